@@ -1,0 +1,352 @@
+"""Every setting of the pipeline, as frozen dataclasses that refuse values which cannot work.
+
+One dotted name serves a setting everywhere: command-line flag, MLflow parameter and error message.
+"""
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pipeline.errors import ConfigError
+
+
+def require(condition: bool, message: str) -> None:
+    """Raise ConfigError(message) unless `condition` holds."""
+    if not condition:
+        raise ConfigError(message)
+
+
+def require_share(name: str, value: float) -> None:
+    """Raise ConfigError unless `value` lies in [0, 1]."""
+    require(0.0 <= value <= 1.0, f"{name} ({value}) must lie between 0 and 1")
+
+
+def require_at_least(name: str, value: float, least: float) -> None:
+    """Raise ConfigError unless `value` is `least` or more."""
+    require(value >= least, f"{name} ({value}) must be at least {least}")
+
+
+def require_above_zero(name: str, value: float) -> None:
+    """Raise ConfigError unless `value` is above 0 (NaN is not)."""
+    require(value > 0, f"{name} ({value}) must be above 0")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preparation:
+    """How sources become document shards."""
+
+    heldout_share: float = 0.01
+    """Share of parents (whole books, articles) set aside for evaluation, chosen by a hash."""
+    window_characters: int = 2_000_000
+    """Text of one window (a Parquet row group): the unit of reading, shuffling and resuming."""
+    windows_per_shard: int = 32
+    """Windows of one Parquet shard, about."""
+    piece_characters: int = 32_000
+    """Longer documents are cut at paragraph bounds into pieces of at most about this length."""
+    minimum_characters: int = 100
+    """Shorter documents are dropped (reason: too short)."""
+    error_limit: float = 0.05
+    """Share of broken files or records that is counted and skipped; above it preparation stops."""
+
+    def __post_init__(self) -> None:
+        require_share("prepare.heldout_share", self.heldout_share)
+        require(self.heldout_share < 1, f"prepare.heldout_share ({self.heldout_share}) leaves nothing to train on")
+        require_at_least("prepare.window_characters", self.window_characters, 1_000)
+        require_at_least("prepare.windows_per_shard", self.windows_per_shard, 1)
+        require_at_least("prepare.piece_characters", self.piece_characters, 100)
+        require_at_least("prepare.minimum_characters", self.minimum_characters, 1)
+        require_share("prepare.error_limit", self.error_limit)
+        require(
+            self.piece_characters * 2 <= self.window_characters,
+            f"prepare.piece_characters ({self.piece_characters}) must be at most half of "
+            f"prepare.window_characters ({self.window_characters}): a window needs several documents",
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class VocabularySettings:
+    """Which WordPiece vocabulary to use: a given one, or one trained on the prepared corpus."""
+
+    path: str | None = None
+    """A vocab.txt, tokenizer.json or a folder with one; none: train one on the prepared corpus."""
+    lowercase: bool | None = None
+    """Lower-case and strip accents. None: as the tokenizer's own config says (a bare vocab.txt says nothing and needs it), True for a trained one."""
+    size: int = 30_522
+    """Entries of a trained vocabulary (Devlin et al. 2019: 30,522)."""
+    training_characters: int = 100_000_000
+    """Text that a vocabulary is trained on at most: the first windows of the shuffled corpus."""
+
+    def __post_init__(self) -> None:
+        require_at_least("vocabulary.size", self.size, 100)
+        require_at_least("vocabulary.training_characters", self.training_characters, 1_000)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NextSentence:
+    """Segment pairs for next-sentence prediction (Devlin et al. 2019, A.2; google-research/bert)."""
+
+    short_probability: float = 0.1
+    """Share of documents whose target length is drawn uniformly from 2 to the maximum."""
+
+    def __post_init__(self) -> None:
+        require_share("sampling.pairs.short_probability", self.short_probability)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenMasking:
+    """Masked positions are drawn token by token (Devlin et al. 2019, 3.1)."""
+
+    share: float = 0.15
+    """Share of a sequence's length that is masked: max(1, round(share * length)) positions."""
+    mask_share: float = 0.8
+    """Share of masked positions replaced by [MASK]."""
+    random_share: float = 0.1
+    """Share of masked positions replaced by a random ordinary entry; the rest stay."""
+
+    def __post_init__(self) -> None:
+        require_share("sampling.masking.share", self.share)
+        require_share("sampling.masking.mask_share", self.mask_share)
+        require_share("sampling.masking.random_share", self.random_share)
+        require(
+            self.mask_share + self.random_share <= 1 + 1e-9,
+            f"sampling.masking.mask_share ({self.mask_share}) and sampling.masking.random_share ({self.random_share}) must add up to at most 1",
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class WholeWordMasking(TokenMasking):
+    """Words are drawn, and all pieces of a drawn word are masked (google-research/bert, May 2019), up to the same count."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampling:
+    """How documents become examples."""
+
+    maximum_length: int = 128
+    """Longest sequence in tokens, [CLS] and [SEP] included."""
+    pairs: NextSentence = NextSentence()
+    masking: TokenMasking | WholeWordMasking = TokenMasking()
+
+    def __post_init__(self) -> None:
+        require_at_least("sampling.maximum_length", self.maximum_length, 8)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """A BERT encoder (Devlin et al. 2019): post-LayerNorm, erf GELU, learned positions, tanh pooler."""
+
+    layers: int = 2
+    width: int = 128
+    heads: int = 2
+    feed_forward: int = 512
+    """Inner width of the feed-forward block."""
+    maximum_positions: int = 512
+    segments: int = 2
+    hidden_dropout: float = 0.1
+    attention_dropout: float = 0.1
+    """Dropout of attention weights; above 0 takes the padded attention path on every device."""
+    layer_norm_epsilon: float = 1e-12
+    initializer_deviation: float = 0.02
+    """Standard deviation of the truncated normal that weights start from."""
+
+    def __post_init__(self) -> None:
+        for name in ("layers", "width", "heads", "feed_forward", "maximum_positions", "segments"):
+            require_at_least(f"model.{name}", getattr(self, name), 1)
+        require(
+            self.width % self.heads == 0,
+            f"model.width ({self.width}) must be a multiple of model.heads ({self.heads})",
+        )
+        require_share("model.hidden_dropout", self.hidden_dropout)
+        require_share("model.attention_dropout", self.attention_dropout)
+        require_above_zero("model.layer_norm_epsilon", self.layer_norm_epsilon)
+        require_above_zero("model.initializer_deviation", self.initializer_deviation)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """How rows are dealt: a step is a whole number of slots, whatever the number of workers."""
+
+    rows_per_step: int = 256
+    """Rows of one optimiser update, over all workers."""
+    rows_per_slot: int = 32
+    """Rows of one slot, the unit dealt to workers and the largest number in memory at once."""
+
+    def __post_init__(self) -> None:
+        require_at_least("batch.rows_per_slot", self.rows_per_slot, 1)
+        require_at_least("batch.rows_per_step", self.rows_per_step, 1)
+        require(
+            self.rows_per_step % self.rows_per_slot == 0,
+            f"batch.rows_per_step ({self.rows_per_step}) must be a multiple of batch.rows_per_slot ({self.rows_per_slot})",
+        )
+
+    @property
+    def slots_per_step(self) -> int:
+        return self.rows_per_step // self.rows_per_slot
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdamW:
+    """Adam with decoupled weight decay and bias correction (BERT's own optimiser had no bias correction)."""
+
+    learning_rate: float = 1e-4
+    """Peak learning rate."""
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-6
+    weight_decay: float = 0.01
+    """Not applied to biases and LayerNorm parameters."""
+    clip_norm: float = 1.0
+    """Gradients of the whole step are scaled to this norm at most."""
+
+    def __post_init__(self) -> None:
+        require(0 < self.learning_rate < 1, f"optimizer.learning_rate ({self.learning_rate}) must lie between 0 and 1")
+        require(0 <= self.beta1 < 1, f"optimizer.beta1 ({self.beta1}) must be at least 0 and below 1")
+        require(0 <= self.beta2 < 1, f"optimizer.beta2 ({self.beta2}) must be at least 0 and below 1")
+        require_above_zero("optimizer.epsilon", self.epsilon)
+        require_at_least("optimizer.weight_decay", self.weight_decay, 0)
+        require_above_zero("optimizer.clip_norm", self.clip_norm)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearDecay:
+    """Linear warm-up, then linear decay to zero at the last step (Devlin et al. 2019, A.2)."""
+
+    warmup_share: float = 0.01
+    """Share of the steps that warms up (published: 10,000 of 1,000,000)."""
+
+    def __post_init__(self) -> None:
+        require_share("schedule.warmup_share", self.warmup_share)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConstantRate:
+    """Linear warm-up, then a constant rate: the schedule under which --steps may grow."""
+
+    warmup_steps: int = 100
+
+    def __post_init__(self) -> None:
+        require_at_least("schedule.warmup_steps", self.warmup_steps, 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """Held-out loss with fixed pairs and masks."""
+
+    every: int = 1_000
+    """Steps between evaluations; one always follows the last step."""
+    rows: int = 2_048
+    """Held-out rows evaluated at most."""
+
+    def __post_init__(self) -> None:
+        require_at_least("evaluation.every", self.every, 1)
+        require_at_least("evaluation.rows", self.rows, 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpoints:
+    """When training state is published, and how much of it is kept."""
+
+    every: int = 500
+    """Steps between checkpoints; one always follows the last step."""
+    keep: int = 3
+    """Newest checkpoints kept."""
+
+    def __post_init__(self) -> None:
+        require_at_least("checkpoint.every", self.every, 1)
+        require_at_least("checkpoint.keep", self.keep, 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tracking:
+    """Where metrics go."""
+
+    uri: str | None = None
+    """MLflow tracking URI; none: MLFLOW_TRACKING_URI, else SQLite at OUTPUT/mlflow.db."""
+    experiment: str = "pretrain"
+    every: int = 10
+    """Steps between logged metrics and progress lines."""
+
+    def __post_init__(self) -> None:
+        require_at_least("tracking.every", self.every, 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placement:
+    """Where and how the work runs; none of it changes what is trained, but for rounding."""
+
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Autocast format; auto: bfloat16 where the hardware computes in it."""
+    compile: Literal["auto", "on", "off"] = "auto"
+    """torch.compile; auto: where there is a C++ compiler and the run is long enough to pay."""
+    threads: int | None = None
+    """CPU threads of each worker; none: the node's cores divided by its workers."""
+    restarts: int = 8
+    """Worker failures after which the run gives up."""
+    address: str | None = None
+    """Ray cluster to join; none: RAY_ADDRESS, else a head on this machine, else Ray starts in this process."""
+
+    def __post_init__(self) -> None:
+        require(self.threads is None or self.threads >= 1, f"placement.threads ({self.threads}) must be at least 1")
+        require_at_least("placement.restarts", self.restarts, 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pretrain:
+    """Pretrain an encoder on raw text."""
+
+    corpus: tuple[str, ...] = ()
+    """A file, folder, glob or URL, with ::format=NAME after it where the format must be forced; may be repeated. None: the built-in corpus."""
+    steps: int = 1_000
+    """Optimiser updates in all."""
+    workers: int = 1
+    """Ray Train workers; every number from 1 to the slots of a step sees the same global batches."""
+    name: str | None = None
+    """Name of the run; none: the preset's name and a digest of the settings, so the same command continues the same run."""
+    output: str = "output"
+    """Folder or URL of prepared corpora, runs and the MLflow database."""
+    seed: int = 0
+    prepare: Preparation = Preparation()
+    vocabulary: VocabularySettings = VocabularySettings()
+    sampling: Sampling = Sampling()
+    model: Model = Model()
+    batch: Batch = Batch()
+    optimizer: AdamW = AdamW()
+    evaluation: Evaluation = Evaluation()
+    checkpoint: Checkpoints = Checkpoints()
+    tracking: Tracking = Tracking()
+    placement: Placement = Placement()
+    schedule: LinearDecay | ConstantRate = LinearDecay()
+
+    def __post_init__(self) -> None:
+        require_at_least("steps", self.steps, 1)
+        require_at_least("workers", self.workers, 1)
+        require(0 <= self.seed < 2**63, f"seed ({self.seed}) must be a whole number from 0 to 2^63 - 1")
+        require(
+            self.workers <= self.batch.slots_per_step,
+            f"workers ({self.workers}) must be at most the slots of a step ({self.batch.slots_per_step} = "
+            f"batch.rows_per_step {self.batch.rows_per_step} / batch.rows_per_slot {self.batch.rows_per_slot}): "
+            "use fewer workers or smaller slots",
+        )
+        require(
+            self.sampling.maximum_length <= self.model.maximum_positions,
+            f"sampling.maximum_length ({self.sampling.maximum_length}) must be at most model.maximum_positions ({self.model.maximum_positions})",
+        )
+        require(
+            self.name is None or (self.name != "" and all(c.isalnum() or c in "-_." for c in self.name) and self.name[0] != "."),
+            f"name ({self.name!r}) may hold letters, digits, '-', '_' and '.' only and must not start with '.'",
+        )
+
+
+def flatten(settings: Any, prefix: str = "") -> dict[str, Any]:
+    """Dotted name -> value of every setting; a choice between kinds also gives its kind's name, as `schedule: LinearDecay`."""
+    flat: dict[str, Any] = {}
+    for f in dataclasses.fields(settings):
+        value = getattr(settings, f.name)
+        if dataclasses.is_dataclass(value):
+            if f.type is not type(value):
+                flat[prefix + f.name] = type(value).__name__
+            flat |= flatten(value, f"{prefix}{f.name}.")
+        else:
+            flat[prefix + f.name] = list(value) if isinstance(value, tuple) else value
+    return flat

@@ -1,0 +1,17 @@
+"""What the user can fix: every message is one line that names the setting or file, both values, and what would work."""
+
+
+class PipelineError(Exception):
+    """Base of the errors that a job reports in one line and answers with exit code 2."""
+
+
+class ConfigError(PipelineError):
+    """A setting, or two settings together, that cannot work."""
+
+
+class DataError(PipelineError):
+    """Input text, a vocabulary or a prepared corpus that cannot be used."""
+
+
+class CheckpointError(PipelineError):
+    """A checkpoint or export that is missing, damaged or of another run."""

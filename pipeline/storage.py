@@ -1,0 +1,174 @@
+"""Files and folders by local path or URL: read, write, list and publish.
+
+A folder is published by its manifest.json, which is written last and holds size and SHA-256 of every file:
+where there is no manifest there is nothing, and what does not match its manifest is damaged.
+"""
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from pyarrow import fs
+
+from pipeline.errors import ConfigError
+
+MANIFEST = "manifest.json"
+
+
+def is_url(location: str) -> bool:
+    """Whether `location` names a scheme, as in s3://bucket/key."""
+    return "://" in location
+
+
+def absolute(location: str) -> str:
+    """The location as every process sees it: URLs as they are, local paths made absolute."""
+    if location.startswith("file://"):
+        return urlsplit(location).path
+    return location.rstrip("/") if is_url(location) else str(Path(location).expanduser().absolute())
+
+
+def join(location: str, *names: str) -> str:
+    """Path of something below a folder."""
+    return "/".join((location.rstrip("/"), *names))
+
+
+def filesystem(location: str) -> tuple[fs.FileSystem, str]:
+    """The pyarrow filesystem of a location, and the location's path in it.
+
+    Raises ConfigError for a URL that pyarrow knows no filesystem for.
+    """
+    location = absolute(location)
+    if not is_url(location):
+        return fs.LocalFileSystem(), location
+    try:
+        return fs.FileSystem.from_uri(location)
+    except Exception as error:  # pyarrow raises several kinds here, all of them about this location
+        raise ConfigError(f"{location}: no file system for this URL ({first_line(error)}); use a local path, s3:// or gs://") from error
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's text, for messages of one line."""
+    text = str(error).strip()
+    return text.splitlines()[0] if text else type(error).__name__
+
+
+def exists(location: str) -> bool:
+    """Whether a file or folder is there."""
+    system, path = filesystem(location)
+    return system.get_file_info(path).type != fs.FileType.NotFound
+
+
+def children(location: str) -> list[str]:
+    """Names of what lies directly in a folder, sorted; empty where the folder is not there."""
+    system, path = filesystem(location)
+    entries = system.get_file_info(fs.FileSelector(path, allow_not_found=True))
+    return sorted(entry.base_name for entry in entries)
+
+
+def read_bytes(location: str) -> bytes:
+    """Contents of a file. Raises OSError (FileNotFoundError where there is none)."""
+    system, path = filesystem(location)
+    with system.open_input_stream(path, compression=None) as stream:
+        return stream.read()
+
+
+def write_bytes(location: str, content: bytes) -> None:
+    """Write a whole file under a temporary name and move it into place."""
+    system, path = filesystem(location)
+    make_folder(location.rsplit("/", 1)[0])
+    if is_url(absolute(location)):  # an object store shows an object only when it is whole
+        with system.open_output_stream(path, compression=None) as stream:
+            stream.write(content)
+        return
+    temporary = f"{path}.{os.getpid()}.tmp"
+    with open(temporary, "wb") as stream:
+        stream.write(content)
+        stream.flush()
+        os.fsync(stream.fileno())
+    os.replace(temporary, path)
+
+
+def read_json(location: str) -> Any:
+    """The value of a JSON file. Raises OSError or ValueError."""
+    return json.loads(read_bytes(location))
+
+
+def write_json(location: str, value: Any) -> None:
+    """Write a value as an indented JSON file."""
+    write_bytes(location, (json.dumps(value, indent=1, ensure_ascii=False, sort_keys=True) + "\n").encode())
+
+
+def make_folder(location: str) -> None:
+    """Make a folder and its parents."""
+    system, path = filesystem(location)
+    system.create_dir(path, recursive=True)
+
+
+def delete_folder(location: str) -> None:
+    """Delete a folder: its manifest first, so that what is left of an interrupted deletion does not count."""
+    system, path = filesystem(location)
+    if system.get_file_info(f"{path}/{MANIFEST}").type == fs.FileType.File:
+        system.delete_file(f"{path}/{MANIFEST}")
+    if system.get_file_info(path).type == fs.FileType.Directory:
+        system.delete_dir(path)
+
+
+def require_writable(name: str, location: str) -> None:
+    """Raise ConfigError unless a file can be written below `location`, the value of the setting `name`."""
+    probe = join(location, ".writable")
+    try:
+        write_bytes(probe, b"")
+        system, path = filesystem(probe)
+        system.delete_file(path)
+    except OSError as error:
+        raise ConfigError(f"{name} ({location}) cannot be written: {first_line(error)}; choose another folder or URL") from error
+
+
+def publish(folder: Path, target: str, about: dict[str, Any]) -> None:
+    """Copy a local folder's files to `target` and then write its manifest: `about` and {file: {bytes, sha256}} as `files`."""
+    if exists(target):
+        delete_folder(target)
+    make_folder(target)
+    system, path = filesystem(target)
+    files = {}
+    for file in sorted(p for p in folder.rglob("*") if p.is_file()):
+        name = file.relative_to(folder).as_posix()
+        files[name] = {"bytes": file.stat().st_size, "sha256": sha256(str(file))}
+        make_folder(join(target, name).rsplit("/", 1)[0])
+        fs.copy_files(str(file), f"{path}/{name}", source_filesystem=fs.LocalFileSystem(), destination_filesystem=system)
+    write_json(join(target, MANIFEST), about | {"files": files})
+
+
+def sha256(location: str) -> str:
+    """SHA-256 of a file's bytes, in hexadecimal."""
+    system, path = filesystem(location)
+    digest = hashlib.sha256()
+    with system.open_input_stream(path, compression=None) as stream:
+        while block := stream.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def damage(target: str) -> str | None:
+    """What is wrong with a published folder, in a few words; None when every file matches the manifest."""
+    try:
+        files = read_json(join(target, MANIFEST))["files"]
+    except FileNotFoundError:
+        return f"{MANIFEST} is missing"
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        return f"{MANIFEST} cannot be read ({first_line(error)})"
+    for name, expected in files.items():
+        location = join(target, name)
+        try:
+            system, path = filesystem(location)
+            size = system.get_file_info(path).size
+            if size != expected["bytes"]:
+                return f"{name} has {size or 0} bytes, the manifest says {expected['bytes']}"
+            if sha256(location) != expected["sha256"]:
+                return f"{name} does not match its SHA-256"
+        except OSError as error:
+            return f"{name} cannot be read ({first_line(error)})"
+    return None

@@ -1,0 +1,36 @@
+"""The pyarrow schema of every stage."""
+
+import pyarrow as pa
+
+DOCUMENT = pa.schema(
+    [
+        pa.field("id", pa.string(), nullable=False),  # unique in the corpus: source and place in it, with the piece
+        pa.field("parent", pa.string(), nullable=False),  # what the pieces of one book share; NotNext comes from another parent
+        pa.field("title", pa.string(), nullable=False),  # for people; may be empty
+        pa.field("text", pa.string(), nullable=False),  # paragraphs separated by line feeds
+        pa.field("source", pa.string(), nullable=False),  # the --corpus that it came from
+        pa.field("lines_are_sentences", pa.bool_(), nullable=False),  # the source gave one sentence a line
+    ]
+)
+
+EXAMPLE = pa.schema(
+    [
+        pa.field("ids", pa.list_(pa.int32()), nullable=False),  # [CLS] A [SEP] B [SEP], masks applied
+        pa.field("first_length", pa.int32(), nullable=False),  # length of [CLS] A [SEP]: where segment 1 starts
+        pa.field("masked_positions", pa.list_(pa.int32()), nullable=False),  # rising indices into ids
+        pa.field("masked_labels", pa.list_(pa.int32()), nullable=False),  # the ids that stood there
+        pa.field("not_next", pa.bool_(), nullable=False),  # the pair label: B is from another parent (google: is_random_next)
+        pa.field("document_a", pa.int32(), nullable=False),  # document of segment A, as its place in the window
+        pa.field("document_b", pa.int32(), nullable=False),  # document of segment B, likewise
+    ]
+)
+
+ROW = pa.schema(
+    list(EXAMPLE)
+    + [
+        pa.field("epoch", pa.int64(), nullable=False),
+        pa.field("window", pa.int64(), nullable=False),  # place in the epoch's permuted order, not in the corpus
+        pa.field("row", pa.int64(), nullable=False),  # place in the window
+        pa.field("rows_in_window", pa.int64(), nullable=False),  # so that a window's last row is known
+    ]
+)
