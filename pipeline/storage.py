@@ -4,9 +4,12 @@ A folder is published by its manifest.json, which is written last and holds size
 where there is no manifest there is nothing, and what does not match its manifest is damaged.
 """
 
+import fcntl
 import hashlib
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -125,6 +128,28 @@ def require_writable(name: str, location: str) -> None:
         system.delete_file(path)
     except OSError as error:
         raise ConfigError(f"{name} ({location}) cannot be written: {first_line(error)}; choose another folder or URL") from error
+
+
+@contextmanager
+def locked(folder: str) -> Iterator[None]:
+    """Hold a local folder against other processes of this machine; the lock goes with the process. Folders behind URLs are not locked.
+
+    Raises ConfigError when another process holds it.
+    """
+    if is_url(absolute(folder)):
+        yield
+        return
+    make_folder(folder)
+    with open(f"{absolute(folder)}/.lock", "a+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            lock.seek(0)
+            raise ConfigError(f"{folder} is in use by process {lock.read().strip()}; wait for it, stop it, or choose another name") from error
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
+        yield
 
 
 def publish(folder: Path, target: str, about: dict[str, Any]) -> None:

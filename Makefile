@@ -1,0 +1,58 @@
+# Everything a fresh machine needs: `make pretrain`, `make test`. `make help` lists the rest.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PRESET ?= bert-tiny
+ARGS ?=
+OUTPUT ?= output
+MLFLOW_PORT ?= 5000
+TORCH := $(shell sed -n 's/^torch==//p' cluster/requirements.txt)
+# Where pip finds the CPU build of torch, when its own settings do not say: the index that pytorch.org names for "CPU".
+TORCH_INDEX ?=
+
+.PHONY: help pretrain test mlflow stop clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
+	@echo "  PRESET=$(PRESET)   ARGS='--steps 500 --seed 1'   OUTPUT=$(OUTPUT)   TORCH_INDEX=URL   PYTHON=$(PYTHON)"
+
+pretrain: $(VENV)/.installed ## train bert-tiny on the built-in corpus through a local Ray head, in minutes
+	@cluster/head.sh start
+	@cluster/head.sh submit python jobs/pretrain.py $(PRESET) --output '$(OUTPUT)' $(ARGS)
+	@echo
+	@echo "another run:   make pretrain ARGS='--seed 1'        the runs as pictures:   make mlflow        the head:   make stop"
+	@echo "your own text, in a shell set up by these two lines:"
+	@cluster/head.sh environment | sed 's/^/    /'
+	@echo "    ray job submit -- python jobs/pretrain.py bert-mini --corpus PATH_OR_URL --steps 500 --workers 2"
+
+test: $(VENV)/.installed-test ## run the tests
+	$(BIN)/python -m pytest
+
+mlflow: $(VENV)/.installed ## open the MLflow UI on 127.0.0.1
+	@echo "MLflow UI: http://127.0.0.1:$(MLFLOW_PORT) (Ctrl-C stops it)"
+	@mkdir -p '$(OUTPUT)'
+	@$(BIN)/mlflow ui --host 127.0.0.1 --port $(MLFLOW_PORT) --backend-store-uri "$${MLFLOW_TRACKING_URI:-sqlite:///$(abspath $(OUTPUT))/mlflow.db}"
+
+stop: ## stop the Ray head that `make pretrain` started, and nothing else
+	@cluster/head.sh stop
+
+clean: ## delete the virtual environment; runs and corpora in OUTPUT stay
+	rm -rf $(VENV)
+
+# Without an NVIDIA GPU the CPU build is tried first: the default build for Linux brings gigabytes of CUDA libraries.
+$(VENV)/.installed: pyproject.toml cluster/requirements.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: Python 3.11 or newer is needed, $(PYTHON) is $$($(PYTHON) --version); set PYTHON=…" >&2; exit 2; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing the pinned dependencies into $(VENV)"
+	@if ! command -v nvidia-smi >/dev/null; then \
+	    $(BIN)/pip install --quiet 'torch==$(TORCH)+cpu' $(addprefix --extra-index-url ,$(TORCH_INDEX)) 2>/dev/null \
+	    || echo "no CPU build of torch $(TORCH) in pip's indexes (TORCH_INDEX=… names one); taking the default build"; fi
+	@$(BIN)/pip install --quiet --constraint cluster/requirements.txt --editable .
+	@touch $@
+
+$(VENV)/.installed-test: $(VENV)/.installed
+	@$(BIN)/pip install --quiet --constraint cluster/requirements.txt --editable '.[test]'
+	@touch $@

@@ -1,0 +1,67 @@
+#!/usr/bin/env bash
+# The Ray head of this machine, for `make`: start it, submit a job to it, stop it and nothing else.
+#     cluster/head.sh start | submit COMMAND… | stop | environment
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+port=${DASHBOARD_PORT:-8265}
+state=$PWD/output/.head
+temporary=/tmp/bertstream-$(id -u)
+address=http://127.0.0.1:$port
+export PATH=$PWD/.venv/bin:$PATH VIRTUAL_ENV=$PWD/.venv RAY_AUTH_MODE=token RAY_USAGE_STATS_ENABLED=0
+
+fail() { echo "error: $*" >&2; exit 2; }
+
+listening() { (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; }
+
+# A pid file outlives its process and pids are given again: the command must be ours too.
+running() { [ -s "$state/pid" ] && ps -o args= -p "$(cat "$state/pid")" 2>/dev/null | grep -q "ray start --head.*$temporary"; }
+
+start() {
+    if running; then return; fi
+    if listening; then fail "port $port of 127.0.0.1 is taken by another program: stop it, or choose another with DASHBOARD_PORT=…"; fi
+    mkdir -p "$state"
+    ray get-auth-token --generate >/dev/null 2>&1 || fail "no Ray token could be made in ~/.ray"
+    echo "starting a Ray head on 127.0.0.1 (dashboard $address)"
+    setsid nohup ray start --head --block --port 0 --node-ip-address 127.0.0.1 --dashboard-host 127.0.0.1 --dashboard-port "$port" \
+        --temp-dir "$temporary" --disable-usage-stats >"$state/log" 2>&1 </dev/null &
+    echo $! >"$state/pid"
+    for _ in $(seq 120); do
+        running || fail "the Ray head did not start; its log is $state/log"
+        if listening && ray job list --address "$address" >/dev/null 2>&1; then return; fi
+        sleep 0.5
+    done
+    fail "the Ray head does not answer at $address; its log is $state/log"
+}
+
+submit() {
+    local id=make-$(date +%s)-$$
+    ray job submit --address "$address" --submission-id "$id" -- "$@" &
+    local client=$!
+    trap 'echo "stopping the job"; ray job stop --address "$address" "$id" >/dev/null 2>&1; kill $client 2>/dev/null; exit 130' INT TERM
+    wait "$client"
+}
+
+stop() {
+    if ! running; then echo "no Ray head of this project is running"; rm -f "$state/pid"; return; fi
+    local pid
+    pid=$(cat "$state/pid")
+    kill -TERM "$pid"
+    for _ in $(seq 60); do
+        if ! running; then rm -f "$state/pid"; echo "the Ray head is stopped"; return; fi
+        sleep 0.5
+    done
+    kill -KILL -- "-$pid"
+    rm -f "$state/pid"
+}
+
+environment() {
+    echo "source $VIRTUAL_ENV/bin/activate"
+    if [ "$port" = 8265 ]; then echo "export RAY_AUTH_MODE=token"; else echo "export RAY_AUTH_MODE=token RAY_API_SERVER_ADDRESS=$address"; fi
+}
+
+case "${1:-}" in
+start | stop | environment) "$1" ;;
+submit) shift && submit "$@" ;;
+*) sed -n '2,3s/^# \{0,1\}//p' "$0" && exit 2 ;;
+esac

@@ -1,0 +1,52 @@
+"""Pretrain a BERT-family encoder on raw text, from a preset's settings.
+
+    python jobs/pretrain.py bert-tiny
+    ray job submit -- python jobs/pretrain.py bert-mini --corpus PATH_OR_URL --corpus PATH_OR_URL --steps 500 --workers 2
+
+The same command again continues a run that was stopped. --show prints the whole configuration and stops.
+"""
+
+import sys
+from collections.abc import Sequence
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Parse, run and report; 0 when the run is finished, 2 for what the user can fix."""
+    import tyro
+
+    from pipeline.config import flatten
+    from pipeline.errors import PipelineError
+    from pipeline.presets import PRESETS, split_preset
+
+    try:
+        preset, rest = split_preset(arguments)
+        show = "--show" in rest
+        description = f"{__doc__}\nPresets (first word; bert-tiny when left out): {', '.join(PRESETS)}"
+        config = tyro.cli(
+            type(PRESETS[preset]),
+            prog="python jobs/pretrain.py [PRESET]",
+            description=description,
+            args=[word for word in rest if word != "--show"],
+            default=PRESETS[preset],
+            config=(tyro.conf.UseAppendAction, tyro.conf.FlagConversionOff),
+        )
+        if show:
+            print("\n".join(f"{name} = {value!r}" for name, value in flatten(config).items()))
+            return 0
+
+        from pipeline.pretrain import pretrain
+        from pipeline.train.run import with_name
+        from pipeline.train.summary import summary_text
+
+        print(f"\n{summary_text(pretrain(with_name(config, preset), report=lambda line: print(line, flush=True)))}")
+        return 0
+    except PipelineError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("stopped; the same command continues from the last checkpoint", file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

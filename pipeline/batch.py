@@ -1,0 +1,97 @@
+"""Rows of examples as flat tensors: sequences lie end to end, without padding.
+
+T tokens of the batch, N sequences, M masked positions.
+"""
+
+import dataclasses
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """The concatenation of N sequences of T tokens in all, M of them masked."""
+
+    ids_T: Tensor
+    """int64: vocabulary entries, masks applied."""
+    segments_T: Tensor
+    """int64: 0 up to and with the first [SEP], 1 after it."""
+    positions_T: Tensor
+    """int64: place of each token in its own sequence, from 0."""
+    offsets: Tensor
+    """int32, N + 1 entries: where each sequence starts in T, and T itself; what kernels call cumulative lengths."""
+    maximum_length: int
+    """Tokens of the longest sequence; known here so that no device has to be asked."""
+    masked_positions_M: Tensor
+    """int64: masked positions, as indices into the T tokens of the batch."""
+    masked_labels_M: Tensor
+    """int64: the entries that stood there."""
+    not_next_N: Tensor
+    """int64: 1 where segment B is from another document, 0 where it follows (label order of the published checkpoints)."""
+
+    @property
+    def tokens(self) -> int:
+        return self.ids_T.shape[0]
+
+    @property
+    def sequences(self) -> int:
+        return self.offsets.shape[0] - 1
+
+    @property
+    def masked(self) -> int:
+        return self.masked_labels_M.shape[0]
+
+    def to(self, device: torch.device | str) -> "Batch":
+        """The same batch on a device; the host does not wait for copies to an accelerator."""
+        # A copy towards the host must be waited for, or its memory would be read before it is filled.
+        to_accelerator = torch.device(device).type != "cpu"
+        tensors = {name: value.to(device, non_blocking=to_accelerator) for name, value in vars(self).items() if isinstance(value, Tensor)}
+        return dataclasses.replace(self, **tensors)
+
+
+def collate(rows: pa.Table | pa.RecordBatch) -> Batch:
+    """One flat batch of all rows, in their order.
+
+    Reads the columns of pipeline.text.schema.EXAMPLE that a model sees; others may be there. Raises ValueError when there are no rows.
+    """
+    if rows.num_rows == 0:
+        raise ValueError("a batch needs at least one row")
+    ids_T, lengths_N = _flat_lists(rows.column("ids"))
+    masked_positions_M, masked_N = _flat_lists(rows.column("masked_positions"))
+    masked_labels_M, _ = _flat_lists(rows.column("masked_labels"))
+    offsets = np.zeros(len(lengths_N) + 1, dtype=np.int32)
+    np.cumsum(lengths_N, out=offsets[1:])
+    starts_N = offsets[:-1].astype(np.int64)
+    positions_T = np.arange(len(ids_T)) - np.repeat(starts_N, lengths_N)
+    masked_positions_M += np.repeat(starts_N, masked_N)
+    segments_T = positions_T >= np.repeat(_flat(rows.column("first_length")), lengths_N)
+    return Batch(
+        ids_T=torch.from_numpy(ids_T),
+        segments_T=torch.from_numpy(segments_T.astype(np.int64)),
+        positions_T=torch.from_numpy(positions_T),
+        offsets=torch.from_numpy(offsets),
+        maximum_length=int(lengths_N.max()),
+        masked_positions_M=torch.from_numpy(masked_positions_M),
+        masked_labels_M=torch.from_numpy(masked_labels_M),
+        not_next_N=torch.from_numpy(_flat(rows.column("not_next")).astype(np.int64)),
+    )
+
+
+def _chunks(column: pa.ChunkedArray | pa.Array) -> list[pa.Array]:
+    return column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+
+
+def _flat(column: pa.ChunkedArray | pa.Array) -> np.ndarray:
+    return np.concatenate([chunk.to_numpy(zero_copy_only=False) for chunk in _chunks(column)])
+
+
+def _flat_lists(column: pa.ChunkedArray | pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    """All values of a list column end to end as a new int64 array, and the lists' lengths."""
+    # flatten() and offsets both respect a slice's bounds; the values attribute would not.
+    values = [chunk.flatten().to_numpy() for chunk in _chunks(column)]
+    lengths = [np.diff(chunk.offsets.to_numpy()) for chunk in _chunks(column)]
+    return np.concatenate(values, dtype=np.int64), np.concatenate(lengths)

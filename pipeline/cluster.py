@@ -1,0 +1,72 @@
+"""Joining or starting Ray, and what of it a run may use."""
+
+import os
+from dataclasses import dataclass
+
+from pipeline import storage
+from pipeline.config import Placement
+from pipeline.errors import ConfigError
+
+os.environ.setdefault("RAY_AUTH_MODE", "token")
+os.environ.setdefault("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", "0.5")
+
+import ray  # noqa: E402  (reads both when imported)
+
+NAMESPACE = "bertstream"
+SMALLEST_CPU_SHARE = 0.1
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerResources:
+    """What each training worker asks Ray for."""
+
+    cpus: float
+    gpu: bool
+
+    def to_ray(self) -> dict[str, float]:
+        return {"CPU": self.cpus} | ({"GPU": 1} if self.gpu else {})
+
+
+def connect(address: str | None) -> None:
+    """Join the cluster at `address`, RAY_ADDRESS or on this machine, else start Ray in this process; a no-op inside one.
+
+    Raises ConfigError when an address does not answer.
+    """
+    if ray.is_initialized():
+        return
+    given = address or os.environ.get("RAY_ADDRESS")
+    options = {"namespace": NAMESPACE, "log_to_driver": False, "logging_level": "ERROR"}
+    try:
+        ray.init(address=given, **options)
+    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+        name = "placement.address" if address else "RAY_ADDRESS" if given else "Ray"
+        raise ConfigError(
+            f"{name} ({given or 'on this machine'}) does not answer: {storage.first_line(error)}; start a head there (ray start --head), or leave the address out to run on this machine alone"
+        ) from error
+
+
+def nodes() -> int:
+    """Machines in the cluster, by address."""
+    return len({node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]})
+
+
+def worker_resources(placement: Placement, workers: int) -> WorkerResources:
+    """CPUs and GPU of each worker in this cluster, with one whole CPU left for data."""
+    total = ray.cluster_resources()
+    return fit(placement, workers, cpus=total.get("CPU", 0), gpus=total.get("GPU", 0))
+
+
+def fit(placement: Placement, workers: int, *, cpus: float, gpus: float) -> WorkerResources:
+    """CPUs and GPU of each of `workers`, so that one whole CPU is left: without it the data stage waits for ever, without a word.
+
+    Raises ConfigError naming both numbers when none fits.
+    """
+    if placement.device == "cuda" and gpus < workers:
+        raise ConfigError(f"workers ({workers}) with placement.device cuda need as many GPUs, the cluster has {gpus:g}; use fewer workers or placement.device cpu")
+    share = (cpus - 1) / workers
+    if share < SMALLEST_CPU_SHARE:
+        most = int((cpus - 1) / SMALLEST_CPU_SHARE)
+        remedy = f"use at most {most} workers" if most >= 1 else "give Ray 2 CPUs or more"
+        raise ConfigError(f"workers ({workers}) do not fit: the cluster has {cpus:g} CPUs, and one whole CPU must be left for data; {remedy}")
+    whole = share if share < 1 else 1.0
+    return WorkerResources(cpus=int(whole * 100) / 100, gpu=placement.device != "cpu" and gpus >= workers)

@@ -1,0 +1,101 @@
+"""Where every row stands: (seed, epoch, position) -> window, steps -> rows, slots -> ranks. Pure arithmetic, no Ray.
+
+    epoch e        windows of the corpus, permuted by (seed, e); all epochs are one sequence of rows
+    step s         rows [offset(s), offset(s + 1)) of that sequence, cut into S slots of equal size
+    slot k         k counts from the stream's (re)start at a step boundary; it belongs to rank k mod W
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from pipeline.config import Batch
+from pipeline.text.examples import generator
+
+
+@dataclass(frozen=True, kw_only=True, order=True)
+class Cursor:
+    """A row's place in the stream; in a checkpoint, that of the last row consumed."""
+
+    epoch: int
+    window: int
+    """Place in the epoch's permuted order."""
+    row: int
+    """Place in the window."""
+    rows_in_window: int
+
+    def to_dict(self) -> dict[str, int]:
+        return asdict(self)
+
+    @property
+    def ends_window(self) -> bool:
+        return self.row + 1 == self.rows_in_window
+
+    def __str__(self) -> str:
+        return f"epoch {self.epoch}, window {self.window}, row {self.row}"
+
+
+@lru_cache(maxsize=4)
+def permutation(seed: int, epoch: int, windows: int) -> np.ndarray:
+    """Corpus windows in the order of this epoch: a permutation of range(windows), int64."""
+    return generator(seed, epoch, 0, "order").permutation(windows)
+
+
+def follows(previous: Cursor | None, following: Cursor) -> bool:
+    """Whether `following` can be the next row after `previous` (None: the stream's start); windows without rows are passed over."""
+    if previous is None:
+        return following.epoch == 0 and following.row == 0
+    if not previous.ends_window:
+        return (following.epoch, following.window, following.row) == (previous.epoch, previous.window, previous.row + 1)
+    return following.row == 0 and (following.epoch, following.window) > (previous.epoch, previous.window)
+
+
+def offset(step: int, batch: Batch) -> int:
+    """Rows of the global sequence that come before a step."""
+    return step * batch.rows_per_step
+
+
+def slots_of_rank(step: int, start: int, slots_per_step: int, rank: int, world: int) -> list[int]:
+    """Slots of a step, as places 0..S-1 in it, that are dealt to a rank of a stream started at step `start`."""
+    first = (step - start) * slots_per_step
+    return [place for place in range(slots_per_step) if (first + place) % world == rank]
+
+
+@dataclass(frozen=True, kw_only=True)
+class WindowRange:
+    """A run of windows of the endless sequence of epochs, as one input block of the stream."""
+
+    first: int
+    """epoch * windows + place in the epoch's order."""
+    count: int
+    skip: int = 0
+    """Rows of the first window that are already consumed."""
+
+
+def window_ranges(cursor: Cursor | None, windows: int, needed: int, most: int) -> Iterator[WindowRange]:
+    """At most `most` ranges from the cursor's window on that hold `needed` windows, and a last one that does not end in practice.
+
+    The last range is a net: `needed` is an estimate, and the loop ends by its step count, never by the end of the data.
+    """
+    first, skip = 0, 0
+    if cursor is not None:
+        first = cursor.epoch * windows + cursor.window
+        skip = cursor.row + 1
+    size = -(-needed // most)
+    for start in range(first, first + needed, size):
+        yield WindowRange(first=start, count=size, skip=skip if start == first else 0)
+    yield WindowRange(first=first + -(-needed // size) * size, count=2**40)
+
+
+def check_chain(cursor: Cursor | None, slots: Sequence[tuple[Cursor, Cursor]]) -> str | None:
+    """What is wrong with the order of a step's slots, given as (first row, last row) each; None when they are one sequence.
+
+    `cursor` is the last row of the step before.
+    """
+    for place, (first, last) in enumerate(slots):
+        if not follows(cursor, first):
+            return f"slot {place} starts at {first}, after {cursor or 'the start of the stream'}"
+        cursor = last
+    return None

@@ -1,0 +1,92 @@
+"""Shards -> windows -> masked Arrow blocks of one slot each: a Ray Data graph in one global order, from any cursor."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+import ray
+
+from pipeline.config import Batch, Sampling
+from pipeline.corpus.order import Cursor, WindowRange, permutation, window_ranges
+from pipeline.corpus.prepare import Corpus, Window, read_window
+from pipeline.text.examples import make_examples
+from pipeline.text.schema import ROW
+from pipeline.text.vocabulary import Vocabulary
+from pipeline.text.wordpiece import WordPiece
+
+INPUT_BLOCKS = 2_000  # Ray Data plans more than this for seconds at every start
+CHARACTERS_PER_TOKEN = 5  # of English, for estimates only
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamSettings:
+    """All that the rows of a stream are a function of."""
+
+    corpus: Corpus
+    vocabulary: Vocabulary
+    sampling: Sampling
+    batch: Batch
+    seed: int
+
+
+def window_rows(settings: StreamSettings, wordpiece: WordPiece, windows: tuple[Window, ...], epoch: int, place: int) -> pa.Table:
+    """Rows (schema ROW) of the window at a place of an epoch's order: a pure function of its arguments."""
+    index = int(permutation(settings.seed, epoch, len(windows))[place])
+    documents = read_window(settings.corpus, windows[index])
+    examples = make_examples(documents, wordpiece, settings.sampling, seed=settings.seed, epoch=epoch, window=index)
+    rows = examples.num_rows
+    columns = [
+        pa.repeat(pa.scalar(epoch, pa.int64()), rows),
+        pa.repeat(pa.scalar(place, pa.int64()), rows),
+        pa.array(range(rows), pa.int64()),
+        pa.repeat(pa.scalar(rows, pa.int64()), rows),
+    ]
+    return pa.table(list(examples.columns) + columns, schema=ROW)
+
+
+def rows_of_range(settings: StreamSettings, wordpiece: WordPiece, windows: WindowRange) -> Iterator[pa.Table]:
+    """The rows of a range of windows, one table a window; windows without rows give none."""
+    train = settings.corpus.train
+    for number in range(windows.first, windows.first + windows.count):
+        epoch, place = divmod(number, len(train))
+        table = window_rows(settings, wordpiece, train, epoch, place)
+        if number == windows.first:
+            table = table.slice(windows.skip)
+        if table.num_rows:
+            yield table
+
+
+def needed_windows(settings: StreamSettings, rows: int) -> int:
+    """About how many windows hold `rows` rows, from the corpus' characters."""
+    characters = sum(window.characters for window in settings.corpus.train)
+    per_window = characters / len(settings.corpus.train) / (settings.sampling.maximum_length * CHARACTERS_PER_TOKEN)
+    return max(1, math.ceil(rows / per_window))
+
+
+def rows_if_few(settings: StreamSettings, rows: int) -> int | None:
+    """Rows of the first epoch, counted, when the corpus is small enough that they may be fewer than `rows`; else None."""
+    if sum(window.characters for window in settings.corpus.train) > 20 * CHARACTERS_PER_TOKEN * rows * settings.sampling.maximum_length:
+        return None
+    everything = WindowRange(first=0, count=len(settings.corpus.train))
+    return sum(table.num_rows for table in rows_of_range(settings, WordPiece(settings.vocabulary), everything))
+
+
+def build_stream(settings: StreamSettings, cursor: Cursor | None, rows: int) -> ray.data.Dataset:
+    """Blocks of batch.rows_per_slot rows (schema ROW) from the row after `cursor` on, at least `rows` of them, in the global order.
+
+    The order holds only under ExecutionOptions(preserve_order=True).
+    """
+    wordpiece = WordPiece(settings.vocabulary)
+    ranges = list(window_ranges(cursor, len(settings.corpus.train), needed_windows(settings, rows), INPUT_BLOCKS))
+    items = [{"first": r.first, "count": r.count, "skip": r.skip} for r in ranges]
+
+    def rows_of_block(block: pa.Table) -> Iterator[pa.Table]:
+        for item in block.to_pylist():
+            yield from rows_of_range(settings, wordpiece, WindowRange(**item))
+
+    return (
+        ray.data.from_items(items, override_num_blocks=len(items))
+        .map_batches(rows_of_block, batch_size=None, batch_format="pyarrow")
+        .repartition(target_num_rows_per_block=settings.batch.rows_per_slot, strict=True)
+    )

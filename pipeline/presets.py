@@ -1,0 +1,47 @@
+"""Whole configurations by name. Sizes are those of the published models; what is ours is said beside it."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pipeline.config import AdamW, Batch, LinearDecay, Model, Pretrain, VocabularySettings
+from pipeline.errors import ConfigError
+
+# Devlin et al. 2019, A.2: 256 rows a step, 1e-4, 10,000 of 1,000,000 steps of warm-up. Small models and short runs want a higher
+# rate and a longer warm-up: those of `bert-tiny` to `bert-medium` are ours.
+PUBLISHED = Pretrain(steps=1_000_000)
+
+
+def bert(layers: int, width: int, heads: int, base: Pretrain = PUBLISHED) -> Pretrain:
+    """A BERT of the given size; the feed-forward width is four times the model's (Devlin et al. 2019, 3)."""
+    return replace(base, model=Model(layers=layers, width=width, heads=heads, feed_forward=4 * width))
+
+
+def small_model(steps: int, rate: float) -> Pretrain:
+    """Settings for models that a laptop or one GPU trains in minutes to hours."""
+    return replace(PUBLISHED, steps=steps, optimizer=AdamW(learning_rate=rate), schedule=LinearDecay(warmup_share=0.1))
+
+
+def fast(preset: Pretrain) -> Pretrain:
+    """The same without attention dropout, which variable-length kernels do not have."""
+    return replace(preset, model=replace(preset.model, attention_dropout=0.0))
+
+
+# Turc et al. 2019 (google-research/bert, "24 smaller models"): sizes of tiny to medium.
+PRESETS: dict[str, Pretrain] = {
+    "bert-tiny": bert(2, 128, 2, replace(small_model(1_000, 2e-3), vocabulary=VocabularySettings(size=8_192), batch=Batch(rows_per_step=64, rows_per_slot=16))),
+    "bert-mini": bert(4, 256, 4, small_model(20_000, 1e-3)),
+    "bert-small": bert(4, 512, 8, small_model(100_000, 5e-4)),
+    "bert-medium": bert(8, 512, 8, small_model(100_000, 5e-4)),
+    "bert-base": bert(12, 768, 12),  # Devlin et al. 2019
+    "bert-large": bert(24, 1024, 16),  # Devlin et al. 2019
+}
+PRESETS |= {f"{name}-fast": fast(preset) for name, preset in PRESETS.items()}
+
+
+def split_preset(arguments: Sequence[str]) -> tuple[str, list[str]]:
+    """The preset that a command line's first word names (bert-tiny when it is a flag or missing), and the rest. Raises ConfigError for an unknown one."""
+    if not arguments or arguments[0].startswith("-"):
+        return "bert-tiny", list(arguments)
+    if arguments[0] not in PRESETS:
+        raise ConfigError(f"preset ({arguments[0]}) does not exist; choose one of {', '.join(PRESETS)}")
+    return arguments[0], list(arguments[1:])

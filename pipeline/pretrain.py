@@ -1,0 +1,98 @@
+"""The whole way of a pretraining run: sources -> corpus -> vocabulary -> training -> export -> summary."""
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from typing import Any
+
+import ray
+from ray.actor import ActorHandle
+
+from pipeline import cluster, storage
+from pipeline.config import Pretrain, flatten
+from pipeline.corpus.prepare import prepare
+from pipeline.corpus.stream import StreamSettings, rows_if_few
+from pipeline.corpus.vocabulary import vocabulary_of
+from pipeline.errors import ConfigError, DataError
+from pipeline.export import export
+from pipeline.train import checkpoint, run
+from pipeline.train.launch import fit, locked_tracker, tracked
+from pipeline.train.summary import progress_line, summary_markdown
+from pipeline.train.tracking import open_run, tracking_uri
+from pipeline.train.worker import Job
+
+Report = Callable[[str], None]
+
+
+def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
+    """Run, or continue, the named run to its end and give its summary; a finished run is summarised again and nothing else is done.
+
+    Raises PipelineError in one line for all that the user can fix. Nothing is written outside config.output but to a tracking server.
+    """
+    config = absolute_places(config)
+    folder = run.run_folder(config)
+    storage.require_writable("output", config.output)
+    uri = tracking_uri(config.tracking, config.output)
+    cluster.connect(config.placement.address)
+    if uri.startswith("sqlite:") and cluster.nodes() > 1:
+        raise ConfigError(f"tracking.uri ({uri}) is a file on one machine and the cluster has {cluster.nodes()}: start a server (mlflow server) and set MLFLOW_TRACKING_URI")
+    resources = cluster.worker_resources(config.placement, config.workers)
+    with locked_tracker(folder) as tracker, storage.locked(folder):
+        stream = stream_settings(config, report)
+        wanted = run.identity(config, stream.corpus, stream.vocabulary)
+        recorded = run.read_run(folder)
+        if recorded:
+            run.refuse_differences(config, recorded["identity"], wanted)
+        summary = run.read_summary(folder)
+        if run.is_finished(summary, config):
+            report(f"run {config.name} is finished; another --name, --seed or setting starts another run")
+            return summary
+        newest = checkpoint.newest_sound(folder, lambda message: None)  # a damaged run is refused before anything starts
+        tags = {"corpus": stream.corpus.fingerprint, "vocabulary": stream.vocabulary.fingerprint, "run_folder": folder}
+        mlflow = open_run(uri, config.tracking.experiment, str(config.name), recorded and recorded["mlflow_run_id"], flatten(config) | tags, tags)
+        run.write_run(folder, wanted, mlflow.run_id)
+        report(f"run {config.name}: {'continuing' if newest else 'starting'}, {config.steps:,} steps on {config.workers} worker{'s' * (config.workers > 1)}")
+        job = Job(config=config, folder=folder, stream=stream, tracker=tracker)
+        with tracked(tracker, mlflow, report, lambda step, metrics: report(progress_line(config.steps, step, metrics))):
+            summary = fit(job, resources) | {"name": str(config.name), "mlflow_uri": mlflow.uri, "mlflow_run_id": mlflow.run_id}
+            summary |= {"export": storage.join(folder, "export")}
+            summary |= {"export_check": export(summary["checkpoint"], summary["export"], config.model)}
+            storage.write_json(storage.join(folder, run.SUMMARY), summary)
+            record(tracker, summary)
+        return summary
+
+
+def absolute_places(config: Pretrain) -> Pretrain:
+    """The settings with the output folder as every process sees it."""
+    return replace(config, output=storage.absolute(config.output))
+
+
+def stream_settings(config: Pretrain, report: Report) -> StreamSettings:
+    """The prepared corpus and its vocabulary, made now where they are not there yet.
+
+    Raises DataError for a corpus without examples, ConfigError for slots with more rows than it has.
+    """
+    corpus = prepare(config.corpus or ("builtin",), config.prepare, corpus_folder(config), report)
+    vocabulary = vocabulary_of(config.vocabulary, corpus, config.output, report)
+    settings = StreamSettings(corpus=corpus, vocabulary=vocabulary, sampling=config.sampling, batch=config.batch, seed=config.seed)
+    rows = rows_if_few(settings, config.batch.rows_per_slot)
+    if rows == 0:
+        raise DataError(f"the corpus ({', '.join(config.corpus)}) yields no examples: it needs documents of several sentences")
+    if rows is not None and rows < config.batch.rows_per_slot:
+        raise ConfigError(f"batch.rows_per_slot ({config.batch.rows_per_slot}) is more than the rows of the whole corpus ({rows}): use smaller slots or more text")
+    return settings
+
+
+def corpus_folder(config: Pretrain) -> str:
+    """Where the prepared corpus of these sources and settings lies."""
+    sources = [source if storage.is_url(source) or source == "builtin" else storage.absolute(source) for source in config.corpus or ("builtin",)]
+    digest = hashlib.sha256(json.dumps([sources, asdict(config.prepare)]).encode()).hexdigest()[:12]
+    return storage.join(config.output, "corpora", digest)
+
+
+def record(tracker: ActorHandle, summary: dict[str, Any]) -> None:
+    """Send the summary's figures and places to the tracker."""
+    figures = {f"summary/{name}": summary[name] for name in ("tokens_per_second", "data_wait_percent", "training_seconds")}
+    ray.get(tracker.log.remote(summary["steps"], figures | summary["baselines"]))
+    ray.get(tracker.tag.remote({name: summary[name] for name in ("checkpoint", "export", "export_check")} | {"mlflow.note.content": summary_markdown(summary)}))

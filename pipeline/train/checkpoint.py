@@ -1,0 +1,138 @@
+"""Training state on disk: published whole or not at all, verified before it is used.
+
+    RUN/checkpoints/step-00000500/
+        model.safetensors config.json vocab.txt tokenizer.json tokenizer_config.json     the published format
+        optimizer.safetensors state.json                                                 what resuming needs
+        manifest.json                                                                    size and SHA-256 of each, last
+"""
+
+import json
+import tempfile
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from pyarrow import fs
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from pipeline import storage
+from pipeline.config import Model
+from pipeline.corpus.order import Cursor
+from pipeline.errors import CheckpointError
+from pipeline.model.weights import from_published, published_config, to_published
+from pipeline.text.vocabulary import Vocabulary, save_vocabulary
+from pipeline.train.optim import load_optimizer, optimizer_tensors
+
+WEIGHTS, OPTIMIZER, STATE = "model.safetensors", "optimizer.safetensors", "state.json"
+TRAINING_ONLY = (OPTIMIZER, STATE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class State:
+    """Where a run stands after `step` updates."""
+
+    step: int = 0
+    cursor: Cursor | None = None
+    """Last row consumed; none before the first step."""
+    crc32: int = 0
+    """Of the rows of all steps so far, in order."""
+    tokens: int = 0
+    seconds: float = 0.0
+    """Training time so far; evaluation is not in it."""
+    wait_seconds: float = 0.0
+    interval: dict[str, float] = field(default_factory=dict)
+    """What the meter holds since the last logged step."""
+    heldout_before: dict[str, float] = field(default_factory=dict)
+    """Held-out metrics of the untrained model."""
+
+
+def folder_of(run_folder: str, step: int) -> str:
+    """Where the checkpoint after `step` updates lies."""
+    return storage.join(run_folder, "checkpoints", f"step-{step:08d}")
+
+
+def steps_saved(run_folder: str) -> list[int]:
+    """Steps whose checkpoint folder is there, whole or not, rising."""
+    names = storage.children(storage.join(run_folder, "checkpoints"))
+    return sorted(int(name[5:]) for name in names if name.startswith("step-") and name[5:].isdigit())
+
+
+def save(run_folder: str, state: State, module: nn.Module, optimizer: torch.optim.Optimizer, model: Model, vocabulary: Vocabulary) -> str:
+    """Publish a checkpoint and give its folder."""
+    target = folder_of(run_folder, state.step)
+    with tempfile.TemporaryDirectory(prefix="bertstream-checkpoint-") as temporary:
+        folder = Path(temporary)
+        save_file(to_published(module.state_dict()), folder / WEIGHTS, metadata={"format": "pt"})
+        save_file(optimizer_tensors(optimizer, module), folder / OPTIMIZER)
+        config = published_config(model, len(vocabulary.tokens), vocabulary.pad_id)
+        (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+        (folder / STATE).write_text(json.dumps(asdict(state), indent=1) + "\n")
+        save_vocabulary(vocabulary, folder, model.maximum_positions)
+        storage.publish(folder, target, {"step": state.step})
+    return target
+
+
+def keep_newest(run_folder: str, keep: int) -> None:
+    """Delete all but the newest `keep` checkpoints."""
+    for step in steps_saved(run_folder)[:-keep]:
+        storage.delete_folder(folder_of(run_folder, step))
+
+
+def newest_sound(run_folder: str, report: Callable[[str], None]) -> str | None:
+    """Folder of the newest checkpoint whose files all match its manifest; None when none was ever published.
+
+    Reports each that is passed over. Raises CheckpointError when there are checkpoints and all are damaged.
+    The one place that picks: the stream's cursor and the weights come from the same checkpoint.
+    """
+    found = None
+    for step in reversed(steps_saved(run_folder)):
+        folder = folder_of(run_folder, step)
+        problem = storage.damage(folder)
+        if problem is None:
+            return folder
+        if problem == f"{storage.MANIFEST} is missing":  # never published: it was being written or deleted
+            continue
+        found = found or f"{folder}: {problem}"
+        report(f"checkpoint {folder} is damaged ({problem}); trying the one before it")
+    if found:
+        raise CheckpointError(f"no sound checkpoint is left ({found}); start again under another --name, or delete {storage.join(run_folder, 'checkpoints')}")
+    return None
+
+
+def read_state(folder: str) -> State:
+    """The state of a checkpoint."""
+    fields: dict[str, Any] = storage.read_json(storage.join(folder, STATE))
+    cursor = fields.pop("cursor")
+    return State(cursor=Cursor(**cursor) if cursor else None, **fields)
+
+
+def load(folder: str, module: nn.Module, optimizer: torch.optim.Optimizer | None, model: Model) -> State:
+    """Put a checkpoint's weights, and its optimiser state where asked, into place and give its state.
+
+    Raises CheckpointError when a tensor is missing, unexpected or of another shape.
+    """
+    try:
+        module.load_state_dict(from_published(read_tensors(storage.join(folder, WEIGHTS)), model))
+        if optimizer is not None:
+            load_optimizer(optimizer, module, read_tensors(storage.join(folder, OPTIMIZER)))
+    except CheckpointError as error:
+        raise CheckpointError(f"{folder}: {error}") from error
+    return read_state(folder)
+
+
+def read_tensors(location: str) -> dict[str, torch.Tensor]:
+    """The tensors of a safetensors file anywhere. Raises CheckpointError when it cannot be read."""
+    system, path = storage.filesystem(location)
+    try:
+        if isinstance(system, fs.LocalFileSystem):
+            return load_file(path)
+        with tempfile.TemporaryDirectory(prefix="bertstream-load-") as temporary:
+            local = f"{temporary}/tensors"
+            fs.copy_files(path, local, source_filesystem=system, destination_filesystem=fs.LocalFileSystem())
+            return load_file(local)
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(f"{location} cannot be read: {storage.first_line(error)}") from error

@@ -1,0 +1,84 @@
+"""Held-out losses on fixed examples, the unigram baseline on the same positions, and fill-in-the-blank."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from pipeline.batch import Batch, collate
+from pipeline.config import Sampling
+from pipeline.corpus.prepare import Corpus, read_window
+from pipeline.objectives.pretraining import BertPretraining
+from pipeline.text.examples import make_examples
+from pipeline.text.sentences import split_sentences
+from pipeline.text.wordpiece import WordPiece
+
+SEED = 0  # of held-out examples, whatever the run's: runs are compared on the same pairs and masks
+SCORES = ("mlm", "nsp", "mlm_accuracy", "nsp_accuracy")  # of BertPretraining.scores; a rank without held-out rows must know them too
+UNIGRAM_CHARACTERS = 2_000_000  # of training text that the baseline counts
+
+
+def heldout_batches(corpus: Corpus, wordpiece: WordPiece, sampling: Sampling, *, rows: int, rows_per_batch: int, rank: int, world: int) -> list[Batch]:
+    """This rank's share (windows rank::world) of about `rows` held-out examples: the same set in every world."""
+    windows = corpus.heldout[:rows]
+    if not windows:
+        return []
+    most = -(-rows // len(windows))
+    batches = []
+    for index in range(rank, len(windows), world):
+        examples = make_examples(read_window(corpus, windows[index]), wordpiece, sampling, seed=SEED, epoch=0, window=index).slice(0, most)
+        batches += [collate(examples.slice(start, rows_per_batch)) for start in range(0, examples.num_rows, rows_per_batch)]
+    return batches
+
+
+def evaluate(module: BertPretraining, batches: Sequence[Batch], *, world: int, device: torch.device, autocast: torch.autocast) -> dict[str, float]:
+    """Means over all ranks' batches in evaluation mode: losses in nats, accuracies from 0 to 1. Empty without held-out rows."""
+    was_training = module.training
+    module.eval()
+    totals: dict[str, np.ndarray] = {name: np.zeros(2) for name in SCORES}
+    with torch.inference_mode(), autocast:
+        for batch in batches:
+            for name, (total, count) in module.scores(batch.to(device)).items():
+                totals[name] += (float(total), float(count))
+    module.train(was_training)
+    sums = torch.tensor(np.stack(list(totals.values())))
+    if world > 1:
+        dist.all_reduce(sums)
+    names = {name: name if name.endswith("accuracy") else f"{name}_loss" for name in totals}
+    return {f"heldout/{names[name]}": (total / count).item() for name, (total, count) in zip(totals, sums, strict=True) if count > 0}
+
+
+def unigram_counts(corpus: Corpus, wordpiece: WordPiece, size: int) -> np.ndarray:
+    """How often each entry occurs in the first training windows, (V,) int64."""
+    counts = np.zeros(size, dtype=np.int64)
+    characters = 0
+    for window in corpus.train:
+        for document in read_window(corpus, window).select(["text", "lines_are_sentences"]).to_pylist():
+            sentences = split_sentences(document["text"], lines_are_sentences=document["lines_are_sentences"])
+            counts += np.bincount(wordpiece.encode(sentences)[0], minlength=size)
+        characters += window.characters
+        if characters >= UNIGRAM_CHARACTERS:
+            break
+    return counts
+
+
+def baselines(batches: Sequence[Batch], counts: np.ndarray, world: int) -> dict[str, float]:
+    """What needs no model, on the positions that `evaluate` scores: the unigram distribution (add-one) for MLM, the commoner label for NSP."""
+    log_share = np.log(counts + 1.0) - np.log(counts.sum() + len(counts))
+    labels = np.concatenate([batch.masked_labels_M.numpy() for batch in batches] or [np.zeros(0, dtype=np.int64)])
+    not_next = np.concatenate([batch.not_next_N.numpy() for batch in batches] or [np.zeros(0, dtype=np.int64)])
+    sums = torch.tensor(
+        [-log_share[labels].sum(), (labels == counts.argmax()).sum(), len(labels), not_next.sum(), len(not_next)], dtype=torch.float64
+    )
+    if world > 1:
+        dist.all_reduce(sums)
+    loss, correct, masked, not_next_rows, rows = sums.tolist()
+    if not rows:
+        return {}
+    share = not_next_rows / rows
+    return {
+        "baseline/unigram_mlm_loss": loss / masked,
+        "baseline/unigram_mlm_accuracy": correct / masked,
+        "baseline/majority_nsp_accuracy": max(share, 1 - share),
+    }

@@ -1,0 +1,145 @@
+"""TorchTrainer around worker.py: the run's lock, the stream at every (re)start, restarts, and errors in one line."""
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import ray
+from ray.actor import ActorHandle
+from ray.data import DataContext, ExecutionOptions, ExecutionResources
+from ray.train import DataConfig, FailureConfig, RunConfig, ScalingConfig
+from ray.train.torch import TorchConfig, TorchTrainer
+from ray.train.v2.api.exceptions import ControllerError, TrainingFailedError, WorkerGroupError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from pipeline import storage
+from pipeline.cluster import NAMESPACE, WorkerResources
+from pipeline.corpus.order import offset
+from pipeline.corpus.stream import build_stream
+from pipeline.errors import ConfigError, PipelineError
+from pipeline.train import checkpoint
+from pipeline.train.tracking import MlflowRun, Tracker
+from pipeline.train.worker import STREAM, Job, cause_of, run
+
+POLL_SECONDS = 1.0
+STREAM_BYTES = 256 * 2**20  # of finished blocks that the stream may run ahead by
+
+
+@contextmanager
+def locked_tracker(folder: str) -> Iterator[ActorHandle]:
+    """The run's tracker actor on this node; its name is the lock, and it dies with this driver.
+
+    Raises ConfigError when another driver has the run.
+    """
+    name = f"run:{storage.absolute(folder)}"
+    context = ray.get_runtime_context()
+    owner = f"job {context.get_job_id()}, process {os.getpid()}"
+    here = NodeAffinitySchedulingStrategy(context.get_node_id(), soft=False)
+    try:
+        tracker = ray.remote(Tracker).options(name=name, namespace=NAMESPACE, num_cpus=0, scheduling_strategy=here, max_concurrency=4).remote(owner)
+        ray.get(tracker.owner.remote())
+    except ValueError as error:
+        holder = ray.get(ray.get_actor(name, namespace=NAMESPACE).owner.remote())
+        raise ConfigError(f"run {folder} is being trained already by {holder}; wait for it, stop it (ray job stop), or choose another --name") from error
+    try:
+        yield tracker
+    finally:
+        ray.kill(tracker)
+
+
+@contextmanager
+def tracked(tracker: ActorHandle, mlflow: MlflowRun, report: Callable[[str], None], show: Callable[[int, dict[str, float]], None]) -> Iterator[None]:
+    """Track the training inside in an MLflow run that ends as FINISHED, FAILED or KILLED.
+
+    `report` gets lines for people, `show` each new (step, metrics); both are called from a thread.
+    """
+    ray.get(tracker.start.remote(mlflow))
+    status, stop = "FAILED", threading.Event()
+    watcher = threading.Thread(target=watch, args=(tracker, stop, report, show), daemon=True)
+    watcher.start()
+    try:
+        yield
+        status = "FINISHED"
+    except KeyboardInterrupt:
+        status = "KILLED"
+        raise
+    finally:
+        stop.set()
+        watcher.join()
+        if lost := ray.get(tracker.finish.remote(status)):
+            report(lost)
+
+
+def fit(job: Job, resources: WorkerResources) -> dict[str, Any]:
+    """Train a job to its end and give rank 0's summary.
+
+    Raises the worker's PipelineError where it raised one, PipelineError in one line for all else.
+    """
+    try:
+        trainer(job, resources).fit()
+    except TrainingFailedError as error:
+        raise plain_error(error, job) from error
+    return ray.get(job.tracker.summary.remote())
+
+
+def trainer(job: Job, resources: WorkerResources) -> TorchTrainer:
+    """The TorchTrainer of a job. Its stream is built anew, from the newest sound checkpoint, whenever the worker group starts."""
+    config = job.config
+    DataContext.get_current().enable_progress_bars = False
+    DataContext.get_current().execution_no_progress_timeout_s = -1  # an evaluation may pause the stream for long
+    options = ExecutionOptions(preserve_order=True, resource_limits=ExecutionResources.for_limits(object_store_memory=STREAM_BYTES))
+
+    def stream() -> ray.data.Dataset:
+        if failure := ray.get(job.tracker.failure.remote()):
+            raise failure
+        folder = checkpoint.newest_sound(job.folder, lambda message: None)
+        state = checkpoint.read_state(folder) if folder else checkpoint.State()
+        rows = offset(config.steps - state.step + 1, config.batch) + config.workers * config.batch.rows_per_slot
+        return build_stream(job.stream, state.cursor, rows)
+
+    return TorchTrainer(
+        run,
+        train_loop_config={"job": job},
+        datasets={STREAM: stream},
+        dataset_config=DataConfig(datasets_to_split=[STREAM], execution_options=options),
+        scaling_config=ScalingConfig(num_workers=config.workers, use_gpu=resources.gpu, resources_per_worker=resources.to_ray()),
+        torch_config=TorchConfig(backend="cpu:gloo,cuda:nccl" if resources.gpu else "gloo"),
+        run_config=RunConfig(
+            name=str(config.name),
+            storage_path=storage.join(storage.absolute(config.output), "ray"),
+            failure_config=FailureConfig(max_failures=config.placement.restarts),
+        ),
+    )
+
+
+def watch(tracker: ActorHandle, stop: threading.Event, report: Callable[[str], None], show: Callable[[int, dict[str, float]], None]) -> None:
+    """Pass the tracker's lines and new training metrics on until told to stop, and once after."""
+    shown = None
+    last = False
+    while not last:
+        last = stop.wait(POLL_SECONDS)
+        messages, progress = ray.get([tracker.take_messages.remote(), tracker.progress.remote()])
+        for message in messages:
+            report(message)
+        if progress and progress[0] != shown:
+            shown = progress[0]
+            show(*progress)
+
+
+def plain_error(error: TrainingFailedError, job: Job) -> PipelineError:
+    """The one error that a person needs from a failed training: the pipeline's own where there is one."""
+    if failure := ray.get(job.tracker.failure.remote()):
+        return failure
+    causes: list[BaseException] = []
+    if isinstance(error, ControllerError):
+        causes = [error.controller_failure]
+    elif isinstance(error, WorkerGroupError):
+        causes = list(error.worker_failures.values())
+    for cause in causes:
+        if isinstance(cause, PipelineError):
+            return cause_of(cause)
+    text = "; ".join(sorted({f"{type(cause).__name__}: {storage.first_line(cause)}" for cause in causes})) or storage.first_line(error)
+    restarts = job.config.placement.restarts
+    return PipelineError(f"training failed more often than placement.restarts ({restarts}) allows: {text}; the full error is in Ray's logs, the same command continues from the last checkpoint")

@@ -1,0 +1,163 @@
+"""The training loop: one visible `for`, one plain `if` an event. No Ray here: blocks come in, metrics go out through two callables."""
+
+import dataclasses
+import math
+import time
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from pipeline.batch import Batch
+from pipeline.config import Pretrain
+from pipeline.corpus.order import check_chain, slots_of_rank
+from pipeline.errors import ConfigError, DataError
+from pipeline.objectives.pretraining import BertPretraining
+from pipeline.text.vocabulary import Vocabulary
+from pipeline.train import checkpoint
+from pipeline.train.checkpoint import State
+from pipeline.train.evaluate import evaluate
+from pipeline.train.meter import Meter, training_metrics
+from pipeline.train.schedule import rate_share
+from pipeline.train.step import Record, Slot, backward, exchange, make_slot, update
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """What the loop works with on one rank."""
+
+    config: Pretrain
+    folder: str
+    vocabulary: Vocabulary
+    rank: int
+    world: int
+    device: torch.device
+    autocast: torch.autocast
+    heldout: Sequence[Batch]
+    log: Callable[[int, dict[str, float]], None]
+    """Takes (steps done, metrics); does nothing on ranks other than 0."""
+    say: Callable[[str], None]
+
+
+def train(work: Work, blocks: Iterator[pa.Table], module: BertPretraining, optimizer: torch.optim.Optimizer, state: State) -> State:
+    """Train from `state` to config.steps and give the last state, which is also the newest checkpoint.
+
+    Raises DataError when the blocks are not the rows that must follow, or end early.
+    """
+    config, start = work.config, state.step
+    objective = distributed(module, work)
+    if state.step == 0:
+        state = dataclasses.replace(state, heldout_before=evaluated(work, module, state))
+    meter = Meter(work.world, state.interval)
+    for step in range(start, config.steps):
+        slots = take_slots(work, blocks, meter, slots_of_rank(step, start, config.batch.slots_per_step, work.rank, work.world), step)
+        records = exchange([slot.record for slot in slots], config.batch.slots_per_step, work.world)
+        check_order(state, records, step)
+        counts = {"mlm": sum(r.masked for r in records), "nsp": sum(r.rows for r in records)}
+        sums = backward(objective, slots, counts, world=work.world, seed=config.seed, step=step, device=work.device, autocast=work.autocast)
+        rate = config.optimizer.learning_rate * rate_share(config.schedule, step, config.steps)
+        norm = update(optimizer, module, rate=rate, clip_norm=config.optimizer.clip_norm)
+        state = advance(state, records)
+        meter.add(sums, counts, sum(r.tokens for r in records))
+        done = state.step
+        if done % config.tracking.every == 0 or done == config.steps:
+            state = log_interval(work, state, meter, rate, norm)
+        if done % config.evaluation.every == 0 or done == config.steps:
+            state = count_time(state, meter)
+            evaluated(work, module, state)
+            meter.resume_clock()
+        if done % config.checkpoint.every == 0 or done == config.steps:
+            state = count_time(state, meter)
+            save(work, state, module, optimizer)
+    return state
+
+
+def distributed(module: nn.Module, work: Work) -> nn.Module:
+    """The module as it is called in training: under DistributedDataParallel when there are several ranks."""
+    if work.world == 1:
+        return module
+    devices = [work.device] if work.device.type == "cuda" else None
+    return DistributedDataParallel(module, device_ids=devices, gradient_as_bucket_view=True)
+
+
+def take_slots(work: Work, blocks: Iterator[pa.Table], meter: Meter, places: Sequence[int], step: int) -> list[Slot]:
+    """This rank's next blocks as slots of the step; the time they take to come counts as waiting."""
+    slots = []
+    for place in places:
+        asked = time.perf_counter()
+        block = next(blocks, None)
+        meter.wait += time.perf_counter() - asked
+        if block is None:
+            raise DataError(f"the stream ended at step {step} of {work.config.steps}: the corpus yields no more examples")
+        if block.num_rows != work.config.batch.rows_per_slot:
+            raise DataError(f"step {step}: a slot came with {block.num_rows} rows instead of batch.rows_per_slot {work.config.batch.rows_per_slot}")
+        slots.append(make_slot(block, place))
+    return slots
+
+
+def check_order(state: State, records: Sequence[Record], step: int) -> None:
+    """Raise DataError unless the step's slots are the rows that follow the cursor: Ray's dealing order is its habit, not its promise."""
+    problem = check_chain(state.cursor, [(record.first, record.last) for record in records])
+    if problem:
+        raise DataError(f"step {step} got rows out of order ({problem}); nothing is trained on them. Start the same command again")
+
+
+def advance(state: State, records: Sequence[Record]) -> State:
+    """The state after a step over these slots."""
+    crc32 = state.crc32
+    for record in records:
+        crc32 = zlib.crc32(record.crc32.to_bytes(4, "little"), crc32)
+    tokens = state.tokens + sum(record.tokens for record in records)
+    return dataclasses.replace(state, step=state.step + 1, cursor=records[-1].last, crc32=crc32, tokens=tokens)
+
+
+def count_time(state: State, meter: Meter) -> State:
+    """The state with the meter's totals of the running interval and its time up to now in it."""
+    before = meter.total.get("seconds", 0.0), meter.total.get("wait_seconds", 0.0)
+    total = meter.reduce()
+    return dataclasses.replace(
+        state,
+        seconds=state.seconds + total["seconds"] - before[0],
+        wait_seconds=state.wait_seconds + total["wait_seconds"] - before[1],
+        interval=total if total.get("steps") else {},
+    )
+
+
+def log_interval(work: Work, state: State, meter: Meter, rate: float, norm: torch.Tensor) -> State:
+    """Log the means since the last logged step and begin the next interval."""
+    state = count_time(state, meter)
+    metrics = training_metrics(meter.total)
+    meter.clear()
+    if not math.isfinite(metrics["train/loss"]):
+        raise ConfigError(f"the loss is {metrics['train/loss']} at step {state.step}: lower optimizer.learning_rate ({work.config.optimizer.learning_rate}) and start under another --name")
+    work.log(
+        state.step,
+        metrics
+        | {
+            "train/learning_rate": rate,
+            "train/gradient_norm": float(norm),
+            "data/epoch": float(state.cursor.epoch),
+            "data/tokens": float(state.tokens),
+            "data/rows_crc32": float(state.crc32),
+        },
+    )
+    return dataclasses.replace(state, interval={})
+
+
+def evaluated(work: Work, module: BertPretraining, state: State) -> dict[str, float]:
+    """Evaluate on the held-out examples and log the result."""
+    metrics = evaluate(module, work.heldout, world=work.world, device=work.device, autocast=work.autocast)
+    if metrics:
+        work.log(state.step, metrics)
+    return metrics
+
+
+def save(work: Work, state: State, module: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    """Publish a checkpoint from rank 0, then drop the oldest."""
+    if work.rank == 0:
+        checkpoint.save(work.folder, state, module, optimizer, work.config.model, work.vocabulary)
+        checkpoint.keep_newest(work.folder, work.config.checkpoint.keep)

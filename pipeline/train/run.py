@@ -1,0 +1,88 @@
+"""The folder of a run: its name, what makes it the run it is, and its summary.
+
+    OUTPUT/runs/NAME/
+        run.json            identity and MLflow run
+        checkpoints/        see checkpoint.py
+        export/             the published format
+        summary.json        written last: the run is finished
+"""
+
+import dataclasses
+import hashlib
+import json
+from typing import Any
+
+from pipeline import storage
+from pipeline.config import Pretrain, flatten
+from pipeline.corpus.prepare import Corpus
+from pipeline.errors import ConfigError
+from pipeline.text.vocabulary import Vocabulary
+from pipeline.train.schedule import GROWS
+
+IDENTITY = ("seed", "sampling", "model", "batch", "optimizer", "schedule")  # settings that make a run what it is; see `identity`
+SUMMARY, RUN = "summary.json", "run.json"
+MOST_NAMED = 4
+
+
+def run_folder(config: Pretrain) -> str:
+    """Where a named run lies."""
+    return storage.join(storage.absolute(config.output), "runs", str(config.name))
+
+
+def default_name(preset: str, config: Pretrain) -> str:
+    """The preset's name and a digest of all settings that shape the data and the training, so that the same command means the same run."""
+    shaping = {key: value for key, value in flatten(config).items() if key.split(".")[0] in (*IDENTITY, "corpus", "prepare", "vocabulary")}
+    if type(config.schedule) not in GROWS:
+        shaping["steps"] = config.steps
+    digest = hashlib.sha256(json.dumps(shaping, sort_keys=True).encode()).hexdigest()
+    return f"{preset}-{digest[:8]}"
+
+
+def identity(config: Pretrain, corpus: Corpus, vocabulary: Vocabulary) -> dict[str, Any]:
+    """Dotted name -> value of what must match for a run to be continued. `steps` is among them where the schedule ends with it."""
+    settings = {key: value for key, value in flatten(config).items() if key.split(".")[0] in IDENTITY}
+    if type(config.schedule) not in GROWS:
+        settings["steps"] = config.steps
+    return settings | {"corpus.fingerprint": corpus.fingerprint, "vocabulary.fingerprint": vocabulary.fingerprint}
+
+
+def refuse_differences(config: Pretrain, recorded: dict[str, Any], wanted: dict[str, Any]) -> None:
+    """Raise ConfigError naming what differs between the recorded identity and the wanted one."""
+    differing = [key for key in sorted(recorded | wanted) if recorded.get(key) != wanted.get(key)]
+    if not differing:
+        return
+    named = ", ".join(f"{key} {recorded.get(key)!r} there and {wanted.get(key)!r} here" for key in differing[:MOST_NAMED])
+    more = f" and {len(differing) - MOST_NAMED} more" if len(differing) > MOST_NAMED else ""
+    hint = " (steps may grow under --schedule constant-rate only: a linear decay ends at its last step)" if "steps" in differing else ""
+    raise ConfigError(f"run {config.name} was started with other settings: {named}{more}{hint}; choose another --name, or the settings that it has")
+
+
+def read_run(folder: str) -> dict[str, Any] | None:
+    """What run.json holds; None for a run that has none yet."""
+    try:
+        return storage.read_json(storage.join(folder, RUN))
+    except FileNotFoundError:
+        return None
+
+
+def write_run(folder: str, wanted: dict[str, Any], run_id: str) -> None:
+    """Record a run's identity and its MLflow run."""
+    storage.write_json(storage.join(folder, RUN), {"identity": wanted, "mlflow_run_id": run_id})
+
+
+def read_summary(folder: str) -> dict[str, Any] | None:
+    """The summary of a finished run; None while it is not finished."""
+    try:
+        return storage.read_json(storage.join(folder, SUMMARY))
+    except FileNotFoundError:
+        return None
+
+
+def is_finished(summary: dict[str, Any] | None, config: Pretrain) -> bool:
+    """Whether a run reached the steps asked for."""
+    return summary is not None and summary["steps"] >= config.steps
+
+
+def with_name(config: Pretrain, preset: str) -> Pretrain:
+    """The settings with the run's name filled in."""
+    return config if config.name else dataclasses.replace(config, name=default_name(preset, config))

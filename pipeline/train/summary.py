@@ -1,0 +1,75 @@
+"""What a person reads of a run: a line of progress, and the summary at the end."""
+
+from typing import Any
+
+
+def duration(seconds: float) -> str:
+    """Seconds as people say them: 45s, 3m20s, 2h05m."""
+    seconds = round(seconds)
+    if seconds < 60:
+        return f"{seconds}s"
+    if seconds < 3600:
+        return f"{seconds // 60}m{seconds % 60:02d}s"
+    return f"{seconds // 3600}h{seconds % 3600 // 60:02d}m"
+
+
+def progress_line(steps: int, step: int, metrics: dict[str, float]) -> str:
+    """One line: step, loss terms, real tokens a second, share of time waiting for data, time left."""
+    terms = "  ".join(f"{key[6:-5]} {value:.3f}" for key, value in sorted(metrics.items()) if key.startswith("train/") and key.endswith("_loss"))
+    left = (steps - step) * metrics["speed/step_milliseconds"] / 1000
+    return (
+        f"step {step:>{len(str(steps))}}/{steps}  {terms}  {metrics['speed/tokens_per_second']:,.0f} tokens/s  "
+        f"data wait {metrics['speed/data_wait_percent']:.1f}%  {duration(left)} left"
+    )
+
+
+def figures(summary: dict[str, Any]) -> list[tuple[str, str]]:
+    """The summary's figures as (name, value) in reading order."""
+    before, after, beside = summary["heldout_before"], summary["heldout_after"], summary["baselines"]
+    rows = []
+    if after:
+        rows += [
+            ("held-out MLM loss", f"{after['heldout/mlm_loss']:.3f} nats (before training {before['heldout/mlm_loss']:.3f}, unigram baseline {beside['baseline/unigram_mlm_loss']:.3f})"),
+            ("held-out MLM accuracy", f"{after['heldout/mlm_accuracy']:.1%} (unigram baseline {beside['baseline/unigram_mlm_accuracy']:.1%})"),
+            ("held-out NSP accuracy", f"{after['heldout/nsp_accuracy']:.1%} (majority baseline {beside['baseline/majority_nsp_accuracy']:.1%})"),
+        ]
+    else:
+        rows.append(("held-out loss", "none: the corpus is too small for a held-out part (prepare.heldout_share)"))
+    return rows + [
+        ("trained", f"{summary['steps']:,} steps, {summary['tokens']:,} tokens, epoch {summary['epochs']}, in {duration(summary['training_seconds'])}"),
+        ("speed", f"{summary['tokens_per_second']:,.0f} tokens/s on {summary['workers']} {summary['device']} worker{'s' * (summary['workers'] > 1)}, {summary['precision']}"),
+        ("waiting for data", f"{summary['data_wait_percent']:.1f}% of the time"),
+    ]
+
+
+def places(summary: dict[str, Any]) -> list[tuple[str, str]]:
+    """Where things lie."""
+    return [
+        ("checkpoint", summary["checkpoint"]),
+        ("model", f"{summary['export']} ({summary['export_check']})"),
+        ("MLflow", f"run {summary['mlflow_run_id']} at {summary['mlflow_uri']}"),
+    ]
+
+
+def blank_lines(summary: dict[str, Any]) -> list[str]:
+    """Each blank's sentence, and below it the answer and the guesses."""
+    lines = []
+    for blank in summary["blanks"]:
+        guesses = ", ".join(f"{word} {probability:.0%}" for word, probability in blank["guesses"])
+        lines += [f"  {blank['text']}", f"      was: {blank['answer']}   model: {guesses}"]
+    return lines
+
+
+def summary_text(summary: dict[str, Any]) -> str:
+    """The summary for a terminal."""
+    width = max(len(name) for name, _ in figures(summary)) + 2
+    lines = [f"run {summary['name']}", *(f"  {name:<{width}}{value}" for name, value in figures(summary))]
+    if summary["blanks"]:
+        lines += ["", "fill in the blank (held-out sentences)", *blank_lines(summary)]
+    return "\n".join([*lines, "", *(f"  {name:<{width}}{value}" for name, value in places(summary))])
+
+
+def summary_markdown(summary: dict[str, Any]) -> str:
+    """The summary as the MLflow run's description."""
+    rows = "\n".join(f"| {name} | {value} |" for name, value in figures(summary) + places(summary))
+    return f"| | |\n|---|---|\n{rows}\n\n```\n" + "\n".join(blank_lines(summary)) + "\n```\n"

@@ -1,0 +1,216 @@
+"""The tracker: the one process that talks to MLflow, the run's lock, and what the driver asks for progress (contract 10)."""
+
+import logging
+import os
+import threading
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from mlflow.entities import Metric, Param
+from mlflow.exceptions import MlflowException
+from mlflow.tracking import MlflowClient
+
+from pipeline import storage
+from pipeline.config import Tracking
+from pipeline.errors import ConfigError, PipelineError
+
+FLUSH_SECONDS = 2.0
+RETRY_SECONDS = 5.0
+LAST_FLUSH_SECONDS = 60.0  # how long the end of a run waits for a server that is away
+METRICS_A_CALL = 1_000  # MLflow's limit of log_batch
+PARAMETERS_A_CALL = 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class MlflowRun:
+    """Where a run is tracked."""
+
+    uri: str
+    run_id: str
+
+
+def tracking_uri(settings: Tracking, output: str) -> str:
+    """The MLflow URI: the setting, MLFLOW_TRACKING_URI, or SQLite in the output folder; SQLite paths made absolute.
+
+    Raises ConfigError when the output is no local folder and no server is given: SQLite needs a local disk.
+    """
+    uri = settings.uri or os.environ.get("MLFLOW_TRACKING_URI")
+    if uri is None:
+        if storage.is_url(storage.absolute(output)):
+            raise ConfigError(
+                f"tracking.uri is not set and output ({output}) is no local folder: start a server (mlflow server) and set MLFLOW_TRACKING_URI, "
+                "or give sqlite:////a/local/mlflow.db"
+            )
+        uri = f"sqlite:///{storage.absolute(storage.join(output, 'mlflow.db'))}"
+    prefix = "sqlite:///"
+    return prefix + storage.absolute(uri[len(prefix) :]) if uri.startswith(prefix) else uri
+
+
+def open_run(uri: str, experiment: str, name: str, run_id: str | None, parameters: dict[str, Any], tags: dict[str, str]) -> MlflowRun:
+    """Continue the run `run_id` when the tracking server still has it, else create one with its parameters.
+
+    Raises ConfigError when the server does not answer.
+    """
+    quiet()
+    if uri.startswith("sqlite:///"):
+        os.makedirs(os.path.dirname(uri[len("sqlite:///") :]), exist_ok=True)
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
+    client = MlflowClient(tracking_uri=uri)
+    try:
+        if run_id is not None and has_run(client, run_id):
+            client.update_run(run_id, status="RUNNING")
+            return MlflowRun(uri=uri, run_id=run_id)
+        found = client.get_experiment_by_name(experiment)
+        experiment_id = found.experiment_id if found else client.create_experiment(experiment, artifact_location=artifact_location(uri))
+        run = client.create_run(experiment_id, run_name=name, tags=tags)
+        entries = [Param(key, str(value)) for key, value in parameters.items()]
+        for start in range(0, len(entries), PARAMETERS_A_CALL):
+            client.log_batch(run.info.run_id, params=entries[start : start + PARAMETERS_A_CALL])
+    except Exception as error:  # MLflow lets SQLAlchemy's, requests' and its own errors through, all about this URI
+        raise ConfigError(f"tracking.uri ({uri}) does not work: {storage.first_line(error)}") from error
+    return MlflowRun(uri=uri, run_id=run.info.run_id)
+
+
+def has_run(client: MlflowClient, run_id: str) -> bool:
+    """Whether the tracking server knows the run and has not deleted it."""
+    try:
+        return client.get_run(run_id).info.lifecycle_stage == "active"
+    except MlflowException as error:
+        if error.error_code == "RESOURCE_DOES_NOT_EXIST":
+            return False
+        raise
+
+
+def artifact_location(uri: str) -> str | None:
+    """Beside the SQLite file, so that no mlruns folder appears where the command was called; a server decides for itself."""
+    return f"file://{os.path.dirname(uri[len('sqlite:///') :])}/mlartifacts" if uri.startswith("sqlite:///") else None
+
+
+def quiet() -> None:
+    """Leave MLflow's and Alembic's own log lines out."""
+    for name in ("mlflow", "alembic"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+
+
+class Tracker:
+    """Sends metrics to MLflow in the background, each (metric, step) once; keeps what a server that is away did not take.
+
+    Lives in an actor of the driver's node. Its name makes it the run's lock: `owner` says who holds it.
+    """
+
+    def __init__(self, owner: str) -> None:
+        self.owner_name = owner
+        self.error: PipelineError | None = None
+        self.latest: tuple[int, dict[str, float]] | None = None
+        self.outcome: dict[str, Any] | None = None
+        self.messages: list[str] = []
+        self.client: MlflowClient | None = None
+        self.run_id = ""
+        self.pending: list[Metric] = []
+        self.sent: set[tuple[str, int]] = set()
+        self.lock = threading.Lock()
+        self.problem: str | None = None
+        self.stopping = threading.Event()
+        self.sender: threading.Thread | None = None
+
+    def owner(self) -> str:
+        """Who holds the run."""
+        return self.owner_name
+
+    def start(self, run: MlflowRun) -> None:
+        """Begin sending to an MLflow run; what it already has is not sent again."""
+        quiet()
+        self.client, self.run_id = MlflowClient(tracking_uri=run.uri), run.run_id
+        for key in self.client.get_run(run.run_id).data.metrics:
+            self.sent |= {(key, metric.step) for metric in self.client.get_metric_history(run.run_id, key)}
+        self.sender = threading.Thread(target=self._send_forever, daemon=True)
+        self.sender.start()
+
+    def log(self, step: int, metrics: dict[str, float]) -> None:
+        """Take metrics of a step; returns at once."""
+        now = int(time.time() * 1000)
+        if "train/loss" in metrics:
+            self.latest = (step, metrics)
+        with self.lock:
+            fresh = {key: value for key, value in metrics.items() if (key, step) not in self.sent}
+            self.sent |= {(key, step) for key in fresh}
+            self.pending += [Metric(key, float(value), now, step) for key, value in fresh.items()]
+
+    def tag(self, tags: dict[str, str]) -> None:
+        """Set tags of the run; a server that is away loses them, and says so."""
+        try:
+            for key, value in tags.items():
+                self.client.set_tag(self.run_id, key, value)
+        except Exception as error:  # a dead run for a lost tag helps nobody
+            self.say(f"MLflow did not take the tags {sorted(tags)}: {storage.first_line(error)}")
+
+    def say(self, message: str) -> None:
+        """Leave a line for the driver to print."""
+        with self.lock:
+            self.messages.append(message)
+
+    def take_messages(self) -> list[str]:
+        """Lines left since the last call."""
+        with self.lock:
+            messages, self.messages = self.messages, []
+        return messages
+
+    def fail(self, error: PipelineError) -> None:
+        """Remember an error that no restart will mend; the first one counts."""
+        self.error = self.error or error
+
+    def failure(self) -> PipelineError | None:
+        """The error that no restart will mend, when there was one."""
+        return self.error
+
+    def progress(self) -> tuple[int, dict[str, float]] | None:
+        """The newest training metrics with their step."""
+        return self.latest
+
+    def result(self, summary: dict[str, Any]) -> None:
+        """Take the summary that rank 0 made at the end."""
+        self.outcome = summary
+
+    def summary(self) -> dict[str, Any] | None:
+        """What rank 0 made at the end; None before."""
+        return self.outcome
+
+    def finish(self, status: str) -> str | None:
+        """Flush and close the run as FINISHED, FAILED or KILLED; gives what was lost in a line, or None."""
+        self.stopping.set()
+        if self.sender is None:
+            return None
+        self.sender.join()
+        deadline = time.monotonic() + LAST_FLUSH_SECONDS
+        while not self._send() and time.monotonic() < deadline:
+            time.sleep(RETRY_SECONDS)
+        try:
+            self.client.set_terminated(self.run_id, status)
+        except Exception as error:  # reported below, as lost points are
+            self.problem = storage.first_line(error)
+        if self.pending:
+            return f"MLflow is away ({self.problem}): {len(self.pending)} points are lost"
+        return f"MLflow did not take the run's end: {self.problem}" if self.problem else None
+
+    def _send_forever(self) -> None:
+        while not self.stopping.is_set():
+            self.stopping.wait(FLUSH_SECONDS if self._send() else RETRY_SECONDS)
+
+    def _send(self) -> bool:
+        """Send what is pending; False, and nothing forgotten, when the server does not take it."""
+        with self.lock:
+            batch = self.pending[:METRICS_A_CALL]
+        if not batch:
+            return True
+        try:
+            self.client.log_batch(self.run_id, metrics=batch)
+        except Exception as error:  # kept and sent again: training goes on without its tracker
+            if self.problem is None:
+                self.say(f"MLflow does not answer, points are kept: {storage.first_line(error)}")
+            self.problem = storage.first_line(error)
+            return False
+        with self.lock:
+            del self.pending[: len(batch)]
+            self.problem = None
+        return self._send()

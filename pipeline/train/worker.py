@@ -1,0 +1,166 @@
+"""What each Ray Train worker runs: config -> module, batches, loop, and on rank 0 the summary."""
+
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import ray
+import ray.train
+import torch
+from ray.actor import ActorHandle
+from ray.train.torch import get_device
+
+from pipeline import storage
+from pipeline.config import Placement, Pretrain
+from pipeline.corpus.stream import StreamSettings
+from pipeline.errors import PipelineError
+from pipeline.objectives.pretraining import BertPretraining
+from pipeline.text.wordpiece import WordPiece
+from pipeline.train import checkpoint
+from pipeline.train.blanks import fill_in_the_blanks
+from pipeline.train.checkpoint import State
+from pipeline.train.evaluate import baselines, evaluate, heldout_batches, unigram_counts
+from pipeline.train.loop import Work, train
+from pipeline.train.optim import build_optimizer
+
+STREAM = "train"  # name of the dataset among the trainer's
+COMPILE_SECONDS = 45  # what torch.compile costs at the start, about
+SLOW_FLOPS = {"cpu": 1e11, "cuda": 1e14}  # operations a second, for the guess whether compiling pays
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What the driver hands to every worker."""
+
+    config: Pretrain
+    folder: str
+    stream: StreamSettings
+    tracker: ActorHandle
+
+
+def run(settings: dict[str, Job]) -> None:
+    """Train; errors that no restart will mend go to the tracker, which ends the run with them."""
+    job = settings["job"]
+    try:
+        work_on(job)
+    except PipelineError as error:
+        ray.get(job.tracker.fail.remote(cause_of(error)))
+        raise
+
+
+def cause_of(error: PipelineError) -> PipelineError:
+    """The error as it was raised: Ray wraps those of its tasks in a subclass of their own."""
+    return getattr(error, "cause", None) or error
+
+
+def work_on(job: Job) -> None:
+    """The life of one worker."""
+    config, stream = job.config, job.stream
+    context = ray.train.get_context()
+    rank, world = context.get_world_rank(), context.get_world_size()
+    device = get_device()
+    torch.set_num_threads(config.placement.threads or max(1, cores() // context.get_local_world_size()))
+    say = (lambda text: ray.get(job.tracker.say.remote(text))) if rank == 0 else ignore
+    torch.manual_seed(config.seed)
+    module = BertPretraining(config.model, len(stream.vocabulary.tokens)).to(device)
+    optimizer = build_optimizer(config.optimizer, module)
+    folder = checkpoint.newest_sound(job.folder, say)
+    state = checkpoint.load(folder, module, optimizer, config.model) if folder else State()
+    if folder:
+        say(f"continuing after step {state.step}")
+    wordpiece = WordPiece(stream.vocabulary)
+    work = Work(
+        config=config,
+        folder=job.folder,
+        vocabulary=stream.vocabulary,
+        rank=rank,
+        world=world,
+        device=device,
+        autocast=autocast_of(config.placement, device),
+        heldout=heldout_batches(
+            stream.corpus, wordpiece, config.sampling, rows=config.evaluation.rows, rows_per_batch=config.batch.rows_per_slot, rank=rank, world=world
+        ),
+        log=(lambda step, metrics: void(job.tracker.log.remote(step, metrics))) if rank == 0 else ignore,
+        say=say,
+    )
+    if compiles(config, device, config.steps - state.step, say):
+        module.compile(dynamic=True)
+    blocks = ray.train.get_dataset_shard(STREAM).iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=4)
+    state = train(work, iter(blocks), module, optimizer, state)
+    summary = summarise(job, work, module, state, wordpiece)
+    if rank == 0:
+        ray.get(job.tracker.result.remote(summary))
+
+
+def void(_: Any) -> None:
+    """Drop a reference: the tracker is not waited for."""
+
+
+def ignore(*_: Any) -> None:
+    """What ranks other than 0 do with a message."""
+
+
+def cores() -> int:
+    """CPU cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def autocast_of(placement: Placement, device: torch.device) -> torch.autocast:
+    """Autocast to bfloat16 where asked for, or where the hardware computes in it."""
+    precision = placement.precision
+    if precision == "auto":
+        precision = "bfloat16" if has_bfloat16(device) else "float32"
+    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bfloat16")
+
+
+def has_bfloat16(device: torch.device) -> bool:
+    """Whether the device multiplies matrices in bfloat16."""
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    found = torch.cpu.get_capabilities()
+    return bool(found.get("avx512_bf16") or found.get("amx_bf16") or found.get("bf16"))
+
+
+def compiles(config: Pretrain, device: torch.device, steps: int, say: Callable[[str], None]) -> bool:
+    """Whether to compile the module; says what was chosen."""
+    choice = config.placement.compile
+    if choice == "auto":
+        parameters = 12 * config.model.layers * config.model.width**2
+        tokens = steps * config.batch.rows_per_step * config.sampling.maximum_length
+        seconds = 6 * parameters * tokens / SLOW_FLOPS[device.type]
+        compiler = shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
+        reason = "no C++ compiler" if not compiler else "too short a run to pay" if seconds < 4 * COMPILE_SECONDS else None
+    else:
+        reason = None if choice == "on" else "placement.compile is off"
+    say(f"eager ({reason})" if reason else "torch.compile is on: the first steps are slow")
+    return reason is None
+
+
+def summarise(job: Job, work: Work, module: BertPretraining, state: State, wordpiece: WordPiece) -> dict[str, Any]:
+    """Held-out metrics beside their baselines, speed, and blanks filled in; every rank must call it."""
+    stream = job.stream
+    after = evaluate(module, work.heldout, world=work.world, device=work.device, autocast=work.autocast)
+    counts = unigram_counts(stream.corpus, wordpiece, len(stream.vocabulary.tokens)) if after else np.zeros(1, dtype=np.int64)
+    beside = baselines(work.heldout, counts, work.world) if after else {}
+    blanks = fill_in_the_blanks(
+        module, stream.corpus, wordpiece, stream.vocabulary, maximum_length=job.config.sampling.maximum_length, device=work.device
+    )
+    return {
+        "steps": state.step,
+        "tokens": state.tokens,
+        "epochs": state.cursor.epoch + 1 if state.cursor else 0,
+        "workers": work.world,
+        "device": work.device.type,
+        "precision": "bfloat16" if work.autocast._enabled else "float32",
+        "tokens_per_second": state.tokens / max(state.seconds, 1e-9),
+        "data_wait_percent": 100 * state.wait_seconds / max(state.seconds, 1e-9),
+        "training_seconds": state.seconds,
+        "heldout_before": state.heldout_before,
+        "heldout_after": after,
+        "baselines": beside,
+        "blanks": [asdict(blank) for blank in blanks],
+        "checkpoint": checkpoint.folder_of(storage.absolute(job.folder), state.step),
+    }
