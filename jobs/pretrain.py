@@ -15,6 +15,7 @@ def main(arguments: Sequence[str]) -> int:
     import tyro
 
     from pipeline.config import flatten
+    from pipeline.environment import set_ray_defaults
     from pipeline.errors import PipelineError
     from pipeline.presets import PRESETS, split_preset
 
@@ -34,6 +35,7 @@ def main(arguments: Sequence[str]) -> int:
             print("\n".join(f"{name} = {value!r}" for name, value in flatten(config).items()))
             return 0
 
+        set_ray_defaults()
         from pipeline.pretrain import pretrain
         from pipeline.train.run import with_name
         from pipeline.train.summary import summary_text

@@ -1,19 +1,18 @@
 """Joining or starting Ray, and what of it a run may use."""
 
 import os
+import socket
 from dataclasses import dataclass
+
+import ray
 
 from pipeline import storage
 from pipeline.config import Placement
 from pipeline.errors import ConfigError
 
-os.environ.setdefault("RAY_AUTH_MODE", "token")
-os.environ.setdefault("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", "0.5")
-
-import ray  # noqa: E402  (reads both when imported)
-
 NAMESPACE = "bertstream"
 SMALLEST_CPU_SHARE = 0.1
+CONNECT_SECONDS = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,14 +34,27 @@ def connect(address: str | None) -> None:
     if ray.is_initialized():
         return
     given = address or os.environ.get("RAY_ADDRESS")
+    name = "placement.address" if address else "RAY_ADDRESS" if given else "Ray"
+    remedy = "start a head there (ray start --head), or leave the address out to run on this machine alone"
+    if given and not answers(given):
+        raise ConfigError(f"{name} ({given}) does not answer; {remedy}")
     options = {"namespace": NAMESPACE, "log_to_driver": False, "logging_level": "ERROR"}
     try:
         ray.init(address=given, **options)
-    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
-        name = "placement.address" if address else "RAY_ADDRESS" if given else "Ray"
-        raise ConfigError(
-            f"{name} ({given or 'on this machine'}) does not answer: {storage.first_line(error)}; start a head there (ray start --head), or leave the address out to run on this machine alone"
-        ) from error
+    except (ray.exceptions.RayError, ConnectionError, RuntimeError, ValueError, OSError) as error:
+        raise ConfigError(f"{name} ({given or 'on this machine'}) cannot be joined: {storage.first_line(error)}; {remedy}") from error
+
+
+def answers(address: str) -> bool:
+    """Whether something listens at HOST:PORT or ray://HOST:PORT; words as "auto" are left to Ray. Ray itself would try for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not (host and port.isdigit()):
+        return address in ("auto", "local")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_SECONDS).close()
+    except OSError:
+        return False
+    return True
 
 
 def nodes() -> int:

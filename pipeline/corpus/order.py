@@ -75,9 +75,9 @@ class WindowRange:
 
 
 def window_ranges(cursor: Cursor | None, windows: int, needed: int, most: int) -> Iterator[WindowRange]:
-    """At most `most` ranges from the cursor's window on that hold `needed` windows, and a last one that does not end in practice.
+    """At most `most` ranges of equal size that cover `needed` windows or a few more, from the cursor's window on.
 
-    The last range is a net: `needed` is an estimate, and the loop ends by its step count, never by the end of the data.
+    No range is longer than it must be: a task that waits for its output to be taken holds a CPU that those who take it need.
     """
     first, skip = 0, 0
     if cursor is not None:
@@ -86,7 +86,6 @@ def window_ranges(cursor: Cursor | None, windows: int, needed: int, most: int) -
     size = -(-needed // most)
     for start in range(first, first + needed, size):
         yield WindowRange(first=start, count=size, skip=skip if start == first else 0)
-    yield WindowRange(first=first + -(-needed // size) * size, count=2**40)
 
 
 def check_chain(cursor: Cursor | None, slots: Sequence[tuple[Cursor, Cursor]]) -> str | None:

@@ -1,7 +1,7 @@
 """Shards -> windows -> masked Arrow blocks of one slot each: a Ray Data graph in one global order, from any cursor."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -10,12 +10,15 @@ import ray
 from pipeline.config import Batch, Sampling
 from pipeline.corpus.order import Cursor, WindowRange, permutation, window_ranges
 from pipeline.corpus.prepare import Corpus, Window, read_window
+from pipeline.errors import DataError
 from pipeline.text.examples import make_examples
 from pipeline.text.schema import ROW
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.wordpiece import WordPiece
 
 INPUT_BLOCKS = 2_000  # Ray Data plans more than this for seconds at every start
+BLOCK_BYTES = 4 * 2**20  # the rows of about one window: without it Ray Data collects 128 MiB before it hands anything on
+MEASURED_WINDOWS = 2
 CHARACTERS_PER_TOKEN = 5  # of English, for estimates only
 
 
@@ -57,19 +60,33 @@ def rows_of_range(settings: StreamSettings, wordpiece: WordPiece, windows: Windo
             yield table
 
 
-def needed_windows(settings: StreamSettings, rows: int) -> int:
-    """About how many windows hold `rows` rows, from the corpus' characters."""
-    characters = sum(window.characters for window in settings.corpus.train)
-    per_window = characters / len(settings.corpus.train) / (settings.sampling.maximum_length * CHARACTERS_PER_TOKEN)
-    return max(1, math.ceil(rows / per_window))
-
-
 def rows_if_few(settings: StreamSettings, rows: int) -> int | None:
     """Rows of the first epoch, counted, when the corpus is small enough that they may be fewer than `rows`; else None."""
-    if sum(window.characters for window in settings.corpus.train) > 20 * CHARACTERS_PER_TOKEN * rows * settings.sampling.maximum_length:
+    if characters_of(settings.corpus.train) > 20 * CHARACTERS_PER_TOKEN * rows * settings.sampling.maximum_length:
         return None
-    everything = WindowRange(first=0, count=len(settings.corpus.train))
-    return sum(table.num_rows for table in rows_of_range(settings, WordPiece(settings.vocabulary), everything))
+    return count_rows(settings, range(len(settings.corpus.train)))
+
+
+def characters_of(windows: Sequence[Window]) -> int:
+    return sum(window.characters for window in windows)
+
+
+def count_rows(settings: StreamSettings, places: Iterable[int]) -> int:
+    """Rows of the windows at these places of the first epoch's order."""
+    wordpiece = WordPiece(settings.vocabulary)
+    return sum(window_rows(settings, wordpiece, settings.corpus.train, 0, place).num_rows for place in places)
+
+
+def windows_for(settings: StreamSettings, rows: int) -> int:
+    """Windows that surely hold `rows` rows: twice what a few of the corpus' windows, read now, let expect."""
+    sample = range(min(MEASURED_WINDOWS, len(settings.corpus.train)))
+    index = permutation(settings.seed, 0, len(settings.corpus.train))
+    characters = characters_of([settings.corpus.train[index[place]] for place in sample])
+    per_character = count_rows(settings, sample) / characters
+    if per_character == 0:
+        raise DataError(f"the corpus {settings.corpus.folder} yields no examples: it needs documents of several sentences")
+    per_window = per_character * characters_of(settings.corpus.train) / len(settings.corpus.train)
+    return math.ceil(2 * rows / per_window) + len(sample)
 
 
 def build_stream(settings: StreamSettings, cursor: Cursor | None, rows: int) -> ray.data.Dataset:
@@ -78,15 +95,17 @@ def build_stream(settings: StreamSettings, cursor: Cursor | None, rows: int) -> 
     The order holds only under ExecutionOptions(preserve_order=True).
     """
     wordpiece = WordPiece(settings.vocabulary)
-    ranges = list(window_ranges(cursor, len(settings.corpus.train), needed_windows(settings, rows), INPUT_BLOCKS))
+    ranges = list(window_ranges(cursor, len(settings.corpus.train), windows_for(settings, rows), INPUT_BLOCKS))
     items = [{"first": r.first, "count": r.count, "skip": r.skip} for r in ranges]
 
     def rows_of_block(block: pa.Table) -> Iterator[pa.Table]:
         for item in block.to_pylist():
             yield from rows_of_range(settings, wordpiece, WindowRange(**item))
 
-    return (
+    stream = (
         ray.data.from_items(items, override_num_blocks=len(items))
         .map_batches(rows_of_block, batch_size=None, batch_format="pyarrow")
         .repartition(target_num_rows_per_block=settings.batch.rows_per_slot, strict=True)
     )
+    stream.context.target_max_block_size = BLOCK_BYTES
+    return stream

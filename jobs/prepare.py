@@ -1,0 +1,52 @@
+"""Prepare raw text for pretraining: sources -> shuffled document shards, a held-out set and a manifest.
+
+    python jobs/prepare.py --folder corpora/builtin
+    python jobs/prepare.py --corpus books/ --corpus 'https://example.org/dump.txt.gz' --folder corpora/mine --prepare.heldout-share 0.02
+
+The same command again continues a preparation that was stopped, and does nothing where it is finished.
+"""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pipeline.config import Preparation
+from pipeline.errors import PipelineError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepare:
+    corpus: tuple[str, ...] = ()
+    """A file, folder, glob or URL, with ::format=NAME after it where the format must be forced; may be repeated. None: the built-in corpus.
+    Formats: text and wikiextractor are recognised; sentences (one a line, a blank line between documents) must be forced."""
+    folder: str
+    """Folder or URL of the prepared corpus."""
+    prepare: Preparation = Preparation()
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Parse, prepare and print a summary; 0 when the corpus is ready, 2 for what the user can fix."""
+    import tyro
+
+    try:
+        config = tyro.cli(Prepare, prog="python jobs/prepare.py", description=__doc__, args=list(arguments), config=(tyro.conf.UseAppendAction,))
+
+        from pipeline import cluster
+        from pipeline.corpus.prepare import finished, prepare
+
+        if not finished(config.corpus, config.prepare, config.folder):
+            cluster.connect(None)
+        corpus = prepare(config.corpus, config.prepare, config.folder, report=lambda line: print(line, flush=True))
+        print("\n" + "\n".join(f"{name.replace('_', ' '):24}{count:>16,}" for name, count in corpus.counts.items()))
+        print("\n".join(f"{'dropped: ' + reason:24}{count:>16,}" for reason, count in sorted(corpus.dropped.items())))
+        return 0
+    except PipelineError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("stopped; the same command continues", file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,147 @@
+"""The built-in corpus: documentation strings of the installed packages that this project needs to run."""
+
+import dis
+import importlib.metadata
+import inspect
+import re
+import sys
+import tomllib
+import warnings
+from collections.abc import Iterator
+from importlib.metadata import Distribution, PackageNotFoundError
+from pathlib import Path
+from types import CodeType
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from pipeline.errors import ConfigError
+from pipeline.text.documents import Dropped, Record, dropped
+
+DISTRIBUTION = "bertstream"
+LEAST_CHARACTERS = 200
+"""Shorter documentation strings say little more than a name does."""
+WRAPPED_CHARACTERS = 60
+"""A line broken before it could reach this width was broken on purpose (PEP 8 wraps at 72)."""
+
+ITEM = re.compile(r"([-*+•|#]|\.\.|\d+[.)]|\[\d+\]|:[\w .*]+:)(\s|$)|[@$]\w")
+DOCTEST = re.compile(r">>>|\.\.\. |In \[\d")
+DIRECTIVE = re.compile(r"\.\.\s+[\w-]+::")
+
+
+def own_requirements() -> list[str]:
+    """What this project needs to run, from its installed metadata, else from pyproject.toml beside the package."""
+    try:
+        return importlib.metadata.requires(DISTRIBUTION) or []
+    except PackageNotFoundError:
+        project = Path(__file__).parents[2] / "pyproject.toml"
+    if not project.is_file():
+        raise ConfigError(f"corpus builtin needs the installed package {DISTRIBUTION}: pip install it, or name another corpus")
+    return tomllib.loads(project.read_text())["project"]["dependencies"]
+
+
+def distributions() -> dict[str, Distribution]:
+    """The installed distributions that this project needs to run, by normalised name, in its order.
+
+    Requirements are followed through their extras and markers, so what else is installed changes nothing.
+    """
+    found: dict[str, Distribution] = {}
+    followed: dict[str, set[str]] = {}
+    waiting = [(line, frozenset({""})) for line in own_requirements()]
+    while waiting:
+        line, asked = waiting.pop()
+        requirement = Requirement(line)
+        if requirement.marker and not any(requirement.marker.evaluate({"extra": extra}) for extra in asked):
+            continue
+        name = canonicalize_name(requirement.name)
+        extras = frozenset({"", *requirement.extras}) - followed.setdefault(name, set())
+        try:
+            found[name] = found.get(name) or importlib.metadata.distribution(name)
+        except PackageNotFoundError:
+            continue
+        followed[name] |= extras
+        waiting += [(line, extras) for line in found[name].requires or []] if extras else []
+    return dict(sorted(found.items()))
+
+
+def read_docstrings(blocks: Iterator[bytes], name: str) -> Iterator[Record | Dropped]:
+    """The documentation strings of a Python file that are longer than 200 characters, one record each; nothing is executed."""
+    source = b"".join(blocks)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            code = compile(source, name, "exec", dont_inherit=True, optimize=0)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        yield dropped(name, "does not compile", source[:200].decode("utf-8", "replace"))
+        return
+    module = re.sub(r"(/__init__)?\.pyi?$", "", name).replace("/", ".")
+    for number, (qualified, text) in enumerate(docstrings(code)):
+        if len(text) > LEAST_CHARACTERS:
+            title = module if qualified == "<module>" else f"{module}.{qualified}"
+            yield Record(id=f"{name}:{number}", parent=name, title=title, paragraphs=unwrap(text))
+
+
+def docstrings(code: CodeType) -> Iterator[tuple[str, str]]:
+    """(qualified name, cleaned text) of each documentation string in a code object, in the file's order."""
+    if (text := docstring(code)) is not None:
+        yield code.co_qualname, inspect.cleandoc(text)
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from docstrings(constant)
+
+
+def docstring(code: CodeType) -> str | None:
+    """The documentation string of the function, class or module that a code object was compiled from."""
+    if code.co_flags & inspect.CO_OPTIMIZED:
+        return function_docstring(code)
+    if "__doc__" not in code.co_names:
+        return None
+    wanted = code.co_names.index("__doc__")
+    units = code.co_code[:64]
+    for at in range(2, len(units), 2):
+        if units[at] == dis.opmap["STORE_NAME"] and units[at + 1] == wanted and units[at - 2] == dis.opmap["LOAD_CONST"]:
+            value = code.co_consts[units[at - 1]]
+            return value if isinstance(value, str) else None
+    return None
+
+
+def function_docstring(code: CodeType) -> str | None:
+    """The documentation string of a function: its first constant, from Python 3.13 on only where a flag says so."""
+    has_flag = sys.version_info < (3, 13) or code.co_flags & inspect.CO_HAS_DOCSTRING
+    first = code.co_consts[0] if code.co_consts else None
+    return first if has_flag and not code.co_name.startswith("<") and isinstance(first, str) else None
+
+
+def unwrap(text: str) -> Iterator[str]:
+    """The paragraphs of a documentation string: hard-wrapped lines are joined; lists, examples and short lines stay as they are."""
+    paragraph, last, example = "", "", False
+    for line in text.split("\n"):
+        if not line.strip():
+            example = False
+        example = example or DOCTEST.match(line.strip()) is not None
+        if paragraph and not example and continues(last, line):
+            paragraph += " " + line.strip()
+        else:
+            yield from shown(paragraph)
+            paragraph = line.strip()
+        last = line
+    yield from shown(paragraph)
+
+
+def continues(last: str, line: str) -> bool:
+    """Whether a line goes on with the one before it: that was as full as a wrapped line is, and this starts nothing new."""
+    stripped = line.strip()
+    if not stripped or not last.strip() or ITEM.match(stripped) or indent(line) < indent(last):
+        return False
+    return len(last) + 1 + len(stripped.split()[0]) >= WRAPPED_CHARACTERS and not last.rstrip().endswith("::")
+
+
+def indent(line: str) -> int:
+    """White space before a line."""
+    return len(line) - len(line.lstrip())
+
+
+def shown(paragraph: str) -> Iterator[str]:
+    """The paragraph, unless it is a rule, an underline or a directive without words."""
+    if any(map(str.isalnum, paragraph)) and not DIRECTIVE.fullmatch(paragraph):
+        yield paragraph

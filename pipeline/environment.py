@@ -1,0 +1,16 @@
+"""Environment variables that must be set before Ray is imported: its compiled part reads them once."""
+
+import os
+
+DEFAULTS = {
+    "RAY_AUTH_MODE": "token",  # an open Ray port is an open shell (CVE-2023-48022); heads and clients must agree
+    "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.5",  # a lost worker, or the end, is seen this soon
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # Ray's coming default; set so that it does not warn
+}
+
+
+def set_ray_defaults() -> None:
+    """Set what the user has not; a job calls this before all else."""
+    for name, value in DEFAULTS.items():
+        os.environ.setdefault(name, value)

@@ -1,0 +1,104 @@
+"""The BERT encoder (Devlin et al. 2019) over flat batches, and how its weights start.
+
+Shapes: T tokens of the batch, N sequences, H heads, D width of a head.
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from pipeline.batch import Batch
+from pipeline.config import Model
+from pipeline.errors import DataError
+from pipeline.model.attention import Layout, attention, layout
+from pipeline.model.dropout import dropout
+from pipeline.model.embeddings import Embeddings
+
+
+class SelfAttention(nn.Module):
+    """Hidden states (T, width) -> what each token gathers from its sequence (T, width)."""
+
+    def __init__(self, settings: Model) -> None:
+        super().__init__()
+        self.heads = settings.heads
+        self.dropout = settings.attention_dropout
+        self.qkv = nn.Linear(settings.width, 3 * settings.width)
+        self.output = nn.Linear(settings.width, settings.width)
+
+    def forward(self, hidden_T: Tensor, where: Layout) -> Tensor:
+        T, width = hidden_T.shape
+        qkv = self.qkv(hidden_T).view(T, 3, self.heads, width // self.heads)
+        gathered = attention(qkv, where, self.dropout if self.training else 0.0)
+        return self.output(gathered.reshape(T, width))
+
+
+class FeedForward(nn.Module):
+    """The same two-layer network on every token (T, width); GELU in its exact form, by erf."""
+
+    def __init__(self, settings: Model) -> None:
+        super().__init__()
+        self.inner = nn.Linear(settings.width, settings.feed_forward)
+        self.outer = nn.Linear(settings.feed_forward, settings.width)
+
+    def forward(self, hidden_T: Tensor) -> Tensor:
+        return self.outer(F.gelu(self.inner(hidden_T)))
+
+
+class Layer(nn.Module):
+    """Attention and feed-forward, each added to its input and normalised after that."""
+
+    def __init__(self, settings: Model) -> None:
+        super().__init__()
+        self.attention = SelfAttention(settings)
+        self.attention_norm = nn.LayerNorm(settings.width, eps=settings.layer_norm_epsilon)
+        self.feed_forward = FeedForward(settings)
+        self.feed_forward_norm = nn.LayerNorm(settings.width, eps=settings.layer_norm_epsilon)
+        self.dropout = settings.hidden_dropout
+
+    def forward(self, hidden_T: Tensor, where: Layout) -> Tensor:
+        probability = self.dropout if self.training else 0.0
+        # Under autocast the sums stay in float32, and so does what LayerNorm computes.
+        hidden_T = self.attention_norm(hidden_T + dropout(self.attention(hidden_T, where), probability))
+        return self.feed_forward_norm(hidden_T + dropout(self.feed_forward(hidden_T), probability))
+
+
+class Encoder(nn.Module):
+    """Flat batch -> hidden states (T, width), and from these the pooled [CLS] states (N, width)."""
+
+    def __init__(self, settings: Model, vocabulary_size: int) -> None:
+        super().__init__()
+        self.embeddings = Embeddings(settings, vocabulary_size)
+        self.layers = nn.ModuleList(Layer(settings) for _ in range(settings.layers))
+        self.pooler = nn.Linear(settings.width, settings.width)
+        self.maximum_positions = settings.maximum_positions
+
+    def forward(self, batch: Batch) -> Tensor:
+        """Hidden states (T, width) of the last layer. Raises DataError when a sequence is longer than the positions learned."""
+        if batch.maximum_length > self.maximum_positions:
+            raise DataError(
+                f"a sequence of {batch.maximum_length} tokens is longer than model.maximum_positions ({self.maximum_positions}): "
+                "cut sequences at that length"
+            )
+        hidden_T = self.embeddings(batch)
+        where = layout(batch)
+        for layer in self.layers:
+            hidden_T = layer(hidden_T, where)
+        return hidden_T
+
+    def pool(self, hidden_T: Tensor, batch: Batch) -> Tensor:
+        """One state (N, width) a sequence: a tanh layer on its first token, [CLS]."""
+        return torch.tanh(self.pooler(hidden_T[batch.offsets[:-1]]))
+
+
+def initialize(module: nn.Module, deviation: float, generator: torch.Generator | None = None) -> None:
+    """Start all weights from a normal distribution cut at two standard deviations, biases from 0 and LayerNorm weights from 1.
+
+    The same generator state gives the same weights; None draws from torch's global one (google-research/bert: create_initializer).
+    """
+    for part in module.modules():
+        if isinstance(part, nn.Linear | nn.Embedding):
+            nn.init.trunc_normal_(part.weight, std=deviation, a=-2 * deviation, b=2 * deviation, generator=generator)
+        if isinstance(part, nn.LayerNorm):
+            nn.init.ones_(part.weight)
+        if isinstance(part, nn.Linear | nn.LayerNorm):
+            nn.init.zeros_(part.bias)

@@ -1,0 +1,46 @@
+"""What turns hidden states into predictions of masked tokens and of sentence pairs."""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from pipeline.config import Model
+
+POSITIONS_AT_ONCE = 128
+"""Masked positions whose logits a CPU computes at once: their loss then reads them from cache (twice as fast as all at once)."""
+
+
+class MaskedTokenHead(nn.Module):
+    """Hidden states of masked positions (M, width) -> logits (M, V); the output weights are the word embeddings."""
+
+    def __init__(self, settings: Model, vocabulary_size: int) -> None:
+        super().__init__()
+        self.dense = nn.Linear(settings.width, settings.width)
+        self.norm = nn.LayerNorm(settings.width, eps=settings.layer_norm_epsilon)
+        self.bias = nn.Parameter(torch.zeros(vocabulary_size))
+
+    def forward(self, hidden_M: Tensor, words: Tensor) -> Tensor:
+        """Float32 logits (M, V); `words` (V, width) are the word embeddings."""
+        return self.logits(self.transform(hidden_M), words)
+
+    def transform(self, hidden_M: Tensor) -> Tensor:
+        activated = F.gelu(self.dense(hidden_M))
+        return self.norm(activated.to(self.norm.weight.dtype))  # float32 under autocast
+
+    def logits(self, transformed_M: Tensor, words: Tensor) -> Tensor:
+        return F.linear(transformed_M, words, self.bias).float()
+
+    def loss(self, hidden_M: Tensor, words: Tensor, labels_M: Tensor) -> Tensor:
+        """Summed cross-entropy of the labels (M,), in float32 and without dimensions."""
+        transformed = self.transform(hidden_M)
+        # Compiled code fuses the loss into the product's output, and one size keeps it one graph; other devices want large products.
+        whole = hidden_M.device.type != "cpu" or torch.compiler.is_compiling()
+        parts = [(transformed, labels_M)] if whole else zip(transformed.split(POSITIONS_AT_ONCE), labels_M.split(POSITIONS_AT_ONCE), strict=True)
+        return torch.stack([F.cross_entropy(self.logits(part, words), labels, reduction="sum") for part, labels in parts]).sum()
+
+
+class NextSentenceHead(nn.Linear):
+    """Pooled states (N, width) -> logits (N, 2): IsNext, NotNext."""
+
+    def __init__(self, settings: Model) -> None:
+        super().__init__(settings.width, 2)

@@ -1,0 +1,168 @@
+"""Names and shapes of our weights as the published checkpoints have them (Hugging Face BertForPreTraining), and back."""
+
+import re
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pipeline.config import Model
+from pipeline.errors import CheckpointError
+from pipeline.model.encoder import Encoder
+from pipeline.model.heads import MaskedTokenHead, NextSentenceHead
+
+PUBLISHED = {
+    "encoder.embeddings.words": "bert.embeddings.word_embeddings",
+    "encoder.embeddings.positions": "bert.embeddings.position_embeddings",
+    "encoder.embeddings.segments": "bert.embeddings.token_type_embeddings",
+    "encoder.embeddings.norm": "bert.embeddings.LayerNorm",
+    "encoder.layers.#.attention.qkv": "bert.encoder.layer.#.attention.self",
+    "encoder.layers.#.attention.output": "bert.encoder.layer.#.attention.output.dense",
+    "encoder.layers.#.attention_norm": "bert.encoder.layer.#.attention.output.LayerNorm",
+    "encoder.layers.#.feed_forward.inner": "bert.encoder.layer.#.intermediate.dense",
+    "encoder.layers.#.feed_forward.outer": "bert.encoder.layer.#.output.dense",
+    "encoder.layers.#.feed_forward_norm": "bert.encoder.layer.#.output.LayerNorm",
+    "encoder.pooler": "bert.pooler.dense",
+    "masked_token_head.dense": "cls.predictions.transform.dense",
+    "masked_token_head.norm": "cls.predictions.transform.LayerNorm",
+    "masked_token_head": "cls.predictions",
+    "next_sentence_head": "cls.seq_relationship",
+}
+"""Our module -> published module; # is the layer's number."""
+FUSED = (".attention.self.", ("query", "key", "value"))
+"""Published as three tensors, stacked in this order in our qkv."""
+TIED = {
+    "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
+    "cls.predictions.decoder.bias": "cls.predictions.bias",
+}
+"""Second copies that some checkpoints hold, and what they are copies of."""
+BUFFERS = ("bert.embeddings.position_ids", "bert.embeddings.token_type_ids")
+"""Constants that old checkpoints hold."""
+
+CONFIG_SIZES = {
+    "num_hidden_layers": "layers",
+    "hidden_size": "width",
+    "num_attention_heads": "heads",
+    "intermediate_size": "feed_forward",
+}
+CONFIG_FIELDS = {name: field for field, name in CONFIG_SIZES.items()} | {
+    "maximum_positions": "max_position_embeddings",
+    "segments": "type_vocab_size",
+    "hidden_dropout": "hidden_dropout_prob",
+    "attention_dropout": "attention_probs_dropout_prob",
+    "layer_norm_epsilon": "layer_norm_eps",
+    "initializer_deviation": "initializer_range",
+}
+"""Our setting -> field of config.json."""
+CONFIG_CONSTANTS = {"model_type": "bert", "hidden_act": "gelu"}
+"""What config.json says of every model that this one can be."""
+
+
+def published_name(name: str) -> str:
+    """The published name of one of our parameters; qkv keeps `.attention.self.`, without query, key or value."""
+    module, leaf = name.rsplit(".", 1)
+    number = re.search(r"\.layers\.(\d+)\.", name)
+    if number is None:
+        return f"{PUBLISHED[module]}.{leaf}"
+    pattern = module.replace(f".layers.{number[1]}.", ".layers.#.", 1)
+    return f"{PUBLISHED[pattern].replace('#', number[1])}.{leaf}"
+
+
+def published_names(name: str) -> tuple[str, ...]:
+    """The published names of one of our parameters: three for a qkv, in stacking order, and one for all others."""
+    published = published_name(name)
+    infix, parts = FUSED
+    if infix not in published:
+        return (published,)
+    return tuple(published.replace(infix, f"{infix}{part}.") for part in parts)
+
+
+def to_published(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Tensors of a BertPretraining, or of some of its parts, under their published names; qkv is split, nothing is copied that need not be.
+
+    The tied output weights are not repeated.
+    """
+    published = {}
+    for name, tensor in state.items():
+        names = published_names(name)
+        published |= dict(zip(names, (part.contiguous() for part in tensor.detach().chunk(len(names))), strict=True))
+    return published
+
+
+def from_published(tensors: dict[str, Tensor], settings: Model) -> dict[str, Tensor]:
+    """The state of a BertPretraining from a published checkpoint.
+
+    The vocabulary's size is that of the word embeddings. LayerNorm's gamma and beta of the first checkpoints are taken as weight and bias;
+    copies of tied weights are left out. Raises CheckpointError naming the first tensor that is missing, unexpected, of a wrong shape,
+    or no copy of what it should be tied to.
+    """
+    found = _without_copies({_modern(name): tensor for name, tensor in tensors.items()})
+    shapes = _shapes(settings, _vocabulary_size(found))
+    wanted = {published for name in shapes for published in published_names(name)}
+    unexpected = next((name for name in found if name not in wanted), None)
+    if unexpected is not None:
+        raise CheckpointError(f"unexpected tensor {unexpected}: a BERT of model.layers {settings.layers} with both pretraining heads has none of that name")
+    return {name: _assemble(published_names(name), shape, found) for name, shape in shapes.items()}
+
+
+def published_config(settings: Model, vocabulary_size: int, pad_id: int) -> dict[str, Any]:
+    """What config.json says of such a model, in the published names."""
+    return {field: getattr(settings, name) for name, field in CONFIG_FIELDS.items()} | CONFIG_CONSTANTS | {
+        "architectures": ["BertForPreTraining"],
+        "vocab_size": vocabulary_size,
+        "pad_token_id": pad_id,
+        "tie_word_embeddings": True,
+    }
+
+
+def model_settings(config: dict[str, Any]) -> Model:
+    """The settings of a published model from its config.json; what the file leaves out has our default, which is the published one but for sizes.
+
+    Raises CheckpointError for a model that is no BERT as published, and ConfigError for sizes that cannot work.
+    """
+    for field, value in CONFIG_CONSTANTS.items():
+        if config.get(field, value) != value:
+            raise CheckpointError(f"config.json: {field} is {config[field]!r}, only {value!r} can be loaded")
+    missing = next((field for field in CONFIG_SIZES if field not in config), None)
+    if missing is not None:
+        raise CheckpointError(f"config.json: {missing} is missing: a BERT names {', '.join(CONFIG_SIZES)}")
+    return Model(**{name: config[field] for name, field in CONFIG_FIELDS.items() if field in config})
+
+
+def _modern(name: str) -> str:
+    return re.sub(r"LayerNorm\.gamma$", "LayerNorm.weight", re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", name))
+
+
+def _without_copies(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    for copy, original in TIED.items():
+        if copy in tensors and original in tensors and not torch.equal(tensors[copy], tensors[original]):
+            raise CheckpointError(f"tensor {copy} differs from {original}: only checkpoints that tie the two can be loaded")
+    originals = {TIED.get(name, name): tensor for name, tensor in tensors.items()}
+    return {name: tensor for name, tensor in originals.items() if name not in BUFFERS}
+
+
+def _vocabulary_size(found: dict[str, Tensor]) -> int:
+    words = found.get(published_name("encoder.embeddings.words.weight"))
+    return 0 if words is None else words.shape[0]
+
+
+def _shapes(settings: Model, vocabulary_size: int) -> dict[str, torch.Size]:
+    with torch.device("meta"):
+        parts = nn.ModuleDict(
+            {
+                "encoder": Encoder(settings, vocabulary_size),
+                "masked_token_head": MaskedTokenHead(settings, vocabulary_size),
+                "next_sentence_head": NextSentenceHead(settings),
+            }
+        )
+    return {name: tensor.shape for name, tensor in parts.state_dict().items()}
+
+
+def _assemble(names: tuple[str, ...], shape: torch.Size, found: dict[str, Tensor]) -> Tensor:
+    expected = [shape[0] // len(names), *shape[1:]]
+    for name in names:
+        if name not in found:
+            raise CheckpointError(f"tensor {name} is missing: a BERT with both pretraining heads has it, of shape {expected}")
+        if list(found[name].shape) != expected:
+            raise CheckpointError(f"tensor {name} has shape {list(found[name].shape)}, the model's settings give {expected}")
+    return found[names[0]] if len(names) == 1 else torch.cat([found[name] for name in names])

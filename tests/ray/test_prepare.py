@@ -1,0 +1,298 @@
+import gzip
+import json
+import pickle
+import shutil
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from ray.data import DataContext
+
+from jobs.prepare import main
+from pipeline.config import Preparation
+from pipeline.corpus.prepare import Corpus, finished, load_corpus, prepare, read_window
+from pipeline.errors import ConfigError, DataError
+from pipeline.text.schema import DOCUMENT
+
+pytestmark = pytest.mark.usefixtures("local_ray")
+
+SETTINGS = Preparation(window_characters=1000, windows_per_shard=4, piece_characters=200, minimum_characters=20, heldout_share=0.2)
+BOOKS = 30
+
+
+def write_books(folder: Path) -> Path:
+    """30 books of 10 paragraphs of about 50 characters, one more that repeats a book, and one that is too short."""
+    folder.mkdir(parents=True)
+    for number in range(BOOKS):
+        paragraphs = [f"Paragraph {place} of book {number} has words of its own." for place in range(10)]
+        content = "\n".join([f"Title: Book {number}", *paragraphs]).encode()
+        if number % 2:
+            (folder / f"{number:02d}.txt").write_bytes(content)
+        else:
+            (folder / f"{number:02d}.txt.gz").write_bytes(gzip.compress(content))
+    (folder / "zz-again.txt").write_bytes((folder / "07.txt").read_bytes())
+    (folder / "tiny.txt").write_text("Too short.")
+    return folder
+
+
+def documents(corpus: Corpus, split: str) -> list[dict]:
+    return [row for window in getattr(corpus, split) for row in read_window(corpus, window).to_pylist()]
+
+
+def quiet_prepare(sources: list, folder: Path, settings: Preparation = SETTINGS) -> Corpus:
+    return prepare([str(source) for source in sources], settings, str(folder), report=lambda line: None)
+
+
+@pytest.fixture(scope="module")
+def books(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_books(tmp_path_factory.mktemp("data") / "books")
+
+
+@pytest.fixture(scope="module")
+def corpus(local_ray: None, books: Path, tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    return quiet_prepare([books], tmp_path_factory.mktemp("out") / "corpus")
+
+
+@pytest.fixture
+def own(corpus: Corpus, tmp_path: Path) -> Path:
+    """A copy of the prepared corpus, for tests that change it."""
+    return Path(shutil.copytree(corpus.folder, tmp_path / "own"))
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[tuple[Path, str]]:
+    """(folder, URL) of a web server."""
+    folder = tmp_path / "served"
+    folder.mkdir()
+    found = ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=folder))
+    threading.Thread(target=found.serve_forever, daemon=True).start()
+    yield folder, f"http://127.0.0.1:{found.server_port}"
+    found.shutdown()
+    found.server_close()
+
+
+class Handler(SimpleHTTPRequestHandler):
+    """A file server that has a file which can be asked about and not be had."""
+
+    def do_GET(self) -> None:
+        if "broken" in self.path:
+            self.send_error(500)
+        else:
+            super().do_GET()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_every_text_is_there_once_in_windows_of_the_asked_size(corpus: Corpus):
+    train, heldout = documents(corpus, "train"), documents(corpus, "heldout")
+    texts = [row["text"] for row in train + heldout]
+    lines = [line for text in texts for line in text.split("\n")]
+    assert sorted(lines) == sorted(f"Paragraph {place} of book {number} has words of its own." for number in range(BOOKS) for place in range(10))
+    assert max(map(len, texts)) <= 200
+    for window in corpus.train:
+        table = read_window(corpus, window)
+        assert table.schema == DOCUMENT and table.num_rows == window.documents
+        assert sum(map(len, table["text"].to_pylist())) == window.characters and window.characters < 1000 + 200 + 500
+    assert {window.shard for window in corpus.train} == {"train/00000.parquet", "train/00001.parquet", "train/00002.parquet"}
+    assert all(window.characters < 125 + 200 + 63 for window in corpus.heldout)
+
+
+def test_ids_titles_and_sources(corpus: Corpus, books: Path):
+    row = next(row for row in documents(corpus, "train") + documents(corpus, "heldout") if row["id"] == "07.txt#0")
+    assert (row["parent"], row["title"], row["source"], row["lines_are_sentences"]) == ("07.txt", "Book 7", str(books), False)
+    assert row["text"].startswith("Paragraph 0 of book 7 has")
+
+
+def test_held_out_books_are_whole(corpus: Corpus):
+    train, heldout = ({row["parent"] for row in documents(corpus, split)} for split in ("train", "heldout"))
+    assert train.isdisjoint(heldout) and len(train | heldout) == BOOKS and len(heldout) >= 2
+    assert not any(parent.startswith("zz") for parent in train | heldout)
+
+
+def test_counts(corpus: Corpus):
+    every = [*corpus.train, *corpus.heldout]
+    assert corpus.dropped == {"duplicate": 3, "too short": 1}
+    assert corpus.counts == {
+        "files": BOOKS + 2,
+        "documents": BOOKS,
+        "pieces": 3 * BOOKS,
+        "characters": sum(window.characters for window in every),
+        "windows": len(every),
+        "heldout_pieces": sum(window.documents for window in corpus.heldout),
+        "heldout_characters": sum(window.characters for window in corpus.heldout),
+        "heldout_windows": len(corpus.heldout),
+    }
+    samples = json.loads(Path(corpus.folder, "manifest.json").read_text())["samples"]
+    assert samples["too short"] == [["tiny.txt#0", "Too short."]] and samples["duplicate"][0][0] == "zz-again.txt#0"
+    assert pickle.loads(pickle.dumps(corpus)) == corpus == load_corpus(corpus.folder)
+    assert sorted(path.name for path in Path(corpus.folder).iterdir() if path.name[0] != ".") == ["heldout", "manifest.json", "train"]
+
+
+def test_the_corpus_does_not_depend_on_place_or_batches_of_files(corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("pipeline.corpus.parts.BATCH_FILES", 5)
+    moved = write_books(tmp_path / "elsewhere" / "books")
+    other = quiet_prepare([moved], tmp_path / "out")
+    assert other.fingerprint == corpus.fingerprint and other.train == corpus.train and other.heldout == corpus.heldout
+    assert [row["text"] for row in documents(other, "train")] == [row["text"] for row in documents(corpus, "train")]
+
+
+def test_other_text_gives_another_fingerprint(corpus: Corpus, tmp_path: Path):
+    books = write_books(tmp_path / "books")
+    (books / "07.txt").write_text((books / "07.txt").read_text().replace("own", "Own", 1))
+    assert quiet_prepare([books], tmp_path / "out").fingerprint != corpus.fingerprint
+
+
+def test_an_interrupted_preparation_is_continued_where_it_stopped(corpus: Corpus, books: Path, tmp_path: Path):
+    def stop_after(stage: str):
+        def report(line: str) -> None:
+            if stage in line:
+                raise KeyboardInterrupt
+
+        return report
+
+    folder = tmp_path / "out"
+    for stage in ("files", "shards"):
+        with pytest.raises(KeyboardInterrupt):
+            prepare([str(books)], SETTINGS, str(folder), stop_after(stage))
+        with pytest.raises(DataError, match="holds no prepared corpus"):
+            load_corpus(str(folder))
+    for path in folder.glob("parts/*.json"):  # what was done is taken as it is
+        report = json.loads(path.read_text())
+        report["tally"]["dropped"]["kept " + ("part" if "parts" in report else "shard")] = 1
+        path.write_text(json.dumps(report))
+    (folder / "train" / "99999.parquet").write_text("of a preparation with other settings")
+    found = quiet_prepare([books], folder)
+    assert (found.fingerprint, found.train, found.heldout) == (corpus.fingerprint, corpus.train, corpus.heldout)
+    assert found.dropped == corpus.dropped | {"kept part": 1, "kept shard": 3}
+    assert not (folder / "parts").exists() and not (folder / "train" / "99999.parquet").exists()
+
+
+def test_a_finished_corpus_is_not_made_again(own: Path, books: Path):
+    before = {path: path.stat().st_mtime_ns for path in own.rglob("*.*")}
+    lines: list[str] = []
+    assert prepare([str(books)], SETTINGS, str(own), lines.append).folder == str(own)
+    assert {path: path.stat().st_mtime_ns for path in own.rglob("*.*")} == before
+    assert len(lines) == 1 and lines[0].startswith(f"prepare: {own} is ready: 30 documents, 0.0 M characters")
+
+
+def test_a_corpus_of_other_settings_or_inputs_is_refused(own: Path, books: Path, tmp_path: Path):
+    with pytest.raises(ConfigError, match=r"was prepared with prepare.window_characters 1000, now it is 2000: choose another folder"):
+        finished([str(books)], Preparation(**(vars(SETTINGS) | {"window_characters": 2000})), str(own))
+    with pytest.raises(ConfigError, match=f"was prepared with corpus {books}, now it is {tmp_path}/07.txt:"):
+        (tmp_path / "07.txt").write_text("text")
+        finished([str(tmp_path / "07.txt")], SETTINGS, str(own))
+    manifest = json.loads((own / "manifest.json").read_text())
+    manifest["inputs"][f"{books}/07.txt"][0] += 1
+    manifest["inputs"][f"{books}/gone.txt"] = [1, "2"]
+    (own / "manifest.json").write_text(json.dumps(manifest))
+    size = (books / "07.txt").stat().st_size
+    with pytest.raises(ConfigError, match=f"was prepared with {books}/07.txt {size + 1}, [0-9]+, now it is {size}, "):
+        finished([str(books)], SETTINGS, str(own))
+    manifest["inputs"][f"{books}/07.txt"][0] -= 1
+    (own / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(ConfigError, match=f"was prepared with {books}/gone.txt 1, 2, now it is absent"):
+        finished([str(books)], SETTINGS, str(own))
+
+
+def test_foreign_folders_are_left_alone(books: Path, tmp_path: Path):
+    (tmp_path / "thesis.tex").write_text("x")
+    with pytest.raises(ConfigError, match="holds thesis.tex, which is not of a prepared corpus"):
+        quiet_prepare([books], tmp_path)
+    (tmp_path / "thesis.tex").rename(tmp_path / "train")
+    with pytest.raises(ConfigError, match="holds train, which is not of a prepared corpus"):
+        quiet_prepare([books], tmp_path)
+
+
+def test_one_source_may_be_named_once(books: Path, tmp_path: Path):
+    with pytest.raises(ConfigError, match="is given twice"):
+        quiet_prepare([books, f"{books}/"], tmp_path / "out")
+    with pytest.raises(ConfigError, match="both hold .*07.txt: name it once"):
+        quiet_prepare([books, books / "07.txt"], tmp_path / "out")
+
+
+def test_several_sources_of_several_formats(tmp_path: Path):
+    (tmp_path / "wiki").write_text('<doc id="1" url="u" title="Cat">\nCat\n\nThe cat sat on the mat in the sun.\n</doc>\n<doc id="2" url="u" title="Dog">\nThe dog is')
+    (tmp_path / "lines").write_text("One sentence of the first.\nAnother of the first.\n\nThe second document has one.\n")
+    found = quiet_prepare([tmp_path / "wiki", f"{tmp_path}/lines::format=sentences"], tmp_path / "out", Preparation(**(vars(SETTINGS) | {"heldout_share": 0.0})))
+    assert {(row["id"], row["title"], row["text"], row["lines_are_sentences"]) for row in documents(found, "train")} == {
+        ("wiki:0#0", "Cat", "The cat sat on the mat in the sun.", False),
+        ("lines:0#0", "", "One sentence of the first.\nAnother of the first.", True),
+        ("lines:1#0", "", "The second document has one.", True),
+    }
+    assert (found.dropped, found.heldout) == ({"broken record": 1}, ())
+
+
+def test_too_much_broken_input_is_refused_and_one_file_is_tolerated(tmp_path: Path):
+    data = write_books(tmp_path / "data")
+    (data / "a.png").write_bytes(b"\x89PNG\0\0")
+    quiet_prepare([data], tmp_path / "one")
+    (data / "b.png").write_bytes(b"\x89PNG\0\0")
+    with pytest.raises(DataError, match=r"2 of 34 files are broken, more than prepare.error_limit \(0.05\); the first: a.png \(binary\)"):
+        quiet_prepare([data], tmp_path / "two")
+
+
+def test_broken_records_are_limited(tmp_path: Path):
+    article = '<doc id="1" url="u" title="T">\nThe text of article {} is long enough.\n'
+    (tmp_path / "wiki").write_text("".join(article.format(number) + ("</doc>\n" if number > 1 else "") for number in range(10)))
+    with pytest.raises(DataError, match=r"2 of 10 records are broken, more than prepare.error_limit \(0.05\); the first: wiki:0 \(broken record\)"):
+        quiet_prepare([tmp_path / "wiki"], tmp_path / "out")
+    loose = Preparation(**(vars(SETTINGS) | {"error_limit": 0.2, "heldout_share": 0.0}))
+    assert quiet_prepare([tmp_path / "wiki"], tmp_path / "out", loose).counts["pieces"] == 8
+
+
+def test_a_corpus_without_text_is_refused_with_its_reasons(tmp_path: Path):
+    (tmp_path / "a.bin").write_bytes(b"\0")
+    with pytest.raises(DataError, match=r"a.bin: no text is left of 1 files \(binary: 1\)"):
+        quiet_prepare([tmp_path / "a.bin"], tmp_path / "out")
+    (tmp_path / "b.txt").write_text("This is the only document there is.")
+    with pytest.raises(DataError, match=r"all text fell to the held-out set by prepare.heldout_share \(0.999\)"):
+        quiet_prepare([tmp_path / "b.txt"], tmp_path / "out2", Preparation(**(vars(SETTINGS) | {"heldout_share": 0.999})))
+
+
+def test_a_web_source(server: tuple[Path, str], tmp_path: Path):
+    folder, url = server
+    (folder / "a.txt.gz").write_bytes(gzip.compress(b"Title: Far\nA document from far away, compressed."))
+    (folder / "broken.txt").write_text("can be asked about")
+    found = quiet_prepare([f"{url}/a.txt.gz"], tmp_path / "out", Preparation(**(vars(SETTINGS) | {"heldout_share": 0.0})))
+    assert [(row["id"], row["title"], row["text"]) for row in documents(found, "train")] == [("a.txt.gz#0", "Far", "A document from far away, compressed.")]
+    with pytest.raises(DataError, match=f"^{url}/broken.txt cannot be read: 500 .*$"):
+        quiet_prepare([f"{url}/broken.txt"], tmp_path / "out2")
+
+
+def test_missing_and_damaged_corpora(own: Path, corpus: Corpus, tmp_path: Path):
+    with pytest.raises(DataError, match="holds no prepared corpus"):
+        load_corpus(str(tmp_path / "nothing"))
+    found = load_corpus(str(own))
+    (own / found.train[0].shard).write_bytes(b"PAR1 but no more")
+    with pytest.raises(DataError, match=f"^{own}/train/00000.parquet cannot be read .*prepare it again$"):
+        read_window(found, found.train[0])
+    (own / "manifest.json").write_text("{")
+    with pytest.raises(DataError, match="manifest.json cannot be read"):
+        load_corpus(str(own))
+
+
+def test_the_callers_settings_of_ray_data_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    context = DataContext.get_current()
+    monkeypatch.setattr(context, "enable_progress_bars", True)
+    monkeypatch.setattr(context, "execution_no_progress_timeout_s", 77.0)
+    (tmp_path / "a.txt").write_text("A text that is long enough for this.")
+    quiet_prepare([tmp_path / "a.txt"], tmp_path / "out", Preparation(**(vars(SETTINGS) | {"heldout_share": 0.0})))
+    assert DataContext.get_current() is context
+    assert (context.enable_progress_bars, context.execution_no_progress_timeout_s) == (True, 77.0)
+
+
+def test_the_job(books: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    arguments = ["--corpus", str(books / "0*"), "--corpus", str(books / "zz-again.txt"), "--folder", str(tmp_path / "out"), "--prepare.minimum-characters", "30"]
+    assert main(arguments) == 0
+    output = capsys.readouterr().out
+    assert "prepare: 11 of 11 files" in output and "dropped: duplicate" in output and "documents                             10" in output
+    assert main([*arguments, "--prepare.piece-characters", "100"]) == 2
+    assert capsys.readouterr().err.startswith(f"error: {tmp_path}/out was prepared with prepare.piece_characters 32000, now it is 100")
+    assert main(["--corpus", str(tmp_path / "none"), "--folder", str(tmp_path / "out2")]) == 2
+    assert main(["--folder", str(tmp_path / "out2"), "--prepare.heldout-share", "2"]) == 2
+    errors = capsys.readouterr().err.splitlines()
+    assert len(errors) == 2 and errors[1] == "error: prepare.heldout_share (2.0) must lie between 0 and 1"

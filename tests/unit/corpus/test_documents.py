@@ -1,0 +1,68 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.text.documents import Document, Dropped, Record, cut, documents, paragraphs, split
+
+
+def record(*lines: str, **more) -> Record:
+    return Record(id="book", parent="shelf", title="A\n title\0", paragraphs=lines, **more)
+
+
+def made(*lines: str, piece: int = 100, least: int = 1) -> list[Document | Dropped]:
+    return list(documents(record(*lines), piece_characters=piece, minimum_characters=least))
+
+
+def squeezed(text: str) -> str:
+    return "".join(text.split())
+
+
+def test_a_short_record_is_one_document_with_clean_paragraphs():
+    assert made("  One.\r\nTwo.\rThr\0ee.", "", " \t", "Four. ") == [
+        Document(id="book#0", parent="shelf", title="A title", text="One.\nTwo.\nThree.\nFour.", lines_are_sentences=False)
+    ]
+
+
+def test_the_kind_of_lines_is_kept():
+    (document,) = documents(record("One.", lines_are_sentences=True), piece_characters=100, minimum_characters=1)
+    assert document.lines_are_sentences
+
+
+def test_reasons_to_drop():
+    assert made() == made(" ", "\0") == [Dropped(id="book", reason="empty")]
+    assert made("123456789", least=10) == [Dropped(id="book#0", reason="too short", sample="123456789")]
+    assert isinstance(made("1234567890", least=10)[0], Document)
+    assert made("caf\udce9") == [Dropped(id="book#0", reason="not UTF-8", sample="caf?")]
+
+
+def test_only_the_piece_with_undecodable_bytes_is_dropped():
+    found = made("a" * 60, "b" * 59 + "\udce9", "c" * 60, piece=60)
+    assert [(item.id, getattr(item, "reason", None)) for item in found] == [("book#0", None), ("book#1", "not UTF-8"), ("book#2", None)]
+
+
+def test_a_long_document_is_cut_at_paragraphs_and_its_last_two_pieces_are_balanced():
+    lines = [letter * 10 for letter in "abcdefgh"]
+    assert [piece.split("\n") for piece in cut(lines, 33)] == [lines[0:3], lines[3:6], lines[6:8]]
+    assert [piece.split("\n") for piece in cut(lines[:4], 33)] == [lines[0:2], lines[2:4]]
+    assert [document.id for document in made(*lines, piece=33)] == ["book#0", "book#1", "book#2"]
+    assert {document.parent for document in made(*lines, piece=33)} == {"shelf"}
+
+
+def test_a_paragraph_is_cut_after_a_sentence_else_at_white_space_else_anywhere():
+    assert list(split('One two. Is it "three?" Four five six', 30)) == ['One two. Is it "three?"', "Four five six"]
+    assert list(split("one two three four five", 12)) == ["one two", "three four", "five"]
+    assert list(split("abcdefghij", 4)) == ["abcd", "efgh", "ij"]
+    assert list(split("一二三。四五六七", 5)) == ["一二三。", "四五六七"]
+
+
+@given(st.lists(st.text(st.sampled_from("ab.  \n\r。"), max_size=60), max_size=12), st.integers(1, 40))
+def test_pieces_lose_nothing_and_are_never_too_long(lines: list[str], limit: int):
+    pieces = list(cut(paragraphs(lines), limit))
+    assert squeezed("".join(pieces)) == squeezed("".join(lines))
+    assert all(0 < len(piece) <= limit and piece == piece.strip() for piece in pieces)
+
+
+@given(st.lists(st.integers(1, 20), min_size=1, max_size=30))
+def test_pieces_are_as_few_as_paragraphs_allow_within_a_factor_of_two(sizes: list[int]):
+    pieces = list(cut(["x" * size for size in sizes], 20))
+    total = sum(sizes) + len(sizes) - 1
+    assert len(pieces) <= 2 * total // 20 + 2

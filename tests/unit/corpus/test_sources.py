@@ -1,0 +1,158 @@
+import os
+import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from pipeline import storage
+from pipeline.corpus.inputs import InputFile, distinct, fingerprint, glob_expression, list_files, location_of
+from pipeline.corpus.parts import batches, digest
+from pipeline.corpus.sources import Source, parse
+from pipeline.errors import ConfigError, DataError
+
+
+def names(spec: object) -> list[str]:
+    return [file.name for file in list_files(parse(str(spec)))]
+
+
+def some_file(name: str, **more) -> InputFile:
+    return InputFile(**{"location": f"/x/{name}", "name": name, "source": "/x", "format": None, "bytes": 10, "stamp": "1"} | more)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name in ("b.txt", "a.txt.gz", "sub/a.txt", "sub/deep/c.txt", ".hidden", ".git/x.txt", "sub/.x.txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("text")
+    return tmp_path
+
+
+def test_specifications():
+    assert parse("builtin") == Source(spec="builtin", location="builtin", format="builtin")
+    assert parse("/a/b.txt::format=sentences") == Source(spec="/a/b.txt::format=sentences", location="/a/b.txt", format="sentences")
+    assert parse("s3://bucket/key/").location == "s3://bucket/key"
+    assert parse("books").location == os.path.abspath("books")
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ("a::format=xml", "no format 'xml'; the formats are builtin, sentences, wikiextractor, text"),
+        ("a::weight=2", "no key 'weight'; the keys are format"),
+        ("a::format=text::format=sentences", "format is given twice"),
+        ("::format=text", "names no file, folder or URL"),
+        ("builtin::format=text", "the built-in corpus has no format text; a folder of that name is ./builtin"),
+    ],
+)
+def test_specifications_that_are_refused(spec: str, words: str):
+    with pytest.raises(ConfigError, match="corpus .*" + words.replace(".", r"\.")):
+        parse(spec)
+
+
+def test_a_folder_is_read_recursively_without_hidden_files(folder: Path):
+    assert names(folder) == ["a.txt.gz", "b.txt", "sub/a.txt", "sub/deep/c.txt"]
+    assert names(f"{folder}/b.txt") == ["b.txt"]
+    assert names(f"file://{folder}/b.txt") == ["b.txt"]
+
+
+def test_globs_stay_within_a_name_and_folders_that_match_are_read(folder: Path):
+    assert names(f"{folder}/*.txt") == ["b.txt"]
+    assert names(f"{folder}/**/*.txt") == ["b.txt", "sub/a.txt", "sub/deep/c.txt"]
+    assert names(f"{folder}/s?b") == ["sub/a.txt", "sub/deep/c.txt"]
+    assert names(f"{folder}/[!b]*.gz") == ["a.txt.gz"]
+
+
+def test_a_name_with_magic_characters_that_exists_is_no_glob(tmp_path: Path):
+    (tmp_path / "a[1].txt").write_text("x")
+    assert names(tmp_path / "a[1].txt") == ["a[1].txt"]
+
+
+def test_glob_characters_that_mean_nothing_special():
+    assert glob_expression("a+(b).txt").fullmatch("a+(b).txt/")
+    assert not glob_expression("a.txt").match("abtxt/")
+    assert glob_expression("[a-c]x").match("bx/") and not glob_expression("[!a-c]x").match("bx/")
+
+
+def test_files_of_a_url_are_urls_that_lead_back_to_them():
+    assert location_of("/data", "/data/a b.txt") == "/data/a b.txt"
+    assert location_of("hdfs://host:90/data", "/data/a.txt") == "hdfs://host:90/data/a.txt"
+    for path in ("bucket/sub/a.txt", "bucket/sub/50% of a [b].txt"):
+        location = location_of("s3://bucket/sub/*?region=eu-west-1", path)
+        assert location.endswith("?region=eu-west-1") and storage.filesystem(location)[1] == path
+    assert location_of("s3://key:secret@bucket/a", "bucket/a/b") == "s3://key:secret@bucket/a/b"
+
+
+@pytest.mark.parametrize(("name", "words"), [("nothing", "no such file or folder"), ("*.zip", "no file matches this pattern"), ("empty", "no files in this folder")])
+def test_locations_without_files_are_refused(folder: Path, name: str, words: str):
+    (folder / "empty").mkdir()
+    with pytest.raises(ConfigError, match=words):
+        names(folder / name)
+
+
+def test_the_fingerprint_follows_size_and_time(folder: Path):
+    def stamps() -> dict:
+        source = parse(str(folder / "b.txt"))
+        return fingerprint(source, list_files(source))
+
+    before = stamps()
+    assert list(before) == [str(folder / "b.txt")] and before[str(folder / "b.txt")][0] == 4
+    assert stamps() == before
+    os.utime(folder / "b.txt", ns=(5, 5))
+    assert stamps() == {str(folder / "b.txt"): [4, "5"]}
+
+
+def test_files_of_one_name_are_named_by_as_much_of_their_paths_as_tells_them_apart():
+    files = [some_file("t.txt", location="/m/a/x/t.txt"), some_file("t.txt", location="/m/b/x/t.txt"), some_file("u.txt")]
+    assert sorted(file.name for file in distinct(files)) == ["a/x/t.txt", "b/x/t.txt", "u.txt"]
+
+
+def test_one_file_in_two_sources_is_refused():
+    with pytest.raises(ConfigError, match="corpus /x and corpus /y both hold /x/t.txt"):
+        distinct([some_file("t.txt"), some_file("t.txt", source="/y")])
+
+
+def test_batches_are_a_function_of_the_files_and_not_of_their_order():
+    files = [some_file(f"{number:04d}", bytes=3_000_000 if number == 7 else 9_000_000 if number == 3 else 10) for number in range(1200)]
+    dealt = batches(files)
+    assert batches(files[::-1]) == dealt
+    assert [file for batch in dealt for file in batch] == files
+    assert [len(batch) for batch in dealt] == [3, 1, 500, 500, 196]
+    assert len(batches([some_file(str(number), bytes=4_000_001) for number in range(3)])) == 3
+
+
+def test_the_name_of_a_part_follows_its_files_and_settings():
+    names = {digest([file], *settings) for file in (some_file("a"), some_file("a", stamp="2"), some_file("a", format="text")) for settings in ((1, 2), (2, 2))}
+    assert len(names) == 6
+    assert digest([some_file("a")], 1, 2) in names
+
+
+def test_the_builtin_corpus_is_the_closure_of_the_requirements():
+    inputs = fingerprint(parse("builtin"), ())
+    assert {"builtin:ray", "builtin:torch", "builtin:packaging"} <= set(inputs)
+    assert not {"builtin:hypothesis", "builtin:pytest", "builtin:transformers", "builtin:pip"} & set(inputs)
+    assert inputs["builtin:ray"] == [__import__("ray").__version__]
+
+
+def test_builtin_files_are_sorted_python_files_that_exist():
+    files = list_files(parse("builtin"))
+    found = [file for file in files if file.name.startswith("packaging/")]
+    assert "packaging/version.py" in {file.name for file in found} and all(Path(file.location).is_file() for file in found)
+    assert len({file.name for file in files}) == len(files)
+
+
+def test_a_web_server_describes_its_file(folder: Path):
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=folder))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    url = f"http://127.0.0.1:{server.server_port}"
+    try:
+        (file,) = list_files(parse(f"{url}/sub/a.txt?x=1"))
+        assert (file.name, file.bytes, file.stamp != "") == ("a.txt", 4, True)
+        with pytest.raises(DataError, match=f"^corpus {url}/none.txt cannot be read: 404"):
+            list_files(parse(f"{url}/none.txt"))
+    finally:
+        server.shutdown()
+        server.server_close()
+    with pytest.raises(DataError, match=f"^corpus {url}/sub/a.txt cannot be read: .*refused"):
+        list_files(parse(f"{url}/sub/a.txt"))

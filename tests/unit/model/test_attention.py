@@ -1,0 +1,110 @@
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.batch import Batch
+from pipeline.model.attention import attention, has_kernel, layout
+
+
+def flat_batch(lengths: list[int]) -> Batch:
+    empty = torch.empty(0, dtype=torch.int64)
+    positions = torch.cat([torch.arange(n) for n in lengths])
+    return Batch(
+        ids_T=torch.zeros_like(positions),
+        segments_T=torch.zeros_like(positions),
+        positions_T=positions,
+        offsets=torch.tensor([0, *torch.tensor(lengths).cumsum(0)], dtype=torch.int32),
+        maximum_length=max(lengths),
+        masked_positions_M=empty,
+        masked_labels_M=empty,
+        not_next_N=torch.zeros(len(lengths), dtype=torch.int64),
+    )
+
+
+def one_by_one(qkv: torch.Tensor, lengths: list[int]) -> torch.Tensor:
+    """The formula, token by token and head by head."""
+    out, start = torch.empty_like(qkv[:, 0]), 0
+    for length in lengths:
+        q, k, v = qkv[start : start + length].unbind(1)
+        for head in range(qkv.shape[2]):
+            for t in range(length):
+                scores = torch.stack([torch.dot(q[t, head], k[s, head]) / math.sqrt(qkv.shape[3]) for s in range(length)])
+                out[start + t, head] = (scores.exp() / scores.exp().sum()) @ v[:, head]
+        start += length
+    return out
+
+
+def test_layout_by_hand():
+    where = layout(flat_batch([2, 3, 1]))
+    assert where.offsets.tolist() == [0, 2, 5, 6]
+    assert where.maximum_length == 3
+    assert where.slots_T.tolist() == [0, 1, 3, 4, 5, 6]
+    assert where.key_mask.tolist() == [[[[True, True, False]]], [[[True, True, True]]], [[[True, False, False]]]]
+
+
+def test_sequences_of_one_length_need_no_mask():
+    where = layout(flat_batch([3, 3]))
+    assert where.key_mask is None
+    assert where.slots_T.tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_one_head_of_width_one_by_hand():
+    # Two tokens with q = 1, k = 0 and ln 3, v = 4 and 8: weights 1/4 and 3/4. The neighbour of one token sees itself.
+    qkv = torch.tensor([[1.0, 0.0, 4.0], [1.0, math.log(3), 8.0], [1.0, 50.0, 100.0]]).view(3, 3, 1, 1)
+    assert attention(qkv, layout(flat_batch([2, 1])), 0.0).flatten().tolist() == pytest.approx([7.0, 7.0, 100.0])
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.integers(1, 6), min_size=1, max_size=4), st.integers(1, 3), st.sampled_from([1, 2, 8]), st.integers(0, 99))
+def test_equals_the_formula(lengths, heads, width, seed):
+    qkv = torch.randn(sum(lengths), 3, heads, width, generator=torch.Generator().manual_seed(seed))
+    torch.testing.assert_close(attention(qkv, layout(flat_batch(lengths)), 0.0), one_by_one(qkv, lengths), atol=1e-5, rtol=1e-4)
+
+
+def test_gradients_are_those_of_finite_differences():
+    qkv = torch.randn(6, 3, 2, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    where = layout(flat_batch([2, 3, 1]))
+    assert torch.autograd.gradcheck(lambda x: attention(x, where, 0.0), (qkv,))
+
+
+def test_dropout_keeps_the_mean_of_what_is_gathered():
+    qkv = torch.zeros(64, 3, 4, 16)
+    qkv[:, 2] = 1.0
+    where = layout(flat_batch([64]))
+    torch.manual_seed(0)
+    out = attention(qkv, where, 0.25)
+    assert out.mean().item() == pytest.approx(1.0, abs=0.02)
+    # Each output is the mean of 64 values that are 0 or 4/3.
+    assert out[:, :, 0].std().item() == pytest.approx(math.sqrt(0.25 / 0.75 / 64), rel=0.25)
+
+
+def test_the_kernel_is_for_cuda_only():
+    assert not has_kernel(torch.zeros(4, 3, 1, 64, dtype=torch.bfloat16))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_the_cuda_kernel_equals_the_padded_path(dtype):
+    lengths = [5, 128, 1, 77]
+    qkv = torch.randn(sum(lengths), 3, 4, 64, generator=torch.Generator().manual_seed(0))
+    ours = qkv.to("cuda", dtype).requires_grad_()
+    if not has_kernel(ours):
+        pytest.skip("needs compute capability 8.0")
+    expected = qkv.requires_grad_()
+    out = attention(ours, layout(flat_batch(lengths).to("cuda")), 0.0)
+    wanted = attention(expected, layout(flat_batch(lengths)), 0.0)
+    torch.testing.assert_close(out.float().cpu(), wanted, atol=2e-2, rtol=2e-2)
+    out.float().square().sum().backward()
+    wanted.square().sum().backward()
+    torch.testing.assert_close(ours.grad.float().cpu(), expected.grad, atol=5e-2, rtol=5e-2)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_float32_on_cuda_equals_the_cpu():
+    qkv = torch.randn(12, 3, 2, 16, generator=torch.Generator().manual_seed(0))
+    lengths = [5, 1, 6]
+    out = attention(qkv.cuda(), layout(flat_batch(lengths).to("cuda")), 0.0)
+    torch.testing.assert_close(out.cpu(), attention(qkv, layout(flat_batch(lengths)), 0.0), atol=1e-4, rtol=1e-4)

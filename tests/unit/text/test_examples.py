@@ -1,0 +1,142 @@
+import hashlib
+import subprocess
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from pipeline.config import NextSentence, Sampling, WholeWordMasking
+from pipeline.text.examples import assemble, generator, make_examples
+from pipeline.text.pairs import Pairs
+from pipeline.text.schema import DOCUMENT, EXAMPLE
+from pipeline.text.vocabulary import SPECIALS, Vocabulary
+from pipeline.text.wordpiece import WordPiece
+
+WORDS = tuple(f"{a}{b}" for a in "bcdfg" for b in "aeiou")
+WORDPIECE = WordPiece(Vocabulary(tokens=(*SPECIALS, ".", *WORDS), lowercase=True))
+SAMPLING = Sampling(maximum_length=32)
+
+
+def table(*texts: tuple[str, str], lines: bool = True) -> pa.Table:
+    """Documents as (parent, text)."""
+    rows = [{"id": str(n), "parent": p, "title": "", "text": t, "source": "test", "lines_are_sentences": lines} for n, (p, t) in enumerate(texts)]
+    return pa.Table.from_pylist(rows, schema=DOCUMENT)
+
+
+def text(rng: np.random.Generator, sentences: int) -> str:
+    return "\n".join(" ".join(rng.choice(WORDS, rng.integers(1, 9))) + "." for _ in range(sentences))
+
+
+def corpus() -> pa.Table:
+    rng = np.random.default_rng(0)
+    return table(*((f"parent {n % 5}", text(rng, int(rng.integers(1, 30)))) for n in range(12)))
+
+
+def make(documents: pa.Table, sampling: Sampling = SAMPLING, seed: int = 0, epoch: int = 0, window: int = 0) -> pa.Table:
+    return make_examples(documents, WORDPIECE, sampling, seed=seed, epoch=epoch, window=window)
+
+
+def digest(examples: pa.Table) -> str:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, examples.schema) as writer:
+        writer.write_table(examples)
+    return hashlib.sha256(sink.getvalue()).hexdigest()
+
+
+def restored(row: dict) -> list[int]:
+    ids = list(row["ids"])
+    for position, label in zip(row["masked_positions"], row["masked_labels"], strict=True):
+        ids[position] = label
+    return ids
+
+
+def test_generators_are_philox_with_the_counter_at_window_and_epoch() -> None:
+    state = generator(seed=5, epoch=7, window=9, purpose="pairs").bit_generator.state["state"]
+    assert state["counter"].tolist() == [0, 0, 9, 7] and state["key"][0] == 5
+    assert generator(2**63 - 1, 2**40, 2**40, "rows").random() < 1
+
+
+def test_every_number_and_purpose_has_its_own_stream() -> None:
+    base = {"seed": 1, "epoch": 1, "window": 1, "purpose": "pairs"}
+    others = [base, base | {"seed": 2}, base | {"epoch": 2}, base | {"window": 2}, base | {"purpose": "rows"}, base | {"epoch": 0, "window": 2}]
+    assert len({generator(**arguments).integers(2**62) for arguments in others}) == len(others)
+    assert generator(**base).integers(2**62) == generator(**base).integers(2**62)
+
+
+def test_an_example_by_hand() -> None:
+    """One document of two sentences: [CLS] ba be . [SEP] bi . [SEP]; of seven tokens and specials 0.15 * 8 = 1.2 is one mask."""
+    [row] = make(table(("p", "Ba be.\n\nBI."))).to_pylist()
+    ids = WORDPIECE.vocabulary.ids
+    assert restored(row) == [2, ids["ba"], ids["be"], 5, 3, ids["bi"], 5, 3]
+    assert (row["first_length"], row["not_next"], row["document_a"], row["document_b"]) == (5, False, 0, 0)
+    assert len(row["masked_positions"]) == 1 and row["masked_positions"][0] in (1, 2, 3, 5, 6)
+
+
+def test_sequences_are_assembled_by_hand() -> None:
+    fields = {"a_start": [4, 0], "a_end": [6, 1], "b_start": [0, 3], "b_end": [1, 6], "not_next": [1, 0], "document_a": [1, 0], "document_b": [0, 1]}
+    pairs = Pairs(**{name: np.array(values) for name, values in fields.items()})
+    ids, offsets = assemble(np.array([10, 11, 12, 13, 14, 15], np.int32), pairs, WORDPIECE.vocabulary)
+    assert ids.tolist() == [2, 14, 15, 3, 10, 3, 2, 10, 3, 13, 14, 15, 3] and ids.dtype == np.int32
+    assert offsets.tolist() == [0, 6, 13]
+
+
+@pytest.mark.parametrize("sampling", [SAMPLING, Sampling(maximum_length=20, masking=WholeWordMasking())])
+def test_every_row_keeps_the_rules(sampling: Sampling) -> None:
+    documents = corpus()
+    examples = make(documents, sampling)
+    assert examples.schema == EXAMPLE and examples.num_rows > 50
+    examples.validate(full=True)
+    parents = documents["parent"].to_pylist()
+    encoded = [WORDPIECE.encode([t.replace("\n", " ")])[0].tolist() for t in documents["text"].to_pylist()]
+    for row in examples.to_pylist():
+        ids = restored(row)
+        first = row["first_length"]
+        assert len(ids) <= sampling.maximum_length and ids[0] == 2 and ids[first - 1] == 3 and ids[-1] == 3
+        a, b = ids[1 : first - 1], ids[first:-1]
+        for segment, document in ((a, encoded[row["document_a"]]), (b, encoded[row["document_b"]])):
+            assert segment and not set(segment) & {0, 2, 3, 4}
+            assert any(document[i : i + len(segment)] == segment for i in range(len(document)))
+        assert row["not_next"] == (parents[row["document_a"]] != parents[row["document_b"]])
+        assert row["masked_positions"] == sorted(set(row["masked_positions"]))
+    assert {row["not_next"] for row in examples.to_pylist()} == {True, False}
+
+
+def test_rows_are_in_random_order() -> None:
+    """Fifteen thousand pairs of neighbouring rows: half of them rise."""
+    documents = table(*((str(n), "ba.\nbe.") for n in range(3_000)))
+    places = make(documents)["document_a"].to_numpy()
+    assert abs((np.diff(places) > 0).mean() - 0.5) < 0.03 and len(set(places.tolist())) == 3_000
+
+
+def test_seed_epoch_and_window_change_the_examples_and_nothing_else_does() -> None:
+    documents = corpus()
+    assert digest(make(documents)) == digest(make(documents))
+    chunked = pa.concat_tables([documents.slice(0, 5), documents.slice(5)])
+    assert digest(make(chunked)) == digest(make(documents))
+    assert len({digest(make(documents, **{name: 1})) for name in ("seed", "epoch", "window")} | {digest(make(documents))}) == 4
+
+
+def test_masks_do_not_change_the_pairs() -> None:
+    documents = corpus()
+    one, other = make(documents), make(documents, Sampling(maximum_length=32, masking=WholeWordMasking(share=0.3)))
+    assert one["ids"] != other["ids"]
+    assert [restored(row) for row in one.to_pylist()] == [restored(row) for row in other.to_pylist()]
+
+
+def test_another_process_makes_the_same_bytes() -> None:
+    program = f"import sys; sys.path.insert(0, {str(__file__.rsplit('/', 1)[0])!r}); import test_examples as t; print(t.digest(t.make(t.corpus(), seed=3)))"
+    out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert out.strip() == digest(make(corpus(), seed=3))
+
+
+def test_a_window_that_yields_no_example_gives_an_empty_table() -> None:
+    for documents in (table(), table(("p", "ba.")), table(("p", "\x00"), ("q", "\u200b"))):
+        examples = make(documents)
+        assert examples.num_rows == 0 and examples.schema == EXAMPLE
+
+
+def test_documents_that_are_not_a_sentence_a_line_are_split() -> None:
+    short = Sampling(maximum_length=32, pairs=NextSentence(short_probability=0))
+    assert make(table(("p", "Ba be. Bi bo."), lines=False), short).num_rows == 1
+    assert make(table(("p", "Ba be. Bi bo."), lines=True), short).num_rows == 0
