@@ -57,6 +57,10 @@ class Preparation:
         require_at_least("prepare.minimum_characters", self.minimum_characters, 1)
         require_share("prepare.error_limit", self.error_limit)
         require(
+            self.minimum_characters <= self.piece_characters,
+            f"prepare.minimum_characters ({self.minimum_characters}) must be at most prepare.piece_characters ({self.piece_characters})",
+        )
+        require(
             self.piece_characters * 2 <= self.window_characters,
             f"prepare.piece_characters ({self.piece_characters}) must be at most half of "
             f"prepare.window_characters ({self.window_characters}): a window needs several documents",

@@ -49,7 +49,10 @@ def check(folder: Path, model: Model) -> str:
 def largest_difference(folder: Path, model: Model) -> float:
     """Largest absolute difference between transformers' logits and ours on two sequences of random ids, in float32."""
     from transformers import AutoModelForPreTraining
+    from transformers.utils import logging
 
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
     theirs = AutoModelForPreTraining.from_pretrained(folder).eval()
     ours = BertPretraining(model, theirs.config.vocab_size).eval()
     ours.load_state_dict(from_published(read_tensors(str(folder / WEIGHTS)), model))

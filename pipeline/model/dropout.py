@@ -18,19 +18,21 @@ def dropout(x: Tensor, probability: float) -> Tensor:
     dropped = round(probability * LEVELS)
     if x.device.type != "cpu" or dropped == LEVELS:
         return F.dropout(x, probability)
-    return x * (keep_mask(x.shape, dropped).to(x.dtype) * (LEVELS / (LEVELS - dropped)))
+    keep = torch.empty(x.shape, dtype=torch.bool)
+    draw(keep, dropped)
+    return x * (keep.to(x.dtype) * (LEVELS / (LEVELS - dropped)))
 
 
-# torch draws one number an element, on one thread, and compiled code one after the other: a quarter of a small model's step.
-# As an operator of its own this one stays whole when compiled, so that compiled code drops what eager code drops.
-@torch.library.custom_op("pipeline::keep_mask", mutates_args=(), tags=(torch.Tag.nondeterministic_seeded,))
-def keep_mask(shape: list[int], dropped: int) -> Tensor:
-    """A bool tensor on the CPU that is False with probability dropped / LEVELS."""
-    elements = torch.Size(shape).numel()
-    draws = torch.empty((elements + 3) // 4, dtype=torch.int64).random_(-(1 << 63), None).view(torch.int16)
-    return (draws[:elements] >= dropped - LEVELS // 2).view(shape)
+# torch draws one number an element on one thread, and its compiled code likewise: a quarter of a small model's step.
+# An operator of its own is drawn in eager order when compiled, so compiled code drops what eager code drops. It must fill
+# what it is given: of operators that return their draws, the compiler merges those with equal arguments (torch 2.13, fx_graph_cse).
+@torch.library.custom_op("pipeline::draw", mutates_args=("keep",))
+def draw(keep: Tensor, dropped: int) -> None:
+    """Fill a bool tensor on the CPU with values that are False with probability dropped / LEVELS."""
+    numbers = torch.empty((keep.numel() + 3) // 4, dtype=torch.int64).random_(-(1 << 63), None).view(torch.int16)
+    torch.ge(numbers[: keep.numel()].view(keep.shape), dropped - LEVELS // 2, out=keep)
 
 
-@keep_mask.register_fake
-def _(shape: list[int], dropped: int) -> Tensor:
-    return torch.empty(shape, dtype=torch.bool)
+@draw.register_fake
+def _(keep: Tensor, dropped: int) -> None:
+    return None

@@ -56,6 +56,8 @@ CONFIG_FIELDS = {name: field for field, name in CONFIG_SIZES.items()} | {
 """Our setting -> field of config.json."""
 CONFIG_CONSTANTS = {"model_type": "bert", "hidden_act": "gelu"}
 """What config.json says of every model that this one can be."""
+CONFIG_DEFAULTS = {"position_embedding_type": "absolute", "is_decoder": False}
+"""What it need not say, and must not contradict."""
 
 
 def published_name(name: str) -> str:
@@ -120,7 +122,7 @@ def model_settings(config: dict[str, Any]) -> Model:
 
     Raises CheckpointError for a model that is no BERT as published, and ConfigError for sizes that cannot work.
     """
-    for field, value in CONFIG_CONSTANTS.items():
+    for field, value in (CONFIG_CONSTANTS | CONFIG_DEFAULTS).items():
         if config.get(field, value) != value:
             raise CheckpointError(f"config.json: {field} is {config[field]!r}, only {value!r} can be loaded")
     missing = next((field for field in CONFIG_SIZES if field not in config), None)

@@ -25,8 +25,8 @@ class Blank:
 
     text: str
     answer: str
-    guesses: list[tuple[str, float]]
-    """Word and probability, best first."""
+    guesses: list[list[str | float]]
+    """[word, probability], best first."""
 
 
 def sentences_with_blanks(corpus: Corpus, wordpiece: WordPiece, vocabulary: Vocabulary) -> Iterator[tuple[np.ndarray, int]]:
@@ -98,7 +98,7 @@ def fill_in_the_blanks(
         with torch.inference_mode():
             logits = module.predict_masked(blank_batch(ids, place, vocabulary, maximum_length).to(device))[0]
         best = logits.float().softmax(-1).topk(5)
-        guesses = [(vocabulary.tokens[i], p) for p, i in zip(best.values.tolist(), best.indices.tolist(), strict=True)]
+        guesses = [[vocabulary.tokens[i], p] for p, i in zip(best.values.tolist(), best.indices.tolist(), strict=True)]
         blanks.append(Blank(text=readable(ids, place, vocabulary), answer=vocabulary.tokens[ids[place]], guesses=guesses))
     module.train(was_training)
     return blanks

@@ -34,6 +34,10 @@ def test_reasons_to_drop():
     assert made("caf\udce9") == [Dropped(id="book#0", reason="not UTF-8", sample="caf?")]
 
 
+def test_a_long_record_with_a_short_beginning_is_not_too_short():
+    assert [item.text for item in made("Chapter 1", "a" * 95, piece=100, least=10)] == ["Chapter 1", "a" * 95]
+
+
 def test_only_the_piece_with_undecodable_bytes_is_dropped():
     found = made("a" * 60, "b" * 59 + "\udce9", "c" * 60, piece=60)
     assert [(item.id, getattr(item, "reason", None)) for item in found] == [("book#0", None), ("book#1", "not UTF-8"), ("book#2", None)]

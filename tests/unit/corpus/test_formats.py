@@ -170,7 +170,7 @@ class A:
     other = "not a docstring {long}"
     def method(self):
         """Method {long}"""
-        return [x for x in "comprehension {long}"]
+        return ["comprehension {long}" for x in range(3)]
     async def quick(self):
         """Short."""
 def plain():
@@ -205,7 +205,7 @@ Parameters
 ----------
 first : int
     The first of the numbers, which may be as large as the memory of this
-    machine allows.
+    machine allows, but not larger than the number that is called here the
 second : int
 
 - an item of a list that goes on for a long time and does not fit in one
@@ -225,7 +225,7 @@ The result is of the type that the first number has, which may be the type
         "Return the sum of the numbers that were given, or of those numbers that were given before, if there are none now.",
         "Parameters",
         "first : int",
-        "The first of the numbers, which may be as large as the memory of this machine allows.",
+        "The first of the numbers, which may be as large as the memory of this machine allows, but not larger than the number that is called here the",
         "second : int",
         "- an item of a list that goes on for a long time and does not fit in one line",
         "- another",

@@ -55,3 +55,26 @@ def test_gradient_is_the_mask():
     out = dropout(x, 0.4)
     out.sum().backward()
     assert torch.equal(x.grad, out.detach())
+
+
+# The partitioner merges equal calls; this backend runs it without generating code.
+@pytest.fixture(scope="module")
+def compiled():
+    return torch.compile(lambda x: (dropout(x, 0.5), dropout(x, 0.5)), backend="aot_eager_decomp_partition", fullgraph=True)
+
+
+def test_compiled_code_drops_what_eager_code_drops(compiled):
+    x = torch.ones(200, requires_grad=True)
+    torch.manual_seed(4)
+    first, second = compiled(x)
+    torch.manual_seed(4)
+    assert torch.equal(first, dropout(x, 0.5))
+    assert torch.equal(second, dropout(x, 0.5))
+
+
+def test_two_draws_of_equal_arguments_stay_two_when_compiled(compiled):
+    x = torch.ones(200, requires_grad=True)
+    first, second = compiled(x)
+    assert not torch.equal(first, second)
+    (first.sum() + second.sum()).backward()
+    assert torch.equal(x.grad, (first + second).detach())

@@ -1,0 +1,191 @@
+"""The job's own main on a small corpus: every world sees the same global batches, and what is killed goes on as if it never was."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+import ray
+from mlflow.tracking import MlflowClient
+
+from pipeline.config import (
+    AdamW,
+    Batch,
+    Checkpoints,
+    Evaluation,
+    LinearDecay,
+    Model,
+    Placement,
+    Preparation,
+    Pretrain,
+    Sampling,
+    Tracking,
+    VocabularySettings,
+)
+from pipeline.errors import ConfigError
+from pipeline.pretrain import pretrain
+from pipeline.train.run import run_folder
+
+pytestmark = pytest.mark.usefixtures("local_ray")
+
+STEPS = 120
+LOSS_TOLERANCE = 1e-4  # float32 sums in another order, after 120 updates
+History = dict[str, dict[int, float]]
+
+
+@pytest.fixture(scope="module")
+def config(small_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Pretrain:
+    return Pretrain(
+        corpus=(str(small_corpus),),
+        output=str(tmp_path_factory.mktemp("output")),
+        steps=STEPS,
+        prepare=Preparation(window_characters=6_000, piece_characters=1_000, heldout_share=0.1),
+        vocabulary=VocabularySettings(size=150),
+        sampling=Sampling(maximum_length=32),
+        model=Model(layers=1, width=32, heads=2, feed_forward=64, maximum_positions=32),
+        batch=Batch(rows_per_step=16, rows_per_slot=4),
+        optimizer=AdamW(learning_rate=1e-2),
+        schedule=LinearDecay(warmup_share=0.1),
+        evaluation=Evaluation(every=50, rows=64),
+        checkpoint=Checkpoints(every=20, keep=2),
+        tracking=Tracking(every=1),
+        placement=Placement(precision="float32", compile="off", device="cpu", threads=1),
+    )
+
+
+def history(config: Pretrain, summary: dict) -> History:
+    """Metric -> step -> value of a run, from its MLflow database; a step that is there twice fails."""
+    client = MlflowClient(tracking_uri=summary["mlflow_uri"])
+    found: History = {}
+    for key in client.get_run(summary["mlflow_run_id"]).data.metrics:
+        points = client.get_metric_history(summary["mlflow_run_id"], key)
+        found[key] = {point.step: point.value for point in points}
+        assert len(found[key]) == len(points), f"{key} holds a step twice"
+    return found
+
+
+def assert_same_training(one: History, other: History) -> None:
+    for key in ("train/mlm_loss", "train/nsp_loss", "train/gradient_norm", "data/rows_crc32"):
+        assert sorted(other[key]) == sorted(one[key]) == list(range(1, STEPS + 1))
+    assert other["data/rows_crc32"] == one["data/rows_crc32"]
+    for key in ("train/mlm_loss", "train/nsp_loss", "heldout/mlm_loss"):
+        assert other[key] == pytest.approx(one[key], abs=LOSS_TOLERANCE), key
+
+
+@pytest.fixture(scope="module")
+def undisturbed(config: Pretrain) -> tuple[dict, History]:
+    lines: list[str] = []
+    summary = pretrain(replace(config, name="world-1"), lines.append)
+    assert any("tokens/s" in line and "left" in line for line in lines)
+    return summary, history(config, summary)
+
+
+def test_it_learns_and_says_what_it_learnt(undisturbed: tuple[dict, History]) -> None:
+    summary, _ = undisturbed
+    after, beside = summary["heldout_after"], summary["baselines"]
+    assert after["heldout/mlm_loss"] < beside["baseline/unigram_mlm_loss"] < summary["heldout_before"]["heldout/mlm_loss"]
+    assert after["heldout/mlm_accuracy"] > beside["baseline/unigram_mlm_accuracy"]
+    assert 0.5 <= beside["baseline/majority_nsp_accuracy"] < 0.7
+    assert summary["steps"] == STEPS and summary["tokens"] > 0 and summary["tokens_per_second"] > 0
+    assert all(len(blank["guesses"]) == 5 and "____" in blank["text"] for blank in summary["blanks"])
+
+
+def test_several_epochs_are_one_sequence(undisturbed: tuple[dict, History]) -> None:
+    epochs = undisturbed[1]["data/epoch"]
+    assert epochs[1] == 0 and epochs[STEPS] >= 2
+
+
+def test_a_finished_run_is_only_summarised_again(config: Pretrain, undisturbed: tuple[dict, History]) -> None:
+    lines: list[str] = []
+    assert pretrain(replace(config, name="world-1"), lines.append) == undisturbed[0]
+    assert "run world-1 is finished; another --name, --seed or setting starts another run" in lines
+
+
+def test_a_run_with_other_settings_is_refused(config: Pretrain, undisturbed: tuple[dict, History]) -> None:
+    with pytest.raises(ConfigError, match="run world-1 was started with other settings: seed 0 there and 1 here; choose another --name"):
+        pretrain(replace(config, name="world-1", seed=1), print)
+    with pytest.raises(ConfigError, match="steps 120 there and 240 here .steps may grow under --schedule constant-rate only"):
+        pretrain(replace(config, name="world-1", steps=240), print)
+
+
+@pytest.mark.parametrize("world", [2, 3, 4])
+def test_every_world_sees_the_same_batches_and_losses(config: Pretrain, undisturbed: tuple[dict, History], world: int) -> None:
+    summary = pretrain(replace(config, name=f"world-{world}", workers=world), print)
+    assert summary["workers"] == world
+    assert_same_training(undisturbed[1], history(config, summary))
+
+
+def train_workers() -> list[psutil.Process]:
+    """Processes of Ray Train workers below this one's Ray."""
+    return [p for p in psutil.process_iter(["cmdline"]) if "RayTrainWorker" in " ".join(p.info["cmdline"] or [])]
+
+
+def step_of(line: str) -> int:
+    return int(line.split()[1].split("/")[0]) if line.startswith("step ") else 0
+
+
+def test_a_killed_worker_changes_nothing(config: Pretrain, undisturbed: tuple[dict, History]) -> None:
+    killed: list[int] = []
+    lines: list[str] = []
+
+    def kill_in_mid_epoch(line: str) -> None:
+        lines.append(line)
+        if step_of(line) > 25 and not killed:
+            victim = train_workers()[0]
+            killed.append(victim.pid)
+            victim.send_signal(signal.SIGKILL)
+
+    summary = pretrain(replace(config, name="killed-worker", workers=2), kill_in_mid_epoch)
+    assert killed
+    assert any(line.startswith("continuing after step ") for line in lines), lines
+    assert_same_training(undisturbed[1], history(config, summary))
+
+
+def flags(config: Pretrain) -> list[str]:
+    """The command line of `config`, as a user would give it."""
+    return [
+        *("bert-tiny", "--corpus", config.corpus[0], "--output", config.output, "--steps", str(STEPS)),
+        *("--prepare.window-characters", "6000", "--prepare.piece-characters", "1000", "--prepare.heldout-share", "0.1"),
+        *("--vocabulary.size", "150", "--sampling.maximum-length", "32", "--model.maximum-positions", "32"),
+        *("--model.layers", "1", "--model.width", "32", "--model.feed-forward", "64", "--batch.rows-per-step", "16", "--batch.rows-per-slot", "4"),
+        *("--optimizer.learning-rate", "1e-2", "--evaluation.every", "50", "--evaluation.rows", "64"),
+        *("--checkpoint.every", "20", "--checkpoint.keep", "2", "--tracking.every", "1"),
+        *("--placement.precision", "float32", "--placement.compile", "off", "--placement.device", "cpu", "--placement.threads", "1"),
+    ]
+
+
+def test_a_killed_driver_continues_on_another_world(config: Pretrain, undisturbed: tuple[dict, History]) -> None:
+    command = [sys.executable, "jobs/pretrain.py", *flags(config), "--name", "killed-driver", "--workers", "1"]
+    environment = os.environ | {"RAY_ADDRESS": ray.get_runtime_context().gcs_address, "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment) as driver:
+        watchdog = threading.Timer(120, driver.kill)
+        watchdog.start()
+        seen = []
+        for line in driver.stdout:
+            seen.append(line)
+            if step_of(line) > 25:
+                driver.kill()
+        watchdog.cancel()
+    assert driver.returncode == -signal.SIGKILL, "".join(seen)
+    lines: list[str] = []
+    summary = pretrain(replace(config, name="killed-driver", workers=3), lines.append)
+    assert "run killed-driver: continuing, 120 steps on 3 workers" in lines
+    assert_same_training(undisturbed[1], history(config, summary))
+
+
+def test_a_second_driver_is_refused(config: Pretrain) -> None:
+    refused: list[str] = []
+
+    def start_another(line: str) -> None:
+        if step_of(line) and not refused:
+            with pytest.raises(ConfigError) as error:
+                pretrain(replace(config, name="shared"), print)
+            refused.append(str(error.value))
+
+    pretrain(replace(config, name="shared", steps=20), start_another)
+    assert f"run {run_folder(replace(config, name='shared'))} is being trained already by job " in refused[0]

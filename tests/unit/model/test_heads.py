@@ -1,0 +1,74 @@
+import dataclasses
+import math
+
+import pytest
+import torch
+
+from pipeline.config import Model
+from pipeline.model.encoder import initialize
+from pipeline.model.heads import POSITIONS_AT_ONCE, MaskedTokenHead, NextSentenceHead
+
+SETTINGS = Model(layers=1, width=4, heads=1, feed_forward=8)
+
+
+def make_head(vocabulary_size: int) -> tuple[MaskedTokenHead, torch.Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    head = MaskedTokenHead(SETTINGS, vocabulary_size)
+    initialize(head, 0.5, generator)
+    return head, torch.randn(vocabulary_size, 4, generator=generator, requires_grad=True)
+
+
+def test_logits_by_hand():
+    # A dense layer of identity weights; GELU(0) = 0 and GELU(10) = 10, so LayerNorm sees 0, 10, 0, 10 and gives -1, 1, -1, 1.
+    head = MaskedTokenHead(SETTINGS, 2)
+    with torch.no_grad():
+        head.dense.weight.copy_(torch.eye(4))
+        head.dense.bias.zero_()
+        head.bias.copy_(torch.tensor([0.5, 0.0]))
+    words = torch.tensor([[1.0, 2.0, 3.0, 4.0], [0.0, 1.0, 0.0, 0.0]])
+    assert head(torch.tensor([[0.0, 10.0, 0.0, 10.0]]), words).flatten().tolist() == pytest.approx([2.5, 1.0], abs=1e-4)
+
+
+def test_loss_of_equal_logits_is_the_logarithm_of_their_number():
+    head, words = make_head(8)
+    loss = head.loss(torch.randn(5, 4), torch.zeros_like(words), torch.tensor([0, 1, 2, 7, 7]))
+    assert loss.item() == pytest.approx(5 * math.log(8), rel=1e-6)
+
+
+@pytest.mark.parametrize("positions", [1, POSITIONS_AT_ONCE, POSITIONS_AT_ONCE + 1, 3 * POSITIONS_AT_ONCE - 5])
+def test_loss_in_parts_equals_the_loss_of_all(positions):
+    head, words = make_head(11)
+    generator = torch.Generator().manual_seed(2)
+    hidden = torch.randn(positions, 4, generator=generator, requires_grad=True)
+    labels = torch.randint(0, 11, (positions,), generator=generator)
+    logits = head(hidden, words)
+    whole = (logits.logsumexp(1) - logits[torch.arange(positions), labels]).sum()
+    parameters = [hidden, words, *head.parameters()]
+    expected = torch.autograd.grad(whole, parameters)
+    loss = head.loss(hidden, words, labels)
+    torch.testing.assert_close(loss, whole)
+    torch.testing.assert_close(torch.autograd.grad(loss, parameters), expected, atol=1e-5, rtol=1e-4)
+
+
+def test_no_masked_positions_lose_nothing():
+    head, words = make_head(11)
+    loss = head.loss(torch.zeros(0, 4, requires_grad=True), words, torch.zeros(0, dtype=torch.int64))
+    loss.backward()
+    assert loss.item() == 0.0
+    assert words.grad.abs().max() == 0
+
+
+def test_logits_and_loss_are_float32_under_autocast():
+    head, words = make_head(11)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert head.transform(torch.randn(3, 4)).dtype == torch.float32
+        assert head(torch.randn(3, 4), words).dtype == torch.float32
+        assert head.loss(torch.randn(3, 4), words, torch.tensor([1, 2, 3])).dtype == torch.float32
+
+
+def test_heads_add_the_published_number_of_parameters():
+    # With both heads 110,106,428 at base size, without 109,482,240; the tied matrix is counted once.
+    base = dataclasses.replace(SETTINGS, width=768, heads=12)
+    with torch.device("meta"):
+        heads = [MaskedTokenHead(base, 30_522), NextSentenceHead(base)]
+    assert sum(parameter.numel() for head in heads for parameter in head.parameters()) == 110_106_428 - 109_482_240
