@@ -13,7 +13,7 @@ from pipeline import cluster, storage
 from pipeline.config import Pretrain, flatten
 from pipeline.corpus.prepare import prepare
 from pipeline.corpus.stream import StreamSettings, rows_if_few
-from pipeline.corpus.vocabulary import vocabulary_of
+from pipeline.corpus.vocabulary import given_vocabulary, trained_vocabulary
 from pipeline.errors import ConfigError, DataError
 from pipeline.export import export
 from pipeline.train import checkpoint, run
@@ -38,9 +38,9 @@ def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
     if uri.startswith("sqlite:") and cluster.nodes() > 1:
         raise ConfigError(f"tracking.uri ({uri}) is a file on one machine and the cluster has {cluster.nodes()}: start a server (mlflow server) and set MLFLOW_TRACKING_URI")
     resources = cluster.worker_resources(config.placement, config.workers)
+    stream = stream_settings(config, report)
+    wanted = run.identity(config, stream.corpus, stream.vocabulary)
     with locked_tracker(folder) as tracker, storage.locked(folder):
-        stream = stream_settings(config, report)
-        wanted = run.identity(config, stream.corpus, stream.vocabulary)
         recorded = run.read_run(folder)
         if recorded:
             run.refuse_differences(config, recorded["identity"], wanted)
@@ -73,8 +73,9 @@ def stream_settings(config: Pretrain, report: Report) -> StreamSettings:
 
     Raises DataError for a corpus without examples, ConfigError for slots with more rows than it has.
     """
+    given = given_vocabulary(config.vocabulary)  # first: it may be refused, and the corpus takes longer
     corpus = prepare(config.corpus or ("builtin",), config.prepare, corpus_folder(config), report)
-    vocabulary = vocabulary_of(config.vocabulary, corpus, config.output, report)
+    vocabulary = given or trained_vocabulary(config.vocabulary, corpus, config.output, report)
     settings = StreamSettings(corpus=corpus, vocabulary=vocabulary, sampling=config.sampling, batch=config.batch, seed=config.seed)
     rows = rows_if_few(settings, config.batch.rows_per_slot)
     if rows == 0:

@@ -11,13 +11,13 @@ from pipeline.errors import DataError
 from pipeline.text.vocabulary import Vocabulary, load_vocabulary, save_vocabulary, train_vocabulary
 
 
-def vocabulary_of(settings: VocabularySettings, corpus: Corpus, output: str, report: Callable[[str], None]) -> Vocabulary:
-    """Load the vocabulary that the settings name, or train one on the corpus unless that was done before.
+def given_vocabulary(settings: VocabularySettings) -> Vocabulary | None:
+    """The vocabulary that the settings name, if they name one. Raises ConfigError and DataError as load_vocabulary does."""
+    return load_vocabulary(settings.path, settings.lowercase) if settings.path is not None else None
 
-    Raises ConfigError and DataError as load_vocabulary does, DataError for a trained one that is damaged.
-    """
-    if settings.path is not None:
-        return load_vocabulary(settings.path, settings.lowercase)
+
+def trained_vocabulary(settings: VocabularySettings, corpus: Corpus, output: str, report: Callable[[str], None]) -> Vocabulary:
+    """The vocabulary trained on the corpus, now unless that was done before. Raises DataError when it is damaged."""
     lowercase = settings.lowercase is not False
     kind = "uncased" if lowercase else "cased"
     name = f"{corpus.fingerprint[:12]}-{settings.size}-{kind}-{settings.training_characters}"

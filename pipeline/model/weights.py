@@ -145,7 +145,7 @@ def _without_copies(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 def _vocabulary_size(found: dict[str, Tensor]) -> int:
     words = found.get(published_name("encoder.embeddings.words.weight"))
-    return 0 if words is None else words.shape[0]
+    return words.shape[0] if words is not None and words.dim() else 0
 
 
 def _shapes(settings: Model, vocabulary_size: int) -> dict[str, torch.Size]:
@@ -161,10 +161,11 @@ def _shapes(settings: Model, vocabulary_size: int) -> dict[str, torch.Size]:
 
 
 def _assemble(names: tuple[str, ...], shape: torch.Size, found: dict[str, Tensor]) -> Tensor:
+    """One of our tensors from its published parts, each checked against its share of the shape."""
     expected = [shape[0] // len(names), *shape[1:]]
     for name in names:
         if name not in found:
-            raise CheckpointError(f"tensor {name} is missing: a BERT with both pretraining heads has it, of shape {expected}")
+            raise CheckpointError(f"tensor {name} is missing: only whole BertForPreTraining checkpoints can be loaded")
         if list(found[name].shape) != expected:
             raise CheckpointError(f"tensor {name} has shape {list(found[name].shape)}, the model's settings give {expected}")
     return found[names[0]] if len(names) == 1 else torch.cat([found[name] for name in names])

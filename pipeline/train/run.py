@@ -53,7 +53,7 @@ def refuse_differences(config: Pretrain, recorded: dict[str, Any], wanted: dict[
         return
     named = ", ".join(f"{key} {recorded.get(key)!r} there and {wanted.get(key)!r} here" for key in differing[:MOST_NAMED])
     more = f" and {len(differing) - MOST_NAMED} more" if len(differing) > MOST_NAMED else ""
-    hint = " (steps may grow under --schedule constant-rate only: a linear decay ends at its last step)" if "steps" in differing else ""
+    hint = " (steps may grow under schedule:constant-rate only: a linear decay ends at its last step)" if "steps" in differing else ""
     raise ConfigError(f"run {config.name} was started with other settings: {named}{more}{hint}; choose another --name, or the settings that it has")
 
 

@@ -23,6 +23,15 @@ PUBLISHED_COUNTS = {  # layers, width, heads -> encoder with pooler at 30,522 en
 }
 
 
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    """Models this small spend their time waiting for a second thread."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
 def sequences(lengths: list[int], seed: int = 0) -> list[tuple[torch.Tensor, torch.Tensor]]:
     generator = torch.Generator().manual_seed(seed)
     return [(torch.randint(0, VOCABULARY_SIZE, (n,), generator=generator), (torch.arange(n) > n // 2).long()) for n in lengths]

@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 import torch.distributed
-from torch._dynamo.testing import CompileCounterWithBackend
+from torch._dynamo.utils import counters
 from torch.nn.parallel import DistributedDataParallel
 
 from pipeline.batch import Batch
@@ -21,6 +21,15 @@ PUBLISHED_COUNTS = {  # layers, width, heads -> with both heads at 30,522 entrie
     (12, 768, 12): 110_106_428,
     (24, 1024, 16): 336_226_108,
 }
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Models this small spend their time waiting for a second thread."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 def make_batch(lengths: list[int], seed: int = 0) -> Batch:
@@ -110,11 +119,11 @@ def test_the_same_seed_gives_the_same_weights():
 
 def test_a_few_steps_learn_a_batch_by_heart():
     model, batch = make_model(), make_batch([20, 30])
-    optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=2e-2)
     before = loss(model.eval(), batch).item()
     torch.manual_seed(0)
     model.train()
-    for _ in range(60):
+    for _ in range(25):
         optimizer.zero_grad()
         loss(model, batch).backward()
         optimizer.step()
@@ -123,8 +132,9 @@ def test_a_few_steps_learn_a_batch_by_heart():
 
 def test_compiled_once_for_all_lengths_and_equal_to_eager():
     model = make_model()
-    counter = CompileCounterWithBackend("aot_eager_decomp_partition")
-    compiled = torch.compile(model, dynamic=True, fullgraph=True, backend=counter)
+    # This backend differentiates and divides the graph as the default one does, without generating code.
+    compiled = torch.compile(model, dynamic=True, fullgraph=True, backend="aot_eager_decomp_partition")
+    counters.clear()
     for lengths in ([6, 9, 12], [7, 3, 31], [8, 8, 8], [40, 2, 2, 13]):
         batch = make_batch(lengths)
         for run in (model, compiled):
@@ -138,7 +148,7 @@ def test_compiled_once_for_all_lengths_and_equal_to_eager():
         assert terms["mlm"][1] == expected["mlm"][1]
         torch.testing.assert_close(terms["mlm"][0], expected["mlm"][0])
         torch.testing.assert_close(gradients, expected_gradients, atol=1e-5, rtol=1e-4)
-    assert counter.frame_count == 1
+    assert counters["stats"]["unique_graphs"] == 1
 
 
 def test_runs_under_distributed_data_parallel(tmp_path):

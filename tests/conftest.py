@@ -1,0 +1,170 @@
+"""A prepared corpus of made-up documents, a vocabulary trained on it, and the training loop over both, without Ray."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from pipeline.environment import set_ray_defaults
+
+set_ray_defaults()  # before anything imports Ray: its compiled part reads the environment once
+
+from pipeline.config import AdamW, Batch, Checkpoints, Evaluation, LinearDecay, Model, Pretrain, Sampling, Tracking  # noqa: E402
+from pipeline.corpus.order import Cursor, window_ranges  # noqa: E402
+from pipeline.corpus.prepare import Corpus, Window  # noqa: E402
+from pipeline.corpus.stream import StreamSettings, rows_of_range  # noqa: E402
+from pipeline.objectives.pretraining import BertPretraining  # noqa: E402
+from pipeline.text.schema import DOCUMENT  # noqa: E402
+from pipeline.text.vocabulary import Vocabulary, train_vocabulary  # noqa: E402
+from pipeline.text.wordpiece import WordPiece  # noqa: E402
+from pipeline.train import checkpoint  # noqa: E402
+from pipeline.train.checkpoint import State  # noqa: E402
+from pipeline.train.evaluate import heldout_batches  # noqa: E402
+from pipeline.train.loop import Work, train  # noqa: E402
+from pipeline.train.optim import build_optimizer  # noqa: E402
+
+WORDS = [a + b for a in ("ka", "lo", "mi", "ne", "su", "ta") for b in ("r", "nd", "p", "st", "l", "m")]
+DOCUMENTS_PER_WINDOW = 6
+ENOUGH_WINDOWS = 40  # of the tiny corpus: more rows than any run of these tests takes
+CPU = torch.device("cpu")
+
+
+def text_of(number: int) -> str:
+    """Nine sentences in which each word follows from the one before, by arithmetic alone: the same text for ever."""
+    sentences = []
+    for place in range(9):
+        length, stride = 4 + (3 * number + 5 * place) % 7, 1 + (number + place) % 3
+        words = [WORDS[(7 * number + 11 * place + stride * index) % len(WORDS)] for index in range(length)]
+        sentences.append(" ".join(words).capitalize() + ".")
+    return " ".join(sentences)
+
+
+def write_split(folder: Path, split: str, numbers: range) -> tuple[Window, ...]:
+    """One Parquet shard of documents, a row group a window."""
+    rows = [
+        {"id": f"{n}#0", "parent": f"{n}", "title": "", "text": text_of(n), "source": "made up", "lines_are_sentences": False} for n in numbers
+    ]
+    (folder / split).mkdir()
+    shard, windows = f"{split}/00000.parquet", []
+    with pq.ParquetWriter(folder / shard, DOCUMENT) as writer:
+        for start in range(0, len(rows), DOCUMENTS_PER_WINDOW):
+            group = rows[start : start + DOCUMENTS_PER_WINDOW]
+            writer.write_table(pa.Table.from_pylist(group, schema=DOCUMENT))
+            characters = sum(len(row["text"]) for row in group)
+            windows.append(Window(shard=shard, row_group=len(windows), documents=len(group), characters=characters))
+    return tuple(windows)
+
+
+@pytest.fixture(scope="session")
+def tiny_corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    """Five training windows and two held-out ones."""
+    folder = tmp_path_factory.mktemp("tiny-corpus")
+    return Corpus(
+        folder=str(folder),
+        fingerprint="0123456789abcdef",
+        train=write_split(folder, "train", range(30)),
+        heldout=write_split(folder, "heldout", range(30, 42)),
+        counts={},
+        dropped={},
+    )
+
+
+@pytest.fixture(scope="session")
+def tiny_vocabulary() -> Vocabulary:
+    return train_vocabulary(map(text_of, range(30)), size=120, lowercase=True)
+
+
+@pytest.fixture(scope="session")
+def tiny_config() -> Pretrain:
+    """A training of seconds on the tiny corpus, with dropout."""
+    return Pretrain(
+        name="tiny",
+        steps=12,
+        sampling=Sampling(maximum_length=32),
+        model=Model(layers=2, width=32, heads=2, feed_forward=64, maximum_positions=32),
+        batch=Batch(rows_per_step=16, rows_per_slot=4),
+        optimizer=AdamW(learning_rate=2e-3),
+        schedule=LinearDecay(warmup_share=0.2),
+        evaluation=Evaluation(every=1_000, rows=40),
+        checkpoint=Checkpoints(every=1_000, keep=3),
+        tracking=Tracking(every=1),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """The loop as one worker runs it, on blocks that are cut here instead of by Ray Data."""
+
+    corpus: Corpus
+    vocabulary: Vocabulary
+
+    def module(self, config: Pretrain) -> BertPretraining:
+        return BertPretraining(config.model, self.vocabulary.size, torch.Generator().manual_seed(config.seed))
+
+    def blocks(self, config: Pretrain, cursor: Cursor | None = None) -> list[pa.Table]:
+        """All slots of the first windows after the cursor, in the global order."""
+        stream = StreamSettings(corpus=self.corpus, vocabulary=self.vocabulary, sampling=config.sampling, batch=config.batch, seed=config.seed)
+        wordpiece = WordPiece(self.vocabulary)
+        ranges = window_ranges(cursor, len(self.corpus.train), ENOUGH_WINDOWS, 7)
+        rows = pa.concat_tables([table for windows in ranges for table in rows_of_range(stream, wordpiece, windows)])
+        size = config.batch.rows_per_slot
+        return [rows.slice(start, size) for start in range(0, rows.num_rows - size + 1, size)]
+
+    def work(self, config: Pretrain, folder: Path, logged: dict[int, dict[str, float]], stop_at: int | None = None) -> Work:
+        """Work of a single rank that logs into a dict, and raises KeyboardInterrupt when the step `stop_at` is logged."""
+
+        def log(step: int, metrics: dict[str, float]) -> None:
+            if step == stop_at:
+                raise KeyboardInterrupt
+            logged.setdefault(step, {}).update(metrics)
+
+        return Work(
+            config=config,
+            folder=str(folder),
+            vocabulary=self.vocabulary,
+            rank=0,
+            world=1,
+            device=CPU,
+            autocast=torch.autocast("cpu", enabled=False),
+            heldout=heldout_batches(
+                self.corpus, WordPiece(self.vocabulary), config.sampling, rows=config.evaluation.rows, rows_per_batch=4, rank=0, world=1
+            ),
+            log=log,
+            say=lambda line: None,
+        )
+
+    def run(
+        self,
+        config: Pretrain,
+        folder: Path,
+        logged: dict[int, dict[str, float]],
+        blocks: Iterator[pa.Table] | None = None,
+        stop_at: int | None = None,
+    ) -> tuple[State, BertPretraining]:
+        """Train from the folder's newest checkpoint, or from the start, and give the last state and the module."""
+        module = self.module(config)
+        optimizer = build_optimizer(config.optimizer, module)
+        found = checkpoint.newest_sound(str(folder), lambda line: None)
+        state = checkpoint.load(found, module, optimizer, config.model) if found else State()
+        if found:  # what is not loaded must come from somewhere else than the seed
+            torch.manual_seed(99)
+        stream = iter(self.blocks(config, state.cursor)) if blocks is None else blocks
+        return train(self.work(config, folder, logged, stop_at), stream, module, optimizer, state), module
+
+
+@pytest.fixture
+def training(tiny_corpus: Corpus, tiny_vocabulary: Vocabulary) -> Iterator[Training]:
+    """One thread: models this small spend their time waiting for a second one, and golden losses should not depend on their number."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield Training(corpus=tiny_corpus, vocabulary=tiny_vocabulary)
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def without_dropout(tiny_config: Pretrain) -> Pretrain:
+    return replace(tiny_config, model=replace(tiny_config.model, hidden_dropout=0.0, attention_dropout=0.0))

@@ -1,0 +1,170 @@
+"""Who may import whom: design.md's rule, read from the source."""
+
+import ast
+import graphlib
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FILES = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in sorted((ROOT / "pipeline").rglob("*.py"))}
+JOBS = sorted((ROOT / "jobs").glob("*.py"))
+
+GROUND = {"errors", "config", "environment", "presets", "storage"}
+MODEL_SIDE = GROUND | {"batch", "text.schema", "model"}
+TRAIN_SIDE = MODEL_SIDE | {"text", "corpus", "tasks", "objectives", "cluster", "train"}
+ABOVE = TRAIN_SIDE | {"grid", "predict", "export", "plan", "show"}
+MAY_IMPORT = {
+    "errors": set(),
+    "environment": set(),
+    "config": {"errors"},
+    "presets": {"errors", "config"},
+    "storage": {"errors", "config"},
+    "cluster": GROUND,
+    "text": GROUND | {"text"},
+    "corpus": GROUND | {"text", "corpus"},
+    "tasks": GROUND | {"text", "tasks"},
+    "batch": GROUND | {"text.schema"},
+    "model": MODEL_SIDE,
+    "objectives": MODEL_SIDE | {"objectives"},
+    "train": TRAIN_SIDE,
+    "export": ABOVE,
+    "predict": ABOVE,
+    "grid": ABOVE,
+    "plan": ABOVE,
+    "show": ABOVE,
+    "pretrain": ABOVE,
+    "bench": ABOVE | {"pretrain", "bench"},
+}
+"""Part of the package -> the parts it may import; a new part needs a place here and in design.md."""
+
+MAY_RAY = ("corpus", "cluster", "pretrain", "train.worker", "train.launch", "grid", "predict", "bench")
+MAY_MLFLOW = ("train.tracking", "grid")
+TORCH_FREE = (*GROUND, "text", "corpus", "tasks", "cluster")
+
+
+def imports(tree: ast.AST) -> Iterator[str]:
+    """Absolute names of all that is imported anywhere in it; a module of ours is named in full."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            for alias in node.names:
+                full = f"{node.module}.{alias.name}"
+                is_module = full in FILES or f"{full}.__init__" in FILES
+                yield full if is_module else str(node.module)
+
+
+def parse(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+def within(name: str, parts: tuple[str, ...] | set[str]) -> bool:
+    """Whether a module, named without `pipeline.`, is one of these or lies below one of them."""
+    return any(name == part or name.startswith(f"{part}.") for part in parts)
+
+
+def short(module: str) -> str:
+    return module.removeprefix("pipeline.")
+
+
+def importers(package: str) -> list[str]:
+    """Our modules that import a package anywhere."""
+    return [short(module) for module, path in FILES.items() if any(within(name, {package}) for name in imports(parse(path)))]
+
+
+def test_imports_are_found_in_every_form() -> None:
+    source = "import a.b, c as d\nfrom pipeline import storage\nfrom pipeline.errors import DataError\ndef f():\n    from ray.data import x, y\n"
+    assert list(imports(ast.parse(source))) == ["a.b", "c", "pipeline.storage", "pipeline.errors", "ray.data", "ray.data"]
+
+
+def test_every_part_has_its_place() -> None:
+    parts = {short(module).split(".")[0] for module in FILES} - {"__init__"}
+    assert parts <= set(MAY_IMPORT), "a new part of the package: say in design.md and here whom it may import"
+
+
+@pytest.mark.parametrize("module", [module for module in FILES if not module.endswith("__init__")])
+def test_a_module_imports_only_what_lies_below_it(module: str) -> None:
+    allowed = MAY_IMPORT[short(module).split(".")[0]]
+    ours = [short(name) for name in imports(parse(FILES[module])) if within(name, {"pipeline"})]
+    assert [name for name in ours if not within(name, allowed)] == []
+
+
+def test_no_module_imports_itself_in_a_circle() -> None:
+    graph = {module: [name for name in imports(parse(path)) if name in FILES] for module, path in FILES.items()}
+    assert len(list(graphlib.TopologicalSorter(graph).static_order())) >= len(FILES)
+
+
+def test_corpus_and_model_do_not_know_each_other() -> None:
+    for module, path in FILES.items():
+        names = [short(name) for name in imports(parse(path))]
+        if within(short(module), {"corpus"}):
+            assert not [name for name in names if within(name, {"model", "objectives", "batch"})], module
+        if within(short(module), {"model", "objectives"}):
+            assert not [name for name in names if within(name, {"corpus"})], module
+
+
+def test_torch_appears_first_in_batch() -> None:
+    users = importers("torch")
+    assert [name for name in users if within(name, TORCH_FREE)] == []
+    assert "batch" in users
+
+
+def test_ray_appears_only_where_clusters_are_used() -> None:
+    users = importers("ray")
+    assert [name for name in users if not within(name, MAY_RAY)] == []
+    assert "corpus.order" not in users and "corpus.stream" in users
+
+
+def test_mlflow_appears_only_in_tracking() -> None:
+    users = importers("mlflow")
+    assert [name for name in users if not within(name, MAY_MLFLOW)] == []
+    assert "train.tracking" in users
+
+
+def test_nothing_needs_transformers_to_be_imported() -> None:
+    top = {module: [name for node in parse(path).body for name in (imports(node) if isinstance(node, ast.Import | ast.ImportFrom) else ())] for module, path in FILES.items()}
+    assert [module for module, names in top.items() if any(within(name, {"transformers", "onnx", "onnxruntime"}) for name in names)] == []
+
+
+def test_every_init_is_empty() -> None:
+    inits = [path for module, path in FILES.items() if module.endswith("__init__")]
+    assert inits and [path for path in inits if path.read_text() != ""] == []
+    assert {path.parent for path in FILES.values()} == {path.parent for path in inits}
+
+
+def loaded_after(modules: list[str], asked: list[str]) -> list[str]:
+    """Which of `asked` a fresh interpreter has loaded after importing these modules."""
+    code = f"import importlib, json, sys\nfor m in {modules!r}: importlib.import_module(m)\nprint(json.dumps([m for m in {asked!r} if m in sys.modules]))"
+    return json.loads(subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout)
+
+
+def test_text_functions_load_neither_ray_nor_torch() -> None:
+    modules = [module for module in FILES if within(short(module), {*GROUND, "text"}) or module == "pipeline.corpus.order"]
+    assert loaded_after(modules, ["ray", "torch", "mlflow", "transformers", "pyarrow"]) == ["pyarrow"]
+
+
+def test_the_model_and_its_objectives_load_no_ray() -> None:
+    modules = [module for module in FILES if within(short(module), {"batch", "model", "objectives"})] + ["pipeline.train.step", "pipeline.train.optim"]
+    assert loaded_after(modules, ["ray", "mlflow", "transformers", "torch"]) == ["torch"]
+
+
+@pytest.mark.parametrize("path", JOBS, ids=lambda path: path.name)
+def test_a_job_imports_heavy_modules_inside_functions_only(path: Path) -> None:
+    body = parse(path).body
+    top = [name for node in body if not isinstance(node, ast.FunctionDef | ast.ClassDef) for name in imports(node)]
+    light = set(sys.stdlib_module_names) | {"pipeline.config", "pipeline.errors"}
+    assert [name for name in top if name not in light and name.split(".")[0] not in light] == []
+
+
+def test_no_job_bears_the_name_of_a_module() -> None:
+    # Run from jobs/, its folder comes first on sys.path: a file inspect.py there would be everybody's inspect.
+    names = [path.stem for path in JOBS]
+    code = f"import importlib.util as u, json\nprint(json.dumps([n for n in {['json', *names]!r} if u.find_spec(n)]))"
+    found = subprocess.run([sys.executable, "-I", "-c", code], cwd="/", capture_output=True, text=True, check=True).stdout
+    assert names and json.loads(found) == ["json"]

@@ -1,0 +1,174 @@
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+import torch
+from torch.nn import functional as F
+
+from pipeline.batch import collate
+from pipeline.config import Checkpoints, Evaluation, Pretrain, Tracking
+from pipeline.errors import ConfigError, DataError
+from pipeline.train import checkpoint
+from pipeline.train.checkpoint import State
+from pipeline.train.loop import check_order, train
+from pipeline.train.optim import build_optimizer
+from pipeline.train.step import backward, make_slot
+
+LOSSES = ("train/loss", "train/mlm_loss", "train/nsp_loss", "train/gradient_norm", "data/rows_crc32", "data/tokens", "train/learning_rate")
+Logged = dict[int, dict[str, float]]
+
+
+def losses(logged: Logged) -> dict[int, list[float]]:
+    return {step: [metrics[name] for name in LOSSES] for step, metrics in logged.items() if "train/loss" in metrics}
+
+
+def assert_same_weights(one: torch.nn.Module, other: torch.nn.Module) -> None:
+    for (name, a), (_, b) in zip(one.state_dict().items(), other.state_dict().items(), strict=True):
+        assert torch.equal(a, b), name
+
+
+def test_the_loop_trains_to_its_last_step_and_leaves_a_checkpoint_there(training, tiny_config: Pretrain, tmp_path: Path) -> None:
+    logged: Logged = {}
+    blocks = training.blocks(tiny_config)
+    state, _ = training.run(tiny_config, tmp_path, logged, iter(blocks))
+    assert sorted(logged) == list(range(13)) and sorted(losses(logged)) == list(range(1, 13))
+    assert state.step == 12 and checkpoint.read_state(checkpoint.folder_of(str(tmp_path), 12)) == state
+    assert state.tokens == sum(len(ids) for block in blocks[:48] for ids in block["ids"].to_pylist())
+    last = blocks[47].to_pylist()[-1]
+    assert (state.cursor.epoch, state.cursor.window, state.cursor.row) == (last["epoch"], last["window"], last["row"])
+    assert state.interval == {} and logged[12]["train/loss"] < logged[1]["train/loss"]
+    assert state.heldout_before == logged[0] and logged[12]["heldout/mlm_loss"] < logged[0]["heldout/mlm_loss"]
+
+
+def test_learning_rates_by_hand(training, tiny_config: Pretrain, tmp_path: Path) -> None:
+    # 2e-3 at its peak; 0.2 of 12 steps are 2 of warm-up: 1/2, 2/2, then (12 - step) / 10.
+    logged: Logged = {}
+    training.run(tiny_config, tmp_path, logged)
+    rates = [logged[step]["train/learning_rate"] for step in (1, 2, 3, 4, 12)]
+    assert rates == pytest.approx([1e-3, 2e-3, 2e-3, 1.8e-3, 2e-4])
+
+
+def test_a_stopped_run_goes_on_exactly_as_if_never_stopped(training, tiny_config: Pretrain, tmp_path: Path) -> None:
+    # Checkpoints after 5 and 10 steps and points every 3: the mean of steps 4 to 6 is begun before the stop and ended after it.
+    config = replace(tiny_config, checkpoint=Checkpoints(every=5), tracking=Tracking(every=3))
+    whole: Logged = {}
+    state, module = training.run(config, tmp_path / "whole", whole)
+    first: Logged = {}
+    with pytest.raises(KeyboardInterrupt):
+        training.run(config, tmp_path / "stopped", first, stop_at=9)
+    second: Logged = {}
+    resumed, again = training.run(config, tmp_path / "stopped", second)
+    assert sorted(losses(first)) == [3, 6] and sorted(losses(second)) == [6, 9, 12]
+    assert losses(second) == {step: losses(whole)[step] for step in (6, 9, 12)}
+    assert (resumed.step, resumed.cursor, resumed.crc32, resumed.tokens) == (state.step, state.cursor, state.crc32, state.tokens)
+    assert resumed.heldout_before == state.heldout_before
+    assert_same_weights(module, again)
+
+
+def test_another_seed_gives_other_rows_and_losses(training, tiny_config: Pretrain, tmp_path: Path) -> None:
+    config = replace(tiny_config, steps=2)
+    one, other = {}, {}
+    training.run(config, tmp_path / "0", one)
+    training.run(replace(config, seed=1), tmp_path / "1", other)
+    assert one[1]["data/rows_crc32"] != other[1]["data/rows_crc32"] and one[1]["train/loss"] != other[1]["train/loss"]
+
+
+def test_evaluations_and_checkpoints_change_nothing(training, tiny_config: Pretrain, tmp_path: Path) -> None:
+    config = replace(tiny_config, steps=4)
+    plain, busy = {}, {}
+    _, module = training.run(config, tmp_path / "plain", plain)
+    busier = replace(config, evaluation=Evaluation(every=1, rows=40), checkpoint=Checkpoints(every=1, keep=2))
+    _, other = training.run(busier, tmp_path / "busy", busy)
+    assert losses(plain) == losses(busy)
+    assert_same_weights(module, other)
+    assert all("heldout/mlm_loss" in busy[step] for step in range(5))
+    assert checkpoint.steps_saved(str(tmp_path / "busy")) == [3, 4]
+
+
+@pytest.mark.parametrize(
+    ("order", "problem"),
+    [
+        ([1, 0, 2, 3], "slot 0 starts at epoch 0, window 0, row 4, after the start of the stream"),
+        ([0, 1, 3, 2], "slot 2 starts at epoch 0, window 0, row 12, after epoch 0, window 0, row 7"),
+        ([0, 0, 1, 2], "slot 1 starts at epoch 0, window 0, row 0, after epoch 0, window 0, row 3"),
+    ],
+)
+def test_rows_out_of_order_are_refused(training, tiny_config: Pretrain, tmp_path: Path, order: list[int], problem: str) -> None:
+    blocks = training.blocks(tiny_config)
+    records = [make_slot(blocks[number], place).record for place, number in enumerate(order)]
+    with pytest.raises(DataError) as refused:
+        check_order(State(), records, 0)
+    assert str(refused.value) == f"step 0 got rows out of order ({problem}); nothing is trained on them. Start the same command again"
+    logged: Logged = {}
+    with pytest.raises(DataError, match="^step 0 got rows out of order"):
+        training.run(tiny_config, tmp_path, logged, iter([blocks[number] for number in order]))
+    assert losses(logged) == {} and checkpoint.steps_saved(str(tmp_path)) == []
+
+
+def test_a_later_step_out_of_order_is_refused_with_its_number(training, tiny_config: Pretrain, tmp_path: Path) -> None:
+    blocks = training.blocks(tiny_config)
+    del blocks[8]
+    logged: Logged = {}
+    with pytest.raises(DataError, match="^step 2 got rows out of order"):
+        training.run(tiny_config, tmp_path, logged, iter(blocks))
+    assert sorted(losses(logged)) == [1, 2]
+
+
+def test_a_stream_that_ends_early_is_refused(training, tiny_config: Pretrain, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="^the stream ended at step 3 of 12: the corpus yields no more examples$"):
+        training.run(tiny_config, tmp_path, {}, iter(training.blocks(tiny_config)[: 3 * 4 + 3]))
+
+
+@pytest.mark.parametrize("rows", [3, 5])
+def test_a_slot_of_a_wrong_size_is_refused(training, tiny_config: Pretrain, tmp_path: Path, rows: int) -> None:
+    whole = pa.concat_tables(training.blocks(tiny_config)[:2])
+    with pytest.raises(DataError, match=f"^step 0: a slot came with {rows} rows instead of batch.rows_per_slot 4$"):
+        training.run(tiny_config, tmp_path, {}, iter([whole.slice(0, rows)]))
+
+
+def test_a_loss_that_is_no_number_ends_the_run(training, tiny_config: Pretrain, tmp_path: Path) -> None:
+    module = training.module(tiny_config)
+    with torch.no_grad():
+        module.encoder.pooler.bias.fill_(math.nan)
+    work = training.work(tiny_config, tmp_path, {})
+    with pytest.raises(ConfigError) as refused:
+        train(work, iter(training.blocks(tiny_config)), module, build_optimizer(tiny_config.optimizer, module), State())
+    assert str(refused.value) == "the loss is nan at step 1: lower optimizer.learning_rate (0.002) and start under another --name"
+
+
+def gradients(training, config: Pretrain, sizes: list[int]) -> dict[str, torch.Tensor]:
+    """Of the first 16 rows, dealt in slots of these sizes."""
+    rows = pa.concat_tables(training.blocks(config)[:4])
+    starts = [sum(sizes[:place]) for place in range(len(sizes))]
+    slots = [make_slot(rows.slice(start, size), place) for place, (start, size) in enumerate(zip(starts, sizes, strict=True))]
+    counts = {"mlm": sum(slot.record.masked for slot in slots), "nsp": 16}
+    module = training.module(config)
+    backward(module, slots, counts, world=1, seed=0, step=0, device=torch.device("cpu"), autocast=torch.autocast("cpu", enabled=False))
+    return {name: parameter.grad for name, parameter in module.named_parameters()}
+
+
+@pytest.mark.parametrize("sizes", [[16], [8, 8], [4, 4, 4, 4], [1, 13, 2]])
+def test_the_gradient_is_that_of_the_mean_loss_however_rows_are_dealt(training, without_dropout: Pretrain, sizes: list[int]) -> None:
+    module = training.module(without_dropout)
+    batch = collate(pa.concat_tables(training.blocks(without_dropout)[:4]))
+    hidden_T = module.encoder(batch)
+    loss = F.cross_entropy(module.masked_logits(hidden_T, batch), batch.masked_labels_M)
+    (loss + F.cross_entropy(module.pair_logits(hidden_T, batch), batch.not_next_N)).backward()
+    dealt = gradients(training, without_dropout, sizes)
+    for name, parameter in module.named_parameters():
+        torch.testing.assert_close(dealt[name], parameter.grad, atol=1e-6, rtol=1e-5, msg=name)
+
+
+def test_dropout_depends_on_seed_step_and_slot(training, tiny_config: Pretrain) -> None:
+    slot = make_slot(training.blocks(tiny_config)[0], 0)
+    other = make_slot(training.blocks(tiny_config)[0], 1)
+    module, counts = training.module(tiny_config), {"mlm": slot.record.masked, "nsp": 4}
+
+    def loss(slot, seed: int, step: int) -> float:
+        autocast = torch.autocast("cpu", enabled=False)
+        return backward(module, [slot], counts, world=1, seed=seed, step=step, device=torch.device("cpu"), autocast=autocast)["mlm"].item()
+
+    assert loss(slot, 0, 0) == loss(slot, 0, 0)
+    assert len({loss(slot, 0, 0), loss(slot, 1, 0), loss(slot, 0, 1), loss(other, 0, 0)}) == 4
