@@ -5,8 +5,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 port=${DASHBOARD_PORT:-8265}
-state=$PWD/output/.head
-temporary=/tmp/bertstream-$(id -u)
+temporary=/tmp/bertstream-$(id -u)-$(printf %s "$PWD" | cksum | cut -d" " -f1) # short: Ray puts sockets in it
+state=$temporary/head
 address=http://127.0.0.1:$port
 export PATH=$PWD/.venv/bin:$PATH VIRTUAL_ENV=$PWD/.venv RAY_AUTH_MODE=token RAY_USAGE_STATS_ENABLED=0
 

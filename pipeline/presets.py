@@ -28,7 +28,7 @@ def fast(preset: Pretrain) -> Pretrain:
 
 # Turc et al. 2019 (google-research/bert, "24 smaller models"): sizes of tiny to medium.
 PRESETS: dict[str, Pretrain] = {
-    "bert-tiny": bert(2, 128, 2, replace(small_model(1_000, 2e-3), vocabulary=VocabularySettings(size=8_192), batch=Batch(rows_per_step=64, rows_per_slot=16))),
+    "bert-tiny": bert(2, 128, 2, replace(small_model(600, 2e-3), vocabulary=VocabularySettings(size=8_192), batch=Batch(rows_per_step=64, rows_per_slot=32))),
     "bert-mini": bert(4, 256, 4, small_model(20_000, 1e-3)),
     "bert-small": bert(4, 512, 8, small_model(100_000, 5e-4)),
     "bert-medium": bert(8, 512, 8, small_model(100_000, 5e-4)),

@@ -26,7 +26,7 @@ class Blank:
     text: str
     answer: str
     guesses: list[list[str | float]]
-    """[word, probability], best first."""
+    """[word, probability among all entries], best first; marks and word pieces are left out."""
 
 
 def sentences_with_blanks(corpus: Corpus, wordpiece: WordPiece, vocabulary: Vocabulary) -> Iterator[tuple[np.ndarray, int]]:
@@ -89,6 +89,7 @@ def fill_in_the_blanks(
     """The model's top five words for a hidden word in each of `count` held-out sentences, fewer when there are not so many."""
     was_training = module.training
     module.eval()
+    word_ids = torch.tensor([i for i in vocabulary.ordinary_ids.tolist() if vocabulary.tokens[i].isalpha()], device=device)
     blanks = []
     for ids, place in sentences_with_blanks(corpus, wordpiece, vocabulary):
         if len(blanks) == count:
@@ -97,8 +98,8 @@ def fill_in_the_blanks(
             continue
         with torch.inference_mode():
             logits = module.predict_masked(blank_batch(ids, place, vocabulary, maximum_length).to(device))[0]
-        best = logits.float().softmax(-1).topk(5)
-        guesses = [[vocabulary.tokens[i], p] for p, i in zip(best.values.tolist(), best.indices.tolist(), strict=True)]
+        best = logits.float().softmax(-1)[word_ids].topk(min(5, len(word_ids)))
+        guesses = [[vocabulary.tokens[i], p] for p, i in zip(best.values.tolist(), word_ids[best.indices].tolist(), strict=True)]
         blanks.append(Blank(text=readable(ids, place, vocabulary), answer=vocabulary.tokens[ids[place]], guesses=guesses))
     module.train(was_training)
     return blanks

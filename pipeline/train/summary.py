@@ -47,7 +47,7 @@ def places(summary: dict[str, Any]) -> list[tuple[str, str]]:
     return [
         ("checkpoint", summary["checkpoint"]),
         ("model", f"{summary['export']} ({summary['export_check']})"),
-        ("MLflow", f"run {summary['mlflow_run_id']} at {summary['mlflow_uri']}"),
+        ("MLflow", f"run {summary['mlflow_run_id']}; to open it: mlflow ui --backend-store-uri {summary['mlflow_uri']}" if summary["mlflow_uri"].startswith("sqlite:") else f"run {summary['mlflow_run_id']} at {summary['mlflow_uri']}"),
     ]
 
 

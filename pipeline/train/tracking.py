@@ -53,11 +53,11 @@ def open_run(uri: str, experiment: str, name: str, run_id: str | None, parameter
     Raises ConfigError when the server does not answer.
     """
     quiet()
-    if uri.startswith("sqlite:///"):
-        os.makedirs(os.path.dirname(uri[len("sqlite:///") :]), exist_ok=True)
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
-    client = MlflowClient(tracking_uri=uri)
     try:
+        if uri.startswith("sqlite:///"):
+            os.makedirs(os.path.dirname(uri[len("sqlite:///") :]), exist_ok=True)
+        client = MlflowClient(tracking_uri=uri)
         if run_id is not None and has_run(client, run_id):
             client.update_run(run_id, status="RUNNING")
             return MlflowRun(uri=uri, run_id=run_id)

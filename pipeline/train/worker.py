@@ -27,8 +27,9 @@ from pipeline.train.loop import Work, train
 from pipeline.train.optim import build_optimizer
 
 STREAM = "train"  # name of the dataset among the trainer's
-COMPILE_SECONDS = 45  # what torch.compile costs at the start, about
-SLOW_FLOPS = {"cpu": 1e11, "cuda": 1e14}  # operations a second, for the guess whether compiling pays
+COMPILE_SECONDS = 30  # what torch.compile costs at the start, about
+COMPILE_GAIN = 0.25  # of the time that it saves, about
+FLOPS = {"cpu": 1e11, "cuda": 1e14}  # operations a second without it, about
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +87,7 @@ def work_on(job: Job) -> None:
         log=(lambda step, metrics: void(job.tracker.log.remote(step, metrics))) if rank == 0 else ignore,
         say=say,
     )
-    if compiles(config, device, config.steps - state.step, say):
+    if compiles(config, len(stream.vocabulary.tokens), device, config.steps - state.step, say):
         module.compile(dynamic=True)
     blocks = ray.train.get_dataset_shard(STREAM).iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=4)
     state = train(work, iter(blocks), module, optimizer, state)
@@ -124,19 +125,24 @@ def has_bfloat16(device: torch.device) -> bool:
     return bool(found.get("avx512_bf16") or found.get("amx_bf16") or found.get("bf16"))
 
 
-def compiles(config: Pretrain, device: torch.device, steps: int, say: Callable[[str], None]) -> bool:
+def compiles(config: Pretrain, vocabulary_size: int, device: torch.device, steps: int, say: Callable[[str], None]) -> bool:
     """Whether to compile the module; says what was chosen."""
     choice = config.placement.compile
     if choice == "auto":
-        parameters = 12 * config.model.layers * config.model.width**2
-        tokens = steps * config.batch.rows_per_step * config.sampling.maximum_length
-        seconds = 6 * parameters * tokens / SLOW_FLOPS[device.type]
         compiler = shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
-        reason = "no C++ compiler" if not compiler else "too short a run to pay" if seconds < 4 * COMPILE_SECONDS else None
+        saved = COMPILE_GAIN * eager_seconds(config, vocabulary_size, device, steps)
+        reason = "no C++ compiler" if not compiler else "too short a run to pay" if saved < COMPILE_SECONDS else None
     else:
         reason = None if choice == "on" else "placement.compile is off"
-    say(f"eager ({reason})" if reason else "torch.compile is on: the first steps are slow")
+    say(f"torch.compile is off ({reason})" if reason else "torch.compile is on: the first steps are slow")
     return reason is None
+
+
+def eager_seconds(config: Pretrain, vocabulary_size: int, device: torch.device, steps: int) -> float:
+    """How long the steps would take without compiling, as a guess from their matrix products."""
+    width, masked = config.model.width, config.sampling.masking.share
+    weights = 12 * config.model.layers * width**2 + masked * (width**2 + vocabulary_size * width)
+    return 6 * weights * steps * config.batch.rows_per_step * config.sampling.maximum_length / FLOPS[device.type]
 
 
 def summarise(job: Job, work: Work, module: BertPretraining, state: State, wordpiece: WordPiece) -> dict[str, Any]:

@@ -1,0 +1,121 @@
+"""An exported folder as transformers sees it."""
+
+import importlib.util
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from pipeline import storage
+from pipeline.config import AdamW, Model, Pretrain
+from pipeline.errors import CheckpointError
+from pipeline.export import TOLERANCE, check, export, largest_difference
+from pipeline.text.vocabulary import Vocabulary
+from pipeline.text.wordpiece import WordPiece
+from pipeline.train.checkpoint import State, save
+from pipeline.train.optim import build_optimizer
+
+transformers = pytest.importorskip("transformers")
+
+FILES = ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "vocab.txt"]
+TEXTS = ["Kar kand, kap!", "lost LOST lol", "", "what the model has never seen: 你好 é", "[MASK] is no word"]
+
+
+@pytest.fixture
+def checkpoint(training, tiny_config: Pretrain, tiny_vocabulary: Vocabulary, tmp_path: Path) -> str:
+    """Of a model whose weights are far from where they start, so that a wrong one shows in the logits."""
+    module = training.module(tiny_config)
+    generator = torch.Generator().manual_seed(6)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter += torch.empty_like(parameter).normal_(std=0.1, generator=generator)
+    return save(str(tmp_path / "run"), State(step=7), module, build_optimizer(AdamW(), module), tiny_config.model, tiny_vocabulary)
+
+
+@pytest.fixture
+def exported(checkpoint: str, tiny_config: Pretrain, tmp_path: Path) -> Path:
+    assert export(checkpoint, str(tmp_path / "export"), tiny_config.model) == "checked: logits equal transformers' within 1e-05"
+    return tmp_path / "export"
+
+
+def test_the_folder_holds_the_published_files_and_says_where_they_are_from(exported: Path, checkpoint: str) -> None:
+    assert sorted(path.name for path in exported.iterdir()) == sorted([*FILES, "manifest.json"])
+    assert storage.damage(str(exported)) is None
+    manifest = json.loads((exported / "manifest.json").read_text())
+    assert manifest["checkpoint"] == checkpoint and sorted(manifest["files"]) == FILES
+
+
+def test_nothing_is_missing_or_unexpected(exported: Path) -> None:
+    for kind in (transformers.AutoModelForPreTraining, transformers.AutoModelForMaskedLM, transformers.AutoModel):
+        _, info = kind.from_pretrained(exported, output_loading_info=True)
+        assert not info["missing_keys"] and not info["mismatched_keys"]
+    _, info = transformers.AutoModelForPreTraining.from_pretrained(exported, output_loading_info=True)
+    assert not info["unexpected_keys"]
+
+
+def test_logits_are_equal(exported: Path, tiny_config: Pretrain) -> None:
+    assert check(exported, tiny_config.model) == "checked: logits equal transformers' within 1e-05"
+    assert 0 <= largest_difference(exported, tiny_config.model) <= TOLERANCE == 1e-5
+
+
+def test_the_tokenizer_gives_our_ids(exported: Path, tiny_vocabulary: Vocabulary) -> None:
+    tokenizer = transformers.AutoTokenizer.from_pretrained(exported)
+    wordpiece, (cls, sep) = WordPiece(tiny_vocabulary), (tiny_vocabulary.cls_id, tiny_vocabulary.sep_id)
+    for text in TEXTS[:-1]:
+        assert tokenizer(text)["input_ids"] == [cls, *wordpiece.encode([text])[0].tolist(), sep], text
+    pair = tokenizer(TEXTS[0], TEXTS[1])
+    (a, b), (one, two) = TEXTS[:2], (wordpiece.encode([text])[0].tolist() for text in TEXTS[:2])
+    assert pair["input_ids"] == [cls, *one, sep, *two, sep] == tokenizer([[a, b]])["input_ids"][0]
+    assert pair["token_type_ids"] == [0] * (len(one) + 2) + [1] * (len(two) + 1)
+    # People who use the model write [MASK] and mean the mask; in a corpus it is text.
+    assert tokenizer(TEXTS[-1])["input_ids"][1] == tiny_vocabulary.mask_id and tiny_vocabulary.mask_id not in wordpiece.encode([TEXTS[-1]])[0]
+
+
+def test_unsaved_differences_in_the_architecture_are_found(exported: Path, tiny_config: Pretrain) -> None:
+    # transformers goes by config.json, we by our settings: where the two part, the logits do.
+    config = json.loads((exported / "config.json").read_text())
+    (exported / "config.json").write_text(json.dumps(config | {"hidden_act": "relu"}))
+    with pytest.raises(CheckpointError) as refused:
+        check(exported, tiny_config.model)
+    assert str(refused.value).startswith(f"export {exported}: logits differ from transformers' by ")
+    assert str(refused.value).endswith(", more than 1e-05")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "cls.predictions.bias",
+        "cls.seq_relationship.bias",
+    ],
+)
+def test_a_weight_that_is_no_number_is_found(exported: Path, tiny_config: Pretrain, name: str) -> None:
+    tensors = load_file(exported / "model.safetensors")
+    tensors[name][1] = np.nan
+    save_file(tensors, exported / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(CheckpointError, match="logits differ from transformers' by nan"):
+        check(exported, tiny_config.model)
+
+
+def test_a_weight_changed_afterwards_no_longer_matches_the_manifest(exported: Path) -> None:
+    # The logits cannot tell: both sides read the same file.
+    tensors = load_file(exported / "model.safetensors")
+    tensors["cls.predictions.bias"][3] += 1
+    save_file(tensors, exported / "model.safetensors", metadata={"format": "pt"})
+    assert storage.damage(str(exported)) == "model.safetensors does not match its SHA-256"
+
+
+def test_a_failed_check_publishes_nothing(checkpoint: str, tiny_config: Pretrain, tmp_path: Path) -> None:
+    fewer = Model(layers=1, width=32, heads=2, feed_forward=64, maximum_positions=32)
+    with pytest.raises(CheckpointError, match="unexpected tensor bert.encoder.layer.1."):
+        export(checkpoint, str(tmp_path / "refused"), fewer)
+    assert not (tmp_path / "refused").exists()
+
+
+def test_without_transformers_it_says_so(checkpoint: str, tiny_config: Pretrain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "transformers" else found(name, *rest))
+    assert export(checkpoint, str(tmp_path / "export"), tiny_config.model) == "not checked against transformers, which is not installed"
+    assert sorted(path.name for path in (tmp_path / "export").iterdir()) == sorted([*FILES, "manifest.json"])

@@ -1,0 +1,93 @@
+import socket
+
+import pytest
+
+from pipeline.cluster import SMALLEST_CPU_SHARE, WorkerResources, answers, connect, fit
+from pipeline.config import Placement
+from pipeline.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("cpus", "workers", "share"),
+    [(2, 1, 1.0), (2, 2, 0.5), (8, 4, 1.0), (2, 4, 0.25), (4, 4, 0.75), (4, 9, 0.33), (64, 3, 1.0), (1.5, 1, 0.5), (2, 10, 0.1)],
+)
+def test_workers_share_what_one_cpu_for_data_leaves(cpus: float, workers: int, share: float) -> None:
+    assert fit(Placement(), workers, cpus=cpus, gpus=0) == WorkerResources(cpus=share, gpu=False)
+
+
+def test_a_whole_cpu_is_left_for_data_in_every_cluster_and_the_most_that_is_named_fits() -> None:
+    for cpus in range(2, 40):
+        for workers in range(1, 400):
+            try:
+                resources = fit(Placement(), workers, cpus=cpus, gpus=0)
+            except ConfigError as error:
+                most = workers - 1
+                assert f"use at most {most} workers" in str(error)
+                break
+            assert resources.cpus * workers <= cpus - 1 + 1e-9 and SMALLEST_CPU_SHARE <= resources.cpus <= 1.0
+        assert most == 10 * (cpus - 1)
+
+
+@pytest.mark.parametrize(
+    ("cpus", "workers", "message"),
+    [
+        (1, 1, "workers (1) do not fit: the cluster has 1 CPUs, and one whole CPU must be left for data; give Ray 2 CPUs or more"),
+        (2, 32, "workers (32) do not fit: the cluster has 2 CPUs, and one whole CPU must be left for data; use at most 10 workers"),
+        (0, 1, "workers (1) do not fit: the cluster has 0 CPUs, and one whole CPU must be left for data; give Ray 2 CPUs or more"),
+    ],
+)
+def test_workers_that_do_not_fit_are_refused(cpus: float, workers: int, message: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        fit(Placement(), workers, cpus=cpus, gpus=0)
+    assert str(refused.value) == message
+
+
+def test_gpus_are_used_where_every_worker_gets_one() -> None:
+    def uses(device: str, gpus: float) -> bool:
+        return fit(Placement(device=device), 2, cpus=8, gpus=gpus).gpu
+
+    assert uses("auto", 2) and uses("auto", 8) and uses("cuda", 2)
+    assert not uses("auto", 0) and not uses("auto", 1) and not uses("cpu", 8)
+
+
+def test_cuda_without_gpus_is_refused() -> None:
+    with pytest.raises(ConfigError) as refused:
+        fit(Placement(device="cuda"), 2, cpus=8, gpus=1)
+    assert str(refused.value) == "workers (2) with placement.device cuda need as many GPUs, the cluster has 1; use fewer workers or placement.device cpu"
+
+
+def test_what_ray_is_asked_for() -> None:
+    assert WorkerResources(cpus=0.5, gpu=False).to_ray() == {"CPU": 0.5}
+    assert WorkerResources(cpus=1.0, gpu=True).to_ray() == {"CPU": 1.0, "GPU": 1}
+
+
+def closed_port() -> int:
+    """A port that was free a moment ago."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
+def test_an_address_answers_where_something_listens() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        assert answers(f"127.0.0.1:{port}") and answers(f"ray://127.0.0.1:{port}")
+    assert not answers(f"127.0.0.1:{closed_port()}") and not answers(f"ray://127.0.0.1:{closed_port()}")
+
+
+def test_words_are_left_to_ray_and_nonsense_does_not_answer() -> None:
+    assert answers("auto") and answers("local")
+    assert not any(answers(address) for address in ("", "localhost", "127.0.0.1:", ":6379", "127.0.0.1:port", "no.such.host.invalid:6379"))
+
+
+@pytest.mark.parametrize("name", ["placement.address", "RAY_ADDRESS"])
+def test_an_address_that_does_not_answer_is_refused_by_its_name(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ray.is_initialized", lambda: False)  # another test of this session may have started one
+    address = f"127.0.0.1:{closed_port()}"
+    if name == "RAY_ADDRESS":
+        monkeypatch.setenv("RAY_ADDRESS", address)
+    with pytest.raises(ConfigError) as refused:
+        connect(address if name == "placement.address" else None)
+    assert str(refused.value) == (
+        f"{name} ({address}) does not answer; start a head there (ray start --head), or leave the address out to run on this machine alone"
+    )

@@ -1,0 +1,239 @@
+"""The settings, the presets, and the command line made of them."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pipeline.config import (
+    AdamW,
+    Batch,
+    Checkpoints,
+    ConstantRate,
+    Evaluation,
+    LinearDecay,
+    Model,
+    NextSentence,
+    Placement,
+    Preparation,
+    Pretrain,
+    Sampling,
+    TokenMasking,
+    Tracking,
+    VocabularySettings,
+    WholeWordMasking,
+    flatten,
+)
+from pipeline.errors import ConfigError
+from pipeline.presets import PRESETS, split_preset
+
+ROOT = Path(__file__).parents[2]
+PRESET_NAMES = (
+    "bert-tiny, bert-mini, bert-small, bert-medium, bert-base, bert-large, "
+    "bert-tiny-fast, bert-mini-fast, bert-small-fast, bert-medium-fast, bert-base-fast, bert-large-fast"
+)
+WRONG_NAME = "may hold letters, digits, '-', '_' and '.' only and must not start with '.'"
+
+REFUSED: list[tuple[Callable[[], object], str]] = [
+    (lambda: Model(width=770, heads=12), "model.width (770) must be a multiple of model.heads (12)"),
+    (lambda: Model(layers=0), "model.layers (0) must be at least 1"),
+    (lambda: Model(heads=0), "model.heads (0) must be at least 1"),
+    (lambda: Model(hidden_dropout=1.5), "model.hidden_dropout (1.5) must lie between 0 and 1"),
+    (lambda: Model(attention_dropout=-0.1), "model.attention_dropout (-0.1) must lie between 0 and 1"),
+    (lambda: Model(layer_norm_epsilon=0.0), "model.layer_norm_epsilon (0.0) must be above 0"),
+    (lambda: Model(initializer_deviation=float("nan")), "model.initializer_deviation (nan) must be above 0"),
+    (lambda: Batch(rows_per_step=100, rows_per_slot=32), "batch.rows_per_step (100) must be a multiple of batch.rows_per_slot (32)"),
+    (lambda: Batch(rows_per_step=16, rows_per_slot=32), "batch.rows_per_step (16) must be a multiple of batch.rows_per_slot (32)"),
+    (lambda: Batch(rows_per_slot=0), "batch.rows_per_slot (0) must be at least 1"),
+    (lambda: Batch(rows_per_step=0), "batch.rows_per_step (0) must be at least 1"),
+    (lambda: AdamW(learning_rate=0.0), "optimizer.learning_rate (0.0) must lie between 0 and 1"),
+    (lambda: AdamW(learning_rate=1.0), "optimizer.learning_rate (1.0) must lie between 0 and 1"),
+    (lambda: AdamW(learning_rate=float("nan")), "optimizer.learning_rate (nan) must lie between 0 and 1"),
+    (lambda: AdamW(beta1=1.0), "optimizer.beta1 (1.0) must be at least 0 and below 1"),
+    (lambda: AdamW(beta2=-0.5), "optimizer.beta2 (-0.5) must be at least 0 and below 1"),
+    (lambda: AdamW(epsilon=0.0), "optimizer.epsilon (0.0) must be above 0"),
+    (lambda: AdamW(weight_decay=-0.01), "optimizer.weight_decay (-0.01) must be at least 0"),
+    (lambda: AdamW(clip_norm=0.0), "optimizer.clip_norm (0.0) must be above 0"),
+    (lambda: LinearDecay(warmup_share=1.01), "schedule.warmup_share (1.01) must lie between 0 and 1"),
+    (lambda: ConstantRate(warmup_steps=-1), "schedule.warmup_steps (-1) must be at least 0"),
+    (lambda: TokenMasking(share=1.15), "sampling.masking.share (1.15) must lie between 0 and 1"),
+    (lambda: TokenMasking(mask_share=-0.8), "sampling.masking.mask_share (-0.8) must lie between 0 and 1"),
+    (
+        lambda: WholeWordMasking(mask_share=0.8, random_share=0.3),
+        "sampling.masking.mask_share (0.8) and sampling.masking.random_share (0.3) must add up to at most 1",
+    ),
+    (lambda: NextSentence(short_probability=2.0), "sampling.pairs.short_probability (2.0) must lie between 0 and 1"),
+    (lambda: Sampling(maximum_length=7), "sampling.maximum_length (7) must be at least 8"),
+    (lambda: Preparation(heldout_share=1.0), "prepare.heldout_share (1.0) leaves nothing to train on"),
+    (lambda: Preparation(heldout_share=-0.01), "prepare.heldout_share (-0.01) must lie between 0 and 1"),
+    (lambda: Preparation(error_limit=5.0), "prepare.error_limit (5.0) must lie between 0 and 1"),
+    (lambda: Preparation(window_characters=999), "prepare.window_characters (999) must be at least 1000"),
+    (lambda: Preparation(windows_per_shard=0), "prepare.windows_per_shard (0) must be at least 1"),
+    (lambda: Preparation(minimum_characters=0), "prepare.minimum_characters (0) must be at least 1"),
+    (
+        lambda: Preparation(minimum_characters=401, piece_characters=400),
+        "prepare.minimum_characters (401) must be at most prepare.piece_characters (400)",
+    ),
+    (
+        lambda: Preparation(piece_characters=501, window_characters=1_000),
+        "prepare.piece_characters (501) must be at most half of prepare.window_characters (1000): a window needs several documents",
+    ),
+    (lambda: VocabularySettings(size=99), "vocabulary.size (99) must be at least 100"),
+    (lambda: VocabularySettings(training_characters=10), "vocabulary.training_characters (10) must be at least 1000"),
+    (lambda: Evaluation(every=0), "evaluation.every (0) must be at least 1"),
+    (lambda: Evaluation(rows=0), "evaluation.rows (0) must be at least 1"),
+    (lambda: Checkpoints(every=0), "checkpoint.every (0) must be at least 1"),
+    (lambda: Checkpoints(keep=0), "checkpoint.keep (0) must be at least 1"),
+    (lambda: Tracking(every=0), "tracking.every (0) must be at least 1"),
+    (lambda: Placement(threads=0), "placement.threads (0) must be at least 1"),
+    (lambda: Placement(restarts=-1), "placement.restarts (-1) must be at least 0"),
+    (lambda: Pretrain(steps=0), "steps (0) must be at least 1"),
+    (lambda: Pretrain(workers=0), "workers (0) must be at least 1"),
+    (lambda: Pretrain(seed=-1), "seed (-1) must be a whole number from 0 to 2^63 - 1"),
+    (lambda: Pretrain(seed=2**63), "seed (9223372036854775808) must be a whole number from 0 to 2^63 - 1"),
+    (
+        lambda: Pretrain(workers=5, batch=Batch(rows_per_step=64, rows_per_slot=16)),
+        "workers (5) must be at most the slots of a step (4 = batch.rows_per_step 64 / batch.rows_per_slot 16): use fewer workers or smaller slots",
+    ),
+    (
+        lambda: Pretrain(sampling=Sampling(maximum_length=513)),
+        "sampling.maximum_length (513) must be at most model.maximum_positions (512)",
+    ),
+    (lambda: Pretrain(name="a/b"), f"name ('a/b') {WRONG_NAME}"),
+    (lambda: Pretrain(name=""), f"name ('') {WRONG_NAME}"),
+    (lambda: Pretrain(name=".."), f"name ('..') {WRONG_NAME}"),
+]
+
+
+@pytest.mark.parametrize(("build", "message"), REFUSED, ids=[message[:50] for _, message in REFUSED])
+def test_settings_that_cannot_work_are_refused_in_these_words(build: Callable[[], object], message: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        build()
+    assert str(refused.value) == message
+
+
+def test_values_at_the_edge_work() -> None:
+    assert Pretrain(workers=4, batch=Batch(rows_per_step=64, rows_per_slot=16)).batch.slots_per_step == 4
+    assert Pretrain(sampling=Sampling(maximum_length=512)).sampling.maximum_length == 512
+    Pretrain(name="Run_1.b-é", seed=2**63 - 1)
+    TokenMasking(mask_share=0.9, random_share=0.1)
+    TokenMasking(mask_share=0.7, random_share=0.3)  # their float sum is above 1 by the last bit at most
+    Preparation(heldout_share=0.0, error_limit=1.0, piece_characters=500, window_characters=1_000, minimum_characters=500)
+    Model(hidden_dropout=0.0, attention_dropout=1.0)
+    AdamW(beta1=0.0, weight_decay=0.0)
+    ConstantRate(warmup_steps=0)
+
+
+def test_settings_have_dotted_names_and_choices_name_their_kind() -> None:
+    flat = flatten(Pretrain(corpus=("a", "b"), sampling=Sampling(masking=WholeWordMasking(share=0.2)), schedule=ConstantRate(warmup_steps=7)))
+    assert flat["corpus"] == ["a", "b"] and flat["name"] is None and flat["model.width"] == 128
+    assert flat["sampling.masking"] == "WholeWordMasking" and flat["sampling.masking.share"] == 0.2
+    assert flat["schedule"] == "ConstantRate" and flat["schedule.warmup_steps"] == 7 and "schedule.warmup_share" not in flat
+    assert not {"model", "batch", "optimizer", "sampling", "sampling.pairs"} & set(flat)  # where there is no choice, there is no kind
+    assert flatten(Tracking(), "tracking.") == {"tracking.uri": None, "tracking.experiment": "pretrain", "tracking.every": 10}
+
+
+PUBLISHED_SIZES = {  # layers, width, heads, feed-forward: Devlin et al. 2019 and Turc et al. 2019
+    "bert-tiny": (2, 128, 2, 512),
+    "bert-mini": (4, 256, 4, 1024),
+    "bert-small": (4, 512, 8, 2048),
+    "bert-medium": (8, 512, 8, 2048),
+    "bert-base": (12, 768, 12, 3072),
+    "bert-large": (24, 1024, 16, 4096),
+}
+
+
+def test_there_is_no_preset_without_a_published_size() -> None:
+    assert ", ".join(PRESETS) == PRESET_NAMES
+    assert set(PRESETS) == set(PUBLISHED_SIZES) | {f"{name}-fast" for name in PUBLISHED_SIZES}
+
+
+@pytest.mark.parametrize("name", PUBLISHED_SIZES)
+def test_presets_have_their_published_sizes(name: str) -> None:
+    for preset, attention_dropout in ((PRESETS[name], 0.1), (PRESETS[f"{name}-fast"], 0.0)):
+        model = preset.model
+        assert (model.layers, model.width, model.heads, model.feed_forward) == PUBLISHED_SIZES[name]
+        assert (model.maximum_positions, model.segments, model.hidden_dropout, model.attention_dropout) == (512, 2, 0.1, attention_dropout)
+        different = {key for key, value in flatten(preset).items() if value != flatten(PRESETS[name])[key]}
+        assert different == ({"model.attention_dropout"} if attention_dropout == 0 else set())
+
+
+def test_base_is_trained_as_published() -> None:
+    base = PRESETS["bert-base"]
+    assert (base.steps, base.batch.rows_per_step, base.vocabulary.size) == (1_000_000, 256, 30_522)
+    assert (base.optimizer.learning_rate, base.optimizer.beta1, base.optimizer.beta2, base.optimizer.weight_decay) == (1e-4, 0.9, 0.999, 0.01)
+    assert base.schedule == LinearDecay(warmup_share=0.01) and base.sampling.masking == TokenMasking(share=0.15, mask_share=0.8, random_share=0.1)
+
+
+def test_the_first_word_is_the_preset() -> None:
+    assert split_preset([]) == ("bert-tiny", [])
+    assert split_preset(["--steps", "3"]) == ("bert-tiny", ["--steps", "3"])
+    assert split_preset(("bert-base", "--steps", "3")) == ("bert-base", ["--steps", "3"])
+    with pytest.raises(ConfigError) as refused:
+        split_preset(["bert-huge", "--steps", "3"])
+    assert str(refused.value) == f"preset (bert-huge) does not exist; choose one of {PRESET_NAMES}"
+
+
+def pretrain(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """The job as a command; none of these gets as far as starting Ray."""
+    return subprocess.run([sys.executable, "jobs/pretrain.py", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=60)
+
+
+def test_help_names_the_presets_and_the_settings() -> None:
+    done = pretrain("--help")
+    assert done.returncode == 0 and done.stderr == ""
+    assert PRESET_NAMES in done.stdout
+    for flag in ("--model.width", "--optimizer.learning-rate", "--batch.rows-per-slot", "schedule:constant-rate", "--placement.device"):
+        assert flag in done.stdout, flag
+
+
+@pytest.mark.parametrize("flag", ["--help", "--show"])
+def test_what_only_prints_loads_neither_torch_nor_ray(flag: str) -> None:
+    driver = (
+        "import sys\nsys.path.insert(0, 'jobs')\nimport pretrain\n"
+        f"try:\n    pretrain.main([{flag!r}])\nexcept SystemExit:\n    pass\n"
+        "print([m for m in ('torch', 'ray', 'mlflow', 'transformers', 'tyro') if m in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", driver], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stderr.strip() == "['tyro']"
+
+
+def test_show_prints_every_setting_with_its_value() -> None:
+    done = pretrain("bert-mini", "--show", "--steps", "7", "--corpus", "a", "--corpus", "b", "--name", "mine")
+    shown = dict(line.split(" = ", 1) for line in done.stdout.splitlines())
+    assert done.returncode == 0
+    expected = flatten(PRESETS["bert-mini"]) | {"steps": 7, "corpus": ["a", "b"], "name": "mine"}
+    assert shown == {name: repr(value) for name, value in expected.items()}
+
+
+def test_kinds_are_chosen_last() -> None:
+    done = pretrain("--show", "--steps", "7", "sampling.masking:whole-word-masking", "schedule:constant-rate", "--schedule.warmup-steps", "5")
+    assert done.returncode == 0, done.stderr
+    assert "schedule = 'ConstantRate'\nschedule.warmup_steps = 5" in done.stdout and "sampling.masking = 'WholeWordMasking'" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [(["--no-such-flag", "3"], "--no-such-flag"), (["--steps", "many"], "many"), (["bert-tiny", "bert-mini"], "bert-mini")],
+)
+def test_what_cannot_be_parsed_is_refused_without_a_traceback(arguments: list[str], named: str) -> None:
+    done = pretrain(*arguments)
+    assert done.returncode == 2 and named in done.stderr and "Traceback" not in done.stderr and done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["bert-huge"], f"preset (bert-huge) does not exist; choose one of {PRESET_NAMES}"),
+        (["bert-base", "--model.heads", "7"], "model.width (768) must be a multiple of model.heads (7)"),
+        (["--workers", "9"], "workers (9) must be at most the slots of a step (4 = batch.rows_per_step 64 / batch.rows_per_slot 16): use fewer workers or smaller slots"),
+        (["--optimizer.learning-rate", "3"], "optimizer.learning_rate (3.0) must lie between 0 and 1"),
+        (["--name", "a/b"], f"name ('a/b') {WRONG_NAME}"),
+        (["--steps", "0", "--show"], "steps (0) must be at least 1"),
+    ],
+)
+def test_wrong_values_are_one_line_and_exit_code_2(arguments: list[str], message: str) -> None:
+    done = pretrain(*arguments)
+    assert (done.returncode, done.stderr, done.stdout) == (2, f"error: {message}\n", "")

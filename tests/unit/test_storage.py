@@ -1,0 +1,206 @@
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipeline import storage
+from pipeline.errors import ConfigError
+
+
+@pytest.fixture
+def published(tmp_path: Path) -> Path:
+    """A published folder of two files, one in a folder of its own."""
+    source = tmp_path / "source"
+    (source / "inner").mkdir(parents=True)
+    (source / "a.txt").write_bytes(b"abc")
+    (source / "inner" / "b.bin").write_bytes(bytes(range(200)) * 20)
+    storage.publish(source, str(tmp_path / "target"), {"step": 7})
+    return tmp_path / "target"
+
+
+def test_locations() -> None:
+    assert [storage.is_url(place) for place in ("s3://bucket/key", "file:///a", "/a/b", "a:b", "c")] == [True, True, False, False, False]
+    assert storage.join("/a/", "b", "c") == "/a/b/c" and storage.join("s3://bucket", "b") == "s3://bucket/b" and storage.join("a", "b") == "a/b"
+
+
+def test_absolute_locations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", "/home/somebody")
+    assert storage.absolute("out/x") == f"{tmp_path}/out/x" and storage.absolute("/a/b/") == "/a/b"
+    assert storage.absolute("~/x") == "/home/somebody/x"
+    assert storage.absolute("s3://bucket/key/") == "s3://bucket/key" and storage.absolute("file:///a/b") == "/a/b"
+
+
+def test_a_url_without_a_file_system_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"^nonsense://x/y: no file system for this URL \(.+\); use a local path, s3:// or gs://$"):
+        storage.filesystem("nonsense://x/y")
+
+
+def test_a_file_is_written_whole_and_leaves_no_temporary(tmp_path: Path) -> None:
+    location = str(tmp_path / "new" / "folder" / "file")
+    for content in (b"first", b"", b"\x00\xff" * 5):
+        storage.write_bytes(location, content)
+        assert storage.read_bytes(location) == content
+    assert os.listdir(tmp_path / "new" / "folder") == ["file"] and storage.children(str(tmp_path / "new" / "folder")) == ["file"]
+
+
+def test_a_failed_write_leaves_the_old_content(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"old")
+    with pytest.raises(TypeError):
+        storage.write_bytes(str(tmp_path / "file"), "no bytes")
+    assert storage.read_bytes(str(tmp_path / "file")) == b"old"
+
+
+def test_compressed_files_are_read_as_they_are(tmp_path: Path) -> None:
+    storage.write_bytes(str(tmp_path / "x.gz"), b"not gzip at all")
+    assert storage.read_bytes(str(tmp_path / "x.gz")) == b"not gzip at all"
+    assert storage.sha256(str(tmp_path / "x.gz")) == hashlib.sha256(b"not gzip at all").hexdigest()
+
+
+def test_json_is_for_people_too(tmp_path: Path) -> None:
+    storage.write_json(str(tmp_path / "x.json"), {"b": "é", "a": [1, 2.5, None]})
+    assert (tmp_path / "x.json").read_text() == '{\n "a": [\n  1,\n  2.5,\n  null\n ],\n "b": "é"\n}\n'
+    assert storage.read_json(str(tmp_path / "x.json")) == {"b": "é", "a": [1, 2.5, None]}
+
+
+def test_what_is_not_there(tmp_path: Path) -> None:
+    assert storage.children(str(tmp_path / "none")) == [] and not storage.exists(str(tmp_path / "none")) and storage.exists(str(tmp_path))
+    with pytest.raises(FileNotFoundError):
+        storage.read_bytes(str(tmp_path / "none"))
+
+
+def test_what_is_published_is_sound_and_says_what_it_is(published: Path) -> None:
+    manifest = json.loads((published / "manifest.json").read_text())
+    assert manifest["step"] == 7 and manifest["files"] == {
+        "a.txt": {"bytes": 3, "sha256": "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"},  # of "abc": FIPS 180-2, B.1
+        "inner/b.bin": {"bytes": 4000, "sha256": hashlib.sha256(bytes(range(200)) * 20).hexdigest()},
+    }
+    assert (published / "inner" / "b.bin").read_bytes() == bytes(range(200)) * 20
+    assert storage.damage(str(published)) is None
+
+
+def test_publishing_again_leaves_nothing_of_before(published: Path, tmp_path: Path) -> None:
+    (tmp_path / "second").mkdir()
+    (tmp_path / "second" / "c.txt").write_text("c")
+    storage.publish(tmp_path / "second", str(published), {})
+    assert sorted(path.name for path in published.iterdir()) == ["c.txt", "manifest.json"] and storage.damage(str(published)) is None
+
+
+def test_the_manifest_is_written_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "source").mkdir()
+    for name in ("a", "z"):
+        (tmp_path / "source" / name).write_text(name)
+    there: list[list[str]] = []
+    write = storage.write_bytes
+
+    def watched(location: str, content: bytes) -> None:
+        there.append(sorted(os.listdir(tmp_path / "target")))
+        write(location, content)
+
+    monkeypatch.setattr(storage, "write_bytes", watched)
+    storage.publish(tmp_path / "source", str(tmp_path / "target"), {})
+    assert there == [["a", "z"]]
+
+
+def test_damage_is_named(published: Path) -> None:
+    whole = (published / "inner" / "b.bin").read_bytes()
+
+    (published / "inner" / "b.bin").write_bytes(whole[:-1])
+    assert storage.damage(str(published)) == "inner/b.bin has 3999 bytes, the manifest says 4000"
+    (published / "inner" / "b.bin").write_bytes(whole + b"x")
+    assert storage.damage(str(published)) == "inner/b.bin has 4001 bytes, the manifest says 4000"
+    (published / "inner" / "b.bin").write_bytes(whole[:1234] + bytes([whole[1234] ^ 4]) + whole[1235:])
+    assert storage.damage(str(published)) == "inner/b.bin does not match its SHA-256"
+    (published / "inner" / "b.bin").unlink()
+    assert storage.damage(str(published)) == "inner/b.bin has 0 bytes, the manifest says 4000"
+
+    (published / "inner" / "b.bin").write_bytes(whole)
+    assert storage.damage(str(published)) is None
+    (published / "manifest.json").unlink()
+    assert storage.damage(str(published)) == "manifest.json is missing"
+    assert storage.damage(str(published / "nowhere")) == "manifest.json is missing"
+
+
+@pytest.mark.parametrize("content", ["", "{", '{"step": 7}', "[]"])
+def test_a_broken_manifest_is_damage(published: Path, content: str) -> None:
+    (published / "manifest.json").write_text(content)
+    assert storage.damage(str(published)).startswith("manifest.json cannot be read (")
+
+
+def test_a_folder_is_deleted_with_its_manifest_first(published: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    deleted: list[str] = []
+
+    class Watched(storage.fs.LocalFileSystem):
+        def delete_file(self, path: str) -> None:
+            deleted.append(os.path.basename(path))
+            super().delete_file(path)
+
+        def delete_dir(self, path: str) -> None:
+            deleted.append(f"folder with {sorted(os.listdir(path))}")
+            super().delete_dir(path)
+
+    monkeypatch.setattr(storage.fs, "LocalFileSystem", Watched)
+    storage.delete_folder(str(published))
+    assert deleted == ["manifest.json", "folder with ['a.txt', 'inner']"] and not published.exists()
+    storage.delete_folder(str(published))  # what is gone is gone
+
+
+def test_what_is_left_of_an_interrupted_deletion_does_not_count(published: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Interrupted(storage.fs.LocalFileSystem):
+        def delete_dir(self, path: str) -> None:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(storage.fs, "LocalFileSystem", Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        storage.delete_folder(str(published))
+    assert (published / "a.txt").exists() and storage.damage(str(published)) == "manifest.json is missing"
+
+
+def test_a_folder_that_can_be_written_is_left_empty(tmp_path: Path) -> None:
+    storage.require_writable("output", str(tmp_path / "new"))
+    assert os.listdir(tmp_path / "new") == []
+
+
+def test_a_path_below_a_file_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    location = str(tmp_path / "file" / "output")
+    with pytest.raises(ConfigError) as refused:
+        storage.require_writable("output", location)
+    message = str(refused.value)
+    assert message.startswith(f"output ({location}) cannot be written: ") and message.endswith("; choose another folder or URL")
+    assert "Not a directory" in message and "\n" not in message
+
+
+LOCK = """
+import sys
+from pipeline import storage
+from pipeline.errors import ConfigError
+try:
+    with storage.locked(sys.argv[1]):
+        print("locked")
+except ConfigError as error:
+    print(error)
+"""
+
+
+def lock_elsewhere(folder: Path) -> str:
+    """What a second process says that wants the lock."""
+    root = Path(__file__).parents[2]
+    return subprocess.run([sys.executable, "-c", LOCK, str(folder)], cwd=root, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_a_lock_refuses_a_second_process_and_goes_with_the_first(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    with storage.locked(str(folder)):
+        assert lock_elsewhere(folder) == f"{folder} is in use by process {os.getpid()}; wait for it, stop it, or choose another name"
+        assert lock_elsewhere(tmp_path / "other") == "locked"
+    assert lock_elsewhere(folder) == "locked"
+    with storage.locked(str(folder)):  # the file of the process that is gone refuses nobody
+        pass
+    with pytest.raises(ZeroDivisionError), storage.locked(str(folder)):
+        raise ZeroDivisionError
+    assert lock_elsewhere(folder) == "locked"

@@ -1,0 +1,153 @@
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from pipeline.batch import collate
+from pipeline.config import AdamW, Model, Pretrain
+from pipeline.corpus.order import Cursor
+from pipeline.errors import CheckpointError
+from pipeline.objectives.pretraining import BertPretraining
+from pipeline.text.vocabulary import Vocabulary, load_vocabulary
+from pipeline.train.checkpoint import State, folder_of, keep_newest, load, newest_sound, read_state, save, steps_saved
+from pipeline.train.optim import build_optimizer, optimizer_tensors
+from pipeline.train.step import seed_dropout, update
+
+STATE = State(
+    step=2,
+    cursor=Cursor(epoch=0, window=1, row=7, rows_in_window=20),
+    crc32=4_294_967_295,
+    tokens=901,
+    seconds=1.25,
+    wait_seconds=0.125,
+    interval={"sum.mlm": 0.1, "count.mlm": 3, "steps": 1},
+    heldout_before={"heldout/mlm_loss": 4.337154091729058},
+)
+FILES = ["config.json", "manifest.json", "model.safetensors", "optimizer.safetensors", "state.json", "tokenizer.json", "tokenizer_config.json", "vocab.txt"]
+
+
+@pytest.fixture
+def trained(training, tiny_config: Pretrain) -> tuple[BertPretraining, torch.optim.Optimizer]:
+    """A module and its optimiser after two updates."""
+    module = training.module(tiny_config)
+    optimizer = build_optimizer(AdamW(learning_rate=0.01), module)
+    for step in range(2):
+        train_step(training, tiny_config, module, optimizer, step)
+    return module, optimizer
+
+
+def train_step(training, config: Pretrain, module: BertPretraining, optimizer: torch.optim.Optimizer, step: int) -> None:
+    seed_dropout(0, step, 0)
+    sum(total / count for total, count in module(collate(training.blocks(config)[step])).values()).backward()
+    update(optimizer, module, rate=0.01, clip_norm=1.0)
+
+
+@pytest.fixture
+def save_at(trained, tiny_config: Pretrain, tiny_vocabulary: Vocabulary, tmp_path: Path) -> Callable[[int], Path]:
+    """Publish a checkpoint of the trained module under a step's number."""
+    return lambda step: Path(save(str(tmp_path), replace(STATE, step=step), *trained, tiny_config.model, tiny_vocabulary))
+
+
+def assert_equal(ours: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor]) -> None:
+    assert ours.keys() == theirs.keys()
+    for name, tensor in ours.items():
+        assert torch.equal(tensor, theirs[name]), name
+
+
+def test_what_is_saved_is_loaded(training, trained, save_at, tiny_config: Pretrain) -> None:
+    module, optimizer = trained
+    folder = save_at(2)
+    assert sorted(path.name for path in folder.iterdir()) == FILES
+    other = training.module(replace(tiny_config, seed=5))
+    fresh = build_optimizer(AdamW(learning_rate=0.01), other)
+    assert load(str(folder), other, fresh, tiny_config.model) == STATE == read_state(str(folder))
+    assert_equal(module.state_dict(), other.state_dict())
+    assert_equal(optimizer_tensors(optimizer, module), optimizer_tensors(fresh, other))
+    for model, its_optimizer in ((module, optimizer), (other, fresh)):
+        train_step(training, tiny_config, model, its_optimizer, 2)
+    assert_equal(module.state_dict(), other.state_dict())
+
+
+def test_weights_alone_can_be_loaded(training, trained, save_at, tiny_config: Pretrain) -> None:
+    other = training.module(replace(tiny_config, seed=5))
+    assert load(str(save_at(2)), other, None, tiny_config.model) == STATE
+    assert_equal(trained[0].state_dict(), other.state_dict())
+
+
+def test_the_state_before_the_first_step_has_no_cursor(training, tiny_config: Pretrain, tiny_vocabulary: Vocabulary, tmp_path: Path) -> None:
+    module = training.module(tiny_config)
+    folder = save(str(tmp_path), State(), module, build_optimizer(AdamW(), module), tiny_config.model, tiny_vocabulary)
+    assert folder == f"{tmp_path}/checkpoints/step-00000000" and read_state(folder) == State()
+
+
+def test_weights_of_another_model_are_refused_with_the_folder(training, save_at, tiny_config: Pretrain) -> None:
+    folder = save_at(2)
+    wider = Model(layers=2, width=32, heads=2, feed_forward=80, maximum_positions=32)
+    module = BertPretraining(wider, training.vocabulary.size)
+    with pytest.raises(CheckpointError) as refused:
+        load(str(folder), module, None, wider)
+    assert str(refused.value) == f"{folder}: tensor bert.encoder.layer.0.intermediate.dense.weight has shape [64, 32], the model's settings give [80, 32]"
+
+
+def test_the_newest_sound_checkpoint_is_picked_and_damaged_ones_are_passed_over(save_at, tmp_path: Path) -> None:
+    assert newest_sound(str(tmp_path), pytest.fail) is None
+    older, newer, newest = save_at(9), save_at(10), save_at(1_000)
+    assert newest_sound(str(tmp_path), pytest.fail) == str(newest) == folder_of(str(tmp_path), 1_000)
+
+    weights = bytearray((newest / "model.safetensors").read_bytes())
+    weights[-1] ^= 1
+    (newest / "model.safetensors").write_bytes(weights)
+    messages: list[str] = []
+    assert newest_sound(str(tmp_path), messages.append) == str(newer)
+    damaged = f"checkpoint {newest} is damaged (model.safetensors does not match its SHA-256); trying the one before it"
+    assert messages == [damaged]
+
+    (newer / "state.json").unlink()
+    messages.clear()
+    assert newest_sound(str(tmp_path), messages.append) == str(older)
+    assert messages[0] == damaged and len(messages) == 2 and "state.json has 0 bytes" in messages[1]
+
+
+def test_when_all_are_damaged_nothing_is_trained_over(save_at, tmp_path: Path) -> None:
+    for step in (1, 2):
+        (save_at(step) / "state.json").write_text("{}")
+    with pytest.raises(CheckpointError) as refused:
+        newest_sound(str(tmp_path), lambda message: None)
+    size = json.loads(Path(folder_of(str(tmp_path), 2), "manifest.json").read_text())["files"]["state.json"]["bytes"]
+    assert str(refused.value) == (
+        f"no sound checkpoint is left ({tmp_path}/checkpoints/step-00000002: state.json has 2 bytes, the manifest says {size}); "
+        f"start again under another --name, or delete {tmp_path}/checkpoints"
+    )
+
+
+def test_a_checkpoint_without_manifest_was_never_published(save_at, tmp_path: Path) -> None:
+    older, newer = save_at(1), save_at(2)
+    (newer / "manifest.json").unlink()
+    assert newest_sound(str(tmp_path), pytest.fail) == str(older)
+    (older / "manifest.json").unlink()
+    assert newest_sound(str(tmp_path), pytest.fail) is None
+
+
+def test_the_newest_are_kept(tmp_path: Path) -> None:
+    for step in (5, 100, 20, 3):
+        Path(folder_of(str(tmp_path), step)).mkdir(parents=True)
+    (tmp_path / "checkpoints" / "step-notes").mkdir()
+    keep_newest(str(tmp_path), 2)
+    assert steps_saved(str(tmp_path)) == [20, 100] and (tmp_path / "checkpoints" / "step-notes").is_dir()
+    keep_newest(str(tmp_path), 3)
+    assert steps_saved(str(tmp_path)) == [20, 100]
+
+
+def test_transformers_loads_the_folder(trained, save_at, tiny_config: Pretrain, tiny_vocabulary: Vocabulary) -> None:
+    transformers = pytest.importorskip("transformers")
+    folder = save_at(2)
+    model, info = transformers.AutoModelForPreTraining.from_pretrained(folder, output_loading_info=True)
+    assert type(model).__name__ == "BertForPreTraining" and not info["missing_keys"] and not info["unexpected_keys"]
+    assert torch.equal(model.bert.embeddings.word_embeddings.weight, trained[0].words)
+    assert model.config.vocab_size == tiny_vocabulary.size and model.config.max_position_embeddings == 32
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    assert tokenizer.get_vocab() == tiny_vocabulary.ids and tokenizer.model_max_length == 32
+    assert load_vocabulary(str(folder), None) == tiny_vocabulary

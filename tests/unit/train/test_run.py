@@ -1,0 +1,142 @@
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pipeline.config import (
+    AdamW,
+    Batch,
+    Checkpoints,
+    ConstantRate,
+    Evaluation,
+    LinearDecay,
+    Model,
+    Placement,
+    Preparation,
+    Pretrain,
+    Sampling,
+    TokenMasking,
+    Tracking,
+    VocabularySettings,
+    WholeWordMasking,
+)
+from pipeline.corpus.prepare import Corpus
+from pipeline.errors import ConfigError
+from pipeline.text.vocabulary import Vocabulary
+from pipeline.train.run import default_name, identity, is_finished, read_run, read_summary, refuse_differences, run_folder, with_name, write_run
+
+CONFIG = Pretrain(name="mine", steps=100, batch=Batch(rows_per_step=64, rows_per_slot=16))
+GROWING = replace(CONFIG, schedule=ConstantRate())
+
+SHAPING = [
+    {"steps": 101},
+    {"seed": 1},
+    {"corpus": ("a",)},
+    {"prepare": Preparation(heldout_share=0.02)},
+    {"vocabulary": VocabularySettings(size=8_192)},
+    {"sampling": Sampling(maximum_length=64)},
+    {"sampling": Sampling(masking=WholeWordMasking())},
+    {"model": Model(hidden_dropout=0.0)},
+    {"batch": Batch(rows_per_step=64, rows_per_slot=32)},
+    {"optimizer": AdamW(learning_rate=2e-4)},
+    {"schedule": LinearDecay(warmup_share=0.02)},
+    {"schedule": ConstantRate()},
+]
+BESIDE = [
+    {"workers": 4},
+    {"name": "another"},
+    {"output": "elsewhere"},
+    {"placement": Placement(device="cpu", precision="float32", compile="off", threads=3, restarts=0, address="auto")},
+    {"tracking": Tracking(uri="http://localhost:5000", every=1)},
+    {"checkpoint": Checkpoints(every=7, keep=1)},
+    {"evaluation": Evaluation(every=7, rows=9)},
+]
+
+
+@pytest.fixture
+def corpus() -> Corpus:
+    return Corpus(folder="nowhere", fingerprint="aaaa", train=(), heldout=(), counts={}, dropped={})
+
+
+def test_a_default_name_is_the_preset_and_a_digest() -> None:
+    name = default_name("bert-tiny", CONFIG)
+    assert re.fullmatch(r"bert-tiny-[0-9a-f]{8}", name)
+    assert default_name("bert-mini", CONFIG) == name.replace("tiny", "mini")
+    assert default_name("bert-tiny", Pretrain(name=None, steps=100, batch=Batch(rows_per_step=64, rows_per_slot=16))) == name
+
+
+def test_what_shapes_the_run_changes_its_name() -> None:
+    names = [default_name("bert-tiny", CONFIG)] + [default_name("bert-tiny", replace(CONFIG, **change)) for change in SHAPING]
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize("change", BESIDE, ids=lambda change: next(iter(change)))
+def test_where_and_how_it_runs_does_not(change: dict, corpus: Corpus, tiny_vocabulary: Vocabulary) -> None:
+    changed = replace(CONFIG, **change)
+    assert default_name("bert-tiny", changed) == default_name("bert-tiny", CONFIG)
+    assert identity(changed, corpus, tiny_vocabulary) == identity(CONFIG, corpus, tiny_vocabulary)
+
+
+def test_steps_may_grow_under_a_constant_rate(corpus: Corpus, tiny_vocabulary: Vocabulary) -> None:
+    longer = replace(GROWING, steps=500)
+    assert default_name("bert-tiny", longer) == default_name("bert-tiny", GROWING)
+    refuse_differences(longer, identity(GROWING, corpus, tiny_vocabulary), identity(longer, corpus, tiny_vocabulary))
+
+
+def test_a_name_is_filled_in_only_where_none_is_given() -> None:
+    assert with_name(CONFIG, "bert-tiny") is CONFIG
+    assert with_name(replace(CONFIG, name=None), "bert-tiny") == replace(CONFIG, name=default_name("bert-tiny", CONFIG))
+
+
+def test_the_same_settings_continue_a_run(corpus: Corpus, tiny_vocabulary: Vocabulary) -> None:
+    wanted = identity(CONFIG, corpus, tiny_vocabulary)
+    refuse_differences(CONFIG, dict(wanted), wanted)
+    assert wanted["steps"] == 100 and wanted["corpus.fingerprint"] == "aaaa" and wanted["vocabulary.fingerprint"] == tiny_vocabulary.fingerprint
+    assert wanted["sampling.masking"] == "TokenMasking" and "workers" not in wanted and "steps" not in identity(GROWING, corpus, tiny_vocabulary)
+
+
+def test_another_rate_is_refused_with_both_values(corpus: Corpus, tiny_vocabulary: Vocabulary) -> None:
+    other = replace(CONFIG, optimizer=AdamW(learning_rate=2e-4))
+    with pytest.raises(ConfigError) as refused:
+        refuse_differences(other, identity(CONFIG, corpus, tiny_vocabulary), identity(other, corpus, tiny_vocabulary))
+    assert str(refused.value) == (
+        "run mine was started with other settings: optimizer.learning_rate 0.0001 there and 0.0002 here; "
+        "choose another --name, or the settings that it has"
+    )
+
+
+def test_more_steps_of_a_decay_are_refused_with_the_way_out(corpus: Corpus, tiny_vocabulary: Vocabulary) -> None:
+    longer = replace(CONFIG, steps=500)
+    with pytest.raises(ConfigError) as refused:
+        refuse_differences(longer, identity(CONFIG, corpus, tiny_vocabulary), identity(longer, corpus, tiny_vocabulary))
+    assert str(refused.value) == (
+        "run mine was started with other settings: steps 100 there and 500 here "
+        "(steps may grow under schedule:constant-rate only: a linear decay ends at its last step); "
+        "choose another --name, or the settings that it has"
+    )
+
+
+def test_of_many_differences_four_are_named() -> None:
+    recorded = {"a": 1, "b": 2, "c": 3, "d": 4, "e": 5, "same": 0}
+    with pytest.raises(ConfigError) as refused:
+        refuse_differences(CONFIG, recorded, {"a": "x", "b": None, "c": 0, "d": 0, "f": 6, "same": 0})
+    assert str(refused.value) == (
+        "run mine was started with other settings: a 1 there and 'x' here, b 2 there and None here, c 3 there and 0 here, d 4 there and 0 here "
+        "and 2 more; choose another --name, or the settings that it has"
+    )
+
+
+def test_a_run_that_reached_its_steps_is_finished() -> None:
+    assert not is_finished(None, CONFIG)
+    assert [is_finished({"steps": steps}, CONFIG) for steps in (99, 100, 101)] == [False, True, True]
+
+
+def test_what_a_run_records_is_read_back(tmp_path: Path, corpus: Corpus, tiny_vocabulary: Vocabulary, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = run_folder(replace(CONFIG, output="out"))
+    assert folder == f"{tmp_path}/out/runs/mine" and run_folder(replace(CONFIG, output="s3://bucket/x/")) == "s3://bucket/x/runs/mine"
+    assert read_run(folder) is None and read_summary(folder) is None
+    rich = replace(CONFIG, sampling=Sampling(masking=TokenMasking(share=0.2)))
+    write_run(folder, identity(rich, corpus, tiny_vocabulary), "0a1b")
+    assert read_run(folder) == {"identity": identity(rich, corpus, tiny_vocabulary), "mlflow_run_id": "0a1b"}

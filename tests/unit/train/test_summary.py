@@ -1,0 +1,109 @@
+import pytest
+
+from pipeline.train.summary import duration, progress_line, summary_markdown, summary_text
+
+SUMMARY = {
+    "name": "mine",
+    "steps": 1_000,
+    "tokens": 6_543_210,
+    "epochs": 2,
+    "workers": 2,
+    "device": "cpu",
+    "precision": "float32",
+    "tokens_per_second": 12_345.6,
+    "data_wait_percent": 0.25,
+    "training_seconds": 530.0,
+    "heldout_before": {"heldout/mlm_loss": 9.0112, "heldout/nsp_loss": 0.69, "heldout/mlm_accuracy": 0.0, "heldout/nsp_accuracy": 0.5},
+    "heldout_after": {"heldout/mlm_loss": 4.5678, "heldout/nsp_loss": 0.61, "heldout/mlm_accuracy": 0.2345, "heldout/nsp_accuracy": 0.6789},
+    "baselines": {"baseline/unigram_mlm_loss": 6.25, "baseline/unigram_mlm_accuracy": 0.051, "baseline/majority_nsp_accuracy": 0.5049},
+    "blanks": [{"text": "The ____ returns a list .", "answer": "function", "guesses": [["method", 0.412], ["function", 0.3]]}],
+    "checkpoint": "/out/runs/mine/checkpoints/step-00001000",
+    "export": "/out/runs/mine/export",
+    "export_check": "checked",
+    "mlflow_uri": "sqlite:////out/mlflow.db",
+    "mlflow_run_id": "0a1b",
+}
+WITHOUT_HELDOUT = SUMMARY | {"heldout_before": {}, "heldout_after": {}, "baselines": {}, "blanks": [], "workers": 1}
+
+TEXT = """\
+run mine
+  held-out MLM loss      4.568 nats (before training 9.011, unigram baseline 6.250)
+  held-out MLM accuracy  23.4% (unigram baseline 5.1%)
+  held-out NSP accuracy  67.9% (majority baseline 50.5%)
+  trained                1,000 steps, 6,543,210 tokens, epoch 2, in 8m50s
+  speed                  12,346 tokens/s on 2 cpu workers, float32
+  waiting for data       0.2% of the time
+
+fill in the blank (held-out sentences)
+  The ____ returns a list .
+      was: function   model: method 41%, function 30%
+
+  checkpoint             /out/runs/mine/checkpoints/step-00001000
+  model                  /out/runs/mine/export (checked)
+  MLflow                 run 0a1b at sqlite:////out/mlflow.db"""
+
+TEXT_WITHOUT_HELDOUT = """\
+run mine
+  held-out loss     none: the corpus is too small for a held-out part (prepare.heldout_share)
+  trained           1,000 steps, 6,543,210 tokens, epoch 2, in 8m50s
+  speed             12,346 tokens/s on 1 cpu worker, float32
+  waiting for data  0.2% of the time
+
+  checkpoint        /out/runs/mine/checkpoints/step-00001000
+  model             /out/runs/mine/export (checked)
+  MLflow            run 0a1b at sqlite:////out/mlflow.db"""
+
+MARKDOWN = """\
+| | |
+|---|---|
+| held-out MLM loss | 4.568 nats (before training 9.011, unigram baseline 6.250) |
+| held-out MLM accuracy | 23.4% (unigram baseline 5.1%) |
+| held-out NSP accuracy | 67.9% (majority baseline 50.5%) |
+| trained | 1,000 steps, 6,543,210 tokens, epoch 2, in 8m50s |
+| speed | 12,346 tokens/s on 2 cpu workers, float32 |
+| waiting for data | 0.2% of the time |
+| checkpoint | /out/runs/mine/checkpoints/step-00001000 |
+| model | /out/runs/mine/export (checked) |
+| MLflow | run 0a1b at sqlite:////out/mlflow.db |
+
+```
+  The ____ returns a list .
+      was: function   model: method 41%, function 30%
+```
+"""
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(0, "0s"), (0.4, "0s"), (59.4, "59s"), (59.6, "1m00s"), (200, "3m20s"), (3599.7, "1h00m"), (7500, "2h05m"), (360_000, "100h00m")],
+)
+def test_durations(seconds: float, said: str) -> None:
+    assert duration(seconds) == said
+
+
+def test_a_line_of_progress() -> None:
+    metrics = {
+        "train/loss": 7.5,
+        "train/nsp_loss": 0.6931,
+        "train/mlm_loss": 6.8069,
+        "train/learning_rate": 1e-4,
+        "heldout/mlm_loss": 1.0,
+        "speed/tokens_per_second": 12_345.6,
+        "speed/step_milliseconds": 250.0,
+        "speed/data_wait_percent": 1.25,
+    }
+    assert progress_line(1_000, 20, metrics) == "step   20/1000  mlm 6.807  nsp 0.693  12,346 tokens/s  data wait 1.2%  4m05s left"
+    assert progress_line(1_000, 1_000, metrics).startswith("step 1000/1000") and progress_line(1_000, 1_000, metrics).endswith("  0s left")
+
+
+def test_the_summary_for_a_terminal() -> None:
+    assert summary_text(SUMMARY) == TEXT
+
+
+def test_the_summary_without_a_held_out_part() -> None:
+    assert summary_text(WITHOUT_HELDOUT) == TEXT_WITHOUT_HELDOUT
+
+
+def test_the_summary_for_mlflow() -> None:
+    assert summary_markdown(SUMMARY) == MARKDOWN
+    assert "| held-out loss | none: the corpus is too small for a held-out part (prepare.heldout_share) |" in summary_markdown(WITHOUT_HELDOUT)
