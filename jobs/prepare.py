@@ -28,9 +28,12 @@ def main(arguments: Sequence[str]) -> int:
     """Parse, prepare and print a summary; 0 when the corpus is ready, 2 for what the user can fix."""
     import tyro
 
+    from pipeline.environment import set_ray_defaults
+
     try:
         config = tyro.cli(Prepare, prog="python jobs/prepare.py", description=__doc__, args=list(arguments), config=(tyro.conf.UseAppendAction,))
 
+        set_ray_defaults()
         from pipeline import cluster
         from pipeline.corpus.prepare import finished, prepare
 

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -130,20 +131,23 @@ def step_of(line: str) -> int:
 
 
 def test_a_killed_worker_changes_nothing(config: Pretrain, undisturbed: tuple[dict, History]) -> None:
-    killed: list[int] = []
+    killed: list[tuple[int, float]] = []
+    continued: list[float] = []
     lines: list[str] = []
 
     def kill_in_mid_epoch(line: str) -> None:
         lines.append(line)
         if step_of(line) > 25 and not killed:
-            victim = train_workers()[0]
-            killed.append(victim.pid)
-            victim.send_signal(signal.SIGKILL)
+            train_workers()[0].send_signal(signal.SIGKILL)
+            killed.append((step_of(line), time.monotonic()))
+        elif killed and step_of(line) > killed[0][0] and not continued:
+            continued.append(time.monotonic())
 
     summary = pretrain(replace(config, name="killed-worker", workers=2), kill_in_mid_epoch)
     assert killed
     assert any(line.startswith("continuing after step ") for line in lines), lines
     assert_same_training(undisturbed[1], history(config, summary))
+    print(f"killed after step {killed[0][0]}, a new step after {continued[0] - killed[0][1]:.1f} s; {STEPS} steps compared, 0 differ")
 
 
 def flags(config: Pretrain) -> list[str]:

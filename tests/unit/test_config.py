@@ -95,7 +95,7 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: Pretrain(seed=2**63), "seed (9223372036854775808) must be a whole number from 0 to 2^63 - 1"),
     (
         lambda: Pretrain(workers=5, batch=Batch(rows_per_step=64, rows_per_slot=16)),
-        "workers (5) must be at most the slots of a step (4 = batch.rows_per_step 64 / batch.rows_per_slot 16): use fewer workers or smaller slots",
+        "workers (5) must be at most the slots of a step (2 = batch.rows_per_step 64 / batch.rows_per_slot 32): use fewer workers or smaller slots",
     ),
     (
         lambda: Pretrain(sampling=Sampling(maximum_length=513)),
@@ -228,7 +228,7 @@ def test_what_cannot_be_parsed_is_refused_without_a_traceback(arguments: list[st
     [
         (["bert-huge"], f"preset (bert-huge) does not exist; choose one of {PRESET_NAMES}"),
         (["bert-base", "--model.heads", "7"], "model.width (768) must be a multiple of model.heads (7)"),
-        (["--workers", "9"], "workers (9) must be at most the slots of a step (4 = batch.rows_per_step 64 / batch.rows_per_slot 16): use fewer workers or smaller slots"),
+        (["--workers", "9"], "workers (9) must be at most the slots of a step (2 = batch.rows_per_step 64 / batch.rows_per_slot 32): use fewer workers or smaller slots"),
         (["--optimizer.learning-rate", "3"], "optimizer.learning_rate (3.0) must lie between 0 and 1"),
         (["--name", "a/b"], f"name ('a/b') {WRONG_NAME}"),
         (["--steps", "0", "--show"], "steps (0) must be at least 1"),

@@ -40,7 +40,7 @@ fill in the blank (held-out sentences)
 
   checkpoint             /out/runs/mine/checkpoints/step-00001000
   model                  /out/runs/mine/export (checked)
-  MLflow                 run 0a1b at sqlite:////out/mlflow.db"""
+  MLflow                 run 0a1b; to open it: mlflow ui --backend-store-uri sqlite:////out/mlflow.db"""
 
 TEXT_WITHOUT_HELDOUT = """\
 run mine
@@ -51,7 +51,7 @@ run mine
 
   checkpoint        /out/runs/mine/checkpoints/step-00001000
   model             /out/runs/mine/export (checked)
-  MLflow            run 0a1b at sqlite:////out/mlflow.db"""
+  MLflow            run 0a1b; to open it: mlflow ui --backend-store-uri sqlite:////out/mlflow.db"""
 
 MARKDOWN = """\
 | | |
@@ -64,7 +64,7 @@ MARKDOWN = """\
 | waiting for data | 0.2% of the time |
 | checkpoint | /out/runs/mine/checkpoints/step-00001000 |
 | model | /out/runs/mine/export (checked) |
-| MLflow | run 0a1b at sqlite:////out/mlflow.db |
+| MLflow | run 0a1b; to open it: mlflow ui --backend-store-uri sqlite:////out/mlflow.db |
 
 ```
   The ____ returns a list .
