@@ -34,6 +34,7 @@ test: $(VENV)/.installed-test ## run the tests
 mlflow: $(VENV)/.installed ## open the MLflow UI on 127.0.0.1
 	@echo "MLflow UI: http://127.0.0.1:$(MLFLOW_PORT) (Ctrl-C stops it)"
 	@mkdir -p '$(OUTPUT)'
+	@case "$${MLFLOW_TRACKING_URI:-}" in http*) echo "error: MLFLOW_TRACKING_URI is a server already: open $$MLFLOW_TRACKING_URI" >&2; exit 2;; esac
 	@$(BIN)/mlflow ui --host 127.0.0.1 --port $(MLFLOW_PORT) --backend-store-uri "$${MLFLOW_TRACKING_URI:-sqlite:///$(abspath $(OUTPUT))/mlflow.db}"
 
 stop: ## stop the Ray head that `make pretrain` started, and nothing else

@@ -15,30 +15,44 @@ fail() { echo "error: $*" >&2; exit 2; }
 listening() { (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; }
 
 # A pid file outlives its process and pids are given again: the command must be ours too.
-running() { [ -s "$state/pid" ] && ps -o args= -p "$(cat "$state/pid")" 2>/dev/null | grep -q "ray start --head.*$temporary"; }
+running() { [ -s "$state/pid" ] && command_of "$(cat "$state/pid")" | grep -q "ray start --head.*$temporary"; }
+command_of() { if [ -r "/proc/$1/cmdline" ]; then tr '\0' ' ' <"/proc/$1/cmdline"; else ps -o args= -p "$1" 2>/dev/null; fi; }
 
-start() {
-    if running; then return; fi
+launch() {
     if listening; then fail "port $port of 127.0.0.1 is taken by another program: stop it, or choose another with DASHBOARD_PORT=…"; fi
     mkdir -p "$state"
     ray get-auth-token --generate >/dev/null 2>&1 || fail "no Ray token could be made in ~/.ray"
     echo "starting a Ray head on 127.0.0.1 (dashboard $address)"
-    setsid nohup ray start --head --block --port 0 --node-ip-address 127.0.0.1 --dashboard-host 127.0.0.1 --dashboard-port "$port" \
+    # A session of its own, so that Ctrl-C does not reach it; jobs get MLFLOW_TRACKING_URI from who submits them, not from here.
+    env -u MLFLOW_TRACKING_URI python -c 'import os, sys; os.setsid(); os.execvp(sys.argv[1], sys.argv[1:])' \
+        ray start --head --block --port 0 --node-ip-address 127.0.0.1 --dashboard-host 127.0.0.1 --dashboard-port "$port" \
         --temp-dir "$temporary" --disable-usage-stats >"$state/log" 2>&1 </dev/null &
     echo $! >"$state/pid"
+}
+
+start() {
+    running || launch
     for _ in $(seq 120); do
-        running || fail "the Ray head did not start; its log is $state/log"
         if listening && ray job list --address "$address" >/dev/null 2>&1; then return; fi
+        running || fail "the Ray head did not start; its log is $state/log"
         sleep 0.5
     done
     fail "the Ray head does not answer at $address; its log is $state/log"
 }
 
 submit() {
-    local id=make-$(date +%s)-$$
-    ray job submit --address "$address" --submission-id "$id" -- "$@" &
+    local id words environment=()
+    id=make-$(date +%s)-$$
+    printf -v words '%q ' "$@" # the job's shell would split and expand them
+    if [ -n "${MLFLOW_TRACKING_URI:-}" ]; then environment=(--runtime-env-json "{\"env_vars\": {\"MLFLOW_TRACKING_URI\": \"$MLFLOW_TRACKING_URI\"}}"); fi
+    ray job submit --address "$address" --submission-id "$id" ${environment[@]+"${environment[@]}"} -- bash -c "$words" &
     local client=$!
-    trap 'echo "stopping the job"; ray job stop --address "$address" "$id" >/dev/null 2>&1; kill $client 2>/dev/null; exit 130' INT TERM
+    trap 'trap "" INT TERM
+        echo "stopping the job"
+        kill $client 2>/dev/null || true
+        wait $client 2>/dev/null || true
+        ray job stop --address "$address" "$id" >/dev/null 2>&1 || true
+        exit 130' INT TERM
     wait "$client"
 }
 

@@ -18,6 +18,7 @@ def main(arguments: Sequence[str]) -> int:
     from pipeline.environment import set_ray_defaults
     from pipeline.errors import PipelineError
     from pipeline.presets import PRESETS, split_preset
+    from pipeline.train.naming import with_name
 
     try:
         preset, rest = split_preset(arguments)
@@ -31,16 +32,16 @@ def main(arguments: Sequence[str]) -> int:
             default=PRESETS[preset],
             config=(tyro.conf.UseAppendAction, tyro.conf.FlagConversionOff),
         )
+        config = with_name(config, preset)
         if show:
             print("\n".join(f"{name} = {value!r}" for name, value in flatten(config).items()))
             return 0
 
         set_ray_defaults()
         from pipeline.pretrain import pretrain
-        from pipeline.train.run import with_name
         from pipeline.train.summary import summary_text
 
-        print(f"\n{summary_text(pretrain(with_name(config, preset), report=lambda line: print(line, flush=True)))}")
+        print(f"\n{summary_text(pretrain(config, report=lambda line: print(line, flush=True)))}")
         return 0
     except PipelineError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -156,6 +156,7 @@ class Model:
     def __post_init__(self) -> None:
         for name in ("layers", "width", "heads", "feed_forward", "maximum_positions", "segments"):
             require_at_least(f"model.{name}", getattr(self, name), 1)
+        require_at_least("model.segments", self.segments, 2)
         require(
             self.width % self.heads == 0,
             f"model.width ({self.width}) must be a multiple of model.heads ({self.heads})",

@@ -49,13 +49,17 @@ def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
             report(f"run {config.name} is finished; another --name, --seed or setting starts another run")
             return summary
         newest = checkpoint.newest_sound(folder, lambda message: None)  # a damaged run is refused before anything starts
+        if newest and (done := checkpoint.read_state(newest).step) > config.steps:
+            raise ConfigError(f"steps ({config.steps}) is less than the {done} that run {config.name} has done: ask for {done} or more, or choose another --name")
         tags = {"corpus": stream.corpus.fingerprint, "vocabulary": stream.vocabulary.fingerprint, "run_folder": folder}
         mlflow = open_run(uri, config.tracking.experiment, str(config.name), recorded and recorded["mlflow_run_id"], flatten(config) | tags, tags)
         run.write_run(folder, wanted, mlflow.run_id)
-        report(f"run {config.name}: {'continuing' if newest else 'starting'}, {config.steps:,} steps on {config.workers} worker{'s' * (config.workers > 1)}")
+        report(f"run {config.name}: {'continuing' if newest else 'starting'}, {config.steps:,} steps on {config.workers} {'GPU' if resources.gpu else 'CPU'} worker{'s' * (config.workers > 1)}")
         job = Job(config=config, folder=folder, stream=stream, tracker=tracker)
         with tracked(tracker, mlflow, report, lambda step, metrics: report(progress_line(config.steps, step, metrics))):
             summary = fit(job, resources) | {"name": str(config.name), "mlflow_uri": mlflow.uri, "mlflow_run_id": mlflow.run_id}
+            if not storage.exists(storage.join(summary["checkpoint"], storage.MANIFEST)):
+                raise ConfigError(f"output ({config.output}) is not the same folder on all machines: checkpoint {summary['checkpoint']} is not there; use a shared folder or a URL")
             summary |= {"export": storage.join(folder, "export")}
             summary |= {"export_check": export(summary["checkpoint"], summary["export"], config.model)}
             storage.write_json(storage.join(folder, run.SUMMARY), summary)

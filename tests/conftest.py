@@ -134,7 +134,7 @@ class Training:
                 self.corpus, WordPiece(self.vocabulary), config.sampling, rows=config.evaluation.rows, rows_per_batch=4, rank=0, world=1
             ),
             log=log,
-            say=lambda line: None,
+            flush=lambda: None,
         )
 
     def run(

@@ -6,7 +6,7 @@
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -48,7 +48,7 @@ def follows(previous: Cursor | None, following: Cursor) -> bool:
     if previous is None:
         return following.epoch == 0 and following.row == 0
     if not previous.ends_window:
-        return (following.epoch, following.window, following.row) == (previous.epoch, previous.window, previous.row + 1)
+        return following == replace(previous, row=previous.row + 1)
     return following.row == 0 and (following.epoch, following.window) > (previous.epoch, previous.window)
 
 

@@ -62,6 +62,7 @@ def prepare(sources: Sequence[str], settings: Preparation, folder: str, report: 
     folder = storage.absolute(folder)
     corpus = finished(sources, settings, folder)
     if corpus is None:
+        storage.require_writable("folder", folder)
         with storage.locked(folder):
             refuse_foreign(folder)
             listed = {source: list_files(source) for source in parse_all(sources)}
@@ -137,7 +138,7 @@ def read_window(corpus: Corpus, window: Window) -> pa.Table:
 
 def refuse_foreign(folder: str) -> None:
     """Raise ConfigError when a folder without manifest holds what no unfinished preparation leaves."""
-    names = [name for name in storage.children(folder) if not name.startswith(".")]
+    names = [name for name in storage.children(folder) if not name.startswith(".") and not name.endswith(".tmp")]
     foreign = [name for name in names if name not in (PARTS, *SPLITS)] or (names if PARTS not in names else [])
     if foreign:
         raise ConfigError(f"{folder} holds {foreign[0]}, which is not of a prepared corpus: choose an empty or new folder")

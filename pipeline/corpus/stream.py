@@ -108,4 +108,5 @@ def build_stream(settings: StreamSettings, cursor: Cursor | None, rows: int) -> 
         .repartition(target_num_rows_per_block=settings.batch.rows_per_slot, strict=True)
     )
     stream.context.target_max_block_size = BLOCK_BYTES
+    stream.context.raise_original_map_exception = True  # a DataError must arrive as one
     return stream

@@ -22,15 +22,22 @@ def trained_vocabulary(settings: VocabularySettings, corpus: Corpus, output: str
     kind = "uncased" if lowercase else "cased"
     name = f"{corpus.fingerprint[:12]}-{settings.size}-{kind}-{settings.training_characters}"
     folder = storage.join(output, "vocabularies", name)
+    with storage.locked(f"{folder}.lock"):  # two runs may want the same one at once
+        publish_unless_there(settings, corpus, folder, report)
+    if problem := storage.damage(folder):
+        raise DataError(f"vocabulary {folder} is damaged ({problem}); delete that folder and it is trained again")
+    return load_vocabulary(folder, lowercase)
+
+
+def publish_unless_there(settings: VocabularySettings, corpus: Corpus, folder: str, report: Callable[[str], None]) -> None:
+    """Train a vocabulary into a folder that has none."""
+    lowercase = settings.lowercase is not False
     if not storage.exists(storage.join(folder, storage.MANIFEST)):
-        report(f"vocabulary: training {settings.size:,} {kind} entries")
+        report(f"vocabulary: training {settings.size:,} {'uncased' if lowercase else 'cased'} entries")
         vocabulary = train_vocabulary(texts_of(corpus, settings.training_characters), size=settings.size, lowercase=lowercase)
         with tempfile.TemporaryDirectory(prefix="bertstream-vocabulary-") as temporary:
             save_vocabulary(vocabulary, Path(temporary), maximum_length=512)
             storage.publish(Path(temporary), folder, {"corpus": corpus.fingerprint})
-    elif problem := storage.damage(folder):
-        raise DataError(f"vocabulary {folder} is damaged ({problem}); delete that folder and it is trained again")
-    return load_vocabulary(folder, lowercase)
 
 
 def texts_of(corpus: Corpus, characters: int) -> Iterator[str]:

@@ -16,6 +16,7 @@ from pipeline.text.sentences import split_sentences
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.wordpiece import WordPiece
 
+WINDOWS = 8  # held-out ones that are looked through
 WORDS = range(8, 31)  # pieces of a sentence that a person reads at a glance
 
 
@@ -33,13 +34,15 @@ def sentences_with_blanks(corpus: Corpus, wordpiece: WordPiece, vocabulary: Voca
     """Sentences of different held-out parents as ids, each with the place of a word that is one entry of the vocabulary."""
     random = generator(0, 0, 0, "blanks")
     parents = set()
-    for window in corpus.heldout:
+    for window in corpus.heldout[:WINDOWS]:
         for document in read_window(corpus, window).to_pylist():
             if document["parent"] in parents:
                 continue
             for sentence in split_sentences(document["text"], lines_are_sentences=document["lines_are_sentences"]):
+                if sentence[-1] not in ".!?" or not sentence[0].isupper():
+                    continue
                 ids = wordpiece.encode([sentence])[0]
-                places = whole_words(ids, vocabulary) if len(ids) in WORDS and sentence[0].isupper() and sentence[-1] in ".!?" else []
+                places = whole_words(ids, vocabulary) if len(ids) in WORDS else []
                 if len(places):
                     parents.add(document["parent"])
                     yield ids, int(random.choice(places))

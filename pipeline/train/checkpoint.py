@@ -76,9 +76,9 @@ def save(run_folder: str, state: State, module: nn.Module, optimizer: torch.opti
     return target
 
 
-def keep_newest(run_folder: str, keep: int) -> None:
-    """Delete all but the newest `keep` checkpoints."""
-    for step in steps_saved(run_folder)[:-keep]:
+def keep_newest(run_folder: str, keep: int, step: int) -> None:
+    """Delete all but the newest `keep` checkpoints up to `step`, the one just published; what lies beyond it is not sound and does not count."""
+    for step in [saved for saved in steps_saved(run_folder) if saved <= step][:-keep]:
         storage.delete_folder(folder_of(run_folder, step))
 
 

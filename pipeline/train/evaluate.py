@@ -16,12 +16,13 @@ from pipeline.text.wordpiece import WordPiece
 
 SEED = 0  # of held-out examples, whatever the run's: runs are compared on the same pairs and masks
 SCORES = ("mlm", "nsp", "mlm_accuracy", "nsp_accuracy")  # of BertPretraining.scores; a rank without held-out rows must know them too
+HELDOUT_WINDOWS = 64  # read at most: each is split and encoded whole, at every start
 UNIGRAM_CHARACTERS = 2_000_000  # of training text that the baseline counts
 
 
 def heldout_batches(corpus: Corpus, wordpiece: WordPiece, sampling: Sampling, *, rows: int, rows_per_batch: int, rank: int, world: int) -> list[Batch]:
     """This rank's share (windows rank::world) of about `rows` held-out examples: the same set in every world."""
-    windows = corpus.heldout[:rows]
+    windows = corpus.heldout[: min(rows, HELDOUT_WINDOWS)]
     if not windows:
         return []
     most = -(-rows // len(windows))

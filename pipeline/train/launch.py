@@ -1,6 +1,7 @@
 """TorchTrainer around worker.py: the run's lock, the stream at every (re)start, restarts, and errors in one line."""
 
 import os
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,9 +22,10 @@ from pipeline.corpus.stream import build_stream
 from pipeline.errors import ConfigError, PipelineError
 from pipeline.train import checkpoint
 from pipeline.train.tracking import MlflowRun, Tracker
-from pipeline.train.worker import STREAM, Job, cause_of, run
+from pipeline.train.worker import STREAM, Job, pipeline_cause, run
 
 POLL_SECONDS = 1.0
+START_ATTEMPTS = 60  # of a worker group that finds no room, a minute each
 STREAM_BYTES = 256 * 2**20  # of finished blocks that the stream may run ahead by
 
 
@@ -62,7 +64,7 @@ def tracked(tracker: ActorHandle, mlflow: MlflowRun, report: Callable[[str], Non
     try:
         yield
         status = "FINISHED"
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemExit):  # Ctrl-C, and what Ray makes of the SIGTERM that stops a job
         status = "KILLED"
         raise
     finally:
@@ -77,10 +79,16 @@ def fit(job: Job, resources: WorkerResources) -> dict[str, Any]:
 
     Raises the worker's PipelineError where it raised one, PipelineError in one line for all else.
     """
+    before = signal.getsignal(signal.SIGINT)
     try:
         trainer(job, resources).fit()
     except TrainingFailedError as error:
         raise plain_error(error, job) from error
+    except SystemExit as error:  # Ray answers Ctrl-C with exit code 0, which would say that the run is finished
+        raise KeyboardInterrupt from error
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, before)  # Ray leaves its own behind
     return ray.get(job.tracker.summary.remote())
 
 
@@ -109,7 +117,7 @@ def trainer(job: Job, resources: WorkerResources) -> TorchTrainer:
         run_config=RunConfig(
             name=str(config.name),
             storage_path=storage.join(storage.absolute(config.output), "ray"),
-            failure_config=FailureConfig(max_failures=config.placement.restarts),
+            failure_config=FailureConfig(max_failures=config.placement.restarts, controller_failure_limit=START_ATTEMPTS),
         ),
     )
 
@@ -138,8 +146,8 @@ def plain_error(error: TrainingFailedError, job: Job) -> PipelineError:
     elif isinstance(error, WorkerGroupError):
         causes = list(error.worker_failures.values())
     for cause in causes:
-        if isinstance(cause, PipelineError):
-            return cause_of(cause)
+        if known := pipeline_cause(cause):
+            return known
     text = "; ".join(sorted({f"{type(cause).__name__}: {storage.first_line(cause)}" for cause in causes})) or storage.first_line(error)
     restarts = job.config.placement.restarts
     return PipelineError(f"training failed more often than placement.restarts ({restarts}) allows: {text}; the full error is in Ray's logs, the same command continues from the last checkpoint")

@@ -40,7 +40,8 @@ class Work:
     heldout: Sequence[Batch]
     log: Callable[[int, dict[str, float]], None]
     """Takes (steps done, metrics); does nothing on ranks other than 0."""
-    say: Callable[[str], None]
+    flush: Callable[[], None]
+    """Has what was logged sent before a checkpoint is published: a run resumed from it logs later steps only."""
 
 
 def train(work: Work, blocks: Iterator[pa.Table], module: BertPretraining, optimizer: torch.optim.Optimizer, state: State) -> State:
@@ -159,5 +160,6 @@ def evaluated(work: Work, module: BertPretraining, state: State) -> dict[str, fl
 def save(work: Work, state: State, module: nn.Module, optimizer: torch.optim.Optimizer) -> None:
     """Publish a checkpoint from rank 0, then drop the oldest."""
     if work.rank == 0:
+        work.flush()
         checkpoint.save(work.folder, state, module, optimizer, work.config.model, work.vocabulary)
-        checkpoint.keep_newest(work.folder, work.config.checkpoint.keep)
+        checkpoint.keep_newest(work.folder, work.config.checkpoint.keep, state.step)

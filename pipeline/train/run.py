@@ -7,9 +7,7 @@
         summary.json        written last: the run is finished
 """
 
-import dataclasses
-import hashlib
-import json
+import importlib.metadata
 from typing import Any
 
 from pipeline import storage
@@ -17,9 +15,10 @@ from pipeline.config import Pretrain, flatten
 from pipeline.corpus.prepare import Corpus
 from pipeline.errors import ConfigError
 from pipeline.text.vocabulary import Vocabulary
+from pipeline.train.naming import IDENTITY
 from pipeline.train.schedule import GROWS
 
-IDENTITY = ("seed", "sampling", "model", "batch", "optimizer", "schedule")  # settings that make a run what it is; see `identity`
+VERSIONED = ("numpy", "sentencex", "tokenizers")  # whose outputs may change from one to the next, and the rows with them
 SUMMARY, RUN = "summary.json", "run.json"
 MOST_NAMED = 4
 
@@ -29,21 +28,13 @@ def run_folder(config: Pretrain) -> str:
     return storage.join(storage.absolute(config.output), "runs", str(config.name))
 
 
-def default_name(preset: str, config: Pretrain) -> str:
-    """The preset's name and a digest of all settings that shape the data and the training, so that the same command means the same run."""
-    shaping = {key: value for key, value in flatten(config).items() if key.split(".")[0] in (*IDENTITY, "corpus", "prepare", "vocabulary")}
-    if type(config.schedule) not in GROWS:
-        shaping["steps"] = config.steps
-    digest = hashlib.sha256(json.dumps(shaping, sort_keys=True).encode()).hexdigest()
-    return f"{preset}-{digest[:8]}"
-
-
 def identity(config: Pretrain, corpus: Corpus, vocabulary: Vocabulary) -> dict[str, Any]:
     """Dotted name -> value of what must match for a run to be continued. `steps` is among them where the schedule ends with it."""
     settings = {key: value for key, value in flatten(config).items() if key.split(".")[0] in IDENTITY}
     if type(config.schedule) not in GROWS:
         settings["steps"] = config.steps
-    return settings | {"corpus.fingerprint": corpus.fingerprint, "vocabulary.fingerprint": vocabulary.fingerprint}
+    versions = {f"version.{name}": importlib.metadata.version(name) for name in VERSIONED}
+    return settings | versions | {"corpus.fingerprint": corpus.fingerprint, "vocabulary.fingerprint": vocabulary.fingerprint}
 
 
 def refuse_differences(config: Pretrain, recorded: dict[str, Any], wanted: dict[str, Any]) -> None:
@@ -81,8 +72,3 @@ def read_summary(folder: str) -> dict[str, Any] | None:
 def is_finished(summary: dict[str, Any] | None, config: Pretrain) -> bool:
     """Whether a run reached the steps asked for."""
     return summary is not None and summary["steps"] >= config.steps
-
-
-def with_name(config: Pretrain, preset: str) -> Pretrain:
-    """The settings with the run's name filled in."""
-    return config if config.name else dataclasses.replace(config, name=default_name(preset, config))

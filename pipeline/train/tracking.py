@@ -53,7 +53,6 @@ def open_run(uri: str, experiment: str, name: str, run_id: str | None, parameter
     Raises ConfigError when the server does not answer.
     """
     quiet()
-    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
     try:
         if uri.startswith("sqlite:///"):
             os.makedirs(os.path.dirname(uri[len("sqlite:///") :]), exist_ok=True)
@@ -88,7 +87,9 @@ def artifact_location(uri: str) -> str | None:
 
 
 def quiet() -> None:
-    """Leave MLflow's and Alembic's own log lines out."""
+    """Leave MLflow's and Alembic's own log lines out, and its minutes of retries: the tracker keeps what is not taken and asks again."""
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
     for name in ("mlflow", "alembic"):
         logging.getLogger(name).setLevel(logging.WARNING)
 
@@ -110,6 +111,7 @@ class Tracker:
         self.pending: list[Metric] = []
         self.sent: set[tuple[str, int]] = set()
         self.lock = threading.Lock()
+        self.sending = threading.Lock()
         self.problem: str | None = None
         self.stopping = threading.Event()
         self.sender: threading.Thread | None = None
@@ -164,6 +166,10 @@ class Tracker:
         """The error that no restart will mend, when there was one."""
         return self.error
 
+    def flush(self) -> None:
+        """Send what is pending, once."""
+        self._send()
+
     def progress(self) -> tuple[int, dict[str, float]] | None:
         """The newest training metrics with their step."""
         return self.latest
@@ -185,11 +191,12 @@ class Tracker:
         deadline = time.monotonic() + LAST_FLUSH_SECONDS
         while not self._send() and time.monotonic() < deadline:
             time.sleep(RETRY_SECONDS)
-        try:
-            self.client.set_terminated(self.run_id, status)
-        except Exception as error:  # reported below, as lost points are
-            self.problem = storage.first_line(error)
-        if self.pending:
+        if not self.pending:
+            try:
+                self.client.set_terminated(self.run_id, status)
+            except Exception as error:  # reported below, as lost points are
+                self.problem = storage.first_line(error)
+        else:
             return f"MLflow is away ({self.problem}): {len(self.pending)} points are lost"
         return f"MLflow did not take the run's end: {self.problem}" if self.problem else None
 
@@ -199,6 +206,10 @@ class Tracker:
 
     def _send(self) -> bool:
         """Send what is pending; False, and nothing forgotten, when the server does not take it."""
+        with self.sending:
+            return self._send_batches()
+
+    def _send_batches(self) -> bool:
         with self.lock:
             batch = self.pending[:METRICS_A_CALL]
         if not batch:
@@ -213,4 +224,4 @@ class Tracker:
         with self.lock:
             del self.pending[: len(batch)]
             self.problem = None
-        return self._send()
+        return self._send_batches()

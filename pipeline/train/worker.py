@@ -16,7 +16,7 @@ from ray.train.torch import get_device
 from pipeline import storage
 from pipeline.config import Placement, Pretrain
 from pipeline.corpus.stream import StreamSettings
-from pipeline.errors import PipelineError
+from pipeline.errors import ConfigError, PipelineError
 from pipeline.objectives.pretraining import BertPretraining
 from pipeline.text.wordpiece import WordPiece
 from pipeline.train import checkpoint
@@ -47,14 +47,20 @@ def run(settings: dict[str, Job]) -> None:
     job = settings["job"]
     try:
         work_on(job)
-    except PipelineError as error:
-        ray.get(job.tracker.fail.remote(cause_of(error)))
+    except Exception as error:
+        if known := pipeline_cause(error):
+            ray.get(job.tracker.fail.remote(known))
         raise
 
 
-def cause_of(error: PipelineError) -> PipelineError:
-    """The error as it was raised: Ray wraps those of its tasks in a subclass of their own."""
-    return getattr(error, "cause", None) or error
+def pipeline_cause(error: BaseException | None) -> PipelineError | None:
+    """The pipeline's own error behind those that Ray wraps around it, if there is one."""
+    while error is not None:
+        inner = getattr(error, "cause", None) or error.__cause__
+        if isinstance(error, PipelineError) and not isinstance(inner, PipelineError):
+            return error
+        error = inner
+    return None
 
 
 def work_on(job: Job) -> None:
@@ -85,7 +91,7 @@ def work_on(job: Job) -> None:
             stream.corpus, wordpiece, config.sampling, rows=config.evaluation.rows, rows_per_batch=config.batch.rows_per_slot, rank=rank, world=world
         ),
         log=(lambda step, metrics: void(job.tracker.log.remote(step, metrics))) if rank == 0 else ignore,
-        say=say,
+        flush=(lambda: ray.get(job.tracker.flush.remote())) if rank == 0 else ignore,
     )
     if compiles(config, len(stream.vocabulary.tokens), device, config.steps - state.step, say):
         module.compile(dynamic=True)
@@ -128,12 +134,14 @@ def has_bfloat16(device: torch.device) -> bool:
 def compiles(config: Pretrain, vocabulary_size: int, device: torch.device, steps: int, say: Callable[[str], None]) -> bool:
     """Whether to compile the module; says what was chosen."""
     choice = config.placement.compile
+    compiler = shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
     if choice == "auto":
-        compiler = shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
         saved = COMPILE_GAIN * eager_seconds(config, vocabulary_size, device, steps)
         reason = "no C++ compiler" if not compiler else "too short a run to pay" if saved < COMPILE_SECONDS else None
     else:
         reason = None if choice == "on" else "placement.compile is off"
+        if choice == "on" and not compiler:
+            raise ConfigError("placement.compile is on and there is no C++ compiler (c++, g++, clang++): install one, or set it to auto")
     say(f"torch.compile is off ({reason})" if reason else "torch.compile is on: the first steps are slow")
     return reason is None
 
@@ -151,9 +159,11 @@ def summarise(job: Job, work: Work, module: BertPretraining, state: State, wordp
     after = evaluate(module, work.heldout, world=work.world, device=work.device, autocast=work.autocast)
     counts = unigram_counts(stream.corpus, wordpiece, len(stream.vocabulary.tokens)) if after else np.zeros(1, dtype=np.int64)
     beside = baselines(work.heldout, counts, work.world) if after else {}
-    blanks = fill_in_the_blanks(
-        module, stream.corpus, wordpiece, stream.vocabulary, maximum_length=job.config.sampling.maximum_length, device=work.device
-    )
+    blanks = []
+    if work.rank == 0:
+        blanks = fill_in_the_blanks(
+            module, stream.corpus, wordpiece, stream.vocabulary, maximum_length=job.config.sampling.maximum_length, device=work.device
+        )
     return {
         "steps": state.step,
         "tokens": state.tokens,

@@ -1,6 +1,7 @@
 """The job's own main on a small corpus: every world sees the same global batches, and what is killed goes on as if it never was."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from pipeline.config import (
     AdamW,
     Batch,
     Checkpoints,
+    ConstantRate,
     Evaluation,
     LinearDecay,
     Model,
@@ -28,7 +30,7 @@ from pipeline.config import (
     Tracking,
     VocabularySettings,
 )
-from pipeline.errors import ConfigError
+from pipeline.errors import ConfigError, DataError
 from pipeline.pretrain import pretrain
 from pipeline.train.run import run_folder
 
@@ -119,6 +121,28 @@ def test_every_world_sees_the_same_batches_and_losses(config: Pretrain, undistur
     summary = pretrain(replace(config, name=f"world-{world}", workers=world), print)
     assert summary["workers"] == world
     assert_same_training(undisturbed[1], history(config, summary))
+
+
+def test_a_damaged_shard_is_named_at_once(config: Pretrain, undisturbed: tuple[dict, History], tmp_path: Path) -> None:
+    shutil.copytree(Path(config.output) / "corpora", tmp_path / "corpora")
+    shutil.copytree(Path(config.output) / "vocabularies", tmp_path / "vocabularies")
+    shard = next((tmp_path / "corpora").rglob("train/*.parquet"))
+    shard.write_bytes(shard.read_bytes()[:-100])
+    lines: list[str] = []
+    with pytest.raises(DataError, match=f"{shard} cannot be read .* and prepare it again"):
+        pretrain(replace(config, name="damaged", output=str(tmp_path)), lines.append)
+    assert not any(line.startswith("step ") for line in lines)
+
+
+def test_a_constant_rate_may_go_on_but_not_back(config: Pretrain) -> None:
+    short = replace(config, name="growing", steps=20, schedule=ConstantRate(warmup_steps=5))
+    assert pretrain(short, print)["steps"] == 20
+    lines: list[str] = []
+    assert pretrain(replace(short, steps=40), lines.append)["steps"] == 40
+    assert "continuing after step 20" in lines
+    Path(run_folder(short), "summary.json").unlink()  # as if it had been stopped at step 40
+    with pytest.raises(ConfigError, match="steps .30. is less than the 40 that run growing has done: ask for 40 or more"):
+        pretrain(replace(short, steps=30), print)
 
 
 def train_workers() -> list[psutil.Process]:

@@ -95,7 +95,7 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: Pretrain(seed=2**63), "seed (9223372036854775808) must be a whole number from 0 to 2^63 - 1"),
     (
         lambda: Pretrain(workers=5, batch=Batch(rows_per_step=64, rows_per_slot=16)),
-        "workers (5) must be at most the slots of a step (2 = batch.rows_per_step 64 / batch.rows_per_slot 32): use fewer workers or smaller slots",
+        "workers (5) must be at most the slots of a step (4 = batch.rows_per_step 64 / batch.rows_per_slot 16): use fewer workers or smaller slots",
     ),
     (
         lambda: Pretrain(sampling=Sampling(maximum_length=513)),

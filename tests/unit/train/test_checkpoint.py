@@ -135,9 +135,11 @@ def test_the_newest_are_kept(tmp_path: Path) -> None:
     for step in (5, 100, 20, 3):
         Path(folder_of(str(tmp_path), step)).mkdir(parents=True)
     (tmp_path / "checkpoints" / "step-notes").mkdir()
-    keep_newest(str(tmp_path), 2)
+    keep_newest(str(tmp_path), 2, 20)  # 100 lies beyond what was just published: it is no sound one, and does not count
+    assert steps_saved(str(tmp_path)) == [5, 20, 100]
+    keep_newest(str(tmp_path), 2, 100)
     assert steps_saved(str(tmp_path)) == [20, 100] and (tmp_path / "checkpoints" / "step-notes").is_dir()
-    keep_newest(str(tmp_path), 3)
+    keep_newest(str(tmp_path), 3, 100)
     assert steps_saved(str(tmp_path)) == [20, 100]
 
 

@@ -24,7 +24,8 @@ from pipeline.config import (
 from pipeline.corpus.prepare import Corpus
 from pipeline.errors import ConfigError
 from pipeline.text.vocabulary import Vocabulary
-from pipeline.train.run import default_name, identity, is_finished, read_run, read_summary, refuse_differences, run_folder, with_name, write_run
+from pipeline.train.naming import default_name, with_name
+from pipeline.train.run import identity, is_finished, read_run, read_summary, refuse_differences, run_folder, write_run
 
 CONFIG = Pretrain(name="mine", steps=100, batch=Batch(rows_per_step=64, rows_per_slot=16))
 GROWING = replace(CONFIG, schedule=ConstantRate())

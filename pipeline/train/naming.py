@@ -1,0 +1,24 @@
+"""The name of a run that was not given one."""
+
+import dataclasses
+import hashlib
+import json
+
+from pipeline.config import Pretrain, flatten
+from pipeline.train.schedule import GROWS
+
+IDENTITY = ("seed", "sampling", "model", "batch", "optimizer", "schedule")  # settings that make a run what it is, beside its data
+
+
+def default_name(preset: str, config: Pretrain) -> str:
+    """The preset's name and a digest of all settings that shape the data and the training, so that the same command means the same run."""
+    shaping = {key: value for key, value in flatten(config).items() if key.split(".")[0] in (*IDENTITY, "corpus", "prepare", "vocabulary")}
+    if type(config.schedule) not in GROWS:
+        shaping["steps"] = config.steps
+    digest = hashlib.sha256(json.dumps(shaping, sort_keys=True).encode()).hexdigest()
+    return f"{preset}-{digest[:8]}"
+
+
+def with_name(config: Pretrain, preset: str) -> Pretrain:
+    """The settings with the run's name filled in."""
+    return config if config.name else dataclasses.replace(config, name=default_name(preset, config))
