@@ -202,7 +202,7 @@ def test_a_killed_driver_continues_on_another_world(config: Pretrain, undisturbe
     assert driver.returncode == -signal.SIGKILL, "".join(seen)
     lines: list[str] = []
     summary = pretrain(replace(config, name="killed-driver", workers=3), lines.append)
-    assert "run killed-driver: continuing, 120 steps on 3 workers" in lines
+    assert "run killed-driver: continuing, 120 steps on 3 CPU workers" in lines
     assert_same_training(undisturbed[1], history(config, summary))
 
 
