@@ -167,8 +167,9 @@ class Tracker:
         return self.error
 
     def flush(self) -> None:
-        """Send what is pending, once."""
-        self._send()
+        """Send what is pending, unless the server is known to be away: training does not wait for it."""
+        if self.problem is None:
+            self._send()
 
     def progress(self) -> tuple[int, dict[str, float]] | None:
         """The newest training metrics with their step."""

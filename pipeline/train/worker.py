@@ -79,6 +79,7 @@ def work_on(job: Job) -> None:
     if folder:
         say(f"continuing after step {state.step}")
     wordpiece = WordPiece(stream.vocabulary)
+    points = Points(job.tracker)
     work = Work(
         config=config,
         folder=job.folder,
@@ -90,8 +91,8 @@ def work_on(job: Job) -> None:
         heldout=heldout_batches(
             stream.corpus, wordpiece, config.sampling, rows=config.evaluation.rows, rows_per_batch=config.batch.rows_per_slot, rank=rank, world=world
         ),
-        log=(lambda step, metrics: void(job.tracker.log.remote(step, metrics))) if rank == 0 else ignore,
-        flush=(lambda: ray.get(job.tracker.flush.remote())) if rank == 0 else ignore,
+        log=points.log if rank == 0 else ignore,
+        flush=points.flush if rank == 0 else ignore,
     )
     if compiles(config, len(stream.vocabulary.tokens), device, config.steps - state.step, say):
         module.compile(dynamic=True)
@@ -102,8 +103,20 @@ def work_on(job: Job) -> None:
         ray.get(job.tracker.result.remote(summary))
 
 
-def void(_: Any) -> None:
-    """Drop a reference: the tracker is not waited for."""
+class Points:
+    """Metrics on their way to the tracker: sent without waiting, waited for before a checkpoint."""
+
+    def __init__(self, tracker: ActorHandle) -> None:
+        self.tracker = tracker
+        self.under_way: list[ray.ObjectRef] = []
+
+    def log(self, step: int, metrics: dict[str, float]) -> None:
+        self.under_way.append(self.tracker.log.remote(step, metrics))
+
+    def flush(self) -> None:
+        ray.get(self.under_way)  # the tracker takes calls in any order
+        self.under_way = []
+        ray.get(self.tracker.flush.remote())
 
 
 def ignore(*_: Any) -> None:
