@@ -123,7 +123,7 @@ def require_writable(name: str, location: str) -> None:
     """Raise ConfigError unless a file can be written below `location`, the value of the setting `name`."""
     probe = join(location, ".writable")
     try:
-        write_bytes(probe, b"")
+        write_bytes(probe, b"can be written\n")
         system, path = filesystem(probe)
         system.delete_file(path)
     except OSError as error:
