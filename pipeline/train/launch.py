@@ -107,6 +107,7 @@ def trainer(job: Job, resources: WorkerResources) -> TorchTrainer:
         rows = offset(config.steps - state.step + 1, config.batch) + config.workers * config.batch.rows_per_slot
         return build_stream(job.stream, state.cursor, rows)
 
+    system, path = storage.filesystem(storage.join(config.output, "ray"))
     return TorchTrainer(
         run,
         train_loop_config={"job": job},
@@ -116,7 +117,8 @@ def trainer(job: Job, resources: WorkerResources) -> TorchTrainer:
         torch_config=TorchConfig(backend="cpu:gloo,cuda:nccl" if resources.gpu else "gloo"),
         run_config=RunConfig(
             name=str(config.name),
-            storage_path=storage.join(storage.absolute(config.output), "ray"),
+            storage_path=path,
+            storage_filesystem=system,
             failure_config=FailureConfig(max_failures=config.placement.restarts, controller_failure_limit=START_ATTEMPTS),
         ),
     )
