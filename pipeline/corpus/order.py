@@ -6,7 +6,7 @@
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -25,9 +25,6 @@ class Cursor:
     row: int
     """Place in the window."""
     rows_in_window: int
-
-    def to_dict(self) -> dict[str, int]:
-        return asdict(self)
 
     @property
     def ends_window(self) -> bool:
