@@ -9,11 +9,13 @@ PRESET ?= bert-tiny
 ARGS ?=
 OUTPUT ?= output
 MLFLOW_PORT ?= 5000
+SECONDS ?= 60
+SEED ?= 0
 TORCH := $(shell sed -n 's/^torch==//p' cluster/requirements.txt)
 # Where pip finds the CPU build of torch, when its own settings do not say: the index that pytorch.org names for "CPU".
 TORCH_INDEX ?=
 
-.PHONY: help pretrain test mlflow stop clean
+.PHONY: help pretrain test fuzz bench mlflow stop clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -30,6 +32,13 @@ pretrain: $(VENV)/.installed ## train bert-tiny on the built-in corpus through a
 
 test: $(VENV)/.installed-test ## run the tests
 	$(BIN)/python -m pytest
+
+fuzz: $(VENV)/.installed-test ## throw mutated files of every format at the readers for SECONDS=60 from SEED=0
+	$(BIN)/python tests/fuzz/readers.py --seconds $(SECONDS) --seed $(SEED)
+
+bench: $(VENV)/.installed-test ## measure the text path on the built-in corpus, beside what others use
+	$(BIN)/python jobs/bench.py text
+	$(BIN)/python jobs/bench.py stream
 
 mlflow: $(VENV)/.installed ## open the MLflow UI on 127.0.0.1
 	@echo "MLflow UI: http://127.0.0.1:$(MLFLOW_PORT) (Ctrl-C stops it)"

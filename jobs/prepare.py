@@ -36,12 +36,12 @@ def main(arguments: Sequence[str]) -> int:
         set_ray_defaults()
         from pipeline import cluster
         from pipeline.corpus.prepare import finished, prepare
+        from pipeline.corpus.summary import corpus_text
 
         if not finished(config.corpus, config.prepare, config.folder):
             cluster.connect(None)
         corpus = prepare(config.corpus, config.prepare, config.folder, report=lambda line: print(line, flush=True))
-        print("\n" + "\n".join(f"{name.replace('_', ' '):24}{count:>16,}" for name, count in corpus.counts.items()))
-        print("\n".join(f"{'dropped: ' + reason:24}{count:>16,}" for reason, count in sorted(corpus.dropped.items())))
+        print(f"\n{corpus_text(corpus)}")
         return 0
     except PipelineError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -30,8 +30,10 @@ class Batch:
     """int64: masked positions, as indices into the T tokens of the batch."""
     masked_labels_M: Tensor
     """int64: the entries that stood there."""
-    not_next_N: Tensor
-    """int64: 1 where segment B is from another document, 0 where it follows (label order of the published checkpoints)."""
+    not_next_N: Tensor | None = None
+    """int64: 1 where segment B is from another document, 0 where it follows (label order of the published checkpoints); None without such pairs."""
+    swapped_N: Tensor | None = None
+    """int64: 1 where segment B stands before A in the text, 0 where it follows; None without such pairs."""
 
     @property
     def tokens(self) -> int:
@@ -77,8 +79,14 @@ def collate(rows: pa.Table | pa.RecordBatch) -> Batch:
         maximum_length=int(lengths_N.max()),
         masked_positions_M=torch.from_numpy(masked_positions_M),
         masked_labels_M=torch.from_numpy(masked_labels_M),
-        not_next_N=torch.from_numpy(_flat(rows.column("not_next")).astype(np.int64)),
+        not_next_N=_pair_labels(rows.column("not_next")),
+        swapped_N=_pair_labels(rows.column("swapped")),
     )
+
+
+def _pair_labels(column: pa.ChunkedArray | pa.Array) -> Tensor | None:
+    """Labels (N,) as int64; None where rows have none."""
+    return None if column.null_count else torch.from_numpy(_flat(column).astype(np.int64))
 
 
 def _chunks(column: pa.ChunkedArray | pa.Array) -> list[pa.Array]:

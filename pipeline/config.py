@@ -5,7 +5,7 @@ One dotted name serves a setting everywhere: command-line flag, MLflow parameter
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args, get_type_hints
 
 from pipeline.errors import ConfigError
 
@@ -45,8 +45,15 @@ class Preparation:
     """Longer documents are cut at paragraph bounds into pieces of at most about this length."""
     minimum_characters: int = 100
     """Shorter documents are dropped (reason: too short)."""
+    minimum_letters: float = 0.5
+    """Documents with a smaller share of letters among their characters, white space apart, are dropped (reason: not language)."""
+    near_duplicates: float | None = 0.8
+    """Documents are dropped when this share of their sequences of eight words stands in others (reason: near-duplicate), and held-out ones
+    when a twentieth stands in training documents. None: only equal texts are dropped."""
     error_limit: float = 0.05
     """Share of broken files or records that is counted and skipped; above it preparation stops."""
+    expansion_limit: int = 200
+    """A compressed file is cut where more than this many times its size, and more than 64 MB, has come out; text gives 3 to 20 times."""
 
     def __post_init__(self) -> None:
         require_share("prepare.heldout_share", self.heldout_share)
@@ -55,7 +62,13 @@ class Preparation:
         require_at_least("prepare.windows_per_shard", self.windows_per_shard, 1)
         require_at_least("prepare.piece_characters", self.piece_characters, 100)
         require_at_least("prepare.minimum_characters", self.minimum_characters, 1)
+        require_share("prepare.minimum_letters", self.minimum_letters)
+        require(
+            self.near_duplicates is None or 0 < self.near_duplicates <= 1,
+            f"prepare.near_duplicates ({self.near_duplicates}) must lie above 0 and be at most 1, or be None",
+        )
         require_share("prepare.error_limit", self.error_limit)
+        require_at_least("prepare.expansion_limit", self.expansion_limit, 2)
         require(
             self.minimum_characters <= self.piece_characters,
             f"prepare.minimum_characters ({self.minimum_characters}) must be at most prepare.piece_characters ({self.piece_characters})",
@@ -69,25 +82,75 @@ class Preparation:
 
 @dataclass(frozen=True, kw_only=True)
 class VocabularySettings:
-    """Which WordPiece vocabulary to use: a given one, or one trained on the prepared corpus."""
+    """Which vocabulary to use: a given one, or one trained on the prepared corpus."""
 
     path: str | None = None
-    """A vocab.txt, tokenizer.json or a folder with one; none: train one on the prepared corpus."""
-    lowercase: bool | None = None
-    """Lower-case and strip accents. None: as the tokenizer's own config says (a bare vocab.txt says nothing and needs it), True for a trained one."""
+    """A vocab.txt, tokenizer.json, vocab.json with its merges.txt, or a folder with one; none: train one on the prepared corpus."""
+    kind: Literal["wordpiece", "byte-bpe", "unigram"] = "wordpiece"
+    """Of a trained one: WordPiece as BERT's, byte-level BPE as RoBERTa's, or unigram as ALBERT's and DeBERTa-v3's."""
     size: int = 30_522
-    """Entries of a trained vocabulary (Devlin et al. 2019: 30,522)."""
-    training_characters: int = 100_000_000
-    """Text that a vocabulary is trained on at most: the first windows of the shuffled corpus."""
+    """Entries of a trained one, special and unused ones counted (Devlin et al. 2019: 30,522)."""
+    lowercase: bool | None = None
+    """Lower-case text. None: as the given tokenizer's config says (a bare vocab.txt says nothing and needs it); a trained WordPiece does, other kinds do not."""
+    strip_accents: bool | None = None
+    """Remove accents. None: as the given tokenizer's config says, else where text is lower-cased (BERT's rule)."""
+    chinese_characters: bool = True
+    """WordPiece: every Chinese character is a word of its own; the other kinds never split them."""
+    unused: int = 0
+    """Entries [unused0], [unused1], … of a trained one, kept free for words of a later task; their ids follow the five special tokens'."""
+    training_characters: int | None = 100_000_000
+    """Text that one is trained on at most: the first windows of the shuffled corpus, some 20 million English words, counted in seconds; none: all of it."""
 
     def __post_init__(self) -> None:
         require_at_least("vocabulary.size", self.size, 100)
-        require_at_least("vocabulary.training_characters", self.training_characters, 1_000)
+        require_at_least("vocabulary.unused", self.unused, 0)
+        least = 5 + (256 if self.kind == "byte-bpe" else 50)
+        require(
+            self.size - self.unused >= least,
+            f"vocabulary.size ({self.size}) less vocabulary.unused ({self.unused}) must be at least {least}: the 5 special tokens and "
+            f"{'the 256 bytes' if self.kind == 'byte-bpe' else '50 more'} need room",
+        )
+        require(
+            self.kind == "wordpiece" or self.chinese_characters,
+            f"vocabulary.chinese_characters (False) is for vocabulary.kind wordpiece: {self.kind} never splits Chinese characters, leave it out",
+        )
+        if self.training_characters is not None:
+            require_at_least("vocabulary.training_characters", self.training_characters, 1_000)
 
 
 @dataclass(frozen=True, kw_only=True)
 class NextSentence:
     """Segment pairs for next-sentence prediction (Devlin et al. 2019, A.2; google-research/bert)."""
+
+    short_probability: float = 0.1
+    """Share of documents whose target length is drawn uniformly from 2 to the maximum."""
+
+    def __post_init__(self) -> None:
+        require_share("sampling.pairs.short_probability", self.short_probability)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SentenceOrder:
+    """Consecutive segments of one document, swapped by a fair coin, for sentence-order prediction (Lan et al. 2020, 3.1)."""
+
+    short_probability: float = 0.1
+    """Share of documents whose target length is drawn uniformly from 2 to the maximum."""
+
+    def __post_init__(self) -> None:
+        require_share("sampling.pairs.short_probability", self.short_probability)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FullSentences:
+    """Full sentences in order, as many as have room, without a pair task (Liu et al. 2019, 4.2)."""
+
+    across_documents: bool = True
+    """Go on into the next document after a [SEP] (FULL-SENTENCES); False: a sequence ends with its document (DOC-SENTENCES)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SingleSegment:
+    """Contiguous text of one document, cut at the target length, without a pair task."""
 
     short_probability: float = 0.1
     """Share of documents whose target length is drawn uniformly from 2 to the maximum."""
@@ -123,13 +186,43 @@ class WholeWordMasking(TokenMasking):
 
 
 @dataclass(frozen=True, kw_only=True)
+class SpanMasking(TokenMasking):
+    """Spans of whole words are masked, and each span is replaced as one (Joshi et al. 2020, 3.1), up to the same count."""
+
+    stop_probability: float = 0.2
+    """Of the geometric distribution of a span's words: the larger, the shorter the spans."""
+    longest: int = 10
+    """Words of a span at most; longer ones are drawn again."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(
+            0 < self.stop_probability <= 1,
+            f"sampling.masking.stop_probability ({self.stop_probability}) must be above 0 and at most 1",
+        )
+        require_at_least("sampling.masking.longest", self.longest, 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NgramMasking(TokenMasking):
+    """Runs of n whole words are masked, n with a probability in proportion to 1/n (Lan et al. 2020, 4.2), up to the same count."""
+
+    longest: int = 3
+    """Words of a run at most."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_at_least("sampling.masking.longest", self.longest, 1)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Sampling:
     """How documents become examples."""
 
     maximum_length: int = 128
     """Longest sequence in tokens, [CLS] and [SEP] included."""
-    pairs: NextSentence = NextSentence()
-    masking: TokenMasking | WholeWordMasking = TokenMasking()
+    pairs: NextSentence | SentenceOrder | FullSentences | SingleSegment = NextSentence()
+    masking: TokenMasking | WholeWordMasking | SpanMasking | NgramMasking = TokenMasking()
 
     def __post_init__(self) -> None:
         require_at_least("sampling.maximum_length", self.maximum_length, 8)
@@ -355,3 +448,17 @@ def flatten(settings: Any, prefix: str = "") -> dict[str, Any]:
         else:
             flat[prefix + f.name] = list(value) if isinstance(value, tuple) else value
     return flat
+
+
+def unflatten(kind: type, flat: dict[str, Any], prefix: str = "") -> Any:
+    """The settings of a kind from what `flatten` made of them; names beside them are passed over."""
+    values: dict[str, Any] = {}
+    for name, hint in get_type_hints(kind).items():
+        key = prefix + name
+        kinds = [option for option in (hint, *get_args(hint)) if dataclasses.is_dataclass(option)]
+        if kinds:
+            chosen = next(option for option in kinds if len(kinds) == 1 or option.__name__ == flat[key])
+            values[name] = unflatten(chosen, flat, f"{key}.")
+        else:
+            values[name] = tuple(flat[key]) if isinstance(flat[key], list) else flat[key]
+    return kind(**values)

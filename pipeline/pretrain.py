@@ -11,7 +11,8 @@ from ray.actor import ActorHandle
 
 from pipeline import cluster, storage
 from pipeline.config import Pretrain, flatten
-from pipeline.corpus.prepare import prepare
+from pipeline.corpus.prepare import Corpus, prepare
+from pipeline.corpus.shards import COUNTED
 from pipeline.corpus.stream import StreamSettings, rows_if_few
 from pipeline.corpus.vocabulary import given_vocabulary, trained_vocabulary
 from pipeline.errors import ConfigError, DataError
@@ -52,8 +53,8 @@ def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
         if newest and (done := checkpoint.read_state(newest).step) > config.steps:
             raise ConfigError(f"steps ({config.steps}) is less than the {done} that run {config.name} has done: ask for {done} or more, or choose another --name")
         tags = {"corpus": stream.corpus.fingerprint, "vocabulary": stream.vocabulary.fingerprint, "run_folder": folder}
-        mlflow = open_run(uri, config.tracking.experiment, str(config.name), recorded and recorded["mlflow_run_id"], flatten(config) | tags, tags)
-        run.write_run(folder, wanted, mlflow.run_id)
+        mlflow = open_run(uri, config.tracking.experiment, str(config.name), recorded and recorded["mlflow_run_id"], flatten(config) | corpus_parameters(stream.corpus) | tags, tags)
+        run.write_run(folder, wanted, mlflow.run_id, stream.corpus.folder)
         report(f"run {config.name}: {'continuing' if newest else 'starting'}, {config.steps:,} steps on {config.workers} {'GPU' if resources.gpu else 'CPU'} worker{'s' * (config.workers > 1)}")
         job = Job(config=config, folder=folder, stream=stream, tracker=tracker)
         with tracked(tracker, mlflow, report, lambda step, metrics: report(progress_line(config.steps, step, metrics))):
@@ -94,6 +95,14 @@ def corpus_folder(config: Pretrain) -> str:
     sources = [source if storage.is_url(source) or source == "builtin" else storage.absolute(source) for source in config.corpus or ("builtin",)]
     digest = hashlib.sha256(json.dumps([sources, asdict(config.prepare)]).encode()).hexdigest()[:12]
     return storage.join(config.output, "corpora", digest)
+
+
+def corpus_parameters(corpus: Corpus) -> dict[str, Any]:
+    """What the corpus holds of each source and what was dropped, as parameters of a run."""
+    names = ("weight", "files", *COUNTED)
+    of_sources = enumerate({"source": location} | {name: about[name] for name in names} for location, about in corpus.sources.items())
+    sources = {f"corpus.{number}.{name}": value for number, about in of_sources for name, value in about.items()}
+    return sources | {f"corpus.dropped.{reason}": count for reason, count in corpus.dropped.items()}
 
 
 def record(tracker: ActorHandle, summary: dict[str, Any]) -> None:

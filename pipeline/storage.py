@@ -12,13 +12,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from pyarrow import fs
 
 from pipeline.errors import ConfigError
 
 MANIFEST = "manifest.json"
+HUB = "hf://"
 
 
 def is_url(location: str) -> bool:
@@ -41,16 +42,28 @@ def join(location: str, *names: str) -> str:
 def filesystem(location: str) -> tuple[fs.FileSystem, str]:
     """The pyarrow filesystem of a location, and the location's path in it.
 
-    Raises ConfigError for a URL that pyarrow knows no filesystem for.
+    Raises ConfigError for a URL that no filesystem is known or installed for.
     """
     location = absolute(location)
     if not is_url(location):
         return fs.LocalFileSystem(), location
+    if location.startswith(HUB):
+        return hub(location), unquote(location.removeprefix(HUB))
     try:
         # One request for a small object instead of three, and the way that every S3 server understands.
         return fs.FileSystem.from_uri(f"{location}?allow_delayed_open=true" if location.startswith("s3://") else location)
     except Exception as error:  # pyarrow raises several kinds here, all of them about this location
-        raise ConfigError(f"{location}: no file system for this URL ({first_line(error)}); use a local path, s3:// or gs://") from error
+        raise ConfigError(f"{location}: no file system for this URL ({first_line(error)}); use a local path, s3://, gs:// or hf://") from error
+
+
+def hub(location: str) -> fs.FileSystem:
+    """The Hugging Face hub, whose paths are datasets/OWNER/NAME/FILE. Raises ConfigError where its library is not installed."""
+    try:
+        import fsspec
+
+        return fs.PyFileSystem(fs.FSSpecHandler(fsspec.filesystem("hf")))
+    except ImportError as error:
+        raise ConfigError(f"{location}: hf:// needs huggingface_hub: pip install 'bertstream[hub]'") from error
 
 
 def first_line(error: BaseException) -> str:
@@ -111,6 +124,12 @@ def make_folder(location: str) -> None:
     system.create_dir(path, recursive=True)
 
 
+def delete_file(location: str) -> None:
+    """Delete a file."""
+    system, path = filesystem(location)
+    system.delete_file(path)
+
+
 def delete_folder(location: str) -> None:
     """Delete a folder: its manifest first, so that what is left of an interrupted deletion does not count."""
     system, path = filesystem(location)
@@ -125,8 +144,7 @@ def require_writable(name: str, location: str) -> None:
     probe = join(location, ".writable")
     try:
         write_bytes(probe, b"can be written\n")
-        system, path = filesystem(probe)
-        system.delete_file(path)
+        delete_file(probe)
     except OSError as error:
         raise ConfigError(f"{name} ({location}) cannot be written: {first_line(error)}; choose another folder or URL") from error
 

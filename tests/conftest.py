@@ -46,7 +46,7 @@ def text_of(number: int) -> str:
 def write_split(folder: Path, split: str, numbers: range) -> tuple[Window, ...]:
     """One Parquet shard of documents, a row group a window."""
     rows = [
-        {"id": f"{n}#0", "parent": f"{n}", "title": "", "text": text_of(n), "source": "made up", "lines_are_sentences": False} for n in numbers
+        {"id": f"{n}#0", "parent": f"{n}", "title": "", "text": text_of(n), "source": "made up", "lines_are_sentences": False, "language": "en"} for n in numbers
     ]
     (folder / split).mkdir()
     shard, windows = f"{split}/00000.parquet", []
@@ -70,6 +70,7 @@ def tiny_corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
         heldout=write_split(folder, "heldout", range(30, 42)),
         counts={},
         dropped={},
+        sources={},
     )
 
 

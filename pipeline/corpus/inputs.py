@@ -10,13 +10,19 @@ from pyarrow import fs
 
 from pipeline import storage
 from pipeline.corpus import builtin
-from pipeline.corpus.opening import WEB, WEB_TIMEOUT
+from pipeline.corpus.multistream import stream_ranges
 from pipeline.corpus.sources import BUILTIN, Source
+from pipeline.corpus.web import WEB, WEB_TIMEOUT
 from pipeline.errors import ConfigError, DataError
 
 MAGIC = re.compile(r"[*?\[]")
 QUERY = re.compile(r"\?\w+=.*$")
 HIDDEN = re.compile(r"(^|/)\.")
+DUMP = "wikipedia-dump"
+MULTISTREAM = re.compile(r"multistream[^/]*\.xml[^/]*\.bz2$")
+WIKI = re.compile(r"/([a-z]{2,3})wiki-[^/]*$")
+RANGE_BYTES = 8_000_000
+"""Compressed, of a dump that can be read in parts: about a minute of work."""
 HEADERS = {"Accept-Encoding": "identity"}
 
 
@@ -24,8 +30,9 @@ HEADERS = {"Accept-Encoding": "identity"}
 class InputFile:
     """One file to read.
 
-    `name` is its path below its source, so that ids are the same on every machine. `bytes` is -1 where it is not known.
-    `stamp` is its time of change in nanoseconds, or a web server's tag or date.
+    `name` is its path below its source, so that ids are the same on every machine; `source` is the location of that source. `bytes` is
+    -1 where it is not known. `stamp` is its time of change in nanoseconds, or a web server's tag or date. `start` and `stop` bound the
+    part of a file that can be read in parts, in stored bytes; None: the whole file.
     """
 
     location: str
@@ -34,6 +41,10 @@ class InputFile:
     format: str | None
     bytes: int
     stamp: str
+    column: str | None = None
+    language: str | None = None
+    start: int | None = None
+    stop: int | None = None
 
 
 def fingerprint(source: Source, files: Sequence[InputFile]) -> dict[str, list[int | str]]:
@@ -60,7 +71,13 @@ def list_files(source: Source) -> list[InputFile]:
 def stored_file(source: Source, name: str, info: fs.FileInfo) -> InputFile:
     """The input file of a file that pyarrow knows."""
     location = location_of(source.location, info.path)
-    return InputFile(location=location, name=name, source=source.spec, format=source.format, bytes=info.size, stamp=str(info.mtime_ns))
+    return input_file(source, location=location, name=name, bytes=info.size, stamp=str(info.mtime_ns))
+
+
+def input_file(source: Source, *, location: str, name: str, bytes: int, stamp: str) -> InputFile:
+    """The input file of a source, read as the source says."""
+    about = {"source": source.location, "format": source.format, "column": source.column, "language": source.language}
+    return InputFile(location=location, name=name, bytes=bytes, stamp=stamp, **about)
 
 
 def location_of(base: str, path: str) -> str:
@@ -128,11 +145,10 @@ def web_file(source: Source) -> InputFile:
     except requests.RequestException as error:
         raise DataError(f"corpus {source.spec} cannot be read: {storage.first_line(error)}") from error
     about = answer.headers
-    return InputFile(
+    return input_file(
+        source,
         location=source.location,
         name=urlsplit(source.location).path.rsplit("/", 1)[-1] or "index",
-        source=source.spec,
-        format=source.format,
         bytes=int(about.get("Content-Length", -1)),
         stamp=about.get("ETag") or about.get("Last-Modified") or "",
     )
@@ -151,38 +167,34 @@ def builtin_files(source: Source) -> list[InputFile]:
         root, version = str(distribution.locate_file("")).rstrip("/"), distribution.version
         sizes = {str(file): file.size for file in distribution.files or []}
         for name in sorted(name for name in sizes if name.endswith(".py") and not name.startswith("..")):
-            found[name] = InputFile(
-                location=f"{root}/{name}",
-                name=name,
-                source=source.spec,
-                format=source.format,
-                bytes=-1 if sizes[name] is None else sizes[name],
-                stamp=version,
-            )
+            size = -1 if sizes[name] is None else sizes[name]
+            found[name] = input_file(source, location=f"{root}/{name}", name=name, bytes=size, stamp=version)
     return list(found.values())
 
 
+def ranges(file: InputFile) -> list[InputFile]:
+    """The parts in which a file can be read, each as a file of its own; most files are one. Raises DataError where its index does not fit."""
+    if not MULTISTREAM.search(file.location) or file.format not in (None, DUMP):
+        return [file]
+    wiki = WIKI.search(file.location)  # the head, which tells the language, is in the first part only
+    whole = replace(file, format=DUMP, language=file.language or (wiki[1] if wiki else None))
+    found = stream_ranges(file.location, file.bytes, RANGE_BYTES)
+    return [replace(whole, start=start, stop=stop, bytes=stop - start) for start, stop in found] if len(found) > 1 else [file]
+
+
 def distinct(files: Sequence[InputFile]) -> list[InputFile]:
-    """The files with distinct names: those of the same name in several sources get more of their paths in front.
+    """The files with distinct names: one whose name is taken by a file before it gets more of its path in front.
 
-    Raises ConfigError where two sources hold the same file.
+    So a source that is added after the others renames none of their files. Raises ConfigError where two sources hold the same file.
     """
-    by_name: dict[str, list[InputFile]] = {}
+    sources: dict[str, str] = {}
+    named: dict[str, InputFile] = {}
     for file in files:
-        by_name.setdefault(file.name, []).append(file)
-    return [file for same in by_name.values() for file in (same if len(same) == 1 else renamed(same))]
-
-
-def renamed(files: list[InputFile]) -> list[InputFile]:
-    """Files of one name, each named by the shortest ends of their locations that tell them apart."""
-    by_location: dict[str, InputFile] = {}
-    for file in files:
-        if other := by_location.get(file.location):
-            raise ConfigError(f"corpus {other.source} and corpus {file.source} both hold {file.location}: name it once")
-        by_location[file.location] = file
-    parts = {location: location.split("/") for location in by_location}
-    for length in range(1, 1 + max(map(len, parts.values()))):
-        ends = {location: "/".join(part[-length:]) for location, part in parts.items()}
-        if len(set(ends.values())) == len(ends):
-            break
-    return [replace(file, name=ends[location]) for location, file in by_location.items()]
+        if file.location in sources:
+            raise ConfigError(f"corpus {sources[file.location]} and corpus {file.source} both hold {file.location}: name it once")
+        sources[file.location] = file.source
+        path = file.location.split("/")
+        lengths = range(1 + file.name.count("/"), len(path) + 1)
+        name = next((end for end in (file.name, *("/".join(path[-length:]) for length in lengths)) if end not in named), file.location)
+        named[name] = replace(file, name=name)
+    return list(named.values())

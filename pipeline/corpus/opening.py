@@ -2,22 +2,27 @@
 
 import codecs
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, BinaryIO
 
-import smart_open
 from smart_open.compression import compression_wrapper
 
 from pipeline import storage
+from pipeline.corpus.web import WEB, WEB_TIMEOUT, WebStream
 from pipeline.errors import DataError
 
 COMPRESSED = (".gz", ".bz2", ".zst", ".xz")
-WEB = ("http://", "https://")
-WEB_TIMEOUT = 60.0
-"""Seconds without a byte after which a web server counts as gone."""
+MAGIC = {b"\x1f\x8b\x08": ".gz", b"BZh": ".bz2", b"\x28\xb5\x2f\xfd": ".zst", b"\xfd7zXZ\x00": ".xz"}
+BZ2_BLOCK = b"1AY&SY"
+"""What follows the four bytes of a bzip2 header: three letters alone could begin a text."""
 BLOCK_BYTES = 1 << 18
 LONGEST_LINE = 1 << 20
 """Characters of a line that are held in memory; a longer line arrives in parts."""
+EXPANSION_LIMIT = 200
+"""Default of prepare.expansion_limit."""
+HARMLESS_BYTES = 64 << 20
+"""What may come out of any file, however small: repeated text is no attack."""
 
 
 class CutOff(Exception):
@@ -28,12 +33,31 @@ class Damaged(Exception):
     """Compressed data that cannot be decompressed."""
 
 
+class ExpandsTooFar(Exception):
+    """Compressed data that would fill the disk."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Opened:
+    """One file for a format's reader: its decompressed blocks, and what the user said about it.
+
+    `name` is what its records' ids begin with; `column` names the column that holds the text; `language` is a code such as "de".
+    """
+
+    location: str
+    name: str
+    blocks: Iterator[bytes]
+    column: str | None = None
+    language: str | None = None
+
+
 class Source(io.RawIOBase):
     """A raw stream whose errors name its location, so that they are told from errors of the decompression above it."""
 
-    def __init__(self, location: str):
+    def __init__(self, location: str, opening: Callable[[str], Any] | None = None):
         self.location = location
-        self.stream: BinaryIO = self.guarded(open_raw, location)
+        self.given = 0
+        self.stream: BinaryIO = self.guarded(opening or open_raw, location)
 
     def readable(self) -> bool:
         return True
@@ -41,6 +65,7 @@ class Source(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         data = self.guarded(self.stream.read, len(buffer))
         buffer[: len(data)] = data
+        self.given += len(data)
         return len(data)
 
     def close(self) -> None:
@@ -58,24 +83,29 @@ class Source(io.RawIOBase):
 def open_raw(location: str) -> Any:
     """A file's bytes as they are stored. Raises what the file system or web client raises."""
     if location.startswith(WEB):
-        return smart_open.open(location, "rb", compression="disable", transport_params={"timeout": WEB_TIMEOUT})
+        return WebStream(location)
     system, path = storage.filesystem(location)
     return system.open_input_stream(path, compression=None)
 
 
-def blocks(location: str) -> Iterator[bytes]:
-    """A file's contents, decompressed as its name says, in blocks of at most 256 KiB.
+def blocks(location: str, expansion_limit: int = EXPANSION_LIMIT) -> Iterator[bytes]:
+    """A file's contents in blocks of at most 256 KiB, decompressed as its name says, or else its first bytes.
 
-    Raises CutOff or Damaged after all that could be decompressed, and DataError where the file cannot be read.
+    Raises CutOff, Damaged or ExpandsTooFar after all that could be decompressed, and DataError where the file cannot be read.
     """
-    with io.BufferedReader(Source(location), BLOCK_BYTES) as source:
+    raw = Source(location)
+    with io.BufferedReader(raw, BLOCK_BYTES) as source:
         # The wrapper's own buffer would lose what was decompressed just before an error: read below it.
-        wrapper: Any = compression_wrapper(source, "rb", compression=compression(location))
+        wrapper: Any = compression_wrapper(source, "rb", compression=compression(location) or magic(source.peek(16)))
         stream = wrapper.raw if wrapper is not source else source
+        size = 0
         try:
             while block := stream.read1(BLOCK_BYTES):
+                size += len(block)
+                if size > HARMLESS_BYTES and size > expansion_limit * raw.given:
+                    raise ExpandsTooFar(f"{size:,} bytes came out of {raw.given:,}: more than prepare.expansion_limit ({expansion_limit}) times as many")
                 yield block
-        except DataError:
+        except (DataError, ExpandsTooFar):
             raise
         except EOFError as error:
             raise CutOff(location) from error
@@ -83,10 +113,24 @@ def blocks(location: str) -> Iterator[bytes]:
             raise Damaged(location) from error
 
 
-def compression(location: str) -> str:
+def compression(location: str) -> str | None:
     """What smart_open calls the compression that a name ends in."""
     path = location.split("?")[0] if location.startswith(WEB) else location
-    return next((suffix for suffix in COMPRESSED if path.lower().endswith(suffix)), "disable")
+    return next((suffix for suffix in COMPRESSED if path.lower().endswith(suffix)), None)
+
+
+def magic(head: bytes) -> str:
+    """What smart_open calls the compression that first bytes show, for downloads without a telling name."""
+    found = next((suffix for start, suffix in MAGIC.items() if head.startswith(start)), "disable")
+    return "disable" if found == ".bz2" and head[4:10] != BZ2_BLOCK else found
+
+
+def decoded(blocks: Iterator[bytes]) -> Iterator[str]:
+    """UTF-8 text without BOM and with LF as its line ends; undecodable bytes come as lone surrogates."""
+    decoder = io.IncrementalNewlineDecoder(codecs.getincrementaldecoder("utf-8-sig")("surrogateescape"), translate=True)
+    for block in blocks:
+        yield decoder.decode(block)
+    yield decoder.decode(b"", final=True)
 
 
 def lines(blocks: Iterator[bytes]) -> Iterator[str]:
@@ -94,13 +138,28 @@ def lines(blocks: Iterator[bytes]) -> Iterator[str]:
 
     A line of more than a million characters comes in parts that end at white space where there is some.
     """
-    decoder = io.IncrementalNewlineDecoder(codecs.getincrementaldecoder("utf-8-sig")("surrogateescape"), translate=True)
     rest = ""
-    for block in blocks:
-        *whole, rest = (rest + decoder.decode(block)).split("\n")
+    for text in decoded(blocks):
+        *whole, rest = (rest + text).split("\n")
         yield from whole
         while len(rest) > LONGEST_LINE:
             at = rest.rfind(" ", 0, LONGEST_LINE) + 1 or LONGEST_LINE
             yield rest[:at]
             rest = rest[at:]
-    yield from (rest + decoder.decode(b"", final=True)).split("\n")
+    yield rest
+
+
+def whole_lines(blocks: Iterator[bytes], longest: int) -> Iterator[tuple[str, bool]]:
+    """(line, True) of each line as `lines` finds them, and of one of more than `longest` characters (its beginning, False)."""
+    held: list[str] = []
+    size = 0
+    for text in decoded(blocks):
+        first, *more = text.split("\n")
+        for part, ends in [(first, bool(more)), *((line, True) for line in more[:-1]), *((line, False) for line in more[-1:])]:
+            if size <= longest:
+                held.append(part)
+            size += len(part)
+            if ends:
+                yield "".join(held)[:longest], size <= longest
+                held, size = [], 0
+    yield "".join(held)[:longest], size <= longest

@@ -1,4 +1,9 @@
-"""First stage of preparation: a batch of input files -> Parquet parts, sorted by a hash of the text."""
+"""First stage of preparation: a batch of input files -> Parquet parts, sorted by a hash of the text, and the sketches of their texts.
+
+    parts/NAME-00000.parquet         schema PART, in order
+    parts/NAME-00000.sketch.parquet  schema SKETCH, sorted by hash
+    parts/NAME.json                  written last: the files that went in, the parts that came out, the tallies by source
+"""
 
 import hashlib
 import json
@@ -7,19 +12,37 @@ from dataclasses import asdict, astuple, dataclass, field
 from itertools import chain
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline import storage
+from pipeline.config import Preparation
 from pipeline.corpus.formats import FORMATS, HEAD_BYTES, recognise
 from pipeline.corpus.inputs import InputFile
-from pipeline.corpus.opening import CutOff, Damaged, blocks
-from pipeline.text.documents import Document, Dropped, Reason, Record, documents
+from pipeline.corpus.multistream import range_blocks
+from pipeline.corpus.opening import EXPANSION_LIMIT, CutOff, Damaged, ExpandsTooFar, Opened, blocks
+from pipeline.text.documents import ENGLISH, Document, Dropped, Reason, Record, documents
 from pipeline.text.schema import DOCUMENT
+from pipeline.text.sketches import sketch
 
 KEY_BYTES = 16
-PART = pa.schema([pa.field("key", pa.binary(KEY_BYTES), nullable=False), *DOCUMENT])
-VERSION = 1
+PART = pa.schema(
+    [
+        pa.field("key", pa.binary(KEY_BYTES), nullable=False),  # hash of the text
+        pa.field("parent_hash", pa.uint64(), nullable=False),  # which parents are held out, and which of two texts is kept
+        pa.field("hashes", pa.int32(), nullable=False),  # of the sketch
+        *DOCUMENT,
+    ]
+)
+SKETCH = pa.schema(
+    [
+        pa.field("hash", pa.uint64(), nullable=False),
+        pa.field("parent_hash", pa.uint64(), nullable=False),
+        pa.field("place", pa.uint64(), nullable=False),  # the first 8 bytes of the text's key
+    ]
+)
+VERSION = 2
 """Goes up when the same input gives other parts, so that an unfinished preparation is not continued with old ones."""
 PART_CHARACTERS = 48_000_000
 TABLE_CHARACTERS = 4_000_000
@@ -29,7 +52,7 @@ GROUP_BYTES = 250_000
 BATCH_BYTES = 8_000_000
 BATCH_FILES = 500
 MOST_BATCHES = 2_000
-SAMPLES = 3
+SAMPLES = 5
 
 
 @dataclass(kw_only=True)
@@ -60,7 +83,7 @@ def batches(files: Sequence[InputFile]) -> list[list[InputFile]]:
     most_bytes, most_files = max(BATCH_BYTES, total // MOST_BATCHES), max(BATCH_FILES, len(files) // MOST_BATCHES)
     dealt: list[list[InputFile]] = []
     size = 0
-    for file in sorted(files, key=lambda file: file.name):
+    for file in sorted(files, key=lambda file: (file.name, file.start or 0)):
         if not dealt or size + max(file.bytes, 0) > most_bytes or len(dealt[-1]) >= most_files:
             dealt.append([])
             size = 0
@@ -69,59 +92,82 @@ def batches(files: Sequence[InputFile]) -> list[list[InputFile]]:
     return dealt
 
 
-def digest(files: Sequence[InputFile], piece_characters: int, minimum_characters: int) -> str:
+def digest(files: Sequence[InputFile], settings: dict[str, Any]) -> str:
     """Name of the parts of a batch: 16 hexadecimal digits of its files and of the settings that the parts depend on."""
-    about = [VERSION, piece_characters, minimum_characters, [astuple(file) for file in files]]
+    about = [settings, [astuple(file) for file in files]]
     return hashlib.blake2b(json.dumps(about).encode(), digest_size=8).hexdigest()
 
 
-def write_parts(files: Sequence[InputFile], folder: str, piece_characters: int, minimum_characters: int) -> dict[str, Any]:
-    """Write the parts of a batch into a folder, unless they are there, and return {"parts": names, "tally": the fields of a Tally}.
+def part_settings(settings: Preparation) -> dict[str, Any]:
+    """What parts depend on besides their files."""
+    names = ("piece_characters", "minimum_characters", "minimum_letters", "expansion_limit")
+    return {"version": VERSION} | {name: getattr(settings, name) for name in names}
+
+
+def write_parts(files: Sequence[InputFile], folder: str, settings: Preparation) -> dict[str, Any]:
+    """Write the parts of a batch into a folder and return their record: {"files", "settings", "parts": names, "tallies": {source: the fields of a Tally}}.
 
     Memory is bounded by one part, whatever the size of the files. Raises DataError where a file cannot be read.
     """
-    name = digest(files, piece_characters, minimum_characters)
-    done = storage.join(folder, f"{name}.json")
-    try:
-        return storage.read_json(done)
-    except FileNotFoundError:
-        pass
-    tally = Tally()
-    rows = chain.from_iterable(file_rows(file, tally, piece_characters, minimum_characters) for file in files)
+    about = part_settings(settings)
+    name = digest(files, about)
+    tallies: dict[str, Tally] = {}
+    rows = chain.from_iterable(file_rows(file, tallies.setdefault(file.source, Tally()), settings) for file in files)
     parts = []
-    for number, table in enumerate(part_tables(rows)):
-        parts.append(f"{name}-{number:05d}.parquet")
-        storage.write_bytes(storage.join(folder, parts[-1]), part_bytes(table))
-    report = {"parts": parts, "tally": asdict(tally)}
-    storage.write_json(done, report)
-    return report
+    for number, (table, sketches) in enumerate(part_tables(rows)):
+        parts.append(f"{name}-{number:05d}")
+        storage.write_bytes(storage.join(folder, f"{parts[-1]}.sketch.parquet"), parquet(sketches, "hash"))
+        storage.write_bytes(storage.join(folder, f"{parts[-1]}.parquet"), parquet(table, "key"))
+    record = {
+        "files": [asdict(file) for file in files],
+        "settings": about,
+        "parts": parts,
+        "tallies": {source: asdict(tally) for source, tally in tallies.items()},
+    }
+    storage.write_json(storage.join(folder, f"{name}.json"), record)
+    return record
 
 
-def file_rows(file: InputFile, tally: Tally, piece_characters: int, minimum_characters: int) -> Iterator[dict[str, Any]]:
-    """The rows of one file, counted in the tally."""
-    for item in file_documents(file, piece_characters, minimum_characters):
+def records(folder: str, settings: Preparation) -> dict[str, dict[str, Any]]:
+    """{name: record} of the batches that are done below a folder of parts, with these settings."""
+    names = [name for name in storage.children(folder) if name.endswith(".json") and "-" not in name]
+    found = {name: storage.read_json(storage.join(folder, name)) for name in names}
+    about = part_settings(settings)
+    return {name: record for name, record in found.items() if record["settings"] == about}
+
+
+def file_rows(file: InputFile, tally: Tally, settings: Preparation) -> Iterator[tuple[dict[str, Any], np.ndarray]]:
+    """The rows of one file with the sketches of their texts, counted in the tally."""
+    for item in file_documents(file, settings):
         if isinstance(item, Dropped):
             tally.drop(item)
         else:
             tally.pieces += 1
             tally.characters += len(item.text)
-            yield row(item, file.source)
-    tally.files += 1
+            hashes = sketch(item.text)
+            yield row(item, file.source, len(hashes)), hashes
+    tally.files += file.start in (None, 0)
 
 
-def file_documents(file: InputFile, piece_characters: int, minimum_characters: int) -> Iterator[Document | Dropped]:
+def file_documents(file: InputFile, settings: Preparation) -> Iterator[Document | Dropped]:
     """The documents of one file and what is dropped of it."""
-    for record in file_records(file):
+    for record in file_records(file, settings.expansion_limit):
         if isinstance(record, Dropped):
             yield record
         else:
-            yield from documents(record, piece_characters, minimum_characters)
+            yield from documents(
+                record,
+                piece_characters=settings.piece_characters,
+                minimum_characters=settings.minimum_characters,
+                minimum_letters=settings.minimum_letters,
+                language=file.language or ENGLISH,
+            )
 
 
-def file_records(file: InputFile) -> Iterator[Record | Dropped]:
+def file_records(file: InputFile, expansion_limit: int = EXPANSION_LIMIT) -> Iterator[Record | Dropped]:
     """The records of one file, in its own format or the one that its name and first bytes show; what comes before damage is kept."""
-    damage: list[Reason] = []
-    stream = until_damage(file.location, damage)
+    damage: list[Dropped] = []
+    stream = until_damage(file, expansion_limit, damage)
     head = b""
     while len(head) < HEAD_BYTES and (block := next(stream, None)):
         head += block
@@ -130,53 +176,80 @@ def file_records(file: InputFile) -> Iterator[Record | Dropped]:
         yield Dropped(id=file.name, reason="binary")
         return
     if head or not damage:
-        yield from FORMATS[format].read(chain([head], stream), file.name)
-    yield from (Dropped(id=file.name, reason=reason) for reason in damage)
+        opened = Opened(location=file.location, name=file.name, blocks=chain([head], stream), column=file.column, language=file.language)
+        yield from FORMATS[format].read(opened)
+    yield from damage
 
 
-def until_damage(location: str, damage: list[Reason]) -> Iterator[bytes]:
-    """The blocks of a file up to where its compressed data breaks, and then the reason as the one entry of `damage`."""
+def until_damage(file: InputFile, expansion_limit: int, damage: list[Dropped]) -> Iterator[bytes]:
+    """The blocks of a file up to where its compressed data breaks, and then what is wrong as the one entry of `damage`."""
     try:
-        yield from blocks(location)
+        yield from blocks(file.location, expansion_limit) if file.start is None or file.stop is None else range_blocks(file.location, file.start, file.stop)
     except CutOff:
-        damage.append("truncated file")
+        damage.append(Dropped(id=file.name, reason="truncated file"))
     except Damaged:
-        damage.append("damaged file")
+        damage.append(Dropped(id=file.name, reason="damaged file"))
+    except ExpandsTooFar as error:
+        damage.append(Dropped(id=file.name, reason="expands too far", sample=str(error)))
 
 
-def row(document: Document, source: str) -> dict[str, Any]:
+def row(document: Document, source: str, hashes: int) -> dict[str, Any]:
     """A document as a row of PART."""
     key = hashlib.blake2b(document.text.encode(), digest_size=KEY_BYTES).digest()
-    return {"key": key, "source": source, **vars(document)}
+    return {"key": key, "parent_hash": parent_hash(document.parent), "hashes": hashes, "source": source, **vars(document)}
 
 
-def part_tables(rows: Iterable[dict[str, Any]]) -> Iterator[pa.Table]:
-    """Gather rows to sorted tables of about 48 million characters."""
-    tables: list[pa.Table] = []
-    held: list[dict[str, Any]] = []
+def parent_hash(parent: str) -> int:
+    """64 bits of a parent's name."""
+    return int.from_bytes(hashlib.blake2b(parent.encode(), digest_size=8).digest(), "big")
+
+
+def part_tables(rows: Iterable[tuple[dict[str, Any], np.ndarray]]) -> Iterator[tuple[pa.Table, pa.Table]]:
+    """Gather rows to sorted tables of about 48 million characters, each with the table of its sketches."""
+    tables: list[tuple[pa.Table, pa.Table]] = []
+    held: list[tuple[dict[str, Any], np.ndarray]] = []
     size = gathered = 0
     for item in rows:
         held.append(item)
-        size += len(item["text"])
+        size += len(item[0]["text"])
         if size >= TABLE_CHARACTERS:
-            tables.append(pa.Table.from_pylist(held, schema=PART))
+            tables.append(arrow_tables(held))
             gathered += size
             held, size = [], 0
         if gathered >= PART_CHARACTERS:
-            yield in_order(pa.concat_tables(tables))
+            yield merged(tables)
             tables, gathered = [], 0
     if tables or held:
-        yield in_order(pa.concat_tables([*tables, pa.Table.from_pylist(held, schema=PART)]))
+        yield merged([*tables, arrow_tables(held)])
+
+
+def arrow_tables(held: list[tuple[dict[str, Any], np.ndarray]]) -> tuple[pa.Table, pa.Table]:
+    """Rows (schema PART) and their sketches (schema SKETCH) in Arrow memory."""
+    lengths = [len(hashes) for _, hashes in held]
+    parents = np.array([row["parent_hash"] for row, _ in held], np.uint64)
+    places = np.array([leading(row["key"]) for row, _ in held], np.uint64)
+    columns = [np.concatenate([np.zeros(0, np.uint64), *(hashes for _, hashes in held)]), np.repeat(parents, lengths), np.repeat(places, lengths)]
+    return pa.Table.from_pylist([row for row, _ in held], schema=PART), pa.Table.from_arrays([pa.array(column) for column in columns], schema=SKETCH)
+
+
+def leading(key: bytes) -> int:
+    """The first 8 bytes of a key as a number."""
+    return int.from_bytes(key[:8], "big")
+
+
+def merged(tables: list[tuple[pa.Table, pa.Table]]) -> tuple[pa.Table, pa.Table]:
+    """One part of several tables, and its sketches."""
+    return in_order(pa.concat_tables([rows for rows, _ in tables])), pa.concat_tables([sketches for _, sketches in tables]).sort_by("hash")
 
 
 def in_order(table: pa.Table) -> pa.Table:
-    """Rows by the hash of their text, and those of the same text by id."""
-    return table.sort_by([("key", "ascending"), ("id", "ascending")])
+    """Rows by the hash of their text, and those of the same text by their parents' hashes, the greatest first, and then by id."""
+    return table.sort_by([("key", "ascending"), ("parent_hash", "descending"), ("id", "ascending")])
 
 
-def part_bytes(table: pa.Table) -> pa.Buffer:
-    """A part as a Parquet file of small row groups."""
+def parquet(table: pa.Table, column: str) -> pa.Buffer:
+    """A Parquet file of small row groups, with statistics of the column that the table is sorted by."""
     rows = max(1, table.num_rows * GROUP_BYTES // max(1, table.nbytes))
     sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, row_group_size=rows, compression="zstd", compression_level=1, write_statistics=["key"])
+    pq.write_table(table, sink, row_group_size=rows, compression="zstd", compression_level=1, write_statistics=[column])
     return sink.getvalue()

@@ -13,9 +13,10 @@ from pipeline import storage
 from pipeline.config import Preparation, flatten
 from pipeline.corpus.inputs import InputFile, distinct, fingerprint, list_files
 from pipeline.corpus.parts import Tally
-from pipeline.corpus.shards import shard_count
-from pipeline.corpus.sources import BUILTIN, Source, parse
-from pipeline.corpus.stages import MILLION, PARTS, Report, deal, extract
+from pipeline.corpus.progress import MILLION, Report
+from pipeline.corpus.shards import COUNTED, shard_count
+from pipeline.corpus.sources import BUILTIN, KEYS, Source, parse
+from pipeline.corpus.stages import PARTS, Tallies, compare, deal, extract, total
 from pipeline.errors import ConfigError, DataError
 from pipeline.text.schema import DOCUMENT
 
@@ -42,13 +43,20 @@ class Corpus:
     heldout: tuple[Window, ...]
     counts: dict[str, int]
     dropped: dict[str, int]
+    sources: dict[str, dict[str, Any]]
+    """Of each source, by location: how it was read, its weight, its counts and what was dropped of it."""
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """How often a document of each source occurs in an epoch."""
+        return {location: about["weight"] for location, about in self.sources.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What a corpus is made of: specifications, settings and what tells that an input has changed, as its manifest has them."""
+    """What a corpus is made of: sources, settings and what tells that an input has changed, as its manifest has them."""
 
-    sources: list[str]
+    sources: dict[str, dict[str, Any]]
     settings: dict[str, Any]
     inputs: dict[str, list[int | str]]
 
@@ -56,41 +64,43 @@ class Plan:
 def prepare(sources: Sequence[str], settings: Preparation, folder: str, report: Report = print) -> Corpus:
     """Prepare a corpus in `folder`, a path or URL, on the Ray that is running; a finished one is given as it is.
 
-    What it holds is a function of the input's contents and the settings, whatever the machines, CPUs or order of files.
-    An interrupted preparation is continued. Raises ConfigError and DataError for what the user can fix.
+    What it holds is a function of the input's contents and the settings, whatever the machines, CPUs or order of files. An interrupted
+    preparation is continued; where files or sources were added or have changed, those are read and the shuffle runs again: another
+    corpus with a fingerprint of its own, beside whose shards those of the one before stay. Raises ConfigError and DataError for what the
+    user can fix.
     """
     folder = storage.absolute(folder)
     corpus = finished(sources, settings, folder)
     if corpus is None:
         storage.require_writable("folder", folder)
         with storage.locked(folder):
-            refuse_foreign(folder)
+            if not storage.exists(storage.join(folder, storage.MANIFEST)):
+                refuse_foreign(folder)
             listed = {source: list_files(source) for source in parse_all(sources)}
             build(distinct([file for files in listed.values() for file in files]), settings, folder, plan_of(listed, settings), report)
         corpus = load_corpus(folder)
-    delete(storage.join(folder, PARTS))
     report(f"prepare: {folder} is ready: {summary(corpus)}")
     return corpus
 
 
 def finished(sources: Sequence[str], settings: Preparation, folder: str) -> Corpus | None:
-    """The corpus in a folder when it is finished, else None; needs no Ray.
+    """The corpus in a folder when it is finished and nothing was added or has changed, else None; needs no Ray.
 
-    Raises ConfigError with both values when it was prepared from other sources, settings or inputs.
+    Raises ConfigError with both values when it was prepared with other settings, or from a source that is not named any more.
     """
     parsed = parse_all(sources)
     folder = storage.absolute(folder)
     if not storage.exists(storage.join(folder, storage.MANIFEST)):
         return None
-    refuse_differences(folder, plan_of({source: () if source.location == BUILTIN else list_files(source) for source in parsed}, settings))
-    return load_corpus(folder)
+    plan = plan_of({source: () if source.location == BUILTIN else list_files(source) for source in parsed}, settings)
+    return load_corpus(folder) if is_made_of(folder, plan) else None
 
 
 def plan_of(listed: dict[Source, Sequence[InputFile]], settings: Preparation) -> Plan:
     """The plan of sources with these files; those of the built-in corpus need not be listed."""
     stamps = [fingerprint(source, files) for source, files in listed.items()]
     return Plan(
-        sources=sorted(source.spec for source in listed),
+        sources={source.location: {name: getattr(source, name) for name in KEYS} for source in listed},
         settings=flatten(settings, "prepare."),
         inputs={name: stamp for stamp in stamps for name, stamp in stamp.items()},
     )
@@ -118,7 +128,8 @@ def load_corpus(folder: str) -> Corpus:
     try:
         manifest = storage.read_json(storage.join(folder, storage.MANIFEST))
         windows = {split: tuple(Window(shard=s, row_group=g, documents=d, characters=c) for s, g, d, c in manifest[split]) for split in SPLITS}
-        return Corpus(folder=folder, fingerprint=manifest["fingerprint"], counts=manifest["counts"], dropped=manifest["dropped"], **windows)
+        about = {name: manifest[name] for name in ("fingerprint", "counts", "dropped", "sources")}
+        return Corpus(folder=folder, **about, **windows)
     except FileNotFoundError as error:
         raise DataError(f"{folder} holds no prepared corpus ({storage.MANIFEST} is missing): prepare one there, or name another folder") from error
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -144,74 +155,90 @@ def refuse_foreign(folder: str) -> None:
         raise ConfigError(f"{folder} holds {foreign[0]}, which is not of a prepared corpus: choose an empty or new folder")
 
 
-def refuse_differences(folder: str, plan: Plan) -> None:
-    """Raise ConfigError with the first difference between a finished folder's manifest and what is asked for."""
+def is_made_of(folder: str, plan: Plan) -> bool:
+    """Whether a finished folder was made by this very plan; a plan with other inputs can be built upon it.
+
+    Raises ConfigError for other settings, and for a source that the plan has no more.
+    """
     try:
         manifest = storage.read_json(storage.join(folder, storage.MANIFEST))
-        found = {"corpus": manifest["sources"], **manifest["settings"], **manifest["inputs"]}
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        settings, inputs, sources = manifest["settings"], manifest["inputs"], manifest["sources"]
+        asked = {location: {name: about[name] for name in KEYS} for location, about in sources.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{folder}/{storage.MANIFEST} cannot be read ({storage.first_line(error)}): delete the folder and prepare it again") from error
-    wanted = {"corpus": plan.sources, **plan.settings, **plan.inputs}
-    for name in [*wanted, *found]:
-        if found.get(name) != wanted.get(name):
+    for name in [*plan.settings, *settings]:
+        if settings.get(name) != plan.settings.get(name):
             raise ConfigError(
-                f"{folder} was prepared with {name} {shown(found.get(name))}, now it is {shown(wanted.get(name))}: "
+                f"{folder} was prepared with {name} {settings.get(name)}, now it is {plan.settings.get(name)}: "
                 "choose another folder, or delete this one to prepare it again"
             )
-
-
-def shown(value: Any) -> str:
-    """A value of the plan for people: a file's is [bytes, time of change]."""
-    if value is None:
-        return "absent"
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    if gone := [location for location in sources if location not in plan.sources]:
+        raise ConfigError(f"{folder} was prepared from corpus {gone[0]} too: name it as well, or choose another folder")
+    return asked == plan.sources and inputs == plan.inputs
 
 
 def build(files: list[InputFile], settings: Preparation, folder: str, plan: Plan, report: Report) -> None:
-    """Both stages and the manifest."""
-    parts, tally = extract(files, settings, folder, report)
-    count = shard_count(tally.characters, settings)
+    """All stages and the manifest."""
+    parts, tallies = extract(files, settings, folder, report)
+    count = shard_count(total(tallies).characters, settings)
     cut = hashlib.blake2b(json.dumps([parts, count, plan.settings]).encode(), digest_size=8).hexdigest()
-    shards = deal(folder, parts, cut, count, settings, tally, report)
-    manifest = asdict(plan) | contents(shards, tally) | {"dropped": tally.dropped, "samples": tally.samples}
+    if settings.near_duplicates is not None:
+        compare(folder, parts, cut, count, report)
+    shards = deal(folder, parts, cut, count, settings, tallies, report)
+    manifest = asdict(plan) | contents(shards, tallies, plan)
     if not manifest["train"]:
         share = f"prepare.heldout_share ({settings.heldout_share})"
         raise DataError(f"corpus {', '.join(plan.sources)}: all text fell to the held-out set by {share}: set it to 0 or add documents")
-    delete_strangers(folder, {window[0] for split in SPLITS for window in manifest[split]})
+    before = shards_in_use(folder)
     storage.write_json(storage.join(folder, storage.MANIFEST), manifest)
+    delete_others(folder, before | shards_in_use(folder), parts, cut)
 
 
-def contents(shards: list[dict[str, Any]], tally: Tally) -> dict[str, Any]:
-    """The manifest's windows, counts and fingerprint."""
+def contents(shards: list[dict[str, Any]], tallies: Tallies, plan: Plan) -> dict[str, Any]:
+    """The manifest's windows, sources, counts and fingerprint."""
     windows = {
-        split: [[f"{split}/{number:05d}.parquet", group, *sizes] for number, shard in enumerate(shards) for group, sizes in enumerate(shard[split]["windows"])]
+        split: [[shard[split]["file"], group, *sizes] for shard in shards for group, sizes in enumerate(shard[split]["windows"])]
         for split in SPLITS
     }
-    every = windows["train"] + windows["heldout"]
-    counts = {
-        "files": tally.files,
-        "documents": sum(shard[split]["firsts"] for shard in shards for split in SPLITS),
-        "pieces": sum(window[2] for window in every),
-        "characters": sum(window[3] for window in every),
-        "windows": len(every),
-        "heldout_pieces": sum(window[2] for window in windows["heldout"]),
-        "heldout_characters": sum(window[3] for window in windows["heldout"]),
-        "heldout_windows": len(windows["heldout"]),
-    }
+    sources = {location: about | source_counts(location, shards, tallies.get(location, Tally())) for location, about in plan.sources.items()}
+    sums = {name: sum(about[name] for about in sources.values()) for name in ("files", *COUNTED, "heldout_pieces", "heldout_characters")}
+    every = total(tallies)
     digests = [[shard[split]["digest"] for shard in shards] for split in SPLITS]
-    return windows | {"counts": counts, "fingerprint": hashlib.sha256(json.dumps(digests).encode()).hexdigest()}
+    weighted = {location: about["weight"] for location, about in plan.sources.items() if about["weight"] != 1}
+    return windows | {
+        "sources": sources,
+        "counts": sums | {"windows": len(windows["train"]) + len(windows["heldout"]), "heldout_windows": len(windows["heldout"])},
+        "dropped": every.dropped,
+        "samples": every.samples,
+        "fingerprint": hashlib.sha256(json.dumps([*digests, weighted] if weighted else digests).encode()).hexdigest(),
+    }
 
 
-def delete(folder: str) -> None:
-    """Delete a folder if it is there."""
-    if storage.exists(folder):
-        storage.delete_folder(folder)
+def source_counts(location: str, shards: list[dict[str, Any]], tally: Tally) -> dict[str, Any]:
+    """What came of a source, and what was dropped of it."""
+    none = dict.fromkeys(COUNTED, 0)
+    of = {split: [shard[split]["sources"].get(location, none) for shard in shards] for split in SPLITS}
+    sums = {name: sum(found[name] for split in SPLITS for found in of[split]) for name in COUNTED}
+    heldout = {f"heldout_{name}": sum(found[name] for found in of["heldout"]) for name in ("pieces", "characters")}
+    return {"files": tally.files} | sums | heldout | {"dropped": tally.dropped}
 
 
-def delete_strangers(folder: str, shards: set[str]) -> None:
-    """Delete shards that an interrupted preparation with other inputs left behind."""
+def shards_in_use(folder: str) -> set[str]:
+    """The shards of the corpus in a folder; none where there is no manifest."""
+    try:
+        manifest = storage.read_json(storage.join(folder, storage.MANIFEST))
+    except FileNotFoundError:
+        return set()
+    return {window[0] for split in SPLITS for window in manifest[split]}
+
+
+def delete_others(folder: str, shards: set[str], parts: list[str], cut: str) -> None:
+    """Delete the shards that neither this corpus nor the one before has, and what the parts' folder holds for neither this nor a next preparation."""
     for split in SPLITS:
         for name in storage.children(storage.join(folder, split)):
             if f"{split}/{name}" not in shards:
-                system, path = storage.filesystem(storage.join(folder, split, name))
-                system.delete_file(path)
+                storage.delete_file(storage.join(folder, split, name))
+    wanted = set(parts) | {part.rsplit("-", 1)[0] for part in parts}
+    for name in storage.children(storage.join(folder, PARTS)):
+        if name.split(".")[0] not in wanted and not name.startswith(cut):
+            storage.delete_file(storage.join(folder, PARTS, name))

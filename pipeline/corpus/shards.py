@@ -1,7 +1,7 @@
 """Second stage of preparation: a range of keys of all parts -> one training and one held-out shard."""
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -12,10 +12,17 @@ import pyarrow.parquet as pq
 
 from pipeline import storage
 from pipeline.config import Preparation
-from pipeline.corpus.parts import KEY_BYTES, PART, SAMPLES, Tally, in_order
-from pipeline.text.documents import dropped
+from pipeline.corpus.overlaps import OVERLAP, overlap_name
+from pipeline.corpus.parts import PART, SAMPLES, Tally, in_order
+from pipeline.corpus.ranges import key_bytes, key_edges, numbers, sorted_range
+from pipeline.text.documents import Reason, dropped
 from pipeline.text.schema import DOCUMENT
 
+COUNTED = ("documents", "pieces", "characters")
+HELDOUT_OVERLAP = 0.05
+"""Share of a held-out text's word sequences in training texts above which it would not measure what was learnt."""
+LEAST_SHARED = 3
+"""Fewer equal word sequences are chance."""
 HELDOUT_WINDOWS = 8
 """Held-out windows are this many times smaller, so that a small held-out share still has several."""
 
@@ -28,75 +35,66 @@ def shard_count(characters: int, settings: Preparation) -> int:
 def write_shard(folder: str, parts: Sequence[str], plan: str, number: int, count: int, settings: Preparation) -> dict[str, Any]:
     """Write shard `number` of `count` from the parts below folder/parts, unless it is there under this plan's name.
 
-    Returns {"train", "heldout": {"windows": [[documents, characters], ...], "firsts": documents that start here, "digest"}, "tally"}.
+    Returns {"train", "heldout": {"file", "windows": [[documents, characters], ...], "sources": counts of each, "digest"}, "tallies": by source}.
     """
     done = storage.join(folder, "parts", f"{plan}-{number:05d}.json")
     try:
         return storage.read_json(done)
     except FileNotFoundError:
         pass
-    tally = Tally()
-    table = without_duplicates(key_range(folder, parts, number, count), tally)
-    aside = is_heldout(table["parent"], settings.heldout_share)
-    report: dict[str, Any] = {"tally": asdict(tally)}
+    low, high = key_edges(number, count)
+    found = [sorted_range(storage.join(folder, "parts", f"{part}.parquet"), PART, "key", low, high) for part in sorted(parts)]
+    tallies: dict[str, Tally] = {}
+    table = without_repeats(in_order(pa.concat_tables([PART.empty_table(), *found])), tallies)
+    if settings.near_duplicates is not None:
+        names = [storage.join(folder, "parts", overlap_name(plan, place)) for place in range(count)]
+        overlaps = pa.concat_tables([sorted_range(name, OVERLAP, "place", low, high) for name in names])
+        table = without_near_duplicates(table, overlaps, settings, tallies)
+    aside = is_heldout(table["parent_hash"].to_numpy(), settings.heldout_share)
+    report: dict[str, Any] = {"tallies": {source: asdict(tally) for source, tally in tallies.items()}}
     for name, rows, characters in (("train", ~aside, settings.window_characters), ("heldout", aside, settings.window_characters // HELDOUT_WINDOWS)):
         chosen = table.filter(pa.array(rows)).select(DOCUMENT.names).combine_chunks()
-        report[name] = write_windows(storage.join(folder, name, f"{number:05d}.parquet"), chosen, characters)
+        report[name] = write_windows(folder, name, number, chosen, characters)
     storage.write_json(done, report)
     return report
 
 
-def key_range(folder: str, parts: Sequence[str], number: int, count: int) -> pa.Table:
-    """The rows of all parts whose keys lie in range `number` of `count` equal ranges, in the order of (key, id)."""
-    low, high = (-(-(edge << 64) // count) for edge in (number, number + 1))
-    found = [table for part in sorted(parts) for table in part_range(storage.join(folder, "parts", part), low, high)]
-    return in_order(pa.concat_tables([PART.empty_table(), *found]))
-
-
-def part_range(location: str, low: int, high: int) -> Iterator[pa.Table]:
-    """The rows of a part whose keys' first 8 bytes are at least `low` and below `high`; only the row groups that hold some are read."""
-    system, path = storage.filesystem(location)
-    with pq.ParquetFile(path, filesystem=system) as file:
-        for group in range(file.num_row_groups):
-            edges = file.metadata.row_group(group).column(0).statistics
-            if leading(edges.max) >= low and leading(edges.min) < high:
-                table = file.read_row_group(group).cast(PART)
-                keys = key_bytes(table)[:, :8].copy().view(">u8").reshape(-1)
-                first, last = (int(np.searchsorted(keys, np.uint64(edge))) if edge < 1 << 64 else len(keys) for edge in (low, high))
-                yield table.slice(first, last - first)
-
-
-def leading(key: bytes) -> int:
-    """The first 8 bytes of a key as a number."""
-    return int.from_bytes(key[:8], "big")
-
-
-def key_bytes(table: pa.Table) -> np.ndarray:
-    """The keys of a table as bytes, (rows, 16) of uint8."""
-    keys = table["key"].combine_chunks()
-    every = np.frombuffer(keys.buffers()[1] or b"", np.uint8).reshape(-1, KEY_BYTES)
-    return every[keys.offset : keys.offset + len(keys)]
-
-
-def without_duplicates(table: pa.Table, tally: Tally) -> pa.Table:
-    """Keep the first row of each text; the table is in the order of (key, id). The others are counted."""
-    keys = key_bytes(table)
+def without_repeats(table: pa.Table, tallies: dict[str, Tally]) -> pa.Table:
+    """Keep the first row of each text; the table is in order. The others are counted."""
+    keys = key_bytes(table["key"])
     repeats = np.zeros(len(keys), bool)
     repeats[1:] = (keys[1:] == keys[:-1]).all(axis=1)
-    again = table.filter(pa.array(repeats))
-    for row in again.slice(0, SAMPLES).to_pylist():
-        tally.drop(dropped(row["id"], "duplicate", row["text"]))
-    if again.num_rows > SAMPLES:
-        tally.add(Tally(dropped={"duplicate": again.num_rows - SAMPLES}))
-    return table.filter(pa.array(~repeats))
+    return without(table, repeats, "duplicate", tallies)
 
 
-def is_heldout(parents: pa.ChunkedArray, share: float) -> np.ndarray:
+def without_near_duplicates(table: pa.Table, overlaps: pa.Table, settings: Preparation, tallies: dict[str, Tally]) -> pa.Table:
+    """Keep the rows of which, by their sketches, little enough stands in texts of other parents; those in training count for held-out rows."""
+    sums = overlaps.group_by(["place", "parent_hash"]).aggregate([("shared", "sum")])
+    columns = (sums[name].to_pylist() for name in ("place", "parent_hash", "shared_sum"))
+    of = {(place, parent): shared for place, parent, shared in zip(*columns)}
+    parents = table["parent_hash"].to_numpy()
+    found = np.array([of.get(key, 0) for key in zip(numbers(table["key"]).tolist(), parents.tolist())], np.int64)
+    share = found / np.maximum(1, table["hashes"].to_numpy())
+    limit = np.where(is_heldout(parents, settings.heldout_share), HELDOUT_OVERLAP, settings.near_duplicates)
+    return without(table, (share >= limit) & (found >= LEAST_SHARED), "near-duplicate", tallies)
+
+
+def without(table: pa.Table, dropped_rows: np.ndarray, reason: Reason, tallies: dict[str, Tally]) -> pa.Table:
+    """Leave rows out, counted by their source under a reason."""
+    gone = table.filter(pa.array(dropped_rows))
+    for source in pc.unique(gone["source"]).to_pylist():
+        rows = gone.filter(pc.equal(gone["source"], source))
+        tally = tallies.setdefault(source, Tally())
+        for row in rows.slice(0, SAMPLES).to_pylist():
+            tally.drop(dropped(row["id"], reason, row["text"]))
+        if rows.num_rows > SAMPLES:
+            tally.add(Tally(dropped={reason: rows.num_rows - SAMPLES}))
+    return table.filter(pa.array(~dropped_rows))
+
+
+def is_heldout(parent_hashes: np.ndarray, share: float) -> np.ndarray:
     """Which rows are held out, as bool: those whose parent's hash falls into the share, so that a book or article is never divided."""
-    encoded = parents.combine_chunks().dictionary_encode()
-    hashes = (hashlib.blake2b(parent.encode(), digest_size=8).digest() for parent in encoded.dictionary.to_pylist())
-    chosen = np.array([leading(value) < share * 2.0**64 for value in hashes], bool)
-    return chosen[encoded.indices.to_numpy()]
+    return parent_hashes < share * 2.0**64
 
 
 def window_edges(lengths: Sequence[int], limit: int) -> list[tuple[int, int]]:
@@ -115,27 +113,37 @@ def window_edges(lengths: Sequence[int], limit: int) -> list[tuple[int, int]]:
     return [*edges, (start, len(lengths))]
 
 
-def write_windows(location: str, table: pa.Table, limit: int) -> dict[str, Any]:
-    """Write documents as one Parquet file with a row group for each window; without documents, no file."""
+def write_windows(folder: str, split: str, number: int, table: pa.Table, limit: int) -> dict[str, Any]:
+    """Write documents as one Parquet file with a row group for each window; without documents, no file.
+
+    The file's name holds a digest of its contents, so that the shards of an older corpus stay what they are.
+    """
     lengths = pc.utf8_length(table["text"]).to_pylist()
     edges = window_edges(lengths, limit)
+    digest = content_digest(table, edges)
+    file = f"{split}/{number:05d}-{digest[:12]}.parquet"
     if edges:
         sink = pa.BufferOutputStream()
         with pq.ParquetWriter(sink, DOCUMENT, compression="zstd") as writer:
             for start, stop in edges:
                 writer.write_table(table.slice(start, stop - start), row_group_size=stop - start)
-        storage.write_bytes(location, sink.getvalue())
-    return {
-        "windows": [[stop - start, sum(lengths[start:stop])] for start, stop in edges],
-        "firsts": sum(id.endswith("#0") for id in table["id"].to_pylist()),
-        "digest": content_digest(table, edges),
-    }
+        storage.write_bytes(storage.join(folder, file), sink.getvalue())
+    windows = [[stop - start, sum(lengths[start:stop])] for start, stop in edges]
+    return {"file": file, "windows": windows, "sources": counts_by_source(table), "digest": digest}
+
+
+def counts_by_source(table: pa.Table) -> dict[str, dict[str, int]]:
+    """Of each source: documents that start in a table, pieces and characters."""
+    firsts = pc.ends_with(table["id"], "#0").cast(pa.int64())
+    about = pa.table({"source": table["source"], "documents": firsts, "pieces": pa.repeat(1, table.num_rows), "characters": pc.utf8_length(table["text"])})
+    sums = about.group_by("source").aggregate([(name, "sum") for name in COUNTED]).to_pylist()
+    return {row["source"]: {name: row[f"{name}_sum"] for name in COUNTED} for row in sums}
 
 
 def content_digest(table: pa.Table, edges: list[tuple[int, int]]) -> str:
-    """SHA-256 of all that examples are made from: the windows, and each document's id, parent, text and whether its lines are sentences."""
+    """SHA-256 of all that examples are made from: the windows, and each document's id, parent, text, language and whether its lines are sentences."""
     digest = hashlib.sha256()
-    columns = ["id", "parent", "text", "lines_are_sentences"]
+    columns = ["id", "parent", "text", "language", "lines_are_sentences"]
     for start, stop in edges:
         digest.update(b"window %d\n" % (stop - start))
         for row in zip(*(column.to_pylist() for column in table.select(columns).slice(start, stop - start).columns)):

@@ -1,5 +1,6 @@
-"""Source specifications, such as "builtin" or "books/*.txt.gz::format=text"."""
+"""Source specifications, such as "builtin" or "books/*.txt.gz::format=text::weight=2"."""
 
+import math
 from dataclasses import dataclass
 
 from pipeline import storage
@@ -7,40 +8,66 @@ from pipeline.corpus.formats import FORMATS
 from pipeline.errors import ConfigError
 
 BUILTIN = "builtin"
-KEYS = ("format",)
+KEYS = ("format", "column", "language", "weight")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """Where raw text comes from; format None: recognised file by file."""
+    """Where raw text comes from."""
 
     spec: str
     location: str
     format: str | None = None
+    """None: recognised file by file."""
+    column: str | None = None
+    """Column of the text in tables (Parquet, JSON lines); None: found by its name or type."""
+    language: str | None = None
+    """Code for the sentence splitter; None: what the files say, else English."""
+    weight: float = 1.0
+    """How many times a document occurs in an epoch; of a fraction, by a hash of the document and the epoch."""
 
 
 def parse(spec: str) -> Source:
-    """Parse "builtin" or PATH_OR_URL[::format=NAME]. Raises ConfigError that lists the keys and formats there are."""
+    """Parse "builtin" or PATH_OR_URL[::KEY=VALUE]…. Raises ConfigError that lists the keys and formats there are."""
     location, *options = spec.split("::")
     if not location:
         raise ConfigError(f"corpus {spec!r} names no file, folder or URL")
-    format = parse_options(spec, options).get("format")
+    given = parse_options(spec, options)
+    format = given.get("format")
     if format is not None and format not in FORMATS:
         raise ConfigError(f"corpus {spec}: no format {format!r}; the formats are {', '.join(FORMATS)}")
-    if location != BUILTIN:
-        return Source(spec=spec, location=storage.absolute(location), format=format)
-    if format not in (None, BUILTIN):
+    if location == BUILTIN and format not in (None, BUILTIN):
         raise ConfigError(f"corpus {spec}: the built-in corpus has no format {format}; a folder of that name is ./{BUILTIN}")
-    return Source(spec=spec, location=BUILTIN, format=BUILTIN)
+    return Source(
+        spec=spec,
+        location=location if location == BUILTIN else storage.absolute(location),
+        format=BUILTIN if location == BUILTIN else format,
+        column=given.get("column"),
+        language=given.get("language"),
+        weight=weight(spec, given.get("weight", "1")),
+    )
+
+
+def weight(spec: str, value: str) -> float:
+    """A weight as a number above 0."""
+    try:
+        number = float(value)
+    except ValueError:
+        number = math.nan
+    if not 0 < number < math.inf:
+        raise ConfigError(f"corpus {spec}: weight ({value}) must be a number above 0, as in PATH::weight=0.5")
+    return number
 
 
 def parse_options(spec: str, options: list[str]) -> dict[str, str]:
-    """What follows the location, as {key: value}. Raises ConfigError for an unknown key and for one that is given twice."""
+    """What follows the location, as {key: value}. Raises ConfigError for an unknown key, one without a value and one that is given twice."""
     values: dict[str, str] = {}
     for option in options:
         key, _, value = option.partition("=")
         if key not in KEYS:
             raise ConfigError(f"corpus {spec}: no key {key!r}; the keys are {', '.join(KEYS)}, as in PATH::format=text")
+        if not value:
+            raise ConfigError(f"corpus {spec}: {key} has no value, as in PATH::{key}=…")
         if key in values:
             raise ConfigError(f"corpus {spec}: {key} is given twice ({values[key]} and {value})")
         values[key] = value

@@ -1,88 +1,144 @@
-"""The two stages of preparation on a Ray cluster: files -> parts -> shards, with their progress and the limit on broken input."""
+"""The stages of preparation on a Ray cluster: files -> parts -> overlaps -> shards, with their progress and the limit on broken input."""
 
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, astuple
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from pipeline import storage
 from pipeline.config import Preparation
-from pipeline.corpus.inputs import InputFile
-from pipeline.corpus.parts import Tally, batches, write_parts
+from pipeline.corpus.inputs import InputFile, ranges
+from pipeline.corpus.overlaps import write_overlap
+from pipeline.corpus.parts import Tally, batches, records, write_parts
+from pipeline.corpus.progress import Progress, Report
 from pipeline.corpus.shards import write_shard
 from pipeline.corpus.tasks import results
+from pipeline.corpus.web import WEB
 from pipeline.errors import DataError
 from pipeline.text.documents import BROKEN_FILE, BROKEN_RECORD, Reason
 
-Report = Callable[[str], None]
-
 PARTS = "parts"
-REPORT_SECONDS = 2.0
-MILLION = 1e6
+WEB_CONNECTIONS = 2
+"""At once to web servers; dumps.wikimedia.org asks for no more."""
+Tallies = dict[str, Tally]
+"""What became of the input, by source."""
 
 
-def extract(files: Sequence[InputFile], settings: Preparation, folder: str, report: Report) -> tuple[list[str], Tally]:
-    """First stage: names of all parts, sorted, and the tally of all files.
+def extract(files: Sequence[InputFile], settings: Preparation, folder: str, report: Report) -> tuple[list[str], Tallies]:
+    """First stage: names of all parts, sorted, and the tallies of all files. What was extracted before is taken as it is.
 
     Raises DataError when no text is left, or too many files or records are broken.
     """
-    dealt = batches(files)
-    work = partial(parts_of, folder=storage.join(folder, PARTS), piece_characters=settings.piece_characters, minimum_characters=settings.minimum_characters)
-    tally, parts = Tally(), []
+    pieces = [part for file in files for part in ranges(file)]
+    done = reusable(records(storage.join(folder, PARTS), settings), pieces)
+    have = {key(file) for record in done for file in record["files"]}
+    waiting = [piece for piece in pieces if key(asdict(piece)) not in have]
+    tallies: Tallies = {}
+    parts: list[str] = []
+    with Progress(report, "reading", "files", len(pieces)) as progress:
+        progress.skip(len(pieces) - len(waiting))
+        for record in chain(done, extracted(waiting, settings, folder)):
+            parts += record["parts"]
+            add(tallies, record["tallies"])
+            refuse_broken("files", BROKEN_FILE, len(pieces), settings.error_limit, tallies)
+            if record not in done:
+                progress.advance(len(record["files"]), sum(tally["characters"] for tally in record["tallies"].values()))
+    refuse_nothing(tallies)
+    every = total(tallies)
+    refuse_broken("records", BROKEN_RECORD, every.pieces + sum(every.dropped.values()), settings.error_limit, tallies)
+    return sorted(parts), tallies
 
-    def line(seconds: float) -> str:
-        millions = tally.characters / MILLION
-        return f"{tally.files} of {len(files)} files, {millions:.0f} M characters of text, {millions / seconds:.1f} M/s"
 
-    for result in progress(results(work, [[asdict(file) for file in batch] for batch in dealt]), report, line):
-        parts += result["parts"]
-        tally.add(Tally(**result["tally"]))
-        refuse_broken("files", BROKEN_FILE, len(files), settings.error_limit, tally)
-    if not tally.pieces:
-        reasons = ", ".join(f"{reason}: {count}" for reason, count in sorted(tally.dropped.items())) or "no records"
-        raise DataError(f"corpus {', '.join(sorted({file.source for file in files}))}: no text is left of {tally.files} files ({reasons})")
-    refuse_broken("records", BROKEN_RECORD, tally.pieces + sum(tally.dropped.values()), settings.error_limit, tally)
-    return sorted(parts), tally
+def extracted(files: Sequence[InputFile], settings: Preparation, folder: str) -> Iterator[dict[str, Any]]:
+    """The records of files that are read now; those of web servers through a few connections."""
+    work = partial(parts_of, folder=storage.join(folder, PARTS), settings=settings)
+    for web, tasks in ((True, WEB_CONNECTIONS), (False, None)):
+        dealt = batches([file for file in files if file.location.startswith(WEB) == web])
+        yield from results(work, [[asdict(file) for file in batch] for batch in dealt], tasks)
 
 
-def parts_of(batch: list[dict[str, Any]], folder: str, piece_characters: int, minimum_characters: int) -> dict[str, Any]:
+def parts_of(batch: list[dict[str, Any]], folder: str, settings: Preparation) -> dict[str, Any]:
     """Task of the first stage."""
-    return write_parts([InputFile(**file) for file in batch], folder, piece_characters, minimum_characters)
+    return write_parts([InputFile(**file) for file in batch], folder, settings)
 
 
-def deal(folder: str, parts: list[str], plan: str, count: int, settings: Preparation, tally: Tally, report: Report) -> list[dict[str, Any]]:
-    """Second stage: the reports of all shards, in order; what they drop is added to the tally."""
+def key(file: dict[str, Any]) -> tuple[Any, ...]:
+    """What tells one file, or range of a file, from another."""
+    return astuple(InputFile(**file))
+
+
+def reusable(found: dict[str, dict[str, Any]], files: Sequence[InputFile]) -> list[dict[str, Any]]:
+    """The records of which all files are still wanted, each file once."""
+    wanted = {key(asdict(file)) for file in files}
+    chosen = []
+    for _, record in sorted(found.items()):
+        held = {key(file) for file in record["files"]}
+        if held <= wanted:
+            wanted -= held
+            chosen.append(record)
+    return chosen
+
+
+def compare(folder: str, parts: list[str], plan: str, count: int, report: Report) -> None:
+    """Second stage: which texts stand in others."""
+    work = partial(overlap_of, folder=folder, parts=parts, plan=plan, count=count)
+    with Progress(report, "comparing", "ranges of hashes", count) as progress:
+        for _ in results(work, list(range(count))):
+            progress.advance(1)
+
+
+def overlap_of(number: int, folder: str, parts: list[str], plan: str, count: int) -> None:
+    """Task of the second stage."""
+    write_overlap(folder, parts, plan, number, count)
+
+
+def deal(folder: str, parts: list[str], plan: str, count: int, settings: Preparation, tallies: Tallies, report: Report) -> list[dict[str, Any]]:
+    """Third stage: the reports of all shards, in order; what they drop is added to the tallies."""
     work = partial(shard_of, folder=folder, parts=parts, plan=plan, count=count, settings=settings)
     shards: dict[int, dict[str, Any]] = {}
-    for number, result in progress(results(work, list(range(count))), report, lambda seconds: f"{len(shards)} of {count} shards"):
-        shards[number] = result
-        tally.add(Tally(**result["tally"]))
+    with Progress(report, "shuffling", "shards", count) as progress:
+        for number, result in results(work, list(range(count))):
+            shards[number] = result
+            add(tallies, result["tallies"])
+            progress.advance(1)
     return [shards[number] for number in range(count)]
 
 
 def shard_of(number: int, folder: str, parts: list[str], plan: str, count: int, settings: Preparation) -> tuple[int, dict[str, Any]]:
-    """Task of the second stage."""
+    """Task of the third stage."""
     return number, write_shard(folder, parts, plan, number, count, settings)
 
 
-def progress(items: Iterable[Any], report: Report, line: Callable[[float], str]) -> Iterator[Any]:
-    """Pass items on and report line(seconds since the start) every two seconds and at the end."""
-    start = last = time.monotonic()
-    for item in items:
-        yield item
-        if time.monotonic() - last >= REPORT_SECONDS:
-            last = time.monotonic()
-            report(f"prepare: {line(last - start)}")
-    report(f"prepare: {line(max(1e-3, time.monotonic() - start))}")
+def add(tallies: Tallies, more: dict[str, dict[str, Any]]) -> None:
+    """Add the tallies of some input, as JSON has them."""
+    for source, tally in more.items():
+        tallies.setdefault(source, Tally()).add(Tally(**tally))
 
 
-def refuse_broken(what: str, reasons: frozenset[Reason], total: int, limit: float, tally: Tally) -> None:
+def total(tallies: Tallies) -> Tally:
+    """The tally of all sources."""
+    every = Tally()
+    for tally in tallies.values():
+        every.add(tally)
+    return every
+
+
+def refuse_nothing(tallies: Tallies) -> None:
+    """Raise DataError when there is no text."""
+    every = total(tallies)
+    if not every.pieces:
+        reasons = ", ".join(f"{reason}: {count}" for reason, count in sorted(every.dropped.items())) or "no records"
+        raise DataError(f"corpus {', '.join(sorted(tallies))}: no text is left of {every.files} files ({reasons})")
+
+
+def refuse_broken(what: str, reasons: frozenset[Reason], count: int, limit: float, tallies: Tallies) -> None:
     """Raise DataError when more than a share are broken; one alone is always tolerated, unless the share is 0."""
-    broken = sum(tally.dropped.get(reason, 0) for reason in reasons)
-    if broken > limit * total and broken > (limit > 0):
-        id, reason = min((sample[0], reason) for reason in reasons for sample in tally.samples.get(reason, []))
+    every = total(tallies)
+    broken = sum(every.dropped.get(reason, 0) for reason in reasons)
+    if broken > limit * count and broken > (limit > 0):
+        id, reason = min((sample[0], reason) for reason in reasons for sample in every.samples.get(reason, []))
         raise DataError(
-            f"{broken} of {total} {what} are broken, more than prepare.error_limit ({limit}); "
+            f"{broken} of {count} {what} are broken, more than prepare.error_limit ({limit}); "
             f"the first: {id} ({reason}); repair or leave out the input, or raise the limit"
         )

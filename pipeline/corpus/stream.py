@@ -1,9 +1,11 @@
 """Shards -> windows -> masked Arrow blocks of one slot each: a Ray Data graph in one global order, from any cursor."""
 
+import hashlib
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 import ray
 
@@ -36,7 +38,7 @@ class StreamSettings:
 def window_rows(settings: StreamSettings, wordpiece: WordPiece, windows: tuple[Window, ...], epoch: int, place: int) -> pa.Table:
     """Rows (schema ROW) of the window at a place of an epoch's order: a pure function of its arguments."""
     index = int(permutation(settings.seed, epoch, len(windows))[place])
-    documents = read_window(settings.corpus, windows[index])
+    documents = weighted(read_window(settings.corpus, windows[index]), settings.corpus.weights, epoch)
     examples = make_examples(documents, wordpiece, settings.sampling, seed=settings.seed, epoch=epoch, window=index)
     rows = examples.num_rows
     columns = [
@@ -46,6 +48,20 @@ def window_rows(settings: StreamSettings, wordpiece: WordPiece, windows: tuple[W
         pa.repeat(pa.scalar(rows, pa.int64()), rows),
     ]
     return pa.table(list(examples.columns) + columns, schema=ROW)
+
+
+def weighted(documents: pa.Table, weights: dict[str, float], epoch: int) -> pa.Table:
+    """Each document as often as its source's weight says; a fraction is drawn by a hash of the document and the epoch."""
+    if all(weight == 1 for weight in weights.values()):
+        return documents
+    identities = zip(documents["source"].to_pylist(), documents["id"].to_pylist())
+    times = [int(weights[source] + uniform(id, epoch)) for source, id in identities]
+    return documents.take(np.repeat(np.arange(documents.num_rows), times))
+
+
+def uniform(id: str, epoch: int) -> float:
+    """A number from [0, 1) for a document and an epoch."""
+    return int.from_bytes(hashlib.blake2b(f"{epoch}:{id}".encode(), digest_size=6).digest(), "big") / 2**48
 
 
 def rows_of_range(settings: StreamSettings, wordpiece: WordPiece, windows: WindowRange) -> Iterator[pa.Table]:

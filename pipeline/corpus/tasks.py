@@ -16,8 +16,8 @@ MOST_BLOCKS = 2_000
 """Ray Data plans more input blocks than this for seconds."""
 
 
-def results(work: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
-    """The results of `work` on each item, as they come; items and results must be JSON values. One CPU a task.
+def results(work: Callable[[Any], Any], items: Sequence[Any], most_tasks: int | None = None) -> Iterator[Any]:
+    """The results of `work` on each item, as they come; items and results must be JSON values. One CPU a task, at most so many at once.
 
     Raises the PipelineError that a task raised, as itself.
     """
@@ -32,7 +32,7 @@ def results(work: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
         return
     with DataContext.current(patient()), quiet():
         rows = ray.data.from_items([{"item": json.dumps(item)} for item in items], override_num_blocks=min(len(items), MOST_BLOCKS))
-        for row in rows.map(guarded, num_cpus=1).iter_rows():
+        for row in rows.map(guarded, num_cpus=1, concurrency=most_tasks).iter_rows():
             answer = json.loads(row["result"])
             if "error" in answer:
                 raise getattr(errors, answer["error"])(answer["message"])

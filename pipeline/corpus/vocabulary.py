@@ -1,49 +1,87 @@
 """The vocabulary of a run: the given one, or one trained once on the prepared corpus."""
 
+import hashlib
+import json
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from pipeline import storage
 from pipeline.config import VocabularySettings
-from pipeline.corpus.prepare import Corpus, read_window
+from pipeline.corpus.counts import MOST_UNIGRAM_WORDS, MOST_WORDS, count_words
+from pipeline.corpus.prepare import Corpus, Window
 from pipeline.errors import DataError
-from pipeline.text.vocabulary import Vocabulary, load_vocabulary, save_vocabulary, train_vocabulary
+from pipeline.text.splitting import Splitting
+from pipeline.text.vocabulary import Vocabulary, load_vocabulary, save_vocabulary, vocabulary_of_counts
 
 
 def given_vocabulary(settings: VocabularySettings) -> Vocabulary | None:
     """The vocabulary that the settings name, if they name one. Raises ConfigError and DataError as load_vocabulary does."""
-    return load_vocabulary(settings.path, settings.lowercase) if settings.path is not None else None
+    if settings.path is None:
+        return None
+    return load_vocabulary(
+        settings.path, settings.lowercase, strip_accents=settings.strip_accents, chinese_characters=settings.chinese_characters
+    )
 
 
 def trained_vocabulary(settings: VocabularySettings, corpus: Corpus, output: str, report: Callable[[str], None]) -> Vocabulary:
-    """The vocabulary trained on the corpus, now unless that was done before. Raises DataError when it is damaged."""
-    lowercase = settings.lowercase is not False
-    kind = "uncased" if lowercase else "cased"
-    name = f"{corpus.fingerprint[:12]}-{settings.size}-{kind}-{settings.training_characters}"
-    folder = storage.join(output, "vocabularies", name)
+    """The vocabulary trained on the corpus, now unless that was done before, on the Ray that is running. Raises DataError when it is damaged."""
+    splitting = splitting_of(settings)
+    about = shaping(settings, splitting)
+    digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:8]
+    folder = storage.join(output, "vocabularies", f"{corpus.fingerprint[:12]}-{settings.kind}-{settings.size}-{digest}")
     with storage.locked(f"{folder}.lock"):  # two runs may want the same one at once
-        publish_unless_there(settings, corpus, folder, report)
+        if not storage.exists(storage.join(folder, storage.MANIFEST)):
+            train(settings, splitting, corpus, folder, {"corpus": corpus.fingerprint, "settings": about}, report)
     if problem := storage.damage(folder):
         raise DataError(f"vocabulary {folder} is damaged ({problem}); delete that folder and it is trained again")
-    return load_vocabulary(folder, lowercase)
+    return load_vocabulary(folder, splitting.lowercase)
 
 
-def publish_unless_there(settings: VocabularySettings, corpus: Corpus, folder: str, report: Callable[[str], None]) -> None:
-    """Train a vocabulary into a folder that has none."""
-    lowercase = settings.lowercase is not False
-    if not storage.exists(storage.join(folder, storage.MANIFEST)):
-        report(f"vocabulary: training {settings.size:,} {'uncased' if lowercase else 'cased'} entries")
-        vocabulary = train_vocabulary(texts_of(corpus, settings.training_characters), size=settings.size, lowercase=lowercase)
-        with tempfile.TemporaryDirectory(prefix="bertstream-vocabulary-") as temporary:
-            save_vocabulary(vocabulary, Path(temporary), maximum_length=512)
-            storage.publish(Path(temporary), folder, {"corpus": corpus.fingerprint})
+def splitting_of(settings: VocabularySettings) -> Splitting:
+    """How a vocabulary with these settings is trained to split text."""
+    return Splitting(
+        kind=settings.kind,
+        lowercase=settings.kind == "wordpiece" if settings.lowercase is None else settings.lowercase,
+        strip_accents=settings.strip_accents,
+        chinese_characters=settings.chinese_characters,
+    )
 
 
-def texts_of(corpus: Corpus, characters: int) -> Iterator[str]:
-    """Texts of the first training windows, a random sample as documents lie in shuffled order, up to about `characters`."""
+def shaping(settings: VocabularySettings, splitting: Splitting) -> dict[str, Any]:
+    """All settings that a trained vocabulary depends on."""
+    return {"size": settings.size, "unused": settings.unused, "training_characters": settings.training_characters} | asdict(splitting)
+
+
+def train(
+    settings: VocabularySettings, splitting: Splitting, corpus: Corpus, folder: str, about: dict[str, Any], report: Callable[[str], None]
+) -> None:
+    """Count the corpus' words and publish the vocabulary learnt from them, with `about` and the counts in its manifest."""
+    report(f"vocabulary: training {settings.size:,} {'uncased' if splitting.lowercase else 'cased'} {settings.kind} entries")
+    partial = f"{folder}.counts"
+    most = MOST_UNIGRAM_WORDS if settings.kind == "unigram" else MOST_WORDS
+    windows = first_windows(corpus, settings.training_characters)
+    counts = count_words(corpus, windows, splitting, partial, report, most_words=most)
+    report(f"vocabulary: learning from {counts.words:,} words, {counts.distinct:,} distinct, {counts.dropped:,} of those dropped as too rare")
+    vocabulary = vocabulary_of_counts(counts.table, splitting, size=settings.size, unused=settings.unused)
+    found = {"characters": counts.characters, "words": counts.words, "distinct_words": counts.distinct, "dropped_words": counts.dropped}
+    with tempfile.TemporaryDirectory(prefix="bertstream-vocabulary-") as temporary:
+        save_vocabulary(vocabulary, Path(temporary), maximum_length=512)
+        storage.publish(Path(temporary), folder, about | {"counts": found | {"entries": vocabulary.size}})
+    storage.delete_folder(partial)
+    report(f"vocabulary: {vocabulary.size:,} entries in {folder}")
+
+
+def first_windows(corpus: Corpus, characters: int | None) -> tuple[Window, ...]:
+    """The first training windows, a random sample as documents lie in shuffled order, up to about `characters`; None: all."""
+    if characters is None:
+        return corpus.train
+    taken = []
     for window in corpus.train:
-        yield from read_window(corpus, window).column("text").to_pylist()
+        taken.append(window)
         characters -= window.characters
         if characters <= 0:
-            return
+            break
+    return tuple(taken)

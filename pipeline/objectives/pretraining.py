@@ -1,7 +1,9 @@
-"""BERT's two pretraining tasks (Devlin et al. 2019, 3.1): masked tokens and next sentences.
+"""The pretraining tasks of BERT and ALBERT: masked tokens, and where the data has pairs, next sentences or the order of sentences.
 
 An objective is a module that maps a batch to {term: (sum, count)}; whoever adds batches up divides once, at the end.
 """
+
+from itertools import chain
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +18,10 @@ Terms = dict[str, tuple[Tensor, int]]
 
 
 class BertPretraining(nn.Module):
-    """An encoder with both heads; the sum of the two mean losses is what BERT minimises."""
+    """An encoder with both heads; the sum of the mean losses is what is minimised (Devlin et al. 2019, 3.1).
+
+    The pair head answers whatever the batch asks of its pairs: "nsp", next-sentence, or "sop", sentence-order (Lan et al. 2020, 3.1).
+    """
 
     def __init__(self, settings: Model, vocabulary_size: int, generator: torch.Generator | None = None) -> None:
         """Weights are drawn from `generator`, or from torch's global one."""
@@ -27,23 +32,24 @@ class BertPretraining(nn.Module):
         initialize(self, settings.initializer_deviation, generator)
 
     def forward(self, batch: Batch) -> Terms:
-        """Loss sums, float32 without dimensions, and their counts: "mlm" over M masked positions, "nsp" over N pairs."""
+        """Loss sums, float32 without dimensions, and their counts: "mlm" over M masked positions, and "nsp" or "sop" over N pairs, if there are any."""
         hidden_T = self.encoder(batch)
         masked_loss = self.masked_token_head.loss(hidden_T[batch.masked_positions_M], self.words, batch.masked_labels_M)
-        pair_loss = F.cross_entropy(self.pair_logits(hidden_T, batch), batch.not_next_N, reduction="sum")
-        return {"mlm": (masked_loss, batch.masked), "nsp": (pair_loss, batch.sequences)}
+        labels = pair_labels(batch)
+        if not labels:
+            return {"mlm": (masked_loss + self.untouched(), batch.masked)}
+        pair_logits = self.pair_logits(hidden_T, batch)
+        pair_losses = {name: (F.cross_entropy(pair_logits, label_N, reduction="sum"), batch.sequences) for name, label_N in labels.items()}
+        return {"mlm": (masked_loss, batch.masked)} | pair_losses
 
     @torch.no_grad()
     def scores(self, batch: Batch) -> Terms:
-        """The terms of forward, and "mlm_accuracy" and "nsp_accuracy" as (right answers, count); for evaluation."""
+        """The terms of forward, and each also as TERM_accuracy: (right answers, count); for evaluation."""
         hidden_T = self.encoder(batch)
-        masked_logits, pair_logits = self.masked_logits(hidden_T, batch), self.pair_logits(hidden_T, batch)
-        return {
-            "mlm": (F.cross_entropy(masked_logits, batch.masked_labels_M, reduction="sum"), batch.masked),
-            "nsp": (F.cross_entropy(pair_logits, batch.not_next_N, reduction="sum"), batch.sequences),
-            "mlm_accuracy": ((masked_logits.argmax(-1) == batch.masked_labels_M).sum(), batch.masked),
-            "nsp_accuracy": ((pair_logits.argmax(-1) == batch.not_next_N).sum(), batch.sequences),
-        }
+        asked = {"mlm": (self.masked_logits(hidden_T, batch), batch.masked_labels_M)}
+        asked |= {name: (self.pair_logits(hidden_T, batch), label_N) for name, label_N in pair_labels(batch).items()}
+        losses = {name: (F.cross_entropy(logits, labels, reduction="sum"), len(labels)) for name, (logits, labels) in asked.items()}
+        return losses | {f"{name}_accuracy": ((logits.argmax(-1) == labels).sum(), len(labels)) for name, (logits, labels) in asked.items()}
 
     @torch.no_grad()
     def predict_masked(self, batch: Batch) -> Tensor:
@@ -59,5 +65,15 @@ class BertPretraining(nn.Module):
         return self.masked_token_head(hidden_T[batch.masked_positions_M], self.words)
 
     def pair_logits(self, hidden_T: Tensor, batch: Batch) -> Tensor:
-        """Float32 logits (N, 2) from hidden states (T, width): IsNext, NotNext."""
+        """Float32 logits (N, 2) from hidden states (T, width): 0 for pairs in their order, 1 for NotNext or swapped."""
         return self.next_sentence_head(self.encoder.pool(hidden_T, batch)).float()
+
+    def untouched(self) -> Tensor:
+        """Zero, with gradients of zero for the weights that only pairs use: DistributedDataParallel waits for a gradient of every weight."""
+        return 0 * sum(weight.sum() for weight in chain(self.encoder.pooler.parameters(), self.next_sentence_head.parameters()))
+
+
+def pair_labels(batch: Batch) -> dict[str, Tensor]:
+    """Term -> labels (N,) of what the batch asks of its pairs; empty without pairs."""
+    labels = {"nsp": batch.not_next_N, "sop": batch.swapped_N}
+    return {name: label_N for name, label_N in labels.items() if label_N is not None}

@@ -8,23 +8,32 @@ from typing import Literal
 
 Reason = Literal[
     "binary",  # a NUL byte, or undecodable bytes in much of the beginning of a file
-    "broken record",  # a record that does not end, or text outside the records
-    "damaged file",  # compressed data that cannot be decompressed; what came before is kept
+    "broken record",  # a record that does not end or cannot be parsed, or text outside the records
+    "damaged file",  # compressed data or Parquet that cannot be decoded; what came before is kept
+    "disambiguation",  # a page of a wiki that lists the meanings of its title
     "does not compile",  # a Python file of another version of the language
     "duplicate",  # the same text as a document that is kept
     "empty",  # a record without text
+    "expands too far",  # compressed data beyond prepare.expansion_limit; what came before is kept
+    "near-duplicate",  # most of its word sequences stand in other documents, or some of a held-out one's in training documents
+    "not language",  # fewer letters than prepare.minimum_letters: tables, symbols, numbers
     "not UTF-8",  # bytes, or halves of surrogate pairs, that are no text
+    "other namespace",  # a page of a wiki that is no article: a template, a category, a talk page
+    "page too long",  # a page of a dump that would not fit in memory
+    "redirect",  # a page of a wiki that only names another
     "too short",  # shorter than prepare.minimum_characters
     "truncated file",  # compressed data that ends too early; what came before is kept
 ]
-BROKEN_FILE: frozenset[Reason] = frozenset({"binary", "damaged file", "does not compile", "truncated file"})
+BROKEN_FILE: frozenset[Reason] = frozenset({"binary", "damaged file", "does not compile", "expands too far", "truncated file"})
 """Reasons that break a file; they count towards prepare.error_limit, as a share of all files."""
 BROKEN_RECORD: frozenset[Reason] = frozenset({"broken record", "not UTF-8"})
 """Reasons that break a record; they count towards prepare.error_limit, as a share of all records."""
 
 SENTENCE_END = re.compile(r"""[.!?…؟۔।]["'”’»)\]]*\s|[。！？]["'”’」』）]*""")
 SPACE = re.compile(r"\s")
-SAMPLE_CHARACTERS = 80
+LETTERS = re.compile(r"[^\W\d_]+")
+SAMPLE_CHARACTERS = 200
+ENGLISH = "en"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +45,8 @@ class Record:
     title: str
     paragraphs: Iterable[str]
     lines_are_sentences: bool = False
+    language: str | None = None
+    """A code such as "de", where the record itself says so."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +58,7 @@ class Document:
     title: str
     text: str
     lines_are_sentences: bool
+    language: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,10 +70,13 @@ class Dropped:
     sample: str = ""
 
 
-def documents(record: Record, piece_characters: int, minimum_characters: int) -> Iterator[Document | Dropped]:
+def documents(
+    record: Record, *, piece_characters: int, minimum_characters: int, minimum_letters: float = 0.0, language: str = ENGLISH
+) -> Iterator[Document | Dropped]:
     """The pieces of a record, with ids "…#0", "…#1" and one parent, or the one reason why there are none.
 
-    A piece that is no text (not UTF-8) is dropped alone. Memory is bounded by a few pieces, whatever the record's length.
+    `language` is what the record is in where it does not say so itself. A piece that is no text (not UTF-8) or no language is dropped
+    alone. Memory is bounded by a few pieces, whatever the record's length.
     """
     pieces = cut(paragraphs(record.paragraphs), piece_characters)
     first = list(itertools.islice(pieces, 2))
@@ -71,14 +86,23 @@ def documents(record: Record, piece_characters: int, minimum_characters: int) ->
         yield dropped(f"{record.id}#0", "too short", first[0])
     else:
         for number, text in enumerate(itertools.chain(first, pieces)):
-            yield piece(record, f"{record.id}#{number}", text)
+            yield piece(record, f"{record.id}#{number}", text, language, minimum_letters)
 
 
-def piece(record: Record, id: str, text: str) -> Document | Dropped:
-    """One piece of a record, unless its text is no text."""
+def piece(record: Record, id: str, text: str, language: str, minimum_letters: float) -> Document | Dropped:
+    """One piece of a record, unless its text is no text or no language."""
     if not is_text(text):
         return dropped(id, "not UTF-8", text)
-    return Document(id=id, parent=record.parent, title=one_line(record.title), text=text, lines_are_sentences=record.lines_are_sentences)
+    if letters_share(text) < minimum_letters:
+        return dropped(id, "not language", text)
+    return Document(
+        id=id,
+        parent=record.parent,
+        title=one_line(record.title),
+        text=text,
+        lines_are_sentences=record.lines_are_sentences,
+        language=record.language or language,
+    )
 
 
 def dropped(id: str, reason: Reason, text: str) -> Dropped:
@@ -94,6 +118,11 @@ def is_text(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def letters_share(text: str) -> float:
+    """Letters among the characters other than white space, from 0 to 1; a combining mark, as of Hindi vowels, is none."""
+    return sum(map(len, LETTERS.findall(text))) / max(1, sum(map(len, text.split())))
 
 
 def one_line(text: str) -> str:

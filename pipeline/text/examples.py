@@ -7,9 +7,10 @@ import pyarrow as pa
 
 from pipeline.config import Sampling
 from pipeline.text.masking import Masked, mask
-from pipeline.text.pairs import PAIRINGS, Pairs
+from pipeline.text.pairs import PAIRINGS
 from pipeline.text.schema import EXAMPLE
 from pipeline.text.sentences import split_sentences
+from pipeline.text.sequences import Sequences
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.wordpiece import WordPiece
 
@@ -34,45 +35,54 @@ def make_examples(documents: pa.Table, wordpiece: WordPiece, sampling: Sampling,
     parents = documents["parent"].combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False)
     sample = PAIRINGS[type(sampling.pairs)]
     rng = generator(seed, epoch, window, "pairs")
-    pairs = sample(sampling.pairs, sentence_offsets, document_offsets, parents, sampling.maximum_length, rng)
-    pairs = pairs.take(generator(seed, epoch, window, "rows").permutation(len(pairs)))
-    ids, offsets = assemble(tokens, pairs, wordpiece.vocabulary)
+    sequences = sample(sampling.pairs, sentence_offsets, document_offsets, parents, sampling.maximum_length, rng)
+    sequences = sequences.take(generator(seed, epoch, window, "rows").permutation(len(sequences)))
+    ids, offsets = assemble(tokens, sequences, wordpiece.vocabulary)
     masked = mask(sampling.masking, ids, offsets, wordpiece.vocabulary, generator(seed, epoch, window, "masks"))
-    return example_table(pairs, offsets, masked)
+    return example_table(sequences, offsets, masked)
 
 
 def window_sentences(documents: pa.Table) -> tuple[list[str], np.ndarray]:
     """All sentences of the documents, and where each document's begin and the last's end, int64 (D + 1,)."""
     sentences: list[str] = []
     offsets = [0]
-    for text, lines in zip(documents["text"].to_pylist(), documents["lines_are_sentences"].to_pylist()):
-        sentences += split_sentences(text, lines_are_sentences=lines)
+    columns = (documents[name].to_pylist() for name in ("text", "lines_are_sentences", "language"))
+    for text, lines, language in zip(*columns):
+        sentences += split_sentences(text, lines_are_sentences=lines, language=language)
         offsets.append(len(sentences))
     return sentences, np.array(offsets, np.int64)
 
 
-def assemble(tokens: np.ndarray, pairs: Pairs, vocabulary: Vocabulary) -> tuple[np.ndarray, np.ndarray]:
-    """The sequences [CLS] A [SEP] B [SEP] in one run, int32 (T,), and their bounds, int64 (N + 1,)."""
-    cls_place, sep_place, one = np.full_like(pairs.a_start, len(tokens)), np.full_like(pairs.a_start, len(tokens) + 1), np.ones_like(pairs.a_start)
-    starts = np.stack((cls_place, pairs.a_start, sep_place, pairs.b_start, sep_place), axis=1).ravel()
-    lengths = np.stack((one, pairs.a_end - pairs.a_start, one, pairs.b_end - pairs.b_start, one), axis=1).ravel()
-    ends = np.concatenate(([0], np.cumsum(lengths)))
-    places = np.arange(ends[-1]) + np.repeat(starts - ends[:-1], lengths)
-    with_specials = np.append(tokens, np.array([vocabulary.cls_id, vocabulary.sep_id], np.int32))
-    return with_specials[places], ends[::5]
+def assemble(tokens: np.ndarray, sequences: Sequences, vocabulary: Vocabulary) -> tuple[np.ndarray, np.ndarray]:
+    """The sequences in one run, [CLS] and each range with a [SEP] after it, int32 (T,), and their bounds, int64 (N + 1,)."""
+    lengths = sequences.ends - sequences.starts + 1
+    lengths[sequences.offsets[:-1]] += 1
+    ends = np.cumsum(lengths)
+    offsets = np.append(0, ends)[sequences.offsets]
+    shift = sequences.starts - ends + lengths
+    shift[sequences.offsets[:-1]] -= 1
+    # The places of the specials, just outside their ranges, are taken along and written over.
+    ids = np.take(tokens, np.arange(offsets[-1]) + np.repeat(shift, lengths), mode="clip")
+    ids[offsets[:-1]] = vocabulary.cls_id
+    ids[ends - 1] = vocabulary.sep_id
+    return ids, offsets
 
 
-def example_table(pairs: Pairs, offsets: np.ndarray, masked: Masked) -> pa.Table:
+def example_table(sequences: Sequences, offsets: np.ndarray, masked: Masked) -> pa.Table:
     """The Arrow table (schema EXAMPLE) over the same memory; `offsets` (N + 1,) bound the sequences."""
     in_sequence = masked.positions - np.repeat(offsets[:-1], np.diff(masked.offsets))
+    first = sequences.offsets[:-1]
+    first_length = sequences.ends[first] - sequences.starts[first] + 2 if sequences.paired else np.diff(offsets)
+    no_label = pa.nulls(len(sequences), pa.bool_())
     columns = [
         lists(offsets, masked.ids),
-        pa.array((pairs.a_end - pairs.a_start + 2).astype(np.int32)),
+        pa.array(first_length.astype(np.int32)),
         lists(masked.offsets, in_sequence),
         lists(masked.offsets, masked.labels),
-        pa.array(pairs.not_next),
-        pa.array(pairs.document_a),
-        pa.array(pairs.document_b),
+        no_label if sequences.not_next is None else pa.array(sequences.not_next),
+        no_label if sequences.swapped is None else pa.array(sequences.swapped),
+        pa.array(sequences.document_a),
+        pa.array(sequences.document_b),
     ]
     return pa.Table.from_arrays(columns, schema=EXAMPLE)
 

@@ -76,6 +76,21 @@ def save(run_folder: str, state: State, module: nn.Module, optimizer: torch.opti
     return target
 
 
+def write_position(run_folder: str, step: int, cursor: Cursor) -> None:
+    """Write down where the stream stands after `step` updates; it stays when the checkpoint goes."""
+    storage.write_json(storage.join(run_folder, "positions", f"step-{step:08d}.json"), asdict(cursor))
+
+
+def positions(run_folder: str) -> list[int]:
+    """Steps whose position was written down, rising."""
+    return sorted(int(name[5:-5]) for name in storage.children(storage.join(run_folder, "positions")) if name.endswith(".json"))
+
+
+def read_position(run_folder: str, step: int) -> Cursor:
+    """Where the stream stood after `step` updates."""
+    return Cursor(**storage.read_json(storage.join(run_folder, "positions", f"step-{step:08d}.json")))
+
+
 def keep_newest(run_folder: str, keep: int, step: int) -> None:
     """Delete all but the newest `keep` checkpoints up to `step`, the one just published; what lies beyond it is not sound and does not count."""
     for step in [saved for saved in steps_saved(run_folder) if saved <= step][:-keep]:

@@ -9,13 +9,15 @@ import torch.distributed as dist
 from pipeline.batch import Batch, collate
 from pipeline.config import Sampling
 from pipeline.corpus.prepare import Corpus, read_window
-from pipeline.objectives.pretraining import BertPretraining
+from pipeline.objectives.pretraining import BertPretraining, pair_labels
 from pipeline.text.examples import make_examples
 from pipeline.text.sentences import split_sentences
 from pipeline.text.wordpiece import WordPiece
 
 SEED = 0  # of held-out examples, whatever the run's: runs are compared on the same pairs and masks
-SCORES = ("mlm", "nsp", "mlm_accuracy", "nsp_accuracy")  # of BertPretraining.scores; a rank without held-out rows must know them too
+PAIR_TERMS = ("nsp", "sop")
+# All that BertPretraining.scores may give: a rank without held-out rows must know them too.
+SCORES = tuple(f"{term}{kind}" for kind in ("", "_accuracy") for term in ("mlm", *PAIR_TERMS))
 HELDOUT_WINDOWS = 64  # read at most: each is split and encoded whole, at every start
 UNIGRAM_CHARACTERS = 2_000_000  # of training text that the baseline counts
 
@@ -65,21 +67,22 @@ def unigram_counts(corpus: Corpus, wordpiece: WordPiece, size: int) -> np.ndarra
 
 
 def baselines(batches: Sequence[Batch], counts: np.ndarray, world: int) -> dict[str, float]:
-    """What needs no model, on the positions that `evaluate` scores: the unigram distribution (add-one) for MLM, the commoner label for NSP."""
+    """What needs no model, on the positions that `evaluate` scores: the unigram distribution (add-one) for MLM, the commoner label for pairs."""
     log_share = np.log(counts + 1.0) - np.log(counts.sum() + len(counts))
     labels = np.concatenate([batch.masked_labels_M.numpy() for batch in batches] or [np.zeros(0, dtype=np.int64)])
-    not_next = np.concatenate([batch.not_next_N.numpy() for batch in batches] or [np.zeros(0, dtype=np.int64)])
+    pairs = [(found.sum().item(), len(found)) for found in (pair_labels_of(batches, term) for term in PAIR_TERMS)]
     sums = torch.tensor(
-        [-log_share[labels].sum(), (labels == counts.argmax()).sum(), len(labels), not_next.sum(), len(not_next)], dtype=torch.float64
+        [(-log_share[labels].sum(), len(labels)), ((labels == counts.argmax()).sum(), len(labels)), *pairs], dtype=torch.float64
     )
     if world > 1:
         dist.all_reduce(sums)
-    loss, correct, masked, not_next_rows, rows = sums.tolist()
-    if not rows:
+    (loss, masked), (correct, _), *pairs = sums.tolist()
+    if not masked:
         return {}
-    share = not_next_rows / rows
-    return {
-        "baseline/unigram_mlm_loss": loss / masked,
-        "baseline/unigram_mlm_accuracy": correct / masked,
-        "baseline/majority_nsp_accuracy": max(share, 1 - share),
-    }
+    majority = {f"baseline/majority_{term}_accuracy": max(ones, rows - ones) / rows for term, (ones, rows) in zip(PAIR_TERMS, pairs, strict=True) if rows}
+    return {"baseline/unigram_mlm_loss": loss / masked, "baseline/unigram_mlm_accuracy": correct / masked} | majority
+
+
+def pair_labels_of(batches: Sequence[Batch], term: str) -> torch.Tensor:
+    """All labels of one pair task, 0 or 1; none where the batches have other pairs or none."""
+    return torch.cat([torch.zeros(0, dtype=torch.int64), *(labels[term] for batch in batches if term in (labels := pair_labels(batch)))])

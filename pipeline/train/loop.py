@@ -58,7 +58,8 @@ def train(work: Work, blocks: Iterator[pa.Table], module: BertPretraining, optim
         slots = take_slots(work, blocks, meter, slots_of_rank(step, start, config.batch.slots_per_step, work.rank, work.world), step)
         records = exchange([slot.record for slot in slots], config.batch.slots_per_step, work.world)
         check_order(state, records, step)
-        counts = {"mlm": sum(r.masked for r in records), "nsp": sum(r.rows for r in records)}
+        rows = sum(record.rows for record in records)
+        counts = {"mlm": sum(record.masked for record in records), "nsp": rows, "sop": rows}  # of terms that the objective may have
         sums = backward(objective, slots, counts, world=work.world, seed=config.seed, step=step, device=work.device, autocast=work.autocast)
         rate = config.optimizer.learning_rate * rate_share(config.schedule, step, config.steps)
         norm = update(optimizer, module, rate=rate, clip_norm=config.optimizer.clip_norm)
@@ -161,5 +162,6 @@ def save(work: Work, state: State, module: nn.Module, optimizer: torch.optim.Opt
     """Publish a checkpoint from rank 0, then drop the oldest."""
     if work.rank == 0:
         work.flush()
+        checkpoint.write_position(work.folder, state.step, state.cursor)
         checkpoint.save(work.folder, state, module, optimizer, work.config.model, work.vocabulary)
         checkpoint.keep_newest(work.folder, work.config.checkpoint.keep, state.step)

@@ -3,6 +3,7 @@
     OUTPUT/runs/NAME/
         run.json            identity and MLflow run
         checkpoints/        see checkpoint.py
+        positions/          where the stream stood at each checkpoint
         export/             the published format
         summary.json        written last: the run is finished
 """
@@ -56,9 +57,9 @@ def read_run(folder: str) -> dict[str, Any] | None:
         return None
 
 
-def write_run(folder: str, wanted: dict[str, Any], run_id: str) -> None:
-    """Record a run's identity and its MLflow run."""
-    storage.write_json(storage.join(folder, RUN), {"identity": wanted, "mlflow_run_id": run_id})
+def write_run(folder: str, wanted: dict[str, Any], run_id: str, corpus_folder: str) -> None:
+    """Record a run's identity, its MLflow run and where its corpus lies."""
+    storage.write_json(storage.join(folder, RUN), {"identity": wanted, "mlflow_run_id": run_id, "corpus": corpus_folder})
 
 
 def read_summary(folder: str) -> dict[str, Any] | None:

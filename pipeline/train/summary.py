@@ -31,7 +31,11 @@ def figures(summary: dict[str, Any]) -> list[tuple[str, str]]:
         rows += [
             ("held-out MLM loss", f"{after['heldout/mlm_loss']:.3f} nats (before training {before['heldout/mlm_loss']:.3f}, unigram baseline {beside['baseline/unigram_mlm_loss']:.3f})"),
             ("held-out MLM accuracy", f"{after['heldout/mlm_accuracy']:.1%} (unigram baseline {beside['baseline/unigram_mlm_accuracy']:.1%})"),
-            ("held-out NSP accuracy", f"{after['heldout/nsp_accuracy']:.1%} (majority baseline {beside['baseline/majority_nsp_accuracy']:.1%})"),
+        ]
+        rows += [
+            (f"held-out {term.upper()} accuracy", f"{after[f'heldout/{term}_accuracy']:.1%} (majority baseline {beside[f'baseline/majority_{term}_accuracy']:.1%})")
+            for term in ("nsp", "sop")
+            if f"heldout/{term}_accuracy" in after
         ]
     else:
         rows.append(("held-out loss", "none: the corpus is too small for a held-out part (prepare.heldout_share)"))

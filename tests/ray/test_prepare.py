@@ -4,6 +4,7 @@ import pickle
 import shutil
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -13,13 +14,14 @@ from ray.data import DataContext
 
 from jobs.prepare import main
 from pipeline.config import Preparation
+from pipeline.corpus.parts import parent_hash
 from pipeline.corpus.prepare import Corpus, finished, load_corpus, prepare, read_window
 from pipeline.errors import ConfigError, DataError
 from pipeline.text.schema import DOCUMENT
 
 pytestmark = pytest.mark.usefixtures("local_ray")
 
-SETTINGS = Preparation(window_characters=1000, windows_per_shard=4, piece_characters=200, minimum_characters=20, heldout_share=0.2)
+SETTINGS = Preparation(window_characters=1000, windows_per_shard=4, piece_characters=200, minimum_characters=20, heldout_share=0.2, near_duplicates=None)
 BOOKS = 30
 
 
@@ -97,20 +99,20 @@ def test_every_text_is_there_once_in_windows_of_the_asked_size(corpus: Corpus):
         table = read_window(corpus, window)
         assert table.schema == DOCUMENT and table.num_rows == window.documents
         assert sum(map(len, table["text"].to_pylist())) == window.characters and window.characters < 1000 + 200 + 500
-    assert {window.shard for window in corpus.train} == {"train/00000.parquet", "train/00001.parquet", "train/00002.parquet"}
+    assert sorted({window.shard[:12] for window in corpus.train}) == ["train/00000-", "train/00001-", "train/00002-"]
     assert all(window.characters < 125 + 200 + 63 for window in corpus.heldout)
 
 
 def test_ids_titles_and_sources(corpus: Corpus, books: Path):
-    row = next(row for row in documents(corpus, "train") + documents(corpus, "heldout") if row["id"] == "07.txt#0")
-    assert (row["parent"], row["title"], row["source"], row["lines_are_sentences"]) == ("07.txt", "Book 7", str(books), False)
-    assert row["text"].startswith("Paragraph 0 of book 7 has")
+    row = next(row for row in documents(corpus, "train") + documents(corpus, "heldout") if row["id"] == "08.txt.gz#0")
+    assert (row["parent"], row["title"], row["source"], row["lines_are_sentences"], row["language"]) == ("08.txt.gz", "Book 8", str(books), False, "en")
+    assert row["text"].startswith("Paragraph 0 of book 8 has")
 
 
 def test_held_out_books_are_whole(corpus: Corpus):
     train, heldout = ({row["parent"] for row in documents(corpus, split)} for split in ("train", "heldout"))
     assert train.isdisjoint(heldout) and len(train | heldout) == BOOKS and len(heldout) >= 2
-    assert not any(parent.startswith("zz") for parent in train | heldout)
+    assert len({"07.txt", "zz-again.txt"} & (train | heldout)) == 1
 
 
 def test_counts(corpus: Corpus):
@@ -127,9 +129,10 @@ def test_counts(corpus: Corpus):
         "heldout_windows": len(corpus.heldout),
     }
     samples = json.loads(Path(corpus.folder, "manifest.json").read_text())["samples"]
-    assert samples["too short"] == [["tiny.txt#0", "Too short."]] and samples["duplicate"][0][0] == "zz-again.txt#0"
+    again = max(("07.txt", "zz-again.txt"), key=lambda parent: -parent_hash(parent))
+    assert samples["too short"] == [["tiny.txt#0", "Too short."]] and samples["duplicate"][0][0] == f"{again}#0"
     assert pickle.loads(pickle.dumps(corpus)) == corpus == load_corpus(corpus.folder)
-    assert sorted(path.name for path in Path(corpus.folder).iterdir() if path.name[0] != ".") == ["heldout", "manifest.json", "train"]
+    assert sorted(path.name for path in Path(corpus.folder).iterdir() if path.name[0] != ".") == ["heldout", "manifest.json", "parts", "train"]
 
 
 def test_the_corpus_does_not_depend_on_place_or_batches_of_files(corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -162,13 +165,13 @@ def test_an_interrupted_preparation_is_continued_where_it_stopped(corpus: Corpus
             load_corpus(str(folder))
     for path in folder.glob("parts/*.json"):  # what was done is taken as it is
         report = json.loads(path.read_text())
-        report["tally"]["dropped"]["kept " + ("part" if "parts" in report else "shard")] = 1
+        report["tallies"].setdefault(str(books), {})["dropped"] = {"kept " + ("part" if "parts" in report else "shard"): 1}
         path.write_text(json.dumps(report))
     (folder / "train" / "99999.parquet").write_text("of a preparation with other settings")
     found = quiet_prepare([books], folder)
     assert (found.fingerprint, found.train, found.heldout) == (corpus.fingerprint, corpus.train, corpus.heldout)
-    assert found.dropped == corpus.dropped | {"kept part": 1, "kept shard": 3}
-    assert not (folder / "parts").exists() and not (folder / "train" / "99999.parquet").exists()
+    assert {reason: count for reason, count in found.dropped.items() if reason.startswith("kept")} == {"kept part": 1, "kept shard": 3}
+    assert not (folder / "train" / "99999.parquet").exists()
 
 
 def test_a_finished_corpus_is_not_made_again(own: Path, books: Path):
@@ -179,23 +182,69 @@ def test_a_finished_corpus_is_not_made_again(own: Path, books: Path):
     assert len(lines) == 1 and lines[0].startswith(f"prepare: {own} is ready: 30 documents, 0.0 M characters")
 
 
-def test_a_corpus_of_other_settings_or_inputs_is_refused(own: Path, books: Path, tmp_path: Path):
+def test_a_corpus_of_other_settings_or_without_a_source_is_refused(own: Path, books: Path, tmp_path: Path):
     with pytest.raises(ConfigError, match=r"was prepared with prepare.window_characters 1000, now it is 2000: choose another folder"):
-        finished([str(books)], Preparation(**(vars(SETTINGS) | {"window_characters": 2000})), str(own))
-    with pytest.raises(ConfigError, match=f"was prepared with corpus {books}, now it is {tmp_path}/07.txt:"):
-        (tmp_path / "07.txt").write_text("text")
+        finished([str(books)], replace(SETTINGS, window_characters=2000), str(own))
+    (tmp_path / "07.txt").write_text("text")
+    with pytest.raises(ConfigError, match=f"{own} was prepared from corpus {books} too: name it as well, or choose another folder"):
         finished([str(tmp_path / "07.txt")], SETTINGS, str(own))
-    manifest = json.loads((own / "manifest.json").read_text())
-    manifest["inputs"][f"{books}/07.txt"][0] += 1
-    manifest["inputs"][f"{books}/gone.txt"] = [1, "2"]
-    (own / "manifest.json").write_text(json.dumps(manifest))
-    size = (books / "07.txt").stat().st_size
-    with pytest.raises(ConfigError, match=f"was prepared with {books}/07.txt {size + 1}, [0-9]+, now it is {size}, "):
+    (own / "manifest.json").write_text(json.dumps(json.loads((own / "manifest.json").read_text()) | {"sources": [str(books)]}))
+    with pytest.raises(DataError, match="manifest.json cannot be read .*: delete the folder and prepare it again"):
         finished([str(books)], SETTINGS, str(own))
-    manifest["inputs"][f"{books}/07.txt"][0] -= 1
-    (own / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(ConfigError, match=f"was prepared with {books}/gone.txt 1, 2, now it is absent"):
-        finished([str(books)], SETTINGS, str(own))
+
+
+def test_an_added_file_is_read_alone_and_gives_another_corpus_while_the_one_before_stays_readable(tmp_path: Path):
+    books = write_books(tmp_path / "books")
+    before = quiet_prepare([books], tmp_path / "out")
+    texts = documents(before, "train")
+    parts = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "out" / "parts").glob("*[0-9a-f].json") if "-" not in path.name}
+    (books / "new.txt").write_text("\n".join(f"Line {place} of a book that was added later on." for place in range(9)))
+    assert finished([str(books)], SETTINGS, str(tmp_path / "out")) is None
+    after = quiet_prepare([books], tmp_path / "out")
+    assert after.fingerprint != before.fingerprint and after.counts["documents"] == BOOKS + 1
+    assert documents(before, "train") == texts
+    records = {path.name: path for path in (tmp_path / "out" / "parts").glob("*[0-9a-f].json") if "-" not in path.name}
+    assert {name: records[name].stat().st_mtime_ns for name in parts} == parts and len(records) == len(parts) + 1
+    (added,) = (json.loads(path.read_text()) for name, path in records.items() if name not in parts)
+    assert [file["name"] for file in added["files"]] == ["new.txt"]
+    assert quiet_prepare([books], tmp_path / "elsewhere").fingerprint == after.fingerprint
+
+
+def test_changed_and_removed_files_are_no_longer_in_the_corpus(tmp_path: Path):
+    books = write_books(tmp_path / "books")
+    quiet_prepare([books], tmp_path / "out")
+    (books / "03.txt").unlink()
+    (books / "05.txt").write_text("Title: Five\nThis is the only paragraph that is left of it.")
+    after = quiet_prepare([books], tmp_path / "out")
+    assert after.fingerprint == quiet_prepare([books], tmp_path / "elsewhere").fingerprint
+    rows = documents(after, "train") + documents(after, "heldout")
+    assert not any(row["parent"] == "03.txt" for row in rows) and [row["title"] for row in rows if row["parent"] == "05.txt"] == ["Five"]
+
+
+def test_an_added_source_and_weights(own: Path, books: Path, tmp_path: Path):
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "a.txt").write_text("\n".join(f"Sentence {place} of another source than the books." for place in range(9)))
+    both = quiet_prepare([books, tmp_path / "other"], own)
+    assert both.weights == {str(books): 1.0, str(tmp_path / "other"): 1.0}
+    assert both.sources[str(tmp_path / "other")]["pieces"] == 3 and both.sources[str(books)]["documents"] == BOOKS
+    assert both.sources[str(books)]["dropped"]["too short"] == 1
+    times = {window.shard: (own / window.shard).stat().st_mtime_ns for window in both.train}
+    weighted = quiet_prepare([books, f"{tmp_path}/other::weight=2.5"], own)
+    assert weighted.weights == {str(books): 1.0, str(tmp_path / "other"): 2.5} and weighted.fingerprint != both.fingerprint
+    assert weighted.train == both.train and times == {window.shard: (own / window.shard).stat().st_mtime_ns for window in both.train}
+
+
+def test_near_duplicates_are_dropped_across_sources_and_the_language_is_kept(tmp_path: Path):
+    text = [f"word{number}" for number in range(600)]
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    (tmp_path / "a" / "book.txt").write_text("\n".join(" ".join(text[start : start + 20]) for start in range(0, 600, 20)))
+    (tmp_path / "b" / "buch.txt").write_text(" ".join(text).title())
+    (tmp_path / "b" / "own.txt").write_text(" ".join(f"own{word}" for word in text))
+    settings = Preparation(window_characters=10_000, piece_characters=5000, heldout_share=0.0)
+    found = quiet_prepare([tmp_path / "a", f"{tmp_path}/b::language=de"], tmp_path / "out", settings)
+    assert found.dropped["near-duplicate"] >= 1 and found.counts["documents"] == 2
+    assert {row["parent"]: row["language"] for row in documents(found, "train")}["own.txt"] == "de"
 
 
 def test_foreign_folders_are_left_alone(books: Path, tmp_path: Path):
@@ -259,7 +308,7 @@ def test_a_web_source(server: tuple[Path, str], tmp_path: Path):
     (folder / "broken.txt").write_text("can be asked about")
     found = quiet_prepare([f"{url}/a.txt.gz"], tmp_path / "out", Preparation(**(vars(SETTINGS) | {"heldout_share": 0.0})))
     assert [(row["id"], row["title"], row["text"]) for row in documents(found, "train")] == [("a.txt.gz#0", "Far", "A document from far away, compressed.")]
-    with pytest.raises(DataError, match=f"^{url}/broken.txt cannot be read: 500 .*$"):
+    with pytest.raises(DataError, match=f"^{url}/broken.txt cannot be read: .*500 .*$"):
         quiet_prepare([f"{url}/broken.txt"], tmp_path / "out2")
 
 
@@ -268,7 +317,7 @@ def test_missing_and_damaged_corpora(own: Path, corpus: Corpus, tmp_path: Path):
         load_corpus(str(tmp_path / "nothing"))
     found = load_corpus(str(own))
     (own / found.train[0].shard).write_bytes(b"PAR1 but no more")
-    with pytest.raises(DataError, match=f"^{own}/train/00000.parquet cannot be read .*prepare it again$"):
+    with pytest.raises(DataError, match=f"^{own}/{found.train[0].shard} cannot be read .*prepare it again$"):
         read_window(found, found.train[0])
     (own / "manifest.json").write_text("{")
     with pytest.raises(DataError, match="manifest.json cannot be read"):
@@ -289,7 +338,7 @@ def test_the_job(books: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     arguments = ["--corpus", str(books / "0*"), "--corpus", str(books / "zz-again.txt"), "--folder", str(tmp_path / "out"), "--prepare.minimum-characters", "30"]
     assert main(arguments) == 0
     output = capsys.readouterr().out
-    assert "prepare: 11 of 11 files" in output and "dropped: duplicate" in output and "documents                             10" in output
+    assert "prepare: reading: 11 of 11 files" in output and "dropped: duplicate" in output and output.splitlines()[-1].startswith("1 windows")
     assert main([*arguments, "--prepare.piece-characters", "100"]) == 2
     assert capsys.readouterr().err.startswith(f"error: {tmp_path}/out was prepared with prepare.piece_characters 32000, now it is 100")
     assert main(["--corpus", str(tmp_path / "none"), "--folder", str(tmp_path / "out2")]) == 2

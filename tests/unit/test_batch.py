@@ -41,6 +41,16 @@ def test_three_rows_by_hand():
     assert (batch.tokens, batch.sequences, batch.masked) == (11, 3, 3)
 
 
+def test_labels_of_pairs_are_those_that_the_rows_have():
+    ordered = [row | {"not_next": None, "swapped": swapped} for row, swapped in zip(ROWS, (False, True, True), strict=True)]
+    batch = collate(table(ordered, chunks=2))
+    assert batch.not_next_N is None and batch.swapped_N.tolist() == [0, 1, 1] and batch.swapped_N.dtype == torch.int64
+    batch = collate(table([row | {"not_next": None} for row in ROWS], chunks=2))
+    assert batch.not_next_N is None and batch.swapped_N is None
+    assert_equal(batch.to("cpu"), batch)
+    assert collate(table(ROWS)).swapped_N is None
+
+
 def test_types():
     batch = collate(table(ROWS))
     assert batch.offsets.dtype == torch.int32

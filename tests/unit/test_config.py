@@ -16,10 +16,14 @@ from pipeline.config import (
     LinearDecay,
     Model,
     NextSentence,
+    NgramMasking,
     Placement,
     Preparation,
     Pretrain,
     Sampling,
+    SentenceOrder,
+    SingleSegment,
+    SpanMasking,
     TokenMasking,
     Tracking,
     VocabularySettings,
@@ -65,6 +69,13 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
         "sampling.masking.mask_share (0.8) and sampling.masking.random_share (0.3) must add up to at most 1",
     ),
     (lambda: NextSentence(short_probability=2.0), "sampling.pairs.short_probability (2.0) must lie between 0 and 1"),
+    (lambda: SentenceOrder(short_probability=-0.5), "sampling.pairs.short_probability (-0.5) must lie between 0 and 1"),
+    (lambda: SingleSegment(short_probability=1.5), "sampling.pairs.short_probability (1.5) must lie between 0 and 1"),
+    (lambda: SpanMasking(stop_probability=0.0), "sampling.masking.stop_probability (0.0) must be above 0 and at most 1"),
+    (lambda: SpanMasking(longest=0), "sampling.masking.longest (0) must be at least 1"),
+    (lambda: SpanMasking(share=1.5), "sampling.masking.share (1.5) must lie between 0 and 1"),
+    (lambda: NgramMasking(longest=0), "sampling.masking.longest (0) must be at least 1"),
+    (lambda: NgramMasking(random_share=1.5), "sampling.masking.random_share (1.5) must lie between 0 and 1"),
     (lambda: Sampling(maximum_length=7), "sampling.maximum_length (7) must be at least 8"),
     (lambda: Preparation(heldout_share=1.0), "prepare.heldout_share (1.0) leaves nothing to train on"),
     (lambda: Preparation(heldout_share=-0.01), "prepare.heldout_share (-0.01) must lie between 0 and 1"),
@@ -124,6 +135,8 @@ def test_values_at_the_edge_work() -> None:
     Model(hidden_dropout=0.0, attention_dropout=1.0)
     AdamW(beta1=0.0, weight_decay=0.0)
     ConstantRate(warmup_steps=0)
+    SpanMasking(stop_probability=1.0, longest=1)
+    NgramMasking(longest=1)
 
 
 def test_settings_have_dotted_names_and_choices_name_their_kind() -> None:
@@ -131,7 +144,8 @@ def test_settings_have_dotted_names_and_choices_name_their_kind() -> None:
     assert flat["corpus"] == ["a", "b"] and flat["name"] is None and flat["model.width"] == 128
     assert flat["sampling.masking"] == "WholeWordMasking" and flat["sampling.masking.share"] == 0.2
     assert flat["schedule"] == "ConstantRate" and flat["schedule.warmup_steps"] == 7 and "schedule.warmup_share" not in flat
-    assert not {"model", "batch", "optimizer", "sampling", "sampling.pairs"} & set(flat)  # where there is no choice, there is no kind
+    assert flat["sampling.pairs"] == "NextSentence"
+    assert not {"model", "batch", "optimizer", "sampling"} & set(flat)  # where there is no choice, there is no kind
     assert flatten(Tracking(), "tracking.") == {"tracking.uri": None, "tracking.experiment": "pretrain", "tracking.every": 10}
 
 

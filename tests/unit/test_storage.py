@@ -36,7 +36,7 @@ def test_absolute_locations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_url_without_a_file_system_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"^nonsense://x/y: no file system for this URL \(.+\); use a local path, s3:// or gs://$"):
+    with pytest.raises(ConfigError, match=r"^nonsense://x/y: no file system for this URL \(.+\); use a local path, s3://, gs:// or hf://$"):
         storage.filesystem("nonsense://x/y")
 
 

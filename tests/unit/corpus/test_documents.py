@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.text.documents import Document, Dropped, Record, cut, documents, paragraphs, split
+from pipeline.text.documents import Document, Dropped, Record, cut, documents, letters_share, paragraphs, split
 
 
 def record(*lines: str, **more) -> Record:
@@ -18,7 +18,7 @@ def squeezed(text: str) -> str:
 
 def test_a_short_record_is_one_document_with_clean_paragraphs():
     assert made("  One.\r\nTwo.\rThr\0ee.", "", " \t", "Four. ") == [
-        Document(id="book#0", parent="shelf", title="A title", text="One.\nTwo.\nThree.\nFour.", lines_are_sentences=False)
+        Document(id="book#0", parent="shelf", title="A title", text="One.\nTwo.\nThree.\nFour.", lines_are_sentences=False, language="en")
     ]
 
 
@@ -32,6 +32,14 @@ def test_reasons_to_drop():
     assert made("123456789", least=10) == [Dropped(id="book#0", reason="too short", sample="123456789")]
     assert isinstance(made("1234567890", least=10)[0], Document)
     assert made("caf\udce9") == [Dropped(id="book#0", reason="not UTF-8", sample="caf?")]
+
+
+def test_text_that_cannot_be_written_is_dropped_and_its_sample_and_title_can():
+    halves_of_surrogate = "\ud83d text " * 3
+    (item,) = made(halves_of_surrogate)
+    assert isinstance(item, Dropped) and item.reason == "not UTF-8" and item.sample.encode().startswith(b"? text ")
+    (document,) = documents(Record(id="b", parent="b", title="caf\udce9\n\0", paragraphs=["A text."]), piece_characters=100, minimum_characters=1)
+    assert isinstance(document, Document) and document.title == "caf?"
 
 
 def test_a_long_record_with_a_short_beginning_is_not_too_short():
@@ -70,3 +78,18 @@ def test_pieces_are_as_few_as_paragraphs_allow_within_a_factor_of_two(sizes: lis
     pieces = list(cut(["x" * size for size in sizes], 20))
     total = sum(sizes) + len(sizes) - 1
     assert len(pieces) <= 2 * total // 20 + 2
+
+
+def test_tables_and_symbols_are_no_language():
+    def kept(text: str, letters: float) -> bool:
+        (item,) = documents(record(text), piece_characters=100, minimum_characters=1, minimum_letters=letters)
+        return isinstance(item, Document) or item.reason != "not language"
+
+    assert letters_share("ab 12 é—") == 3 / 6 and letters_share("") == letters_share("12 |") == 0
+    assert kept("| 12 | 13.5 | a |", 0.0) and not kept("| 12 | 13.5 | a |", 0.5)
+    assert kept("One, two.", 0.5) and kept("これは文です。", 0.5) and kept("यह एक वाक्य है।", 0.5)
+
+
+def test_the_language_is_what_the_record_says_else_what_is_known_of_its_source():
+    texts = [record("Ein Satz."), record("Ein Satz.", language="de")]
+    assert [d.language for r in texts for d in documents(r, piece_characters=100, minimum_characters=1, language="fr")] == ["fr", "de"]

@@ -9,12 +9,15 @@ import smart_open
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipeline.config import Preparation
 from pipeline.corpus.builtin import read_docstrings, unwrap
-from pipeline.corpus.formats import FORMATS, read_sentences, read_text, read_wikiextractor, recognise
+from pipeline.corpus.formats import FORMATS, HEAD_BYTES, recognise
 from pipeline.corpus.inputs import list_files
-from pipeline.corpus.opening import LONGEST_LINE, blocks, lines
-from pipeline.corpus.parts import Tally, file_rows
+from pipeline.corpus.opening import LONGEST_LINE, Opened, blocks, lines
+from pipeline.corpus.parts import file_documents
+from pipeline.corpus.plain import SENTENCES_A_DOCUMENT, read_bookscorpus, read_sentences, read_text
 from pipeline.corpus.sources import parse
+from pipeline.corpus.wikiextractor import read_wikiextractor
 from pipeline.errors import DataError
 from pipeline.text.documents import Dropped, Record
 
@@ -31,19 +34,31 @@ No title line here.
 """
 
 
-def read(reader: Callable, content: str | bytes) -> list[tuple]:
-    """(id, title, paragraphs) or (id, reason, sample), with every block of one byte: readers may not rely on where blocks end."""
+def opened(content: str | bytes, size: int = 1, name: str = "f") -> Opened:
+    """A file in blocks of one byte: readers may not rely on where blocks end."""
     data = content.encode() if isinstance(content, str) else content
+    return Opened(location=f"/folder/{name}", name=name, blocks=iter([data[at : at + size] for at in range(0, len(data), size)]))
+
+
+def read(reader: Callable, content: str | bytes, name: str = "f") -> list[tuple]:
+    """(id, title, paragraphs) or (id, reason, sample)."""
     found = []
-    for item in reader(iter([data[at : at + 1] for at in range(len(data))]), "f"):
+    for item in reader(opened(content, name=name)):
         found.append((item.id, item.reason, item.sample) if isinstance(item, Dropped) else (item.id, item.title, list(item.paragraphs)))
     return found
 
 
-def rows(location: object, format: str | None = None) -> tuple[list[dict], Tally]:
-    tally = Tally()
+def documents_of(location: object, format: str | None = None) -> tuple[list[str], dict[str, int]]:
+    """The texts of a file's documents and {reason: count} of what is dropped of it."""
     (file,) = list_files(parse(str(location) + (f"::format={format}" if format else "")))
-    return list(file_rows(file, tally, 1000, 1)), tally
+    texts: list[str] = []
+    dropped: dict[str, int] = {}
+    for item in file_documents(file, Preparation(piece_characters=1000, minimum_characters=1, minimum_letters=0)):
+        if isinstance(item, Dropped):
+            dropped[item.reason] = dropped.get(item.reason, 0) + 1
+        else:
+            texts.append(item.text)
+    return texts, dropped
 
 
 def compressed(path: Path, data: bytes) -> bytes:
@@ -78,11 +93,11 @@ def test_text_is_one_document_with_its_title_line_or_file_name():
 
 def test_sentences_have_blank_lines_between_documents():
     assert read(read_sentences, "\n\nA one.\nA two.\n\n \nB one.\n") == [("f:0", "", ["A one.", "A two."]), ("f:1", "", ["B one."])]
-    assert all(record.lines_are_sentences for record in read_sentences(iter([b"a"]), "f") if isinstance(record, Record))
+    assert all(record.lines_are_sentences for record in read_sentences(opened("a")) if isinstance(record, Record))
 
 
 def test_sentences_without_a_last_line_end():
-    assert [list(record.paragraphs) for record in read_sentences(iter([b"a\nb\n\nc\nd"]), "f")] == [["a", "b"], ["c", "d"]]
+    assert [list(record.paragraphs) for record in read_sentences(opened("a\nb\n\nc\nd"))] == [["a", "b"], ["c", "d"]]
 
 
 def test_wikiextractor_unescapes_titles_and_drops_the_repeated_one():
@@ -105,16 +120,64 @@ def test_wikiextractor_broken_records(content: str, expected: list):
     assert read(read_wikiextractor, content) == expected
 
 
+WIKI_JSON = """{"id": "12", "revid": "1", "url": "https://x.org?curid=12", "title": "Tom \\"T\\" Cat", "text": "Tom \\"T\\" Cat\\n\\nTom is a cat.\\nJerry is a mouse."}
+{"id": "13", "url": "u", "title": "Other", "text": "No title line here."}
+{"id": "14", "url": "u", "title": "Cut", "text": "Cut o
+"""
+
+
+def test_wikiextractors_json_is_read_like_its_elements():
+    found = read(read_wikiextractor, "\n" + WIKI_JSON)
+    assert found[:2] == [("f:12", 'Tom "T" Cat', ["", "Tom is a cat.", "Jerry is a mouse."]), ("f:13", "Other", ["No title line here."])]
+    assert [item[:2] for item in found[2:]] == [("f:2", "broken record")]
+
+
+def test_bookscorpus_is_cut_to_documents_of_sentences():
+    text = "".join(f"sentence {number} .\n" for number in range(SENTENCES_A_DOCUMENT + 2))
+    first, second = read(read_bookscorpus, text)
+    assert (first[0], len(first[2]), first[2][-1]) == ("f:0", SENTENCES_A_DOCUMENT, "sentence 499 .")
+    assert second == ("f:1", "", ["sentence 500 .", "sentence 501 ."])
+    found = [(record.parent, record.lines_are_sentences, list(record.paragraphs)) for record in read_bookscorpus(opened("a .\n\n \nb .\n"))]
+    assert found == [("f:0", True, ["a .", "b ."])]
+
+
 @pytest.mark.parametrize(
-    ("head", "format"),
-    [(b'<doc id="1" url="" title="">\n', "wikiextractor"), (b"\xef\xbb\xbf<doc id=", "wikiextractor"), (b"Plain.", "text"), (b"", "text"), (b"caf\xe9 is one byte of many" * 2, "text"), (b"a\0b", None), (b"\x89PNG\r\n\x1a\n", "text"), (bytes(range(128, 256)) * 9, None)],
+    ("name", "head", "format"),
+    [
+        ("f", b'<doc id="1" url="" title="">\n', "wikiextractor"),
+        ("f", b"\xef\xbb\xbf<doc id=", "wikiextractor"),
+        ("AA/wiki_00", WIKI_JSON.encode(), "wikiextractor"),
+        ("AA/wiki_00", WIKI_JSON.encode()[:110] + b"x" * 70_000, "wikiextractor"),
+        ("a.json", b'{"id": "1", "label": 2, "text": "x"}', "jsonl"),
+        ("f", b'{"text": "x", "id": 1}\n{', "jsonl"),
+        ("f", b'{"text": "' + b"x" * 70_000, "jsonl"),
+        ("f", b"{not JSON}\nbut text", "text"),
+        ("a.JSONL.gz", b"", "jsonl"),
+        ("a.ndjson", b"x", "jsonl"),
+        ("a.parquet", b"no Parquet", "parquet"),
+        ("f", b"PAR1\x15\x04", "parquet"),
+        ("x/books_large_p1.txt", b"usually , he would .\n", "bookscorpus"),
+        ("books_large_p2.txt.bz2", b"usually , he would .\n", "bookscorpus"),
+        ("my_books_large_p1.txt", b"usually , he would .\n", "text"),
+        ("pg1.txt", b"The Project Gutenberg EBook\r\n\r\n***START OF THE PROJECT GUTENBERG EBOOK X***\r\n", "gutenberg"),
+        ("pg1.txt", b"*END THE SMALL PRINT! FOR PUBLIC DOMAIN ETEXTS*Ver.04.29.93*END*\n", "gutenberg"),
+        ("f", b"The words START OF THIS PROJECT GUTENBERG EBOOK in a text", "text"),
+        ("f", b"Plain.", "text"),
+        ("f", b"", "text"),
+        ("f", b"caf\xe9 is one byte of many" * 2, "text"),
+        ("f", b"a\0b", None),
+        ("f", b"\x89PNG\r\n\x1a\n", "text"),
+        ("f", bytes(range(128, 256)) * 9, None),
+    ],
 )
-def test_formats_are_recognised_by_their_first_bytes(head: bytes, format: str | None):
-    assert recognise("f", head) == format
+def test_formats_are_recognised_by_names_and_first_bytes(name: str, head: bytes, format: str | None):
+    assert recognise(name, head[:HEAD_BYTES]) == format
 
 
 def test_the_table_of_formats():
-    assert set(FORMATS) == {"builtin", "text", "sentences", "wikiextractor"}
+    forced = {"builtin", "sentences", "parquet-sentences"}
+    assert set(FORMATS) >= forced | {"text", "wikiextractor", "bookscorpus", "gutenberg", "jsonl", "parquet"} and list(FORMATS)[-1] == "text"
+    assert [name for name, row in FORMATS.items() if row.recognises is FORMATS["builtin"].recognises] == [name for name in FORMATS if name in forced]
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".bz2", ".zst", ".xz"])
@@ -125,35 +188,35 @@ def test_compressed_files_and_what_is_left_of_truncated_and_damaged_ones(tmp_pat
     assert b"".join(blocks(str(path))).decode() == text
 
     path.write_bytes(whole[: len(whole) * 3 // 4])
-    found, tally = rows(path)
-    kept = "\n".join(row["text"] for row in found)
+    found, dropped = documents_of(path)
+    kept = "\n".join(found)
     assert text.startswith(kept[:-1]) and len(kept) > len(text) // 4
-    assert (tally.dropped, tally.files) == ({"truncated file": 1}, 1)
+    assert dropped == {"truncated file": 1}
 
     path.write_bytes(b"no such compression " * 50)
-    assert rows(path)[1].dropped == {"damaged file": 1}
+    assert documents_of(path)[1] == {"damaged file": 1}
 
 
 @pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress])
 def test_a_small_truncated_file_keeps_what_can_be_read(tmp_path: Path, compress: Callable[[bytes], bytes]):
     suffix = {gzip.compress: "gz", bz2.compress: "bz2", lzma.compress: "xz"}[compress]
     (tmp_path / f"a.txt.{suffix}").write_bytes(compress(b"One.\nTwo.\n")[:-6])
-    found, tally = rows(tmp_path / f"a.txt.{suffix}")
-    assert [row["text"] for row in found] in ([], ["One.\nTwo."]) and tally.dropped == {"truncated file": 1}
+    found, dropped = documents_of(tmp_path / f"a.txt.{suffix}")
+    assert found in ([], ["One.\nTwo."]) and dropped == {"truncated file": 1}
     assert suffix != "gz" or found
 
 
 def test_several_compressed_streams_in_one_file_are_read_as_one(tmp_path: Path):
     (tmp_path / "a.bz2").write_bytes(bz2.compress(b"One.\n") + bz2.compress(b"Two.\n"))
-    assert [row["text"] for row in rows(tmp_path / "a.bz2")[0]] == ["One.\nTwo."]
+    assert documents_of(tmp_path / "a.bz2")[0] == ["One.\nTwo."]
 
 
 def test_binary_files_are_counted_and_a_forced_format_is_obeyed(tmp_path: Path):
     (tmp_path / "a").write_bytes(b"\0" * 100)
-    assert rows(tmp_path / "a")[1].samples == {"binary": [["a", ""]]}
+    assert documents_of(tmp_path / "a") == ([], {"binary": 1})
     (tmp_path / "b").write_text("One.\n\nTwo.")
-    assert [row["text"] for row in rows(tmp_path / "b", "sentences")[0]] == ["One.", "Two."]
-    assert [row["text"] for row in rows(tmp_path / "b")[0]] == ["One.\nTwo."]
+    assert documents_of(tmp_path / "b", "sentences")[0] == ["One.", "Two."]
+    assert documents_of(tmp_path / "b")[0] == ["One.\nTwo."]
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path):
@@ -180,7 +243,7 @@ def outer():
     def inner():
         """Inner {long}"""
 '''
-    found = read(lambda data, name: read_docstrings(data, "pack/mod.py"), source)
+    found = read(FORMATS["builtin"].read, source, "pack/mod.py")
     assert [(id, title, text[0].split()[0]) for id, title, text in found] == [
         ("pack/mod.py:0", "pack.mod", "Module"),
         ("pack/mod.py:1", "pack.mod.A", "Class"),
@@ -193,7 +256,7 @@ def outer():
 
 @pytest.mark.parametrize("source", ["print 'old'", "x = '\0'", "(" * 5000, "# coding: nonsense\n"])
 def test_files_that_do_not_compile_are_dropped(source: str):
-    ((id, reason, _),) = read(read_docstrings, source)
+    ((id, reason, _),) = read(FORMATS["builtin"].read, source)
     assert (id, reason) == ("f", "does not compile")
 
 

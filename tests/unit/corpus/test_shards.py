@@ -8,17 +8,32 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.config import Preparation
-from pipeline.corpus.parts import KEY_BYTES, PART, Tally, in_order, part_bytes, part_tables, row
-from pipeline.corpus.shards import is_heldout, key_range, shard_count, window_edges, without_duplicates
+from pipeline.corpus.overlaps import OVERLAP, overlaps, write_overlap
+from pipeline.corpus.parts import KEY_BYTES, PART, SKETCH, Tally, arrow_tables, in_order, leading, parent_hash, parquet, part_tables, row
+from pipeline.corpus.ranges import key_edges, sorted_range
+from pipeline.corpus.shards import counts_by_source, is_heldout, shard_count, window_edges, without_near_duplicates, without_repeats
 from pipeline.text.documents import Document
+from pipeline.text.sketches import sketch
+
+WORDS = [f"word{number}" for number in range(1200)]
 
 
-def rows(texts: list[str]) -> list[dict]:
-    return [row(Document(id=f"{number:03d}", parent="p", title="", text=text, lines_are_sentences=False), "s") for number, text in enumerate(texts)]
+def item(text: str, id: str, parent: str = "p", source: str = "s") -> tuple[dict, np.ndarray]:
+    document = Document(id=id, parent=parent, title="", text=text, lines_are_sentences=False, language="en")
+    hashes = sketch(text)
+    return row(document, source, len(hashes)), hashes
+
+
+def items(texts: list[str]) -> list[tuple[dict, np.ndarray]]:
+    return [item(text, f"{number:03d}") for number, text in enumerate(texts)]
+
+
+def table(found: list[tuple[dict, np.ndarray]]) -> pa.Table:
+    return in_order(pa.Table.from_pylist([row for row, _ in found], schema=PART))
 
 
 def test_the_key_of_a_row_is_the_hash_of_its_text():
-    assert rows(["é"])[0]["key"] == hashlib.blake2b("é".encode(), digest_size=KEY_BYTES).digest()
+    assert item("é", "1")[0]["key"] == hashlib.blake2b("é".encode(), digest_size=KEY_BYTES).digest()
 
 
 def test_windows_are_closed_when_full_and_a_short_rest_joins_the_last():
@@ -43,50 +58,109 @@ def test_the_number_of_shards():
 
 
 def test_held_out_rows_go_by_their_parents():
-    parents = [f"book {number}" for number in range(2000)]
-    chosen = is_heldout(pa.chunked_array([parents, parents[::-1]]), 0.1)
-    assert (chosen[:2000] == chosen[2000:][::-1]).all()
-    assert 140 < chosen[:2000].sum() < 260
-    more = is_heldout(pa.chunked_array([parents]), 0.2)
-    assert (more | ~chosen[:2000]).all() and more.sum() > chosen[:2000].sum()
-    assert not is_heldout(pa.chunked_array([parents]), 0.0).any()
+    hashes = np.array([parent_hash(f"book {number}") for number in range(2000)], np.uint64)
+    chosen = is_heldout(hashes, 0.1)
+    assert 140 < chosen.sum() < 260
+    more = is_heldout(hashes, 0.2)
+    assert (more | ~chosen).all() and more.sum() > chosen.sum()
+    assert not is_heldout(hashes, 0.0).any()
 
 
 def test_held_out_is_the_share_of_the_hash_worked_out():
-    value = int.from_bytes(hashlib.blake2b(b"emma", digest_size=8).digest(), "big") / 2**64
-    assert is_heldout(pa.chunked_array([["emma"]]), value + 1e-6)[0] and not is_heldout(pa.chunked_array([["emma"]]), value - 1e-6)[0]
+    value = int.from_bytes(hashlib.blake2b(b"emma", digest_size=8).digest(), "big")
+    assert parent_hash("emma") == value
+    hashes = np.array([value], np.uint64)
+    assert is_heldout(hashes, value / 2**64 + 1e-6)[0] and not is_heldout(hashes, value / 2**64 - 1e-6)[0]
 
 
-def test_of_the_same_text_the_first_id_is_kept():
-    tally = Tally()
-    table = in_order(pa.Table.from_pylist(rows(["a", "b", "a", "c", "a", "b"])[::-1], schema=PART))
-    kept = without_duplicates(table, tally)
-    assert sorted(zip(kept["id"].to_pylist(), kept["text"].to_pylist())) == [("000", "a"), ("001", "b"), ("003", "c")]
-    assert tally.dropped == {"duplicate": 3}
-    assert sorted(tally.samples["duplicate"]) == [["002", "a"], ["004", "a"], ["005", "b"]]
-    assert without_duplicates(PART.empty_table(), tally).num_rows == 0
+def test_of_the_same_text_the_parent_with_the_greatest_hash_keeps_it_and_of_its_own_the_first():
+    tallies: dict[str, Tally] = {}
+    parents = sorted(("a", "b", "c"), key=parent_hash)
+    found = [item("same", f"{parent}{place}", parent, f"from {parent}") for parent in parents for place in (1, 0)] + [item("other", "x")]
+    kept = without_repeats(table(found), tallies)
+    assert sorted(kept["id"].to_pylist()) == sorted([f"{parents[-1]}0", "x"])
+    assert {source: tally.dropped for source, tally in tallies.items()} == {f"from {p}": {"duplicate": 2 - (p == parents[-1])} for p in parents}
+    assert tallies[f"from {parents[-1]}"].samples == {"duplicate": [[f"{parents[-1]}1", "same"]]}
+    assert without_repeats(PART.empty_table(), tallies).num_rows == 0
 
 
 @pytest.mark.parametrize("count", [1, 3, 7])
 def test_ranges_of_keys_divide_the_rows_of_all_parts_in_order(tmp_path: Path, count: int, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("pipeline.corpus.parts.GROUP_BYTES", 2_000)
-    texts = [f"text {number} " + "x" * (number % 50) for number in range(400)]
-    (tmp_path / "parts").mkdir()
+    found = items([f"text {number} " + "x" * (number % 50) for number in range(400)])
     for number, share in enumerate((slice(0, 100), slice(100, 400))):
-        for table in part_tables(rows(texts)[share]):
-            (tmp_path / "parts" / f"{number}.parquet").write_bytes(part_bytes(table))
-    found = [key_range(str(tmp_path), ["0.parquet", "1.parquet"], number, count) for number in range(count)]
-    whole = pa.concat_tables(found)
-    assert whole["key"].to_pylist() == sorted(row["key"] for row in rows(texts))
-    assert all(table.num_rows > 20 for table in found)
-    assert whole["text"].to_pylist() == [text for _, text in sorted((row["key"], row["text"]) for row in rows(texts))]
+        ((rows, _),) = part_tables(found[share])
+        (tmp_path / f"{number}.parquet").write_bytes(parquet(rows, "key"))
+    (tmp_path / "2.parquet").write_bytes(parquet(PART.empty_table(), "key"))
+    edges = [key_edges(number, count) for number in range(count)]
+    assert edges[0][0] == 0 and edges[-1][1] == 2**64 and all(a[1] == b[0] for a, b in zip(edges, edges[1:]))
+    tables = [in_order(pa.concat_tables([sorted_range(f"{tmp_path}/{part}.parquet", PART, "key", *edge) for part in range(3)])) for edge in edges]
+    assert all(table.num_rows > 20 for table in tables)
+    assert pa.concat_tables(tables)["text"].to_pylist() == [text for _, text in sorted((row["key"], row["text"]) for row, _ in found)]
+
+
+def test_overlaps_count_what_the_parents_of_greater_hashes_own():
+    columns = [[5, 5, 5, 6, 6, 7, 8, 8], [1, 9, 4, 4, 4, 4, 9, 1], [11, 12, 13, 13, 14, 13, 12, 11]]
+    found = overlaps(pa.table([pa.array(column, pa.uint64()) for column in columns], schema=SKETCH))
+    assert found.schema == OVERLAP
+    assert found.to_pylist() == [{"place": 11, "parent_hash": 1, "shared": 2}, {"place": 13, "parent_hash": 4, "shared": 1}]
+    assert overlaps(SKETCH.empty_table()).num_rows == 0
+
+
+def near(found: list[tuple[dict, np.ndarray]], folder: Path, **settings) -> tuple[list[str], dict[str, Tally]]:
+    """Ids of the texts that are left, compared through the files of three ranges of hashes."""
+    (folder / "parts").mkdir()
+    rows, sketches = arrow_tables(found)
+    (folder / "parts" / "one.sketch.parquet").write_bytes(parquet(sketches.sort_by("hash"), "hash"))
+    for number in range(3):
+        write_overlap(str(folder), ["one"], "plan", number, 3)
+    every = pa.concat_tables([sorted_range(f"{folder}/parts/plan-overlap-{number:05d}.parquet", OVERLAP, "place", 0, 2**64) for number in range(3)])
+    tallies: dict[str, Tally] = {}
+    kept = without_near_duplicates(in_order(rows), every, Preparation(**settings), tallies)
+    return sorted(kept["id"].to_pylist()), tallies
+
+
+def test_a_text_in_other_formatting_and_one_that_is_part_of_another_are_near_duplicates(tmp_path: Path):
+    small, great = sorted(("x", "y"), key=parent_hash)
+    whole = " ".join(WORDS)
+    found = [
+        item(whole, "whole", great),
+        item(whole.upper().replace(" ", ", "), "shouted", small),
+        item(" ".join(WORDS[300:900]), "part", small),
+        item(" ".join([*WORDS[:200], *(f"new{word}" for word in WORDS)]), "little", small),
+        item(" ".join(f"own{word}" for word in WORDS), "own", small),
+    ]
+    kept, tallies = near(found, tmp_path, heldout_share=0.0)
+    assert kept == ["little", "own", "whole"]
+    assert tallies["s"].dropped == {"near-duplicate": 2}
+
+
+def test_what_the_same_parent_repeats_is_no_near_duplicate(tmp_path: Path):
+    assert near([item(" ".join(WORDS), "a"), item(" ".join(WORDS) + " end", "b")], tmp_path)[0] == ["a", "b"]
+
+
+def test_held_out_texts_of_which_a_little_is_trained_on_are_left_out(tmp_path: Path):
+    heldout = min((f"p{number}" for number in range(50)), key=parent_hash)
+    share = (parent_hash(heldout) + 1) / 2**64 + 1e-9
+    own = [f"own{word}" for word in WORDS]
+    found = [item(" ".join(WORDS), "trained", "other"), item(" ".join([*WORDS[:200], *own]), "both", heldout), item(" ".join(f"new{word}" for word in WORDS), "fresh", heldout)]
+    assert near(found, tmp_path, heldout_share=share)[0] == ["fresh", "trained"]
+
+
+def test_counts_of_sources():
+    rows = [item(text, id, source=source)[0] for text, id, source in (("abc", "a#0", "s"), ("é", "a#1", "s"), ("xy", "b#0", "t"))]
+    assert counts_by_source(table([(row, np.zeros(0)) for row in rows])) == {
+        "s": {"documents": 1, "pieces": 2, "characters": 4},
+        "t": {"documents": 1, "pieces": 1, "characters": 2},
+    }
 
 
 def test_parts_are_cut_by_their_size(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("pipeline.corpus.parts.TABLE_CHARACTERS", 100)
     monkeypatch.setattr("pipeline.corpus.parts.PART_CHARACTERS", 300)
-    tables = list(part_tables(rows([f"{number:010d}" for number in range(75)])))
-    assert [table.num_rows for table in tables] == [30, 30, 15]
-    for table in tables:
-        assert (np.diff([int.from_bytes(key, "big") / 2**128 for key in table["key"].to_pylist()]) > 0).all()
+    tables = list(part_tables(items([f"{number:010d} a b c d e f g h"[:10 + 16 * (number == 3)] for number in range(75)])))
+    assert [rows.num_rows for rows, _ in tables] == [29, 30, 16]
+    assert [sketches.num_rows for _, sketches in tables] == [2, 0, 0]
+    for rows, _ in tables:
+        assert (np.diff([leading(key) / 2**64 for key in rows["key"].to_pylist()]) > 0).all()
     assert list(part_tables([])) == []

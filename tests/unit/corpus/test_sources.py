@@ -1,4 +1,5 @@
 import os
+import re
 import threading
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -7,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from pipeline import storage
+from pipeline.config import Preparation
 from pipeline.corpus.inputs import InputFile, distinct, fingerprint, glob_expression, list_files, location_of
-from pipeline.corpus.parts import batches, digest
+from pipeline.corpus.parts import batches, digest, part_settings
 from pipeline.corpus.sources import Source, parse
 from pipeline.errors import ConfigError, DataError
 
@@ -32,6 +34,9 @@ def folder(tmp_path: Path) -> Path:
 def test_specifications():
     assert parse("builtin") == Source(spec="builtin", location="builtin", format="builtin")
     assert parse("/a/b.txt::format=sentences") == Source(spec="/a/b.txt::format=sentences", location="/a/b.txt", format="sentences")
+    assert parse("builtin::weight=0.5") == Source(spec="builtin::weight=0.5", location="builtin", format="builtin", weight=0.5)
+    given = parse("/a::format=jsonl::column=body::language=de::weight=2")
+    assert (given.location, given.format, given.column, given.language, given.weight) == ("/a", "jsonl", "body", "de", 2.0)
     assert parse("s3://bucket/key/").location == "s3://bucket/key"
     assert parse("books").location == os.path.abspath("books")
 
@@ -39,15 +44,19 @@ def test_specifications():
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
-        ("a::format=xml", "no format 'xml'; the formats are builtin, sentences, wikiextractor, text"),
-        ("a::weight=2", "no key 'weight'; the keys are format"),
+        ("a::format=xml", "no format 'xml'; the formats are wikipedia-dump, .*, text"),
+        ("a::wait=2", "no key 'wait'; the keys are format, column, language, weight"),
+        ("a::weight=0", "weight (0) must be a number above 0, as in PATH::weight=0.5"),
+        ("a::weight=inf", "weight (inf) must be a number above 0"),
+        ("a::weight=two", "weight (two) must be a number above 0"),
+        ("a::language=", "language has no value, as in PATH::language=…"),
         ("a::format=text::format=sentences", "format is given twice"),
         ("::format=text", "names no file, folder or URL"),
         ("builtin::format=text", "the built-in corpus has no format text; a folder of that name is ./builtin"),
     ],
 )
 def test_specifications_that_are_refused(spec: str, words: str):
-    with pytest.raises(ConfigError, match="corpus .*" + words.replace(".", r"\.")):
+    with pytest.raises(ConfigError, match="corpus .*" + re.escape(words).replace(r"\.\*", ".*")):
         parse(spec)
 
 
@@ -103,9 +112,10 @@ def test_the_fingerprint_follows_size_and_time(folder: Path):
     assert stamps() == {str(folder / "b.txt"): [4, "5"]}
 
 
-def test_files_of_one_name_are_named_by_as_much_of_their_paths_as_tells_them_apart():
-    files = [some_file("t.txt", location="/m/a/x/t.txt"), some_file("t.txt", location="/m/b/x/t.txt"), some_file("u.txt")]
-    assert sorted(file.name for file in distinct(files)) == ["a/x/t.txt", "b/x/t.txt", "u.txt"]
+def test_a_file_whose_name_is_taken_gets_more_of_its_path_and_those_before_keep_theirs():
+    files = [some_file("t.txt", location=f"/m/{place}/x/t.txt") for place in "abc"] + [some_file("u.txt")]
+    assert [file.name for file in distinct(files)] == ["t.txt", "x/t.txt", "c/x/t.txt", "u.txt"]
+    assert distinct(files)[:2] == distinct(files[:2])
 
 
 def test_one_file_in_two_sources_is_refused():
@@ -123,9 +133,10 @@ def test_batches_are_a_function_of_the_files_and_not_of_their_order():
 
 
 def test_the_name_of_a_part_follows_its_files_and_settings():
-    names = {digest([file], *settings) for file in (some_file("a"), some_file("a", stamp="2"), some_file("a", format="text")) for settings in ((1, 2), (2, 2))}
-    assert len(names) == 6
-    assert digest([some_file("a")], 1, 2) in names
+    files = [some_file("a"), some_file("a", stamp="2"), some_file("a", format="text"), some_file("a", start=0, stop=5)]
+    settings = [Preparation(), Preparation(minimum_characters=7), Preparation(minimum_letters=0.1), Preparation(piece_characters=500)]
+    assert len({digest([file], part_settings(found)) for file in files for found in settings}) == 16
+    assert digest(files[:1], part_settings(Preparation(near_duplicates=None, heldout_share=0.5))) == digest([some_file("a")], part_settings(Preparation()))
 
 
 def test_the_builtin_corpus_is_the_closure_of_the_requirements():

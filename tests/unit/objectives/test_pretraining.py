@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -96,6 +97,29 @@ def test_scores_are_the_losses_and_the_right_answers():
         assert not scores[name][0].requires_grad
 
 
+def test_pairs_that_may_be_swapped_are_scored_as_sentence_order():
+    model, batch = make_model().eval(), make_batch([6, 9, 12])
+    ordered = replace(batch, not_next_N=None, swapped_N=batch.not_next_N)
+    terms, scores = model(ordered), model.scores(ordered)
+    assert {name: count for name, (_, count) in terms.items()} == {"mlm": 9, "sop": 3}
+    assert scores.keys() == {"mlm", "sop", "mlm_accuracy", "sop_accuracy"}
+    torch.testing.assert_close(terms["sop"][0], model(batch)["nsp"][0])
+    torch.testing.assert_close(scores["sop_accuracy"], model.scores(batch)["nsp_accuracy"])
+
+
+def test_without_pairs_there_is_the_loss_of_masked_tokens_alone():
+    model, batch = make_model().eval(), make_batch([6, 9, 12])
+    single = replace(batch, not_next_N=None)
+    terms, scores = model(single), model.scores(single)
+    assert {name: count for name, (_, count) in terms.items()} == {"mlm": 9} and scores.keys() == {"mlm", "mlm_accuracy"}
+    assert terms["mlm"][0] == model(batch)["mlm"][0]
+    loss(model, single).backward()
+    gradients = {name: parameter.grad for name, parameter in model.named_parameters()}
+    unused = {name for name, gradient in gradients.items() if not gradient.any()}
+    assert unused >= {"encoder.pooler.weight", "encoder.pooler.bias", "next_sentence_head.weight", "next_sentence_head.bias"}
+    assert all(gradient is not None for gradient in gradients.values())
+
+
 def test_predictions_do_not_look_at_the_labels():
     model, batch = make_model().eval(), make_batch([6, 9])
     before = model.predict_masked(batch)
@@ -151,8 +175,10 @@ def test_compiled_once_for_all_lengths_and_equal_to_eager():
     assert counters["stats"]["unique_graphs"] == 1
 
 
-def test_runs_under_distributed_data_parallel(tmp_path):
+@pytest.mark.parametrize("paired", [True, False])
+def test_runs_under_distributed_data_parallel(tmp_path, paired):
     model, batch = make_model().eval(), make_batch([6, 9])
+    batch = batch if paired else replace(batch, not_next_N=None)
     loss(model, batch).backward()
     expected = [parameter.grad.clone() for parameter in model.parameters()]
     model.zero_grad()

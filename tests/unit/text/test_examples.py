@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipeline.config import NextSentence, Sampling, WholeWordMasking
+from pipeline.config import FullSentences, NextSentence, Sampling, SentenceOrder, SingleSegment, WholeWordMasking
 from pipeline.text.examples import assemble, generator, make_examples
-from pipeline.text.pairs import Pairs
 from pipeline.text.schema import DOCUMENT, EXAMPLE
+from pipeline.text.sequences import Sequences
 from pipeline.text.vocabulary import SPECIALS, Vocabulary
 from pipeline.text.wordpiece import WordPiece
 
@@ -20,7 +20,7 @@ SAMPLING = Sampling(maximum_length=32)
 
 def table(*texts: tuple[str, str], lines: bool = True) -> pa.Table:
     """Documents as (parent, text)."""
-    rows = [{"id": str(n), "parent": p, "title": "", "text": t, "source": "test", "lines_are_sentences": lines} for n, (p, t) in enumerate(texts)]
+    rows = [{"id": str(n), "parent": p, "title": "", "text": t, "source": "test", "lines_are_sentences": lines, "language": "en"} for n, (p, t) in enumerate(texts)]
     return pa.Table.from_pylist(rows, schema=DOCUMENT)
 
 
@@ -74,11 +74,13 @@ def test_an_example_by_hand() -> None:
 
 
 def test_sequences_are_assembled_by_hand() -> None:
-    fields = {"a_start": [4, 0], "a_end": [6, 1], "b_start": [0, 3], "b_end": [1, 6], "not_next": [1, 0], "document_a": [1, 0], "document_b": [0, 1]}
-    pairs = Pairs(**{name: np.array(values) for name, values in fields.items()})
-    ids, offsets = assemble(np.array([10, 11, 12, 13, 14, 15], np.int32), pairs, WORDPIECE.vocabulary)
-    assert ids.tolist() == [2, 14, 15, 3, 10, 3, 2, 10, 3, 13, 14, 15, 3] and ids.dtype == np.int32
-    assert offsets.tolist() == [0, 6, 13]
+    """Ranges at both ends of the tokens, and sequences of two, one and three ranges."""
+    fields = {"starts": [4, 0, 3, 0, 1, 5], "ends": [6, 1, 6, 1, 3, 6], "offsets": [0, 2, 3, 6], "document_a": [1, 0, 0], "document_b": [0, 1, 0]}
+    sequences = Sequences(**{name: np.array(values) for name, values in fields.items()})
+    ids, offsets = assemble(np.array([10, 11, 12, 13, 14, 15], np.int32), sequences, WORDPIECE.vocabulary)
+    assert ids.tolist() == [2, 14, 15, 3, 10, 3, 2, 13, 14, 15, 3, 2, 10, 3, 11, 12, 3, 15, 3] and ids.dtype == np.int32
+    assert offsets.tolist() == [0, 6, 11, 19] and offsets.dtype == np.int64
+    assert sequences.starts.tolist() == fields["starts"]
 
 
 @pytest.mark.parametrize("sampling", [SAMPLING, Sampling(maximum_length=20, masking=WholeWordMasking())])
@@ -100,6 +102,35 @@ def test_every_row_keeps_the_rules(sampling: Sampling) -> None:
         assert row["not_next"] == (parents[row["document_a"]] != parents[row["document_b"]])
         assert row["masked_positions"] == sorted(set(row["masked_positions"]))
     assert {row["not_next"] for row in examples.to_pylist()} == {True, False}
+
+
+def test_sentence_order_pairs_say_whether_they_are_swapped() -> None:
+    documents = corpus()
+    rows = make(documents, Sampling(maximum_length=32, pairs=SentenceOrder())).to_pylist()
+    encoded = [WORDPIECE.encode([t.replace("\n", " ")])[0].tolist() for t in documents["text"].to_pylist()]
+    for row in rows:
+        ids, first = restored(row), row["first_length"]
+        a, b = ids[1 : first - 1], ids[first:-1]
+        text = encoded[row["document_a"]]
+        assert row["not_next"] is None and row["document_a"] == row["document_b"] and len(ids) <= 32
+        if len(ids) < 32:  # nothing was cut
+            assert any(text[i : i + len(a + b)] == (b + a if row["swapped"] else a + b) for i in range(len(text)))
+    assert {row["swapped"] for row in rows} == {True, False}
+
+
+@pytest.mark.parametrize("pairs", [FullSentences(), FullSentences(across_documents=False), SingleSegment()])
+def test_sequences_without_a_pair_task_hold_all_of_the_text_once(pairs: FullSentences | SingleSegment) -> None:
+    documents = corpus()
+    examples = make(documents, Sampling(maximum_length=32, pairs=pairs))
+    examples.validate(full=True)
+    rows = examples.to_pylist()
+    for row in rows:
+        assert row["not_next"] is None and row["swapped"] is None
+        assert row["first_length"] == len(row["ids"]) <= 32 and row["ids"][0] == 2 and row["ids"][-1] == 3
+        assert row["ids"].count(3) == 1 + row["document_b"] - row["document_a"]
+    expected = WORDPIECE.encode([t.replace("\n", " ") for t in documents["text"].to_pylist()])[0]
+    ours = [i for row in rows for i in restored(row) if i not in (2, 3)]
+    assert np.bincount(ours).tolist() == np.bincount(expected).tolist()
 
 
 def test_rows_are_in_random_order() -> None:

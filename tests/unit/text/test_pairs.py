@@ -1,4 +1,4 @@
-"""The law of the pairs, against hand-worked cases and against google's algorithm written out token by token."""
+"""The law of next-sentence pairs, against hand-worked cases and against google's algorithm written out token by token."""
 
 import random
 import typing
@@ -11,33 +11,53 @@ from hypothesis import strategies as st
 from scipy.stats import chi2_contingency
 
 from pipeline.config import NextSentence, Sampling
-from pipeline.text.pairs import PAIRINGS, Pairs, sample_pairs, truncate
+from pipeline.text.chunks import truncate
+from pipeline.text.next_sentence import next_sentence_pairs
+from pipeline.text.pairs import PAIRINGS
+from pipeline.text.sequences import Sequences, follow
 
 # documents of sentences of so many tokens
 WINDOWS = st.lists(st.lists(st.integers(0, 9), max_size=6), min_size=1, max_size=6)
 
 
-def draw(window: list[list[int]], parents: list[int], maximum_length: int, seed: int = 0, short: float = 0.1) -> Pairs:
+def draw(window: list[list[int]], parents: list[int], maximum_length: int, seed: int = 0, short: float = 0.1) -> Sequences:
     lengths = [tokens for document in window for tokens in document]
     sentences = np.cumsum([0, *lengths]).astype(np.int64)
     documents = np.cumsum([0, *map(len, window)]).astype(np.int64)
-    return sample_pairs(NextSentence(short_probability=short), sentences, documents, np.array(parents), maximum_length, np.random.default_rng(seed))
+    return next_sentence_pairs(NextSentence(short_probability=short), sentences, documents, np.array(parents), maximum_length, np.random.default_rng(seed))
 
 
-def rows(pairs: Pairs) -> list[tuple[int, ...]]:
-    arrays = (pairs.a_start, pairs.a_end, pairs.b_start, pairs.b_end, pairs.not_next, pairs.document_a, pairs.document_b)
-    return list(zip(*(array.tolist() for array in arrays)))
+def rows(pairs: Sequences) -> list[tuple[int, ...]]:
+    """(a_start, a_end, b_start, b_end, not_next, document_a, document_b) of each pair."""
+    assert pairs.not_next is not None and pairs.swapped is None and (np.diff(pairs.offsets) == 2).all()
+    ranges = np.stack((pairs.starts, pairs.ends), axis=1).reshape(-1, 4).T
+    return list(zip(*(array.tolist() for array in (*ranges, pairs.not_next, pairs.document_a, pairs.document_b))))
 
 
 def test_the_table_has_every_kind_of_pairs() -> None:
-    kinds = typing.get_type_hints(Sampling)["pairs"]
-    assert set(PAIRINGS) == set(typing.get_args(kinds) or (kinds,))
+    assert set(PAIRINGS) == set(typing.get_args(typing.get_type_hints(Sampling)["pairs"]))
+
+
+def test_a_chain_by_hand() -> None:
+    """0 is followed by 2, 2 by 3, 3 by what is not there; 1 is not reached."""
+    assert follow(np.array([2, 4, 3, 5, 5])).tolist() == [0, 2, 3]
+    assert follow(np.zeros(0, np.int64)).tolist() == []
+
+
+def test_sequences_are_taken_by_hand() -> None:
+    """Of three sequences of two, one and three ranges the last and the first."""
+    fields = {"starts": np.arange(6), "ends": np.arange(6) + 10, "offsets": np.array([0, 2, 3, 6])}
+    taken = Sequences(**fields, document_a=np.array([7, 8, 9]), document_b=np.array([4, 5, 6]), swapped=np.array([True, False, False])).take(np.array([2, 0]))
+    assert (taken.starts.tolist(), taken.ends.tolist(), taken.offsets.tolist()) == ([3, 4, 5, 0, 1], [13, 14, 15, 10, 11], [0, 3, 5])
+    assert (taken.document_a.tolist(), taken.document_b.tolist()) == ([9, 7], [6, 4])
+    assert taken.swapped is not None and taken.swapped.tolist() == [False, True] and taken.not_next is None and taken.paired
 
 
 def test_one_parent_of_two_sentences_by_hand() -> None:
     pairs = draw([[3, 2], [1, 4]], [7, 7], 128)
     assert rows(pairs) == [(0, 3, 3, 5, False, 0, 0), (5, 6, 6, 10, False, 1, 1)]
-    assert [a.dtype for a in (pairs.a_start, pairs.b_end, pairs.not_next, pairs.document_a, pairs.document_b)] == [np.int64, np.int64, bool, np.int32, np.int32]
+    arrays = (pairs.starts, pairs.ends, pairs.offsets, pairs.not_next, pairs.document_a, pairs.document_b)
+    assert [a.dtype for a in arrays if a is not None] == [np.int64, np.int64, np.int64, bool, np.int32, np.int32]
 
 
 def test_single_sentences_of_two_parents_by_hand() -> None:
@@ -85,7 +105,7 @@ def test_every_pair_keeps_the_rules(window: list[list[int]], data: st.DataObject
             assert a_end == b_start or length == maximum_length - 3  # only truncation parts them
     filled = {parent for parent, document in zip(parents, window) if sum(document)}
     if len(filled) == 1:
-        assert not pairs.not_next.any()
+        assert pairs.not_next is not None and not pairs.not_next.any()
 
 
 @given(WINDOWS, st.integers(8, 30), st.integers(0, 1000))
@@ -108,7 +128,8 @@ def test_the_share_of_short_targets() -> None:
     """Of documents of 400 sentences of a token each, a short one has a first pair below 97 tokens; of targets 2 to 97 one in 96 is 97."""
     pairs = draw([[1] * 400] * 4_000, list(range(4_000)), 100, short=0.3)
     first = np.flatnonzero(np.diff(pairs.document_a, prepend=-1))
-    lengths = (pairs.a_end - pairs.a_start + pairs.b_end - pairs.b_start)[first]
+    assert pairs.not_next is not None
+    lengths = (pairs.ends - pairs.starts).reshape(-1, 2).sum(axis=1)[first]
     next_lengths = lengths[~pairs.not_next[first]]
     assert abs((next_lengths < 97).mean() - 0.3 * 95 / 96) < 0.03
     short = next_lengths[next_lengths < 97]

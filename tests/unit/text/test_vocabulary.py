@@ -3,6 +3,7 @@ import pickle
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +12,15 @@ from tokenizers import Tokenizer
 from tokenizers.models import BPE
 
 from pipeline.errors import ConfigError, DataError
-from pipeline.text.vocabulary import SPECIALS, Vocabulary, alphabet, load_vocabulary, repeated, save_vocabulary, train_vocabulary, word_counts
+from pipeline.text.splitting import Splitting
+from pipeline.text.training import alphabet, counts_table, repeated, word_counts
+from pipeline.text.vocabulary import SPECIALS, Vocabulary, load_vocabulary, save_vocabulary, train_vocabulary
 
 ENTRIES = (*SPECIALS, "[unused0]", "[unused12]", "the", "##s", "[", "##ing", "a")
 UNCASED = Vocabulary(tokens=ENTRIES, lowercase=True)
 CASED = Vocabulary(tokens=(*ENTRIES, "The"), lowercase=False)
+ACCENTED = replace(UNCASED, tokens=(*ENTRIES, "thé"), strip_accents=False)
+UNSPLIT = replace(UNCASED, tokens=(*ENTRIES, "力加"), chinese_characters=False)
 TEXTS = ["the cats sat on the mats", "The dogs sat, and the cats ran.", "cats and dogs; dogs and cats! über Über"] * 5
 
 
@@ -32,14 +37,18 @@ def test_ids_are_places_and_ordinary_ids_leave_out_specials_and_unused() -> None
     assert np.flatnonzero(UNCASED.continuation).tolist() == [8, 10] and UNCASED.continuation.dtype == bool
 
 
-def test_the_fingerprint_depends_on_entries_order_and_case() -> None:
+def test_the_fingerprint_depends_on_entries_order_normalisation_and_model() -> None:
     others = [
         UNCASED,
         Vocabulary(tokens=ENTRIES, lowercase=False),
         Vocabulary(tokens=ENTRIES[::-1], lowercase=True),
         Vocabulary(tokens=(*ENTRIES[:-1], "b"), lowercase=True),
+        replace(UNCASED, strip_accents=False),
+        replace(UNCASED, chinese_characters=False),
+        replace(UNCASED, kind="unigram", model="{}"),
+        replace(UNCASED, kind="unigram", model="[]"),
     ]
-    assert len({v.fingerprint for v in others}) == 4
+    assert len({v.fingerprint for v in others}) == 8
     assert UNCASED.fingerprint == Vocabulary(tokens=ENTRIES, lowercase=True).fingerprint and len(UNCASED.fingerprint) == 64
 
 
@@ -59,12 +68,40 @@ def test_lower_casing_strips_accents_and_cased_does_neither() -> None:
     assert CASED.tokenizer().encode("The Thés", add_special_tokens=False).tokens == ["The", "[UNK]"]
 
 
-@pytest.mark.parametrize("vocabulary", [UNCASED, CASED])
+@pytest.mark.parametrize("vocabulary", [UNCASED, CASED, ACCENTED, UNSPLIT])
 def test_what_is_saved_is_loaded(vocabulary: Vocabulary, tmp_path: Path) -> None:
     save_vocabulary(vocabulary, tmp_path, 128)
     for place in (tmp_path, tmp_path / "vocab.txt", tmp_path / "tokenizer.json"):
         assert load_vocabulary(str(place), None) == vocabulary
         assert load_vocabulary(str(place), vocabulary.lowercase) == vocabulary
+
+
+def test_accents_and_chinese_characters_are_treated_as_the_vocabulary_says() -> None:
+    assert ACCENTED.tokenizer().encode("THÉ the").tokens == ["thé", "the"]
+    assert UNCASED.tokenizer().encode("THÉ").tokens == ["the"]
+    assert UNSPLIT.tokenizer().encode("力加").tokens == ["力加"]
+    assert replace(UNSPLIT, chinese_characters=True).tokenizer().encode("力加").tokens == ["[UNK]", "[UNK]"]
+
+
+def test_a_config_beside_a_vocab_txt_is_honoured(tmp_path: Path) -> None:
+    file = write(tmp_path, ENTRIES, {"do_lower_case": True, "strip_accents": False, "tokenize_chinese_chars": False})
+    assert load_vocabulary(file, None) == replace(UNCASED, strip_accents=False, chinese_characters=False)
+    write(tmp_path, ENTRIES, {"do_lower_case": True, "strip_accents": True, "tokenize_chinese_chars": True})
+    assert load_vocabulary(file, True) == UNCASED
+
+
+@pytest.mark.parametrize("name", ["strip_accents", "chinese_characters"])
+def test_settings_at_odds_with_the_file(name: str, tmp_path: Path) -> None:
+    save_vocabulary(UNCASED, tmp_path, 128)
+    with pytest.raises(ConfigError, match=rf"^vocabulary.{name} \(False\) differs from .*tokenizer.json \(True\): leave it out, or pass True"):
+        load_vocabulary(str(tmp_path), None, **{name: False})
+
+
+def test_a_few_odd_entries_do_not_make_an_uncased_vocabulary_cased(tmp_path: Path) -> None:
+    words = tuple(f"w{number}" for number in range(200))
+    assert load_vocabulary(write(tmp_path, (*SPECIALS, *words, "İ", "Ω")), True).size == 207
+    with pytest.raises(ConfigError, match=r"^vocabulary.lowercase \(True\) does not fit .*: 3 of 208 entries have upper-case letters"):
+        load_vocabulary(write(tmp_path, (*SPECIALS, *words, "İ", "Ω", "É")), True)
 
 
 def test_a_file_can_be_given_by_url_or_relative_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,9 +183,8 @@ def test_a_broken_vocab_txt(content: bytes, message: str, tmp_path: Path) -> Non
         ("{", "tokenizer_config.json cannot be read .*: mend it, or remove it and pass vocabulary.lowercase"),
         ("[]", "tokenizer_config.json is a list where a JSON object is wanted: mend it"),
         ('{"do_lower_case": "yes"}', r"do_lower_case \('yes'\) must be true or false"),
-        ('{"strip_accents": false}', r"do_lower_case \(None\) must be true or false \(strip_accents is False\)"),
-        ('{"do_lower_case": true, "strip_accents": false}', r"strip_accents \(False\) must be True where text is lower-cased"),
-        ('{"do_lower_case": true, "tokenize_chinese_chars": false}', r"tokenize_chinese_chars \(False\) must be True"),
+        ('{"strip_accents": 1.5}', r"strip_accents \(1.5\) must be true or false"),
+        ('{"tokenize_chinese_chars": "no"}', r"tokenize_chinese_chars \('no'\) must be true or false"),
     ],
 )
 def test_a_config_that_cannot_be_followed(config: str, message: str, tmp_path: Path) -> None:
@@ -161,7 +197,7 @@ def test_a_config_that_cannot_be_followed(config: str, message: str, tmp_path: P
 def test_nothing_there(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"^vocabulary.path \(.*gone\) does not exist: give a vocab.txt, a tokenizer.json or a folder"):
         load_vocabulary(str(tmp_path / "gone"), True)
-    with pytest.raises(ConfigError, match=r"^vocabulary.path \(.*\) has no vocab.txt or tokenizer.json"):
+    with pytest.raises(ConfigError, match=r"^vocabulary.path \(.*\) has no vocab.txt, tokenizer.json or vocab.json"):
         load_vocabulary(str(tmp_path), True)
     (tmp_path / "vocab.txt").mkdir()
     with pytest.raises(ConfigError, match=r"^vocabulary.path \(.*\) cannot be read \(.*\): give a file that can"):
@@ -170,7 +206,7 @@ def test_nothing_there(tmp_path: Path) -> None:
 
 def test_a_tokenizer_json_of_another_kind(tmp_path: Path) -> None:
     Tokenizer(BPE()).save(str(tmp_path / "tokenizer.json"))
-    with pytest.raises(DataError, match="tokenizer.json is a BPE tokenizer: only WordPiece works"):
+    with pytest.raises(DataError, match="tokenizer.json is a BPE tokenizer that splits by nothing: only WordPiece as BERT's, BPE with ByteLevel .* Unigram with Metaspace"):
         load_vocabulary(str(tmp_path), True)
     (tmp_path / "tokenizer.json").write_text("{}")
     with pytest.raises(DataError, match="tokenizer.json is no tokenizer that can be read"):
@@ -180,8 +216,7 @@ def test_a_tokenizer_json_of_another_kind(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
-        (("normalizer", "strip_accents"), False, r"strip_accents \(False\) must be True"),
-        (("normalizer", "handle_chinese_chars"), False, r"tokenize_chinese_chars \(False\) must be True"),
+        (("normalizer", "clean_text"), False, r"clean_text \(False\) must be True"),
         (("model", "max_input_chars_per_word"), 50, r"max_input_chars_per_word are \('\[UNK\]', '##', 50\): only"),
         (("pre_tokenizer",), {"type": "WhitespaceSplit"}, "has WhitespaceSplit where only BertPreTokenizer works"),
         (("normalizer",), None, "has NoneType where only BertNormalizer works"),
@@ -202,16 +237,16 @@ def test_a_tokenizer_json_that_is_not_berts(path: tuple[str, ...], value: object
 
 
 def test_words_are_counted_after_normalisation() -> None:
-    assert word_counts(["The the, thé", "THE"], True) == {"the": 4, ",": 1}
-    assert word_counts(["The the, thé", "THE"], False) == {"The": 1, "the": 1, ",": 1, "thé": 1, "THE": 1}
+    assert word_counts(["The the, thé", "THE"], Splitting(lowercase=True)) == {"the": 4, ",": 1}
+    assert word_counts(["The the, thé", "THE"], Splitting(lowercase=False)) == {"The": 1, "the": 1, ",": 1, "thé": 1, "THE": 1}
 
 
 def test_the_alphabet_is_bounded_by_count_then_code_point() -> None:
-    assert alphabet(Counter({"cab": 2, "b": 1, "dz": 2}), 3) == {"a", "b", "c"}
+    assert alphabet(counts_table({"cab": 2, "b": 1, "dz": 2}), 3) == {"a", "b", "c"}
 
 
 def test_words_are_repeated_as_often_as_counted_in_short_lines() -> None:
-    lines = list(repeated({"a": 2_500, "b": 1}))
+    lines = list(repeated([("a", 2_500), ("b", 1)]))
     assert [len(line.split()) for line in lines] == [1_000, 1_000, 500, 1]
     assert Counter(" ".join(lines).split()) == {"a": 2_500, "b": 1}
 

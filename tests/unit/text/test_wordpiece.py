@@ -1,11 +1,13 @@
 import pickle
+from dataclasses import replace
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.text.vocabulary import SPECIALS, Vocabulary
-from pipeline.text.wordpiece import WordPiece
+from pipeline.text.wordpiece import LONGEST_KEPT, WordPiece, chunk_ends, plain
 
 VOCABULARY = Vocabulary(tokens=(*SPECIALS, "un", "##aff", "##able", "a", "##b", ",", "[", "]", "mask", "力"), lowercase=True)
 WORDPIECE = WordPiece(VOCABULARY)
@@ -40,3 +42,48 @@ def test_sentences_are_encoded_each_for_itself(sentences: list[str]) -> None:
     ids, offsets = WORDPIECE.encode(sentences)
     for sentence, start, end in zip(sentences, offsets[:-1], offsets[1:]):
         assert ids[start:end].tolist() == VOCABULARY.tokenizer().encode(sentence).ids
+
+
+def chunks(text: str, chinese_characters: bool = True) -> list[str]:
+    content = text.encode()
+    ends = chunk_ends(np.frombuffer(content, np.uint8), chinese_characters)
+    return [content[start:end].decode() for start, end in zip([0, *ends], [*ends, len(content)])]
+
+
+def test_chunks_end_after_spaces_and_around_punctuation_and_chinese_characters() -> None:
+    assert chunks("The cat's here.\n") == ["The ", "cat", "'", "s ", "here", ".", "\n", ""]
+    assert chunks("a — “b”…c") == ["a ", "—", " ", "“", "b", "”", "…", "c"]
+    assert chunks("a力加b一鿿䶿é") == ["a", "力", "加", "b", "一", "鿿", "䶿é"]
+    assert chunks("a力加 b", chinese_characters=False) == ["a力加 ", "b"]
+    assert chunks("tab\tform\x0cno\u00a0break") == ["tab\tform\x0cno\u00a0break"]
+
+
+ANY = st.text(alphabet=st.characters(exclude_categories=["Cs"]))
+LIKELY = st.text(alphabet=st.sampled_from(list("unafbleUNA, []力一é\u0301\u00a0\x07\x1c\t\r\n#—“\ufffd\u2028\u3000\u200b한İ")), max_size=30)
+LONG = st.builds(lambda word, times, rest: word * times + rest, st.sampled_from("abé力"), st.integers(95, 110), LIKELY)
+CASES = {
+    "uncased": VOCABULARY,
+    "cased": replace(VOCABULARY, lowercase=False),
+    "accents kept": replace(VOCABULARY, strip_accents=False),
+    "Chinese in words": replace(VOCABULARY, chinese_characters=False),
+}
+
+
+@pytest.mark.parametrize("vocabulary", CASES.values(), ids=CASES.keys())
+@given(st.lists(ANY | LIKELY | LONG, max_size=6))
+def test_ids_are_those_of_the_tokenizer_for_any_text(vocabulary: Vocabulary, sentences: list[str]) -> None:
+    for ours, theirs in zip(WordPiece(vocabulary, table_chunks=20).encode(sentences), plain(vocabulary.tokenizer(), sentences), strict=True):
+        assert ours.tolist() == theirs.tolist()
+
+
+def test_the_table_starts_anew_when_it_is_full_and_long_chunks_are_not_kept() -> None:
+    wordpiece = WordPiece(VOCABULARY, table_chunks=2)
+    assert wordpiece.encode(["a b, un"])[0].tolist() == [8, 1, 10, 5] and set(wordpiece.table.entries) == {"a ", "b", ",", " ", "un\n"}
+    assert wordpiece.encode(["ab ab"])[0].tolist() == [8, 9, 8, 9] and set(wordpiece.table.entries) == {"ab ", "ab\n"}
+    wordpiece.encode(["b" * LONGEST_KEPT])
+    assert set(wordpiece.table.entries) == {"ab ", "ab\n"}
+
+
+def test_a_process_keeps_one_table_for_a_vocabulary() -> None:
+    first, second = WordPiece(VOCABULARY), pickle.loads(pickle.dumps(WordPiece(VOCABULARY)))
+    assert first.table is second.table is not WordPiece(CASES["cased"]).table

@@ -57,7 +57,7 @@ BESIDE = [
 
 @pytest.fixture
 def corpus() -> Corpus:
-    return Corpus(folder="nowhere", fingerprint="aaaa", train=(), heldout=(), counts={}, dropped={})
+    return Corpus(folder="nowhere", fingerprint="aaaa", train=(), heldout=(), counts={}, dropped={}, sources={})
 
 
 def test_a_default_name_is_the_preset_and_a_digest() -> None:
@@ -139,5 +139,5 @@ def test_what_a_run_records_is_read_back(tmp_path: Path, corpus: Corpus, tiny_vo
     assert folder == f"{tmp_path}/out/runs/mine" and run_folder(replace(CONFIG, output="s3://bucket/x/")) == "s3://bucket/x/runs/mine"
     assert read_run(folder) is None and read_summary(folder) is None
     rich = replace(CONFIG, sampling=Sampling(masking=TokenMasking(share=0.2)))
-    write_run(folder, identity(rich, corpus, tiny_vocabulary), "0a1b")
-    assert read_run(folder) == {"identity": identity(rich, corpus, tiny_vocabulary), "mlflow_run_id": "0a1b"}
+    write_run(folder, identity(rich, corpus, tiny_vocabulary), "0a1b", "/corpus")
+    assert read_run(folder) == {"identity": identity(rich, corpus, tiny_vocabulary), "mlflow_run_id": "0a1b", "corpus": "/corpus"}

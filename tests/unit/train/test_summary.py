@@ -104,6 +104,19 @@ def test_the_summary_without_a_held_out_part() -> None:
     assert summary_text(WITHOUT_HELDOUT) == TEXT_WITHOUT_HELDOUT
 
 
+def test_the_summary_of_other_pair_tasks_and_of_none() -> None:
+    alone = SUMMARY | {
+        name: {key: value for key, value in SUMMARY[name].items() if "nsp" not in key} for name in ("heldout_before", "heldout_after", "baselines")
+    }
+    line = "  held-out NSP accuracy  67.9% (majority baseline 50.5%)\n"
+    assert summary_text(alone) == TEXT.replace(line, "")
+    ordered = alone | {
+        "heldout_after": alone["heldout_after"] | {"heldout/sop_loss": 0.61, "heldout/sop_accuracy": 0.6789},
+        "baselines": alone["baselines"] | {"baseline/majority_sop_accuracy": 0.5049},
+    }
+    assert summary_text(ordered) == TEXT.replace(line, line.replace("NSP", "SOP"))
+
+
 def test_the_summary_for_mlflow() -> None:
     assert summary_markdown(SUMMARY) == MARKDOWN
     assert "| held-out loss | none: the corpus is too small for a held-out part (prepare.heldout_share) |" in summary_markdown(WITHOUT_HELDOUT)

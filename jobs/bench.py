@@ -1,0 +1,62 @@
+"""Measure the pipeline on this machine, side by side with what others use; exit code 1 when a ratio is below its floor.
+
+    python jobs/bench.py text
+    python jobs/bench.py text --corpus books/ --vocabulary.path vocab.txt --vocabulary.lowercase True
+    python jobs/bench.py stream --corpus books/
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pipeline.config import Sampling, VocabularySettings
+from pipeline.errors import PipelineError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Text:
+    """The path from a shard to masked Arrow blocks on one core, stage by stage, beside `tokenizers` and the usual preparation."""
+
+    corpus: tuple[str, ...] = ()
+    """As in jobs/prepare.py. None: the built-in corpus."""
+    vocabulary: VocabularySettings = VocabularySettings()
+    sampling: Sampling = Sampling()
+    windows: int = 6
+    """Windows of two million characters that are measured; as many others warm the table."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stream:
+    """The same through Ray Data into a consumer, beside the same windows in one plain process; memory of the workers."""
+
+    corpus: tuple[str, ...] = ()
+    """As in jobs/prepare.py. None: the built-in corpus."""
+    vocabulary: VocabularySettings = VocabularySettings()
+    sampling: Sampling = Sampling()
+    rows_per_slot: int = 128
+    rows: int = 100_000
+    """Rows that go through."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Parse, measure and print; 0 when every ratio reaches its floor, 1 when one does not, 2 for what the user can fix."""
+    # One core: libraries read these when they are imported.
+    os.environ |= {"RAYON_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+    import tyro
+
+    from pipeline.environment import set_ray_defaults
+
+    try:
+        wanted = tyro.cli(Text | Stream, prog="python jobs/bench.py", description=__doc__, args=list(arguments), config=(tyro.conf.UseAppendAction,))
+        set_ray_defaults()
+        from pipeline.bench import jobs
+
+        return jobs.JOBS[type(wanted).__name__](wanted)
+    except PipelineError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,100 @@
+"""Look at text as the pipeline sees it: a corpus, its sentences and examples, and what a training run saw.
+
+    python jobs/show.py documents output/corpora/1a2b3c4d5e6f
+    python jobs/show.py dropped output/corpora/1a2b3c4d5e6f
+    python jobs/show.py statistics output/corpora/1a2b3c4d5e6f --picture statistics.png --vocabulary.path vocab.txt --vocabulary.lowercase True
+    python jobs/show.py examples output/corpora/1a2b3c4d5e6f --vocabulary.path vocab.txt --vocabulary.lowercase True --number 5
+    python jobs/show.py seen output/runs/bert-tiny-5a00950e 345 --row 7
+"""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pipeline.config import Sampling, VocabularySettings
+from pipeline.errors import PipelineError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Documents:
+    """A few documents of a prepared corpus, sentence by sentence."""
+
+    folder: str
+    """Folder or URL of the prepared corpus."""
+    number: int = 3
+    window: int = 0
+    """Which training window they are from."""
+    source: str | None = None
+    """Only those of sources with this in their location."""
+    sentences: int = 12
+    """Of each document at most."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dropped:
+    """What was left out of a prepared corpus: counts, and a few of each reason."""
+
+    folder: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Statistics:
+    """Documents, words, tokens and lengths of a prepared corpus, and a picture of them."""
+
+    folder: str
+    vocabulary: VocabularySettings = VocabularySettings()
+    """For tokens; none without a path."""
+    windows: int = 8
+    """Windows of the sample."""
+    picture: str | None = None
+    """Where the picture goes (.png, .svg, .pdf); none: no picture."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Examples:
+    """A few examples of a prepared corpus: pairs and masks in colour."""
+
+    folder: str
+    number: int = 3
+    window: int = 0
+    epoch: int = 0
+    seed: int = 0
+    vocabulary: VocabularySettings
+    sampling: Sampling = Sampling()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """What a training run saw at a step and row, with the document's title and source."""
+
+    folder: str
+    """Folder or URL of the run."""
+    step: int
+    """1 is the first step."""
+    row: int = 0
+    """Of the step's global batch."""
+    number: int = 1
+    """Rows shown, from that one on."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Parse and print; 0, or 2 for what the user can fix."""
+    import tyro
+
+    from pipeline.environment import set_ray_defaults
+
+    try:
+        kinds = Documents | Dropped | Statistics | Examples | Seen
+        wanted = tyro.cli(kinds, prog="python jobs/show.py", description=__doc__, args=list(arguments), config=(tyro.conf.FlagConversionOff, tyro.conf.PositionalRequiredArgs))
+        set_ray_defaults()
+        from pipeline.show.views import VIEWS
+
+        VIEWS[type(wanted).__name__](**vars(wanted))
+        return 0
+    except PipelineError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

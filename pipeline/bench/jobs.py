@@ -1,0 +1,80 @@
+"""What jobs/bench.py calls: measure, print, compare with the floors."""
+
+import tempfile
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pipeline import cluster
+from pipeline.bench import stream, text
+from pipeline.bench.windows import split_corpora
+from pipeline.config import Batch, Preparation, Sampling, VocabularySettings
+from pipeline.corpus.prepare import prepare, read_window
+from pipeline.corpus.sources import BUILTIN
+from pipeline.corpus.stream import StreamSettings
+from pipeline.corpus.vocabulary import given_vocabulary
+from pipeline.text.vocabulary import Vocabulary, train_vocabulary
+
+AIMS = {
+    "WordPiece warm / encode_batch_fast": 10.0,
+    "WordPiece cold / encode_batch_fast": 5.0,
+    "whole path / usual preparation": 10.0,
+    "whole path, M tokens/s": 3.0,
+    "Ray Data / the same work without it": 0.7,
+}
+FLOORS = {
+    "WordPiece warm / encode_batch_fast": 10.0,
+    "WordPiece cold / encode_batch_fast": 4.0,
+    "whole path / usual preparation": 10.0,
+    "Ray Data / the same work without it": 0.6,
+}
+"""80% of what was reached; a rate by itself is the machine's and has none."""
+
+
+def run_text(specs: Sequence[str], settings: VocabularySettings, sampling: Sampling, windows: int) -> int:
+    with tempfile.TemporaryDirectory(prefix="bertstream-bench-") as folder:
+        measured = text.measure(specs, vocabulary_of(specs, settings, folder), sampling, windows, folder)
+    print(text.table(measured))
+    return verdict(text.ratios(measured))
+
+
+def run_stream(specs: Sequence[str], settings: VocabularySettings, sampling: Sampling, rows_per_slot: int, rows: int) -> int:
+    cluster.connect(None)
+    with tempfile.TemporaryDirectory(prefix="bertstream-bench-") as folder:
+        vocabulary = vocabulary_of(specs, settings, folder)
+        corpus = prepare(specs, Preparation(), f"{folder}/corpus", report=lambda line: print(line, flush=True))
+        wanted = StreamSettings(
+            corpus=corpus, vocabulary=vocabulary, sampling=sampling, batch=Batch(rows_per_step=rows_per_slot, rows_per_slot=rows_per_slot), seed=0
+        )
+        before = stream.plain_rate(wanted, rows)
+        through, peak = stream.stream_rate(wanted, rows)
+        after = stream.plain_rate(wanted, rows)
+    alone = (before.tokens_per_second + after.tokens_per_second) / 2
+    print(f"one plain process      {alone / 1e6:>8.2f} M tokens/s (before {before.tokens_per_second / 1e6:.2f}, after {after.tokens_per_second / 1e6:.2f})")
+    print(f"through Ray Data       {through.tokens_per_second / 1e6:>8.2f} M tokens/s")
+    print(f"largest worker         {peak['worker']:>8.0f} MB of its own, the object store held {peak['object store']:.0f} MB")
+    return verdict({"Ray Data / the same work without it": through.tokens_per_second / alone})
+
+
+def vocabulary_of(specs: Sequence[str], settings: VocabularySettings, folder: str) -> Vocabulary:
+    """The given vocabulary, or one trained on a few windows of the sources."""
+    if given := given_vocabulary(settings):
+        return given
+    corpus, _ = split_corpora(specs, f"{folder}/vocabulary", 4)
+    texts = (row for window in corpus.train for row in read_window(corpus, window)["text"].to_pylist())
+    return train_vocabulary(texts, size=settings.size, lowercase=settings.lowercase is not False)
+
+
+def verdict(ratios: dict[str, float]) -> int:
+    """Print the ratios beside their aims; 1 when one is below its floor."""
+    print("; ".join(f"{name}: {value:.2f} (aim {AIMS[name]:g})" for name, value in ratios.items()))
+    low = [name for name, value in ratios.items() if value < FLOORS.get(name, 0)]
+    for name in low:
+        print(f"below its floor: {name}: {ratios[name]:.2f}, floor {FLOORS[name]:g}")
+    return 1 if low else 0
+
+
+JOBS: dict[str, Callable[[Any], int]] = {
+    "Text": lambda job: run_text(job.corpus or (BUILTIN,), job.vocabulary, job.sampling, job.windows),
+    "Stream": lambda job: run_stream(job.corpus or (BUILTIN,), job.vocabulary, job.sampling, job.rows_per_slot, job.rows),
+}
+"""By the name of the job's settings type."""

@@ -1,0 +1,105 @@
+"""The stream through Ray Data into a consumer, beside the same windows in one plain process."""
+
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import psutil
+import ray
+from ray.data import ExecutionOptions
+
+from pipeline.corpus.order import WindowRange
+from pipeline.corpus.stream import StreamSettings, build_stream, rows_of_range, windows_for
+from pipeline.corpus.tasks import quiet
+from pipeline.text.wordpiece import WordPiece
+
+WARM_SHARE = 0.25
+"""Of the rows, which come before the clock starts: processes start and tables fill."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rate:
+    """What went through after the warm-up."""
+
+    tokens: int
+    seconds: float
+
+    @property
+    def tokens_per_second(self) -> float:
+        return self.tokens / self.seconds
+
+
+def clocked(tables: Iterator, rows: int) -> Rate:
+    """The rate at which `rows` rows come from tables with a column "ids"."""
+    seen = tokens = 0
+    start: float | None = None
+    for table in tables:
+        seen += table.num_rows
+        if start is not None:
+            tokens += len(table["ids"].combine_chunks().flatten())
+        elif seen >= WARM_SHARE * rows:
+            start = time.perf_counter()
+        if seen >= rows:
+            break
+    assert start is not None and tokens, "rows come after the warm-up"
+    return Rate(tokens=tokens, seconds=time.perf_counter() - start)
+
+
+def plain_rate(settings: StreamSettings, rows: int) -> Rate:
+    """The rows made in this process, in the stream's order."""
+    wordpiece = WordPiece(settings.vocabulary)
+    return clocked(rows_of_range(settings, wordpiece, WindowRange(first=0, count=windows_for(settings, rows))), rows)
+
+
+def stream_rate(settings: StreamSettings, rows: int) -> tuple[Rate, dict[str, float]]:
+    """The rows made by Ray Data's tasks and taken here block by block, with the largest memory of a task's process in MB and the object store's."""
+    stream = build_stream(settings, None, rows)
+    stream.context.execution_options = ExecutionOptions(preserve_order=True)
+    stream.context.enable_progress_bars = False
+    with quiet(), Memory() as memory:
+        rate = clocked(stream.iter_batches(batch_size=settings.batch.rows_per_slot, batch_format="pyarrow"), rows)
+    return rate, memory.peak
+
+
+class Memory:
+    """Watches the memory that is a Ray worker's own (USS), and what the object store holds, in MB."""
+
+    def __init__(self) -> None:
+        self.peak = {"worker": 0.0, "object store": 0.0}
+        self.stop = threading.Event()
+
+    def __enter__(self) -> "Memory":
+        self.thread = threading.Thread(target=self.watch, daemon=True)
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop.set()
+        self.thread.join()
+
+    def watch(self) -> None:
+        while not self.stop.wait(0.5):
+            workers = [process for process in psutil.Process().children(recursive=True) if name(process).startswith("ray::")]
+            self.keep("worker", max(map(own_bytes, workers), default=0))
+            whole, left = (resources().get("object_store_memory", 0) for resources in (ray.cluster_resources, ray.available_resources))
+            self.keep("object store", whole - left)
+
+    def keep(self, what: str, size: float) -> None:
+        self.peak[what] = max(self.peak[what], size / 1e6)
+
+
+def name(process: psutil.Process) -> str:
+    """A process' title; empty when it is gone."""
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""
+
+
+def own_bytes(process: psutil.Process) -> int:
+    """Memory that would be free without the process; 0 when it is gone."""
+    try:
+        return process.memory_full_info().uss
+    except psutil.Error:
+        return 0

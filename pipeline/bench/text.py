@@ -1,0 +1,128 @@
+"""The path from text to masked Arrow blocks on one core, stage by stage, beside `tokenizers` and beside the usual preparation."""
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from pipeline.bench.usual import usual_batches
+from pipeline.bench.windows import split_corpora
+from pipeline.config import Sampling
+from pipeline.corpus.prepare import Corpus, Window, read_window
+from pipeline.errors import ConfigError
+from pipeline.text import wordpiece as wordpieces
+from pipeline.text.examples import assemble, example_table, generator, make_examples, window_sentences
+from pipeline.text.masking import mask
+from pipeline.text.pairs import PAIRINGS
+from pipeline.text.vocabulary import Vocabulary, save_vocabulary
+from pipeline.text.wordpiece import WordPiece, plain
+
+
+@dataclass(kw_only=True)
+class Clock:
+    """Seconds by name."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def time(self, name: str, work: Callable[..., Any], *arguments: Any, **more: Any) -> Any:
+        """The result of the work, its time added under the name."""
+        start = time.perf_counter()
+        result = work(*arguments, **more)
+        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+        return result
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """What went through, and how long each stage took."""
+
+    bytes: int
+    tokens: int
+    rows: int
+    seconds: dict[str, float]
+
+
+def measure(specs: Sequence[str], vocabulary: Vocabulary, sampling: Sampling, windows: int, folder: str) -> Measured:
+    """Each window goes through every way in turn, so that all of them meet the same noise.
+
+    "warm" is a table built on other files' windows, "cold" one that was empty before the first of the measured windows. The ids of both
+    are compared with the tokenizer's own. `folder` is for temporary files. Raises ConfigError where transformers is not installed.
+    """
+    collator = transformers_collator(vocabulary, folder)
+    others, measured = split_corpora(specs, folder, windows)
+    warm, cold = WordPiece(vocabulary), WordPiece(vocabulary, table_chunks=wordpieces.TABLE_CHUNKS + 1)  # tables of their own
+    for window in others.train:
+        warm.encode(window_sentences(read_window(others, window))[0])
+    clock = Clock()
+    sums = np.zeros(4, np.int64)
+    for number, window in enumerate(measured.train):
+        sums += window_in_all_ways(clock, measured, window, number, warm, cold, sampling, collator)
+    return Measured(bytes=int(sums[0]), tokens=int(sums[1]), rows=int(sums[2]), seconds=clock.seconds | {"usual tokens": float(sums[3])})
+
+
+def window_in_all_ways(
+    clock: Clock, corpus: Corpus, window: Window, number: int, warm: WordPiece, cold: WordPiece, sampling: Sampling, collator: Any
+) -> tuple[int, int, int, int]:
+    """Bytes, tokens and rows of a window, and tokens of the usual way."""
+    vocabulary = warm.vocabulary
+    documents = clock.time("read the shard", read_window, corpus, window)
+    sentences, document_offsets = clock.time("sentences", window_sentences, documents)
+    wanted = clock.time("encode_batch_fast", plain, warm.tokenizer, sentences)
+    for name, wordpiece in (("WordPiece, cold", cold), ("WordPiece, warm", warm)):
+        tokens, sentence_offsets = clock.time(name, wordpiece.encode, sentences)
+        assert all(map(np.array_equal, wanted, (tokens, sentence_offsets))), "the ids are the tokenizer's"
+    parents = documents["parent"].combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False)
+    rng = generator(0, 0, number, "pairs")
+    pairs = clock.time("pairs", PAIRINGS[type(sampling.pairs)], sampling.pairs, sentence_offsets, document_offsets, parents, sampling.maximum_length, rng)
+    pairs = pairs.take(generator(0, 0, number, "rows").permutation(len(pairs)))
+    ids, offsets = clock.time("sequences", assemble, tokens, pairs, vocabulary)
+    masked = clock.time("masks", mask, sampling.masking, ids, offsets, vocabulary, generator(0, 0, number, "masks"))
+    block = clock.time("Arrow block", example_table, pairs, offsets, masked)
+    whole = clock.time("whole path", lambda: make_examples(read_window(corpus, window), warm, sampling, seed=0, epoch=0, window=number))
+    assert whole.equals(block), "the stages are those of the whole path"
+    special = (vocabulary.cls_id, vocabulary.sep_id)
+    usual = clock.time(
+        "usual preparation", lambda: usual_batches(read_window(corpus, window), warm.tokenizer, collator, special, sampling.maximum_length, Random(number))
+    )
+    return sum(len(sentence.encode()) + 1 for sentence in sentences), len(ids), block.num_rows, usual[1]
+
+
+def transformers_collator(vocabulary: Vocabulary, folder: str) -> Any:
+    """transformers' masking collator for this vocabulary."""
+    try:
+        from transformers import AutoTokenizer, DataCollatorForLanguageModeling, logging as their_logging
+    except ImportError as error:
+        raise ConfigError("the usual preparation needs transformers: pip install 'bertstream[test]'") from error
+    from pathlib import Path
+
+    their_logging.set_verbosity_error()
+    logging.getLogger("transformers").setLevel(logging.ERROR)
+    (Path(folder) / "tokenizer").mkdir(parents=True)
+    save_vocabulary(vocabulary, Path(folder) / "tokenizer", 512)
+    return DataCollatorForLanguageModeling(AutoTokenizer.from_pretrained(f"{folder}/tokenizer"), mlm=True, mlm_probability=0.15)
+
+
+def table(measured: Measured) -> str:
+    """Of each stage, MB/s, millions of tokens a second, and milliseconds for a megabyte."""
+    lines = [f"{measured.bytes / 1e6:.1f} MB of sentences, {measured.tokens:,} tokens, {measured.rows:,} rows, one core", f"{'':22}{'MB/s':>10}{'M tokens/s':>14}{'ms/MB':>10}"]
+    for name, seconds in measured.seconds.items():
+        if name != "usual tokens":
+            tokens = measured.seconds["usual tokens"] if name == "usual preparation" else measured.tokens
+            lines.append(f"{name:22}{measured.bytes / 1e6 / seconds:>10.1f}{tokens / 1e6 / seconds:>14.2f}{seconds * 1e9 / measured.bytes:>10.2f}")
+    return "\n".join(lines)
+
+
+def ratios(measured: Measured) -> dict[str, float]:
+    """How many times as fast as the others we are, and millions of tokens a second of the whole path."""
+    seconds = measured.seconds
+    ours = measured.tokens / seconds["whole path"]
+    return {
+        "WordPiece warm / encode_batch_fast": seconds["encode_batch_fast"] / seconds["WordPiece, warm"],
+        "WordPiece cold / encode_batch_fast": seconds["encode_batch_fast"] / seconds["WordPiece, cold"],
+        "whole path / usual preparation": ours / (seconds["usual tokens"] / seconds["usual preparation"]),
+        "whole path, M tokens/s": ours / 1e6,
+    }

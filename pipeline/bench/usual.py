@@ -1,0 +1,79 @@
+"""The usual preparation, to measure against: encode_batch_fast, Python pair sampling as in google-research/bert, transformers' collator."""
+
+from collections.abc import Iterator
+from random import Random
+
+import pyarrow as pa
+from tokenizers import Tokenizer
+
+from pipeline.text.examples import window_sentences
+
+ROWS = 32  # of a batch that is collated
+
+
+def usual_examples(documents: pa.Table, tokenizer: Tokenizer, cls_id: int, sep_id: int, maximum_length: int, rng: Random) -> Iterator[dict[str, list[int]]]:
+    """Next-sentence examples of a window's documents as lists, by the law of google-research/bert's create_instances_from_document."""
+    sentences, offsets = window_sentences(documents)
+    ids = [encoding.ids for encoding in tokenizer.encode_batch_fast(sentences, add_special_tokens=False)]
+    every = [[sentence for sentence in ids[start:end] if sentence] for start, end in zip(offsets[:-1], offsets[1:])]
+    every = [document for document in every if document]
+    for number, document in enumerate(every):
+        for a, b, is_random in document_pairs(every, number, document, maximum_length - 3, rng):
+            shorten(a, b, maximum_length - 3, rng)
+            yield {
+                "input_ids": [cls_id, *a, sep_id, *b, sep_id],
+                "token_type_ids": [0] * (len(a) + 2) + [1] * (len(b) + 1),
+                "next_sentence_label": int(is_random),
+            }
+
+
+def document_pairs(every: list[list[list[int]]], number: int, document: list[list[int]], maximum: int, rng: Random) -> Iterator[tuple[list[int], list[int], bool]]:
+    """Segments A and B of one document, before they are shortened."""
+    target = rng.randint(2, maximum) if rng.random() < 0.1 else maximum
+    chunk: list[list[int]] = []
+    length = place = 0
+    while place < len(document):
+        chunk.append(document[place])
+        length += len(document[place])
+        if place == len(document) - 1 or length >= target:
+            a_end = rng.randint(1, len(chunk) - 1) if len(chunk) >= 2 else 1
+            a = [id for sentence in chunk[:a_end] for id in sentence]
+            is_random = len(every) > 1 and (len(chunk) == 1 or rng.random() < 0.5)
+            b = other(every, number, target - len(a), rng) if is_random else [id for sentence in chunk[a_end:] for id in sentence]
+            if is_random:
+                place -= len(chunk) - a_end
+            if b:
+                yield a, b, is_random
+            chunk, length = [], 0
+        place += 1
+
+
+def other(every: list[list[list[int]]], number: int, wanted: int, rng: Random) -> list[int]:
+    """About so many ids of a random place in another document."""
+    chosen = rng.randrange(len(every) - 1)
+    document = every[chosen + (chosen >= number)]
+    found: list[int] = []
+    for sentence in document[rng.randrange(len(document)) :]:
+        found.extend(sentence)
+        if len(found) >= wanted:
+            break
+    return found
+
+
+def shorten(a: list[int], b: list[int], maximum: int, rng: Random) -> None:
+    """Take ids from the front or the back of the longer segment until both have room."""
+    while len(a) + len(b) > maximum:
+        longer = a if len(a) > len(b) else b
+        if rng.random() < 0.5:
+            del longer[0]
+        else:
+            longer.pop()
+
+
+def usual_batches(documents: pa.Table, tokenizer: Tokenizer, collator: object, special: tuple[int, int], maximum_length: int, rng: Random) -> tuple[int, int]:
+    """Masked, padded batches of a window, made and thrown away: (rows, tokens without padding)."""
+    examples = list(usual_examples(documents, tokenizer, *special, maximum_length, rng))
+    rng.shuffle(examples)
+    for start in range(0, len(examples), ROWS):
+        collator(examples[start : start + ROWS])
+    return len(examples), sum(len(example["input_ids"]) for example in examples)

@@ -1,0 +1,53 @@
+"""Windows to measure on: documents of any source in random order, in Parquet shards of a temporary folder; no Ray."""
+
+import random
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from pipeline.config import Preparation
+from pipeline.corpus.inputs import list_files
+from pipeline.corpus.parts import file_documents
+from pipeline.corpus.prepare import Corpus, Window
+from pipeline.corpus.shards import write_windows
+from pipeline.corpus.sources import parse
+from pipeline.errors import DataError
+from pipeline.text.documents import Document
+from pipeline.text.schema import DOCUMENT
+
+SETTINGS = Preparation()
+
+
+def split_corpora(specs: Sequence[str], folder: str, windows: int) -> tuple[Corpus, Corpus]:
+    """Two corpora of at most so many windows each, from files of their own: no document of one is in the other.
+
+    Raises DataError where the sources are too small for a window each.
+    """
+    files = [file for spec in specs for file in list_files(parse(spec))]
+    random.Random(0).shuffle(files)
+    halves = [rows(files[start::2]) for start in range(2)]
+    return tuple(corpus(f"{folder}/{number}", half, windows) for number, half in enumerate(halves))
+
+
+def rows(files: Sequence) -> Iterator[dict]:
+    """The documents of files as rows of DOCUMENT."""
+    for file in files:
+        for item in file_documents(file, SETTINGS):
+            if isinstance(item, Document):
+                yield vars(item) | {"source": file.source}
+
+
+def corpus(folder: str, documents: Iterator[dict], windows: int) -> Corpus:
+    """A corpus of one shard, its documents in random order."""
+    held, characters = [], 0
+    for row in documents:
+        held.append(row)
+        characters += len(row["text"])
+        if characters >= (windows + 0.5) * SETTINGS.window_characters:
+            break
+    random.Random(0).shuffle(held)
+    report = write_windows(folder, "train", 0, pa.Table.from_pylist(held, schema=DOCUMENT), SETTINGS.window_characters)
+    if not report["windows"]:
+        raise DataError("corpus: too little text to measure: give more files")
+    found = [Window(shard=report["file"], row_group=group, documents=d, characters=c) for group, (d, c) in enumerate(report["windows"])]
+    return Corpus(folder=folder, fingerprint=report["digest"], train=tuple(found[:windows]), heldout=(), counts={}, dropped={}, sources={})

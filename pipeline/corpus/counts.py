@@ -1,0 +1,158 @@
+"""Counts of a corpus' words on a Ray cluster: each task counts some windows, then each partition of the words is added up by one task."""
+
+import time
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import astuple, dataclass, replace
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline import storage
+from pipeline.corpus.prepare import Corpus, Window, read_window
+from pipeline.corpus.tasks import MOST_BLOCKS, results
+from pipeline.text.splitting import Splitting
+from pipeline.text.training import COUNTS, counts_table, word_counts
+
+PARTITIONS = 64
+"""Of the words, by a hash; a constant, as the words that are kept depend on it."""
+MOST_WORDS = 5_000_000
+"""Distinct words kept of a corpus at most, about 200 MB: the rest of web text is misspellings and numbers, seen once or twice."""
+MOST_UNIGRAM_WORDS = 1_000_000
+"""The same for unigram, whose trainer goes through all of them in every round: 800,000 took 7 minutes on 2 busy cores."""
+TASK_CHARACTERS = 32_000_000
+COMBINED_ROWS = 2_000_000
+"""Rows that a task gathers before it adds up those of the same word."""
+REPORT_SECONDS = 2.0
+MILLION = 1e6
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counts:
+    """Words with their counts (schema COUNTS), and what was counted: characters, words, distinct words, and how many of those were dropped."""
+
+    table: pa.Table
+    characters: int
+    words: int
+    distinct: int
+    dropped: int
+
+
+def count_words(
+    corpus: Corpus,
+    windows: Sequence[Window],
+    splitting: Splitting,
+    folder: str,
+    report: Callable[[str], None],
+    *,
+    task_characters: int = TASK_CHARACTERS,
+    most_words: int = MOST_WORDS,
+) -> Counts:
+    """The counts of all words in windows of a corpus, the same whatever the tasks, CPUs and order; partial counts are written to a folder.
+
+    Memory is bounded: by the distinct words of `task_characters` in the first tasks, by one partition's in the second, by `most_words` here.
+    Beyond those the rarest words of each partition are dropped, of equally rare ones those with the higher code points.
+    """
+    tasks = dealt(windows, max(task_characters, sum(window.characters for window in windows) // MOST_BLOCKS))
+    characters, files = 0, []
+    first = partial(write_counts, corpus=replace(corpus, train=(), heldout=()), splitting=splitting, folder=folder)
+    for result in reported(results(first, tasks), report, lambda: f"counting words, {characters / MILLION:,.0f} M characters"):
+        files.append(result["file"])
+        characters += result["characters"]
+    second = partial(add_up, files=sorted(files), folder=folder, most=max(1, most_words // PARTITIONS))
+    added = sorted(results(second, list(range(PARTITIONS))), key=lambda result: result["partition"])
+    table = pa.concat_tables(read_table(storage.join(folder, result["file"])) for result in added)
+    distinct = sum(result["distinct"] for result in added)
+    return Counts(
+        table=table,
+        characters=characters,
+        words=sum(result["words"] for result in added),
+        distinct=distinct,
+        dropped=distinct - table.num_rows,
+    )
+
+
+def dealt(windows: Sequence[Window], characters: int) -> list[dict[str, Any]]:
+    """Tasks of about so many characters: a number, and windows as lists of their fields."""
+    tasks: list[dict[str, Any]] = []
+    size = characters
+    for window in windows:
+        if size >= characters:
+            tasks.append({"number": len(tasks), "windows": []})
+            size = 0
+        tasks[-1]["windows"].append(astuple(window))
+        size += window.characters
+    return tasks
+
+
+def write_counts(task: dict[str, Any], corpus: Corpus, splitting: Splitting, folder: str) -> dict[str, Any]:
+    """First task: count the words of some windows into a file with one Arrow batch for each partition."""
+    windows = [Window(shard=s, row_group=g, documents=d, characters=c) for s, g, d, c in task["windows"]]
+    counts = word_counts(texts_of(corpus, windows), splitting)
+    partitions: list[dict[str, int]] = [{} for _ in range(PARTITIONS)]
+    for word, count in counts.items():
+        partitions[zlib.crc32(word.encode()) % PARTITIONS][word] = count
+    name = f"part-{task['number']:05d}.arrow"
+    write_batches(storage.join(folder, name), [counts_table(words) for words in partitions])
+    return {"file": name, "characters": sum(window.characters for window in windows)}
+
+
+def texts_of(corpus: Corpus, windows: Sequence[Window]) -> Iterator[str]:
+    """The texts of the documents of windows."""
+    for window in windows:
+        yield from read_window(corpus, window).column("text").to_pylist()
+
+
+def add_up(partition: int, files: list[str], folder: str, most: int) -> dict[str, Any]:
+    """Second task: the sums of one partition of the words over all files, the `most` most frequent of them, ordered by word."""
+    gathered = [counts_table({})]
+    for file in files:
+        gathered.append(read_batch(storage.join(folder, file), partition))
+        if sum(table.num_rows for table in gathered[1:]) > COMBINED_ROWS:
+            gathered = [summed(gathered)]
+    counts = summed(gathered)
+    kept = counts.sort_by([("count", "descending"), ("word", "ascending")]).slice(0, most)
+    name = f"sum-{partition:02d}.arrow"
+    write_batches(storage.join(folder, name), [kept.sort_by("word")])
+    return {"partition": partition, "file": name, "distinct": counts.num_rows, "words": pc.sum(counts["count"]).as_py() or 0}
+
+
+def summed(tables: list[pa.Table]) -> pa.Table:
+    """One row for each word, with the sum of its counts."""
+    added = pa.concat_tables(tables).group_by("word").aggregate([("count", "sum")])
+    return added.select(["word", "count_sum"]).rename_columns(["word", "count"]).cast(COUNTS)
+
+
+def write_batches(location: str, tables: list[pa.Table]) -> None:
+    """Write an Arrow file with one batch for each table."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, COUNTS, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+        for table in tables:
+            columns = [pa.concat_arrays(column.chunks) if column.num_chunks else column.combine_chunks() for column in table.columns]
+            writer.write_batch(pa.record_batch(columns, schema=COUNTS))
+    storage.write_bytes(location, sink.getvalue())
+
+
+def read_batch(location: str, number: int) -> pa.Table:
+    """One batch of an Arrow file."""
+    system, path = storage.filesystem(location)
+    with system.open_input_file(path) as stream, pa.ipc.open_file(stream) as file:
+        return pa.Table.from_batches([file.get_batch(number)])
+
+
+def read_table(location: str) -> pa.Table:
+    """The only batch of an Arrow file."""
+    return read_batch(location, 0)
+
+
+def reported(items: Iterator[Any], report: Callable[[str], None], line: Callable[[], str]) -> Iterator[Any]:
+    """Pass items on and report a line every two seconds and at the end."""
+    start = last = time.monotonic()
+    for item in items:
+        yield item
+        if time.monotonic() - last >= REPORT_SECONDS:
+            last = time.monotonic()
+            report(f"vocabulary: {line()}")
+    report(f"vocabulary: {line()} in {time.monotonic() - start:.0f} s")

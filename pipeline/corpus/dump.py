@@ -1,0 +1,212 @@
+"""Pages of a MediaWiki XML export -> articles, in bounded memory, from its beginning or from any page on."""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+from xml.parsers import expat
+
+from pipeline.corpus.multistream import range_blocks, stream_ranges
+from pipeline.text.documents import Dropped, Reason, Record, dropped
+from pipeline.text.wikinames import DISAMBIGUATIONS, MEANINGS, REDIRECTS
+from pipeline.text.wikitext import prose
+
+__all__ = ["is_dump", "range_blocks", "read_dump", "stream_ranges"]
+
+LONGEST_PAGE = 50_000_000
+"""Bytes after which a page is dropped; MediaWiki itself refuses texts above two million ($wgMaxArticleSize)."""
+LONGEST_HEAD = 1 << 18
+"""Bytes before a page that are searched for the wiki's language and names."""
+LONGEST_REDIRECT = 1000
+KEPT_BYTES = 1 << 12
+"""Of a page that is dropped for its length, to tell which it was."""
+
+EDGE = re.compile(rb"<(/?)page[ \t\r\n]{0,4}>")
+EDGE_BYTES = 11
+BOM = b"\xef\xbb\xbf"
+HEAD = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:<\?xml[^>]*>\s*)?<mediawiki\b")
+LANGUAGE = re.compile(rb"\bxml:lang=[\"']([\w-]+)[\"']")
+DATABASE = re.compile(rb"<dbname>([a-z]{2,3}(?:_[a-z_]{1,20})?)wik[a-z]{1,20}</dbname>")
+NAMESPACE = re.compile(r"<namespace key=\"(-?\d+)\"[^<>]*>([^<]+)</namespace>")
+PICTURES_AND_CATEGORIES = ("6", "14")
+PAGE_ID = re.compile(rb"<id>(\d{1,20})</id>")
+REDIRECT = re.compile(r"\s*#\s*([^\s\[\]#:]+)\s*:?\s*\[\[[^\[\]\n]+\]\]")
+TEMPLATE_NAME = re.compile(r"\{\{\s*([^{}|\n<]{1,100})")
+DISAMBIGUATION_NAME = re.compile(r"disambig|desambig|dezambig|disamb\b|homonymie$|begriffskl|doorverwijs|ujednoznaczn|неоднознач|багатозначн|многозначн|неадназнач|消歧|曖昧さ回避|동음이의")
+"""What such a template's name holds in wikis whose own name for it is not in the table."""
+HATNOTE = re.compile(r"needed|link|hinweis|redirect|check|^(?:voir|ver|nota|zie|about|other|see) |\?$")
+"""What the names of templates hold that point to such a page or ask for one."""
+
+Kind = Literal["outside", "page", "page too long", "broken record", "head"]
+LIMITS: dict[Kind, int] = {"outside": LONGEST_HEAD, "page": LONGEST_PAGE, "page too long": KEPT_BYTES}
+ELEMENTS = frozenset({"title", "ns", "id", "redirect", "revision/text"})
+"""What is read of a page, by path below it."""
+DEEPEST = 10
+"""Levels of elements in a page; the format has five."""
+
+
+class TooDeep(Exception):
+    """A page that nests without end."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wiki:
+    """What the head of a dump says: the language, and the wiki's own names by namespace number."""
+
+    language: str | None = None
+    namespaces: tuple[tuple[str, str], ...] = ()
+
+    def named(self, *numbers: str) -> list[str]:
+        """The names of these namespaces."""
+        return [name for number, name in self.namespaces if number in numbers]
+
+
+def is_dump(head: bytes) -> bool:
+    """Whether a file's first decompressed bytes are those of a MediaWiki export."""
+    return HEAD.match(head) is not None
+
+
+def read_dump(blocks: Iterable[bytes], name: str) -> Iterator[Record | Dropped]:
+    """The articles of a MediaWiki export, of any version and language; all else is dropped under its reason.
+
+    A broken page is one "broken record", and reading goes on at the next. A stream may start at any page; its language is then not known.
+    """
+    wiki = Wiki()
+    for number, (kind, content) in enumerate(cut(blocks)):
+        if kind == "head":
+            wiki = about(content)
+            continue
+        found = PAGE_ID.search(content)
+        id = f"{name}:{found[1].decode()}" if found else f"{name}:page {number}"
+        if kind != "page":
+            yield dropped(id, kind, content[:KEPT_BYTES].decode("utf-8", "replace"))
+            continue
+        try:
+            page = parse(content)
+        except (expat.ExpatError, TooDeep):
+            yield dropped(id, "broken record", content[:KEPT_BYTES].decode("utf-8", "replace"))
+        else:
+            yield article(page, id, wiki)
+
+
+def article(page: dict[str, str], id: str, wiki: Wiki) -> Record | Dropped:
+    """The record of a page, or why it is no article."""
+    title, text = page.get("title", ""), page.get("revision/text", "")
+    if reason := no_article(page, title, text, wiki):
+        return dropped(id, reason, title)
+    return Record(
+        id=id,
+        parent=id,
+        title=title,
+        paragraphs=prose(text, wiki.language, title, wiki.named(*PICTURES_AND_CATEGORIES)),
+        language=wiki.language,
+    )
+
+
+def no_article(page: dict[str, str], title: str, text: str, wiki: Wiki) -> Reason | None:
+    """Why a page is no article, if so. Exports before version 0.6 tell the namespace by the title alone."""
+    space = page.get("ns", "").strip() or next((number for number, name in wiki.namespaces if title.startswith(f"{name}:")), "0")
+    if space != "0":
+        return "other namespace"
+    if "redirect" in page or is_redirect(text):
+        return "redirect"
+    return "disambiguation" if is_disambiguation(title, text) else None
+
+
+def is_redirect(text: str) -> bool:
+    """Whether a text is #REDIRECT [[…]] in some language: a known word, or any word in capitals of a short page."""
+    found = REDIRECT.match(text)
+    return found is not None and (found[1].lower() in REDIRECTS or (len(text) < LONGEST_REDIRECT and found[1] == found[1].upper()))
+
+
+def is_disambiguation(title: str, text: str) -> bool:
+    """Whether a page lists the meanings of its title: it says so in its title, by a magic word or by a template."""
+    if "__DISAMBIG__" in text or MEANINGS.search(title.lower()):
+        return True
+    names = {" ".join(name.replace("_", " ").lower().split()) for name in TEMPLATE_NAME.findall(text)}
+    return any(name in DISAMBIGUATIONS or (DISAMBIGUATION_NAME.search(name) and not HATNOTE.search(name)) for name in names)
+
+
+def about(head: bytes) -> Wiki:
+    """What the head of a dump says, as far as it says it."""
+    tag = head.partition(b"<mediawiki")[2].partition(b">")[0]
+    language = LANGUAGE.search(tag) or DATABASE.search(head)
+    names = NAMESPACE.findall(head.decode("utf-8", "replace"))
+    return Wiki(language=language[1].decode().replace("_", "-") if language else None, namespaces=tuple(names))
+
+
+def tokens(blocks: Iterable[bytes]) -> Iterator[bytes]:
+    """The bytes of a stream in pieces, each <page> and </page> a piece of its own."""
+    rest = b""
+    for block in blocks:
+        rest += block
+        at = 0
+        for edge in EDGE.finditer(rest):
+            yield rest[at : edge.start()]
+            yield edge[0]
+            at = edge.end()
+        tail = rest.rfind(b"<", max(at, len(rest) - EDGE_BYTES))
+        tail = len(rest) if tail < 0 else tail
+        yield rest[at:tail]
+        rest = rest[tail:]
+    yield rest
+
+
+def cut(blocks: Iterable[bytes]) -> Iterator[tuple[Kind, bytes]]:
+    """("page", its bytes), ("head", what comes before pages), or a reason and the beginning of what is no sound page.
+
+    Memory is bounded by the longest page.
+    """
+    kind: Kind = "outside"
+    held = bytearray()
+    for token in tokens(blocks):
+        if edge := EDGE.fullmatch(token):
+            yield from ended(kind, bytes(held), closed=edge[1] != b"")
+            kind = "outside" if edge[1] else "page"
+            held = bytearray(b"" if edge[1] else token)
+            continue
+        if kind == "page" and len(held) + len(token) > LIMITS["page"]:
+            kind = "page too long"
+            del held[KEPT_BYTES:]
+        held += token[: max(0, LIMITS[kind] - len(held))]
+    yield from ended(kind, bytes(held), closed=False)
+    if kind == "outside" and b"<mediawiki" in held and b"</mediawiki>" not in held:
+        yield "broken record", bytes(held)
+
+
+def ended(kind: Kind, content: bytes, closed: bool) -> Iterator[tuple[Kind, bytes]]:
+    """What has been read when a <page>, a </page> (`closed`) or the end of the stream comes."""
+    if kind == "page":
+        yield ("page", content + b"</page>") if closed else ("broken record", content)
+    elif kind == "page too long":
+        yield kind, content
+    elif b"<mediawiki" in content:
+        yield "head", content
+    elif closed or content.removeprefix(BOM).strip() not in (b"", b"</mediawiki>"):
+        yield "broken record", content
+
+
+def parse(content: bytes) -> dict[str, str]:
+    """The elements of a page by their paths below it; of several revisions the last. Raises ExpatError or TooDeep.
+
+    The content begins with <page>: behind it XML allows no document type and no entities, so that there is nothing to expand.
+    """
+    found: dict[str, list[str]] = {}
+    path: list[str] = []
+
+    def start(name: str, attributes: dict[str, str]) -> None:
+        path.append(name)
+        if len(path) > DEEPEST:
+            raise TooDeep
+        if (place := "/".join(path[1:])) in ELEMENTS:
+            found[place] = []
+
+    def characters(text: str) -> None:
+        if (place := "/".join(path[1:])) in found:
+            found[place].append(text)
+
+    parser = expat.ParserCreate("utf-8")
+    parser.buffer_text = True
+    parser.StartElementHandler, parser.EndElementHandler, parser.CharacterDataHandler = start, lambda name: path.pop(), characters
+    parser.Parse(content, True)
+    return {place: "".join(parts) for place, parts in found.items()}

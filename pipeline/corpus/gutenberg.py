@@ -1,0 +1,269 @@
+"""Reader of Project Gutenberg's text files: the book without its licence, its lines joined to paragraphs."""
+
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import chain, islice
+
+from pipeline.corpus.opening import Opened, lines
+from pipeline.text.documents import Dropped, Record
+
+
+START = re.compile(r"\s*\*+\s*START OF TH(?:E|IS) PROJECT GUTENBERG", re.I)
+SMALL_PRINT_END = re.compile(r"\s*\*END\s*\*?\s*THE SMALL PRINT!", re.I)
+"""Before 2003 the licence ended so, before or after the title."""
+END = re.compile(
+    r"\s*\**\s*(?:END OF TH(?:E|IS) PROJECT GUTENBERG|End of (?:the |this )?Project Gutenberg(?:['’]s|-tm| E(?:book|text))|"
+    r"\*+\s*START:? ?(?:\*+\s*THE SMALL PRINT|FULL LICENSE)|THE FULL PROJECT GUTENBERG LICENSE)",
+    re.I,
+)
+RECOGNISED = re.compile(rb"^\s*\*+\s*START OF TH(?:E|IS) PROJECT GUTENBERG|^\s*\*END\s*\*?\s*THE SMALL PRINT!", re.I | re.M)
+HEADER = re.compile(r"(Title|Language|Character set encoding):\s*(.+)", re.I)
+LANGUAGES = {
+    "english": "en", "french": "fr", "german": "de", "spanish": "es", "italian": "it", "portuguese": "pt", "dutch": "nl", "finnish": "fi",
+    "swedish": "sv", "danish": "da", "norwegian": "no", "polish": "pl", "hungarian": "hu", "greek": "el", "latin": "la", "chinese": "zh",
+    "japanese": "ja", "russian": "ru", "czech": "cs", "catalan": "ca", "esperanto": "eo", "tagalog": "tl",
+}  # fmt: skip
+HEADER_LINES = 2_000
+"""Lines within which the licence before a book ends."""
+
+LICENCE = ("project gutenberg", "gutenberg.org", "gutenberg.net", "gutenberg-tm", "pgdp.net", "pgdpcanada.net", "distributed proofread")
+"""Words of no author: what holds them is of the licence or the credits."""
+LICENCE_LINES = 30
+"""Lines of a block that goes as a whole for them; of a longer one, as where no blank lines are left, the lines with them go."""
+CREDITS = re.compile(
+    r"(?:This )?(?:e-?(?:text|book)|file|HTML|text)? ?(?:version )?(?:was )?"
+    r"(?:Produced|Prepared|Scanned|Transcribed|Digiti[sz]ed|Typed|Proofread(?:ed)?|Created|Converted)(?: and \w+)? (?:from|by|for)\b"
+    r"|This (?:e-?text|e-?book|file) was |Images of the original pages",
+    re.I,
+)
+CREDIT_BLOCKS = 40
+"""Blocks at the beginning of a book that may tell who made the file; later the same words are the author's."""
+TRANSCRIBER = re.compile(r"\W*(?:Note: )?Transcriber['’]?s?['’]? Notes?\b|[|+][^\n]*(?:\n *[|+][^\n]*)+$|Page \d+,[^\n]*(?:added|removed|changed|corrected)", re.I)
+"""A note of the one who typed the book: so called, in a box, or as a list of misprints."""
+NOTE_BLOCKS = 6
+"""Blocks after which a bracket that does not close is text again."""
+CAPTION = re.compile(r"\s*\[\s*(?:Illustration|Blank Page|Music|Decoration|\*\* ?Transcriber|Transcriber)", re.I)
+PAGE = re.compile(r"\s?(?:\[(?:\d{1,3}|[A-Z*])\]|\{\d{1,4}\}|[\[{](?:Pg\.? ?|Page |p\. ?)(?:\d{1,4}|[ivxl]{1,7})[\]}])", re.I)
+RULE = re.compile(r"[-=*~]{5,}")
+BOLD = re.compile(r"(?<![\w=])=(?=\S)([^=\n]{1,200})(?<=\S)=(?![\w=])")
+FOOTNOTE = re.compile(r"\s*\[(?:Footnote|Note|Sidenote)(?: \w+)?:\s*(.*)\]\s*$", re.I | re.S)
+COLUMNS = "   "
+LOWER = re.compile(r"\W*[a-z]")
+
+WIDTH_LINES = 400
+"""Lines of a book that show how wide it was wrapped."""
+NARROW, WIDE = 50, 80
+FULL = 0.8
+"""A line that ends before this share of the width though the next word would fit was broken on purpose: verse, a heading, an address."""
+LONGEST_BLOCK = 2_000
+"""Lines of a paragraph; a longer one is no book's."""
+LONGEST_LINE = 1_000
+"""Characters of a line of a licence that are looked at."""
+LONGEST_LINES = 200_000
+"""Characters of lines that are held together, whatever their number."""
+UNDECODABLE = re.compile("[\udc80-\udcff]")
+
+
+@dataclass
+class Header:
+    """What a book's first lines say about it."""
+
+    title: str = ""
+    language: str | None = None
+    latin: bool = False
+    """Whether bytes that are no UTF-8 may be taken as Windows-1252, which older files are in."""
+    body: list[str] = field(default_factory=list)
+    """Lines after the header that were read with it."""
+
+
+def is_gutenberg(name: str, head: bytes) -> bool:
+    """Whether the licence before a book ends within a file's first bytes."""
+    return b"\0" not in head and RECOGNISED.search(head) is not None
+
+
+def read_gutenberg(file: Opened) -> Iterator[Record | Dropped]:
+    """One record a book; several books in one file are told apart by their licences.
+
+    Paragraphs are joined from their lines; the lines of verse, headings and tables stay as they are. Removed are the licence, notes of those who
+    made the file, captions of pictures, page numbers, marks of footnotes, and the underscores that stand for italics.
+    """
+    text = lines(file.blocks)
+    title = file.name.rsplit("/", 1)[-1]
+    header = first_header(text)
+    number = 0
+    while header is not None:
+        id = f"{file.name}:{number}" if number else file.name
+        rest = chain(header.body, text)
+        body = until_end(rest if not header.latin else map(as_latin, rest))
+        yield Record(id=id, parent=id, title=header.title or title, paragraphs=paragraphs(body), language=header.language)
+        header = next_header(rest)
+        number += 1
+
+
+def first_header(text: Iterator[str]) -> Header:
+    """The header of a file's first book: all up to the last line that ends a licence before the book; none where there is no such line."""
+    held: list[str] = []
+    at = 0
+    for line in bounded(text, HEADER_LINES):
+        held.append(line)
+        if START.match(line) or SMALL_PRINT_END.match(line):
+            at = len(held)
+        elif END.match(line) and at:
+            break
+    while at and at < len(held) and held[at - 1].count("***") < 2 and held[at].rstrip().endswith("***"):  # a title of two lines
+        at += 1
+    return header_of(held[:at], held[at:])
+
+
+def bounded(text: Iterator[str], count: int) -> Iterator[str]:
+    """The next lines, at most `count` and not many more than 200,000 characters."""
+    size = 0
+    for line in islice(text, count):
+        yield line
+        size += len(line)
+        if size > LONGEST_LINES:
+            return
+
+
+def next_header(text: Iterator[str]) -> Header | None:
+    """The header of the next book after the licence of the last one; None where there is none."""
+    held: deque[str] = deque(maxlen=HEADER_LINES)
+    for line in text:
+        held.append(line[:LONGEST_LINE])
+        if START.match(line):
+            return header_of(list(held), [])
+    return None
+
+
+def header_of(head: list[str], body: list[str]) -> Header:
+    """What the lines of a header say."""
+    # The older licence is of a time when no file was UTF-8, and few said what they were.
+    header = Header(body=body, latin=bool(head) and SMALL_PRINT_END.match(head[-1]) is not None)
+    for at, line in enumerate(head):
+        if found := HEADER.match(line.strip()):
+            name, value = found[1].lower(), found[2].strip()
+            if name == "title":
+                more = [part.strip() for part in head[at + 1 : at + 4]]
+                indented = head[at + 1 : at + 2] and head[at + 1].startswith("  ") and more[0]
+                header.title = f"{value} {more[0]}" if indented else value
+            elif name == "language":
+                header.language = LANGUAGES.get(value.lower())
+            else:
+                header.latin = "utf" not in value.lower()
+    header.title = as_latin(header.title) if header.latin else header.title
+    return header
+
+
+def as_latin(line: str) -> str:
+    """A line whose undecodable bytes are Windows-1252."""
+    return line if line.isascii() else UNDECODABLE.sub(lambda c: bytes([ord(c[0]) - 0xDC00]).decode("cp1252", "replace"), line)
+
+
+def until_end(text: Iterable[str]) -> Iterator[str]:
+    """The lines before the licence after a book."""
+    for line in text:
+        if END.match(line):
+            return
+        yield line
+
+
+def paragraphs(text: Iterator[str]) -> Iterator[str]:
+    """The paragraphs and kept lines of a book."""
+    first = list(bounded(text, WIDTH_LINES))
+    lengths = sorted(len(line) for line in first if line.strip()) or [WIDE]
+    width = min(WIDE, max(NARROW, lengths[len(lengths) * 19 // 20]))
+    for block in without_notes(blocks(chain(first, text))):
+        for paragraph in joined(block, FULL * width):
+            if clean := cleaned(paragraph):
+                yield clean
+
+
+def blocks(text: Iterable[str]) -> Iterator[list[str]]:
+    """Lines that stand together, between blank lines."""
+    held: list[str] = []
+    size = 0
+    for line in text:
+        full = len(held) >= LONGEST_BLOCK or size > LONGEST_LINES
+        if held and (full or not line.strip()):
+            yield held
+            held, size = [], 0
+        if line.strip():
+            held.append(line.rstrip().expandtabs())
+            size += len(line)
+    if held:
+        yield held
+
+
+def without_notes(blocks: Iterable[list[str]]) -> Iterator[list[str]]:
+    """The blocks that are of the book: no captions in brackets, which may go over several blocks, no credits and nothing of the licence."""
+    depth = inside = 0
+    for number, block in enumerate(blocks):
+        text = "\n".join(block)
+        if depth or CAPTION.match(text):
+            text, depth = after_bracket(text, depth)
+            inside = inside + 1 if depth else 0
+            if inside > NOTE_BLOCKS:
+                depth = inside = 0
+        start = text.lstrip()
+        if TRANSCRIBER.match(start) or (number < CREDIT_BLOCKS and CREDITS.match(start)):
+            continue
+        kept = text.split("\n") if start else []
+        if is_licence(text):
+            kept = [line for line in kept if not is_licence(line)] if len(kept) > LICENCE_LINES else []
+        if kept:
+            yield kept
+
+
+def is_licence(text: str) -> bool:
+    """Whether a text is of the licence or the credits."""
+    flat = " ".join(text.lower().split())
+    return any(word in flat for word in LICENCE)
+
+
+def after_bracket(text: str, depth: int) -> tuple[str, int]:
+    """What follows the bracket that is open at `depth`, or begins here, and how deep it is still open."""
+    for at, c in enumerate(text):
+        depth += (c == "[") - (c == "]")
+        if depth == 0 and c == "]":
+            return text[at + 1 :], 0
+    return "", depth
+
+
+def joined(block: list[str], full: float) -> Iterator[str]:
+    """The lines of a block, joined where one goes on with the one before it."""
+    paragraph, last = "", ""
+    for line in block:
+        if last and goes_on(last, line, full):
+            paragraph += line.strip() if paragraph.endswith("-") else " " + line.strip()
+        else:
+            if paragraph:
+                yield paragraph
+            paragraph = line.strip()
+        last = line
+    if paragraph:
+        yield paragraph
+
+
+def goes_on(last: str, line: str, full: float) -> bool:
+    """Whether a line was wrapped from the one before: that was full, neither is of a table, and this one does not begin a paragraph by its indent."""
+    if COLUMNS in last.strip() or COLUMNS in line.strip():
+        return False
+    deeper = indent(line) - indent(last)
+    if deeper >= 2 and last.rstrip()[-1:] in ".!?\"'”’:" and not LOWER.match(line):
+        return False
+    return len(last) + 1 + len(line.split(maxsplit=1)[0]) >= full
+
+
+def indent(line: str) -> int:
+    """White space before a line."""
+    return len(line) - len(line.lstrip())
+
+
+def cleaned(paragraph: str) -> str:
+    """A paragraph without page numbers, marks of footnotes and of italics; nothing where no letter or digit is left."""
+    text = FOOTNOTE.sub(r"\1", PAGE.sub("", paragraph)) if "[" in paragraph or "{" in paragraph else paragraph
+    text = BOLD.sub(r"\1", RULE.sub(" ", text.replace("_", ""))) if "=" in text or "--" in text or "**" in text or "~~" in text else text.replace("_", "")
+    text = " ".join(text.split())
+    return text if any(map(str.isalnum, text)) else ""

@@ -1,0 +1,138 @@
+"""Readers of Parquet files, such as those of the Hugging Face hub."""
+
+import io
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pyarrow.types as kinds
+
+from pipeline import storage
+from pipeline.corpus.opening import Opened, Source, compression
+from pipeline.corpus.plain import sentence_blocks
+from pipeline.corpus.records import ABOUT, row_record, text_column
+from pipeline.corpus.web import WEB
+from pipeline.errors import DataError
+from pipeline.text.documents import Dropped, Record, dropped
+
+MAGIC = b"PAR1"
+BATCH_ROWS = 256
+"""Rows decoded at once: what bounds the memory, as row groups may be of any size."""
+BUFFER_BYTES = 1 << 20
+BROKEN = (pa.ArrowException, OSError, ValueError, LookupError, OverflowError)
+"""What pyarrow raises for a file that is damaged."""
+
+
+def is_parquet(name: str, head: bytes) -> bool:
+    """Whether a file's name or its first bytes say that it is Parquet."""
+    return head.startswith(MAGIC) or name.lower().endswith(".parquet")
+
+
+def open_random(location: str) -> Any:
+    """A stored file that can be read from anywhere. Raises what the file system raises."""
+    system, path = storage.filesystem(location)
+    return system.open_input_file(path)
+
+
+class Seekable(Source):
+    """A stored file with random access, whose errors name its location."""
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self.stream.seek(offset, whence)
+        return self.stream.tell()
+
+    def tell(self) -> int:
+        return self.stream.tell()
+
+
+@contextmanager
+def random_access(file: Opened) -> Iterator[Any]:
+    """The file itself, or what a web server or a decompression gives, in a temporary file."""
+    if not file.location.startswith(WEB) and compression(file.location) is None:
+        with Seekable(file.location, open_random) as stream:
+            yield stream
+        return
+    with tempfile.TemporaryFile() as stream:
+        for block in file.blocks:
+            stream.write(block)
+        stream.seek(0)
+        yield stream
+
+
+def read_parquet(file: Opened) -> Iterator[Record | Dropped]:
+    """One record a row, with its text in one column and perhaps an id or url and a title.
+
+    Raises DataError where no column is the text; a file that cannot be decoded is damaged, and what came before is kept.
+    """
+    rows = parquet_rows(file)
+    for number, row in enumerate(rows):
+        yield row if isinstance(row, Dropped) else row_record(file.name, number, row[0], row[1])
+
+
+def read_parquet_sentences(file: Opened) -> Iterator[Record | Dropped]:
+    """One sentence a row, as in the hub's bookcorpus: rows are gathered to documents of 500."""
+    damage: list[Dropped] = []
+    yield from sentence_blocks(file.name, sentences(parquet_rows(file), damage))
+    yield from damage
+
+
+def sentences(rows: Iterator[tuple[dict[str, Any], list[str]] | Dropped], damage: list[Dropped]) -> Iterator[str]:
+    """The texts of rows; what is no row goes to `damage`."""
+    for row in rows:
+        if isinstance(row, Dropped):
+            damage.append(row)
+        else:
+            yield from row[1]
+
+
+def parquet_rows(file: Opened) -> Iterator[tuple[dict[str, Any], list[str]] | Dropped]:
+    """(id, title and url as far as there are any, paragraphs) of each row, and at the end what is wrong with the file."""
+    with random_access(file) as stream:
+        try:
+            table = pq.ParquetFile(stream, buffer_size=BUFFER_BYTES, pre_buffer=False)
+            column = text_column(file.location, table.schema_arrow.names, text_columns(table.schema_arrow, file.column), file.column)
+            about = [name for name in table.schema_arrow.names if name in ABOUT and name != column and is_about(table.schema_arrow.field(name).type)]
+            for batch in table.iter_batches(BATCH_ROWS, columns=[column, *about]):
+                texts, *more = (strings(batch.column(name)) for name in (column, *about))
+                for text, *values in zip(texts, *more, strict=True):
+                    yield dict(zip(about, values, strict=True)), [text] if isinstance(text, str) else text or []
+        except DataError:
+            raise
+        except BROKEN as error:
+            yield dropped(file.name, "damaged file", storage.first_line(error))
+
+
+def text_columns(schema: pa.Schema, wanted: str | None) -> list[str]:
+    """The columns that hold text or lists of it; bytes are text only in the column that was asked for."""
+    return [field.name for field in schema if is_string(value_type(field.type)) or (field.name == wanted and kinds.is_binary(value_type(field.type)))]
+
+
+def value_type(type: pa.DataType) -> pa.DataType:
+    """The type of what a dictionary or list holds."""
+    return value_type(type.value_type) if kinds.is_dictionary(type) or kinds.is_list(type) or kinds.is_large_list(type) else type
+
+
+def is_string(type: pa.DataType) -> bool:
+    return kinds.is_string(type) or kinds.is_large_string(type) or kinds.is_string_view(type)
+
+
+def is_about(type: pa.DataType) -> bool:
+    """Whether a column can name a record."""
+    return kinds.is_integer(type) or (is_string(value_type(type)) and not kinds.is_nested(type))
+
+
+def strings(column: pa.Array) -> list[Any]:
+    """The values of a column; undecodable bytes come as lone surrogates, as everywhere."""
+    if kinds.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if kinds.is_list(column.type) or kinds.is_large_list(column.type):
+        return [None if part is None else [text for text in strings(part) if text] for part in (scalar.values for scalar in column)]
+    if kinds.is_integer(column.type):
+        return column.to_pylist()
+    return [None if value is None else value.decode("utf-8", "surrogateescape") for value in column.cast(pa.large_binary()).to_pylist()]

@@ -1,0 +1,69 @@
+"""How far long work is: a bar with rates and time left in a terminal, plain lines in a log."""
+
+import sys
+import time
+from collections.abc import Callable
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+
+Report = Callable[[str], None]
+
+REPORT_SECONDS = 2.0
+MILLION = 1e6
+
+
+class Progress:
+    """Counts what is done of `total` things and the characters of text that went through."""
+
+    def __init__(self, report: Report, verb: str, things: str, total: int) -> None:
+        self.report, self.verb, self.things, self.total = report, verb, things, total
+        self.done = self.before = self.characters = 0
+        self.start = self.last = time.monotonic()
+        self.bar: Bar | None = None
+        if sys.stderr.isatty():
+            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"), TimeElapsedColumn(), TimeRemainingColumn())
+            self.bar = Bar(*columns, console=Console(stderr=True), transient=True)
+
+    def __enter__(self) -> "Progress":
+        if self.bar:
+            self.bar.start()
+            self.task = self.bar.add_task(f"{self.verb} {self.things}", total=self.total, rate="")
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self.bar:
+            self.bar.stop()
+        if kind is None:
+            self.report(self.line(time.monotonic() - self.start))
+
+    def skip(self, things: int) -> None:
+        """So much was done before."""
+        self.done += things
+        self.before += things
+        if self.bar:
+            self.bar.update(self.task, advance=things)
+
+    def advance(self, things: int, characters: int = 0) -> None:
+        """So much more is done."""
+        self.done += things
+        self.characters += characters
+        now = time.monotonic()
+        if self.bar:
+            self.bar.update(self.task, advance=things, rate=self.rate(now - self.start))
+        elif now - self.last >= REPORT_SECONDS and self.done < self.total:
+            self.last = now
+            self.report(self.line(now - self.start))
+
+    def line(self, seconds: float) -> str:
+        """For a log: what is done, how fast, and how long the rest takes at that rate."""
+        left = seconds * (self.total - self.done) / max(1, self.done - self.before)
+        parts = [f"prepare: {self.verb}: {self.done:,} of {self.total:,} {self.things}", self.rate(seconds), f"{left:.0f} s left" if left else ""]
+        return ", ".join(part for part in parts if part)
+
+    def rate(self, seconds: float) -> str:
+        """Text so far and a second."""
+        millions = self.characters / MILLION
+        return f"{millions:,.0f} M characters, {millions / max(1e-3, seconds):,.1f} M/s" if self.characters else ""

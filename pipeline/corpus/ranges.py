@@ -1,0 +1,52 @@
+"""Ranges of sorted Parquet files, of which only the row groups that hold some are read."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline import storage
+
+KEYS = 1 << 64
+
+
+def key_edges(number: int, count: int) -> tuple[int, int]:
+    """The first number of range `number` of `count` equal ranges of 64-bit numbers, and one past its last."""
+    return -(-number * KEYS // count), -(-(number + 1) * KEYS // count)
+
+
+def sorted_range(location: str, schema: pa.Schema, column: str, low: int, high: int) -> pa.Table:
+    """The rows of a Parquet file, sorted by `column` and with its statistics, for which that is at least `low` and below `high`.
+
+    The column holds 64-bit numbers, or bytes of which the first 8 are taken as a number.
+    """
+    system, path = storage.filesystem(location)
+    found = [schema.empty_table()]
+    with pq.ParquetFile(path, filesystem=system) as file:
+        place = file.schema_arrow.names.index(column)
+        for group in range(file.num_row_groups):
+            if not file.metadata.row_group(group).num_rows:
+                continue
+            edges = file.metadata.row_group(group).column(place).statistics
+            if number(edges.max) >= low and number(edges.min) < high:
+                table = file.read_row_group(group).cast(schema)
+                keys = numbers(table[column])
+                first, last = (int(np.searchsorted(keys, np.uint64(edge))) if edge < KEYS else len(keys) for edge in (low, high))
+                found.append(table.slice(first, last - first))
+    return pa.concat_tables(found)
+
+
+def number(key: bytes | int) -> int:
+    """A key as a number."""
+    return int.from_bytes(key[:8], "big") if isinstance(key, bytes) else key
+
+
+def numbers(keys: pa.ChunkedArray) -> np.ndarray:
+    """Keys as numbers, uint64."""
+    return keys.to_numpy() if pa.types.is_integer(keys.type) else key_bytes(keys)[:, :8].copy().view(">u8").reshape(-1)
+
+
+def key_bytes(keys: pa.ChunkedArray) -> np.ndarray:
+    """Keys of fixed width as bytes, (rows, width) of uint8."""
+    array, width = keys.combine_chunks(), keys.type.byte_width
+    every = np.frombuffer(array.buffers()[1] or b"", np.uint8).reshape(-1, width)
+    return every[array.offset : array.offset + len(array)]

@@ -1,0 +1,116 @@
+"""Reader of JSON lines, and which column of a record holds its text."""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from typing import Any
+
+from pipeline.corpus.opening import Opened, whole_lines
+from pipeline.errors import DataError
+from pipeline.text.documents import Dropped, Record, dropped, one_line
+
+TEXT = "text"
+ABOUT = ("id", "title", "url")
+"""Columns that say what a record is; they are its text only where they are asked for."""
+LONGEST_RECORD = 20_000_000
+"""Characters after which a line counts as broken: parsed, it may take fifty times as much memory."""
+SAMPLE_RECORDS, SAMPLE_CHARACTERS = 20, 4_000_000
+"""Records that are looked at to find the text column, or as many as have so many characters."""
+LONGEST_ID = 200
+NAMES = (".jsonl", ".ndjson", ".json")
+
+
+def is_jsonl(name: str, head: bytes) -> bool:
+    """Whether a file's name says that it holds JSON, or its first line, as far as it is there, is an object."""
+    first, end, _ = head.removeprefix(b"\xef\xbb\xbf").partition(b"\n")
+    if name.lower().endswith(NAMES) or not first.startswith(b"{"):
+        return name.lower().endswith(NAMES)
+    return isinstance(parsed(first.decode("utf-8", "replace")), dict) or (not end and first.startswith(b'{"') and len(head) > LONGEST_ID)
+
+
+def read_jsonl(file: Opened) -> Iterator[Record | Dropped]:
+    """JSON lines: one object a line, with its text in one column and perhaps an id or url and a title.
+
+    Raises DataError where no column is the text; a line that is no such object is a broken record.
+    """
+    return line_records(file.location, file.name, file.blocks, file.column)
+
+
+def line_records(location: str, name: str, blocks: Iterator[bytes], wanted: str | None) -> Iterator[Record | Dropped]:
+    """The records of JSON lines whose text is in the column `wanted`, or None: in the one that it must be."""
+    rows = objects(whole_lines(blocks, LONGEST_RECORD))
+    first = sample(rows)
+    found = [value for _, value in first if isinstance(value, dict)]
+    if not found:
+        column = wanted or TEXT
+    else:
+        named = list(dict.fromkeys(key for value in found for key in value))
+        texts = [key for key in named if any(is_text(value.get(key)) for value in found) or not any(value.get(key) for value in found)]
+        column = text_column(location, named, texts, wanted)
+    for number, (line, value) in enumerate(chain(first, rows)):
+        yield record(name, number, line, value, column)
+
+
+def objects(rows: Iterable[tuple[str, bool]]) -> Iterator[tuple[str, Any]]:
+    """(line, its value) of the lines that are not blank; the value is None where there is none."""
+    for line, whole in rows:
+        if line.strip():
+            yield line, parsed(line) if whole else None
+
+
+def parsed(line: str) -> Any:
+    """The value of a line of JSON, or None: also of one that is nested too deeply or holds a number of too many digits."""
+    try:
+        return json.loads(line, strict=False)
+    except (ValueError, RecursionError):
+        return None
+
+
+def sample(rows: Iterator[tuple[str, Any]]) -> list[tuple[str, Any]]:
+    """The first records, as many as show which columns there are."""
+    held: list[tuple[str, Any]] = []
+    size = 0
+    while len(held) < SAMPLE_RECORDS and size < SAMPLE_CHARACTERS and (row := next(rows, None)):
+        held.append(row)
+        size += len(row[0])
+    return held
+
+
+def is_text(value: Any) -> bool:
+    """Whether a value is a text, or a list of them."""
+    return isinstance(value, str) or (isinstance(value, list) and value != [] and all(isinstance(part, str) for part in value))
+
+
+def text_column(location: str, named: Sequence[str], texts: Sequence[str], wanted: str | None) -> str:
+    """The column of a file's text: the one asked for, else "text", else the only one that holds text; id, title and url do not count.
+
+    Raises DataError that names the columns.
+    """
+    there = f"its columns are {', '.join(map(one_line, named))}" if named else "it has no columns"
+    if wanted is not None and wanted not in named:
+        raise DataError(f"{location} has no column {wanted}: {there}; name the one of the text with ::column=NAME")
+    if wanted is not None or TEXT in named:
+        column = wanted or TEXT
+        if column not in texts:
+            raise DataError(f"{location}: column {column} holds no text: {there}; name the one of the text with ::column=NAME")
+        return column
+    possible = [name for name in texts if name not in ABOUT]
+    if len(possible) != 1:
+        raise DataError(f"{location} has no column text, and {len(possible) or 'none'} that may be it: {there}; name it with ::column=NAME")
+    return possible[0]
+
+
+def record(name: str, number: int, line: str, value: Any, column: str) -> Record | Dropped:
+    """A line's value as a record."""
+    if not isinstance(value, dict) or column not in value or not (value[column] in (None, []) or is_text(value[column])):
+        return dropped(f"{name}:{number}", "broken record", line)
+    text = value[column] or ()
+    return row_record(name, number, value, [text] if isinstance(text, str) else text)
+
+
+def row_record(name: str, number: int, about: dict[str, Any], paragraphs: Sequence[str]) -> Record:
+    """A record of a table, known by its own id or url, else by its number."""
+    own = next((str(about[key]) for key in ("id", "url") if isinstance(about.get(key), str | int) and about[key] != ""), str(number))
+    id = f"{name}:{one_line(own[:LONGEST_ID])}"
+    title = about.get("title")
+    return Record(id=id, parent=id, title=title if isinstance(title, str) else "", paragraphs=paragraphs)

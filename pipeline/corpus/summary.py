@@ -1,0 +1,18 @@
+"""What a prepared corpus holds, for people."""
+
+from pipeline.corpus.prepare import Corpus
+
+COLUMNS = ("weight", "files", "documents", "pieces", "characters", "heldout_characters")
+
+
+def corpus_text(corpus: Corpus) -> str:
+    """A table of the sources, their sum, and a line for each reason why documents were dropped."""
+    rows = [(location, *(about[name] for name in COLUMNS), sum(about["dropped"].values())) for location, about in corpus.sources.items()]
+    every = ("all", "", *(corpus.counts[name] for name in COLUMNS[1:]), sum(corpus.dropped.values()))
+    lines = [[str(cell) if isinstance(cell, str) else f"{cell:,}" for cell in row] for row in (*rows, every)]
+    heads = ["source", *(name.replace("heldout_", "held-out ") for name in COLUMNS), "dropped"]
+    widths = [max(len(line[place]) for line in (heads, *lines)) for place in range(len(heads))]
+    table = ["  ".join(cell.ljust(width) if place == 0 else cell.rjust(width) for place, (cell, width) in enumerate(zip(line, widths))) for line in (heads, *lines)]
+    reasons = [f"dropped: {reason:20}{count:>12,}" for reason, count in sorted(corpus.dropped.items())]
+    windows = f"{corpus.counts['windows']:,} windows, {corpus.counts['heldout_windows']:,} of them held out; fingerprint {corpus.fingerprint[:12]}"
+    return "\n".join([*table, "", *reasons, *([""] if reasons else []), windows])

@@ -1,0 +1,124 @@
+"""A file behind http:// or https:// as a stream that goes on where a connection broke."""
+
+import io
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+import requests
+from urllib3.exceptions import HTTPError
+
+Answer = TypeVar("Answer")
+WEB = ("http://", "https://")
+WEB_TIMEOUT = 60.0
+"""Seconds without a byte after which a web server counts as gone."""
+WAITS = (1.0, 4.0, 15.0, 60.0)
+"""Seconds before each new try; a try that brought a megabyte starts them over."""
+PROGRESS_BYTES = 1 << 20
+TRANSIENT = (408, 425, 429, 500, 502, 503, 504)
+"""Answers that may be another a little later (RFC 9110, 15.5.9, 15.6; RFC 6585, 4; RFC 8470, 5.2)."""
+
+
+class Broken(Exception):
+    """A connection that broke, or a server that is busy: a new try may help."""
+
+
+class WebStream(io.RawIOBase):
+    """The stored bytes of a URL. Raises OSError with what was had and what was expected where no new try can help."""
+
+    def __init__(self, url: str):
+        self.url, self.had, self.expected, self.validator = url, 0, -1, ""
+        self.answer: requests.Response | None = None
+        self.waits, self.mark = iter(WAITS), 0
+        self.persist(lambda: None)
+
+    def readable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        if self.answer is not None:
+            self.answer.close()
+        super().close()
+
+    def read(self, size: int = -1) -> bytes:
+        return self.persist(lambda: self.receive(size))
+
+    def persist(self, call: Callable[[], Answer]) -> Answer:
+        """What a call gives on an open connection, after a wait and a new connection for each time that it breaks."""
+        while True:
+            try:
+                if self.answer is None:
+                    self.ask()
+                return call()
+            except Broken as error:
+                if self.answer is not None:
+                    self.answer.close()
+                self.answer = None
+                if self.had >= self.mark + PROGRESS_BYTES:
+                    self.waits, self.mark = iter(WAITS), self.had
+                wait = next(self.waits, None)
+                if wait is None:
+                    raise OSError(f"{error}{self.standing()}, in {1 + len(WAITS)} tries") from error
+                time.sleep(wait)
+
+    def standing(self) -> str:
+        """How far it came, for messages."""
+        return f" after {self.had:,} of {self.expected:,} bytes" if self.expected >= 0 else f" after {self.had:,} bytes" if self.had else ""
+
+    def ask(self) -> None:
+        """Open a connection from where the last one broke."""
+        headers = {"Accept-Encoding": "identity"}
+        if self.had:
+            headers |= {"Range": f"bytes={self.had}-", "If-Range": self.validator}
+        try:
+            answer = requests.get(self.url, headers=headers, stream=True, timeout=WEB_TIMEOUT)
+        except (requests.ConnectionError, requests.Timeout) as error:
+            raise Broken(f"no connection ({reason(error)})") from error
+        self.check(answer)
+        self.answer = answer
+
+    def check(self, answer: requests.Response) -> None:
+        """Take the answer's size and tag, or refuse it."""
+        about = answer.headers
+        validator = strong(about.get("ETag", "")) or about.get("Last-Modified", "")
+        if answer.status_code in TRANSIENT:
+            raise Broken(f"the server answers {answer.status_code} {answer.reason}")
+        if answer.status_code >= 400:
+            raise OSError(f"the server answers {answer.status_code} {answer.reason}{self.standing()}")
+        if not self.had:
+            self.expected, self.validator = int(about.get("Content-Length", -1)), validator
+        elif answer.status_code != 206 or validator != self.validator or not about.get("Content-Range", "").startswith(f"bytes {self.had}-"):
+            raise OSError(f"the connection broke{self.standing()}, and the server cannot go on there: it knows no Range, or the file has changed")
+
+    def receive(self, size: int) -> bytes:
+        """The next bytes; none at the end."""
+        assert self.answer is not None
+        try:
+            data = self.answer.raw.read(size, decode_content=False)
+        except (HTTPError, OSError) as error:
+            raise self.broken() from error
+        self.had += len(data)
+        if not data and size != 0 and self.had < self.expected:
+            raise self.broken()
+        return data
+
+    def broken(self) -> Exception:
+        """The error of a connection that broke in the middle; without a tag nobody knows whether the rest is of the same file."""
+        if self.had and not self.validator:
+            return OSError(f"the connection broke{self.standing()}, and the server gives no ETag or date to go on by")
+        return Broken("the connection broke")
+
+
+def strong(tag: str) -> str:
+    """An entity tag that promises the same bytes; weak ones do not (RFC 9110, 8.8.1)."""
+    return "" if tag.startswith("W/") else tag
+
+
+def reason(error: BaseException) -> str:
+    """The innermost cause of a connection's error, without the addresses of objects."""
+    while error.args and isinstance(error.args[-1], BaseException):
+        error = error.args[-1]
+    cause = getattr(error, "reason", None)
+    if isinstance(cause, BaseException):
+        return reason(cause)
+    return str(error).rpartition(": ")[2].strip() or type(error).__name__

@@ -1,0 +1,77 @@
+"""Reader of WikiExtractor's output: `<doc>` elements, or with --json one object a line."""
+
+import html
+import re
+from collections.abc import Iterable, Iterator
+from itertools import chain
+
+from pipeline.corpus.opening import Opened, lines
+from pipeline.corpus.records import line_records
+from pipeline.text.documents import Dropped, Record, dropped
+
+DOC = re.compile(r"<doc\b[^>]*?\bid=\"(?P<id>[^\"]*)\"(?:.*?\btitle=\"(?P<title>.*)\")?[^\"]*>\s*$")
+LONGEST_ARTICLE = 50_000_000
+"""Characters after which an article that does not end counts as broken, so that memory stays bounded."""
+OBJECT = re.compile(rb'\{"id": ?"[^"]*", ?("revid": ?"[^"]*", ?)?"url": ?"[^"]*", ?"title": ?"(?:[^"\\]|\\.)*", ?"text": ?"')
+BLANK = b"\xef\xbb\xbf \r\n"
+
+
+def is_wikiextractor(name: str, head: bytes) -> bool:
+    """Whether a file begins with an article in either of the two forms."""
+    start = head.lstrip(BLANK)
+    return start.startswith(b"<doc ") or OBJECT.match(start) is not None
+
+
+def read_wikiextractor(file: Opened) -> Iterator[Record | Dropped]:
+    """Articles without the title that the older form repeats before their text."""
+    first = b""
+    while not first.strip(BLANK) and (block := next(file.blocks, None)):
+        first += block
+    blocks = chain([first], file.blocks)
+    if first.lstrip(BLANK).startswith(b"{"):
+        return (untitled(item) for item in line_records(file.location, file.name, blocks, "text"))
+    return read_elements(blocks, file.name)
+
+
+def untitled(item: Record | Dropped) -> Record | Dropped:
+    """A record of lines, without the repetition of its title."""
+    if isinstance(item, Dropped):
+        return item
+    body = [line for paragraph in item.paragraphs for line in paragraph.split("\n")]
+    return Record(id=item.id, parent=item.id, title=item.title, paragraphs=without_title(body, item.title))
+
+
+def without_title(body: list[str], title: str) -> list[str]:
+    """Paragraphs after the first one with text, where that repeats the title; else all."""
+    at, first = next(((at, line) for at, line in enumerate(body) if line.strip()), (0, ""))
+    return body[at + 1 :] if first and html.unescape(first).strip() == title.strip() else body
+
+
+def read_elements(blocks: Iterator[bytes], name: str) -> Iterator[Record | Dropped]:
+    """`<doc id= url= title=>`, the title once more, the article, `</doc>`."""
+    for number, (head, body, sound) in enumerate(articles(lines(blocks))):
+        id = f"{name}:{number}"
+        if not sound:
+            yield dropped(id, "broken record", " ".join([head, *body[:1]]).strip())
+            continue
+        match = DOC.match(head)
+        title = html.unescape(match["title"] or "") if match else ""
+        yield Record(id=id, parent=id, title=title, paragraphs=without_title(body, title))
+
+
+def articles(text: Iterable[str]) -> Iterator[tuple[str, list[str], bool]]:
+    """(head line, body lines, soundness) of each article; text outside the articles comes with an empty head and is not sound."""
+    head, body, size = "", [], 0
+    for line in text:
+        opens = DOC.match(line) is not None
+        closes = line.strip() == "</doc>"
+        if opens or closes:
+            if head or body:
+                yield head, body, closes and head != "" and size <= LONGEST_ARTICLE
+            head, body, size = line if opens else "", [], 0
+        elif line.strip() or head:
+            size += len(line) + 1
+            if size <= LONGEST_ARTICLE:
+                body.append(line)
+    if head or body:
+        yield head, body, False

@@ -1,0 +1,100 @@
+"""What a training run saw at a step and row: recomputed from (seed, epoch, position)."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from pipeline import storage
+from pipeline.config import Batch, Sampling, unflatten
+from pipeline.corpus.order import Cursor, offset, permutation
+from pipeline.corpus.prepare import load_corpus, read_window
+from pipeline.corpus.stream import StreamSettings, weighted, window_rows
+from pipeline.errors import ConfigError, DataError
+from pipeline.text.vocabulary import Vocabulary, load_vocabulary
+from pipeline.text.wordpiece import WordPiece
+from pipeline.train import checkpoint, run
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """One row, with the documents of its window and the vocabulary that its ids are of."""
+
+    row: dict[str, Any]
+    documents: pa.Table
+    vocabulary: Vocabulary
+
+
+def seen(folder: str, step: int, row: int) -> Seen:
+    """Row `row` of the global batch of step `step` (1 is the first) of the run in a folder.
+
+    Reads from the last position before it that the run wrote down (one a checkpoint), so at most the windows between two checkpoints are
+    made again. Raises ConfigError where there is no such step or row, DataError where the corpus is no more what it was.
+    """
+    folder = storage.absolute(folder)
+    recorded = run.read_run(folder)
+    if recorded is None:
+        raise ConfigError(f"{folder} is not the folder of a run: {run.RUN} is missing")
+    settings = stream_of(folder, recorded)
+    rows = settings.batch.rows_per_step
+    if step < 1 or not 0 <= row < rows:
+        raise ConfigError(f"step ({step}) must be 1 or more, and row ({row}) from 0 to {rows - 1} (batch.rows_per_step {rows})")
+    before, cursor = position_before(folder, step - 1)
+    skipped = offset(step - 1, settings.batch) + row - offset(before, settings.batch)
+    for table, place in rows_after(settings, cursor):
+        if skipped < table.num_rows:
+            found = table.slice(skipped, 1).to_pylist()[0]
+            return Seen(row=found, documents=documents_of(settings, found["epoch"], place), vocabulary=settings.vocabulary)
+        skipped -= table.num_rows
+    raise AssertionError("epochs have no end")
+
+
+def stream_of(folder: str, recorded: dict[str, Any]) -> StreamSettings:
+    """The stream of a run, from what it recorded. Raises DataError where its corpus has another fingerprint now."""
+    identity = recorded["identity"]
+    corpus = load_corpus(recorded["corpus"])
+    if corpus.fingerprint != identity["corpus.fingerprint"]:
+        raise DataError(
+            f"{corpus.folder} is no more the corpus of this run: fingerprint {corpus.fingerprint[:12]}, the run's is {identity['corpus.fingerprint'][:12]}; prepare it from the same inputs again"
+        )
+    return StreamSettings(
+        corpus=corpus,
+        vocabulary=vocabulary_of(folder),
+        sampling=unflatten(Sampling, identity, "sampling."),
+        batch=unflatten(Batch, identity, "batch."),
+        seed=identity["seed"],
+    )
+
+
+def vocabulary_of(folder: str) -> Vocabulary:
+    """The vocabulary in a run's newest checkpoint. Raises DataError before the first."""
+    newest = checkpoint.newest_sound(folder, lambda line: None)
+    if newest is None:
+        raise DataError(f"{folder} has no checkpoint yet, and with it no vocabulary: wait for the first, or see jobs/show.py examples")
+    return load_vocabulary(newest, None)
+
+
+def position_before(folder: str, step: int) -> tuple[int, Cursor | None]:
+    """The last step up to `step` after which the run wrote its cursor down, and that cursor; 0 and None where there is none."""
+    found = max((saved for saved in checkpoint.positions(folder) if saved <= step), default=0)
+    return found, checkpoint.read_position(folder, found) if found else None
+
+
+def rows_after(settings: StreamSettings, cursor: Cursor | None) -> Iterator[tuple[pa.Table, int]]:
+    """The rows after a cursor, a table with its window's place in the epoch at a time, without end."""
+    windows = settings.corpus.train
+    wordpiece = WordPiece(settings.vocabulary)
+    number = cursor.epoch * len(windows) + cursor.window if cursor else 0
+    skip = cursor.row + 1 if cursor else 0
+    while True:
+        epoch, place = divmod(number, len(windows))
+        yield window_rows(settings, wordpiece, windows, epoch, place).slice(skip), place
+        number, skip = number + 1, 0
+
+
+def documents_of(settings: StreamSettings, epoch: int, place: int) -> pa.Table:
+    """The documents of the window at a place of an epoch, as often as they weigh: what rows' document numbers count."""
+    windows = settings.corpus.train
+    window = windows[int(permutation(settings.seed, epoch, len(windows))[place])]
+    return weighted(read_window(settings.corpus, window), settings.corpus.weights, epoch)

@@ -1,0 +1,60 @@
+"""Next-sentence prediction: does B follow A, or is it from elsewhere?"""
+
+import numpy as np
+
+from pipeline.config import NextSentence
+from pipeline.text.chunks import SPECIALS_IN_A_PAIR, draw_chunks, end_of_length, truncate
+from pipeline.text.sequences import Sequences, follow, pairs_of_segments
+
+
+class OtherParents:
+    """Draws documents of other parents, each with the same probability.
+
+    Documents in order of their parents, so that the documents of one parent are a range to step over.
+    """
+
+    def __init__(self, parents: np.ndarray) -> None:
+        self.documents = np.argsort(parents, kind="stable")
+        ranked = parents[self.documents]
+        self.first = np.searchsorted(ranked, parents, side="left")
+        self.last = np.searchsorted(ranked, parents, side="right")
+
+    def draw(self, documents: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """For each of the documents one of another parent than its own; there must be one."""
+        first, last = self.first[documents], self.last[documents]
+        place = rng.integers(0, len(self.documents) - (last - first))
+        return self.documents[np.where(place < first, place, place + last - first)]
+
+
+def next_sentence_pairs(
+    settings: NextSentence,
+    sentence_offsets: np.ndarray,
+    document_offsets: np.ndarray,
+    parents: np.ndarray,
+    maximum_length: int,
+    rng: np.random.Generator,
+) -> Sequences:
+    """Segment pairs by the law of google-research/bert's create_instances_from_document; arguments as in PAIRINGS.
+
+    Unlike google's, B of a NotNext pair is never from A's own parent: where the window has one parent only, all pairs are IsNext
+    and a chunk of a single sentence gives none. Source: Devlin et al. 2019, A.2.
+    """
+    maximum = maximum_length - SPECIALS_IN_A_PAIR
+    chunks = draw_chunks(settings.short_probability, sentence_offsets, document_offsets, maximum, rng)
+    is_next = rng.random(len(chunks.owner)) < 0.5
+    parents = parents[chunks.documents]
+    elsewhere = len(np.unique(parents)) > 1
+    not_next = chunks.single | ~is_next if elsewhere else np.zeros(len(is_next), bool)
+    # The sentences of a NotNext chunk that B would have had are used again.
+    first = follow(np.where(not_next, chunks.a_ends, chunks.chunk_ends))
+    first = first[not_next[first] | ~chunks.single[first]]
+    not_next, a_end, owner = not_next[first], chunks.a_ends[first], chunks.owner[first]
+    b_first, b_end, b_owner = a_end.copy(), chunks.chunk_ends[first], owner.copy()
+    if elsewhere:
+        b_owner[not_next] = others = OtherParents(parents).draw(owner[not_next], rng)
+        b_first[not_next] = b = rng.integers(chunks.starts[others], chunks.ends[others])
+        wanted = chunks.targets[owner] - (chunks.places[a_end] - chunks.places[first])
+        # B has a sentence even where A alone is as long as the target.
+        b_end[not_next] = end_of_length(chunks.places, chunks.places[b] + np.maximum(wanted[not_next], 1), chunks.ends[others])
+    ranges = truncate(*(chunks.places[sentence] for sentence in (first, a_end, b_first, b_end)), maximum=maximum, rng=rng)
+    return pairs_of_segments(ranges[:2], ranges[2:], (chunks.documents[owner], chunks.documents[b_owner]), not_next=not_next)

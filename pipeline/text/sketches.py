@@ -1,0 +1,66 @@
+"""Sketches of texts: samples of the hashes of their word sequences, by which near-duplicates are found.
+
+A sampled MinHash (Broder 1997's "mod m" sketch, FracMinHash): a hash is in the sketch when it is below a bound, so that the share of one
+text that stands in another can be read from the two sketches, also when one is a part of the other.
+"""
+
+import numpy as np
+
+from pipeline.text.wordpiece import CLASSES, NEW_LINE, SPACE, chunk_ends
+
+SHINGLE_WORDS = 8
+"""Sequences of eight words seldom occur in two texts by chance."""
+LEAST_HASHES = 16
+"""About this many are sampled of a short text, and between a 16th and a 32nd of a long one."""
+MOST_HALVINGS = 5
+BASE = 0x9E3779B97F4A7C15
+INVERSE = pow(BASE, -1, 1 << 64)
+
+
+def sketch(text: str) -> np.ndarray:
+    """Sampled hashes of the sequences of eight words in a text, uint64, rising and distinct; none for fewer words than eight.
+
+    Case, punctuation and white space make no difference; every Chinese character is a word.
+    """
+    hashes = np.unique(shingles(words(np.frombuffer(text.lower().encode(), np.uint8))))
+    halvings = min(MOST_HALVINGS, max(0, (len(hashes) // LEAST_HASHES).bit_length() - 1))
+    return hashes[hashes < np.uint64((1 << (64 - halvings)) - 1)]
+
+
+def shingles(words: np.ndarray) -> np.ndarray:
+    """A hash of each sequence of eight of the word hashes, uint64 (len - 7,)."""
+    count = max(0, len(words) - SHINGLE_WORDS + 1)
+    total = np.zeros(count, np.uint64)
+    for place in range(SHINGLE_WORDS):
+        total = total * np.uint64(BASE) + words[place : place + count]
+    return mixed(total)
+
+
+def words(text: np.ndarray) -> np.ndarray:
+    """A hash of each word of UTF-8 text (uint8), uint64."""
+    ends = chunk_ends(text, chinese_characters=True)
+    ends = ends if len(ends) and ends[-1] == len(text) else np.append(ends, len(text))
+    starts = np.append(0, ends[:-1])
+    stops = ends - np.isin(text[ends - 1], (SPACE, NEW_LINE)) if len(text) else ends
+    full = stops > starts
+    starts, stops = starts[full], stops[full]
+    spoken = (CLASSES[text[starts]] == 0) & ~((text[starts] == 0xE2) & (text[np.minimum(starts + 1, len(text) - 1)] == 0x80))
+    starts, stops = starts[spoken], stops[spoken]
+    # A polynomial of the bytes, as a difference of prefix sums shifted to power zero; all arithmetic is modulo 2^64.
+    sums = np.zeros(len(text) + 1, np.uint64)
+    np.cumsum((text.astype(np.uint64) + np.uint64(1)) * powers(BASE, len(text)), out=sums[1:])
+    return mixed((sums[stops] - sums[starts]) * powers(INVERSE, len(text) + 1)[starts])
+
+
+def powers(base: int, count: int) -> np.ndarray:
+    """base^0, base^1, … modulo 2^64, uint64 (count,)."""
+    factors = np.full(count, base, np.uint64)
+    factors[:1] = 1
+    return np.multiply.accumulate(factors)
+
+
+def mixed(values: np.ndarray) -> np.ndarray:
+    """Each number with its bits spread over all 64 (the finaliser of splitmix64), uint64."""
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))

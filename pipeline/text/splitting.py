@@ -1,0 +1,62 @@
+"""How each kind of vocabulary normalises text and splits it into words, before words become pieces."""
+
+from dataclasses import dataclass
+
+from tokenizers import Regex, decoders, normalizers, pre_tokenizers
+
+SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+CONTINUATION = "##"
+BYTE_SPACE = "Ġ"  # how byte-level BPE writes the space before a word
+META_SPACE = "▁"  # how SentencePiece does
+DECODERS = {
+    "wordpiece": decoders.WordPiece(prefix=CONTINUATION),
+    "byte-bpe": decoders.ByteLevel(),
+    "unigram": decoders.Metaspace(replacement=META_SPACE, prepend_scheme="always"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Splitting:
+    """Text to words, as a vocabulary of this kind is trained and used.
+
+    WordPiece splits at white space and punctuation (Devlin et al. 2019). Byte-level BPE writes bytes as printable characters, the space
+    before a word with it, and splits as GPT-2 (Radford et al. 2019). Unigram composes to NFKC and splits at white space, as SentencePiece.
+    The last two put a space before every text, so that its first word looks like any other.
+    """
+
+    kind: str = "wordpiece"
+    lowercase: bool
+    strip_accents: bool | None = None
+    """None: where text is lower-cased."""
+    chinese_characters: bool = True
+    """Whether Chinese characters are words of their own; WordPiece only."""
+
+    def normalizer(self) -> normalizers.Normalizer | None:
+        """A new normalizer; None where text stays as it is."""
+        wordpiece = self.kind == "wordpiece"
+        letters = normalizers.BertNormalizer(
+            clean_text=wordpiece,
+            handle_chinese_chars=wordpiece and self.chinese_characters,
+            strip_accents=self.strip_accents,
+            lowercase=self.lowercase,
+        )
+        changed = wordpiece or self.lowercase or bool(self.strip_accents)
+        if self.kind != "unigram":
+            return letters if changed else None
+        spaces = [normalizers.Strip(), normalizers.Replace(Regex(" {2,}"), " ")]
+        return normalizers.Sequence([normalizers.Nmt(), normalizers.NFKC(), *[letters] * changed, *spaces])
+
+    def pre_tokenizer(self) -> pre_tokenizers.PreTokenizer:
+        """A new splitter of normalised text."""
+        if self.kind == "wordpiece":
+            return pre_tokenizers.BertPreTokenizer()
+        if self.kind == "byte-bpe":
+            return pre_tokenizers.ByteLevel(add_prefix_space=True)
+        return pre_tokenizers.Metaspace(replacement=META_SPACE, prepend_scheme="always")
+
+
+def continues(kind: str, piece: str) -> bool:
+    """Whether a piece of text goes on with the word before it; punctuation does where no space stands before it, but not in WordPiece."""
+    if kind == "wordpiece":
+        return piece.startswith(CONTINUATION)
+    return not piece.startswith(BYTE_SPACE if kind == "byte-bpe" else META_SPACE)

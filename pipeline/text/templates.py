@@ -1,0 +1,314 @@
+"""Wikipedia's templates that carry words of a sentence: name -> what a reader sees of it, as far as it is prose."""
+
+import re
+from collections.abc import Callable, Mapping
+
+Arguments = Mapping[str, str]
+"""A template's arguments by name; unnamed ones are "1", "2", …"""
+Render = Callable[[Arguments], str]
+
+MONTHS = "January February March April May June July August September October November December".split()
+COMPUTED = "\ue000"
+"""Stands for a number that only MediaWiki can compute, such as a price of today; the parentheses around it go."""
+LONGEST_NUMBER = 40
+DIGITS = re.compile(r"(?<![\d.,])\d{4,}(?=\.\d+$|$)")
+NUMBER = re.compile(r"[-−+–]?[\d.,]*\d[\d.,]*(?:[+/⁄]\d+)*(?:e-?\d+)?$")
+JOINERS = {"-": "–", "–": "–", "to": " to ", "to(-)": " to ", "and": " and ", "and(-)": " and ", "or": " or ", "by": " by ", "x": " × ", "×": " × ", "xx": " × ", "+/-": " ± ", "±": " ± ", "+": " + "}
+UNITS = {"sqmi": "sq mi", "sqft": "sq ft", "sqyd": "sq yd", "cuft": "cu ft", "cuin": "cu in", "cuyd": "cu yd", "cumi": "cu mi", "C": "°C", "F": "°F", "C-change": "°C", "F-change": "°F", "usgal": "US gal"}
+UNITS |= {"impgal": "imp gal", "kmh": "km/h", "lbf": "lbf", "ST": "short tons", "LT": "long tons", "MT": "t", "floz": "fl oz", "nmi": "nautical miles", "kn": "knots", "ft3/s": "cu ft/s", "/sqmi": "/sq mi"}
+SMALLER_UNITS = frozenset("in ft yd oz lb ch fur rd li drachm".split())
+POWER = str.maketrans("23", "²³")
+LANGUAGE_TEMPLATE = re.compile(r"(?:lang-[a-z]{2,4}(?:-[a-z-]+)?\d?)$")
+
+
+def first(*names: str) -> Render:
+    """The first of these arguments that is not blank."""
+    return lambda arguments: next((text for name in names if (text := arguments.get(name, "").strip())), "")
+
+
+def constant(text: str) -> Render:
+    return lambda arguments: text
+
+
+def prefixed(before: str) -> Render:
+    """The first argument, or nothing, behind a sign: {{€|5}}, {{circa}} 1900."""
+    return lambda arguments: f"{before}{first('1')(arguments)}".strip()
+
+
+def around(before: str, after: str) -> Render:
+    """The first argument between two signs; nothing where it is blank."""
+    return lambda arguments: f"{before}{text}{after}" if (text := first("1")(arguments)) else ""
+
+
+def joined(separator: str) -> Render:
+    """All unnamed arguments."""
+    return lambda arguments: separator.join(text for text in unnamed(arguments) if text)
+
+
+def unnamed(arguments: Arguments) -> list[str]:
+    """The unnamed arguments in their order."""
+    return [text.strip() for name, text in arguments.items() if name.isdecimal()]
+
+
+def last(arguments: Arguments) -> str:
+    """The last unnamed argument: {{transl|ar|DIN|text}}, {{resize|80%|text}}."""
+    return next((text for text in reversed(unnamed(arguments)) if text), "")
+
+
+def quotation(arguments: Arguments) -> str:
+    """A quotation that stands as a paragraph of its own."""
+    return f"\n\n{first('1', 'text', 'quote', 'текст', 'texte')(arguments)}\n\n"
+
+
+def grouped(number: str) -> str:
+    """12345.6 -> 12,345.6; what is no number of a usual length stays as it is."""
+    plain = len(number) <= LONGEST_NUMBER and number.count(".") < 2
+    return DIGITS.sub(lambda match: f"{int(match[0]):,}", number, count=1) if plain else number
+
+
+def is_number(text: str) -> bool:
+    return len(text) <= LONGEST_NUMBER and NUMBER.match(text) is not None
+
+
+def unit(code: str) -> str:
+    """A unit as it is written: sqmi -> sq mi, km2 -> km²."""
+    return UNITS.get(code) or re.sub(r"(?<=m)[23](?=$|/)|(?<=ft)[23]|(?<=mi)2|(?<=in)[23]", lambda match: match[0].translate(POWER), code)
+
+
+def quantity(arguments: Arguments) -> str:
+    """{{convert|5|-|10|km|mi}} -> 5–10 km; {{convert|6|ft|2|in|m}} -> 6 ft 2 in. What it is converted to is left out."""
+    words = unnamed(arguments)
+    text, at = "", 0
+    while at < len(words) and is_number(words[at]):
+        text += grouped(words[at]).replace("+", " ")
+        joiner = JOINERS.get(words[at + 1]) if at + 2 < len(words) and is_number(words[at + 2]) else None
+        at += 2 if joiner else 1
+        text += joiner or ""
+        if not joiner:
+            break
+    if not text:
+        return words[0] if words else ""
+    text += f" {unit(words[at])}" if at < len(words) else ""
+    while at + 2 < len(words) and is_number(words[at + 1]) and words[at + 2] in SMALLER_UNITS:
+        text += f" {words[at + 1]} {words[at + 2]}"
+        at += 2
+    return text.strip()
+
+
+def value(arguments: Arguments) -> str:
+    """{{val|1.5|0.1|e=3|u=km}} -> 1.5 ± 0.1 × 10^3 km"""
+    numbers = unnamed(arguments)
+    power, units = arguments.get("e", "").strip(), first("u", "ul", "up", "upl")(arguments)
+    text = grouped(numbers[0]) if numbers else ""
+    text += f" ± {numbers[1]}" if len(numbers) == 2 else ""
+    text += f" × 10^{power}" if power else ""
+    return f"{text} {units}".strip()
+
+
+def height(arguments: Arguments) -> str:
+    """{{height|ft=6|in=2}} -> 6 ft 2 in"""
+    return " ".join(f"{arguments[name].strip()} {name}" for name in ("m", "cm", "ft", "in") if arguments.get(name, "").strip())
+
+
+def fraction(arguments: Arguments) -> str:
+    """{{frac|2}} -> 1/2; {{frac|3|4}} -> 3/4; {{frac|1|3|4}} -> 1 3/4"""
+    parts = unnamed(arguments)
+    whole = f"{parts[0]} " if len(parts) > 2 else ""
+    return whole + "/".join(parts[-2:] if len(parts) > 1 else ["1", *parts])
+
+
+def date(arguments: Arguments) -> str:
+    """{{birth date|1950|1|2}} -> January 2, 1950, or with df=y 2 January 1950; shorter where month or day are missing."""
+    year, month, day = (unnamed(arguments) + ["", "", ""])[:3]
+    if not (month.isdecimal() and len(month) <= 2 and 1 <= int(month) <= 12):
+        return " ".join(part for part in (year, month, day) if part)
+    name, day = MONTHS[int(month) - 1], day.lstrip("0") if day.isdecimal() else ""
+    if not day:
+        return f"{name} {year}"
+    return f"{day} {name} {year}" if arguments.get("df", "").strip().lower() in ("y", "yes") else f"{name} {day}, {year}"
+
+
+def day_first(arguments: Arguments) -> str:
+    """{{date|12|mai|2000}} -> 12 mai 2000; {{дата|5|1|2000}} -> 5.1.2000"""
+    parts = [part for part in unnamed(arguments)[:3] if part]
+    return ("." if len(parts) > 1 and parts[1].isdecimal() else " ").join(parts)
+
+
+def as_of(arguments: Arguments) -> str:
+    """{{as of|2012|3|lc=y}} -> as of March 2012"""
+    if alternative := arguments.get("alt", "").strip():
+        return alternative
+    words = "Since" if arguments.get("since", "").strip() else "As of"
+    day = date({**arguments, "df": arguments.get("df", "y")})
+    return f"{words.lower() if arguments.get('lc', '').strip() else words} {day}"
+
+
+def japanese(arguments: Arguments) -> str:
+    """{{nihongo|English|漢字|romaji}} -> English (漢字, romaji)"""
+    english, characters, latin = (unnamed(arguments) + ["", "", ""])[:3]
+    head = english or latin
+    inner = ", ".join(part for part in (characters, latin if english else "") if part)
+    return f"{head} ({inner})" if head and inner else head or inner
+
+
+def missing_article(arguments: Arguments) -> str:
+    """{{ill|Foo|de|Bar}}, and in its older form {{ill|de|Foo|Bar}} -> Foo"""
+    is_language = re.fullmatch("[a-z]{2,3}", first("1")(arguments)) is not None
+    return first("lt", "texte", "fr", "2" if is_language else "1")(arguments)
+
+
+def chinese(arguments: Arguments) -> str:
+    """{{zh|t=漢語|s=汉语|p=Hànyǔ}} -> 漢語, Hànyǔ"""
+    return ", ".join(part for part in (first("c", "t", "s", "1")(arguments), first("p", "l")(arguments)) if part)
+
+
+def century(arguments: Arguments) -> str:
+    """French {{s|XIX|e}} -> XIXe siècle; elsewhere {{s|text}} is text that does not break."""
+    number, ending = first("1")(arguments), first("2")(arguments)
+    return f"{number}{ending} siècle" if ending else number
+
+
+def ship(prefix: str) -> Render:
+    """{{USS|Enterprise|CV-6}} -> USS Enterprise (CV-6)"""
+
+    def render(arguments: Arguments) -> str:
+        name, number, form = (unnamed(arguments) + ["", "", ""])[:3]
+        full = f"{prefix} {name}".strip()
+        return {"2": full, "3": name, "6": name}.get(form) or (f"{full} ({number})" if number else full)
+
+    return render
+
+
+def any_ship(arguments: Arguments) -> str:
+    """{{ship|German submarine|U-47|1938}} -> German submarine U-47 (1938)"""
+    prefix, *rest = unnamed(arguments) or [""]
+    return ship(prefix)({str(number): text for number, text in enumerate(rest, 1)})
+
+
+def ship_class(arguments: Arguments) -> str:
+    """{{sclass|Nimitz|aircraft carrier}} -> Nimitz-class aircraft carrier"""
+    return f"{first('1')(arguments)}-class {first('2')(arguments)}".strip()
+
+
+def power_of_ten(arguments: Arguments) -> str:
+    """{{e|6}} -> ×10^6; without a number it is the ending of a French ordinal."""
+    return f"×10^{arguments['1'].strip()}" if arguments.get("1", "").strip() else "e"
+
+
+def names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+TEMPLATES: dict[str, Render] = {
+    "convert": quantity,
+    "cvt": quantity,
+    "val": value,
+    "height": height,
+    "as of": as_of,
+    "asof": as_of,
+    "nihongo": japanese,
+    "nihongo2": first("1"),
+    "nihongo3": japanese,
+    "zh": chinese,
+    "s": century,
+    "-s": century,
+    "sp-": century,
+    "e": power_of_ten,
+    "ship": any_ship,
+    "sclass": ship_class,
+    "sclass-": ship_class,
+    "sclass2": ship_class,
+    "oldstyledate": lambda arguments: " ".join(unnamed(arguments)[:2]),
+    "music": lambda arguments: {"flat": "♭", "b": "♭", "sharp": "♯", "#": "♯", "natural": "♮"}.get(first("1")(arguments), ""),
+    "読み仮名": lambda arguments: f"{first('1')(arguments)}（{first('2')(arguments)}）",
+    "railgauge": lambda arguments: re.sub(r"(?<=\d)(?=[a-z])", " ", first("1")(arguments)),
+    "keypress": joined("+"),
+    "key press": joined("+"),
+    "key": joined("+"),
+    "hlist": joined(", "),
+    "linktext": joined(""),
+    "not a typo": joined(""),
+    "chem": joined(""),
+    "nuclide": joined("-"),
+    "simplenuclide": joined("-"),
+    "simplenuclide2": joined("-"),
+    "nuclide2": joined("-"),
+    '"': around('"', '"'),
+    "“": around("“", "”"),
+    "angbr": around("⟨", "⟩"),
+    "angbr ipa": around("⟨", "⟩"),
+    "vr": around("⟨", "⟩"),
+    "angle bracket": around("⟨", "⟩"),
+    "circa": prefixed("c. "),
+    "c.": prefixed("c. "),
+    "ca.": prefixed("c. "),
+    "floruit": prefixed("fl. "),
+    "fl.": prefixed("fl. "),
+    "reign": lambda arguments: "r. " + joined("–")(arguments),
+    "ad": prefixed("AD "),
+    "bce": around("", " BCE"),
+    "sqrt": prefixed("√"),
+    "pow": joined("^"),
+    "us$": prefixed("US$"),
+    "usd": prefixed("US$"),
+    "$": prefixed("$"),
+    "gbp": prefixed("£"),
+    "£": prefixed("£"),
+    "€": prefixed("€"),
+    "euro": prefixed("€"),
+    "inr": prefixed("₹"),
+    "jpy": prefixed("¥"),
+    "градус цельсія": constant("°C"),
+    "'": constant("&#39;"),
+    "'s": constant("&#39;s"),
+    "' \"": constant("&#39; \""),
+    "\" '": constant("\" &#39;"),
+    "!": constant("|"),
+    "!!": constant("||"),
+    "=": constant("="),
+    "(": constant("("),
+    ")": constant(")"),
+    "*": constant("*"),
+    "pi": constant("π"),
+    "okina": constant("ʻ"),
+    "hamza": constant("ʼ"),
+    "ayin": constant("ʿ"),
+    "deg": constant("°"),
+    "°": constant("°"),
+    "ier": constant("Ier"),
+}
+BY_FUNCTION: list[tuple[Render, str]] = [
+    (date, "birth date, birth date and age, birth-date, birth-date and age, bda, dob, death date, death date and age, death-date, death-date and age, start date, start date and age, start-date, end date, end-date, film date, release date, birth year and age, dts"),
+    (day_first, "date, datum, дата, fecha"),
+    (fraction, "frac, fraction, sfrac, bruch, дріб, дробь"),
+    (quotation, "quote, cquote, blockquote, quotation, rquote, bquote, zitat, цитата, cytat, cita, citat, citaat, idézet, citation bloc, citazione, citação, alıntı"),
+    (last, "transl, transliteration, resize, hover title, font, pronunciation text, wikt-lang, rtl-lang, script, audio, linkaudio"),
+    (joined(" "), "unité, nombre, bibleverse, bibleref, bibleref2, unidad, jct, nb5"),
+    (first("2", "1"), "lang, langi, lang3, langx, color, font color, fontcolor, colour, color2, background color, sort, hs, nobreak color, tsl, link-interwiki, цвет, колір"),
+    (missing_article, "ill, illm, ill2, interlanguage link, interlanguage link multi, lien"),
+    (first("текст", "2", "треба", "1"), "не перекладено, нп, нп5, нп3, iw, iw2, не переведено, не переведено 5, не переведено 2, red link"),
+    (
+        first("1", "text"),
+        "nowrap, nobr, nowr, j, small, smaller, smalldiv, midsize, big, bigger, larger, large, center, nobold, noitalic, normal, abbr, abbrlink, abbreviation, tooltip, vanchor, visible anchor, em, strong, bold, "
+        "italic, italics, sic, typo, sup, sub, mono, code, codes, tt, var, kbd, samp, math, mvar, bigmath, smallcaps, sc, smallcaps all, allcaps, caps, uc, lc, chem2, ce, grc, polytonic, polytonisch, unicode, "
+        "hebrew, flag, flagcountry, flagu, nft, pays, comment, пояснение, rusold, num, число, nts, plainlist, plain list, citation, abbr., title-case, underline, overline, mathrm, ruby, 仮リンク, le, link-en, lj, unbulleted,"
+        "proper name, coptic, script/hebrew, hebr, lang-rus, siècle, bdi, isp, sans-serif, serif, pre2, nihongo foot, wt, wikt, gloss, word, phrase, ws",
+    ),
+    (constant(COMPUTED), "inflation, format price, formatprice, inflation year, inflation-year, currentyear, age, to usd, currentmonthname"),
+    (constant(" "), "nbsp, spaces, sp, thinsp, hair space, hairsp, 0, nnbsp, space, zwsp, nbs, ens"),
+    (constant("\n"), "clear, br, -, clr, crlf, paragraph break, pb, parabr"),
+    (constant("–"), "ndash, en dash"),
+    (constant("—"), "mdash, em dash, mdashb, spaced em dash"),
+    (constant(" – "), "snd, snds, spnd, spaced ndash, spaced en dash, --"),
+    (constant(" · "), "·, •, dot, middot, bullet, \\"),
+]
+TEMPLATES |= {name: render for render, text in BY_FUNCTION for name in names(text)}
+TEMPLATES |= {name: constant(name) for name in ("1er", "1re", "2e", "3e", "er", "re")}
+TEMPLATES |= {name: constant(text) for name, text in {"m.": "M.", "mme": "Mme", "mlle": "Mlle"}.items()}
+TEMPLATES |= {name.lower(): ship(name) for name in ("USS", "HMS", "SS", "MV", "RMS", "SMS", "HMAS", "HMCS", "USNS", "USCGC", "HNLMS", "INS", "ORP", "PS", "MS", "RV")}
+
+
+def render(name: str, arguments: Arguments) -> str:
+    """What a reader sees of a template; nothing of one that is not in the table. `name` is in lower case, with single spaces."""
+    known = TEMPLATES.get(name) or (first("1") if LANGUAGE_TEMPLATE.match(name) else None)
+    return known(arguments) if known else ""

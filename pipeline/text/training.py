@@ -1,0 +1,173 @@
+"""Counts of words -> the entries of a vocabulary."""
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from tokenizers import Tokenizer
+from tokenizers.models import BPE, Unigram, WordPiece
+from tokenizers.pre_tokenizers import ByteLevel, WhitespaceSplit
+from tokenizers.trainers import BpeTrainer, UnigramTrainer, WordPieceTrainer
+
+from pipeline.text.splitting import CONTINUATION, DECODERS, SPECIALS, Splitting
+
+COUNTS = pa.schema([pa.field("word", pa.string(), nullable=False), pa.field("count", pa.int64(), nullable=False)])
+LONGEST_WORD = 100  # characters; longer words are [UNK], as in Hugging Face's published tokenizers (google-research/bert: 200)
+ALPHABET = 1_000  # characters of a trained WordPiece vocabulary at most (Hugging Face's BertWordPieceTokenizer)
+REPLAYED = 50_000_000
+"""Words that a trainer is fed at most: `tokenizers` takes no counts, only text, and counts for itself."""
+SCORE_DIGITS = 6
+"""Decimals of a unigram score: sums over threads in no fixed order differ from the 14th digit on."""
+SCORE_STEP = 1e-4
+
+
+def word_counts(texts: Iterable[str], splitting: Splitting) -> Counter[str]:
+    """How often each word occurs. Texts are cut at white space first, so runs of it are no words of any kind."""
+    chunks: Counter[str] = Counter()
+    for text in texts:
+        chunks.update(text.split())
+    normalizer, splitter = splitting.normalizer(), splitting.pre_tokenizer()
+    words: Counter[str] = Counter()
+    for chunk, count in chunks.items():
+        for word, _ in splitter.pre_tokenize_str(normalizer.normalize_str(chunk) if normalizer else chunk):
+            words[word] += count
+    return words
+
+
+def counts_table(counts: dict[str, int]) -> pa.Table:
+    """Counts as a table (schema COUNTS)."""
+    return pa.table([list(counts), list(counts.values())], schema=COUNTS)
+
+
+def pairs(counts: pa.Table) -> Iterator[tuple[str, int]]:
+    """Words and counts of a table, few at a time as Python objects."""
+    for batch in counts.to_batches(max_chunksize=65_536):
+        yield from zip(batch["word"].to_pylist(), batch["count"].to_pylist(), strict=True)
+
+
+def learn(counts: pa.Table, splitting: Splitting, *, size: int, unused: int) -> tuple[tuple[str, ...], str | None]:
+    """At most `size` entries learnt from words (schema COUNTS), and for other kinds than WordPiece the tokenizer as JSON.
+
+    The same counts give the same entries in the same order, in every process and in whatever order the words come.
+    [PAD] [UNK] [CLS] [SEP] [MASK] come first, then [unused0] and so on, then the alphabet of byte-bpe and WordPiece, then what was learnt.
+    Where there are more than 50 million words, counts are divided to that many, and a remainder is rounded up or down by a hash of the word:
+    frequent words keep their share, and of words rarer than the divisor a sample stays, once each, so that their pieces keep theirs.
+    """
+    reserved = [*SPECIALS, *(f"[unused{number}]" for number in range(unused))]
+    if splitting.kind == "wordpiece":
+        return wordpiece_entries(counts, size, reserved), None
+    tokenizer = Tokenizer((learn_bytes if splitting.kind == "byte-bpe" else learn_unigram)(counts, size, reserved))
+    if normalizer := splitting.normalizer():
+        tokenizer.normalizer = normalizer
+    tokenizer.pre_tokenizer = splitting.pre_tokenizer()
+    tokenizer.decoder = DECODERS[splitting.kind]
+    return in_order(tokenizer), json.dumps(json.loads(tokenizer.to_str()), ensure_ascii=False)
+
+
+def wordpiece_entries(counts: pa.Table, size: int, reserved: list[str]) -> tuple[str, ...]:
+    """Words with characters beyond the alphabet (the most frequent, at most 1,000 and a quarter of `size`) are left out."""
+    characters = alphabet(counts, min(ALPHABET, (size - len(reserved) + len(SPECIALS)) // 4))
+
+    def fits(word: str) -> bool:
+        return len(word) <= LONGEST_WORD and characters.issuperset(word)
+
+    inside = {character for word, _ in pairs(counts) if fits(word) for character in word[1:]}
+    # The trainer numbers the alphabet in the order of a hash table, and breaks ties between merges by those numbers:
+    # as special tokens the alphabet has its numbers before training starts.
+    fixed = [*reserved, *sorted(characters), *(CONTINUATION + character for character in sorted(inside))]
+    trainer = WordPieceTrainer(
+        vocab_size=size, min_frequency=2, special_tokens=fixed, continuing_subword_prefix=CONTINUATION, show_progress=False
+    )
+    words = ((word, count) for word, count in scaled(counts) if fits(word))
+    return in_order(trained(WordPiece(unk_token="[UNK]"), trainer, words))
+
+
+def learn_bytes(counts: pa.Table, size: int, reserved: list[str]) -> BPE:
+    """Byte-level BPE; all 256 bytes are entries, so nothing is unknown."""
+    trainer = BpeTrainer(
+        vocab_size=size, min_frequency=2, special_tokens=reserved, initial_alphabet=ByteLevel.alphabet(), show_progress=False
+    )
+    return trained(BPE(), trainer, scaled(counts)).model
+
+
+def learn_unigram(counts: pa.Table, size: int, reserved: list[str]) -> Unigram:
+    """A unigram model (Kudo 2018). Its characters are the most frequent, at most a quarter of `size`; words are cut at others.
+
+    Entries after the reserved ones are ordered by score and then by code points: the trainer's order among equals is that of a hash table.
+    Which pieces it drops could still turn on a sum's last digit where two segmentations of a word are equally likely; none has been seen to.
+    """
+    characters = alphabet(counts, (size - len(reserved)) // 4)
+    words = ((part, count) for word, count in scaled(counts) for part in known_parts(word, characters))
+    trainer = UnigramTrainer(vocab_size=size, special_tokens=reserved, unk_token="[UNK]", show_progress=False)
+    found = json.loads(trained(Unigram(), trainer, words).to_str())["model"]["vocab"]
+    pieces = settled({piece: round(score, SCORE_DIGITS) for piece, score in found[len(reserved) :]})
+    ordered = sorted(pieces.items(), key=lambda entry: (-entry[1], entry[0]))
+    return Unigram([*((name, 0.0) for name in reserved), *ordered], unk_id=SPECIALS.index("[UNK]"))
+
+
+def settled(pieces: dict[str, float]) -> dict[str, float]:
+    """The same, with the scores of the rarest characters dealt out by code point.
+
+    To characters that it would have dropped the trainer gives the lowest scores, 0.0001 apart, in the order of a hash table.
+    """
+    characters = sorted((piece for piece in pieces if len(piece) == 1), key=pieces.__getitem__)
+    last = 1
+    while last < len(characters) and pieces[characters[last]] - pieces[characters[last - 1]] < 1.5 * SCORE_STEP:
+        last += 1
+    lowest = characters[:last]
+    scores = sorted((pieces[character] for character in lowest), reverse=True)
+    return pieces | dict(zip(sorted(lowest), scores, strict=True))
+
+
+def trained(model: BPE | Unigram | WordPiece, trainer: Any, words: Iterable[tuple[str, int]]) -> Tokenizer:
+    """A tokenizer with this model after training."""
+    tokenizer = Tokenizer(model)
+    tokenizer.pre_tokenizer = WhitespaceSplit()
+    tokenizer.train_from_iterator(repeated(words), trainer)
+    return tokenizer
+
+
+def in_order(tokenizer: Tokenizer) -> tuple[str, ...]:
+    """Entries by id."""
+    ids = tokenizer.get_vocab()
+    return tuple(sorted(ids, key=ids.__getitem__))
+
+
+def alphabet(counts: pa.Table, limit: int) -> set[str]:
+    """The `limit` most frequent characters; of equally frequent ones those with the lower code point."""
+    characters: Counter[str] = Counter()
+    for word, count in pairs(counts):
+        for character in word:
+            characters[character] += count
+    return set(sorted(characters, key=lambda character: (-characters[character], character))[:limit])
+
+
+def known_parts(word: str, characters: set[str]) -> list[str]:
+    """The word cut at the characters that are not in the alphabet."""
+    if characters.issuperset(word):
+        return [word]
+    return "".join(character if character in characters else " " for character in word).split()
+
+
+def scaled(counts: pa.Table, most: int = REPLAYED) -> Iterator[tuple[str, int]]:
+    """Words with their counts, divided where there are more than `most` words in all; those left without count are left out."""
+    total = pc.sum(counts["count"]).as_py() or 0
+    if total <= most:
+        yield from pairs(counts)
+        return
+    for word, count in pairs(counts):
+        whole, rest = divmod(count * most, total)
+        draw = int.from_bytes(hashlib.blake2b(word.encode(), digest_size=8).digest())
+        if whole := whole + (draw * total < rest << 64):
+            yield word, whole
+
+
+def repeated(counts: Iterable[tuple[str, int]]) -> Iterator[str]:
+    """Lines in which each word stands as often as its count says, in short lines: the trainer counts for itself."""
+    for word, count in counts:
+        for start in range(0, count, 1_000):
+            yield " ".join([word] * min(1_000, count - start))

@@ -1,0 +1,222 @@
+"""What published vocabulary files say: vocab.txt, tokenizer.json, vocab.json with merges.txt."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from pyarrow import fs
+from tokenizers import Tokenizer
+from tokenizers.decoders import ByteLevel as ByteLevelDecoder
+from tokenizers.models import BPE, WordPiece
+from tokenizers.normalizers import BertNormalizer
+from tokenizers.pre_tokenizers import BertPreTokenizer, ByteLevel
+
+from pipeline import storage
+from pipeline.errors import ConfigError, DataError
+from pipeline.text.splitting import CONTINUATION, SPECIALS
+from pipeline.text.training import LONGEST_WORD
+
+NAMES = ("tokenizer.json", "vocab.txt", "vocab.json")
+ROLES = tuple(zip(SPECIALS, ("<pad>", "<unk>", "<s>", "</s>", "<mask>"), strict=True))
+"""Names of each special token, in SPECIALS' order: BERT's, ALBERT's and DeBERTa's, or RoBERTa's."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """What a vocabulary file says; None where it does not. `source` is where the lower-casing stands, in words."""
+
+    tokens: tuple[str, ...]
+    source: str
+    kind: str = "wordpiece"
+    lowercase: bool | None = None
+    strip_accents: bool | None = None
+    chinese_characters: bool | None = None
+    model: str | None = None
+    """The tokenizer as JSON, without added tokens and post-processor; None for WordPiece."""
+    marked: tuple[str, ...] = ()
+    """Entries that the file marks as special tokens."""
+
+
+def read_file(path: str) -> tuple[str, Found]:
+    """The vocabulary's file that the setting names, made absolute, and what it says. Raises ConfigError and DataError."""
+    file = vocabulary_file(path)
+    content = read_setting(path, file)
+    name = file.rsplit("/", 1)[-1]
+    if not name.endswith(".json"):
+        return file, vocab_txt(file, content)
+    return file, vocab_json(file, content) if name == "vocab.json" else tokenizer_json(file, content)
+
+
+def vocabulary_file(path: str) -> str:
+    """Absolute location of the vocabulary's file that `path` names or holds."""
+    location = storage.absolute(path)
+    system, place = storage.filesystem(location)
+    kind = system.get_file_info(place).type
+    if kind == fs.FileType.File:
+        return location
+    if kind == fs.FileType.NotFound:
+        raise ConfigError(f"vocabulary.path ({path}) does not exist: give a vocab.txt, a tokenizer.json or a folder with one")
+    there = storage.children(location)
+    for name in NAMES:
+        if name in there:
+            return storage.join(location, name)
+    raise ConfigError(f"vocabulary.path ({path}) has no vocab.txt, tokenizer.json or vocab.json: give a folder with one, or the file")
+
+
+def read_setting(path: str, file: str) -> str:
+    """The text of a file of the vocabulary."""
+    try:
+        return storage.read_bytes(file).decode("utf-8")
+    except OSError as error:
+        raise ConfigError(f"vocabulary.path ({path}) cannot be read ({storage.first_line(error)}): give a file that can") from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"{file} is not UTF-8 at byte {error.start}: save it as UTF-8") from error
+
+
+def vocab_txt(file: str, content: str) -> Found:
+    """Entries of a WordPiece vocab.txt, one a line, and what the tokenizer_config.json beside it says."""
+    lines = content.removesuffix("\n").split("\n")
+    config = storage.join(file.rsplit("/", 1)[0], "tokenizer_config.json")
+    settings = tokenizer_config(config)
+    names = ("do_lower_case", "strip_accents", "tokenize_chinese_chars")
+    for name in names:
+        if settings.get(name) not in (None, True, False):
+            raise DataError(f"{config}: {name} ({settings[name]!r}) must be true or false")
+    lowercase, strip_accents, chinese_characters = (settings.get(name) for name in names)
+    return Found(
+        tokens=tuple(line.removesuffix("\r") for line in lines),
+        source=f"do_lower_case in {config}",
+        lowercase=lowercase,
+        strip_accents=strip_accents,
+        chinese_characters=chinese_characters,
+    )
+
+
+def tokenizer_config(location: str) -> dict[str, Any]:
+    """The settings of a tokenizer_config.json; none where there is no such file."""
+    try:
+        settings = storage.read_json(location)
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise DataError(f"{location} cannot be read ({storage.first_line(error)}): mend it, or remove it and pass vocabulary.lowercase") from error
+    if not isinstance(settings, dict):
+        raise DataError(f"{location} is a {type(settings).__name__} where a JSON object is wanted: mend it, or remove it and pass vocabulary.lowercase")
+    return settings
+
+
+def vocab_json(file: str, content: str) -> Found:
+    """Byte-level BPE as RoBERTa's: entries and ids in vocab.json, merges in the merges.txt beside it."""
+    merges = storage.join(file.rsplit("/", 1)[0], "merges.txt")
+    lines = [line for line in read_setting(merges, merges).splitlines() if line and not line.startswith("#version")]
+    try:
+        tokenizer = Tokenizer(BPE(json.loads(content), [tuple(line.split(" ", 1)) for line in lines]))
+    except Exception as error:  # tokenizers raises nothing narrower
+        raise DataError(f"{file} and {merges} are no byte-level BPE that can be read ({storage.first_line(error)}): use a tokenizer.json") from error
+    tokenizer.pre_tokenizer = ByteLevel(add_prefix_space=False)  # as RoBERTa's published tokenizer
+    tokenizer.decoder = ByteLevelDecoder()
+    return split_tokenizer(file, tokenizer)
+
+
+def tokenizer_json(file: str, content: str) -> Found:
+    """A tokenizer.json of any of the kinds."""
+    try:
+        tokenizer = Tokenizer.from_str(content)
+    except Exception as error:  # tokenizers raises nothing narrower
+        raise DataError(f"{file} is no tokenizer that can be read ({storage.first_line(error)}): use a vocab.txt") from error
+    if isinstance(tokenizer.model, WordPiece):
+        return wordpiece_json(file, tokenizer)
+    return split_tokenizer(file, tokenizer, json.loads(content))
+
+
+def wordpiece_json(file: str, tokenizer: Tokenizer) -> Found:
+    """A WordPiece tokenizer.json; it must normalise and split as BERT's does."""
+    model, normalizer = tokenizer.model, tokenizer.normalizer
+    found = (model.unk_token, model.continuing_subword_prefix, model.max_input_chars_per_word)
+    usual = ("[UNK]", CONTINUATION, LONGEST_WORD)
+    if found != usual:
+        raise DataError(f"{file}: unk_token, continuing_subword_prefix, max_input_chars_per_word are {found}: only {usual} work")
+    for part, expected in ((normalizer, BertNormalizer), (tokenizer.pre_tokenizer, BertPreTokenizer)):
+        if not isinstance(part, expected):
+            raise DataError(f"{file} has {type(part).__name__} where only {expected.__name__} works, as BERT's")
+    if not normalizer.clean_text:
+        raise DataError(f"{file}: clean_text (False) must be True, as BERT's")
+    return Found(
+        tokens=tokens_of(file, tokenizer),
+        source=f"normalizer.lowercase in {file}",
+        lowercase=normalizer.lowercase,
+        strip_accents=normalizer.strip_accents,
+        chinese_characters=normalizer.handle_chinese_chars,
+    )
+
+
+def split_tokenizer(file: str, tokenizer: Tokenizer, content: dict[str, Any] | None = None) -> Found:
+    """A byte-level BPE or unigram tokenizer, kept as it is; `content` is the JSON it was read from, if it was."""
+    whole = content if content is not None else json.loads(tokenizer.to_str())
+    kind = kind_of(file, whole)
+    lowercase = any(part["type"] == "Lowercase" or part.get("lowercase") for part in parts_of(whole["normalizer"]))
+    stripping = [part.get("strip_accents", part["type"] == "StripAccents") for part in parts_of(whole["normalizer"])]
+    bare = whole | {"added_tokens": [], "post_processor": None, "truncation": None, "padding": None}
+    return Found(
+        tokens=tokens_of(file, tokenizer),
+        source=f"normalizer in {file}",
+        kind=kind,
+        lowercase=lowercase,
+        strip_accents=any(lowercase if strips is None else strips for strips in stripping),
+        chinese_characters=False,
+        model=json.dumps(bare, ensure_ascii=False),
+        marked=tuple(token["content"] for token in whole["added_tokens"] if token["special"]),
+    )
+
+
+def kind_of(file: str, whole: dict[str, Any]) -> str:
+    """The kind of a tokenizer.json that is not WordPiece. Raises DataError for one that is none of ours."""
+    model, splits = whole["model"]["type"], {part["type"] for part in parts_of(whole["pre_tokenizer"])}
+    if model == "BPE" and "ByteLevel" in splits:
+        return "byte-bpe"
+    if model == "Unigram" and "Metaspace" in splits:
+        return "unigram"
+    raise DataError(
+        f"{file} is a {model} tokenizer that splits by {', '.join(sorted(splits)) or 'nothing'}: "
+        "only WordPiece as BERT's, BPE with ByteLevel as RoBERTa's and Unigram with Metaspace as ALBERT's work"
+    )
+
+
+def parts_of(component: dict[str, Any] | None) -> list[dict[str, Any]]:
+    """A component of a tokenizer.json, or the parts of a sequence of them, however deep."""
+    if component is None:
+        return []
+    inner = component.get("normalizers") or component.get("pretokenizers")
+    return [part for each in inner for part in parts_of(each)] if inner else [component]
+
+
+def tokens_of(file: str, tokenizer: Tokenizer) -> tuple[str, ...]:
+    """Entries by id. Raises DataError where ids have gaps or doubles."""
+    ids = tokenizer.get_vocab(with_added_tokens=True)
+    tokens = tuple(sorted(ids, key=ids.__getitem__))
+    for place, token in enumerate(tokens):
+        if ids[token] != place:
+            raise DataError(f"{file}: entry {token!r} has id {ids[token]} where {place} is next: ids must run from 0 without gaps or doubles")
+    return tokens
+
+
+def specials_of(found: Found, file: str) -> tuple[str, ...]:
+    """Names of the special tokens: pad, unk, cls, sep and mask, and then all others that the file marks as special.
+
+    Raises DataError where an entry is empty or there twice, where one breaks a vocab.txt's lines, or where a special token is missing.
+    """
+    seen: dict[str, int] = {}
+    for line, token in enumerate(found.tokens, start=1):
+        if token == "" or (found.kind == "wordpiece" and ("\n" in token or "\r" in token)):
+            raise DataError(f"{file}: entry {line} ({token!r}) is empty or holds a line break: one entry a line")
+        if token in seen:
+            raise DataError(f"{file}: entry {line} ({token!r}) is entry {seen[token]} again: every entry must be there once")
+        seen[token] = line
+    roles = [names[:1] if found.kind == "wordpiece" else names for names in ROLES]
+    missing = [" or ".join(names) for names in roles if not seen.keys() & set(names)]
+    if missing:
+        usual = ", ".join(" or ".join(names) for names in roles)
+        raise DataError(f"{file} has no {', '.join(missing)} among its {len(found.tokens)} entries: a BERT vocabulary has {usual}")
+    five = [next(name for name in names if name in seen) for names in roles]
+    return (*five, *sorted(set(found.marked) - set(five)))
+

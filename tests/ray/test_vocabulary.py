@@ -1,0 +1,164 @@
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline import storage
+from pipeline.config import VocabularySettings
+from pipeline.corpus import counts as counting
+from pipeline.corpus.counts import PARTITIONS, add_up, count_words, dealt, texts_of, write_counts
+from pipeline.corpus.prepare import Corpus, Window
+from pipeline.corpus.vocabulary import first_windows, given_vocabulary, shaping, splitting_of, trained_vocabulary
+from pipeline.errors import ConfigError, DataError
+from pipeline.text.schema import DOCUMENT
+from pipeline.text.splitting import Splitting
+from pipeline.text.training import pairs, word_counts
+from pipeline.text.vocabulary import train_vocabulary
+
+pytestmark = pytest.mark.usefixtures("local_ray")
+
+UNCASED = Splitting(lowercase=True)
+WINDOWS, DOCUMENTS = 12, 5
+
+
+def blank(field: pa.Field) -> Any:
+    return {pa.string(): "", pa.bool_(): False}.get(field.type, 0)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    """12 windows of 5 documents whose words come at rates as in text, some with accents, capitals and Chinese characters."""
+    random = np.random.default_rng(3)
+    words = [f"{a}{b}{c}" for a in ("Ka", "lo", "mé", "ne", "力") for b in ("r", "nd", "") for c in ("ta", "su", "x1", ".")]
+    texts = [" ".join(words[i] for i in np.minimum(random.zipf(1.4, 80) - 1, len(words) - 1)) for _ in range(WINDOWS * DOCUMENTS)]
+    folder, windows = tmp_path_factory.mktemp("counted"), []
+    with pq.ParquetWriter(folder / "shard.parquet", DOCUMENT) as writer:
+        for number in range(WINDOWS):
+            group = texts[number * DOCUMENTS : (number + 1) * DOCUMENTS]
+            rows = [{field.name: blank(field) for field in DOCUMENT} | {"text": text} for text in group]
+            writer.write_table(pa.Table.from_pylist(rows, schema=DOCUMENT))
+            windows.append(Window(shard="shard.parquet", row_group=number, documents=DOCUMENTS, characters=sum(map(len, group))))
+    return Corpus(folder=str(folder), fingerprint="0123456789abcdef", train=tuple(windows[:-1]), heldout=tuple(windows[-1:]), counts={}, dropped={}, sources={})
+
+
+def texts(corpus: Corpus) -> list[str]:
+    return list(texts_of(corpus, corpus.train))
+
+
+def silent(line: str) -> None:
+    pass
+
+
+@pytest.mark.parametrize("tasks", [1, 3, WINDOWS - 1])
+def test_counts_are_those_of_one_process_whatever_the_tasks(corpus: Corpus, tmp_path: Path, tasks: int) -> None:
+    characters = sum(window.characters for window in corpus.train)
+    size = 1 if tasks == WINDOWS - 1 else characters // tasks
+    assert len(dealt(corpus.train, size)) == tasks
+    lines: list[str] = []
+    counts = count_words(corpus, corpus.train, UNCASED, str(tmp_path), lines.append, task_characters=size)
+    expected = word_counts(texts(corpus), UNCASED)
+    assert dict(pairs(counts.table)) == expected and expected["meta"] > 0 and expected["力"] > 0
+    assert (counts.words, counts.distinct, counts.dropped) == (expected.total(), len(expected), 0)
+    assert counts.characters == characters and lines[-1].startswith("vocabulary: counting words, 0 M characters in ")
+
+
+def test_the_rarest_words_are_dropped_beyond_the_bound(corpus: Corpus, tmp_path: Path) -> None:
+    expected = word_counts(texts(corpus), UNCASED)
+    few = count_words(corpus, corpus.train, UNCASED, str(tmp_path), silent, most_words=PARTITIONS)
+    kept = dict(pairs(few.table))
+    assert len(kept) <= PARTITIONS and few.dropped == few.distinct - len(kept) == len(expected) - len(kept) > 0
+    assert kept.items() <= expected.items() and max(expected.values()) in kept.values() and few.words == expected.total()
+
+
+def test_partial_sums_are_added_up_before_they_fill_memory(corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tasks = dealt(corpus.train, 1)
+    files = [write_counts(task, corpus, UNCASED, str(tmp_path))["file"] for task in tasks]
+    monkeypatch.setattr(counting, "COMBINED_ROWS", 3)
+    sizes: list[int] = []
+    real = counting.summed
+    monkeypatch.setattr(counting, "summed", lambda tables: sizes.append(len(tables)) or real(tables))
+    totals = [add_up(partition, files, str(tmp_path), 100)["words"] for partition in range(PARTITIONS)]
+    assert sum(totals) == word_counts(texts(corpus), UNCASED).total() and len(sizes) > PARTITIONS
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "byte-bpe", "unigram"])
+def test_a_vocabulary_is_trained_once_and_is_that_of_one_process(corpus: Corpus, tmp_path: Path, kind: str) -> None:
+    settings = VocabularySettings(kind=kind, size=300, unused=3, training_characters=None)
+    lines: list[str] = []
+    trained = trained_vocabulary(settings, corpus, str(tmp_path), lines.append)
+    assert trained == train_vocabulary(texts(corpus), kind=kind, size=300, lowercase=kind == "wordpiece", unused=3)
+    assert lines[0] == f"vocabulary: training 300 {'uncased' if kind == 'wordpiece' else 'cased'} {kind} entries" and "learning from" in lines[-2]
+    again: list[str] = []
+    assert trained_vocabulary(settings, corpus, str(tmp_path), again.append) == trained and again == []
+
+
+def test_the_folder_says_what_it_was_made_from_and_is_all_that_stays(corpus: Corpus, tmp_path: Path) -> None:
+    trained = trained_vocabulary(VocabularySettings(size=300, training_characters=None), corpus, str(tmp_path), silent)
+    folder, lock = sorted((tmp_path / "vocabularies").iterdir())
+    assert folder.name.startswith("0123456789ab-wordpiece-300-") and lock.name == f"{folder.name}.lock"
+    manifest = json.loads((folder / "manifest.json").read_text())
+    counts = word_counts(texts(corpus), UNCASED)
+    assert manifest["corpus"] == corpus.fingerprint and manifest["settings"]["size"] == 300 and manifest["settings"]["training_characters"] is None
+    assert manifest["counts"] == {
+        "characters": sum(window.characters for window in corpus.train),
+        "words": counts.total(),
+        "distinct_words": len(counts),
+        "dropped_words": 0,
+        "entries": trained.size,
+    }
+
+
+def test_other_settings_are_another_folder(corpus: Corpus, tmp_path: Path) -> None:
+    base = VocabularySettings(size=300, training_characters=None)
+    for settings in (base, replace(base, unused=1)):
+        trained_vocabulary(settings, corpus, str(tmp_path), silent)
+    assert len([path for path in (tmp_path / "vocabularies").iterdir() if path.suffix == ""]) == 2
+
+
+def test_all_that_shapes_a_vocabulary_names_its_folder() -> None:
+    changes = [{}, {"unused": 1}, {"strip_accents": False}, {"chinese_characters": False}, {"training_characters": 1_000}, {"lowercase": False}, {"size": 200}, {"kind": "unigram"}]
+    settings = [VocabularySettings(**changed) for changed in changes]
+    assert len({json.dumps(shaping(each, splitting_of(each))) for each in settings}) == len(changes)
+
+
+def test_what_an_interrupted_training_left_does_not_count(corpus: Corpus, tmp_path: Path) -> None:
+    settings = VocabularySettings(size=300)
+    trained = trained_vocabulary(settings, corpus, str(tmp_path), silent)
+    folder = next(path for path in (tmp_path / "vocabularies").iterdir() if path.suffix == "")
+    (folder / "manifest.json").unlink()
+    (folder / "vocab.txt").write_text("half")
+    left = folder.with_name(f"{folder.name}.counts")
+    left.mkdir()
+    (left / "part-00000.arrow").write_bytes(b"half")
+    assert trained_vocabulary(settings, corpus, str(tmp_path), silent) == trained and storage.damage(str(folder)) is None
+    assert not left.exists()
+
+
+def test_a_damaged_vocabulary_is_refused(corpus: Corpus, tmp_path: Path) -> None:
+    settings = VocabularySettings(size=300)
+    trained_vocabulary(settings, corpus, str(tmp_path), silent)
+    next((tmp_path / "vocabularies").glob("*/vocab.txt")).write_text("other")
+    with pytest.raises(DataError, match=r"^vocabulary .* is damaged \(vocab.txt has 5 bytes.*delete that folder and it is trained again"):
+        trained_vocabulary(settings, corpus, str(tmp_path), silent)
+
+
+def test_the_first_windows_are_those_that_reach_the_characters(corpus: Corpus) -> None:
+    first, second = (window.characters for window in corpus.train[:2])
+    assert first_windows(corpus, first) == corpus.train[:1] and first_windows(corpus, first + 1) == corpus.train[:2]
+    assert first_windows(corpus, first + second) == corpus.train[:2] and first_windows(corpus, None) == corpus.train
+
+
+def test_a_given_vocabulary_takes_the_settings_that_it_does_not_say(tmp_path: Path) -> None:
+    assert given_vocabulary(VocabularySettings()) is None
+    (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nä\n")
+    settings = VocabularySettings(path=str(tmp_path), lowercase=True, strip_accents=False, chinese_characters=False)
+    given = given_vocabulary(settings)
+    assert given and (given.strip_accents, given.chinese_characters) == (False, False)
+    (tmp_path / "tokenizer_config.json").write_text('{"strip_accents": true}')
+    with pytest.raises(ConfigError, match=r"^vocabulary.strip_accents \(False\) differs from .* \(True\): leave it out, or pass True"):
+        given_vocabulary(settings)

@@ -1,0 +1,48 @@
+from collections import Counter
+from dataclasses import replace
+
+import pyarrow as pa
+
+from pipeline.config import Batch, Sampling
+from pipeline.corpus.prepare import Corpus, read_window
+from pipeline.corpus.stream import StreamSettings, uniform, weighted, window_rows
+from pipeline.text.vocabulary import Vocabulary
+from pipeline.text.wordpiece import WordPiece
+
+DOCUMENTS = pa.table({"id": [f"{number}#0" for number in range(2000)], "source": ["a", "b"] * 1000})
+
+
+def times(weights: dict[str, float], epoch: int) -> Counter[str]:
+    return Counter(weighted(DOCUMENTS, weights, epoch)["id"].to_pylist())
+
+
+def test_a_weight_is_how_often_a_document_occurs() -> None:
+    assert weighted(DOCUMENTS, {"a": 1, "b": 1}, 0) is DOCUMENTS
+    assert weighted(DOCUMENTS, {}, 0) is DOCUMENTS
+    found = times({"a": 2, "b": 1}, 0)
+    assert set(found.values()) == {1, 2} and all(found[f"{number}#0"] == 2 - number % 2 for number in range(2000))
+    rows = weighted(DOCUMENTS, {"a": 2, "b": 1}, 0)["id"].to_pylist()
+    assert rows[:4] == ["0#0", "0#0", "1#0", "2#0"]
+
+
+def test_a_fraction_is_drawn_anew_in_every_epoch_and_is_a_function_of_the_document() -> None:
+    epochs = [times({"a": 1, "b": 0.3}, epoch) for epoch in range(10)]
+    drawn = [{id for id in found if int(id[:-2]) % 2} for found in epochs]
+    assert all(240 < len(ids) < 360 for ids in drawn) and all(len(found) == 1000 + len(ids) for found, ids in zip(epochs, drawn))
+    assert len(set.union(*drawn)) > 950 and times({"a": 1, "b": 0.3}, 3) == epochs[3]
+    more = times({"a": 1, "b": 1.3}, 0)
+    assert {id for id, count in more.items() if count == 2} == drawn[0]
+    assert uniform("1#0", 0) == uniform("1#0", 0) != uniform("1#0", 1) and 0 <= uniform("x", 5) < 1
+
+
+def test_rows_of_a_window_come_from_its_documents_as_often_as_they_weigh(tiny_corpus: Corpus, tiny_vocabulary: Vocabulary) -> None:
+    heavy = replace(tiny_corpus, sources={"made up": {"weight": 3.0}})
+    settings = StreamSettings(corpus=heavy, vocabulary=tiny_vocabulary, sampling=Sampling(maximum_length=32), batch=Batch(), seed=0)
+    rows = window_rows(settings, WordPiece(tiny_vocabulary), heavy.train, 0, 0)
+    alone = window_rows(replace(settings, corpus=tiny_corpus), WordPiece(tiny_vocabulary), tiny_corpus.train, 0, 0)
+    documents = read_window(heavy, heavy.train[0]).num_rows
+    assert max(rows["document_a"].to_pylist()) >= 2 * documents and rows.num_rows > 2 * alone.num_rows
+    # three copies of a document are one parent
+    pairs = zip(rows["document_a"].to_pylist(), rows["document_b"].to_pylist(), rows["not_next"].to_pylist())
+    assert all(a // 3 != b // 3 for a, b, not_next in pairs if not_next)
+

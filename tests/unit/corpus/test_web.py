@@ -1,0 +1,149 @@
+"""Reading from a web server that breaks off, is busy, or does not have the file."""
+
+import gzip
+import random
+import re
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import ClassVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline.corpus import web
+from pipeline.corpus.inputs import list_files
+from pipeline.corpus.opening import blocks
+from pipeline.corpus.parts import file_records
+from pipeline.corpus.sources import parse
+from pipeline.errors import DataError
+
+DATA = random.Random(0).randbytes(3_000_000)
+
+
+class Server(BaseHTTPRequestHandler):
+    """Serves `files` with a tag; each path's `plan` says what its next answers do: a status, or after how many bytes they break off."""
+
+    files: ClassVar[dict[str, bytes]] = {}
+    plan: ClassVar[dict[str, list[str]]] = {}
+    tags: ClassVar[dict[str, list[str]]] = {}
+    asked: ClassVar[list[tuple[str, str]]] = []
+    ranges: ClassVar[bool] = True
+
+    def do_HEAD(self) -> None:
+        self.answer(b"")
+
+    def do_GET(self) -> None:
+        self.asked.append((self.path, self.headers.get("Range", "")))
+        data = self.files.get(self.path)
+        if data is None:
+            return self.send_error(404)
+        step = self.plan.get(self.path, []).pop(0) if self.plan.get(self.path) else "whole"
+        if step.startswith("status"):
+            return self.send_error(int(step.split()[1]))
+        start = int(self.headers["Range"][6:-1]) if "Range" in self.headers and self.ranges else 0
+        self.answer(data[start:], start, len(data))
+        rest = data[start:]
+        self.wfile.write(rest if step == "whole" else rest[: int(step.split()[1])])
+        self.close_connection = True
+        return None
+
+    def answer(self, rest: bytes, start: int = 0, size: int = 0) -> None:
+        tags = self.tags.get(self.path, ['"one"'])
+        tag = tags.pop(0) if len(tags) > 1 else tags[0]
+        self.send_response(206 if start else 200)
+        self.send_header("Content-Length", str(len(rest)))
+        if start:
+            self.send_header("Content-Range", f"bytes {start}-{size - 1}/{size}")
+        if tag:
+            self.send_header("ETag", tag)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The address of a server without files; waits between tries are short."""
+    monkeypatch.setattr(web, "WAITS", (0.01, 0.01))
+    for name, empty in (("files", {}), ("plan", {}), ("tags", {}), ("asked", []), ("ranges", True)):
+        monkeypatch.setattr(Server, name, empty)
+    running = ThreadingHTTPServer(("127.0.0.1", 0), Server)
+    threading.Thread(target=running.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{running.server_port}"
+    running.shutdown()
+    running.server_close()
+
+
+def test_a_broken_connection_goes_on_from_where_it_broke(server: str):
+    Server.files["/a"], Server.plan["/a"] = DATA, ["break 1000000", "break 5", "whole"]
+    assert b"".join(blocks(f"{server}/a")) == DATA
+    assert Server.asked == [("/a", ""), ("/a", "bytes=1000000-"), ("/a", "bytes=1000005-")]
+
+
+def test_tries_that_bring_much_do_not_use_up_the_tries(server: str):
+    Server.files["/a"], Server.plan["/a"] = DATA * 3, ["break 1100000"] * 6
+    assert b"".join(blocks(f"{server}/a")) == DATA * 3 and len(Server.asked) == 7
+
+
+def test_compressed_data_goes_on_too(server: str):
+    Server.files["/a.gz"], Server.plan["/a.gz"] = gzip.compress(DATA), ["break 700000", "break 700000"]
+    assert b"".join(blocks(f"{server}/a.gz")) == DATA
+
+
+def message(location: str) -> str:
+    with pytest.raises(DataError) as refused:
+        list(blocks(location))
+    assert "\n" not in str(refused.value)
+    return str(refused.value)
+
+
+def test_a_connection_that_breaks_again_and_again_is_reported(server: str):
+    Server.files["/a"], Server.plan["/a"] = DATA, ["break 1000", "break 0", "break 0", "whole"]
+    assert message(f"{server}/a") == f"{server}/a cannot be read: the connection broke after 1,000 of 3,000,000 bytes, in 3 tries"
+    assert len(Server.asked) == 3
+
+
+def test_a_file_that_changed_meanwhile_is_not_mixed(server: str):
+    Server.files["/a"], Server.plan["/a"], Server.tags["/a"] = DATA, ["break 1000"], ['"one"', '"two"']
+    assert message(f"{server}/a") == (
+        f"{server}/a cannot be read: the connection broke after 1,000 of 3,000,000 bytes, and the server cannot go on there: it knows no Range, or the file has changed"
+    )
+
+
+def test_a_server_without_ranges_is_not_believed(server: str):
+    Server.files["/a"], Server.plan["/a"], Server.ranges = DATA, ["break 1000"], False
+    assert "after 1,000 of 3,000,000 bytes, and the server cannot go on there" in message(f"{server}/a")
+
+
+@pytest.mark.parametrize("tag", ["", 'W/"one"'])
+def test_without_a_strong_tag_nothing_is_continued(server: str, tag: str):
+    Server.files["/a"], Server.plan["/a"], Server.tags["/a"] = DATA, ["break 1000"], [tag]
+    assert message(f"{server}/a").endswith("the connection broke after 1,000 of 3,000,000 bytes, and the server gives no ETag or date to go on by")
+
+
+def test_a_missing_file_is_reported_at_once(server: str):
+    assert message(f"{server}/none") == f"{server}/none cannot be read: the server answers 404 Not Found"
+    assert Server.asked == [("/none", "")]
+
+
+def test_a_busy_server_is_asked_again(server: str):
+    Server.files["/a"], Server.plan["/a"] = b"text", ["status 503", "status 429", "whole"]
+    assert list(blocks(f"{server}/a")) == [b"text"]
+    Server.plan["/a"] = ["status 500"] * 9
+    assert message(f"{server}/a") == f"{server}/a cannot be read: the server answers 500 Internal Server Error, in 3 tries"
+
+
+def test_no_server_is_reported_after_some_tries(server: str):
+    location = re.sub(r":\d+$", ":1", server) + "/a"
+    assert message(location) == f"{location} cannot be read: no connection ([Errno 111] Connection refused), in 3 tries"
+
+
+def test_parquet_comes_over_the_web(server: str, tmp_path: Path):
+    pq.write_table(pa.table({"title": ["A", "B"], "text": ["One.", "Two."]}), tmp_path / "a.parquet")
+    Server.files["/a.parquet"], Server.plan["/a.parquet"] = (tmp_path / "a.parquet").read_bytes(), ["break 300"]
+    (file,) = list_files(parse(f"{server}/a.parquet"))
+    assert [(record.title, list(record.paragraphs)) for record in file_records(file)] == [("A", ["One."]), ("B", ["Two."])]

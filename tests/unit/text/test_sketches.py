@@ -1,0 +1,52 @@
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.text.sketches import INVERSE, BASE, sketch, shingles, words
+
+WORDS = [f"word{number}" for number in range(4000)]
+
+
+def word_hashes(text: str) -> np.ndarray:
+    return words(np.frombuffer(text.encode(), np.uint8))
+
+
+def test_words_are_hashed_wherever_they_stand() -> None:
+    cat, sat, again = word_hashes("cat sat, cat")
+    assert cat == again != sat
+    assert word_hashes("xx (cat)").tolist() == word_hashes("xx").tolist() + [cat]
+    assert word_hashes("力加").tolist() == [*word_hashes("力"), *word_hashes("加")]
+    assert len(word_hashes("")) == len(word_hashes(" … — ., ")) == 0
+    assert BASE * INVERSE % 2**64 == 1
+
+
+def test_a_shingle_is_eight_words_in_their_order() -> None:
+    hashes = word_hashes("a b c d e f g h i")
+    assert len(shingles(hashes)) == 2 and len(shingles(hashes[:7])) == 0
+    assert shingles(hashes)[0] == shingles(hashes[:8])[0] != shingles(hashes[:8][::-1].copy())[0]
+
+
+def test_case_punctuation_and_line_breaks_make_no_difference() -> None:
+    a = "The quick brown fox — “jumps” over the lazy dog’s tail and runs away."
+    b = "the quick  brown\nfox, jumps over THE lazy dog's tail (and runs) away"
+    assert len(sketch(a)) == 7 and (sketch(a) == sketch(b)).all()
+    assert not np.isin(sketch(a), sketch(a.replace("lazy", "busy"))).all()
+
+
+def test_of_a_long_text_a_32nd_is_sampled_and_of_a_short_one_all() -> None:
+    long = " ".join(WORDS)
+    assert 80 < len(sketch(long)) < 180
+    assert len(sketch(" ".join(WORDS[:30]))) == 23
+    assert 16 <= len(sketch(" ".join(WORDS[:300]))) <= 50
+
+
+def test_the_sketch_of_a_part_is_in_that_of_the_whole() -> None:
+    whole, part = sketch(" ".join(WORDS)), sketch(" ".join(WORDS[1000:3000]))
+    assert len(part) > 30 and np.isin(part, whole).all()
+    assert 0.3 < np.isin(whole, part).mean() < 0.7
+
+
+@given(st.text())
+def test_any_text_has_rising_distinct_hashes(text: str) -> None:
+    hashes = sketch(text)
+    assert hashes.dtype == np.uint64 and (np.diff(hashes.astype(object)) > 0).all()
