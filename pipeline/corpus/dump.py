@@ -170,7 +170,7 @@ def cut(blocks: Iterable[bytes]) -> Iterator[tuple[Kind, bytes]]:
             del held[KEPT_BYTES:]
         held += token[: max(0, LIMITS[kind] - len(held))]
     yield from ended(kind, bytes(held), closed=False)
-    if kind == "outside" and b"<mediawiki" in held and b"</mediawiki>" not in held:
+    if kind == "outside" and b"<mediawiki" in held and not held.rstrip().endswith(b"</mediawiki>"):
         yield "broken record", bytes(held)
 
 
