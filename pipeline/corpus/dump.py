@@ -6,12 +6,9 @@ from dataclasses import dataclass
 from typing import Literal
 from xml.parsers import expat
 
-from pipeline.corpus.multistream import range_blocks, stream_ranges
 from pipeline.text.documents import Dropped, Reason, Record, dropped
 from pipeline.text.wikinames import DISAMBIGUATIONS, MEANINGS, REDIRECTS
 from pipeline.text.wikitext import prose
-
-__all__ = ["is_dump", "range_blocks", "read_dump", "stream_ranges"]
 
 LONGEST_PAGE = 50_000_000
 """Bytes after which a page is dropped; MediaWiki itself refuses texts above two million ($wgMaxArticleSize)."""
