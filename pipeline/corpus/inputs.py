@@ -20,7 +20,6 @@ QUERY = re.compile(r"\?\w+=.*$")
 HIDDEN = re.compile(r"(^|/)\.")
 DUMP = "wikipedia-dump"
 MULTISTREAM = re.compile(r"multistream[^/]*\.xml[^/]*\.bz2$")
-WIKI = re.compile(r"/([a-z]{2,3})wiki-[^/]*$")
 RANGE_BYTES = 8_000_000
 """Compressed, of a dump that can be read in parts: about a minute of work."""
 HEADERS = {"Accept-Encoding": "identity"}
@@ -176,10 +175,8 @@ def ranges(file: InputFile) -> list[InputFile]:
     """The parts in which a file can be read, each as a file of its own; most files are one. Raises DataError where its index does not fit."""
     if not MULTISTREAM.search(file.location) or file.format not in (None, DUMP):
         return [file]
-    wiki = WIKI.search(file.location)  # the head, which tells the language, is in the first part only
-    whole = replace(file, format=DUMP, language=file.language or (wiki[1] if wiki else None))
     found = stream_ranges(file.location, file.bytes, RANGE_BYTES)
-    return [replace(whole, start=start, stop=stop, bytes=stop - start) for start, stop in found] if len(found) > 1 else [file]
+    return [replace(file, format=DUMP, start=start, stop=stop, bytes=stop - start) for start, stop in found] if len(found) > 1 else [file]
 
 
 def distinct(files: Sequence[InputFile]) -> list[InputFile]:

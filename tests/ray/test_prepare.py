@@ -1,3 +1,4 @@
+import bz2
 import gzip
 import json
 import pickle
@@ -310,6 +311,19 @@ def test_a_web_source(server: tuple[Path, str], tmp_path: Path):
     assert [(row["id"], row["title"], row["text"]) for row in documents(found, "train")] == [("a.txt.gz#0", "Far", "A document from far away, compressed.")]
     with pytest.raises(DataError, match=f"^{url}/broken.txt cannot be read: .*500 .*$"):
         quiet_prepare([f"{url}/broken.txt"], tmp_path / "out2")
+
+
+def test_a_multistream_dump_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    page = "<page><title>T{0}</title><ns>0</ns><id>{0}</id><revision><text>Der [[Text|Artikel]] Nummer {0} hat ein paar eigene Worte.</text></revision></page>"
+    streams = ['<mediawiki xml:lang="de"><siteinfo></siteinfo>', *(page.format(number) for number in range(1, 7)), "</mediawiki>"]
+    dump = tmp_path / "dewiki-pages-articles-multistream.xml.bz2"
+    dump.write_bytes(b"".join(bz2.compress(stream.encode()) for stream in streams))
+    monkeypatch.setattr("pipeline.corpus.inputs.RANGE_BYTES", 300)
+    found = quiet_prepare([dump], tmp_path / "out", replace(SETTINGS, heldout_share=0.0))
+    assert sorted(row["text"] for row in documents(found, "train")) == [f"Der Artikel Nummer {number} hat ein paar eigene Worte." for number in range(1, 7)]
+    assert {row["language"] for row in documents(found, "train")} == {"de"} and found.counts["files"] == 1
+    records = [json.loads(path.read_text()) for path in (tmp_path / "out" / "parts").glob("*.json") if "-" not in path.name]
+    assert sum(len(record["files"]) for record in records) > 1
 
 
 def test_missing_and_damaged_corpora(own: Path, corpus: Corpus, tmp_path: Path):

@@ -47,7 +47,7 @@ def config(small_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Pret
         corpus=(str(small_corpus),),
         output=str(tmp_path_factory.mktemp("output")),
         steps=STEPS,
-        prepare=Preparation(window_characters=6_000, piece_characters=1_000, heldout_share=0.1),
+        prepare=Preparation(window_characters=6_000, piece_characters=1_000, heldout_share=0.1, near_duplicates=None),  # 36 words repeat themselves
         vocabulary=VocabularySettings(size=150),
         sampling=Sampling(maximum_length=32),
         model=Model(layers=1, width=32, heads=2, feed_forward=64, maximum_positions=32),
