@@ -187,6 +187,8 @@ def distinct(files: Sequence[InputFile]) -> list[InputFile]:
     sources: dict[str, str] = {}
     named: dict[str, InputFile] = {}
     for file in files:
+        if sources.get(file.location) == file.source:  # of the built-in corpus, where a distribution holds another one
+            continue
         if file.location in sources:
             raise ConfigError(f"corpus {sources[file.location]} and corpus {file.source} both hold {file.location}: name it once")
         sources[file.location] = file.source

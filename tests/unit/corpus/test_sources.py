@@ -121,6 +121,12 @@ def test_a_file_whose_name_is_taken_gets_more_of_its_path_and_those_before_keep_
 def test_one_file_in_two_sources_is_refused():
     with pytest.raises(ConfigError, match="corpus /x and corpus /y both hold /x/t.txt"):
         distinct([some_file("t.txt"), some_file("t.txt", source="/y")])
+    assert distinct([some_file("t.txt"), some_file("x/t.txt", location="/x/t.txt")]) == [some_file("t.txt")]
+
+
+def test_the_files_of_the_builtin_corpus_are_distinct():
+    files = list_files(parse("builtin"))
+    assert len(distinct(files)) == len({file.location for file in files})
 
 
 def test_batches_are_a_function_of_the_files_and_not_of_their_order():
