@@ -178,7 +178,7 @@ def flags(config: Pretrain) -> list[str]:
     """The command line of `config`, as a user would give it."""
     return [
         *("bert-tiny", "--corpus", config.corpus[0], "--output", config.output, "--steps", str(STEPS)),
-        *("--prepare.window-characters", "6000", "--prepare.piece-characters", "1000", "--prepare.heldout-share", "0.1"),
+        *("--prepare.window-characters", "6000", "--prepare.piece-characters", "1000", "--prepare.heldout-share", "0.1", "--prepare.near-duplicates", "None"),
         *("--vocabulary.size", "150", "--sampling.maximum-length", "32", "--model.maximum-positions", "32"),
         *("--model.layers", "1", "--model.width", "32", "--model.feed-forward", "64", "--batch.rows-per-step", "16", "--batch.rows-per-slot", "4"),
         *("--optimizer.learning-rate", "1e-2", "--evaluation.every", "50", "--evaluation.rows", "64"),
