@@ -379,6 +379,8 @@ class Placement:
     """torch.compile; auto: where there is a C++ compiler and the run is long enough to pay."""
     threads: int | None = None
     """CPU threads of each worker; none: the node's cores divided by its workers."""
+    table_chunks: int = 1_000_000
+    """Distinct words whose WordPiece ids each data process keeps, some 200 bytes each; beyond that its table starts anew."""
     restarts: int = 8
     """Worker failures after which the run gives up."""
     address: str | None = None
@@ -386,6 +388,7 @@ class Placement:
 
     def __post_init__(self) -> None:
         require(self.threads is None or self.threads >= 1, f"placement.threads ({self.threads}) must be at least 1")
+        require_at_least("placement.table_chunks", self.table_chunks, 1)
         require_at_least("placement.restarts", self.restarts, 0)
 
 

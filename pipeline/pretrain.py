@@ -81,7 +81,14 @@ def stream_settings(config: Pretrain, report: Report) -> StreamSettings:
     given = given_vocabulary(config.vocabulary)  # first: it may be refused, and the corpus takes longer
     corpus = prepare(config.corpus or ("builtin",), config.prepare, corpus_folder(config), report)
     vocabulary = given or trained_vocabulary(config.vocabulary, corpus, config.output, report)
-    settings = StreamSettings(corpus=corpus, vocabulary=vocabulary, sampling=config.sampling, batch=config.batch, seed=config.seed)
+    settings = StreamSettings(
+        corpus=corpus,
+        vocabulary=vocabulary,
+        sampling=config.sampling,
+        batch=config.batch,
+        seed=config.seed,
+        table_chunks=config.placement.table_chunks,
+    )
     rows = rows_if_few(settings, config.batch.rows_per_slot)
     if rows == 0:
         raise DataError(f"the corpus ({', '.join(config.corpus)}) yields no examples: it needs documents of several sentences")

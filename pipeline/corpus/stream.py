@@ -16,7 +16,7 @@ from pipeline.errors import DataError
 from pipeline.text.examples import make_examples
 from pipeline.text.schema import ROW
 from pipeline.text.vocabulary import Vocabulary
-from pipeline.text.wordpiece import WordPiece
+from pipeline.text.wordpiece import TABLE_CHUNKS, WordPiece
 
 INPUT_BLOCKS = 2_000  # Ray Data plans more than this for seconds at every start
 BLOCK_BYTES = 4 * 2**20  # the rows of about one window: without it Ray Data collects 128 MiB before it hands anything on
@@ -26,13 +26,14 @@ CHARACTERS_PER_TOKEN = 5  # of English, for estimates only
 
 @dataclass(frozen=True, kw_only=True)
 class StreamSettings:
-    """All that the rows of a stream are a function of."""
+    """All that the rows of a stream are a function of, and how many words a process keeps the ids of."""
 
     corpus: Corpus
     vocabulary: Vocabulary
     sampling: Sampling
     batch: Batch
     seed: int
+    table_chunks: int = TABLE_CHUNKS
 
 
 def window_rows(settings: StreamSettings, wordpiece: WordPiece, windows: tuple[Window, ...], epoch: int, place: int) -> pa.Table:
@@ -89,7 +90,7 @@ def characters_of(windows: Sequence[Window]) -> int:
 
 def count_rows(settings: StreamSettings, places: Iterable[int]) -> int:
     """Rows of the windows at these places of the first epoch's order."""
-    wordpiece = WordPiece(settings.vocabulary)
+    wordpiece = WordPiece(settings.vocabulary, settings.table_chunks)
     return sum(window_rows(settings, wordpiece, settings.corpus.train, 0, place).num_rows for place in places)
 
 
@@ -110,7 +111,7 @@ def build_stream(settings: StreamSettings, cursor: Cursor | None, rows: int) -> 
 
     The order holds only under ExecutionOptions(preserve_order=True).
     """
-    wordpiece = WordPiece(settings.vocabulary)
+    wordpiece = WordPiece(settings.vocabulary, settings.table_chunks)
     ranges = list(window_ranges(cursor, len(settings.corpus.train), windows_for(settings, rows), INPUT_BLOCKS))
     items = [{"first": r.first, "count": r.count, "skip": r.skip} for r in ranges]
 

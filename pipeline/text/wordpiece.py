@@ -14,9 +14,10 @@ import numpy as np
 import pyarrow as pa
 from tokenizers import AddedToken, Tokenizer
 
+from pipeline.config import Placement
 from pipeline.text.vocabulary import Vocabulary
 
-TABLE_CHUNKS = 1_000_000  # about 200 MB
+TABLE_CHUNKS = Placement.table_chunks
 LONGEST_KEPT = 100
 """Bytes; longer chunks seldom come again."""
 SPACE, NEW_LINE = 0x20, 0x0A

@@ -78,7 +78,7 @@ def work_on(job: Job) -> None:
     state = checkpoint.load(folder, module, optimizer, config.model) if folder else State()
     if folder:
         say(f"continuing after step {state.step}")
-    wordpiece = WordPiece(stream.vocabulary)
+    wordpiece = WordPiece(stream.vocabulary, stream.table_chunks)
     points = Points(job.tracker)
     work = Work(
         config=config,

@@ -4,8 +4,9 @@ from dataclasses import replace
 import pyarrow as pa
 
 from pipeline.config import Batch, Sampling
+from pipeline.corpus.order import WindowRange
 from pipeline.corpus.prepare import Corpus, read_window
-from pipeline.corpus.stream import StreamSettings, uniform, weighted, window_rows
+from pipeline.corpus.stream import StreamSettings, rows_of_range, uniform, weighted, window_rows
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.wordpiece import WordPiece
 
@@ -46,3 +47,13 @@ def test_rows_of_a_window_come_from_its_documents_as_often_as_they_weigh(tiny_co
     pairs = zip(rows["document_a"].to_pylist(), rows["document_b"].to_pylist(), rows["not_next"].to_pylist())
     assert all(a // 3 != b // 3 for a, b, not_next in pairs if not_next)
 
+
+def test_the_words_that_a_process_keeps_are_bounded_by_a_setting_that_changes_no_row(tiny_corpus: Corpus, tiny_vocabulary: Vocabulary) -> None:
+    settings = StreamSettings(corpus=tiny_corpus, vocabulary=tiny_vocabulary, sampling=Sampling(maximum_length=32), batch=Batch(), seed=0)
+    assert tables(replace(settings, table_chunks=9)) == tables(replace(settings, table_chunks=999))
+    forgetful, keeper = WordPiece(tiny_vocabulary, 9).table, WordPiece(tiny_vocabulary, 999).table
+    assert 9 < len(forgetful.entries) < len(keeper.entries)  # the words of the last window, those of all
+
+
+def tables(settings: StreamSettings) -> list[pa.Table]:
+    return list(rows_of_range(settings, WordPiece(settings.vocabulary, settings.table_chunks), WindowRange(first=0, count=5)))
