@@ -1,8 +1,7 @@
 """Counts of a corpus' words on a Ray cluster: each task counts some windows, then each partition of the words is added up by one task."""
 
-import time
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass, replace
 from functools import partial
 from typing import Any
@@ -12,6 +11,7 @@ import pyarrow.compute as pc
 
 from pipeline import storage
 from pipeline.corpus.prepare import Corpus, Window, read_window
+from pipeline.corpus.progress import Progress, Report
 from pipeline.corpus.tasks import MOST_BLOCKS, results
 from pipeline.text.splitting import Splitting
 from pipeline.text.training import COUNTS, counts_table, word_counts
@@ -25,8 +25,6 @@ MOST_UNIGRAM_WORDS = 1_000_000
 TASK_CHARACTERS = 32_000_000
 COMBINED_ROWS = 2_000_000
 """Rows that a task gathers before it adds up those of the same word."""
-REPORT_SECONDS = 2.0
-MILLION = 1e6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +43,7 @@ def count_words(
     windows: Sequence[Window],
     splitting: Splitting,
     folder: str,
-    report: Callable[[str], None],
+    report: Report,
     *,
     task_characters: int = TASK_CHARACTERS,
     most_words: int = MOST_WORDS,
@@ -58,9 +56,11 @@ def count_words(
     tasks = dealt(windows, max(task_characters, sum(window.characters for window in windows) // MOST_BLOCKS))
     characters, files = 0, []
     first = partial(write_counts, corpus=replace(corpus, train=(), heldout=()), splitting=splitting, folder=folder)
-    for result in reported(results(first, tasks), report, lambda: f"counting words, {characters / MILLION:,.0f} M characters"):
-        files.append(result["file"])
-        characters += result["characters"]
+    with Progress(report, "counting words", "windows", len(windows), task="vocabulary") as progress:
+        for result in results(first, tasks):
+            files.append(result["file"])
+            characters += result["characters"]
+            progress.advance(result["windows"], result["characters"])
     second = partial(add_up, files=sorted(files), folder=folder, most=max(1, most_words // PARTITIONS))
     added = sorted(results(second, list(range(PARTITIONS))), key=lambda result: result["partition"])
     table = pa.concat_tables(read_table(storage.join(folder, result["file"])) for result in added)
@@ -96,7 +96,7 @@ def write_counts(task: dict[str, Any], corpus: Corpus, splitting: Splitting, fol
         partitions[zlib.crc32(word.encode()) % PARTITIONS][word] = count
     name = f"part-{task['number']:05d}.arrow"
     write_batches(storage.join(folder, name), [counts_table(words) for words in partitions])
-    return {"file": name, "characters": sum(window.characters for window in windows)}
+    return {"file": name, "windows": len(windows), "characters": sum(window.characters for window in windows)}
 
 
 def texts_of(corpus: Corpus, windows: Sequence[Window]) -> Iterator[str]:
@@ -145,14 +145,3 @@ def read_batch(location: str, number: int) -> pa.Table:
 def read_table(location: str) -> pa.Table:
     """The only batch of an Arrow file."""
     return read_batch(location, 0)
-
-
-def reported(items: Iterator[Any], report: Callable[[str], None], line: Callable[[], str]) -> Iterator[Any]:
-    """Pass items on and report a line every two seconds and at the end."""
-    start = last = time.monotonic()
-    for item in items:
-        yield item
-        if time.monotonic() - last >= REPORT_SECONDS:
-            last = time.monotonic()
-            report(f"vocabulary: {line()}")
-    report(f"vocabulary: {line()} in {time.monotonic() - start:.0f} s")

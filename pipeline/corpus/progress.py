@@ -16,10 +16,10 @@ MILLION = 1e6
 
 
 class Progress:
-    """Counts what is done of `total` things and the characters of text that went through."""
+    """Counts what a task has done of `total` things and the characters of text that went through."""
 
-    def __init__(self, report: Report, verb: str, things: str, total: int) -> None:
-        self.report, self.verb, self.things, self.total = report, verb, things, total
+    def __init__(self, report: Report, verb: str, things: str, total: int, task: str = "prepare") -> None:
+        self.report, self.verb, self.things, self.total, self.task = report, verb, things, total, task
         self.done = self.before = self.characters = 0
         self.start = self.last = time.monotonic()
         self.bar: Bar | None = None
@@ -30,7 +30,7 @@ class Progress:
     def __enter__(self) -> "Progress":
         if self.bar:
             self.bar.start()
-            self.task = self.bar.add_task(f"{self.verb} {self.things}", total=self.total, rate="")
+            self.row = self.bar.add_task(f"{self.verb} {self.things}", total=self.total, rate="")
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -44,7 +44,7 @@ class Progress:
         self.done += things
         self.before += things
         if self.bar:
-            self.bar.update(self.task, advance=things)
+            self.bar.update(self.row, advance=things)
 
     def advance(self, things: int, characters: int = 0) -> None:
         """So much more is done."""
@@ -52,7 +52,7 @@ class Progress:
         self.characters += characters
         now = time.monotonic()
         if self.bar:
-            self.bar.update(self.task, advance=things, rate=self.rate(now - self.start))
+            self.bar.update(self.row, advance=things, rate=self.rate(now - self.start))
         elif now - self.last >= REPORT_SECONDS and self.done < self.total:
             self.last = now
             self.report(self.line(now - self.start))
@@ -60,7 +60,7 @@ class Progress:
     def line(self, seconds: float) -> str:
         """For a log: what is done, how fast, and how long the rest takes at that rate."""
         left = seconds * (self.total - self.done) / max(1, self.done - self.before)
-        parts = [f"prepare: {self.verb}: {self.done:,} of {self.total:,} {self.things}", self.rate(seconds), f"{left:.0f} s left" if left else ""]
+        parts = [f"{self.task}: {self.verb}: {self.done:,} of {self.total:,} {self.things}", self.rate(seconds), f"{left:.0f} s left" if left else ""]
         return ", ".join(part for part in parts if part)
 
     def rate(self, seconds: float) -> str:

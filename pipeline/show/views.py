@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from rich.console import Console
 from rich.text import Text
 
@@ -20,6 +22,7 @@ from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.wordpiece import WordPiece
 
 CONSOLE = Console(highlight=False, soft_wrap=True)
+LABELS = {"NotNext": "not_next", "swapped": "swapped"}
 
 
 def documents(folder: str, number: int, window: int, source: str | None, sentences: int) -> None:
@@ -61,10 +64,17 @@ def examples(folder: str, number: int, window: int, epoch: int, seed: int, vocab
     settings = StreamSettings(corpus=corpus, vocabulary=require_vocabulary(vocabulary), sampling=sampling, batch=Batch(), seed=seed)
     table = window_rows(settings, WordPiece(settings.vocabulary), corpus.train, epoch, window)
     beside = documents_of(settings, epoch, window)
-    CONSOLE.print(Text(f"{table.num_rows:,} examples in window {window} of epoch {epoch}, {len(table['ids'].combine_chunks().flatten()):,} tokens; ") + LEGEND)
+    said = f"{table.num_rows:,} examples in window {window} of epoch {epoch}, {len(table['ids'].combine_chunks().flatten()):,} tokens{labels(table)}; "
+    CONSOLE.print(Text(said) + LEGEND)
     for row in table.slice(0, number).to_pylist():
         CONSOLE.print(Text("\n" + "\n".join(about(row, beside)), "dim"))
         CONSOLE.print(coloured(row, settings.vocabulary))
+
+
+def labels(table: pa.Table) -> str:
+    """The share of each pair label that the examples have, in words."""
+    shares = {name: pc.mean(table[column]).as_py() for name, column in LABELS.items()}
+    return "".join(f", {share:.1%} {name}" for name, share in shares.items() if share is not None)
 
 
 def what_was_seen(folder: str, step: int, row: int, number: int) -> None:

@@ -64,7 +64,7 @@ def test_counts_are_those_of_one_process_whatever_the_tasks(corpus: Corpus, tmp_
     expected = word_counts(texts(corpus), UNCASED)
     assert dict(pairs(counts.table)) == expected and expected["meta"] > 0 and expected["力"] > 0
     assert (counts.words, counts.distinct, counts.dropped) == (expected.total(), len(expected), 0)
-    assert counts.characters == characters and lines[-1].startswith("vocabulary: counting words, 0 M characters in ")
+    assert counts.characters == characters and lines[-1].startswith("vocabulary: counting words: 11 of 11 windows, 0 M characters")
 
 
 def test_the_rarest_words_are_dropped_beyond_the_bound(corpus: Corpus, tmp_path: Path) -> None:
