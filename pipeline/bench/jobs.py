@@ -4,8 +4,8 @@ import tempfile
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from pipeline import cluster
-from pipeline.bench import stream, text
+from pipeline import cluster, storage
+from pipeline.bench import stream, text, wikitext
 from pipeline.bench.windows import split_corpora
 from pipeline.config import Batch, Preparation, Sampling, VocabularySettings
 from pipeline.corpus.prepare import prepare, read_window
@@ -55,6 +55,11 @@ def run_stream(specs: Sequence[str], settings: VocabularySettings, sampling: Sam
     return verdict({"Ray Data / the same work without it": through.tokens_per_second / alone})
 
 
+def run_wikitext(dump: str, extracted: str | None) -> int:
+    print(wikitext.table(wikitext.measure(storage.absolute(dump), extracted)))
+    return 0
+
+
 def vocabulary_of(specs: Sequence[str], settings: VocabularySettings, folder: str) -> Vocabulary:
     """The given vocabulary, or one trained on a few windows of the sources."""
     if given := given_vocabulary(settings):
@@ -76,5 +81,6 @@ def verdict(ratios: dict[str, float]) -> int:
 JOBS: dict[str, Callable[[Any], int]] = {
     "Text": lambda job: run_text(job.corpus or (BUILTIN,), job.vocabulary, job.sampling, job.windows),
     "Stream": lambda job: run_stream(job.corpus or (BUILTIN,), job.vocabulary, job.sampling, job.rows_per_slot, job.rows),
+    "Wikitext": lambda job: run_wikitext(job.dump, job.extracted),
 }
 """By the name of the job's settings type."""

@@ -4,30 +4,38 @@ import re
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import islice
 
-from pipeline.corpus.dump import read_dump
+from pipeline.corpus.dump import is_dump, read_dump
 from pipeline.corpus.inputs import list_files
-from pipeline.corpus.opening import CutOff, Opened, blocks
+from pipeline.corpus.opening import BLOCK_BYTES, CutOff, Damaged, ExpandsTooFar, Opened, blocks
 from pipeline.corpus.sources import parse
 from pipeline.corpus.wikiextractor import read_wikiextractor
+from pipeline.errors import DataError
 from pipeline.text.documents import Dropped
 
 MARKERS = ("[[", "]]", "{{", "}}", "<ref", "thumb", "|", "<", "http", "__")
 WORD = re.compile(r"\w+")
 MILLION = 1_000_000
+MOST_BYTES = 1 << 28
+"""Of XML that are measured, as they are held in memory."""
+REASON, SHARE = "dropped: ", " per million words"
 
 
 def measure(dump: str, extracted: str | None = None) -> dict[str, float]:
     """What became of a dump's pages, the markers left in its articles, and megabytes of XML a second of one core, decompression left out.
 
     With WikiExtractor's output of the same wiki also, over the pages of equal titles: "recall", the share of its words (with repetition,
-    in any order) that are here, and "length", the number of words here by the number there.
+    in any order) that are here, and "length", the number of words here by the number there. Of a larger dump the first quarter of a
+    gigabyte is measured. Raises DataError where a file cannot be read, is no dump, or holds no article of the other.
     """
-    stored = list(until_cut_off(dump))
+    stored = list(islice(until_cut_off(dump), MOST_BYTES // BLOCK_BYTES))
+    if not is_dump(head := b"".join(stored[:1])):
+        raise DataError(f"{dump} is no MediaWiki dump: it begins with {head[:40]!r}, a dump with <mediawiki …>; take a file …-pages-articles….xml, compressed or not")
     start = time.process_time()
     items = list(read_dump(stored, dump))
     seconds = time.process_time() - start
-    found: dict[str, float] = Counter(f"dropped: {item.reason}" for item in items if isinstance(item, Dropped))
+    found: dict[str, float] = Counter(f"{REASON}{item.reason}" for item in items if isinstance(item, Dropped))
     articles = {item.title: "\n".join(item.paragraphs) for item in items if not isinstance(item, Dropped)}
     found |= {"articles": len(articles), "megabytes a second": sum(map(len, stored)) / MILLION / seconds}
     found |= markers(list(articles.values()))
@@ -40,6 +48,9 @@ def until_cut_off(location: str) -> Iterator[bytes]:
         yield from blocks(location)
     except CutOff:
         pass
+    except (Damaged, ExpandsTooFar) as error:
+        what = "is damaged" if isinstance(error, Damaged) else "expands too far for a dump"
+        raise DataError(f"{location} {what}; download it again") from error
 
 
 def markers(texts: Iterable[str]) -> dict[str, float]:
@@ -47,7 +58,7 @@ def markers(texts: Iterable[str]) -> dict[str, float]:
     texts = list(texts)
     words = sum(len(text.split()) for text in texts)
     counts = {marker: sum(text.count(marker) for text in texts) for marker in MARKERS}
-    return {"words": words} | {f"{marker} per million words": count * MILLION / max(1, words) for marker, count in counts.items()}
+    return {"words": words} | {f"{marker}{SHARE}": count * MILLION / max(1, words) for marker, count in counts.items()}
 
 
 def compared(articles: dict[str, str], extracted: str) -> dict[str, float]:
@@ -58,6 +69,8 @@ def compared(articles: dict[str, str], extracted: str) -> dict[str, float]:
             here, there = Counter(WORD.findall(articles[title].lower())), Counter(WORD.findall(text.lower()))
             pages, both = pages + 1, both + (here & there).total()
             ours, theirs = ours + here.total(), theirs + there.total()
+    if not pages:
+        raise DataError(f"{extracted} holds no page of the same title as one of the dump's {len(articles)} articles; take WikiExtractor's output of the same wiki")
     return {"pages in both": pages, "recall": both / max(1, theirs), "length": ours / max(1, theirs)}
 
 
@@ -67,3 +80,15 @@ def extracted_articles(location: str) -> Iterator[tuple[str, str]]:
         for item in read_wikiextractor(Opened(location=file.location, name=file.name, blocks=blocks(file.location))):
             if not isinstance(item, Dropped):
                 yield item.title, "\n".join(item.paragraphs)
+
+
+def table(found: dict[str, float]) -> str:
+    """The pages by what became of them, the markers that are left, and the rate."""
+    reasons = {name.removeprefix(REASON): count for name, count in found.items() if name.startswith(REASON)}
+    left = {name.removesuffix(SHARE): count for name, count in found.items() if name.endswith(SHARE)}
+    lines = [f"{'articles':24}{found['articles']:>10,}{found['words']:>14,} words"]
+    lines += [f"{reason:24}{count:>10,}" for reason, count in sorted(reasons.items())]
+    lines.append(f"{'left in a million words':24}{sum(left.values()):>10.1f}" + "".join(f"  {marker} {count:.1f}" for marker, count in left.items() if count))
+    if "recall" in found:
+        lines.append(f"{'beside WikiExtractor':24}{found['pages in both']:>10,} pages: {found['recall']:.1%} of its words are here, {found['length']:.2f} times as many in all")
+    return "\n".join([*lines, f"{'MB/s of XML, one core':24}{found['megabytes a second']:>10.1f}"])

@@ -8,17 +8,27 @@ Arguments = Mapping[str, str]
 Render = Callable[[Arguments], str]
 
 MONTHS = "January February March April May June July August September October November December".split()
-COMPUTED = "\ue000"
-"""Stands for a number that only MediaWiki can compute, such as a price of today; the parentheses around it go."""
+HOLE = "\ue000"
+"""Stands for what cannot be written: a number that only MediaWiki can compute, a formula of several lines. The parentheses or the sentence around it go."""
+ASIDE, ASIDE_END = "\ue001", "\ue002"
+"""Around a pronunciation or coordinates: within parentheses and behind a bold name they go, elsewhere they are words of the sentence."""
+GLUED = "\u2064"
+"""Between a number and its fraction, 1{{frac|1|2}}: a space there, else nothing."""
 LONGEST_NUMBER = 40
 DIGITS = re.compile(r"(?<![\d.,])\d{4,}(?=\.\d+$|$)")
 NUMBER = re.compile(r"[-−+–]?[\d.,]*\d[\d.,]*(?:[+/⁄]\d+)*(?:e-?\d+)?$")
 JOINERS = {"-": "–", "–": "–", "to": " to ", "to(-)": " to ", "and": " and ", "and(-)": " and ", "or": " or ", "by": " by ", "x": " × ", "×": " × ", "xx": " × ", "+/-": " ± ", "±": " ± ", "+": " + "}
 UNITS = {"sqmi": "sq mi", "sqft": "sq ft", "sqyd": "sq yd", "cuft": "cu ft", "cuin": "cu in", "cuyd": "cu yd", "cumi": "cu mi", "C": "°C", "F": "°F", "C-change": "°C", "F-change": "°F", "usgal": "US gal"}
+BARRELS = {"oilbbl": "barrels", "koilbbl": "thousand barrels", "Moilbbl": "million barrels", "Goilbbl": "billion barrels"}
+UNITS |= BARRELS | {f"{unit}/d": f"{words} per day" for unit, words in BARRELS.items()}
 UNITS |= {"impgal": "imp gal", "kmh": "km/h", "lbf": "lbf", "ST": "short tons", "LT": "long tons", "MT": "t", "floz": "fl oz", "nmi": "nautical miles", "kn": "knots", "ft3/s": "cu ft/s", "/sqmi": "/sq mi"}
 SMALLER_UNITS = frozenset("in ft yd oz lb ch fur rd li drachm".split())
 POWER = str.maketrans("23", "²³")
-LANGUAGE_TEMPLATE = re.compile(r"(?:lang-[a-z]{2,4}(?:-[a-z-]+)?\d?)$")
+LANGUAGE_TEMPLATE = re.compile(r"(?:lang-[a-z]{1,4}(?:-[a-z-]+)?\d?|script/[\w -]+)$")
+PRONUNCIATION_TEMPLATE = re.compile(r"ipa-[a-z-]+\d?$")
+SOUNDS = {"'": "ˈ", ",": "ˌ"} | dict.fromkeys(["lang", "local", "pron", "icon", "us", "uk", "us also", "uk also"], "")
+"""What arguments of {{IPAc-en}} stand for other than themselves."""
+DEGREES = ("°", "′", "″")
 
 
 def first(*names: str) -> Render:
@@ -31,7 +41,7 @@ def constant(text: str) -> Render:
 
 
 def prefixed(before: str) -> Render:
-    """The first argument, or nothing, behind a sign: {{€|5}}, {{circa}} 1900."""
+    """The first argument, or nothing, behind a sign: {{€|5}}, {{floruit}} 1900."""
     return lambda arguments: f"{before}{first('1')(arguments)}".strip()
 
 
@@ -77,7 +87,9 @@ def unit(code: str) -> str:
 
 def quantity(arguments: Arguments) -> str:
     """{{convert|5|-|10|km|mi}} -> 5–10 km; {{convert|6|ft|2|in|m}} -> 6 ft 2 in. What it is converted to is left out."""
-    words = unnamed(arguments)
+    words = [word.replace(GLUED, "+").removeprefix("+") for word in unnamed(arguments)]
+    if arguments.get("disp", "").strip() in ("output number only", "number"):
+        return HOLE
     text, at = "", 0
     while at < len(words) and is_number(words[at]):
         text += grouped(words[at]).replace("+", " ")
@@ -114,7 +126,54 @@ def fraction(arguments: Arguments) -> str:
     """{{frac|2}} -> 1/2; {{frac|3|4}} -> 3/4; {{frac|1|3|4}} -> 1 3/4"""
     parts = unnamed(arguments)
     whole = f"{parts[0]} " if len(parts) > 2 else ""
-    return whole + "/".join(parts[-2:] if len(parts) > 1 else ["1", *parts])
+    return GLUED + whole + "/".join(parts[-2:] if len(parts) > 1 else ["1", *parts])
+
+
+def aside(text: str) -> str:
+    return f"{ASIDE}{text}{ASIDE_END}" if text else ""
+
+
+def pronunciation(arguments: Arguments) -> str:
+    """{{IPA-de|ˈfʊs}} -> [ˈfʊs], as an aside"""
+    text = first("1")(arguments)
+    return aside(text if text[:1] in ("", "[", "/") else f"[{text}]")
+
+
+def english_sounds(arguments: Arguments) -> str:
+    """{{IPAc-en|ˈ|æ|l|ə}} -> /ˈælə/, as an aside"""
+    text = "".join(SOUNDS.get(sound.lower(), sound) for sound in unnamed(arguments)).replace(",_", ", ").replace("_", " ")
+    return aside(text and f"/{text}/")
+
+
+def coordinates(arguments: Arguments) -> str:
+    """{{coord|13|19|N|169|9|W}} -> 13°19′N 169°9′W, as an aside; nothing of those that stand over the article."""
+    if "title" in arguments.get("display", "") and "inline" not in arguments.get("display", ""):
+        return ""
+    text, place = "", 0
+    for word in unnamed(arguments):
+        if word in ("N", "S", "E", "W"):
+            text, place = f"{text}{word} ", 0
+        elif is_number(word) and place < len(DEGREES):
+            text, place = f"{text}{word}{DEGREES[place]}", place + 1
+        else:
+            break
+    return aside(text.strip()) if text[-2:-1] in ("E", "W") else ""
+
+
+def authors(arguments: Arguments) -> str:
+    """{{harvtxt|Boolos|Jeffrey|1974}} -> Boolos & Jeffrey (1974)"""
+    *names, year = unnamed(arguments) or [""]
+    return f"{', '.join(names[:-1])} & {names[-1]} ({year})" if len(names) > 1 else f"{names[0]} ({year})" if names else year
+
+
+def approximate(arguments: Arguments) -> str:
+    """{{circa|1900|1910}} -> c. 1900 – c. 1910; {{circa}} 1900 -> c. 1900"""
+    return " – ".join(f"c. {year}" for year in unnamed(arguments)[:2] if year) or "c. "
+
+
+def bullets(arguments: Arguments) -> str:
+    """A list whose items are arguments."""
+    return "\n" + "".join(f"* {text}\n" for text in unnamed(arguments) if text)
 
 
 def date(arguments: Arguments) -> str:
@@ -239,9 +298,19 @@ TEMPLATES: dict[str, Render] = {
     "angbr ipa": around("⟨", "⟩"),
     "vr": around("⟨", "⟩"),
     "angle bracket": around("⟨", "⟩"),
-    "circa": prefixed("c. "),
-    "c.": prefixed("c. "),
-    "ca.": prefixed("c. "),
+    "circa": approximate,
+    "c.": approximate,
+    "ca.": approximate,
+    "ipac-en": english_sounds,
+    "respell": lambda arguments: aside(joined("-")(arguments)),
+    "coord": coordinates,
+    "harvtxt": authors,
+    "harvcoltxt": authors,
+    "ipaslink": around("/", "/"),
+    "ipablink": around("[", "]"),
+    "eqm": constant("⇌"),
+    "us patent": prefixed("U.S. Patent "),
+    "нар": constant("нар."),
     "floruit": prefixed("fl. "),
     "fl.": prefixed("fl. "),
     "reign": lambda arguments: "r. " + joined("–")(arguments),
@@ -261,8 +330,8 @@ TEMPLATES: dict[str, Render] = {
     "градус цельсія": constant("°C"),
     "'": constant("&#39;"),
     "'s": constant("&#39;s"),
-    "' \"": constant("&#39; \""),
-    "\" '": constant("\" &#39;"),
+    "' \"": constant("&#39;\""),
+    "\" '": constant("\"&#39;"),
     "!": constant("|"),
     "!!": constant("||"),
     "=": constant("="),
@@ -279,7 +348,9 @@ TEMPLATES: dict[str, Render] = {
 }
 BY_FUNCTION: list[tuple[Render, str]] = [
     (date, "birth date, birth date and age, birth-date, birth-date and age, bda, dob, death date, death date and age, death-date, death-date and age, start date, start date and age, start-date, end date, end-date, film date, release date, birth year and age, dts"),
-    (day_first, "date, datum, дата, fecha"),
+    (day_first, "date, datum, дата, fecha, дн, дс, дн2, дс2"),
+    (pronunciation, "api, afi, мфа, мфа2, мфа-всі, ipa-all, pronunciation, phon"),
+    (bullets, "ordered list, bulleted list, numbered list"),
     (fraction, "frac, fraction, sfrac, bruch, дріб, дробь"),
     (quotation, "quote, cquote, blockquote, quotation, rquote, bquote, zitat, цитата, cytat, cita, citat, citaat, idézet, citation bloc, citazione, citação, alıntı"),
     (last, "transl, transliteration, resize, hover title, font, pronunciation text, wikt-lang, rtl-lang, script, audio, linkaudio"),
@@ -289,12 +360,12 @@ BY_FUNCTION: list[tuple[Render, str]] = [
     (first("текст", "2", "треба", "1"), "не перекладено, нп, нп5, нп3, iw, iw2, не переведено, не переведено 5, не переведено 2, red link"),
     (
         first("1", "text"),
-        "nowrap, nobr, nowr, j, small, smaller, smalldiv, midsize, big, bigger, larger, large, center, nobold, noitalic, normal, abbr, abbrlink, abbreviation, tooltip, vanchor, visible anchor, em, strong, bold, "
+        "ipa, ipa link, ipalink, nq, nastaliq, flatlist, citation needed span, cn-span, clarify span, nowrap, nobr, nowr, j, small, smaller, smalldiv, midsize, big, bigger, larger, large, center, nobold, noitalic, normal, abbr, abbrlink, abbreviation, tooltip, vanchor, visible anchor, em, strong, bold, "
         "italic, italics, sic, typo, sup, sub, mono, code, codes, tt, var, kbd, samp, math, mvar, bigmath, smallcaps, sc, smallcaps all, allcaps, caps, uc, lc, chem2, ce, grc, polytonic, polytonisch, unicode, "
         "hebrew, flag, flagcountry, flagu, nft, pays, comment, пояснение, rusold, num, число, nts, plainlist, plain list, citation, abbr., title-case, underline, overline, mathrm, ruby, 仮リンク, le, link-en, lj, unbulleted,"
         "proper name, coptic, script/hebrew, hebr, lang-rus, siècle, bdi, isp, sans-serif, serif, pre2, nihongo foot, wt, wikt, gloss, word, phrase, ws",
     ),
-    (constant(COMPUTED), "inflation, format price, formatprice, inflation year, inflation-year, currentyear, age, to usd, currentmonthname"),
+    (constant(HOLE), "inflation, format price, formatprice, inflation year, inflation-year, currentyear, age, to usd, currentmonthname, pop density, age in days, age in years, age in years and days, time ago, years ago"),
     (constant(" "), "nbsp, spaces, sp, thinsp, hair space, hairsp, 0, nnbsp, space, zwsp, nbs, ens"),
     (constant("\n"), "clear, br, -, clr, crlf, paragraph break, pb, parabr"),
     (constant("–"), "ndash, en dash"),
@@ -310,5 +381,5 @@ TEMPLATES |= {name.lower(): ship(name) for name in ("USS", "HMS", "SS", "MV", "R
 
 def render(name: str, arguments: Arguments) -> str:
     """What a reader sees of a template; nothing of one that is not in the table. `name` is in lower case, with single spaces."""
-    known = TEMPLATES.get(name) or (first("1") if LANGUAGE_TEMPLATE.match(name) else None)
+    known = TEMPLATES.get(name) or (first("1") if LANGUAGE_TEMPLATE.match(name) else pronunciation if PRONUNCIATION_TEMPLATE.match(name) else None)
     return known(arguments) if known else ""

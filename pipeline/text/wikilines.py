@@ -3,9 +3,23 @@
 import html
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 
-from pipeline.text.templates import COMPUTED
+from pipeline.text.sentences import split_sentences
+from pipeline.text.templates import ASIDE, ASIDE_END, GLUED, HOLE
 from pipeline.text.wikinames import LINK_SECTIONS
+
+FORMULA = "\ue003"
+"""Stands on either side of a formula."""
+FORMULAS = re.compile(rf"[: \t]*+(?:{FORMULA}[^{FORMULA}\n]*+{FORMULA}[^\w{FORMULA}]*+)++$")
+EQUALS = re.compile("[=≈≤≥→⇌↔⇒]")
+LONG_WORD = re.compile(r"[^\W\d_]{4,}")
+UNFINISHED = re.compile(r"(?<!&nbsp)[,;](?: \w{1,4})?$")
+"""The end of a list's item that goes on in the next one: a comma or semicolon, perhaps with an "and" behind it."""
+LIST_MARKS = "*#:;|"
+ASIDE_TEXT = re.compile(rf"{ASIDE}[^{ASIDE_END}\n]*+{ASIDE_END}")
+SEPARATORS, BACK = str.maketrans(";,", "\ue004\ue005"), str.maketrans("\ue004\ue005", ";,")
+IN_PARENTHESES = re.compile(rf"\((?:[^()\n{ASIDE}]++|{ASIDE_TEXT.pattern}|\([^()\n]*+\))*+\)")
 
 FEWEST_WORDS = 5
 FEWEST_CHARACTERS = 10
@@ -21,16 +35,17 @@ BRACKETS = re.compile(r"[\[\]{}]{2,}")
 DOUBLE = ("[[", "]]", "{{", "}}")
 
 TIDY: list[tuple[re.Pattern[str], str]] = [
-    (re.compile(r"[\x00-\x08\x0e-\x1b\x7f\xad\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\ufeff]"), ""),
-    (re.compile(rf"\([^()\n]*{COMPUTED}[^()\n]*\)|{COMPUTED}"), ""),
+    (re.compile(r"[\x00-\x08\x0e-\x1b\x7f\xad\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\ufeff\ue001-\ue005]"), ""),
+    (re.compile(rf"\([^()\n{HOLE}]*+{HOLE}[^()\n]*+\)"), ""),
     (re.compile(r"\b(?:ht|f)tps?://[^\s<>\[\]{}|\"”»]*", re.IGNORECASE), ""),
     (re.compile(r"[\t\x0b\x0c\x1c-\x1f\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f]"), " "),
     (re.compile(r"  +"), " "),
     (re.compile(r"([(\[（]) ?(?:[,;:、，；] ?)++"), r"\1"),
     (re.compile(r"([,;])(?: ?[,;])++"), r"\1"),
     (re.compile(r"[,;:、，；](?<![,;:、，；]{2})[,;:、，；]*+ ?(?=[)\]）])"), ""),
-    (re.compile(r"\([ .,;:/–-]*\)|\[[ .,;:/–-]*\]|（[ 、，；,;]*）"), ""),
-    (re.compile(r"\([ .,;:/–-]*\)|\[[ .,;:/–-]*\]"), ""),
+    (re.compile(r"\((?!\.{3})[ .,;:/–-]*\)|\[[ ,;:/]*\]|（[ 、，；,;]*）"), ""),
+    (re.compile(r"\((?!\.{3})[ .,;:/–-]*\)|\[[ ,;:/]*\]"), ""),
+    (re.compile(r"\((?:e\.g|i\.e|cf|see|vgl|z\. ?B|siehe|див|напр|см|voir|p\. ex)\.?[,:]? ?\)", re.IGNORECASE), ""),
     (re.compile(r"([(\[]) +"), r"\1"),
     (re.compile(r" +(?=[)\]])"), ""),
     (re.compile(r"\"\"(?!\w)|“ ?”|« ?»|„ ?“(?!\w)"), ""),
@@ -41,9 +56,73 @@ TIDY: list[tuple[re.Pattern[str], str]] = [
 """What removed notes and templates leave behind, in the order of its removal."""
 
 
-def clean_paragraphs(text: str) -> list[str]:
+@dataclass(slots=True)
+class Body:
+    """The paragraphs so far, the lines of the one that is being read, and the list behind it."""
+
+    language: str
+    found: list[str] = field(default_factory=list)
+    held: list[str] = field(default_factory=list)
+    broken: bool = False  # a blank line stands behind those held
+    behind_formula: bool = False  # the last one is a formula of its own
+    items: list[str] | None = None
+    lead: str = ""  # the paragraph over the items
+    term: str = ""  # that the next item explains
+    links_level: int = 0  # of the heading over a section of links, where we are in one
+
+    def text(self, line: str) -> None:
+        is_display = is_formula(line) and (line[0] == ":" or self.broken)
+        line = line.strip(": \t") if is_display else line.strip()
+        if is_display and (not self.held or is_ended(self.held[-1])):
+            self.broken = True  # no sentence leads to it
+            return
+        if self.items is not None:
+            self.end_list()
+        elif self.held and not is_display and (self.broken or self.behind_formula) and not self.goes_on(line):
+            self.end_paragraph()
+        self.held.append(line)
+        self.broken, self.behind_formula = False, is_display
+
+    def goes_on(self, line: str) -> bool:
+        """Whether a sentence goes on behind a formula or a blank line."""
+        return line.lstrip(FORMULA)[:1].islower() and (self.behind_formula or not is_ended(self.held[-1]))
+
+    def end_paragraph(self) -> None:
+        if self.held:
+            self.found.append(" ".join(self.held))
+            self.held.clear()
+
+    def item(self, line: str) -> None:
+        if self.items is None:
+            self.items, self.lead, self.term = [], " ".join(self.held), ""
+            self.held.clear()
+        text = line.lstrip(f"{LIST_MARKS} \t").rstrip() if line[0] in LIST_MARKS[:-1] else ""
+        if line[0] == ";" and not is_sentence(text):
+            self.term = text.rstrip(" :")
+        elif text:
+            self.items.append(f"{self.term}: {text}" if self.term else text.replace(" : ", ": ", 1) if line[0] == ";" else text)
+            self.term = ""
+
+    def end_list(self) -> None:
+        items, self.items = self.items or [], None
+        if self.links_level:
+            self.found += [self.lead] * (self.lead != "")
+        else:
+            self.found += listed(self.lead, items, self.language)
+
+    def end(self) -> None:
+        """A heading follows, or nothing."""
+        if self.items is not None:
+            self.end_list()
+        elif self.held:
+            self.found += listed(" ".join(self.held), [], self.language)
+            self.held.clear()
+
+
+def clean_paragraphs(text: str, language: str | None = None) -> list[str]:
     """The paragraphs of a text without templates, links and tags, each on one line."""
-    return tidy(paragraphs(list(without_tables(text.split("\n")))))
+    language = language or "en"
+    return tidy(paragraphs(list(without_tables(text.split("\n"))), language), language)
 
 
 def without_tables(lines: list[str]) -> Iterator[str]:
@@ -58,6 +137,7 @@ def without_tables(lines: list[str]) -> Iterator[str]:
         elif start.startswith("{|"):
             last = closed.get(number, last)
             in_open_table = in_open_table or number not in closed
+            yield "*"  # an empty list, so that "as in this table:" is known to lead to nothing
         elif not in_open_table or table_is_over(lines, number):
             in_open_table = False
             yield line
@@ -82,24 +162,51 @@ def table_is_over(lines: list[str], number: int) -> bool:
     return HEADING.match(line) is not None or (line != "" and line[0] not in "|!{ *#:;" and number > 0 and not lines[number - 1].strip())
 
 
-def paragraphs(lines: list[str]) -> list[str]:
+def paragraphs(lines: list[str], language: str) -> list[str]:
     """Paragraphs of wikitext lines: lines of text are joined, headings end them, and list items stand alone."""
-    found: list[str] = []
-    held: list[str] = []
-    links_level = 0  # of the heading over a section of links, where we are in one
+    body = Body(language=language)
     for number, line in enumerate(lines):
-        heading = HEADING.match(line)
-        if not heading and line.strip() and line[0] not in "*#:;|" and line.strip("-") and not preformatted(lines, number):
-            held.append(line.strip())
-            continue
-        found.append(" ".join(held))
-        held.clear()
-        if heading:
-            links_level = section(heading, links_level)
-        elif not links_level and line[:1] in ("*", "#", ":", ";") and is_sentence(item := line.lstrip("*#:; \t").rstrip()):
-            found.append(item)
-    found.append(" ".join(held))
-    return [paragraph for paragraph in found if paragraph]
+        if heading := HEADING.match(line):
+            body.end()
+            body.links_level = section(heading, body.links_level)
+        elif not line.strip() or not line.strip("-"):
+            body.broken = True
+        elif not is_formula(line) and (line[0] in LIST_MARKS or preformatted(lines, number)):
+            body.item(line)
+        else:
+            body.text(line)
+    body.end()
+    return [paragraph for paragraph in body.found if paragraph]
+
+
+def listed(lead: str, items: list[str], language: str) -> list[str]:
+    """A paragraph and what is kept of the list under it: one sentence that runs through it, or the items that are sentences.
+
+    Short sentences are kept where most items under a paragraph are long ones. A paragraph that leads to nothing, "They are:", loses its last
+    sentence, over a list also one without a full stop.
+    """
+    is_open = lead != "" and not is_ended(lead)
+    if len(items) > 1 and is_open and all(map(UNFINISHED.search, items[:-1])) and SENTENCE.search(items[-1]):
+        return [" ".join([lead, *items])]
+    ended = [item for item in items if SENTENCE.search(item) and not CITATION.search(item)]
+    kept = [item for item in ended if is_long(item)]
+    if lead and 2 * len(kept) > len(items):
+        kept = [item for item in ended if " " in item]
+    if not kept and (lead.endswith(":") or (is_open and items)):
+        lead = " ".join(split_sentences(lead, language=language)[:-1])
+    return [lead, *kept]
+
+
+def is_ended(line: str) -> bool:
+    """Whether a sentence ends with a line."""
+    return SENTENCE.search(line.rstrip(FORMULA)) is not None
+
+
+def is_formula(line: str) -> bool:
+    """Whether a line holds formulas and no words, as TeX or as indented text such as an equation of chemistry."""
+    if FORMULAS.match(line):
+        return True
+    return line[0] == ":" and EQUALS.search(line) is not None and LONG_WORD.search(line) is None
 
 
 def preformatted(lines: list[str], number: int) -> bool:
@@ -130,11 +237,33 @@ def is_long(text: str) -> bool:
     return text.count(" ") >= FEWEST_WORDS - 1 or len(UNSPACED.findall(text[:100])) >= FEWEST_CHARACTERS
 
 
-def tidy(paragraphs: list[str]) -> list[str]:
+def without_asides(match: re.Match[str]) -> str:
+    """Parentheses without the pronunciations and coordinates that stand alone or behind a name; behind "pronounced" they stay."""
+    if ASIDE not in match[0]:
+        return match[0]
+    parts = re.split("([;,])", ASIDE_TEXT.sub(lambda aside: aside[0].translate(SEPARATORS), match[0][1:-1]))
+    return f"({''.join(without_aside(part) if ASIDE in part else part for part in parts)})".translate(BACK)
+
+
+def without_aside(part: str) -> str:
+    rest = ASIDE_TEXT.sub("", part).rstrip()
+    return part if rest.islower() else rest if WORD.search(rest) else ""
+
+
+def without_holes(line: str, language: str) -> str:
+    """The sentences of a line that are whole."""
+    return " ".join(sentence for sentence in split_sentences(line, language=language) if HOLE not in sentence) if HOLE in line else line
+
+
+def tidy(paragraphs: list[str], language: str) -> list[str]:
     """Paragraphs with their entities decoded and without what removed notes and templates leave behind."""
     text = ENTITY.sub(lambda match: html.unescape(match[0]), "\n".join(paragraphs))
+    if ASIDE in text:
+        text = IN_PARENTHESES.sub(without_asides, text)
+    if GLUED in text:
+        text = re.sub(rf"(?<=\d){GLUED}", " ", text)
     for pattern, replacement in TIDY:
         text = pattern.sub(replacement, text)
     text = BRACKETS.sub(lambda match: "" if any(pair in match[0] for pair in DOUBLE) else match[0], text)
-    lines = (line.lstrip(" ,;:.|").rstrip() for line in text.split("\n"))
+    lines = (without_holes(line, language).lstrip(" ,;:.|").rstrip() for line in text.split("\n"))
     return [line for line in lines if WORD.search(line) and is_prose(line)]

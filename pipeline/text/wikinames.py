@@ -31,7 +31,9 @@ LINK_SECTIONS = frozenset(
     name.strip()
     for name in """
     references, external links, see also, further reading, notes, bibliography, sources, footnotes, citations, notes and references, works cited, literature, discography, filmography, publications,
-    selected works, selected bibliography, general references, explanatory notes, reading list, links, awards, gallery, citations and notes, notes and citations, references and notes,
+    selected works, selected bibliography, general references, explanatory notes, reading list, links, awards, gallery, citations and notes, notes and citations, references and notes, references and sources, references and further reading,
+    notes and sources, sources and further reading, reference literature, standard works, cited works, general sources, primary sources, secondary sources, other sources, additional reading, suggested reading,
+    recommended reading, bibliographies, selected publications, published works, textbooks, websites,
     einzelnachweise, weblinks, siehe auch, literatur, quellen, anmerkungen, fußnoten, werke, werke (auswahl), schriften, schriften (auswahl), diskografie, filmografie,
     примітки, посилання, див. також, дивіться також, джерела, література, виноски, бібліографія, твори, фільмографія, праці, зовнішні посилання, галерея,
     примечания, ссылки, см. также, литература, источники, библиография, сочинения, фильмография,

@@ -4,13 +4,15 @@ Brackets are matched by one scan with a stack, as MediaWiki's preprocessor does:
 What is nested deeper than MediaWiki itself expands is dropped; what is never closed loses its brackets.
 """
 
+import html
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from pipeline.text import templates
-from pipeline.text.templates import COMPUTED
-from pipeline.text.wikilines import clean_paragraphs
+from pipeline.text.formulas import one_line, reaction
+from pipeline.text.templates import ASIDE, ASIDE_END, HOLE
+from pipeline.text.wikilines import FORMULA, clean_paragraphs
 from pipeline.text.wikinames import CATEGORIES, FILES, NOT_LANGUAGES
 
 NESTING = 40
@@ -19,12 +21,12 @@ LONGEST_NAME = 300
 """Characters of a template's name; titles of pages have at most 255 bytes."""
 
 TAGS_WITHOUT_PROSE = (
-    "ref|references|gallery|timeline|score|graph|hiero|imagemap|syntaxhighlight|source|pre|templatestyles|categorytree|inputbox|mapframe|maplink|templatedata|table|style|script|includeonly|indicator|chem|del|rss"
+    "ref|references|gallery|timeline|score|graph|hiero|imagemap|syntaxhighlight|source|pre|templatestyles|categorytree|inputbox|mapframe|maplink|templatedata|table|style|script|includeonly|indicator|del|rss"
 )
 HIDDEN = re.compile(
     r"<!--(?:.*?-->(?P<end>[ \t]*\n)?|.*\Z)"
-    r"|<(?P<literal>nowiki|math)\b[^<>]*(?<!/)>(?P<inner>[^<]*+(?:<(?!/?(?P=literal)\b)[^<]*+)*+)</(?P=literal)\s*>"
-    rf"|<(?:{TAGS_WITHOUT_PROSE}|nowiki|math)\b[^<>]*/\s*>"
+    r"|<(?P<literal>nowiki|math|chem|ce)\b[^<>]*(?<!/)>(?P<inner>[^<]*+(?:<(?!/?(?P=literal)\b)[^<]*+)*+)</(?P=literal)\s*>"
+    rf"|<(?:{TAGS_WITHOUT_PROSE}|nowiki|math|chem|ce)\b[^<>]*/\s*>"
     rf"|<(?P<dropped>{TAGS_WITHOUT_PROSE})\b[^<>]*>[^<]*+(?:<(?!/?(?P=dropped)\b)[^<]*+)*+</(?P=dropped)\s*>",
     re.DOTALL | re.IGNORECASE,
 )
@@ -35,12 +37,23 @@ ITEM_TAG = re.compile(r"<li\b[^<>]*>", re.IGNORECASE)
 LINE_TAG = re.compile(r"<br\b[^<>]*>|</br\s*>", re.IGNORECASE)
 TAG = re.compile(
     rf"</?(?:b|i|u|s|em|strong|strike|sub|sup|small|big|span|font|tt|code|kbd|samp|var|cite|q|abbr|acronym|dfn|ins|bdi|bdo|wbr|nobr|ruby|rb|rt|rp|rtc|a|img|li|mark|data|time|caption|thead|tbody|tfoot|col|colgroup"
-    rf"|noinclude|onlyinclude|nowiki|math|ce|section|languages|translate|tvar|phonos|{TAGS_WITHOUT_PROSE})\b[^<>]*>|</?ref\b",
+    rf"|noinclude|onlyinclude|nowiki|math|chem|ce|section|languages|translate|tvar|phonos|{TAGS_WITHOUT_PROSE})\b[^<>]*>|</?ref\b",
     re.IGNORECASE,
 )
 WEB_LINK = re.compile(r"\[(?:(?:https?:|ftps?:|irc:|gopher:|news:|svn:|git:)?//|mailto:|news:)[^\s\[\]<>\"{}|]*+([^\[\]\n{}]*+)\]", re.IGNORECASE)
 INNER_QUOTES = re.compile(r"(?<=\w)'''(?=\w)")
-POWER = re.compile(r"(?<=\d)<sup>(?=[-−+]?\d+</sup>)")
+FRACTION = re.compile(r"<sup>(?<=\d<sup>)(\d+)</sup>[/⁄]<sub>(?=\d+</sub>)")
+POWER = re.compile(r"<sup>(?<=\d<sup>)(?=[-−+]?\d+</sup>)")
+SUPERSCRIPT = re.compile(r"<sup>(?:(?<=[^\W\d]<sup>)|(?<='<sup>))([-−]?\d{1,2})</sup>")
+RAISED = str.maketrans("0123456789-−", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁻")
+SPOKEN_NAME = re.compile(
+    rf"{ASIDE}(?:(?<=''{ASIDE})|(?<='' {ASIDE})|(?<=\){ASIDE})|(?<=\) {ASIDE}))[^{ASIDE_END}\n]*+{ASIDE_END}"
+    rf"(?: ?{ASIDE}[^{ASIDE_END}\n]*+{ASIDE_END})*+"
+)
+"""A pronunciation right behind the bold name that it belongs to, or behind its parentheses.
+
+This and the patterns above begin with what is rare, although they look back from there, as the text is searched for it.
+"""
 VARIANT = re.compile(r"-\{([^{}]*)\}-")
 TOKEN = re.compile(r"\{\{+|\}\}+|\[\[|\]\]|\|")
 QUOTES = re.compile(r"'{2,}")
@@ -49,15 +62,6 @@ PARSER_FUNCTION = re.compile(r"\s*(#?\w+):(.*)", re.DOTALL)
 GERMAN_LANGUAGE = re.compile(r"\s*([A-Za-z][a-z]{1,2})S\s*$")
 INTERLANGUAGE = re.compile(r"(?:[a-z]{2,3}|simple|[a-z]{2,3}(?:-[a-z]{1,8}){1,2})$")
 PIPE_TRICK = re.compile(r"^[^:]{1,40}:|\s*\([^()]*\)$|\s*（[^（）]*）$|, .*$")
-
-GREEK = "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau upsilon phi chi psi omega"
-SYMBOLS = {name: character for name, character in zip(GREEK.split(), "αβγδεζηθικλμνξπρστυφχψω", strict=True)}
-SYMBOLS |= {name.capitalize(): character.upper() for name, character in SYMBOLS.items()}
-SYMBOLS |= {"times": "×", "cdot": "·", "pm": "±", "le": "≤", "leq": "≤", "ge": "≥", "geq": "≥", "neq": "≠", "ne": "≠", "approx": "≈", "infty": "∞", "to": "→", "in": "∈", "ldots": "…", "dots": "…", "circ": "°"}
-SYMBOLS |= {"varphi": "φ", "varepsilon": "ε", "ell": "ℓ", "hbar": "ħ", "Rightarrow": "⇒", "rightarrow": "→", "subset": "⊂", "cup": "∪", "cap": "∩", "quad": " ", ",": "", ";": " ", "!": "", " ": " "}
-LATEX_COMMAND = re.compile(r"\\([A-Za-z]+|[,;! ])")
-LATEX_FONT = re.compile(r"\\(?:mathrm|mathbf|mathit|mathbb|mathcal|text|textstyle|displaystyle|operatorname|rm|bf|it)\b\s*")
-SHORT_FORMULA = re.compile(r"[\w\s+\-−=<>()/.,'|^×·±≤≥≠≈∞→∈…°⇒⊂∪∩:!*\[\]]{1,60}$")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +86,9 @@ def prose(wikitext: str, language: str | None = None, title: str = "", namespace
 
     `namespaces` are the wiki's own names for its files and categories, beyond those known here.
     Headings are left out, as they are no sentences, and so are paragraphs of less than five words that do not end in a full stop.
-    List items are kept where they are a sentence: five words or more that end in a full stop, outside the sections that list links and books.
+    List items are kept where they are a sentence: five words or more that end in a full stop, outside the sections that list links and books;
+    and so is a list through which one sentence runs. A formula stands as its line of text. Sentences that lack something that cannot be written, such as a
+    formula of several lines, and those that lead to nothing, such as "They are:" over a table, are left out.
     """
     page = Page(language=language, title=title, dropped_namespaces=FILES | CATEGORIES | {name.lower() for name in namespaces})
     text = wikitext.replace("\r\n", "\n").replace("\r", "\n")
@@ -91,9 +97,15 @@ def prose(wikitext: str, language: str | None = None, title: str = "", namespace
     text = WEB_LINK.sub(r"\1", text)
     text = VARIANT.sub(variant, text)
     text = render_brackets(text, page)
-    text = TAG.sub("", POWER.sub("^", LINE_TAG.sub(" ", ITEM_TAG.sub("\n* ", BLOCK_TAG.sub("\n\n", text)))))
-    text = MAGIC_WORD.sub("", without_quotes(WEB_LINK.sub(r"\1", text)))
-    return clean_paragraphs(text)
+    text = TAG.sub("", raised(LINE_TAG.sub(" ", ITEM_TAG.sub("\n* ", BLOCK_TAG.sub("\n\n", text)))))
+    text = MAGIC_WORD.sub("", without_quotes(SPOKEN_NAME.sub("", WEB_LINK.sub(r"\1", text))))
+    return clean_paragraphs(text, language)
+
+
+def raised(text: str) -> str:
+    """The text with its raised numbers as characters: 10^3, m², 1 1/4."""
+    text = POWER.sub("^", FRACTION.sub(r" \1/", text))
+    return SUPERSCRIPT.sub(lambda match: match[1].translate(RAISED), text)
 
 
 def visible(match: re.Match[str]) -> str:
@@ -102,20 +114,15 @@ def visible(match: re.Match[str]) -> str:
         return "" if match.string[max(0, match.start() - 1) : match.start()] in ("", "\n") else match["end"]
     if match["literal"] is None:
         return ""
-    inner = match["inner"]
-    return harmless(formula(inner) if match["literal"].lower() == "math" else inner)
+    inner, tag = match["inner"], match["literal"].lower()
+    if tag == "nowiki" or not inner.strip():
+        return harmless(inner)
+    return f"{FORMULA}{harmless(one_line(html.unescape(inner)) if tag == 'math' else reaction(inner)) or HOLE}{FORMULA}"
 
 
 def harmless(text: str) -> str:
     """Text whose characters mean nothing to the scan and the lines, to be decoded at the end."""
     return re.sub(r"[{}\[\]|=*#:;_'<>]", lambda match: f"&#{ord(match[0])};", text)
-
-
-def formula(latex: str) -> str:
-    """A short formula without its commands, x_1 \\leq \\alpha -> x1 ≤ α; nothing of one that needs two dimensions."""
-    text = LATEX_COMMAND.sub(lambda match: SYMBOLS.get(match[1], match[0]), LATEX_FONT.sub("", latex))
-    text = " ".join(re.sub(r"[{}_~]", "", text).split())
-    return text if SHORT_FORMULA.match(text) else ""
 
 
 def variant(match: re.Match[str]) -> str:
@@ -260,7 +267,7 @@ def parser_function(name: str, arguments: list[str], page: Page) -> str:
     if name == "#if":
         return (arguments + ["", ""])[1 if text else 2].strip()
     changes = {"lc": str.lower, "uc": str.upper, "lcfirst": lambda word: word[:1].lower() + word[1:], "ucfirst": lambda word: word[:1].upper() + word[1:], "nowrap": str, "small": str}
-    return changes[name](text) if name in changes else COMPUTED if name in ("#expr", "#time") else ""
+    return changes[name](text) if name in changes else HOLE if name in ("#expr", "#time") else ""
 
 
 def render_link(arguments: list[str], page: Page) -> str:

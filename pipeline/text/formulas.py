@@ -1,0 +1,165 @@
+"""TeX formulas -> one line of text: \\frac{a+b}{n} \\leq \\bar{x} -> (a+b)/n ≤ x̄."""
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterator, Sequence
+
+LONGEST = 300
+"""Characters of a formula's TeX; longer ones are displays that no sentence needs on one line."""
+LONGEST_LINE = 80
+DEEPEST = 20
+TOKEN = re.compile(r"\\(?:[A-Za-z]+\*?|.)|[^\\]", re.DOTALL)
+TERM = re.compile(r"√?(?:[\w.°′∞]|[^\W\d_][\u0300-\u036f])+$|√?\([^()]*\)$|\[[^\[\]]*\]$")
+SUBSCRIPT = re.compile(r"[\w.,°′* ]*$")
+
+GREEK = "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho sigma tau upsilon phi chi psi omega"
+LETTERS = {name: character for name, character in zip(GREEK.split(), "αβγδεζηθικλμνξοπρστυφχψω", strict=True)}
+LETTERS |= {name.capitalize(): character.upper() for name, character in LETTERS.items()}
+LETTERS |= {"varphi": "φ", "varepsilon": "ε", "vartheta": "θ", "varrho": "ρ", "varsigma": "ς", "varpi": "π", "ell": "ℓ", "hbar": "ħ", "imath": "i", "jmath": "j", "Re": "Re", "Im": "Im", "aleph": "ℵ", "emptyset": "∅"}
+LETTERS |= {"varnothing": "∅", "infty": "∞", "partial": "∂", "nabla": "∇", "forall": "∀", "exists": "∃", "neg": "¬", "lnot": "¬", "circ": "∘", "degree": "°", "prime": "′", "dagger": "†", "angle": "∠", "top": "⊤", "bot": "⊥"}
+LETTERS |= {"sum": " ∑", "prod": " ∏", "int": " ∫", "iint": " ∬", "oint": " ∮", "ldots": "…", "dots": "…", "cdots": "…", "dotsc": "…", "dotsb": "…", "dotsm": "…", "langle": "⟨", "rangle": "⟩", "lfloor": "⌊", "rfloor": "⌋", "lceil": "⌈"}
+LETTERS |= {"rceil": "⌉", "lbrace": "{", "rbrace": "}", "{": "{", "}": "}", "%": "%", "$": "$", "#": "#", "_": "_", "&": "&", "|": "‖", "vert": "|", "lvert": "|", "rvert": "|", "Vert": "‖", "lVert": "‖", "rVert": "‖"}
+LETTERS |= {"cdot": "·", "colon": ":", "slash": "/", "ast": "*", "star": "⋆", "square": "□", "Box": "□", "AA": "Å", "S": "§", "P": "¶", "pounds": "£", "euro": "€", "lbrack": "[", "rbrack": "]", "backslash": "\\", "mho": "℧"}
+RELATIONS = {"times": "×", "pm": "±", "mp": "∓", "div": "÷", "le": "≤", "leq": "≤", "leqslant": "≤", "ge": "≥", "geq": "≥", "geqslant": "≥", "ne": "≠", "neq": "≠", "approx": "≈", "equiv": "≡", "sim": "∼", "thicksim": "∼"}
+RELATIONS |= {"simeq": "≃", "cong": "≅", "propto": "∝", "ll": "≪", "gg": "≫", "lt": "<", "gt": ">", "in": "∈", "notin": "∉", "ni": "∋", "subset": "⊂", "subseteq": "⊆", "supset": "⊃", "supseteq": "⊇", "cup": "∪", "cap": "∩"}
+RELATIONS |= {"setminus": "∖", "to": "→", "rightarrow": "→", "longrightarrow": "→", "leftarrow": "←", "gets": "←", "leftrightarrow": "↔", "Rightarrow": "⇒", "implies": "⇒", "Longrightarrow": "⇒", "Leftarrow": "⇐"}
+RELATIONS |= {"Leftrightarrow": "⇔", "iff": "⇔", "Longleftrightarrow": "⇔", "mapsto": "↦", "rightleftharpoons": "⇌", "land": "∧", "wedge": "∧", "lor": "∨", "vee": "∨", "oplus": "⊕", "otimes": "⊗", "mid": "|", "parallel": "∥"}
+RELATIONS |= {"perp": "⊥", "vdash": "⊢", "models": "⊨", "therefore": "∴", "because": "∵", "prec": "≺", "succ": "≻", "bmod": "mod", "mod": "mod", "triangleq": "≜", "doteq": "≐", "asymp": "≍", "uparrow": "↑", "downarrow": "↓"}
+FUNCTIONS = frozenset("arccos arcsin arctan arg cos cosh cot coth csc deg det dim exp gcd hom inf ker lg lim liminf limsup ln log max min sec sin sinh sup tan tanh Pr".split())
+SPACES = frozenset([" ", ",", ";", ":", "quad", "qquad", "thinspace", "medspace", "~"])
+SILENT = frozenset(
+    "! left right big Big bigg Bigg bigl bigr Bigl Bigr biggl biggr Biggl Biggr middle displaystyle textstyle scriptstyle scriptscriptstyle limits nolimits rm bf it sf tt cal mathrm mathbf mathit mathsf mathtt mathcal mathfrak mathscr "
+    "text textrm textbf textit textsf mbox hbox operatorname operatorname* boldsymbol bm pmb emph mathop mathbin mathrel nonumber".split()
+)
+DOUBLED = dict(zip("CHNPQRZ", "ℂℍℕℙℚℝℤ", strict=True))
+ACCENTS = {"bar": "\u0304", "overline": "\u0304", "hat": "\u0302", "widehat": "\u0302", "tilde": "\u0303", "widetilde": "\u0303", "vec": "\u20d7", "overrightarrow": "\u20d7", "dot": "\u0307", "ddot": "\u0308", "mathring": "\u030a"}
+NEGATED = {"=": "≠", "\\in": "∉", "<": "≮", ">": "≯", "\\subset": "⊄", "\\equiv": "≢", "\\exists": "∄"}
+
+
+class TwoDimensions(Exception):
+    """A formula that has no place on one line, or a command that is not known."""
+
+
+def one_line(latex: str) -> str:
+    """A formula as text, x_1 \\leq \\alpha -> x1 ≤ α; "" for one that is too long, needs several lines or holds unknown commands."""
+    if len(latex) > LONGEST:
+        return ""
+    try:
+        text = written(atoms(iter(TOKEN.findall(latex)), 0))
+    except TwoDimensions:
+        return ""
+    text = " ".join(re.sub(r"(?<=[(\[⟨]) +| +(?=[)\]⟩,])", "", text).split())
+    return text if len(text) <= LONGEST_LINE else ""
+
+
+def atoms(tokens: Iterator[str], depth: int) -> list[str]:
+    """Commands, characters and groups up to the end of a group; a group is one atom, its text behind an open brace."""
+    if depth > DEEPEST:
+        raise TwoDimensions
+    found: list[str] = []
+    for token in tokens:
+        if token == "}":
+            break
+        found.append("{" + written(atoms(tokens, depth + 1)) if token == "{" else token)
+    return found
+
+
+def written(parts: Sequence[str]) -> str:
+    """A sequence of atoms as text. Each atom is read once."""
+    if "\\over" in parts:
+        at = parts.index("\\over")
+        return ratio(written(parts[:at]), written(parts[at + 1 :]))
+    text, rest = "", iter(parts)
+    for part in rest:
+        text += command(part[1:], rest, text) if part[0] == "\\" else sign(part, rest)
+    return text
+
+
+def sign(part: str, rest: Iterator[str]) -> str:
+    """A group, a script or a character."""
+    if part == "_":
+        lower = argument(rest)
+        return lower if SUBSCRIPT.match(lower) else f"_({lower})"
+    if part == "^":
+        upper = argument(rest).replace("∘", "°")
+        return upper if upper in ("°", "′") else f"^{upper if TERM.match(upper) or len(upper) == 1 else f'({upper})'}"
+    if part == "&":
+        raise TwoDimensions
+    return {"~": " ", "'": "′", "\n": " "}.get(part, part.removeprefix("{"))
+
+
+def command(name: str, rest: Iterator[str], before: str) -> str:
+    """What a command becomes, with its arguments taken from the rest."""
+    if name in LETTERS:
+        return LETTERS[name]
+    if name in RELATIONS:
+        return f" {RELATIONS[name]} "
+    if name in SPACES:
+        return " "
+    if name in SILENT:
+        return ""
+    if name in FUNCTIONS:
+        return function(name, rest, before)
+    if name in ARGUMENTS:
+        return ARGUMENTS[name](rest)
+    raise TwoDimensions
+
+
+def function(name: str, rest: Iterator[str], before: str) -> str:
+    """sin of what follows, set off from letters on either side."""
+    following = next(rest, "")
+    after = sign(following, rest) if following[:1] != "\\" else command(following[1:], rest, "") if following else ""
+    start = " " if before[-1:].isalnum() else ""
+    return f"{start}{name}{' ' if after[:1].isalnum() and following != '_' else ''}{after}"
+
+
+def argument(rest: Iterator[str]) -> str:
+    """The text of the next atom that is no space."""
+    part = next((part for part in rest if not part.isspace()), None)
+    if part is None:
+        raise TwoDimensions
+    return command(part[1:], rest, "").strip() if part[0] == "\\" else part.removeprefix("{").strip()
+
+
+def ratio(above: str, below: str) -> str:
+    above, below = (text if TERM.match(text) else f"({text})" for text in (above.strip(), below.strip()))
+    return f"{above}/{below}"
+
+
+def root(rest: Iterator[str]) -> str:
+    radicand = argument(rest)
+    if radicand == "[":
+        raise TwoDimensions
+    return f"√{radicand if len(radicand) == 1 or radicand.isdecimal() else f'({radicand})'}"
+
+
+def accented(mark: str) -> Callable[[Iterator[str]], str]:
+    """A single letter under a mark; of longer texts the mark is left out."""
+
+    def render(rest: Iterator[str]) -> str:
+        text = argument(rest)
+        return unicodedata.normalize("NFC", text + mark) if len(text) == 1 and text.isalpha() else text
+
+    return render
+
+
+def doubled(rest: Iterator[str]) -> str:
+    return "".join(DOUBLED.get(letter, letter) for letter in argument(rest))
+
+
+def negated(rest: Iterator[str]) -> str:
+    part = next(rest, "")
+    if part not in NEGATED:
+        raise TwoDimensions
+    return f" {NEGATED[part]} "
+
+
+ARGUMENTS: dict[str, Callable[[Iterator[str]], str]] = {name: accented(mark) for name, mark in ACCENTS.items()}
+ARGUMENTS |= {name: lambda rest: ratio(argument(rest), argument(rest)) for name in ("frac", "tfrac", "dfrac", "cfrac")}
+ARGUMENTS |= {"sqrt": root, "mathbb": doubled, "Bbb": doubled, "not": negated, "pmod": lambda rest: f" (mod {argument(rest)})", "underline": lambda rest: argument(rest)}
+
+
+def reaction(chemistry: str) -> str:
+    """A chemical equation as text, 2H2 + O2 -> 2H2O with an arrow; "" for one that holds commands."""
+    text = re.sub(r"[_^{}]", "", chemistry.replace("<=>", "⇌").replace("->", "→"))
+    return "" if "\\" in text or len(text) > LONGEST else " ".join(text.split())
