@@ -10,7 +10,8 @@ from pyarrow import fs
 
 from pipeline import storage
 from pipeline.corpus import builtin
-from pipeline.corpus.multistream import stream_ranges
+from pipeline.corpus.dump import is_dump
+from pipeline.corpus.dump_ranges import byte_ranges, head, is_bz2
 from pipeline.corpus.sources import BUILTIN, Source
 from pipeline.corpus.web import WEB, WEB_TIMEOUT
 from pipeline.errors import ConfigError, DataError
@@ -19,9 +20,8 @@ MAGIC = re.compile(r"[*?\[]")
 QUERY = re.compile(r"\?\w+=.*$")
 HIDDEN = re.compile(r"(^|/)\.")
 DUMP = "wikipedia-dump"
-MULTISTREAM = re.compile(r"multistream[^/]*\.xml[^/]*\.bz2$")
 RANGE_BYTES = 8_000_000
-"""Compressed, of a dump that can be read in parts: about a minute of work."""
+"""Of a dump that is compressed with bz2 and read in parts: about a minute of work."""
 HEADERS = {"Accept-Encoding": "identity"}
 
 
@@ -171,12 +171,27 @@ def builtin_files(source: Source) -> list[InputFile]:
     return list(found.values())
 
 
-def ranges(file: InputFile) -> list[InputFile]:
-    """The parts in which a file can be read, each as a file of its own; most files are one. Raises DataError where its index does not fit."""
-    if not MULTISTREAM.search(file.location) or file.format not in (None, DUMP):
-        return [file]
-    found = stream_ranges(file.location, file.bytes, RANGE_BYTES)
-    return [replace(file, format=DUMP, start=start, stop=stop, bytes=stop - start) for start, stop in found] if len(found) > 1 else [file]
+def ranges(file: InputFile) -> tuple[list[InputFile], bytes]:
+    """The parts in which a file is read, each as a file of its own, and the head of the dump that they are parts of; most files are one.
+
+    Raises DataError where a dump's index does not fit.
+    """
+    text = dump_head(file)
+    if text is None:
+        return [file], b""
+    found = byte_ranges(file.location, file.bytes, RANGE_BYTES)
+    return [replace(file, format=DUMP, start=start, stop=stop, bytes=stop - start) for start, stop in found], text
+
+
+def dump_head(file: InputFile) -> bytes | None:
+    """The head of a dump that can be read in parts; None for any other file."""
+    if file.bytes <= RANGE_BYTES or not file.name.lower().endswith(".bz2") or file.format not in (None, DUMP):
+        return None
+    try:
+        text = head(file.location) if is_bz2(file.location, file.bytes) else None
+    except DataError:  # a server without Range; or who reads the whole file says what is wrong
+        return None
+    return text if text is not None and (file.format == DUMP or is_dump(text)) else None
 
 
 def distinct(files: Sequence[InputFile]) -> list[InputFile]:

@@ -88,6 +88,32 @@ def open_raw(location: str) -> Any:
     return system.open_input_stream(path, compression=None)
 
 
+def stored(location: str, start: int, stop: int | None = None, stamp: str = "") -> Iterator[bytes]:
+    """The bytes of a file as they are stored, from `start` on to before `stop` or its end, in blocks.
+
+    Raises DataError where they cannot be read, or where a web server's file has another tag or date than `stamp`.
+    """
+    with Source(location, lambda location: open_at(location, start, stop, stamp)) as stream:
+        while (stop is None or start < stop) and (block := stream.read(BLOCK_BYTES if stop is None else min(BLOCK_BYTES, stop - start))):
+            start += len(block)
+            yield block
+
+
+def read_at(location: str, start: int, size: int) -> bytes:
+    """At most `size` stored bytes from `start` on; fewer at the end of the file."""
+    return b"".join(stored(location, start, start + size))
+
+
+def open_at(location: str, start: int, stop: int | None, stamp: str) -> Any:
+    """A file's stored bytes from `start` on, of a web server's none from `stop` on. Raises what the file system or web client raises."""
+    if location.startswith(WEB):
+        return WebStream(location, start, stop, stamp)
+    system, path = storage.filesystem(location)
+    stream = system.open_input_file(path)
+    stream.seek(start)
+    return stream
+
+
 def blocks(location: str, expansion_limit: int = EXPANSION_LIMIT) -> Iterator[bytes]:
     """A file's contents in blocks of at most 256 KiB, decompressed as its name says, or else its first bytes.
 
@@ -102,15 +128,20 @@ def blocks(location: str, expansion_limit: int = EXPANSION_LIMIT) -> Iterator[by
         try:
             while block := stream.read1(BLOCK_BYTES):
                 size += len(block)
-                if size > HARMLESS_BYTES and size > expansion_limit * raw.given:
-                    raise ExpandsTooFar(f"{size:,} bytes came out of {raw.given:,}: more than prepare.expansion_limit ({expansion_limit}) times as many")
+                refuse_expansion(size, raw.given, expansion_limit)
                 yield block
         except (DataError, ExpandsTooFar):
             raise
         except EOFError as error:
-            raise CutOff(location) from error
+            raise CutOff from error
         except Exception as error:  # each compression raises kinds of its own
-            raise Damaged(location) from error
+            raise Damaged from error
+
+
+def refuse_expansion(size: int, given: int, limit: int) -> None:
+    """Raise ExpandsTooFar where more came out of so many stored bytes than is harmless."""
+    if size > HARMLESS_BYTES and size > limit * given:
+        raise ExpandsTooFar(f"{size:,} bytes came out of {given:,}: more than prepare.expansion_limit ({limit}) times as many")
 
 
 def compression(location: str) -> str | None:

@@ -7,7 +7,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, field
 from itertools import chain
 from typing import Any
@@ -18,9 +18,9 @@ import pyarrow.parquet as pq
 
 from pipeline import storage
 from pipeline.config import Preparation
+from pipeline.corpus.dump_ranges import Given, pieces, range_text
 from pipeline.corpus.formats import FORMATS, HEAD_BYTES, recognise
 from pipeline.corpus.inputs import InputFile
-from pipeline.corpus.multistream import range_blocks
 from pipeline.corpus.opening import EXPANSION_LIMIT, CutOff, Damaged, ExpandsTooFar, Opened, blocks
 from pipeline.text.documents import ENGLISH, Document, Dropped, Reason, Record, documents
 from pipeline.text.schema import DOCUMENT
@@ -42,7 +42,7 @@ SKETCH = pa.schema(
         pa.field("place", pa.uint64(), nullable=False),  # the first 8 bytes of the text's key
     ]
 )
-VERSION = 2
+VERSION = 3
 """Goes up when the same input gives other parts, so that an unfinished preparation is not continued with old ones."""
 PART_CHARACTERS = 48_000_000
 TABLE_CHARACTERS = 4_000_000
@@ -104,15 +104,19 @@ def part_settings(settings: Preparation) -> dict[str, Any]:
     return {"version": VERSION} | {name: getattr(settings, name) for name in names}
 
 
-def write_parts(files: Sequence[InputFile], folder: str, settings: Preparation) -> dict[str, Any]:
+def write_parts(
+    files: Sequence[InputFile], folder: str, settings: Preparation, heads: Mapping[str, bytes], fetched: Sequence[bytes] | None = None
+) -> dict[str, Any]:
     """Write the parts of a batch into a folder and return their record: {"files", "settings", "parts": names, "tallies": {source: the fields of a Tally}}.
 
+    `heads` are those of dumps, by location, and `fetched` holds for each file, a range, what was fetched of it; None: nothing was.
     Memory is bounded by one part, whatever the size of the files. Raises DataError where a file cannot be read.
     """
     about = part_settings(settings)
     name = digest(files, about)
     tallies: dict[str, Tally] = {}
-    rows = chain.from_iterable(file_rows(file, tallies.setdefault(file.source, Tally()), settings) for file in files)
+    given = [Given(head=heads.get(file.location, b""), fetched=stored) for file, stored in zip(files, fetched or [None] * len(files), strict=True)]
+    rows = chain.from_iterable(file_rows(file, tallies.setdefault(file.source, Tally()), settings, ready) for file, ready in zip(files, given, strict=True))
     parts = []
     for number, (table, sketches) in enumerate(part_tables(rows)):
         parts.append(f"{name}-{number:05d}")
@@ -136,9 +140,9 @@ def records(folder: str, settings: Preparation) -> dict[str, dict[str, Any]]:
     return {name: record for name, record in found.items() if record["settings"] == about}
 
 
-def file_rows(file: InputFile, tally: Tally, settings: Preparation) -> Iterator[tuple[dict[str, Any], np.ndarray]]:
+def file_rows(file: InputFile, tally: Tally, settings: Preparation, given: Given) -> Iterator[tuple[dict[str, Any], np.ndarray]]:
     """The rows of one file with the sketches of their texts, counted in the tally."""
-    for item in file_documents(file, settings):
+    for item in file_documents(file, settings, given):
         if isinstance(item, Dropped):
             tally.drop(item)
         else:
@@ -149,9 +153,9 @@ def file_rows(file: InputFile, tally: Tally, settings: Preparation) -> Iterator[
     tally.files += file.start in (None, 0)
 
 
-def file_documents(file: InputFile, settings: Preparation) -> Iterator[Document | Dropped]:
+def file_documents(file: InputFile, settings: Preparation, given: Given = Given()) -> Iterator[Document | Dropped]:
     """The documents of one file and what is dropped of it."""
-    for record in file_records(file, settings.expansion_limit):
+    for record in file_records(file, settings.expansion_limit, given):
         if isinstance(record, Dropped):
             yield record
         else:
@@ -164,10 +168,10 @@ def file_documents(file: InputFile, settings: Preparation) -> Iterator[Document 
             )
 
 
-def file_records(file: InputFile, expansion_limit: int = EXPANSION_LIMIT) -> Iterator[Record | Dropped]:
+def file_records(file: InputFile, expansion_limit: int = EXPANSION_LIMIT, given: Given = Given()) -> Iterator[Record | Dropped]:
     """The records of one file, in its own format or the one that its name and first bytes show; what comes before damage is kept."""
     damage: list[Dropped] = []
-    stream = until_damage(file, expansion_limit, damage)
+    stream = until_damage(file, expansion_limit, given, damage)
     head = b""
     while len(head) < HEAD_BYTES and (block := next(stream, None)):
         head += block
@@ -181,14 +185,18 @@ def file_records(file: InputFile, expansion_limit: int = EXPANSION_LIMIT) -> Ite
     yield from damage
 
 
-def until_damage(file: InputFile, expansion_limit: int, damage: list[Dropped]) -> Iterator[bytes]:
-    """The blocks of a file up to where its compressed data breaks, and then what is wrong as the one entry of `damage`."""
+def until_damage(file: InputFile, expansion_limit: int, given: Given, damage: list[Dropped]) -> Iterator[bytes]:
+    """The blocks of a file up to where its compressed data breaks, of a range what is sound, and then what is wrong as the one entry of `damage`."""
     try:
-        yield from blocks(file.location, expansion_limit) if file.start is None or file.stop is None else range_blocks(file.location, file.start, file.stop)
+        if file.start is None or file.stop is None:
+            yield from blocks(file.location, expansion_limit)
+        else:
+            stored = pieces(file.location, file.start, file.stop, file.stamp, given.fetched)
+            yield from range_text(stored, file.start, file.stop, given.head, expansion_limit)
     except CutOff:
         damage.append(Dropped(id=file.name, reason="truncated file"))
-    except Damaged:
-        damage.append(Dropped(id=file.name, reason="damaged file"))
+    except Damaged as error:
+        damage.append(Dropped(id=file.name, reason="damaged file", sample=str(error)))
     except ExpandsTooFar as error:
         damage.append(Dropped(id=file.name, reason="expands too far", sample=str(error)))
 

@@ -1,6 +1,6 @@
 """The stages of preparation on a Ray cluster: files -> parts -> overlaps -> shards, with their progress and the limit on broken input."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, astuple
 from functools import partial
 from itertools import chain
@@ -8,12 +8,13 @@ from typing import Any
 
 from pipeline import storage
 from pipeline.config import Preparation
+from pipeline.corpus.dump_ranges import fetched
 from pipeline.corpus.inputs import InputFile, ranges
 from pipeline.corpus.overlaps import write_overlap
 from pipeline.corpus.parts import Tally, batches, records, write_parts
 from pipeline.corpus.progress import Progress, Report
 from pipeline.corpus.shards import write_shard
-from pipeline.corpus.tasks import results
+from pipeline.corpus.tasks import fetched_results, results
 from pipeline.corpus.web import WEB
 from pipeline.errors import DataError
 from pipeline.text.documents import BROKEN_FILE, BROKEN_RECORD, Reason
@@ -30,7 +31,9 @@ def extract(files: Sequence[InputFile], settings: Preparation, folder: str, repo
 
     Raises DataError when no text is left, or too many files or records are broken.
     """
-    pieces = [part for file in files for part in ranges(file)]
+    cut = {file.location: ranges(file) for file in files}
+    pieces = [part for parts, _ in cut.values() for part in parts]
+    heads = {location: head for location, (_, head) in cut.items() if head}
     done = reusable(records(storage.join(folder, PARTS), settings), pieces)
     have = {key(file) for record in done for file in record["files"]}
     waiting = [piece for piece in pieces if key(asdict(piece)) not in have]
@@ -38,7 +41,7 @@ def extract(files: Sequence[InputFile], settings: Preparation, folder: str, repo
     parts: list[str] = []
     with Progress(report, "reading", "files", len(pieces)) as progress:
         progress.skip(len(pieces) - len(waiting))
-        for record in chain(done, extracted(waiting, settings, folder)):
+        for record in chain(done, extracted(waiting, heads, settings, folder)):
             parts += record["parts"]
             add(tallies, record["tallies"])
             refuse_broken("files", BROKEN_FILE, len(pieces), settings.error_limit, tallies)
@@ -50,17 +53,30 @@ def extract(files: Sequence[InputFile], settings: Preparation, folder: str, repo
     return sorted(parts), tallies
 
 
-def extracted(files: Sequence[InputFile], settings: Preparation, folder: str) -> Iterator[dict[str, Any]]:
-    """The records of files that are read now; those of web servers through a few connections."""
-    work = partial(parts_of, folder=storage.join(folder, PARTS), settings=settings)
-    for web, tasks in ((True, WEB_CONNECTIONS), (False, None)):
-        dealt = batches([file for file in files if file.location.startswith(WEB) == web])
-        yield from results(work, [[asdict(file) for file in batch] for batch in dealt], tasks)
+def extracted(files: Sequence[InputFile], heads: Mapping[str, bytes], settings: Preparation, folder: str) -> Iterator[dict[str, Any]]:
+    """The records of files that are read now; those of web servers through a few connections, which of ranges bring only the bytes."""
+    work = partial(parts_of, folder=storage.join(folder, PARTS), settings=settings, heads=heads)
+    web = [file for file in files if file.location.startswith(WEB)]
+    yield from results(work, dealt([file for file in web if file.start is None]), WEB_CONNECTIONS)
+    yield from fetched_results(fetch, WEB_CONNECTIONS, work, dealt([file for file in web if file.start is not None]))
+    yield from results(work, dealt([file for file in files if not file.location.startswith(WEB)]))
 
 
-def parts_of(batch: list[dict[str, Any]], folder: str, settings: Preparation) -> dict[str, Any]:
+def dealt(files: Sequence[InputFile]) -> list[list[dict[str, Any]]]:
+    """The batches of files as JSON has them."""
+    return [[asdict(file) for file in batch] for batch in batches(files)]
+
+
+def fetch(batch: list[dict[str, Any]]) -> list[bytes]:
+    """Task of the first stage that brings the ranges of a batch."""
+    return [fetched(file["location"], file["start"], file["stop"], file["stamp"]) for file in batch]
+
+
+def parts_of(
+    batch: list[dict[str, Any]], fetched: list[bytes] | None = None, *, folder: str, settings: Preparation, heads: Mapping[str, bytes]
+) -> dict[str, Any]:
     """Task of the first stage."""
-    return write_parts([InputFile(**file) for file in batch], folder, settings)
+    return write_parts([InputFile(**file) for file in batch], folder, settings, heads, fetched)
 
 
 def key(file: dict[str, Any]) -> tuple[Any, ...]:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import ray
-from ray.data import DataContext
+from ray.data import DataContext, Dataset
 
 from pipeline import errors
 from pipeline.errors import PipelineError
@@ -21,22 +21,58 @@ def results(work: Callable[[Any], Any], items: Sequence[Any], most_tasks: int | 
 
     Raises the PipelineError that a task raised, as itself.
     """
-    # Errors travel as values: Ray would wrap them in its own and print a traceback for each.
-    def guarded(row: dict[str, str]) -> dict[str, str]:
-        try:
-            return {"result": json.dumps({"value": work(json.loads(row["item"]))})}
-        except PipelineError as error:
-            return {"result": json.dumps({"error": type(error).__name__, "message": str(error)})}
+
+    def working(row: dict[str, Any]) -> dict[str, Any]:
+        return attempt(lambda: {"result": json.dumps(work(json.loads(row["item"])))}, {"result": ""})
 
     if not items:
         return
     with DataContext.current(patient()), quiet():
-        rows = ray.data.from_items([{"item": json.dumps(item)} for item in items], override_num_blocks=min(len(items), MOST_BLOCKS))
-        for row in rows.map(guarded, num_cpus=1, concurrency=most_tasks).iter_rows():
-            answer = json.loads(row["result"])
-            if "error" in answer:
-                raise getattr(errors, answer["error"])(answer["message"])
-            yield answer["value"]
+        yield from values(rows_of(items).map(working, num_cpus=1, concurrency=most_tasks))
+
+
+def fetched_results(fetch: Callable[[Any], list[bytes]], most_fetches: int, work: Callable[[Any, list[bytes]], Any], items: Sequence[Any]) -> Iterator[Any]:
+    """The results of `work`, one CPU a task, on each item and the bytes that `fetch` gives for it, as they come; at most so many are fetched at once.
+
+    Fetched bytes wait in the object store, and no more are fetched than it takes. Raises the PipelineError that a task raised, as itself.
+    """
+
+    def fetching(row: dict[str, Any]) -> dict[str, Any]:
+        return attempt(lambda: {"item": row["item"], "bytes": fetch(json.loads(row["item"]))}, {"item": row["item"], "bytes": []})
+
+    def working(row: dict[str, Any]) -> dict[str, Any]:
+        failed = {"result": ""}
+        if row["error"]:
+            return failed | {"error": row["error"], "message": row["message"]}
+        return attempt(lambda: {"result": json.dumps(work(json.loads(row["item"]), row["bytes"]))}, failed)
+
+    if not items:
+        return
+    with DataContext.current(patient()), quiet():
+        # Without a CPU of its own: a task that waits for a server would keep one from those that work.
+        brought = rows_of(items).map(fetching, num_cpus=0, concurrency=most_fetches)
+        yield from values(brought.map(working, num_cpus=1))
+
+
+def rows_of(items: Sequence[Any]) -> Dataset:
+    """A row for each item."""
+    return ray.data.from_items([{"item": json.dumps(item)} for item in items], override_num_blocks=min(len(items), MOST_BLOCKS))
+
+
+def attempt(call: Callable[[], dict[str, Any]], failed: dict[str, Any]) -> dict[str, Any]:
+    """A row of what a call gives, or `failed` with the PipelineError that it raised: Ray would wrap errors in its own and print a traceback for each."""
+    try:
+        return call() | {"error": "", "message": ""}
+    except PipelineError as error:
+        return failed | {"error": type(error).__name__, "message": str(error)}
+
+
+def values(rows: Dataset) -> Iterator[Any]:
+    """The results in rows, as they come. Raises the PipelineError of a row that has one."""
+    for row in rows.iter_rows():
+        if row["error"]:
+            raise getattr(errors, row["error"])(row["message"])
+        yield json.loads(row["result"])
 
 
 def patient() -> DataContext:

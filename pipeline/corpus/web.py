@@ -24,12 +24,16 @@ class Broken(Exception):
 
 
 class WebStream(io.RawIOBase):
-    """The stored bytes of a URL. Raises OSError with what was had and what was expected where no new try can help."""
+    """The stored bytes of a URL from byte `start` on, of the file with a tag or date (`stamp`) where one is given; none from `stop` on where the server knows Range.
 
-    def __init__(self, url: str):
-        self.url, self.had, self.expected, self.validator = url, 0, -1, ""
+    Raises OSError with what was had and what was expected where no new try can help.
+    """
+
+    def __init__(self, url: str, start: int = 0, stop: int | None = None, stamp: str = ""):
+        self.url, self.start, self.stop, self.had, self.expected = url, start, stop, start, -1
+        self.validator = strong(stamp) if start else ""
         self.answer: requests.Response | None = None
-        self.waits, self.mark = iter(WAITS), 0
+        self.waits, self.mark = iter(WAITS), start
         self.persist(lambda: None)
 
     def readable(self) -> bool:
@@ -63,13 +67,17 @@ class WebStream(io.RawIOBase):
 
     def standing(self) -> str:
         """How far it came, for messages."""
+        if self.start and self.had == self.start:
+            return f" for what lies behind byte {self.start:,}"
         return f" after {self.had:,} of {self.expected:,} bytes" if self.expected >= 0 else f" after {self.had:,} bytes" if self.had else ""
 
     def ask(self) -> None:
         """Open a connection from where the last one broke."""
         headers = {"Accept-Encoding": "identity"}
-        if self.had:
-            headers |= {"Range": f"bytes={self.had}-", "If-Range": self.validator}
+        if self.had or self.stop is not None:
+            headers["Range"] = f"bytes={self.had}-{'' if self.stop is None else self.stop - 1}"
+        if self.had and self.validator:
+            headers["If-Range"] = self.validator
         try:
             answer = requests.get(self.url, headers=headers, stream=True, timeout=WEB_TIMEOUT)
         except (requests.ConnectionError, requests.Timeout) as error:
@@ -85,10 +93,16 @@ class WebStream(io.RawIOBase):
             raise Broken(f"the server answers {answer.status_code} {answer.reason}")
         if answer.status_code >= 400:
             raise OSError(f"the server answers {answer.status_code} {answer.reason}{self.standing()}")
-        if not self.had:
-            self.expected, self.validator = int(about.get("Content-Length", -1)), validator
-        elif answer.status_code != 206 or validator != self.validator or not about.get("Content-Range", "").startswith(f"bytes {self.had}-"):
-            raise OSError(f"the connection broke{self.standing()}, and the server cannot go on there: it knows no Range, or the file has changed")
+        if self.had and (
+            answer.status_code != 206
+            or (self.validator and validator != self.validator)
+            or not about.get("Content-Range", "").startswith(f"bytes {self.had}-")
+        ):
+            broke = f"the connection broke{self.standing()}, and " if self.had > self.start else ""
+            raise OSError(f"{broke}the server cannot go on {'there' if broke else f'from byte {self.had:,}'}: it knows no Range, or the file has changed")
+        if self.had == self.start:
+            self.validator = validator
+            self.expected = self.start + int(about["Content-Length"]) if "Content-Length" in about else -1
 
     def receive(self, size: int) -> bytes:
         """The next bytes; none at the end."""
@@ -104,7 +118,7 @@ class WebStream(io.RawIOBase):
 
     def broken(self) -> Exception:
         """The error of a connection that broke in the middle; without a tag nobody knows whether the rest is of the same file."""
-        if self.had and not self.validator:
+        if self.had > self.start and not self.validator:
             return OSError(f"the connection broke{self.standing()}, and the server gives no ETag or date to go on by")
         return Broken("the connection broke")
 

@@ -1,14 +1,18 @@
 import bz2
 import gzip
 import json
+import os
 import pickle
+import random
 import shutil
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from ray.data import DataContext
@@ -78,13 +82,40 @@ def server(tmp_path: Path) -> Iterator[tuple[Path, str]]:
 
 
 class Handler(SimpleHTTPRequestHandler):
-    """A file server that has a file which can be asked about and not be had."""
+    """A file server that has a file which can be asked about and not be had; of dumps it serves ranges, and counts how many at once."""
+
+    lock: ClassVar[threading.Lock] = threading.Lock()
+    open: ClassVar[int] = 0
+    most: ClassVar[int] = 0
+    asked: ClassVar[list[str]] = []
 
     def do_GET(self) -> None:
         if "broken" in self.path:
             self.send_error(500)
+        elif "Range" in self.headers and "dump" in self.path:
+            self.counted(1)
+            self.send_range(*self.headers["Range"].removeprefix("bytes=").split("-"))
         else:
             super().do_GET()
+
+    def counted(self, change: int) -> None:
+        with self.lock:
+            Handler.open += change
+            Handler.most = max(Handler.most, Handler.open)
+
+    def send_range(self, first: str, last: str) -> None:
+        """A range, slowly, so that two are asked for at once."""
+        self.asked.append(f"{first}-{last}")
+        data = Path(self.translate_path(self.path)).read_bytes()
+        found = data[int(first) : int(last or len(data)) + 1]
+        time.sleep(0.3)
+        self.send_response(206)
+        self.send_header("Last-Modified", self.date_time_string(int(os.stat(self.translate_path(self.path)).st_mtime)))
+        self.send_header("Content-Length", str(len(found)))
+        self.send_header("Content-Range", f"bytes {first}-{int(first) + len(found) - 1}/{len(data)}")
+        self.end_headers()
+        self.counted(-1)  # before the last byte, which lets the reader go on
+        self.wfile.write(found)
 
     def log_message(self, *_: object) -> None:
         pass
@@ -324,6 +355,69 @@ def test_a_multistream_dump_is_read_in_parts(tmp_path: Path, monkeypatch: pytest
     assert {row["language"] for row in documents(found, "train")} == {"de"} and found.counts["files"] == 1
     records = [json.loads(path.read_text()) for path in (tmp_path / "out" / "parts").glob("*.json") if "-" not in path.name]
     assert sum(len(record["files"]) for record in records) > 1
+
+
+def write_dump(path: Path, pages: int) -> Path:
+    """A dump in one bz2 stream with blocks of 100 kB; each page is about 8 kB."""
+    words = [a + b + c for a in "bdfgkl" for b in "aeiou" for c in "lmnrst"]
+    page = "<page><title>T{0}</title><ns>0</ns><id>{0}</id><revision><text>Artikel {0}: {1}.</text></revision></page>\n"
+    texts = [page.format(number, " ".join(random.Random(number).choices(words, k=2_000))) for number in range(1, pages + 1)]
+    path.write_bytes(bz2.compress(('<mediawiki xml:lang="de"><siteinfo></siteinfo>\n' + "".join(texts) + "</mediawiki>").encode(), 1))
+    return path
+
+
+def test_a_dump_in_one_stream_is_read_in_parts_from_disk_and_web(server: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    folder, url = server
+    settings = replace(SETTINGS, heldout_share=0.0, piece_characters=32_000, window_characters=100_000)
+    dump = write_dump(folder / "dump.xml.bz2", 120)
+    whole = quiet_prepare([dump], tmp_path / "whole", settings)
+    monkeypatch.setattr("pipeline.corpus.inputs.RANGE_BYTES", 40_000)
+    monkeypatch.setattr("pipeline.corpus.stages.batches", lambda files: [[file] for file in files])
+    for name, empty in (("asked", []), ("open", 0), ("most", 0)):
+        monkeypatch.setattr(Handler, name, empty)
+    folders = {spec: tmp_path / name for spec, name in ((str(dump), "local"), (f"{url}/dump.xml.bz2", "web"))}
+    found = {spec: quiet_prepare([spec], out, settings) for spec, out in folders.items()}
+    rows = [sorted(((row["id"], row["text"], row["language"]) for row in documents(corpus, "train"))) for corpus in (whole, *found.values())]
+    assert rows[0] == rows[1] == rows[2] and len(rows[0]) == 120 and rows[0][0][2] == "de"
+    for corpus in found.values():
+        ranges = [file["start"] for record in records_of(Path(corpus.folder)) for file in record["files"]]
+        assert len(ranges) == 6 and corpus.counts["files"] == 1
+    assert 1 <= Handler.most <= 2
+    # Its size, its beginning and its head once by the driver, and each range once.
+    assert len(Handler.asked) == len(ranges) + 4
+
+
+def records_of(folder: Path) -> list[dict]:
+    return [json.loads(path.read_text()) for path in (folder / "parts").glob("*.json") if "-" not in path.name]
+
+
+def test_ranges_that_are_done_are_not_fetched_again(server: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    folder, url = server
+    settings = replace(SETTINGS, heldout_share=0.0, piece_characters=32_000, window_characters=100_000)
+    write_dump(folder / "dump.xml.bz2", 120)
+    monkeypatch.setattr("pipeline.corpus.inputs.RANGE_BYTES", 40_000)
+    monkeypatch.setattr("pipeline.corpus.stages.batches", lambda files: [[file] for file in files])
+    whole = quiet_prepare([f"{url}/dump.xml.bz2"], tmp_path / "out", settings)
+    (tmp_path / "out" / "manifest.json").unlink()
+    records = {path: json.loads(path.read_text()) for path in (tmp_path / "out" / "parts").glob("*.json") if "-" not in path.name}
+    lost = sorted(records, key=lambda path: records[path]["files"][0]["start"])[2:4]
+    for path in lost:
+        path.unlink()
+    monkeypatch.setattr(Handler, "asked", [])
+    assert quiet_prepare([f"{url}/dump.xml.bz2"], tmp_path / "out", settings).fingerprint == whole.fingerprint
+    starts = [records[path]["files"][0]["start"] for path in lost]
+    assert len(Handler.asked) == 4 + 2 and {asked.split("-")[0] for asked in Handler.asked[4:]} == {str(start) for start in starts}
+
+
+def test_a_range_that_cannot_be_fetched_is_an_error_of_one_line(server: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    folder, url = server
+    write_dump(folder / "dump.xml.bz2", 40)
+    monkeypatch.setattr("pipeline.corpus.inputs.RANGE_BYTES", 40_000)
+    real = Handler.send_range
+    monkeypatch.setattr(Handler, "send_range", lambda self, first, last: self.send_error(404) if first not in ("0", str(size - 1)) else real(self, first, last))
+    size = (folder / "dump.xml.bz2").stat().st_size
+    with pytest.raises(DataError, match=f"^{url}/dump.xml.bz2 cannot be read: the server answers 404 Not Found[^\n]*$"):
+        quiet_prepare([f"{url}/dump.xml.bz2"], tmp_path / "out")
 
 
 def test_missing_and_damaged_corpora(own: Path, corpus: Corpus, tmp_path: Path):

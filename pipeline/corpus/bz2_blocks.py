@@ -1,0 +1,148 @@
+"""The blocks of bz2 data, of up to 900,000 bytes each and starting at any bit: found by their magic and decompressed one by one, from any byte of a file on."""
+
+import bz2
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+MAGIC_BITS = 48
+BLOCK_MAGIC = 0x314159265359
+END_MAGIC = 0x177245385090
+CHECKSUM_BITS = 32
+"""After either magic: of the block, or of the stream that ends."""
+HEADER = b"BZh9"
+"""Of a stream with the largest blocks, whose decoder takes smaller ones as well."""
+LONGEST_BLOCK = 1_100_000
+"""Compressed bytes within which a block of 900,000 bytes ends, also where nothing could be compressed."""
+
+
+@dataclass(frozen=True, kw_only=True, order=True)
+class Mark:
+    """A magic: `bit` is the place of its first one in the file, from 0 on; `block` tells whether a block starts there or a stream ends."""
+
+    bit: int
+    block: bool
+
+
+def marks(data: bytes | bytearray, start: int = 0) -> list[Mark]:
+    """All magics that lie in the data, and a byte more, from byte `start` on, in their order; bits are counted from the data's first."""
+    found = []
+    for magic, block in ((BLOCK_MAGIC, True), (END_MAGIC, False)):
+        for shift in range(8):
+            whole = (magic << 8 - shift).to_bytes(7)[1:6]  # the bytes that the magic fills: `find` is fast
+            at = data.find(whole, start + 1)
+            while at >= 0:
+                around = data[at - 1 : at + 6]
+                if len(around) == 7 and int.from_bytes(around) >> 8 - shift & (1 << MAGIC_BITS) - 1 == magic:
+                    found.append(Mark(bit=8 * (at - 1) + shift, block=block))
+                at = data.find(whole, at + 1)
+    return sorted(found)
+
+
+def decompressed(block: int, bits: int) -> bytes:
+    """The text of a block of so many bits, magic and checksum included, as a number. Raises OSError where they are no whole, sound block."""
+    checksum = block >> bits - MAGIC_BITS - CHECKSUM_BITS & (1 << CHECKSUM_BITS) - 1
+    decoder = bz2.BZ2Decompressor()
+    text = decoder.decompress(stream((block << MAGIC_BITS | END_MAGIC) << CHECKSUM_BITS | checksum, bits + MAGIC_BITS + CHECKSUM_BITS))
+    if not decoder.eof:
+        raise OSError("the block is longer")
+    return text
+
+
+def stream(content: int, bits: int) -> bytes:
+    """Bits behind a stream's header; the last byte is filled with zeros."""
+    return HEADER + (content << -bits % 8).to_bytes(-(-bits // 8))
+
+
+class Blocks:
+    """The blocks of bz2 data that comes in pieces, the first of which starts at byte `start` of the file; memory is bounded by a few blocks and a piece.
+
+    `cut_off` says that the data ended in the midst of a stream, `damaged` lists the bytes where blocks start that cannot be decompressed.
+    """
+
+    def __init__(self, pieces: Iterator[bytes], start: int):
+        self.pieces, self.held, self.base = pieces, bytearray(), start
+        self.at = 8 * start  # the next bit to look at
+        self.searched = 0  # bytes held
+        self.found: list[Mark] = []
+        self.ended = self.cut_off = False
+        self.damaged: list[int] = []
+
+    def texts(self, stop: int | None = None) -> Iterator[bytes | None]:
+        """The text of each next block that starts before bit `stop`, None for one that is damaged; without `stop`, of those that follow without a gap."""
+        while mark := self.mark(self.at, self.at + 8 * LONGEST_BLOCK if stop is None else stop):
+            self.forget(mark.bit)
+            self.at = mark.bit + MAGIC_BITS
+            if mark.block:
+                yield self.text(mark)
+            elif not self.holds(mark.bit + MAGIC_BITS + CHECKSUM_BITS):
+                self.cut_off = True
+
+    def text(self, start: Mark) -> bytes | None:
+        """The text of the block that starts at a mark; behind it the next one is looked for."""
+        longest = start.bit + 8 * LONGEST_BLOCK
+        first = end = self.mark(self.at, longest)
+        for _ in range(2):  # a magic may occur in a block by chance: then it ends at the next one
+            if end is None:
+                break
+            try:
+                text = decompressed(self.bits(start.bit, end.bit), end.bit - start.bit)
+            except OSError:
+                end = self.mark(end.bit + 1, longest)
+            else:
+                self.at = end.bit
+                return text
+        if first is None and self.ended:
+            try:
+                return self.rest(start)
+            except OSError:
+                pass
+        self.damaged.append(start.bit // 8)
+        return None
+
+    def rest(self, start: Mark) -> bytes | None:
+        """The text of the last block of data that was cut off: none unless only what follows it is missing."""
+        bits = 8 * (self.base + len(self.held)) - start.bit
+        bits -= bits % 8  # zeros to fill a byte would be data
+        decoder = bz2.BZ2Decompressor()
+        text = decoder.decompress(stream(self.bits(start.bit, start.bit + bits), bits))
+        while more := decoder.decompress(b""):  # it stops where its input ends, also in the midst of its output
+            text += more
+        self.cut_off = True
+        return text or None
+
+    def mark(self, first: int, stop: int) -> Mark | None:
+        """The first mark at bit `first` or later and before bit `stop`; data is taken as far as needed."""
+        while not (found := next((mark for mark in self.found if mark.bit >= first), None)):
+            if self.ended or 8 * (self.base + self.searched) >= stop:
+                return None
+            self.take()
+        return found if found.bit < stop else None
+
+    def holds(self, stop: int) -> bool:
+        """Whether the data reaches to bit `stop`; it is taken as far as that."""
+        while not self.ended and 8 * (self.base + len(self.held)) < stop:
+            self.take()
+        return 8 * (self.base + len(self.held)) >= stop
+
+    def take(self) -> None:
+        """Hold the next piece, and find what begins in it."""
+        piece = next(self.pieces, None)
+        self.ended = piece is None
+        self.held += piece or b""
+        known = self.found[-1].bit if self.found else -1
+        new = [Mark(bit=8 * self.base + mark.bit, block=mark.block) for mark in marks(self.held, self.searched)]
+        self.found += [mark for mark in new if mark.bit > known]
+        self.searched = max(0, len(self.held) - 7)
+
+    def forget(self, bit: int) -> None:
+        """Let go of what lies before a bit."""
+        gone = bit // 8 - self.base
+        del self.held[:gone]
+        self.base += gone
+        self.searched = max(0, self.searched - gone)
+        self.found = [mark for mark in self.found if mark.bit >= bit]
+
+    def bits(self, start: int, stop: int) -> int:
+        """The bits from `start` to before `stop` as a number."""
+        data = self.held[start // 8 - self.base : -(-stop // 8) - self.base]
+        return int.from_bytes(data) >> -stop % 8 & (1 << stop - start) - 1
