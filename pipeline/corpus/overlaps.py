@@ -1,7 +1,8 @@
 """Between the stages of preparation: which texts stand in others, by their sketches, one range of hashes a task.
 
-Of a word sequence that several parents have, the parent with the greatest hash is the owner. Held-out parents are those with the least
-hashes, so a sequence that is both held out and trained on is always owned by the training side.
+Of a word sequence that several parents have, one is the owner: a training one before a held-out one, then the one with the larger text,
+then the one with the greater hash. So what is both held out and trained on is always owned by the training side, and what stands in a
+larger text by that.
 
     parts/PLAN-overlap-00000.parquet   schema OVERLAP, sorted by place
 """
@@ -14,12 +15,14 @@ import pyarrow as pa
 from pipeline import storage
 from pipeline.corpus.parts import SKETCH, parquet
 from pipeline.corpus.ranges import key_edges, sorted_range
+from pipeline.text.sketches import COMMON
 
 OVERLAP = pa.schema(
     [
         pa.field("place", pa.uint64(), nullable=False),  # the first 8 bytes of the text's key
         pa.field("parent_hash", pa.uint64(), nullable=False),
         pa.field("shared", pa.int64(), nullable=False),  # hashes of its sketch that other parents own
+        pa.field("common", pa.int64(), nullable=False),  # of these, how many are below sketches.COMMON
     ]
 )
 
@@ -29,23 +32,29 @@ def overlap_name(plan: str, number: int) -> str:
     return f"{plan}-overlap-{number:05d}.parquet"
 
 
-def write_overlap(folder: str, parts: Sequence[str], plan: str, number: int, count: int) -> None:
+def write_overlap(folder: str, parts: Sequence[str], plan: str, number: int, count: int, heldout_share: float) -> None:
     """Write the overlaps of the hashes of range `number` of `count`, unless they are there."""
     target = storage.join(folder, "parts", overlap_name(plan, number))
     if storage.exists(target):
         return
     low, high = key_edges(number, count)
     found = [sorted_range(storage.join(folder, "parts", f"{part}.sketch.parquet"), SKETCH, "hash", low, high) for part in sorted(parts)]
-    storage.write_bytes(target, parquet(overlaps(pa.concat_tables([SKETCH.empty_table(), *found])), "place"))
+    storage.write_bytes(target, parquet(overlaps(pa.concat_tables([SKETCH.empty_table(), *found]), heldout_share), "place"))
 
 
-def overlaps(sketches: pa.Table) -> pa.Table:
+def is_heldout(parent_hashes: np.ndarray, share: float) -> np.ndarray:
+    """Which rows are held out, as bool: those whose parent's hash falls into the share, so that a book or article is never divided."""
+    return parent_hashes < share * 2.0**64
+
+
+def overlaps(sketches: pa.Table, heldout_share: float) -> pa.Table:
     """How many hashes of each text other parents own (schema OVERLAP), for the texts that have any."""
-    hashes, parents, places = (sketches[name].to_numpy() for name in SKETCH.names)
-    order = np.lexsort((places, parents, hashes))
+    hashes, sizes, parents, places = (sketches[name].to_numpy() for name in SKETCH.names)
+    order = np.lexsort((places, parents, sizes, ~is_heldout(parents, heldout_share), hashes))
     hashes, parents, places = hashes[order], parents[order], places[order]
     last = np.flatnonzero(np.append(hashes[1:] != hashes[:-1], True)) if len(hashes) else np.zeros(0, np.int64)
     owner = np.repeat(parents[last], np.diff(last, prepend=-1))
-    shared = pa.table({"place": places[parents != owner], "parent_hash": parents[parents != owner]})
-    counted = shared.group_by(["place", "parent_hash"]).aggregate([([], "count_all")])
-    return counted.rename_columns(["place", "parent_hash", "shared"]).sort_by([("place", "ascending"), ("parent_hash", "ascending")]).cast(OVERLAP)
+    other = parents != owner
+    columns = {"place": places[other], "parent_hash": parents[other], "common": (hashes[other] < np.uint64(COMMON)).astype(np.int64)}
+    counted = pa.table(columns).group_by(["place", "parent_hash"]).aggregate([([], "count_all"), ("common", "sum")])
+    return counted.rename_columns(OVERLAP.names).sort_by([("place", "ascending"), ("parent_hash", "ascending")]).cast(OVERLAP)

@@ -24,7 +24,7 @@ from pipeline.corpus.inputs import InputFile
 from pipeline.corpus.opening import EXPANSION_LIMIT, CutOff, Damaged, ExpandsTooFar, Opened, blocks
 from pipeline.text.documents import ENGLISH, Document, Dropped, Reason, Record, documents
 from pipeline.text.schema import DOCUMENT
-from pipeline.text.sketches import sketch
+from pipeline.text.sketches import COMMON, sampled, sequences, size
 
 KEY_BYTES = 16
 PART = pa.schema(
@@ -32,17 +32,19 @@ PART = pa.schema(
         pa.field("key", pa.binary(KEY_BYTES), nullable=False),  # hash of the text
         pa.field("parent_hash", pa.uint64(), nullable=False),  # which parents are held out, and which of two texts is kept
         pa.field("hashes", pa.int32(), nullable=False),  # of the sketch
+        pa.field("common", pa.int32(), nullable=False),  # of these, how many are below sketches.COMMON
         *DOCUMENT,
     ]
 )
 SKETCH = pa.schema(
     [
         pa.field("hash", pa.uint64(), nullable=False),
+        pa.field("size", pa.uint8(), nullable=False),  # of the text, by powers of two
         pa.field("parent_hash", pa.uint64(), nullable=False),
         pa.field("place", pa.uint64(), nullable=False),  # the first 8 bytes of the text's key
     ]
 )
-VERSION = 3
+VERSION = 4
 """Goes up when the same input gives other parts, so that an unfinished preparation is not continued with old ones."""
 PART_CHARACTERS = 48_000_000
 TABLE_CHARACTERS = 4_000_000
@@ -53,6 +55,15 @@ BATCH_BYTES = 8_000_000
 BATCH_FILES = 500
 MOST_BATCHES = 2_000
 SAMPLES = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sketched:
+    """A row of PART with its sketch, uint64, and the size of its text."""
+
+    row: dict[str, Any]
+    sketch: np.ndarray
+    size: int
 
 
 @dataclass(kw_only=True)
@@ -140,7 +151,7 @@ def records(folder: str, settings: Preparation) -> dict[str, dict[str, Any]]:
     return {name: record for name, record in found.items() if record["settings"] == about}
 
 
-def file_rows(file: InputFile, tally: Tally, settings: Preparation, given: Given) -> Iterator[tuple[dict[str, Any], np.ndarray]]:
+def file_rows(file: InputFile, tally: Tally, settings: Preparation, given: Given) -> Iterator[Sketched]:
     """The rows of one file with the sketches of their texts, counted in the tally."""
     for item in file_documents(file, settings, given):
         if isinstance(item, Dropped):
@@ -148,8 +159,7 @@ def file_rows(file: InputFile, tally: Tally, settings: Preparation, given: Given
         else:
             tally.pieces += 1
             tally.characters += len(item.text)
-            hashes = sketch(item.text)
-            yield row(item, file.source, len(hashes)), hashes
+            yield sketched(item, file.source)
     tally.files += file.start in (None, 0)
 
 
@@ -201,10 +211,13 @@ def until_damage(file: InputFile, expansion_limit: int, given: Given, damage: li
         damage.append(Dropped(id=file.name, reason="expands too far", sample=str(error)))
 
 
-def row(document: Document, source: str, hashes: int) -> dict[str, Any]:
-    """A document as a row of PART."""
+def sketched(document: Document, source: str) -> Sketched:
+    """A document as a row of PART, with the sketch of its text."""
+    every = sequences(document.text)
+    sketch = sampled(every)
+    about = {"parent_hash": parent_hash(document.parent), "hashes": len(sketch), "common": int((sketch < np.uint64(COMMON)).sum())}
     key = hashlib.blake2b(document.text.encode(), digest_size=KEY_BYTES).digest()
-    return {"key": key, "parent_hash": parent_hash(document.parent), "hashes": hashes, "source": source, **vars(document)}
+    return Sketched(row={"key": key, "source": source} | about | vars(document), sketch=sketch, size=size(every))
 
 
 def parent_hash(parent: str) -> int:
@@ -212,18 +225,18 @@ def parent_hash(parent: str) -> int:
     return int.from_bytes(hashlib.blake2b(parent.encode(), digest_size=8).digest(), "big")
 
 
-def part_tables(rows: Iterable[tuple[dict[str, Any], np.ndarray]]) -> Iterator[tuple[pa.Table, pa.Table]]:
+def part_tables(rows: Iterable[Sketched]) -> Iterator[tuple[pa.Table, pa.Table]]:
     """Gather rows to sorted tables of about 48 million characters, each with the table of its sketches."""
     tables: list[tuple[pa.Table, pa.Table]] = []
-    held: list[tuple[dict[str, Any], np.ndarray]] = []
-    size = gathered = 0
+    held: list[Sketched] = []
+    characters = gathered = 0
     for item in rows:
         held.append(item)
-        size += len(item[0]["text"])
-        if size >= TABLE_CHARACTERS:
+        characters += len(item.row["text"])
+        if characters >= TABLE_CHARACTERS:
             tables.append(arrow_tables(held))
-            gathered += size
-            held, size = [], 0
+            gathered += characters
+            held, characters = [], 0
         if gathered >= PART_CHARACTERS:
             yield merged(tables)
             tables, gathered = [], 0
@@ -231,13 +244,15 @@ def part_tables(rows: Iterable[tuple[dict[str, Any], np.ndarray]]) -> Iterator[t
         yield merged([*tables, arrow_tables(held)])
 
 
-def arrow_tables(held: list[tuple[dict[str, Any], np.ndarray]]) -> tuple[pa.Table, pa.Table]:
+def arrow_tables(held: list[Sketched]) -> tuple[pa.Table, pa.Table]:
     """Rows (schema PART) and their sketches (schema SKETCH) in Arrow memory."""
-    lengths = [len(hashes) for _, hashes in held]
-    parents = np.array([row["parent_hash"] for row, _ in held], np.uint64)
-    places = np.array([leading(row["key"]) for row, _ in held], np.uint64)
-    columns = [np.concatenate([np.zeros(0, np.uint64), *(hashes for _, hashes in held)]), np.repeat(parents, lengths), np.repeat(places, lengths)]
-    return pa.Table.from_pylist([row for row, _ in held], schema=PART), pa.Table.from_arrays([pa.array(column) for column in columns], schema=SKETCH)
+    lengths = [len(item.sketch) for item in held]
+    sizes = np.array([item.size for item in held], np.uint8)
+    parents = np.array([item.row["parent_hash"] for item in held], np.uint64)
+    places = np.array([leading(item.row["key"]) for item in held], np.uint64)
+    hashes = np.concatenate([np.zeros(0, np.uint64), *(item.sketch for item in held)])
+    columns = [pa.array(column) for column in (hashes, *(np.repeat(values, lengths) for values in (sizes, parents, places)))]
+    return pa.Table.from_pylist([item.row for item in held], schema=PART), pa.Table.from_arrays(columns, schema=SKETCH)
 
 
 def leading(key: bytes) -> int:

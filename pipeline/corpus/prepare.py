@@ -183,7 +183,7 @@ def build(files: list[InputFile], settings: Preparation, folder: str, plan: Plan
     count = shard_count(total(tallies).characters, settings)
     cut = hashlib.blake2b(json.dumps([parts, count, plan.settings]).encode(), digest_size=8).hexdigest()
     if settings.near_duplicates is not None:
-        compare(folder, parts, cut, count, report)
+        compare(folder, parts, cut, count, settings.heldout_share, report)
     shards = deal(folder, parts, cut, count, settings, tallies, report)
     manifest = asdict(plan) | contents(shards, tallies, plan)
     if not manifest["train"]:

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from pipeline import storage
 from pipeline.config import Preparation
-from pipeline.corpus.overlaps import OVERLAP, overlap_name
+from pipeline.corpus.overlaps import OVERLAP, is_heldout, overlap_name
 from pipeline.corpus.parts import PART, SAMPLES, Tally, in_order
 from pipeline.corpus.ranges import key_bytes, key_edges, numbers, sorted_range
 from pipeline.text.documents import Reason, dropped
@@ -22,7 +22,7 @@ COUNTED = ("documents", "pieces", "characters")
 HELDOUT_OVERLAP = 0.05
 """Share of a held-out text's word sequences in training texts above which it would not measure what was learnt."""
 LEAST_SHARED = 3
-"""Fewer equal word sequences are chance."""
+"""Fewer equal word sequences are chance, where they are not all that a held-out text has."""
 HELDOUT_WINDOWS = 8
 """Held-out windows are this many times smaller, so that a small held-out share still has several."""
 
@@ -69,14 +69,18 @@ def without_repeats(table: pa.Table, tallies: dict[str, Tally]) -> pa.Table:
 
 def without_near_duplicates(table: pa.Table, overlaps: pa.Table, settings: Preparation, tallies: dict[str, Tally]) -> pa.Table:
     """Keep the rows of which, by their sketches, little enough stands in texts of other parents; those in training count for held-out rows."""
-    sums = overlaps.group_by(["place", "parent_hash"]).aggregate([("shared", "sum")])
-    columns = (sums[name].to_pylist() for name in ("place", "parent_hash", "shared_sum"))
-    of = {(place, parent): shared for place, parent, shared in zip(*columns)}
+    sums = overlaps.group_by(["place", "parent_hash"]).aggregate([("shared", "sum"), ("common", "sum")])
+    of = {(place, parent): counts for place, parent, *counts in zip(*(sums[name].to_pylist() for name in sums.column_names))}
     parents = table["parent_hash"].to_numpy()
-    found = np.array([of.get(key, 0) for key in zip(numbers(table["key"]).tolist(), parents.tolist())], np.int64)
-    share = found / np.maximum(1, table["hashes"].to_numpy())
-    limit = np.where(is_heldout(parents, settings.heldout_share), HELDOUT_OVERLAP, settings.near_duplicates)
-    return without(table, (share >= limit) & (found >= LEAST_SHARED), "near-duplicate", tallies)
+    keys = zip(numbers(table["key"]).tolist(), parents.tolist())
+    shared, common = np.array([of.get(key, (0, 0)) for key in keys], np.int64).reshape(-1, 2).T
+    # Of texts that are sampled alike all hashes tell; of a short text in a long one only those that the long one could have too.
+    share, part = shared / np.maximum(1, table["hashes"].to_numpy()), common / np.maximum(1, table["common"].to_numpy())
+    aside = is_heldout(parents, settings.heldout_share)
+    limit = np.where(aside, HELDOUT_OVERLAP, settings.near_duplicates)
+    repeated = (share >= limit) & (shared >= LEAST_SHARED) | (part >= limit) & (common >= LEAST_SHARED)
+    whole = aside & (part >= settings.near_duplicates) & (common > 0)
+    return without(table, repeated | whole, "near-duplicate", tallies)
 
 
 def without(table: pa.Table, dropped_rows: np.ndarray, reason: Reason, tallies: dict[str, Tally]) -> pa.Table:
@@ -90,11 +94,6 @@ def without(table: pa.Table, dropped_rows: np.ndarray, reason: Reason, tallies: 
         if rows.num_rows > SAMPLES:
             tally.add(Tally(dropped={reason: rows.num_rows - SAMPLES}))
     return table.filter(pa.array(~dropped_rows))
-
-
-def is_heldout(parent_hashes: np.ndarray, share: float) -> np.ndarray:
-    """Which rows are held out, as bool: those whose parent's hash falls into the share, so that a book or article is never divided."""
-    return parent_hashes < share * 2.0**64
 
 
 def window_edges(lengths: Sequence[int], limit: int) -> list[tuple[int, int]]:

@@ -96,17 +96,17 @@ def reusable(found: dict[str, dict[str, Any]], files: Sequence[InputFile]) -> li
     return chosen
 
 
-def compare(folder: str, parts: list[str], plan: str, count: int, report: Report) -> None:
+def compare(folder: str, parts: list[str], plan: str, count: int, heldout_share: float, report: Report) -> None:
     """Second stage: which texts stand in others."""
-    work = partial(overlap_of, folder=folder, parts=parts, plan=plan, count=count)
+    work = partial(overlap_of, folder=folder, parts=parts, plan=plan, count=count, heldout_share=heldout_share)
     with Progress(report, "comparing", "ranges of hashes", count) as progress:
         for _ in results(work, list(range(count))):
             progress.advance(1)
 
 
-def overlap_of(number: int, folder: str, parts: list[str], plan: str, count: int) -> None:
+def overlap_of(number: int, folder: str, parts: list[str], plan: str, count: int, heldout_share: float) -> None:
     """Task of the second stage."""
-    write_overlap(folder, parts, plan, number, count)
+    write_overlap(folder, parts, plan, number, count, heldout_share)
 
 
 def deal(folder: str, parts: list[str], plan: str, count: int, settings: Preparation, tallies: Tallies, report: Report) -> list[dict[str, Any]]:

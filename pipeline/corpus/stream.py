@@ -52,12 +52,14 @@ def window_rows(settings: StreamSettings, wordpiece: WordPiece, windows: tuple[W
 
 
 def weighted(documents: pa.Table, weights: dict[str, float], epoch: int) -> pa.Table:
-    """Each document as often as its source's weight says; a fraction is drawn by a hash of the document and the epoch."""
+    """Each document as often as its source's weight says, all of them once before any comes again; a fraction is drawn by a hash of the document and the epoch."""
     if all(weight == 1 for weight in weights.values()):
         return documents
     identities = zip(documents["source"].to_pylist(), documents["id"].to_pylist())
-    times = [int(weights[source] + uniform(id, epoch)) for source, id in identities]
-    return documents.take(np.repeat(np.arange(documents.num_rows), times))
+    times = np.array([int(weights[source] + uniform(id, epoch)) for source, id in identities], np.int64)
+    # A document beside its copy could fill a sequence with it: the answers of its masks would stand in sight.
+    rounds = [np.flatnonzero(times > already) for already in range(times.max(initial=0))]
+    return documents.take(np.concatenate([np.zeros(0, np.int64), *rounds]))
 
 
 def uniform(id: str, epoch: int) -> float:

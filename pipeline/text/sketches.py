@@ -1,7 +1,7 @@
 """Sketches of texts: samples of the hashes of their word sequences, by which near-duplicates are found.
 
 A sampled MinHash (Broder 1997's "mod m" sketch, FracMinHash): a hash is in the sketch when it is below a bound, so that the share of one
-text that stands in another can be read from the two sketches, also when one is a part of the other.
+text that stands in another can be read from the two sketches, also when one is a part of the other: from the hashes that both could have.
 """
 
 import numpy as np
@@ -11,8 +11,12 @@ from pipeline.text.wordpiece import CLASSES, NEW_LINE, SPACE, chunk_ends
 SHINGLE_WORDS = 8
 """Sequences of eight words seldom occur in two texts by chance."""
 LEAST_HASHES = 16
-"""About this many are sampled of a short text, and between a 16th and a 32nd of a long one."""
-MOST_HALVINGS = 5
+"""About this many are sampled of a short text, and an eighth of a long one."""
+MOST_HALVINGS = 3
+COMMON = 1 << (64 - MOST_HALVINGS)
+"""Hashes below it are in the sketch of every text that has them."""
+LARGEST = 11
+"""Texts of 2^10 sequences or more are of one size: the pieces of long documents."""
 BASE = 0x9E3779B97F4A7C15
 INVERSE = pow(BASE, -1, 1 << 64)
 
@@ -22,9 +26,23 @@ def sketch(text: str) -> np.ndarray:
 
     Case, punctuation and white space make no difference; every Chinese character is a word.
     """
-    hashes = np.unique(shingles(words(np.frombuffer(text.lower().encode(), np.uint8))))
+    return sampled(sequences(text))
+
+
+def sequences(text: str) -> np.ndarray:
+    """The hashes of all of a text's sequences of eight words, uint64, rising and distinct."""
+    return np.unique(shingles(words(np.frombuffer(text.lower().encode(), np.uint8))))
+
+
+def sampled(hashes: np.ndarray) -> np.ndarray:
+    """Those of a text's hashes that are in its sketch."""
     halvings = min(MOST_HALVINGS, max(0, (len(hashes) // LEAST_HASHES).bit_length() - 1))
-    return hashes[hashes < np.uint64((1 << (64 - halvings)) - 1)]
+    return hashes[hashes <= np.uint64((1 << (64 - halvings)) - 1)]
+
+
+def size(hashes: np.ndarray) -> int:
+    """How large a text with so many sequences is, from 0 to LARGEST, by powers of two."""
+    return min(len(hashes).bit_length(), LARGEST)
 
 
 def shingles(words: np.ndarray) -> np.ndarray:

@@ -8,32 +8,30 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.config import Preparation
-from pipeline.corpus.overlaps import OVERLAP, overlaps, write_overlap
-from pipeline.corpus.parts import KEY_BYTES, PART, SKETCH, Tally, arrow_tables, in_order, leading, parent_hash, parquet, part_tables, row
+from pipeline.corpus.overlaps import OVERLAP, is_heldout, overlaps, write_overlap
+from pipeline.corpus.parts import KEY_BYTES, PART, SKETCH, Sketched, Tally, arrow_tables, in_order, leading, parent_hash, parquet, part_tables, sketched
 from pipeline.corpus.ranges import key_edges, sorted_range
-from pipeline.corpus.shards import counts_by_source, is_heldout, shard_count, window_edges, without_near_duplicates, without_repeats
+from pipeline.corpus.shards import counts_by_source, shard_count, window_edges, without_near_duplicates, without_repeats
 from pipeline.text.documents import Document
-from pipeline.text.sketches import sketch
+from pipeline.text.sketches import COMMON
 
 WORDS = [f"word{number}" for number in range(1200)]
 
 
-def item(text: str, id: str, parent: str = "p", source: str = "s") -> tuple[dict, np.ndarray]:
-    document = Document(id=id, parent=parent, title="", text=text, lines_are_sentences=False, language="en")
-    hashes = sketch(text)
-    return row(document, source, len(hashes)), hashes
+def item(text: str, id: str, parent: str = "p", source: str = "s") -> Sketched:
+    return sketched(Document(id=id, parent=parent, title="", text=text, lines_are_sentences=False, language="en"), source)
 
 
-def items(texts: list[str]) -> list[tuple[dict, np.ndarray]]:
+def items(texts: list[str]) -> list[Sketched]:
     return [item(text, f"{number:03d}") for number, text in enumerate(texts)]
 
 
-def table(found: list[tuple[dict, np.ndarray]]) -> pa.Table:
-    return in_order(pa.Table.from_pylist([row for row, _ in found], schema=PART))
+def table(found: list[Sketched]) -> pa.Table:
+    return in_order(pa.Table.from_pylist([item.row for item in found], schema=PART))
 
 
 def test_the_key_of_a_row_is_the_hash_of_its_text():
-    assert item("é", "1")[0]["key"] == hashlib.blake2b("é".encode(), digest_size=KEY_BYTES).digest()
+    assert item("é", "1").row["key"] == hashlib.blake2b("é".encode(), digest_size=KEY_BYTES).digest()
 
 
 def test_windows_are_closed_when_full_and_a_short_rest_joins_the_last():
@@ -96,24 +94,35 @@ def test_ranges_of_keys_divide_the_rows_of_all_parts_in_order(tmp_path: Path, co
     assert edges[0][0] == 0 and edges[-1][1] == 2**64 and all(a[1] == b[0] for a, b in zip(edges, edges[1:]))
     tables = [in_order(pa.concat_tables([sorted_range(f"{tmp_path}/{part}.parquet", PART, "key", *edge) for part in range(3)])) for edge in edges]
     assert all(table.num_rows > 20 for table in tables)
-    assert pa.concat_tables(tables)["text"].to_pylist() == [text for _, text in sorted((row["key"], row["text"]) for row, _ in found)]
+    assert pa.concat_tables(tables)["text"].to_pylist() == [text for _, text in sorted((item.row["key"], item.row["text"]) for item in found)]
 
 
-def test_overlaps_count_what_the_parents_of_greater_hashes_own():
-    columns = [[5, 5, 5, 6, 6, 7, 8, 8], [1, 9, 4, 4, 4, 4, 9, 1], [11, 12, 13, 13, 14, 13, 12, 11]]
-    found = overlaps(pa.table([pa.array(column, pa.uint64()) for column in columns], schema=SKETCH))
+def test_overlaps_count_what_others_own_and_how_much_of_it_is_common():
+    half, top = 2**63, COMMON
+    columns = {
+        "hash": [5, 5, 5, 6, 6, 7, top, top, top + 1, top + 1],
+        "size": [9, 3, 9, 9, 9, 9, 9, 9, 9, 9],
+        "parent_hash": [1, half + 2, half + 1, 4, 4, 4, half + 1, 1, half + 9, half + 1],
+        "place": [11, 12, 13, 13, 14, 13, 13, 11, 15, 13],
+    }
+    found = overlaps(pa.table({name: pa.array(column, SKETCH.field(name).type) for name, column in columns.items()}, schema=SKETCH), 0.5)
     assert found.schema == OVERLAP
-    assert found.to_pylist() == [{"place": 11, "parent_hash": 1, "shared": 2}, {"place": 13, "parent_hash": 4, "shared": 1}]
-    assert overlaps(SKETCH.empty_table()).num_rows == 0
+    # Of 5 the held-out parent and the smaller text are not the owner; of COMMON the held-out parent is not; of the next the lesser hash is not.
+    assert found.to_pylist() == [
+        {"place": 11, "parent_hash": 1, "shared": 2, "common": 1},
+        {"place": 12, "parent_hash": half + 2, "shared": 1, "common": 1},
+        {"place": 13, "parent_hash": half + 1, "shared": 1, "common": 0},
+    ]
+    assert overlaps(SKETCH.empty_table(), 0.5).num_rows == 0
 
 
-def near(found: list[tuple[dict, np.ndarray]], folder: Path, **settings) -> tuple[list[str], dict[str, Tally]]:
+def near(found: list[Sketched], folder: Path, **settings: float) -> tuple[list[str], dict[str, Tally]]:
     """Ids of the texts that are left, compared through the files of three ranges of hashes."""
     (folder / "parts").mkdir()
     rows, sketches = arrow_tables(found)
     (folder / "parts" / "one.sketch.parquet").write_bytes(parquet(sketches.sort_by("hash"), "hash"))
     for number in range(3):
-        write_overlap(str(folder), ["one"], "plan", number, 3)
+        write_overlap(str(folder), ["one"], "plan", number, 3, settings["heldout_share"])
     every = pa.concat_tables([sorted_range(f"{folder}/parts/plan-overlap-{number:05d}.parquet", OVERLAP, "place", 0, 2**64) for number in range(3)])
     tallies: dict[str, Tally] = {}
     kept = without_near_duplicates(in_order(rows), every, Preparation(**settings), tallies)
@@ -136,7 +145,7 @@ def test_a_text_in_other_formatting_and_one_that_is_part_of_another_are_near_dup
 
 
 def test_what_the_same_parent_repeats_is_no_near_duplicate(tmp_path: Path):
-    assert near([item(" ".join(WORDS), "a"), item(" ".join(WORDS) + " end", "b")], tmp_path)[0] == ["a", "b"]
+    assert near([item(" ".join(WORDS), "a"), item(" ".join(WORDS) + " end", "b")], tmp_path, heldout_share=0.0)[0] == ["a", "b"]
 
 
 def test_held_out_texts_of_which_a_little_is_trained_on_are_left_out(tmp_path: Path):
@@ -147,9 +156,32 @@ def test_held_out_texts_of_which_a_little_is_trained_on_are_left_out(tmp_path: P
     assert near(found, tmp_path, heldout_share=share)[0] == ["fresh", "trained"]
 
 
+LONG = [f"word{number}" for number in range(5_000)]
+
+
+def parts_of_long(words: int) -> list[Sketched]:
+    return [item(" ".join(LONG[start : start + words]), f"part {start}", f"parent {start}") for start in range(0, 4_000, 100)]
+
+
+@pytest.mark.parametrize("words", [60, 120, 250, 500, 1000])
+def test_what_stands_in_a_longer_text_is_a_near_duplicate_whatever_its_length_and_parent(words: int, tmp_path: Path):
+    fresh = [item(" ".join(f"own{number}x{word}" for word in range(words)), f"own {number}", f"other {number}") for number in range(20)]
+    kept, _ = near([item(" ".join(LONG), "whole", "book"), *parts_of_long(words), *fresh], tmp_path, heldout_share=0.0)
+    assert "whole" in kept and sum(id.startswith("own") for id in kept) == 20
+    # Of sixty words about seven sequences are common, of 500 about sixty: too few only by chance.
+    assert sum(id.startswith("part") for id in kept) <= (4 if words == 60 else 0)
+
+
+@pytest.mark.parametrize("words", [60, 120, 1000])
+def test_no_held_out_text_stands_whole_in_a_longer_one_that_is_trained_on(words: int, tmp_path: Path):
+    book = max((f"book {number}" for number in range(99)), key=parent_hash)
+    kept, _ = near([item(" ".join(LONG), "whole", book), *parts_of_long(words)], tmp_path, heldout_share=parent_hash(book) / 2**64 - 1e-9)
+    assert kept == ["whole"]
+
+
 def test_counts_of_sources():
-    rows = [item(text, id, source=source)[0] for text, id, source in (("abc", "a#0", "s"), ("é", "a#1", "s"), ("xy", "b#0", "t"))]
-    assert counts_by_source(table([(row, np.zeros(0)) for row in rows])) == {
+    rows = [item(text, id, source=source) for text, id, source in (("abc", "a#0", "s"), ("é", "a#1", "s"), ("xy", "b#0", "t"))]
+    assert counts_by_source(table(rows)) == {
         "s": {"documents": 1, "pieces": 2, "characters": 4},
         "t": {"documents": 1, "pieces": 1, "characters": 2},
     }

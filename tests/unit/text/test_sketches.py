@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.text.sketches import INVERSE, BASE, sketch, shingles, words
+from pipeline.text.sketches import BASE, COMMON, INVERSE, LARGEST, sequences, shingles, size, sketch, words
 
 WORDS = [f"word{number}" for number in range(4000)]
 
@@ -33,9 +33,9 @@ def test_case_punctuation_and_line_breaks_make_no_difference() -> None:
     assert not np.isin(sketch(a), sketch(a.replace("lazy", "busy"))).all()
 
 
-def test_of_a_long_text_a_32nd_is_sampled_and_of_a_short_one_all() -> None:
+def test_of_a_long_text_an_eighth_is_sampled_and_of_a_short_one_all() -> None:
     long = " ".join(WORDS)
-    assert 80 < len(sketch(long)) < 180
+    assert 420 < len(sketch(long)) < 580 and (sketch(long) < COMMON).all()
     assert len(sketch(" ".join(WORDS[:30]))) == 23
     assert 16 <= len(sketch(" ".join(WORDS[:300]))) <= 50
 
@@ -44,6 +44,13 @@ def test_the_sketch_of_a_part_is_in_that_of_the_whole() -> None:
     whole, part = sketch(" ".join(WORDS)), sketch(" ".join(WORDS[1000:3000]))
     assert len(part) > 30 and np.isin(part, whole).all()
     assert 0.3 < np.isin(whole, part).mean() < 0.7
+
+
+def test_whatever_its_length_a_text_has_all_its_hashes_below_the_common_bound() -> None:
+    for words in (30, 100, 300, 1000, 4000):
+        every, sampled = sequences(" ".join(WORDS[:words])), sketch(" ".join(WORDS[:words]))
+        assert every[every < COMMON].tolist() == sampled[sampled < COMMON].tolist()
+    assert [size(sequences(" ".join(WORDS[:words]))) for words in (7, 8, 11, 135, 4000)] == [0, 1, 3, 8, LARGEST]
 
 
 @given(st.text())
