@@ -397,7 +397,8 @@ class Pretrain:
     """Pretrain an encoder on raw text."""
 
     corpus: tuple[str, ...] = ()
-    """A file, folder, glob or URL, with ::format=NAME after it where the format must be forced; may be repeated. None: the built-in corpus."""
+    """A file, folder, glob or URL, with what must be said of it after it, as in PATH::format=NAME::column=NAME::language=CODE::weight=NUMBER; may be
+    repeated. Or one folder that jobs/prepare.py has prepared. None: the built-in corpus."""
     steps: int = 1_000
     """Optimiser updates in all."""
     workers: int = 1

@@ -10,9 +10,10 @@ import ray
 from ray.actor import ActorHandle
 
 from pipeline import cluster, storage
-from pipeline.config import Pretrain, flatten
-from pipeline.corpus.prepare import Corpus, prepare
+from pipeline.config import NextSentence, Preparation, Pretrain, flatten
+from pipeline.corpus.prepare import Corpus, is_prepared, load_corpus, prepare
 from pipeline.corpus.shards import COUNTED
+from pipeline.corpus.sources import BUILTIN
 from pipeline.corpus.stream import StreamSettings, rows_if_few
 from pipeline.corpus.vocabulary import given_vocabulary, trained_vocabulary
 from pipeline.errors import ConfigError, DataError
@@ -79,7 +80,7 @@ def stream_settings(config: Pretrain, report: Report) -> StreamSettings:
     Raises DataError for a corpus without examples, ConfigError for slots with more rows than it has.
     """
     given = given_vocabulary(config.vocabulary)  # first: it may be refused, and the corpus takes longer
-    corpus = prepare(config.corpus or ("builtin",), config.prepare, corpus_folder(config), report)
+    corpus = corpus_of(config, report)
     vocabulary = given or trained_vocabulary(config.vocabulary, corpus, config.output, report)
     settings = StreamSettings(
         corpus=corpus,
@@ -97,9 +98,25 @@ def stream_settings(config: Pretrain, report: Report) -> StreamSettings:
     return settings
 
 
+def corpus_of(config: Pretrain, report: Report) -> Corpus:
+    """The prepared corpus that config.corpus names, or the one prepared now from what it names."""
+    if len(config.corpus) == 1 and is_prepared(config.corpus[0]):
+        if config.prepare != Preparation():
+            raise ConfigError(f"corpus {config.corpus[0]} is prepared already: leave out the prepare settings, or prepare it anew in another folder")
+        corpus = load_corpus(config.corpus[0])
+    else:
+        corpus = prepare(config.corpus or (BUILTIN,), config.prepare, corpus_folder(config), report)
+    if isinstance(config.sampling.pairs, NextSentence) and corpus.counts["documents"] == 1:
+        report(
+            "note: the corpus is one document, so no segment B can come from another (NotNext) and nothing is held out; "
+            "give one file a document, or ::format=sentences with a blank line between documents"
+        )
+    return corpus
+
+
 def corpus_folder(config: Pretrain) -> str:
     """Where the prepared corpus of these sources and settings lies."""
-    sources = [source if storage.is_url(source) or source == "builtin" else storage.absolute(source) for source in config.corpus or ("builtin",)]
+    sources = [source if storage.is_url(source) or source == BUILTIN else storage.absolute(source) for source in config.corpus or (BUILTIN,)]
     digest = hashlib.sha256(json.dumps([sources, asdict(config.prepare)]).encode()).hexdigest()[:12]
     return storage.join(config.output, "corpora", digest)
 

@@ -17,6 +17,7 @@ from pipeline.corpus.progress import MILLION, Report
 from pipeline.corpus.shards import COUNTED, shard_count
 from pipeline.corpus.sources import BUILTIN, KEYS, Source, parse
 from pipeline.corpus.stages import PARTS, Tallies, compare, deal, extract, total
+from pipeline.corpus.web import WEB
 from pipeline.errors import ConfigError, DataError
 from pipeline.text.schema import DOCUMENT
 
@@ -134,6 +135,16 @@ def load_corpus(folder: str) -> Corpus:
         raise DataError(f"{folder} holds no prepared corpus ({storage.MANIFEST} is missing): prepare one there, or name another folder") from error
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{folder}/{storage.MANIFEST} cannot be read ({storage.first_line(error)}): delete the folder and prepare it again") from error
+
+
+def is_prepared(location: str) -> bool:
+    """Whether a location is the folder of a prepared corpus."""
+    if location.startswith(WEB) or not storage.exists(storage.join(location, storage.MANIFEST)):
+        return False
+    try:
+        return {*SPLITS, "fingerprint"} <= storage.read_json(storage.join(location, storage.MANIFEST)).keys()
+    except (OSError, ValueError, AttributeError):
+        return False
 
 
 def read_window(corpus: Corpus, window: Window) -> pa.Table:

@@ -1,0 +1,44 @@
+"""Which corpus a run trains on, where it is prepared already."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pipeline.config import Preparation, Pretrain, Sampling, SingleSegment
+from pipeline.corpus.prepare import Corpus, is_prepared
+from pipeline.errors import ConfigError
+from pipeline.pretrain import corpus_of
+
+
+@pytest.fixture
+def prepared(tiny_corpus: Corpus) -> str:
+    """The tiny corpus with a manifest; it says that all of it is one document."""
+    windows = {split: [list(vars(window).values()) for window in getattr(tiny_corpus, split)] for split in ("train", "heldout")}
+    about = {"fingerprint": tiny_corpus.fingerprint, "counts": {"documents": 1}, "dropped": {}, "sources": {}}
+    Path(tiny_corpus.folder, "manifest.json").write_text(json.dumps(windows | about))
+    return tiny_corpus.folder
+
+
+def test_a_prepared_folder_is_trained_on_as_it_is(prepared: str, tiny_corpus: Corpus, tiny_config: Pretrain) -> None:
+    lines: list[str] = []
+    found = corpus_of(replace(tiny_config, corpus=(prepared,), sampling=Sampling(maximum_length=32, pairs=SingleSegment())), lines.append)
+    assert (found.folder, found.fingerprint, found.train, lines) == (prepared, tiny_corpus.fingerprint, tiny_corpus.train, [])
+
+
+def test_its_settings_of_preparation_stay(prepared: str, tiny_config: Pretrain) -> None:
+    with pytest.raises(ConfigError, match="is prepared already: leave out the prepare settings"):
+        corpus_of(replace(tiny_config, corpus=(prepared,), prepare=Preparation(heldout_share=0.02)), print)
+
+
+def test_one_document_is_no_corpus_of_pairs(prepared: str, tiny_config: Pretrain) -> None:
+    lines: list[str] = []
+    corpus_of(replace(tiny_config, corpus=(prepared,)), lines.append)
+    assert len(lines) == 1 and lines[0].startswith("note: the corpus is one document, so no segment B can come from another (NotNext)")
+
+
+def test_other_folders_are_sources(tmp_path: Path) -> None:
+    assert not is_prepared(str(tmp_path)) and not is_prepared("builtin") and not is_prepared("https://example.org/a.txt") and not is_prepared("a::weight=2")
+    (tmp_path / "manifest.json").write_text('["of something else"]')
+    assert not is_prepared(str(tmp_path))
