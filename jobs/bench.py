@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pipeline.config import Sampling, VocabularySettings
+from pipeline.config.data import Sampling, VocabularySettings
 from pipeline.errors import PipelineError
 
 

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pipeline.config import Preparation
+from pipeline.config.data import Preparation
 from pipeline.errors import PipelineError
 
 

@@ -14,7 +14,7 @@ def main(arguments: Sequence[str]) -> int:
     """Parse, run and report; 0 when the run is finished, 2 for what the user can fix."""
     import tyro
 
-    from pipeline.config import flatten
+    from pipeline.config.flat import flatten
     from pipeline.environment import set_ray_defaults
     from pipeline.errors import PipelineError
     from pipeline.presets import PRESETS, split_preset

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import ray
 
 from pipeline import storage
-from pipeline.config import Placement
+from pipeline.config.training import Placement
 from pipeline.errors import ConfigError
 
 NAMESPACE = "bertstream"

@@ -11,7 +11,7 @@ from pyarrow import fs
 
 from pipeline import storage
 from pipeline.batch import Batch, collate
-from pipeline.config import Model
+from pipeline.config.model import Model
 from pipeline.errors import CheckpointError
 from pipeline.model.weights import from_published
 from pipeline.objectives.pretraining import BertPretraining

@@ -3,7 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pipeline.config import AdamW, Batch, LinearDecay, Model, Pretrain, VocabularySettings
+from pipeline.config.data import VocabularySettings
+from pipeline.config.jobs import Pretrain
+from pipeline.config.model import Model
+from pipeline.config.training import AdamW, Batch, LinearDecay
 from pipeline.errors import ConfigError
 
 # Devlin et al. 2019, A.2: 256 rows a step, 1e-4, 10,000 of 1,000,000 steps of warm-up. Small models and short runs want a higher

@@ -10,7 +10,9 @@ import ray
 from ray.actor import ActorHandle
 
 from pipeline import cluster, storage
-from pipeline.config import NextSentence, Preparation, Pretrain, flatten
+from pipeline.config.data import NextSentence, Preparation
+from pipeline.config.flat import flatten
+from pipeline.config.jobs import Pretrain
 from pipeline.corpus.prepare import Corpus, is_prepared, load_corpus, prepare
 from pipeline.corpus.shards import COUNTED
 from pipeline.corpus.sources import BUILTIN

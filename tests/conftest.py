@@ -13,7 +13,10 @@ from pipeline.environment import set_ray_defaults
 
 set_ray_defaults()  # before anything imports Ray: its compiled part reads the environment once
 
-from pipeline.config import AdamW, Batch, Checkpoints, Evaluation, LinearDecay, Model, Pretrain, Sampling, Tracking  # noqa: E402
+from pipeline.config.data import Sampling  # noqa: E402
+from pipeline.config.jobs import Pretrain  # noqa: E402
+from pipeline.config.model import Model  # noqa: E402
+from pipeline.config.training import AdamW, Batch, Checkpoints, Evaluation, LinearDecay, Tracking  # noqa: E402
 from pipeline.corpus.order import Cursor, window_ranges  # noqa: E402
 from pipeline.corpus.prepare import Corpus, Window  # noqa: E402
 from pipeline.corpus.stream import StreamSettings, rows_of_range  # noqa: E402

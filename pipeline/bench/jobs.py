@@ -7,7 +7,8 @@ from typing import Any
 from pipeline import cluster, storage
 from pipeline.bench import stream, text, wikitext
 from pipeline.bench.windows import split_corpora
-from pipeline.config import Batch, Preparation, Sampling, VocabularySettings
+from pipeline.config.data import Preparation, Sampling, VocabularySettings
+from pipeline.config.training import Batch
 from pipeline.corpus.prepare import prepare, read_window
 from pipeline.corpus.sources import BUILTIN
 from pipeline.corpus.stream import StreamSettings

@@ -11,7 +11,7 @@ import numpy as np
 
 from pipeline.bench.usual import usual_batches
 from pipeline.bench.windows import split_corpora
-from pipeline.config import Sampling
+from pipeline.config.data import Sampling
 from pipeline.corpus.prepare import Corpus, Window, read_window
 from pipeline.errors import ConfigError
 from pipeline.text import wordpiece as wordpieces

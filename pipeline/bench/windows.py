@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from pipeline.config import Preparation
+from pipeline.config.data import Preparation
 from pipeline.corpus.inputs import list_files
 from pipeline.corpus.parts import file_documents
 from pipeline.corpus.prepare import Corpus, Window

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from pipeline.config import Batch
+from pipeline.config.training import Batch
 from pipeline.text.examples import generator
 
 

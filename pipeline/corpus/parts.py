@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline import storage
-from pipeline.config import Preparation
+from pipeline.config.data import Preparation
 from pipeline.corpus.dump_ranges import Given, pieces, range_text
 from pipeline.corpus.formats import FORMATS, HEAD_BYTES, recognise
 from pipeline.corpus.inputs import InputFile

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline import storage
-from pipeline.config import Preparation, flatten
+from pipeline.config.data import Preparation
+from pipeline.config.flat import flatten
 from pipeline.corpus.inputs import InputFile, distinct, fingerprint, list_files
 from pipeline.corpus.parts import Tally
 from pipeline.corpus.progress import MILLION, Report

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipeline import storage
-from pipeline.config import Preparation
+from pipeline.config.data import Preparation
 from pipeline.corpus.overlaps import OVERLAP, is_heldout, overlap_name
 from pipeline.corpus.parts import PART, SAMPLES, Tally, in_order
 from pipeline.corpus.ranges import key_bytes, key_edges, numbers, sorted_range

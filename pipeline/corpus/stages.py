@@ -7,7 +7,7 @@ from itertools import chain
 from typing import Any
 
 from pipeline import storage
-from pipeline.config import Preparation
+from pipeline.config.data import Preparation
 from pipeline.corpus.dump_ranges import fetched
 from pipeline.corpus.inputs import InputFile, ranges
 from pipeline.corpus.overlaps import write_overlap

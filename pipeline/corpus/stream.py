@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 import ray
 
-from pipeline.config import Batch, Sampling
+from pipeline.config.data import Sampling
+from pipeline.config.training import Batch
 from pipeline.corpus.order import Cursor, WindowRange, permutation, window_ranges
 from pipeline.corpus.prepare import Corpus, Window, read_window
 from pipeline.errors import DataError

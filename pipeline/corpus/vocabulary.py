@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline import storage
-from pipeline.config import VocabularySettings
+from pipeline.config.data import VocabularySettings
 from pipeline.corpus.counts import MOST_UNIGRAM_WORDS, MOST_WORDS, count_words
 from pipeline.corpus.prepare import Corpus, Window
 from pipeline.errors import DataError

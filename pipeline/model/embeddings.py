@@ -3,7 +3,7 @@
 from torch import Tensor, nn
 
 from pipeline.batch import Batch
-from pipeline.config import Model
+from pipeline.config.model import Model
 from pipeline.model.dropout import dropout
 
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pipeline.batch import Batch
-from pipeline.config import Model
+from pipeline.config.model import Model
 from pipeline.errors import DataError
 from pipeline.model.attention import Layout, attention, layout
 from pipeline.model.dropout import dropout

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pipeline.config import Model
+from pipeline.config.model import Model
 
 POSITIONS_AT_ONCE = 128
 """Masked positions whose logits a CPU computes at once: their loss then reads them from cache (twice as fast as all at once)."""

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pipeline.config import Model
+from pipeline.config.model import Model
 from pipeline.errors import CheckpointError
 from pipeline.model.encoder import Encoder
 from pipeline.model.heads import MaskedTokenHead, NextSentenceHead

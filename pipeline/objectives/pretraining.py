@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pipeline.batch import Batch
-from pipeline.config import Model
+from pipeline.config.model import Model
 from pipeline.model.encoder import Encoder, initialize
 from pipeline.model.heads import MaskedTokenHead, NextSentenceHead
 

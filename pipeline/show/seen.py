@@ -7,7 +7,9 @@ from typing import Any
 import pyarrow as pa
 
 from pipeline import storage
-from pipeline.config import Batch, Sampling, unflatten
+from pipeline.config.data import Sampling
+from pipeline.config.flat import unflatten
+from pipeline.config.training import Batch
 from pipeline.corpus.order import Cursor, offset, permutation
 from pipeline.corpus.prepare import load_corpus, read_window
 from pipeline.corpus.stream import StreamSettings, weighted, window_rows

@@ -8,7 +8,8 @@ from rich.console import Console
 from rich.text import Text
 
 from pipeline import storage
-from pipeline.config import Batch, Sampling, VocabularySettings
+from pipeline.config.data import Sampling, VocabularySettings
+from pipeline.config.training import Batch
 from pipeline.corpus.prepare import load_corpus, read_window
 from pipeline.corpus.stream import StreamSettings, window_rows
 from pipeline.corpus.summary import corpus_text

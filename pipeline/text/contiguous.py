@@ -5,7 +5,7 @@ S sentences, D documents, N examples.
 
 import numpy as np
 
-from pipeline.config import FullSentences, SingleSegment
+from pipeline.config.data import FullSentences, SingleSegment
 from pipeline.text.sequences import Sequences, follow, target_lengths
 
 SPECIALS_OF_ONE = 2  # [CLS] text [SEP]

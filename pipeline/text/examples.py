@@ -5,7 +5,7 @@ import hashlib
 import numpy as np
 import pyarrow as pa
 
-from pipeline.config import Sampling
+from pipeline.config.data import Sampling
 from pipeline.text.masking import Masked, mask
 from pipeline.text.pairs import PAIRINGS
 from pipeline.text.schema import EXAMPLE

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pipeline.config import NgramMasking, SpanMasking, TokenMasking, WholeWordMasking
+from pipeline.config.data import NgramMasking, SpanMasking, TokenMasking, WholeWordMasking
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.words import Words, draw_spans, draw_words, single_pieces, whole_words
 

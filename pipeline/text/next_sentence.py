@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pipeline.config import NextSentence
+from pipeline.config.data import NextSentence
 from pipeline.text.chunks import SPECIALS_IN_A_PAIR, draw_chunks, end_of_length, truncate
 from pipeline.text.sequences import Sequences, follow, pairs_of_segments
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pipeline.config import SentenceOrder
+from pipeline.config.data import SentenceOrder
 from pipeline.text.chunks import SPECIALS_IN_A_PAIR, draw_chunks, truncate
 from pipeline.text.sequences import Sequences, follow, pairs_of_segments
 

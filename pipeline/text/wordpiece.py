@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from tokenizers import AddedToken, Tokenizer
 
-from pipeline.config import Placement
+from pipeline.config.training import Placement
 from pipeline.text.vocabulary import Vocabulary
 
 TABLE_CHUNKS = Placement.table_chunks

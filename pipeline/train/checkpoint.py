@@ -20,7 +20,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from pipeline import storage
-from pipeline.config import Model
+from pipeline.config.model import Model
 from pipeline.corpus.order import Cursor
 from pipeline.errors import CheckpointError
 from pipeline.model.weights import from_published, published_config, to_published

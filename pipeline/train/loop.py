@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from pipeline.batch import Batch
-from pipeline.config import Pretrain
+from pipeline.config.jobs import Pretrain
 from pipeline.corpus.order import check_chain, slots_of_rank
 from pipeline.errors import ConfigError, DataError
 from pipeline.objectives.pretraining import BertPretraining

@@ -4,7 +4,8 @@ import dataclasses
 import hashlib
 import json
 
-from pipeline.config import Pretrain, flatten
+from pipeline.config.flat import flatten
+from pipeline.config.jobs import Pretrain
 from pipeline.train.schedule import GROWS
 
 IDENTITY = ("seed", "sampling", "model", "batch", "optimizer", "schedule")  # settings that make a run what it is, beside its data

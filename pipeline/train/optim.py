@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from pipeline.config import AdamW
+from pipeline.config.training import AdamW
 from pipeline.errors import CheckpointError
 
 STATE = ("exp_avg", "exp_avg_sq", "step")

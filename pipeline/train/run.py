@@ -12,7 +12,8 @@ import importlib.metadata
 from typing import Any
 
 from pipeline import storage
-from pipeline.config import Pretrain, flatten
+from pipeline.config.flat import flatten
+from pipeline.config.jobs import Pretrain
 from pipeline.corpus.prepare import Corpus
 from pipeline.errors import ConfigError
 from pipeline.text.vocabulary import Vocabulary

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from pipeline.config import ConstantRate, LinearDecay
+from pipeline.config.training import ConstantRate, LinearDecay
 
 
 def linear_decay(schedule: LinearDecay, step: int, steps: int) -> float:

@@ -12,7 +12,7 @@ from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
 
 from pipeline import storage
-from pipeline.config import Tracking
+from pipeline.config.training import Tracking
 from pipeline.errors import ConfigError, PipelineError
 
 FLUSH_SECONDS = 2.0

@@ -14,7 +14,8 @@ from ray.actor import ActorHandle
 from ray.train.torch import get_device
 
 from pipeline import storage
-from pipeline.config import Placement, Pretrain
+from pipeline.config.jobs import Pretrain
+from pipeline.config.training import Placement
 from pipeline.corpus.stream import StreamSettings
 from pipeline.errors import ConfigError, PipelineError
 from pipeline.objectives.pretraining import BertPretraining

@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from backports import zstd
 
-from pipeline.config import Preparation
+from pipeline.config.data import Preparation
 from pipeline.corpus.formats import FORMATS
 from pipeline.corpus.inputs import list_files
 from pipeline.corpus.parts import file_documents

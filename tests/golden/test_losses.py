@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.config import Pretrain
+from pipeline.config.jobs import Pretrain
 
 # fmt: off
 MLM = [

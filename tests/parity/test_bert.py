@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from pipeline.batch import Batch
-from pipeline.config import Model
+from pipeline.config.model import Model
 from pipeline.model.weights import from_published, model_settings, published_config, to_published
 from pipeline.objectives.pretraining import BertPretraining
 

@@ -10,7 +10,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from pipeline import storage
-from pipeline.config import AdamW, Model, Pretrain
+from pipeline.config.jobs import Pretrain
+from pipeline.config.model import Model
+from pipeline.config.training import AdamW
 from pipeline.errors import CheckpointError
 from pipeline.export import TOLERANCE, check, export, largest_difference
 from pipeline.text.vocabulary import Vocabulary

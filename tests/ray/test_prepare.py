@@ -18,7 +18,7 @@ import pytest
 from ray.data import DataContext
 
 from jobs.prepare import main
-from pipeline.config import Preparation
+from pipeline.config.data import Preparation
 from pipeline.corpus.parts import parent_hash
 from pipeline.corpus.prepare import Corpus, finished, load_corpus, prepare, read_window
 from pipeline.errors import ConfigError, DataError

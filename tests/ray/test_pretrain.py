@@ -15,21 +15,10 @@ import pytest
 import ray
 from mlflow.tracking import MlflowClient
 
-from pipeline.config import (
-    AdamW,
-    Batch,
-    Checkpoints,
-    ConstantRate,
-    Evaluation,
-    LinearDecay,
-    Model,
-    Placement,
-    Preparation,
-    Pretrain,
-    Sampling,
-    Tracking,
-    VocabularySettings,
-)
+from pipeline.config.data import Preparation, Sampling, VocabularySettings
+from pipeline.config.jobs import Pretrain
+from pipeline.config.model import Model
+from pipeline.config.training import AdamW, Batch, Checkpoints, ConstantRate, Evaluation, LinearDecay, Placement, Tracking
 from pipeline.errors import ConfigError, DataError
 from pipeline.pretrain import pretrain
 from pipeline.train.run import run_folder

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline import storage
-from pipeline.config import VocabularySettings
+from pipeline.config.data import VocabularySettings
 from pipeline.corpus import counts as counting
 from pipeline.corpus.counts import PARTITIONS, add_up, count_words, dealt, texts_of, write_counts
 from pipeline.corpus.prepare import Corpus, Window

@@ -3,7 +3,7 @@ import socket
 import pytest
 
 from pipeline.cluster import SMALLEST_CPU_SHARE, WorkerResources, answers, connect, fit
-from pipeline.config import Placement
+from pipeline.config.training import Placement
 from pipeline.errors import ConfigError
 
 

@@ -7,29 +7,22 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.config import (
-    AdamW,
-    Batch,
-    Checkpoints,
-    ConstantRate,
-    Evaluation,
-    LinearDecay,
-    Model,
+from pipeline.config.data import (
     NextSentence,
     NgramMasking,
-    Placement,
     Preparation,
-    Pretrain,
     Sampling,
     SentenceOrder,
     SingleSegment,
     SpanMasking,
     TokenMasking,
-    Tracking,
     VocabularySettings,
     WholeWordMasking,
-    flatten,
 )
+from pipeline.config.flat import flatten
+from pipeline.config.jobs import Pretrain
+from pipeline.config.model import Model
+from pipeline.config.training import AdamW, Batch, Checkpoints, ConstantRate, Evaluation, LinearDecay, Placement, Tracking
 from pipeline.errors import ConfigError
 from pipeline.presets import PRESETS, split_preset
 

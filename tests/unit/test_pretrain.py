@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.config import Preparation, Pretrain, Sampling, SingleSegment
+from pipeline.config.data import Preparation, Sampling, SingleSegment
+from pipeline.config.jobs import Pretrain
 from pipeline.corpus.prepare import Corpus, is_prepared
 from pipeline.errors import ConfigError
 from pipeline.pretrain import corpus_of

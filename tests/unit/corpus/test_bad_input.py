@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from backports import zstd
 
-from pipeline.config import Preparation
+from pipeline.config.data import Preparation
 from pipeline.corpus.formats import FORMATS
 from pipeline.corpus.inputs import list_files
 from pipeline.corpus.parts import file_documents, file_records

@@ -9,7 +9,7 @@ import smart_open
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.config import Preparation
+from pipeline.config.data import Preparation
 from pipeline.corpus.builtin import read_docstrings, unwrap
 from pipeline.corpus.formats import FORMATS, HEAD_BYTES, recognise
 from pipeline.corpus.inputs import list_files

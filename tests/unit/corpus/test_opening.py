@@ -11,7 +11,7 @@ from backports import zstd
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.config import Preparation
+from pipeline.config.data import Preparation
 from pipeline.corpus.inputs import list_files
 from pipeline.corpus.opening import HARMLESS_BYTES, ExpandsTooFar, blocks, lines, whole_lines
 from pipeline.corpus.parts import file_records

@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.config import Batch
+from pipeline.config.training import Batch
 from pipeline.corpus.order import Cursor, check_chain, follows, offset, permutation, slots_of_rank, window_ranges
 
 

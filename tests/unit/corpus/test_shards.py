@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.config import Preparation
+from pipeline.config.data import Preparation
 from pipeline.corpus.overlaps import OVERLAP, is_heldout, overlaps, write_overlap
 from pipeline.corpus.parts import KEY_BYTES, PART, SKETCH, Sketched, Tally, arrow_tables, in_order, leading, parent_hash, parquet, part_tables, sketched
 from pipeline.corpus.ranges import key_edges, sorted_range

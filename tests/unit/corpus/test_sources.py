@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pipeline import storage
-from pipeline.config import Preparation
+from pipeline.config.data import Preparation
 from pipeline.corpus.inputs import InputFile, distinct, fingerprint, glob_expression, list_files, location_of
 from pipeline.corpus.parts import batches, digest, part_settings
 from pipeline.corpus.sources import Source, parse

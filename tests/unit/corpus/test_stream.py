@@ -3,7 +3,8 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from pipeline.config import Batch, Sampling
+from pipeline.config.data import Sampling
+from pipeline.config.training import Batch
 from pipeline.corpus.order import WindowRange
 from pipeline.corpus.prepare import Corpus, read_window
 from pipeline.corpus.stream import StreamSettings, rows_of_range, uniform, weighted, window_rows

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.batch import Batch
-from pipeline.config import Model
+from pipeline.config.model import Model
 from pipeline.errors import DataError
 from pipeline.model.encoder import Encoder, initialize
 

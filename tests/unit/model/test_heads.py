@@ -4,7 +4,7 @@ import math
 import pytest
 import torch
 
-from pipeline.config import Model
+from pipeline.config.model import Model
 from pipeline.model.encoder import initialize
 from pipeline.model.heads import POSITIONS_AT_ONCE, MaskedTokenHead, NextSentenceHead
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from pipeline.config import Model
+from pipeline.config.model import Model
 from pipeline.errors import CheckpointError, ConfigError
 from pipeline.model.weights import PUBLISHED, from_published, model_settings, published_config, to_published
 from pipeline.objectives.pretraining import BertPretraining

@@ -8,7 +8,7 @@ from torch._dynamo.utils import counters
 from torch.nn.parallel import DistributedDataParallel
 
 from pipeline.batch import Batch
-from pipeline.config import Model
+from pipeline.config.model import Model
 from pipeline.objectives.pretraining import BertPretraining
 
 SETTINGS = Model(layers=2, width=16, heads=2, feed_forward=32, maximum_positions=40)

@@ -5,7 +5,10 @@ from pathlib import Path
 import pytest
 from rich.text import Text
 
-from pipeline.config import Batch, Checkpoints, Pretrain, Sampling, SentenceOrder, SpanMasking, flatten, unflatten
+from pipeline.config.data import Sampling, SentenceOrder, SpanMasking
+from pipeline.config.flat import flatten, unflatten
+from pipeline.config.jobs import Pretrain
+from pipeline.config.training import Batch, Checkpoints
 from pipeline.corpus.order import Cursor
 from pipeline.errors import ConfigError, DataError
 from pipeline.show.rows import about, coloured, label

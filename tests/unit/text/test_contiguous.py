@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.config import FullSentences, SingleSegment
+from pipeline.config.data import FullSentences, SingleSegment
 from pipeline.text.pairs import PAIRINGS
 from pipeline.text.sequences import Sequences
 

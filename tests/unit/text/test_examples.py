@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipeline.config import FullSentences, NextSentence, Sampling, SentenceOrder, SingleSegment, WholeWordMasking
+from pipeline.config.data import FullSentences, NextSentence, Sampling, SentenceOrder, SingleSegment, WholeWordMasking
 from pipeline.text.examples import assemble, generator, make_examples
 from pipeline.text.schema import DOCUMENT, EXAMPLE
 from pipeline.text.sequences import Sequences

@@ -10,7 +10,7 @@ import pytest
 from tokenizers import Regex, Tokenizer, normalizers, pre_tokenizers
 from tokenizers.models import BPE, Unigram
 
-from pipeline.config import VocabularySettings
+from pipeline.config.data import VocabularySettings
 from pipeline.errors import ConfigError, DataError
 from pipeline.text.splitting import Splitting
 from pipeline.text.training import REPLAYED, SPECIALS, counts_table, known_parts, pairs, scaled, settled, word_counts

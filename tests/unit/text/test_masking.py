@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from pipeline.config import NgramMasking, Sampling, SpanMasking, TokenMasking, WholeWordMasking
+from pipeline.config.data import NgramMasking, Sampling, SpanMasking, TokenMasking, WholeWordMasking
 from pipeline.text.masking import MASKINGS, Masked, mask
 from pipeline.text.vocabulary import SPECIALS, Vocabulary
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chi2_contingency
 
-from pipeline.config import NextSentence, Sampling
+from pipeline.config.data import NextSentence, Sampling
 from pipeline.text.chunks import truncate
 from pipeline.text.next_sentence import next_sentence_pairs
 from pipeline.text.pairs import PAIRINGS

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chi2_contingency
 
-from pipeline.config import SentenceOrder
+from pipeline.config.data import SentenceOrder
 from pipeline.text.sentence_order import sentence_order_pairs
 
 Row = tuple[int, int, int, int, bool, int]

@@ -7,7 +7,9 @@ import pytest
 import torch
 
 from pipeline.batch import collate
-from pipeline.config import AdamW, Model, Pretrain
+from pipeline.config.jobs import Pretrain
+from pipeline.config.model import Model
+from pipeline.config.training import AdamW
 from pipeline.corpus.order import Cursor
 from pipeline.errors import CheckpointError
 from pipeline.objectives.pretraining import BertPretraining

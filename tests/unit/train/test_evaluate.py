@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from pipeline.batch import Batch
-from pipeline.config import FullSentences, NextSentence, Sampling, SentenceOrder, SingleSegment
+from pipeline.config.data import FullSentences, NextSentence, Sampling, SentenceOrder, SingleSegment
 from pipeline.corpus.prepare import Corpus
 from pipeline.text.wordpiece import WordPiece
 from pipeline.train.evaluate import baselines, evaluate, heldout_batches

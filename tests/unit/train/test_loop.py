@@ -8,7 +8,8 @@ import torch
 from torch.nn import functional as F
 
 from pipeline.batch import collate
-from pipeline.config import Checkpoints, Evaluation, Pretrain, Tracking
+from pipeline.config.jobs import Pretrain
+from pipeline.config.training import Checkpoints, Evaluation, Tracking
 from pipeline.errors import ConfigError, DataError
 from pipeline.train import checkpoint
 from pipeline.train.checkpoint import State

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from pipeline.config import AdamW
+from pipeline.config.training import AdamW
 from pipeline.errors import CheckpointError
 from pipeline.train.optim import build_optimizer, load_optimizer, optimizer_tensors
 

@@ -4,23 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.config import (
-    AdamW,
-    Batch,
-    Checkpoints,
-    ConstantRate,
-    Evaluation,
-    LinearDecay,
-    Model,
-    Placement,
-    Preparation,
-    Pretrain,
-    Sampling,
-    TokenMasking,
-    Tracking,
-    VocabularySettings,
-    WholeWordMasking,
-)
+from pipeline.config.data import Preparation, Sampling, TokenMasking, VocabularySettings, WholeWordMasking
+from pipeline.config.jobs import Pretrain
+from pipeline.config.model import Model
+from pipeline.config.training import AdamW, Batch, Checkpoints, ConstantRate, Evaluation, LinearDecay, Placement, Tracking
 from pipeline.corpus.prepare import Corpus
 from pipeline.errors import ConfigError
 from pipeline.text.vocabulary import Vocabulary

@@ -2,7 +2,8 @@ import typing
 
 import pytest
 
-from pipeline.config import ConstantRate, LinearDecay, Pretrain
+from pipeline.config.jobs import Pretrain
+from pipeline.config.training import ConstantRate, LinearDecay
 from pipeline.train.schedule import GROWS, SCHEDULES, rate_share
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from mlflow.tracking import MlflowClient
 
-from pipeline.config import Tracking
+from pipeline.config.training import Tracking
 from pipeline.errors import ConfigError, DataError
 from pipeline.train import tracking
 from pipeline.train.tracking import MlflowRun, Tracker, open_run, tracking_uri

@@ -1,0 +1,24 @@
+"""Checks of settings: a value that cannot work is refused with the setting's dotted name."""
+
+from pipeline.errors import ConfigError
+
+
+def require(condition: bool, message: str) -> None:
+    """Raise ConfigError(message) unless `condition` holds."""
+    if not condition:
+        raise ConfigError(message)
+
+
+def require_share(name: str, value: float) -> None:
+    """Raise ConfigError unless `value` lies in [0, 1]."""
+    require(0.0 <= value <= 1.0, f"{name} ({value}) must lie between 0 and 1")
+
+
+def require_at_least(name: str, value: float, least: float) -> None:
+    """Raise ConfigError unless `value` is `least` or more."""
+    require(value >= least, f"{name} ({value}) must be at least {least}")
+
+
+def require_above_zero(name: str, value: float) -> None:
+    """Raise ConfigError unless `value` is above 0 (NaN is not)."""
+    require(value > 0, f"{name} ({value}) must be above 0")

@@ -1,0 +1,56 @@
+"""The whole configuration of a job."""
+
+from dataclasses import dataclass
+
+from pipeline.config.checks import require, require_at_least
+from pipeline.config.data import Preparation, Sampling, VocabularySettings
+from pipeline.config.model import Model
+from pipeline.config.training import AdamW, Batch, Checkpoints, ConstantRate, Evaluation, LinearDecay, Placement, Tracking
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pretrain:
+    """Pretrain an encoder on raw text."""
+
+    corpus: tuple[str, ...] = ()
+    """A file, folder, glob or URL, with what must be said of it after it, as in PATH::format=NAME::column=NAME::language=CODE::weight=NUMBER; may be
+    repeated. Or one folder that jobs/prepare.py has prepared. None: the built-in corpus."""
+    steps: int = 1_000
+    """Optimiser updates in all."""
+    workers: int = 1
+    """Ray Train workers; every number from 1 to the slots of a step sees the same global batches."""
+    name: str | None = None
+    """Name of the run; none: the preset's name and a digest of the settings, so the same command continues the same run."""
+    output: str = "output"
+    """Folder or URL of prepared corpora, runs and the MLflow database."""
+    seed: int = 0
+    prepare: Preparation = Preparation()
+    vocabulary: VocabularySettings = VocabularySettings()
+    sampling: Sampling = Sampling()
+    model: Model = Model()
+    batch: Batch = Batch()
+    optimizer: AdamW = AdamW()
+    evaluation: Evaluation = Evaluation()
+    checkpoint: Checkpoints = Checkpoints()
+    tracking: Tracking = Tracking()
+    placement: Placement = Placement()
+    schedule: LinearDecay | ConstantRate = LinearDecay()
+
+    def __post_init__(self) -> None:
+        require_at_least("steps", self.steps, 1)
+        require_at_least("workers", self.workers, 1)
+        require(0 <= self.seed < 2**63, f"seed ({self.seed}) must be a whole number from 0 to 2^63 - 1")
+        require(
+            self.workers <= self.batch.slots_per_step,
+            f"workers ({self.workers}) must be at most the slots of a step ({self.batch.slots_per_step} = "
+            f"batch.rows_per_step {self.batch.rows_per_step} / batch.rows_per_slot {self.batch.rows_per_slot}): "
+            "use fewer workers or smaller slots",
+        )
+        require(
+            self.sampling.maximum_length <= self.model.maximum_positions,
+            f"sampling.maximum_length ({self.sampling.maximum_length}) must be at most model.maximum_positions ({self.model.maximum_positions})",
+        )
+        require(
+            self.name is None or (self.name != "" and all(c.isalnum() or c in "-_." for c in self.name) and self.name[0] != "."),
+            f"name ({self.name!r}) may hold letters, digits, '-', '_' and '.' only and must not start with '.'",
+        )

@@ -1,0 +1,138 @@
+"""Settings of training: batches, optimiser, schedule, what is written when, and where it runs."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from pipeline.config.checks import require, require_above_zero, require_at_least, require_share
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """How rows are dealt: a step is a whole number of slots, whatever the number of workers."""
+
+    rows_per_step: int = 256
+    """Rows of one optimiser update, over all workers."""
+    rows_per_slot: int = 32
+    """Rows of one slot, the unit dealt to workers and the largest number in memory at once."""
+
+    def __post_init__(self) -> None:
+        require_at_least("batch.rows_per_slot", self.rows_per_slot, 1)
+        require_at_least("batch.rows_per_step", self.rows_per_step, 1)
+        require(
+            self.rows_per_step % self.rows_per_slot == 0,
+            f"batch.rows_per_step ({self.rows_per_step}) must be a multiple of batch.rows_per_slot ({self.rows_per_slot})",
+        )
+
+    @property
+    def slots_per_step(self) -> int:
+        return self.rows_per_step // self.rows_per_slot
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdamW:
+    """Adam with decoupled weight decay and bias correction (BERT's own optimiser had no bias correction)."""
+
+    learning_rate: float = 1e-4
+    """Peak learning rate."""
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-6
+    weight_decay: float = 0.01
+    """Not applied to biases and LayerNorm parameters."""
+    clip_norm: float = 1.0
+    """Gradients of the whole step are scaled to this norm at most."""
+
+    def __post_init__(self) -> None:
+        require(0 < self.learning_rate < 1, f"optimizer.learning_rate ({self.learning_rate}) must lie between 0 and 1")
+        require(0 <= self.beta1 < 1, f"optimizer.beta1 ({self.beta1}) must be at least 0 and below 1")
+        require(0 <= self.beta2 < 1, f"optimizer.beta2 ({self.beta2}) must be at least 0 and below 1")
+        require_above_zero("optimizer.epsilon", self.epsilon)
+        require_at_least("optimizer.weight_decay", self.weight_decay, 0)
+        require_above_zero("optimizer.clip_norm", self.clip_norm)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearDecay:
+    """Linear warm-up, then linear decay to zero at the last step (Devlin et al. 2019, A.2)."""
+
+    warmup_share: float = 0.01
+    """Share of the steps that warms up (published: 10,000 of 1,000,000)."""
+
+    def __post_init__(self) -> None:
+        require_share("schedule.warmup_share", self.warmup_share)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConstantRate:
+    """Linear warm-up, then a constant rate: the schedule under which --steps may grow."""
+
+    warmup_steps: int = 100
+
+    def __post_init__(self) -> None:
+        require_at_least("schedule.warmup_steps", self.warmup_steps, 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """Held-out loss with fixed pairs and masks."""
+
+    every: int = 1_000
+    """Steps between evaluations; one always follows the last step."""
+    rows: int = 2_048
+    """Held-out rows evaluated at most."""
+
+    def __post_init__(self) -> None:
+        require_at_least("evaluation.every", self.every, 1)
+        require_at_least("evaluation.rows", self.rows, 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpoints:
+    """When training state is published, and how much of it is kept."""
+
+    every: int = 500
+    """Steps between checkpoints; one always follows the last step."""
+    keep: int = 3
+    """Newest checkpoints kept."""
+
+    def __post_init__(self) -> None:
+        require_at_least("checkpoint.every", self.every, 1)
+        require_at_least("checkpoint.keep", self.keep, 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tracking:
+    """Where metrics go."""
+
+    uri: str | None = None
+    """MLflow tracking URI; none: MLFLOW_TRACKING_URI, else SQLite at OUTPUT/mlflow.db."""
+    experiment: str = "pretrain"
+    every: int = 10
+    """Steps between logged metrics and progress lines."""
+
+    def __post_init__(self) -> None:
+        require_at_least("tracking.every", self.every, 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placement:
+    """Where and how the work runs; none of it changes what is trained, but for rounding."""
+
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Autocast format; auto: bfloat16 where the hardware computes in it."""
+    compile: Literal["auto", "on", "off"] = "auto"
+    """torch.compile; auto: where there is a C++ compiler and the run is long enough to pay."""
+    threads: int | None = None
+    """CPU threads of each worker; none: the node's cores divided by its workers."""
+    table_chunks: int = 1_000_000
+    """Distinct words whose WordPiece ids each data process keeps, some 200 bytes each; beyond that its table starts anew."""
+    restarts: int = 8
+    """Worker failures after which the run gives up."""
+    address: str | None = None
+    """Ray cluster to join; none: RAY_ADDRESS, else a head on this machine, else Ray starts in this process."""
+
+    def __post_init__(self) -> None:
+        require(self.threads is None or self.threads >= 1, f"placement.threads ({self.threads}) must be at least 1")
+        require_at_least("placement.table_chunks", self.table_chunks, 1)
+        require_at_least("placement.restarts", self.restarts, 0)
