@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pipeline.config.checks import require, require_at_least
 from pipeline.config.data import Sampling, VocabularySettings
 from pipeline.errors import PipelineError
 
@@ -28,6 +29,10 @@ class Documents:
     """Only those of sources with this in their location."""
     sentences: int = 12
     """Of each document at most."""
+
+    def __post_init__(self) -> None:
+        require_at_least("number", self.number, 1)
+        require_at_least("sentences", self.sentences, 1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +54,9 @@ class Statistics:
     picture: str | None = None
     """Where the picture goes (.png, .svg, .pdf); none: no picture."""
 
+    def __post_init__(self) -> None:
+        require_at_least("windows", self.windows, 1)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Examples:
@@ -61,6 +69,12 @@ class Examples:
     seed: int = 0
     vocabulary: VocabularySettings
     sampling: Sampling = Sampling()
+
+    def __post_init__(self) -> None:
+        require_at_least("number", self.number, 1)
+        for name in ("epoch", "seed"):
+            value = getattr(self, name)
+            require(0 <= value < 2**63, f"{name} ({value}) must be a whole number from 0 to 2^63 - 1")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,14 +90,17 @@ class Seen:
     number: int = 1
     """Rows shown, from that one on."""
 
+    def __post_init__(self) -> None:
+        require_at_least("number", self.number, 1)
+
 
 def main(arguments: Sequence[str]) -> int:
-    """Parse and print; 0, or 2 for what the user can fix."""
-    import tyro
-
-    from pipeline.environment import set_ray_defaults
-
+    """Parse and print; 0, 2 for what the user can fix, or 130 where it was interrupted."""
     try:
+        import tyro
+
+        from pipeline.environment import set_ray_defaults
+
         kinds = Documents | Dropped | Statistics | Examples | Seen
         wanted = tyro.cli(kinds, prog="python jobs/show.py", description=__doc__, args=list(arguments), config=(tyro.conf.FlagConversionOff, tyro.conf.PositionalRequiredArgs))
         set_ray_defaults()
@@ -94,6 +111,9 @@ def main(arguments: Sequence[str]) -> int:
     except PipelineError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        return 130
 
 
 if __name__ == "__main__":

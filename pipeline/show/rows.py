@@ -1,43 +1,63 @@
-"""Examples and sentences as a person reads them: coloured text for a terminal."""
+"""Examples as a person reads them: coloured text for a terminal."""
 
 from collections.abc import Iterator
+from itertools import groupby
 from typing import Any
 
 import pyarrow as pa
 from rich.text import Text
 
+from pipeline.text.splitting import CONTINUATION, DECODERS, META_SPACE
 from pipeline.text.vocabulary import Vocabulary
 
 SPECIAL, MASKED, REPLACED, KEPT = "dim", "bold red", "bold yellow", "bold blue"
+NAMES = {"A": "bold cyan", "B": "bold magenta"}
+BLANK = "␣"
 LEGEND = Text.assemble(
     "masked positions: ", ("[was: MASK]", MASKED), " the answer under a mask, ", ("[was: other]", REPLACED), " another piece in its place, ", ("[was]", KEPT), " left as it is"
 )
 
 
-def pieces(vocabulary: Vocabulary, ids: list[int]) -> list[tuple[str, bool]]:
-    """(text, whether it continues a word) of each id."""
-    if vocabulary.kind == "wordpiece":
-        return [(vocabulary.tokens[id].removeprefix("##"), bool(vocabulary.continuation[id])) for id in ids]
-    return [(vocabulary.tokens[id].lstrip("Ġ▁"), bool(vocabulary.continuation[id])) for id in ids]
+def text_of(vocabulary: Vocabulary, ids: list[int]) -> str:
+    """A run of pieces as the text that they are, with a space before each that begins a word; what is no whole character in UTF-8 is �."""
+    tokens = [vocabulary.tokens[id] for id in ids]
+    if vocabulary.kind == "byte-bpe":
+        return DECODERS["byte-bpe"].decode(tokens)
+    if vocabulary.kind == "unigram":
+        return "".join(tokens).replace(META_SPACE, " ")
+    return "".join(token.removeprefix(CONTINUATION) if vocabulary.continuation[id] else f" {token}" for id, token in zip(ids, tokens))
 
 
-def coloured(row: dict[str, Any], vocabulary: Vocabulary) -> Text:
-    """One example: its pieces as text, special tokens dim, and each masked position with its answer."""
-    labels = dict(zip(row["masked_positions"], row["masked_labels"]))
+def answered(vocabulary: Vocabulary, id: int, label: int) -> tuple[str, str]:
+    """A masked position as text, with its answer, and its style."""
+    whole = text_of(vocabulary, [label])
+    answer = whole.strip() or BLANK
+    before = " " if whole.startswith(" ") else ""
+    if id == vocabulary.mask_id:
+        return f"{before}[{answer}: MASK]", MASKED
+    if id == label:
+        return f"{before}[{answer}]", KEPT
+    return f"{before}[{answer}: {text_of(vocabulary, [id]).strip() or BLANK}]", REPLACED
+
+
+def segments(row: dict[str, Any], vocabulary: Vocabulary) -> list[Text]:
+    """One example, a text for each [SEP]: pieces as they are written, special tokens dim, and each masked position with its answer."""
+    ids, labels = row["ids"], dict(zip(row["masked_positions"], row["masked_labels"]))
     special = {vocabulary.cls_id, vocabulary.sep_id, vocabulary.pad_id}
-    shown, answers = pieces(vocabulary, row["ids"]), dict(zip(labels, pieces(vocabulary, list(labels.values()))))
-    text = Text()
-    for place, (id, (piece, continues)) in enumerate(zip(row["ids"], shown)):
-        if place in labels:
-            answer, continues = answers[place]
-            style = MASKED if id == vocabulary.mask_id else KEPT if id == labels[place] else REPLACED
-            piece = f"[{answer}]" if style == KEPT else f"[{answer}: {'MASK' if style == MASKED else piece}]"
-            text.append(piece if continues else f" {piece}", style)
-        elif id in special:
-            text.append(f" {piece}", SPECIAL)
-        else:
-            text.append(piece if continues else f" {piece}")
-    return text
+    found, apart = [Text()], False
+    for alone, run in groupby(range(len(ids)), key=lambda place: place if place in labels or ids[place] in special else None):
+        part, style = text_of(vocabulary, [ids[place] for place in run]), ""
+        if alone in labels:
+            part, style = answered(vocabulary, ids[alone], labels[alone])
+        elif alone is not None:
+            part, style = vocabulary.tokens[ids[alone]], SPECIAL
+        if apart or style == SPECIAL:
+            part = f" {part.lstrip()}"
+        found[-1].append(part if found[-1] else part.lstrip(), style)
+        apart = style == SPECIAL
+        if alone is not None and ids[alone] == vocabulary.sep_id and alone + 1 < len(ids):
+            found.append(Text())
+    return found
 
 
 def label(row: dict[str, Any]) -> str:
@@ -49,9 +69,25 @@ def label(row: dict[str, Any]) -> str:
     return ""
 
 
-def about(row: dict[str, Any], documents: pa.Table) -> Iterator[str]:
-    """Titles and sources of an example's documents, and its size."""
-    for name in ("a", "b") if row["document_a"] != row["document_b"] else ("a",):
-        document = documents.slice(row[f"document_{name}"], 1).to_pylist()[0]
-        yield f"document {name.upper() if row['document_a'] != row['document_b'] else ''}: {document['title'] or '(no title)'}, {document['id']}, from {document['source']}".replace(" :", ":")
-    yield ", ".join(part for part in (f"{len(row['ids'])} tokens", f"{len(row['masked_positions'])} masked", label(row)) if part)
+def sizes(row: dict[str, Any]) -> str:
+    """The pair label, the tokens and the masked positions, in words."""
+    return ", ".join(part for part in (label(row), f"{len(row['ids'])} tokens", f"{len(row['masked_positions'])} masked") if part)
+
+
+def origin(document: dict[str, Any]) -> Text:
+    """The title, id and source of a document."""
+    return Text(f"{document['title'] or '(no title)'}, {document['id']}, from {document['source']}", "dim")
+
+
+def example_lines(row: dict[str, Any], documents: pa.Table, vocabulary: Vocabulary) -> Iterator[tuple[Text, Text]]:
+    """(margin, text) of an example's documents and segments: those of a pair as A and B, each after its document where there are two."""
+    first, last = (origin(documents.slice(row[name], 1).to_pylist()[0]) for name in ("document_a", "document_b"))
+    shown, paired, one = segments(row, vocabulary), bool(label(row)), row["document_a"] == row["document_b"]
+    none, a, b = (Text.assemble((f"  {name:3}", NAMES.get(name, ""))) for name in ("", "A", "B"))
+    if paired and not one:
+        yield from ((a, first), (none, shown[0]), (b, last), (none, shown[1]))
+        return
+    yield none, first if one else Text.assemble("begins in ", first)
+    if not one:
+        yield none, Text.assemble("ends in ", last)
+    yield from zip((a, b) if paired else (none,) * len(shown), shown)

@@ -26,10 +26,12 @@ class Seen:
     row: dict[str, Any]
     documents: pa.Table
     vocabulary: Vocabulary
+    known: int
+    """The last step that the run is known to have trained; it may be further."""
 
 
-def seen(folder: str, step: int, row: int) -> Seen:
-    """Row `row` of the global batch of step `step` (1 is the first) of the run in a folder.
+def seen(folder: str, step: int, row: int, number: int = 1) -> list[Seen]:
+    """So many rows from `row` on of the global batch of step `step` (1 is the first) of the run in a folder.
 
     Reads from the last position before it that the run wrote down (one a checkpoint), so at most the windows between two checkpoints are
     made again. Raises ConfigError where there is no such step or row, DataError where the corpus is no more what it was.
@@ -39,17 +41,41 @@ def seen(folder: str, step: int, row: int) -> Seen:
     if recorded is None:
         raise ConfigError(f"{folder} is not the folder of a run: {run.RUN} is missing")
     settings = stream_of(folder, recorded)
-    rows = settings.batch.rows_per_step
-    if step < 1 or not 0 <= row < rows:
-        raise ConfigError(f"step ({step}) must be 1 or more, and row ({row}) from 0 to {rows - 1} (batch.rows_per_step {rows})")
+    known = require_trained(folder, recorded["identity"], step)
+    require_rows(settings.batch.rows_per_step, row, number)
     before, cursor = position_before(folder, step - 1)
     skipped = offset(step - 1, settings.batch) + row - offset(before, settings.batch)
+    found: list[Seen] = []
     for table, place in rows_after(settings, cursor):
-        if skipped < table.num_rows:
-            found = table.slice(skipped, 1).to_pylist()[0]
-            return Seen(row=found, documents=documents_of(settings, found["epoch"], place), vocabulary=settings.vocabulary)
-        skipped -= table.num_rows
+        rows = table.slice(skipped, number - len(found)).to_pylist()
+        if rows:
+            documents = documents_of(settings, rows[0]["epoch"], place)
+            found += [Seen(row=at, documents=documents, vocabulary=settings.vocabulary, known=known) for at in rows]
+        if len(found) == number:
+            return found
+        skipped = max(0, skipped - table.num_rows)
     raise AssertionError("epochs have no end")
+
+
+def require_trained(folder: str, identity: dict[str, Any], step: int) -> int:
+    """The last step known to be trained. Raises ConfigError where `step` is above it, for an unfinished run above its planned steps."""
+    summary = run.read_summary(folder)
+    ended = summary["steps"] if summary else 0
+    known = max([ended, *checkpoint.positions(folder), *checkpoint.steps_saved(folder)])
+    finished = ended >= known
+    most = known if finished else max(known, identity.get("steps", known))  # a run may be ahead of its newest checkpoint
+    if not 1 <= step <= most:
+        last = "the last step that the run trained" if finished else f"the run is not finished, and its newest checkpoint is of step {known}"
+        raise ConfigError(f"step ({step}) must be from 1 to {most}: {last}")
+    return known
+
+
+def require_rows(rows: int, row: int, number: int) -> None:
+    """Raise ConfigError unless so many rows from `row` on are rows of a step."""
+    if not 0 <= row < rows:
+        raise ConfigError(f"row ({row}) must be from 0 to {rows - 1} (batch.rows_per_step {rows})")
+    if not 1 <= number <= rows - row:
+        raise ConfigError(f"number ({number}) must be from 1 to {rows - row} with row {row}: a step has {rows} rows (batch.rows_per_step)")
 
 
 def stream_of(folder: str, recorded: dict[str, Any]) -> StreamSettings:

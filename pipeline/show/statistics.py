@@ -1,4 +1,4 @@
-"""What a corpus is like: documents, words, tokens and lengths of a sample of its windows, as text and as a picture."""
+"""What a corpus is like: documents, words, tokens and lengths of a sample of its windows, in words."""
 
 from dataclasses import dataclass
 
@@ -9,8 +9,6 @@ from pipeline.text.examples import window_sentences
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.wordpiece import WordPiece
 
-SHOWN = 0.99
-"""Share of the lengths that a histogram shows."""
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
@@ -20,21 +18,28 @@ class Statistics:
 
     windows: int
     characters: int
-    document_characters: np.ndarray
+    piece_characters: np.ndarray
+    """Of pieces, not of documents: those of a long document lie all over the corpus, and a sample holds some of them."""
     sentence_words: np.ndarray
     sentence_tokens: np.ndarray | None
     unknown: float | None
     """Share of tokens that are [UNK]."""
 
+    @property
+    def lengths(self) -> dict[str, np.ndarray]:
+        """By what they are the lengths of."""
+        tokens = {} if self.sentence_tokens is None else {"tokens a sentence": self.sentence_tokens}
+        return {"characters a piece": self.piece_characters, "words a sentence": self.sentence_words} | tokens
+
 
 def statistics(corpus: Corpus, vocabulary: Vocabulary | None, windows: int) -> Statistics:
-    """Of at most so many windows, evenly spread; they hold documents in random order. Tokens need a vocabulary."""
+    """Of at most so many windows, evenly spread; they hold pieces in random order. Tokens need a vocabulary."""
     chosen = [corpus.train[place] for place in np.unique(np.linspace(0, len(corpus.train) - 1, windows).astype(int))]
-    documents, words, tokens, unknown = [], [], [], 0
+    pieces, words, tokens, unknown = [], [], [], 0
     wordpiece = WordPiece(vocabulary) if vocabulary else None
     for window in chosen:
         table = read_window(corpus, window)
-        documents += [len(text) for text in table["text"].to_pylist()]
+        pieces += [len(text) for text in table["text"].to_pylist()]
         sentences, _ = window_sentences(table)
         words += [len(sentence.split()) for sentence in sentences]
         if wordpiece:
@@ -44,8 +49,8 @@ def statistics(corpus: Corpus, vocabulary: Vocabulary | None, windows: int) -> S
     every = np.concatenate(tokens) if tokens else None
     return Statistics(
         windows=len(chosen),
-        characters=sum(documents),
-        document_characters=np.array(documents),
+        characters=sum(pieces),
+        piece_characters=np.array(pieces),
         sentence_words=np.array(words),
         sentence_tokens=every,
         unknown=None if every is None else unknown / max(1, int(every.sum())),
@@ -57,32 +62,25 @@ def lines(found: Statistics, corpus: Corpus) -> list[str]:
     factor = (corpus.counts["characters"] - corpus.counts["heldout_characters"]) / found.characters
     words = found.sentence_words.sum()
     said = [
+        documents_line(corpus.counts),
+        "",
         f"a sample of {found.windows} of {len(corpus.train)} training windows, {found.characters / 1e6:.1f} M characters",
         f"{len(found.sentence_words) * factor:,.0f} sentences, {words * factor:,.0f} words in the whole training set, about",
     ]
     if found.sentence_tokens is not None:
         tokens = found.sentence_tokens.sum()
         said.append(f"{tokens * factor:,.0f} tokens, about; {tokens / words:.2f} a word, {found.unknown:.3%} of them unknown")
-    rows = [("characters a document", found.document_characters), ("words a sentence", found.sentence_words)]
-    rows += [("tokens a sentence", found.sentence_tokens)] if found.sentence_tokens is not None else []
     heads = "".join(f"{f'{quantile:.0%}':>10}" for quantile in QUANTILES)
-    return [*said, "", f"{'':24}{heads}{'longest':>10}", *(f"{name:24}" + "".join(f"{value:>10,.0f}" for value in (*np.quantile(of, QUANTILES), of.max())) for name, of in rows)]
+    rows = [f"{name:24}" + "".join(f"{value:>10,.0f}" for value in (*np.quantile(of, QUANTILES), of.max())) for name, of in found.lengths.items()]
+    return [*said, "", f"{'in the sample':24}{heads}{'longest':>10}", *rows]
 
 
-def picture(found: Statistics, corpus: Corpus, path: str) -> None:
-    """Histograms of the lengths and bars of what was dropped, as an image; its name's ending says which kind."""
-    from matplotlib.figure import Figure
-
-    shown = [("characters a document", found.document_characters), ("words a sentence", found.sentence_words)]
-    shown += [("tokens a sentence", found.sentence_tokens)] if found.sentence_tokens is not None else []
-    figure = Figure(figsize=(4.5 * (len(shown) + 1), 3.6), layout="constrained")
-    axes = figure.subplots(1, len(shown) + 1)
-    for axis, (name, lengths) in zip(axes, shown):
-        longest = int(np.quantile(lengths, SHOWN)) + 1
-        axis.hist(lengths, bins=np.arange(0, longest + 1, -(-longest // 50)))
-        axis.set(xlabel=f"{name} (the longest {1 - SHOWN:.0%} left out)", title=f"median {np.median(lengths):,.0f}")
-    reasons = sorted(corpus.dropped.items(), key=lambda pair: pair[1])
-    axes[-1].barh([reason for reason, _ in reasons], [count for _, count in reasons])
-    axes[-1].set(title=f"dropped: {sum(corpus.dropped.values()):,}", xscale="symlog")
-    figure.suptitle(f"{corpus.counts['documents']:,} documents, {corpus.counts['characters'] / 1e6:,.0f} M characters")
-    figure.savefig(path, dpi=110)
+def documents_line(counts: dict[str, int]) -> str:
+    """How long documents are, by the corpus' own counts, and what a piece is."""
+    documents, pieces = counts["documents"], counts["pieces"]
+    if not documents:  # of each the first piece was dropped
+        return f"{pieces:,} pieces of documents that begin with something dropped"
+    mean = f"{counts['characters'] / documents:,.0f} characters a document on average"
+    if pieces == documents:
+        return f"{documents:,} documents, each in one piece; {mean}"
+    return f"{documents:,} documents in {pieces:,} pieces, as long ones are cut (prepare.piece_characters); {mean}"

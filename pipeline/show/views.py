@@ -1,6 +1,7 @@
 """What jobs/show.py prints, one function a view."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,14 +17,18 @@ from pipeline.corpus.summary import corpus_text
 from pipeline.corpus.vocabulary import given_vocabulary
 from pipeline.errors import ConfigError
 from pipeline.show import statistics as figures
-from pipeline.show.rows import LEGEND, about, coloured
+from pipeline.show.picture import require_picture, write_picture
+from pipeline.show.rows import LEGEND, example_lines, sizes
 from pipeline.show.seen import documents_of, seen
 from pipeline.text.sentences import split_sentences
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.wordpiece import WordPiece
 
 CONSOLE = Console(highlight=False, soft_wrap=True)
+WIDEST = 110
+"""Characters of a line of running text at most: longer ones are hard to read."""
 LABELS = {"NotNext": "not_next", "swapped": "swapped"}
+TITLE, BESIDE = "bold", "dim"
 
 
 def documents(folder: str, number: int, window: int, source: str | None, sentences: int) -> None:
@@ -32,12 +37,14 @@ def documents(folder: str, number: int, window: int, source: str | None, sentenc
     rows = [row for row in table.to_pylist() if source is None or source in row["source"]]
     if not rows:
         raise ConfigError(f"source ({source}) matches no document of window {window}; the corpus has {', '.join(corpus.sources)}")
-    for row in rows[:number]:
-        CONSOLE.print(Text(f"{row['title'] or '(no title)'}", "bold"), Text(f"{row['id']}, from {row['source']}, {row['language']}, {len(row['text']):,} characters", "dim"))
+    for place, row in enumerate(rows[:number]):
+        CONSOLE.print(Text("\n" * bool(place) + (row["title"] or "(no title)"), TITLE))
         split = split_sentences(row["text"], lines_are_sentences=row["lines_are_sentences"], language=row["language"])
-        for place, sentence in enumerate(split[:sentences]):
-            CONSOLE.print(Text(f"{place + 1:4} ", "dim") + Text(sentence))
-        CONSOLE.print(Text(f"     … {len(split) - sentences} more sentences" if len(split) > sentences else "", "dim"))
+        CONSOLE.print(Text(f"{row['id']}, from {row['source']}, {row['language']}, {len(row['text']):,} characters, {len(split):,} sentences", BESIDE))
+        for count, sentence in enumerate(split[:sentences], start=1):
+            CONSOLE.print(beside(Text(f"{count:4}  ", BESIDE), Text(sentence)))
+        if len(split) > sentences:
+            CONSOLE.print(Text(f"   …  {len(split) - sentences:,} more sentences", BESIDE))
 
 
 def dropped(folder: str) -> None:
@@ -45,17 +52,21 @@ def dropped(folder: str) -> None:
     samples = storage.read_json(storage.join(corpus.folder, storage.MANIFEST))["samples"]
     CONSOLE.print(Text(corpus_text(corpus)))
     for reason, found in sorted(samples.items()):
-        CONSOLE.print(Text(f"\n{reason} ({corpus.dropped[reason]:,})", "bold"))
+        CONSOLE.print(Text(f"\n{reason} ({corpus.dropped[reason]:,})", TITLE))
         for id, beginning in found:
-            CONSOLE.print(Text(f"  {id}", "dim"), Text(" ".join(beginning.split())))
+            CONSOLE.print(Text(f"  {id}", BESIDE))
+            CONSOLE.print(beside(Text("    "), Text(" ".join(beginning.split()))))
 
 
 def statistics(folder: str, vocabulary: VocabularySettings, windows: int, picture: str | None) -> None:
+    if picture is not None:
+        require_picture(picture)
     corpus = load_corpus(folder)
-    found = figures.statistics(corpus, given_vocabulary(vocabulary), windows)
+    with CONSOLE.status(f"reading {min(windows, len(corpus.train))} windows"):
+        found = figures.statistics(corpus, given_vocabulary(vocabulary), windows)
     CONSOLE.print(Text("\n".join([corpus_text(corpus), "", *figures.lines(found, corpus)])))
     if picture is not None:
-        figures.picture(found, corpus, picture)
+        write_picture(found, corpus, picture)
         CONSOLE.print(Text(f"\npicture: {picture}"))
 
 
@@ -64,12 +75,27 @@ def examples(folder: str, number: int, window: int, epoch: int, seed: int, vocab
     within("window", window, len(corpus.train))
     settings = StreamSettings(corpus=corpus, vocabulary=require_vocabulary(vocabulary), sampling=sampling, batch=Batch(), seed=seed)
     table = window_rows(settings, WordPiece(settings.vocabulary), corpus.train, epoch, window)
-    beside = documents_of(settings, epoch, window)
-    said = f"{table.num_rows:,} examples in window {window} of epoch {epoch}, {len(table['ids'].combine_chunks().flatten()):,} tokens{labels(table)}; "
-    CONSOLE.print(Text(said) + LEGEND)
+    documents = documents_of(settings, epoch, window)
+    CONSOLE.print(Text(f"{table.num_rows:,} examples in window {window} of epoch {epoch}, {len(table['ids'].combine_chunks().flatten()):,} tokens{labels(table)}"))
+    CONSOLE.print(LEGEND)
     for row in table.slice(0, number).to_pylist():
-        CONSOLE.print(Text("\n" + "\n".join(about(row, beside)), "dim"))
-        CONSOLE.print(coloured(row, settings.vocabulary))
+        print_example(f"row {row['row']}", row, documents, settings.vocabulary)
+
+
+def print_example(name: str, row: dict[str, Any], documents: pa.Table, vocabulary: Vocabulary) -> None:
+    """One example under a heading, its segments apart."""
+    CONSOLE.print(Text.assemble("\n", (name, TITLE), (f"  {sizes(row)}", BESIDE)))
+    for margin, text in example_lines(row, documents, vocabulary):
+        CONSOLE.print(beside(margin, text))
+
+
+def beside(margin: Text, text: Text) -> Text:
+    """A text wrapped at words to the terminal's width, all of it to the right of its margin."""
+    width = max(20, min(WIDEST, CONSOLE.width) - margin.cell_len)
+    lines = text.wrap(CONSOLE, width)
+    for line in lines:
+        line.rstrip()
+    return margin + Text("\n" + " " * margin.cell_len).join(lines)
 
 
 def labels(table: pa.Table) -> str:
@@ -79,13 +105,14 @@ def labels(table: pa.Table) -> str:
 
 
 def what_was_seen(folder: str, step: int, row: int, number: int) -> None:
+    with CONSOLE.status(f"making the rows of step {step:,} again"):
+        rows = seen(folder, step, row, number)
     CONSOLE.print(LEGEND)
-    for place in range(row, row + number):
-        found = seen(folder, step, place)
+    if step > rows[0].known:
+        CONSOLE.print(Text(f"the run's newest checkpoint is of step {rows[0].known:,}: this is what it trains on at step {step:,}, done or not"))
+    for place, found in enumerate(rows, start=row):
         at = found.row
-        CONSOLE.print(Text(f"\nstep {step}, row {place}: epoch {at['epoch']}, window {at['window']}, row {at['row']} of {at['rows_in_window']}", "bold"))
-        CONSOLE.print(Text("\n".join(about(at, found.documents)), "dim"))
-        CONSOLE.print(coloured(at, found.vocabulary))
+        print_example(f"step {step}, row {place}: epoch {at['epoch']}, window {at['window']}, row {at['row']} of {at['rows_in_window']}", at, found.documents, found.vocabulary)
 
 
 def within(name: str, value: int, count: int) -> int:

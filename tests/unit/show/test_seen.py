@@ -3,17 +3,15 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
-from rich.text import Text
 
+from jobs.show import main
 from pipeline.config.data import Sampling, SentenceOrder, SpanMasking
 from pipeline.config.flat import flatten, unflatten
 from pipeline.config.jobs import Pretrain
 from pipeline.config.training import Batch, Checkpoints
 from pipeline.corpus.order import Cursor
 from pipeline.errors import ConfigError, DataError
-from pipeline.show.rows import about, coloured, label
 from pipeline.show.seen import documents_of, position_before, seen, stream_of
-from pipeline.text.vocabulary import Vocabulary
 from pipeline.train import run
 from pipeline.train.checkpoint import write_position
 
@@ -36,11 +34,22 @@ def test_rows_are_those_that_were_trained_on(training, trained: tuple[str, Pretr
     assert position_before(folder, 3) == (0, None) and position_before(folder, 7)[0] == 5 and position_before(folder, 10)[0] == 10
     for step, row in ((1, 0), (3, 7), (5, 15), (6, 0), (8, 3), (11, 0), (12, 15)):
         block, place = divmod((step - 1) * config.batch.rows_per_step + row, config.batch.rows_per_slot)
-        assert seen(folder, step, row).row == blocks[block].slice(place, 1).to_pylist()[0]
+        assert [found.row for found in seen(folder, step, row)] == blocks[block].slice(place, 1).to_pylist()
+
+
+def test_several_rows_are_one_after_the_other_also_in_the_next_window(trained: tuple[str, Pretrain]) -> None:
+    folder, config = trained
+    rows = config.batch.rows_per_step
+    together = {step: seen(folder, step, 0, rows) for step in range(1, 13)}
+    crossing = [step for step, found in together.items() if len({at.row["window"] for at in found}) > 1]
+    assert crossing
+    alone = [seen(folder, crossing[0], row)[0] for row in range(rows)]
+    assert [at.row for at in together[crossing[0]]] == [at.row for at in alone]
+    assert all(at.documents.equals(other.documents) for at, other in zip(together[crossing[0]], alone))
 
 
 def test_its_documents_hold_its_words(trained: tuple[str, Pretrain]) -> None:
-    found = seen(trained[0], 2, 3)
+    found = seen(trained[0], 2, 3)[0]
     answers = dict(zip(found.row["masked_positions"], found.row["masked_labels"]))
     ids = [answers.get(place, id) for place, id in enumerate(found.row["ids"])]
     first = found.documents.slice(found.row["document_a"], 1)["text"][0].as_py().lower().replace(" ", "").replace("\n", "")
@@ -51,8 +60,10 @@ def test_its_documents_hold_its_words(trained: tuple[str, Pretrain]) -> None:
 
 def test_what_is_not_there_is_refused(trained: tuple[str, Pretrain], tmp_path: Path) -> None:
     folder, _ = trained
-    with pytest.raises(ConfigError, match=r"step \(0\) must be 1 or more, and row \(16\) from 0 to 15 \(batch.rows_per_step 16\)"):
-        seen(folder, 0, 16)
+    with pytest.raises(ConfigError, match=r"^row \(16\) must be from 0 to 15 \(batch.rows_per_step 16\)$"):
+        seen(folder, 1, 16)
+    with pytest.raises(ConfigError, match=r"^number \(2\) must be from 1 to 1 with row 15: a step has 16 rows \(batch.rows_per_step\)$"):
+        seen(folder, 1, 15, 2)
     with pytest.raises(ConfigError, match="is not the folder of a run: run.json is missing"):
         seen(str(tmp_path / "none"), 1, 0)
     recorded = run.read_run(folder)
@@ -61,30 +72,44 @@ def test_what_is_not_there_is_refused(trained: tuple[str, Pretrain], tmp_path: P
         stream_of(folder, recorded)
 
 
+def test_steps_that_a_finished_run_never_trained_are_refused(trained: tuple[str, Pretrain]) -> None:
+    Path(trained[0], run.SUMMARY).write_text('{"steps": 12}')
+    assert seen(trained[0], 12, 0)[0].known == 12
+    for step in (0, 13, 100_000):
+        with pytest.raises(ConfigError, match=rf"^step \({step}\) must be from 1 to 12: the last step that the run trained$"):
+            seen(trained[0], step, 0)
+
+
+def test_an_unfinished_run_may_be_ahead_of_its_newest_checkpoint(trained: tuple[str, Pretrain], capsys: pytest.CaptureFixture[str]) -> None:
+    folder, _ = trained
+    recorded = run.read_run(folder)
+    recorded["identity"]["steps"] = 14
+    Path(folder, run.RUN).write_text(json.dumps(recorded))
+    assert main(("seen", folder, "13")) == 0
+    assert "the run's newest checkpoint is of step 12: this is what it trains on at step 13, done or not" in capsys.readouterr().out
+    unfinished = "the run is not finished, and its newest checkpoint is of step 12$"
+    with pytest.raises(ConfigError, match=rf"^step \(15\) must be from 1 to 14: {unfinished}"):
+        seen(folder, 15, 0)
+    del recorded["identity"]["steps"]  # as under schedules in which the steps may grow
+    Path(folder, run.RUN).write_text(json.dumps(recorded))
+    with pytest.raises(ConfigError, match=rf"^step \(13\) must be from 1 to 12: {unfinished}"):
+        seen(folder, 13, 0)
+
+
+def test_nothing_is_printed_before_the_rows_are_checked(trained: tuple[str, Pretrain], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(("seen", trained[0], "1", "--row", "15", "--number", "2")) == 2
+    printed = capsys.readouterr()
+    assert printed.out == "" and printed.err.startswith("error: number (2)")
+    assert main(("seen", trained[0], "12", "--row", "14", "--number", "2")) == 0
+    text = capsys.readouterr().out
+    assert "step 12, row 14: epoch" in text and "step 12, row 15: epoch" in text and "newest checkpoint" not in text
+
+
 def test_positions_are_written_and_the_newest_before_a_step_is_found(tmp_path: Path) -> None:
     cursors = {step: Cursor(epoch=0, window=step, row=1, rows_in_window=9) for step in (20, 100)}
     for step, cursor in cursors.items():
         write_position(str(tmp_path), step, cursor)
     assert [position_before(str(tmp_path), step) for step in (19, 20, 99, 100, 500)] == [(0, None), *((at, cursors[at]) for at in (20, 20, 100, 100))]
-
-
-def test_a_masked_row_shows_its_answers(tiny_vocabulary: Vocabulary) -> None:
-    vocabulary = Vocabulary(tokens=("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "cat", "##s", "sat", "dog"), lowercase=True)
-    row = {"ids": [2, 5, 4, 7, 3, 8, 7, 3], "masked_positions": [2, 5, 6], "masked_labels": [6, 5, 7], "not_next": True, "swapped": None}
-    text = coloured(row, vocabulary)
-    assert text.plain == " [CLS] cat[s: MASK] sat [SEP] [cat: dog] [sat] [SEP]"
-    assert {text.plain[span.start : span.end].strip(): str(span.style) for span in text.spans} == {
-        "[CLS]": "dim", "[SEP]": "dim", "[s: MASK]": "bold red", "[cat: dog]": "bold yellow", "[sat]": "bold blue",
-    }
-    assert isinstance(text, Text) and label(row) == "B is from another document (NotNext)"
-    assert label({"not_next": None, "swapped": False}) == "A stands before B (in order)" and label({"not_next": None, "swapped": None}) == ""
-
-
-def test_the_documents_of_a_row_are_named(trained: tuple[str, Pretrain]) -> None:
-    found = seen(trained[0], 1, 0)
-    lines = list(about(found.row, found.documents))
-    ids = found.documents["id"].to_pylist()
-    assert ids[found.row["document_a"]] in lines[0] and lines[0].endswith("from made up") and "tokens" in lines[-1]
 
 
 @pytest.mark.parametrize("sampling", [Sampling(), Sampling(maximum_length=64, pairs=SentenceOrder(short_probability=0.3), masking=SpanMasking(longest=5))])

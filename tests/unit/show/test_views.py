@@ -5,10 +5,13 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from rich.text import Text
 
 from jobs.show import main
 from pipeline.corpus.prepare import Corpus, read_window
-from pipeline.show.views import labels
+from pipeline.show import views
+from pipeline.show.statistics import documents_line
+from pipeline.show.views import WIDEST, beside, labels
 from pipeline.text.vocabulary import Vocabulary, save_vocabulary
 
 
@@ -60,18 +63,32 @@ def test_statistics_and_their_picture(
     assert "a sample of 5 of 5 training windows" in text and "dropped: too short" in text
     words = sum(len(row.split()) for window in tiny_corpus.train for row in read_window(tiny_corpus, window)["text"].to_pylist())
     assert f"sentences, {words:,} words in the whole training set" in text
-    assert picture.read_text().count("<svg") == 1
+    characters = sum(window.characters for window in (*tiny_corpus.train, *tiny_corpus.heldout))
+    assert f"42 documents, each in one piece; {characters / 42:,.0f} characters a document on average" in text
+    assert "characters a piece" in text and picture.read_text().count("<svg") == 1
+
+
+@pytest.mark.parametrize(
+    ("documents", "pieces", "line"),
+    [
+        (6, 67, "6 documents in 67 pieces, as long ones are cut (prepare.piece_characters); 200,000 characters a document on average"),
+        (0, 4, "4 pieces of documents that begin with something dropped"),
+    ],
+)
+def test_what_is_counted_is_said(documents: int, pieces: int, line: str) -> None:
+    assert documents_line({"documents": documents, "pieces": pieces, "characters": 1_200_000}) == line
 
 
 def test_examples_with_their_documents_and_labels(folder: str, vocabulary: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ("examples", folder, "--number", "2", "--sampling.maximum-length", "32", *vocabulary)
     first, *lines = shown(capsys, *arguments)
-    assert "examples in window 0 of epoch 0" in first and "% NotNext; masked positions" in first
+    assert "examples in window 0 of epoch 0" in first and first.endswith("% NotNext")
     assert sum("[CLS]" in line for line in lines) == 2 and sum("from made up" in line for line in lines) >= 2
+    assert [line[:5] for line in lines if line.startswith(("  A", "  B"))] == ["  A  ", "  B  "] * 2
     first, *_ = shown(capsys, *arguments, "sampling.pairs:sentence-order")
-    assert "% swapped; masked" in first and "NotNext" not in first
+    assert first.endswith("% swapped") and "NotNext" not in first
     first, *_ = shown(capsys, *arguments, "sampling.pairs:single-segment")
-    assert "tokens; masked" in first
+    assert first.endswith("tokens")
 
 
 def test_the_share_of_labels() -> None:
@@ -84,12 +101,45 @@ def test_the_share_of_labels() -> None:
     [
         (("documents", "--window", "5"), "error: window (5) must be from 0 to 4"),
         (("documents", "--source", "elsewhere"), "error: source (elsewhere) matches no document of window 0; the corpus has made up"),
+        (("documents", "--number", "-1"), "error: number (-1) must be at least 1"),
+        (("documents", "--sentences", "0"), "error: sentences (0) must be at least 1"),
         (("examples",), "error: vocabulary.path must be given"),
+        (("examples", "--number", "0"), "error: number (0) must be at least 1"),
+        (("examples", "--epoch", "-1"), "error: epoch (-1) must be a whole number from 0 to 2^63 - 1"),
+        (("examples", "--seed", str(2**63)), f"error: seed ({2**63}) must be a whole number from 0 to 2^63 - 1"),
+        (("statistics", "--windows", "0"), "error: windows (0) must be at least 1"),
+        (("statistics", "--picture", "s.xyz"), "error: picture (s.xyz) must end in .png, .svg or .pdf"),
+        (("statistics", "--picture", "none/s.png"), "error: picture (none/s.png) cannot be written: there is no folder "),
+        (("seen", "1", "--number", "0"), "error: number (0) must be at least 1"),
     ],
 )
 def test_what_is_not_there_is_one_line(arguments: tuple[str, ...], message: str, folder: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main((arguments[0], folder, *arguments[1:])) == 2
-    assert capsys.readouterr().err.startswith(message)
+    printed = capsys.readouterr()
+    assert printed.err.startswith(message) and printed.err.count("\n") == 1 and printed.out == ""
+
+
+def test_a_picture_over_a_folder_is_refused(folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.png").mkdir()
+    assert main(("statistics", folder, "--picture", str(tmp_path / "a.png"))) == 2
+    assert "cannot be written: name a file in a folder that you may write to" in capsys.readouterr().err
+
+
+def test_an_interrupt_is_no_traceback(folder: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupted(**settings: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(views.VIEWS, "Dropped", interrupted)
+    assert main(("dropped", folder)) == 130
+    assert capsys.readouterr().err == "stopped\n"
+
+
+def test_lines_stay_beside_their_margin() -> None:
+    text = beside(Text.assemble(("  A  ", "bold cyan")), Text("one two three " * 20))
+    lines = text.plain.split("\n")
+    assert len(lines) > 2 and lines[0].startswith("  A  one two") and all(line.startswith("     ") and len(line) <= WIDEST for line in lines[1:])
+    assert " ".join(text.plain.split()[1:]) == " ".join(["one two three"] * 20)
+    assert [(span.start, span.end, str(span.style)) for span in text.spans] == [(0, 5, "bold cyan")] and text.style == ""
 
 
 def test_a_folder_without_a_corpus_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,94 @@
+"""The statistics of a corpus as a picture: histograms of lengths, and bars of what was dropped."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator, StrMethodFormatter
+
+from pipeline.corpus.prepare import Corpus
+from pipeline.errors import ConfigError
+from pipeline.show.statistics import Statistics
+
+ENDINGS = (".png", ".svg", ".pdf")
+SHOWN = 0.99
+"""Share of the lengths that a histogram shows, at least."""
+BARS = 50
+ROOM = 6
+"""Reasons that have room at least, so that one alone is no block."""
+BLUE, RED, GREY = "#4477aa", "#cc6677", "#555555"
+TITLES = {"characters a piece": "Pieces of documents, in characters", "words a sentence": "Sentences, in words", "tokens a sentence": "Sentences, in tokens"}
+
+
+def require_picture(path: str) -> None:
+    """Raise ConfigError unless a picture can be written to a file of this name."""
+    folder = Path(path).expanduser().absolute().parent
+    if Path(path).suffix.lower() not in ENDINGS:
+        raise ConfigError(f"picture ({path}) must end in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}")
+    if not folder.is_dir():
+        raise ConfigError(f"picture ({path}) cannot be written: there is no folder {folder}; make it, or name another")
+    if Path(path).is_dir() or not os.access(folder, os.W_OK):
+        raise ConfigError(f"picture ({path}) cannot be written: name a file in a folder that you may write to")
+
+
+def write_picture(found: Statistics, corpus: Corpus, path: str) -> None:
+    """Write the picture; its name's ending says which kind."""
+    draw(found, corpus).savefig(Path(path).expanduser(), dpi=130)
+
+
+def draw(found: Statistics, corpus: Corpus) -> Figure:
+    """A panel for each kind of length and one for what was dropped."""
+    rows = 2 if len(found.lengths) == 3 else 1
+    figure = Figure(figsize=(5.2 * (len(found.lengths) + 1) / rows, 3.5 * rows + 0.5), layout="constrained")
+    panels = figure.subplots(rows, (len(found.lengths) + 1) // rows).flat if rows == 2 else figure.subplots(1, len(found.lengths) + 1)
+    *first, last = panels
+    for axes, (name, lengths) in zip(first, found.lengths.items()):
+        histogram(axes, name, lengths)
+    dropped(last, corpus.dropped)
+    figure.suptitle(
+        f"{corpus.counts['documents']:,} documents in {corpus.counts['pieces']:,} pieces, {corpus.counts['characters'] / 1e6:,.1f} M characters\n"
+        f"lengths in a sample of {found.windows} of {len(corpus.train)} training windows",
+        fontsize="medium",
+    )
+    return figure
+
+
+def histogram(axes: Axes, name: str, lengths: np.ndarray) -> None:
+    """Bars of equal width, with the median marked."""
+    edges = bar_edges(lengths)
+    heights, _ = np.histogram(lengths, edges)
+    axes.bar(edges[:-1], heights, np.diff(edges), align="edge", color=BLUE, edgecolor="white", linewidth=0.4)
+    median = float(np.median(lengths))
+    axes.axvline(median, color=RED, linewidth=1.2, label=f"median {median:,.0f}")
+    left_out = int(len(lengths) - heights.sum())
+    axes.set(title=TITLES[name], xlabel=f"{name}" + (f"; {left_out:,} longer, up to {lengths.max():,}" if left_out else ""), ylabel=name.split()[-1] + "s", xlim=(0, edges[-1]))
+    axes.legend(frameon=False)
+    axes.spines[["top", "right"]].set_visible(False)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(MaxNLocator(nbins=6, integer=True))
+        axis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+
+
+def bar_edges(lengths: np.ndarray) -> np.ndarray:
+    """Rising whole numbers from 0, equally far apart, that at least SHOWN of the lengths lie between."""
+    longest = int(np.quantile(lengths, SHOWN, method="inverted_cdf"))
+    step = max(1, -(-longest // BARS))
+    return np.arange(0, longest + step + 1, step)
+
+
+def dropped(axes: Axes, counts: dict[str, int]) -> None:
+    """Bars of reasons with their counts, the most at the top; words where nothing was dropped."""
+    axes.set_title(f"Dropped: {sum(counts.values()):,}")
+    if not counts:
+        axes.text(0.5, 0.5, "nothing was dropped", ha="center", va="center", color=GREY, transform=axes.transAxes)
+        axes.set_axis_off()
+        return
+    reasons = sorted(counts, key=lambda reason: -counts[reason])
+    bars = axes.barh(reasons, [counts[reason] for reason in reasons], height=0.6, color=BLUE)
+    axes.bar_label(bars, labels=[f"{counts[reason]:,}" for reason in reasons], padding=3, color=GREY)
+    axes.set(xscale="symlog", xlabel="documents or pieces, logarithmic", xlim=(0, 8 * max(counts.values())), ylim=(max(len(reasons), ROOM) - 0.4, -0.6))
+    axes.xaxis.set_ticks([])
+    axes.xaxis.set_ticks([], minor=True)
+    axes.spines[["top", "right"]].set_visible(False)
