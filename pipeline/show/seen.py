@@ -62,10 +62,9 @@ def require_trained(folder: str, identity: dict[str, Any], step: int) -> int:
     summary = run.read_summary(folder)
     ended = summary["steps"] if summary else 0
     known = max([ended, *checkpoint.positions(folder), *checkpoint.steps_saved(folder)])
-    finished = ended >= known
-    most = known if finished else max(known, identity.get("steps", known))  # a run may be ahead of its newest checkpoint
+    most = max(known, identity.get("steps", known))  # a run may be ahead of its newest checkpoint
     if not 1 <= step <= most:
-        last = "the last step that the run trained" if finished else f"the run is not finished, and its newest checkpoint is of step {known}"
+        last = "the last step that the run trained" if ended >= known else f"the run is not finished, and its newest checkpoint is of step {known}"
         raise ConfigError(f"step ({step}) must be from 1 to {most}: {last}")
     return known
 

@@ -64,7 +64,7 @@ def lines(found: Statistics, corpus: Corpus) -> list[str]:
     said = [
         documents_line(corpus.counts),
         "",
-        f"a sample of {found.windows} of {len(corpus.train)} training windows, {found.characters / 1e6:.1f} M characters",
+        f"a sample of {found.windows} of {len(corpus.train)} training windows, {found.characters:,} characters",
         f"{len(found.sentence_words) * factor:,.0f} sentences, {words * factor:,.0f} words in the whole training set, about",
     ]
     if found.sentence_tokens is not None:

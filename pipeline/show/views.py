@@ -51,6 +51,8 @@ def dropped(folder: str) -> None:
     corpus = load_corpus(folder)
     samples = storage.read_json(storage.join(corpus.folder, storage.MANIFEST))["samples"]
     CONSOLE.print(Text(corpus_text(corpus)))
+    if not corpus.dropped:
+        CONSOLE.print("\nnothing was dropped")
     for reason, found in sorted(samples.items()):
         CONSOLE.print(Text(f"\n{reason} ({corpus.dropped[reason]:,})", TITLE))
         for id, beginning in found:

@@ -55,12 +55,18 @@ def test_what_was_dropped_with_samples(folder: str, capsys: pytest.CaptureFixtur
     assert all(part in text for part in ("too short", "2", "duplicate", "made up:8", "Also."))
 
 
+def test_nothing_dropped_is_said(folder: str, capsys: pytest.CaptureFixture[str]) -> None:
+    manifest = Path(folder, "manifest.json")
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"dropped": {}, "samples": {}}))
+    assert shown(capsys, "dropped", folder)[-1] == "nothing was dropped"
+
+
 def test_statistics_and_their_picture(
     tiny_corpus: Corpus, folder: str, vocabulary: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     picture = tmp_path / "statistics.svg"
     text = "\n".join(shown(capsys, "statistics", folder, "--windows", "5", "--picture", str(picture), *vocabulary))
-    assert "a sample of 5 of 5 training windows" in text and "dropped: too short" in text
+    assert f"a sample of 5 of 5 training windows, {sum(window.characters for window in tiny_corpus.train):,} characters" in text and "dropped: too short" in text
     words = sum(len(row.split()) for window in tiny_corpus.train for row in read_window(tiny_corpus, window)["text"].to_pylist())
     assert f"sentences, {words:,} words in the whole training set" in text
     characters = sum(window.characters for window in (*tiny_corpus.train, *tiny_corpus.heldout))
