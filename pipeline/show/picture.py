@@ -48,7 +48,7 @@ def draw(found: Statistics, corpus: Corpus) -> Figure:
         histogram(axes, name, lengths)
     dropped(last, corpus.dropped)
     figure.suptitle(
-        f"{corpus.counts['documents']:,} documents in {corpus.counts['pieces']:,} pieces, {corpus.counts['characters'] / 1e6:,.1f} M characters\n"
+        f"{corpus.counts['documents']:,} documents in {corpus.counts['pieces']:,} pieces, {corpus.counts['characters']:,} characters\n"
         f"lengths in a sample of {found.windows} of {len(corpus.train)} training windows",
         fontsize="medium",
     )
