@@ -63,7 +63,7 @@ def stream_rate(settings: StreamSettings, rows: int) -> tuple[Rate, dict[str, fl
 
 
 class Memory:
-    """Watches the memory that is a Ray worker's own (USS), and what the object store holds, in MB."""
+    """Watches the anonymous memory of Ray's workers, and what the object store holds, in MB."""
 
     def __init__(self) -> None:
         self.peak = {"worker": 0.0, "object store": 0.0}
@@ -98,8 +98,9 @@ def name(process: psutil.Process) -> str:
 
 
 def own_bytes(process: psutil.Process) -> int:
-    """Memory that would be free without the process; 0 when it is gone."""
+    """Memory of a process that is no file and no part of the object store; 0 when it is gone."""
     try:
-        return process.memory_full_info().uss
+        memory = process.memory_info()
+        return memory.rss - memory.shared
     except psutil.Error:
         return 0
