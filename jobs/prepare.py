@@ -17,8 +17,10 @@ from pipeline.errors import PipelineError
 @dataclass(frozen=True, kw_only=True)
 class Prepare:
     corpus: tuple[str, ...] = ()
-    """A file, folder, glob or URL, with ::format=NAME after it where the format must be forced; may be repeated. None: the built-in corpus.
-    Formats: text and wikiextractor are recognised; sentences (one a line, a blank line between documents) must be forced."""
+    """A file, folder, glob or URL (https://, s3://, gs://, hf://); may be repeated. None: the built-in corpus. Options follow it,
+    as in PATH::format=NAME (recognised are wikipedia-dump, wikiextractor, gutenberg, bookscorpus, jsonl, parquet and text, and only where asked for
+    sentences and parquet-sentences), ::column=NAME of the text in JSON lines and Parquet, ::language=CODE (else what the files say, or en),
+    and ::weight=TIMES that a document occurs in an epoch (1)."""
     folder: str
     """Folder or URL of the prepared corpus."""
     prepare: Preparation = Preparation()

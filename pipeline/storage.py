@@ -51,7 +51,8 @@ def filesystem(location: str) -> tuple[fs.FileSystem, str]:
         return hub(location), unquote(location.removeprefix(HUB))
     try:
         # One request for a small object instead of three, and the way that every S3 server understands.
-        return fs.FileSystem.from_uri(f"{location}?allow_delayed_open=true" if location.startswith("s3://") else location)
+        mark = "&" if "?" in location else "?"
+        return fs.FileSystem.from_uri(f"{location}{mark}allow_delayed_open=true" if location.startswith("s3://") else location)
     except Exception as error:  # pyarrow raises several kinds here, all of them about this location
         raise ConfigError(f"{location}: no file system for this URL ({first_line(error)}); use a local path, s3://, gs:// or hf://") from error
 

@@ -19,7 +19,7 @@ class Preparation:
     piece_characters: int = 32_000
     """Longer documents are cut at paragraph bounds into pieces of at most about this length."""
     minimum_characters: int = 100
-    """Shorter documents are dropped (reason: too short)."""
+    """Shorter documents are dropped (reason: too short). A Chinese character, kana or Hangul syllable counts as three, as it says what three letters do."""
     minimum_letters: float = 0.5
     """Documents with a smaller share of letters among their characters, white space apart, are dropped (reason: not language)."""
     near_duplicates: float | None = 0.8

@@ -13,8 +13,10 @@ class Pretrain:
     """Pretrain an encoder on raw text."""
 
     corpus: tuple[str, ...] = ()
-    """A file, folder, glob or URL, with what must be said of it after it, as in PATH::format=NAME::column=NAME::language=CODE::weight=NUMBER; may be
-    repeated. Or one folder that jobs/prepare.py has prepared. None: the built-in corpus."""
+    """A file, folder, glob or URL (https://, s3://, gs://, hf://); may be repeated. None: the built-in corpus. Options follow it,
+    as in PATH::format=NAME (recognised are wikipedia-dump, wikiextractor, gutenberg, bookscorpus, jsonl, parquet and text, and only where asked for
+    sentences and parquet-sentences), ::column=NAME of the text in JSON lines and Parquet, ::language=CODE (else what the files say, or en),
+    and ::weight=TIMES that a document occurs in an epoch (1). Or one folder that jobs/prepare.py has prepared."""
     steps: int = 1_000
     """Optimiser updates in all."""
     workers: int = 1

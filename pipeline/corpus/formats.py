@@ -22,6 +22,8 @@ class Format:
 
     read: Callable[[Opened], Iterator[Record | Dropped]]
     recognises: Callable[[str, bytes], bool]
+    columns: bool = False
+    """Whether the column of the text can be named."""
 
 
 def never(name: str, head: bytes) -> bool:
@@ -33,10 +35,10 @@ FORMATS: dict[str, Format] = {
     "wikipedia-dump": Format(read=lambda file: read_dump(file.blocks, file.name), recognises=lambda name, head: is_dump(head)),
     "builtin": Format(read=lambda file: read_docstrings(file.blocks, file.name), recognises=never),
     "sentences": Format(read=read_sentences, recognises=never),
-    "parquet-sentences": Format(read=read_parquet_sentences, recognises=never),
-    "parquet": Format(read=read_parquet, recognises=is_parquet),
+    "parquet-sentences": Format(read=read_parquet_sentences, recognises=never, columns=True),
+    "parquet": Format(read=read_parquet, recognises=is_parquet, columns=True),
     "wikiextractor": Format(read=read_wikiextractor, recognises=is_wikiextractor),
-    "jsonl": Format(read=read_jsonl, recognises=is_jsonl),
+    "jsonl": Format(read=read_jsonl, recognises=is_jsonl, columns=True),
     "bookscorpus": Format(read=read_bookscorpus, recognises=is_bookscorpus),
     "gutenberg": Format(read=read_gutenberg, recognises=is_gutenberg),
     "text": Format(read=read_text, recognises=is_plain_text),
@@ -44,7 +46,12 @@ FORMATS: dict[str, Format] = {
 """Files of no named format are of the first that recognises them; what none recognises is binary."""
 
 
-def recognise(name: str, head: bytes) -> str | None:
-    """The name of the format of a file with these first bytes; None for binary files."""
-    bare = next((name[: -len(suffix)] for suffix in COMPRESSED if name.lower().endswith(suffix)), name)
-    return next((format for format, row in FORMATS.items() if row.recognises(bare, head)), None)
+def recognise(name: str, head: bytes, *, column: str | None = None) -> str | None:
+    """The name of the format of a file with these first bytes, one with columns where one is asked for; None where there is none."""
+    bare = bare_name(name)
+    return next((format for format, row in FORMATS.items() if (row.columns or column is None) and row.recognises(bare, head)), None)
+
+
+def bare_name(name: str) -> str:
+    """A file's name without the ending of a compression."""
+    return next((name[: -len(suffix)] for suffix in COMPRESSED if name.lower().endswith(suffix)), name)

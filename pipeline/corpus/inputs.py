@@ -1,11 +1,11 @@
 """Sources -> the files to read, their names and what tells that one has changed."""
 
+import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from urllib.parse import quote, urlsplit
 
-import requests
 from pyarrow import fs
 
 from pipeline import storage
@@ -13,7 +13,7 @@ from pipeline.corpus import builtin
 from pipeline.corpus.dump import is_dump
 from pipeline.corpus.dump_ranges import byte_ranges, head, is_bz2
 from pipeline.corpus.sources import BUILTIN, Source
-from pipeline.corpus.web import WEB, WEB_TIMEOUT
+from pipeline.corpus.web import WEB, describe
 from pipeline.errors import ConfigError, DataError
 
 MAGIC = re.compile(r"[*?\[]")
@@ -22,7 +22,6 @@ HIDDEN = re.compile(r"(^|/)\.")
 DUMP = "wikipedia-dump"
 RANGE_BYTES = 8_000_000
 """Of a dump that is compressed with bz2 and read in parts: about a minute of work."""
-HEADERS = {"Accept-Encoding": "identity"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +102,7 @@ def stored_files(source: Source, system: fs.FileSystem, path: str) -> list[tuple
             found, nothing = below(system, root, path[len(root) + 1 :]), "no file matches this pattern"
         else:
             found, nothing = [], f"no such file or folder; it must be {BUILTIN}, a path, a pattern or a URL"
-    except OSError as error:
+    except Exception as error:  # web clients below fsspec raise kinds of their own
         raise DataError(f"corpus {source.spec} cannot be read: {storage.first_line(error)}") from error
     if not found:
         raise ConfigError(f"corpus {source.spec}: {nothing}")
@@ -113,9 +112,32 @@ def stored_files(source: Source, system: fs.FileSystem, path: str) -> list[tuple
 def below(system: fs.FileSystem, root: str, pattern: str) -> list[tuple[str, fs.FileInfo]]:
     """The files below a folder whose path, or a folder above them, matches a pattern; hidden ones are left out."""
     wanted = glob_expression(pattern)
-    entries = system.get_file_info(fs.FileSelector(root or "/", recursive=True, allow_not_found=True))
+    if isinstance(system, fs.LocalFileSystem):
+        entries = system.get_file_info(list(walk(root or "/")))
+    else:
+        entries = system.get_file_info(fs.FileSelector(root or "/", recursive=True, allow_not_found=True))
     named = [(entry.path[len(root) + 1 :], entry) for entry in entries if entry.type == fs.FileType.File]
     return [(name, entry) for name, entry in named if not HIDDEN.search(name) and wanted.match(name + "/")]
+
+
+def walk(root: str) -> Iterator[str]:
+    """The paths of the files below a local folder, those in a folder that is linked too, but no folder a second time."""
+    seen: set[str] = set()
+    for folder, folders, names in os.walk(root, followlinks=True, onerror=refuse_unreadable):
+        real = os.path.realpath(folder)
+        if real in seen:
+            folders.clear()
+            continue
+        seen.add(real)
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        folders.sort(key=lambda name: (os.path.islink(f"{folder}/{name}"), name))  # what lies here before what is linked
+        yield from (f"{folder.rstrip('/')}/{name}" for name in names)
+
+
+def refuse_unreadable(error: OSError) -> None:
+    """Raise what keeps a folder from being read, unless it is not there."""
+    if not isinstance(error, FileNotFoundError):
+        raise error
 
 
 def glob_expression(pattern: str) -> re.Pattern[str]:
@@ -137,13 +159,9 @@ def glob_name(pattern: str) -> str:
 def web_file(source: Source) -> InputFile:
     """The one file of a web URL, as its server describes it. Raises DataError where it cannot be had."""
     try:
-        answer = ask(requests.head, source.location)
-        if answer.status_code in (403, 405, 501):  # servers that know no HEAD
-            answer = ask(requests.get, source.location)
-        answer.raise_for_status()
-    except requests.RequestException as error:
+        about = describe(source.location)
+    except OSError as error:
         raise DataError(f"corpus {source.spec} cannot be read: {storage.first_line(error)}") from error
-    about = answer.headers
     return input_file(
         source,
         location=source.location,
@@ -151,12 +169,6 @@ def web_file(source: Source) -> InputFile:
         bytes=int(about.get("Content-Length", -1)),
         stamp=about.get("ETag") or about.get("Last-Modified") or "",
     )
-
-
-def ask(method: Callable[..., requests.Response], url: str) -> requests.Response:
-    """A server's answer without its body."""
-    with method(url, allow_redirects=True, timeout=WEB_TIMEOUT, headers=HEADERS, stream=True) as answer:
-        return answer
 
 
 def builtin_files(source: Source) -> list[InputFile]:

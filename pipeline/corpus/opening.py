@@ -21,6 +21,8 @@ LONGEST_LINE = 1 << 20
 """Characters of a line that are held in memory; a longer line arrives in parts."""
 EXPANSION_LIMIT = 200
 """Default of prepare.expansion_limit."""
+UTF16 = (b"\xff\xfe", b"\xfe\xff")
+"""Byte order marks."""
 HARMLESS_BYTES = 64 << 20
 """What may come out of any file, however small: repeated text is no attack."""
 
@@ -154,6 +156,23 @@ def magic(head: bytes) -> str:
     """What smart_open calls the compression that first bytes show, for downloads without a telling name."""
     found = next((suffix for start, suffix in MAGIC.items() if head.startswith(start)), "disable")
     return "disable" if found == ".bz2" and head[4:10] != BZ2_BLOCK else found
+
+
+def is_utf16(head: bytes) -> bool:
+    """Whether first bytes are UTF-16 with its byte order mark; of what only begins like it, one character in thirty would be no character."""
+    text = head[: len(head) // 2 * 2].decode("utf-16", "replace") if head.startswith(UTF16) else ""
+    return head.startswith(UTF16) and text.count("\ufffd") <= max(2, len(text) // 100)
+
+
+def as_utf8(blocks: Iterator[bytes]) -> Iterator[bytes]:
+    """UTF-16 with its byte order mark as UTF-8; halves of surrogate pairs and of a last character come as bytes that are no UTF-8."""
+    decoder = codecs.getincrementaldecoder("utf-16")("surrogatepass")
+    for block in blocks:
+        yield decoder.decode(block).encode("utf-8", "surrogatepass")
+    try:
+        yield decoder.decode(b"", final=True).encode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        yield b"\xff"
 
 
 def decoded(blocks: Iterator[bytes]) -> Iterator[str]:

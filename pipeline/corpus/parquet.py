@@ -68,7 +68,7 @@ def random_access(file: Opened) -> Iterator[Any]:
 def read_parquet(file: Opened) -> Iterator[Record | Dropped]:
     """One record a row, with its text in one column and perhaps an id or url and a title.
 
-    Raises DataError where no column is the text; a file that cannot be decoded is damaged, and what came before is kept.
+    Raises NoTextColumn where no column is the text; a file that cannot be decoded is damaged, and what came before is kept.
     """
     rows = parquet_rows(file)
     for number, row in enumerate(rows):

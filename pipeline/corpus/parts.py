@@ -19,10 +19,13 @@ import pyarrow.parquet as pq
 from pipeline import storage
 from pipeline.config.data import Preparation
 from pipeline.corpus.dump_ranges import Given, pieces, range_text
-from pipeline.corpus.formats import FORMATS, HEAD_BYTES, recognise
+from pipeline.corpus.foreign import FOREIGN, foreign
+from pipeline.corpus.formats import FORMATS, HEAD_BYTES, Format, bare_name, recognise
 from pipeline.corpus.inputs import InputFile
-from pipeline.corpus.opening import EXPANSION_LIMIT, CutOff, Damaged, ExpandsTooFar, Opened, blocks
-from pipeline.text.documents import ENGLISH, Document, Dropped, Reason, Record, documents
+from pipeline.corpus.opening import EXPANSION_LIMIT, CutOff, Damaged, ExpandsTooFar, Opened, as_utf8, blocks, is_utf16
+from pipeline.corpus.records import NoTextColumn
+from pipeline.errors import DataError
+from pipeline.text.documents import ENGLISH, Document, Dropped, Reason, Record, documents, dropped
 from pipeline.text.schema import DOCUMENT
 from pipeline.text.sketches import COMMON, sampled, sequences, size
 
@@ -44,13 +47,15 @@ SKETCH = pa.schema(
         pa.field("place", pa.uint64(), nullable=False),  # the first 8 bytes of the text's key
     ]
 )
-VERSION = 4
+VERSION = 5
 """Goes up when the same input gives other parts, so that an unfinished preparation is not continued with old ones."""
 PART_CHARACTERS = 48_000_000
 TABLE_CHARACTERS = 4_000_000
 """Text held as Python strings before it becomes Arrow memory."""
 GROUP_BYTES = 250_000
 """Size of a part's row groups, so that a shard reads little more of a part than its share."""
+MUCH_LOST = 0.1
+"""Share of a file's characters, lost with paragraphs that are not UTF-8, from which the file counts as broken."""
 BATCH_BYTES = 8_000_000
 BATCH_FILES = 500
 MOST_BATCHES = 2_000
@@ -144,11 +149,16 @@ def write_parts(
 
 
 def records(folder: str, settings: Preparation) -> dict[str, dict[str, Any]]:
-    """{name: record} of the batches that are done below a folder of parts, with these settings."""
-    names = [name for name in storage.children(folder) if name.endswith(".json") and "-" not in name]
+    """{name: record} of the batches that are done below a folder of parts, with these settings, and whose parts are there."""
+    there = set(storage.children(folder))
+    names = [name for name in sorted(there) if name.endswith(".json") and "-" not in name]
     found = {name: storage.read_json(storage.join(folder, name)) for name in names}
     about = part_settings(settings)
-    return {name: record for name, record in found.items() if record["settings"] == about}
+
+    def whole(record: dict[str, Any]) -> bool:
+        return all(f"{part}{suffix}" in there for part in record["parts"] for suffix in (".parquet", ".sketch.parquet"))
+
+    return {name: record for name, record in found.items() if record["settings"] == about and whole(record)}
 
 
 def file_rows(file: InputFile, tally: Tally, settings: Preparation, given: Given) -> Iterator[Sketched]:
@@ -164,7 +174,19 @@ def file_rows(file: InputFile, tally: Tally, settings: Preparation, given: Given
 
 
 def file_documents(file: InputFile, settings: Preparation, given: Given = Given()) -> Iterator[Document | Dropped]:
-    """The documents of one file and what is dropped of it."""
+    """The documents of one file and what is dropped of it; and at the end, whether that was much for its encoding."""
+    kept = lost = 0
+    for item in every_document(file, settings, given):
+        kept += len(item.text) if isinstance(item, Document) else 0
+        lost += item.characters if isinstance(item, Dropped) else 0
+        yield item
+    if lost > MUCH_LOST * (kept + lost):
+        sample = f"{lost:,} of {kept + lost:,} characters stand in paragraphs that are not UTF-8: save it as UTF-8, as iconv -f ENCODING -t UTF-8 does"
+        yield Dropped(id=file.name, reason="file not UTF-8", sample=sample)
+
+
+def every_document(file: InputFile, settings: Preparation, given: Given) -> Iterator[Document | Dropped]:
+    """The documents of one file and what is dropped of its records."""
     for record in file_records(file, settings.expansion_limit, given):
         if isinstance(record, Dropped):
             yield record
@@ -179,20 +201,54 @@ def file_documents(file: InputFile, settings: Preparation, given: Given = Given(
 
 
 def file_records(file: InputFile, expansion_limit: int = EXPANSION_LIMIT, given: Given = Given()) -> Iterator[Record | Dropped]:
-    """The records of one file, in its own format or the one that its name and first bytes show; what comes before damage is kept."""
+    """The records of one file, in its own format or the one that its name and first bytes show; what comes before damage is kept.
+
+    A file that is no corpus is dropped. Raises DataError where the user named that very file, its format or its column.
+    """
     damage: list[Dropped] = []
     stream = until_damage(file, expansion_limit, given, damage)
     head = b""
     while len(head) < HEAD_BYTES and (block := next(stream, None)):
         head += block
-    format = file.format or recognise(file.name, head[:HEAD_BYTES])
-    if format is None:
-        yield Dropped(id=file.name, reason="binary")
+    contents = chain([head], stream)
+    if is_utf16(head):
+        contents, head = as_utf8(contents), b"".join(as_utf8(iter([head[: HEAD_BYTES // 2 * 2]])))
+    format = file.format or recognise(file.name, head[:HEAD_BYTES], column=file.column)
+    if unfit := None if file.format else left_out(file, format, head[:HEAD_BYTES]):
+        yield unfit
         return
     if head or not damage:
-        opened = Opened(location=file.location, name=file.name, blocks=chain([head], stream), column=file.column, language=file.language)
-        yield from FORMATS[format].read(opened)
+        opened = Opened(location=file.location, name=file.name, blocks=contents, column=file.column, language=file.language)
+        yield from read(file, FORMATS[str(format)], opened)
     yield from damage
+
+
+def read(file: InputFile, format: Format, opened: Opened) -> Iterator[Record | Dropped]:
+    """The records of an opened file; a table that was only recognised as one is dropped where it has no text."""
+    try:
+        yield from format.read(opened)
+    except NoTextColumn as error:
+        if file.format or file.column or is_named(file):
+            raise DataError(str(error)) from error
+        yield dropped(file.name, "no text column", str(error))
+
+
+def left_out(file: InputFile, format: str | None, head: bytes) -> Dropped | None:
+    """Why a file is no corpus, if it is none. Raises DataError that says what would work where the user named that very file."""
+    reason = foreign(bare_name(file.name), head)
+    advice = FOREIGN[reason].advice if reason else ""
+    if reason is None and format is None and file.column is not None:
+        reason, advice = "no text column", f"::column={file.column} is for JSON lines and Parquet, and this is neither: leave it out"
+    if reason and is_named(file):
+        raise DataError(f"{file.location}: {advice}")
+    if reason or format is None:
+        return dropped(file.name, reason or "binary", advice)
+    return None
+
+
+def is_named(file: InputFile) -> bool:
+    """Whether the source is this very file, and not a folder or a pattern."""
+    return file.location == file.source
 
 
 def until_damage(file: InputFile, expansion_limit: int, given: Given, damage: list[Dropped]) -> Iterator[bytes]:

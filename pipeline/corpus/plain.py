@@ -15,7 +15,7 @@ SENTENCES_A_DOCUMENT = 500
 Where a book ends is not known. A block is its own parent, so that every window holds other parents to draw NotNext from.
 """
 MUCH = 0.05
-"""Share of undecodable bytes in a file's head that makes it binary."""
+"""Share of undecodable bytes in a file's head that makes it no text in UTF-8."""
 
 
 def is_plain_text(name: str, head: bytes) -> bool:

@@ -2,8 +2,11 @@
 
 import hashlib
 import json
+import os
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from typing import Any
 
 import pyarrow as pa
@@ -19,10 +22,14 @@ from pipeline.corpus.shards import COUNTED, shard_count
 from pipeline.corpus.sources import BUILTIN, KEYS, Source, parse
 from pipeline.corpus.stages import PARTS, Tallies, compare, deal, extract, total
 from pipeline.corpus.web import WEB
-from pipeline.errors import ConfigError, DataError
+from pipeline.errors import ConfigError, DataError, PipelineError
 from pipeline.text.schema import DOCUMENT
 
 SPLITS = ("train", "heldout")
+SHARD = re.compile(r"\d{5}-[0-9a-f]{12}\.parquet")
+"""The name of a shard."""
+UNFINISHED = re.compile(r"\.\d+\.tmp$")
+"""The end of a file's name while it is written."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,30 +79,53 @@ def prepare(sources: Sequence[str], settings: Preparation, folder: str, report: 
     user can fix.
     """
     folder = storage.absolute(folder)
-    corpus = finished(sources, settings, folder)
+    listed = list_sources(sources, folder)
+    corpus = corpus_of(listed, settings, folder)
     if corpus is None:
+        files = distinct([file for source, found in listed.items() for file in (list_files(source) if source.location == BUILTIN else found)])
         storage.require_writable("folder", folder)
         with storage.locked(folder):
-            if not storage.exists(storage.join(folder, storage.MANIFEST)):
-                refuse_foreign(folder)
-            listed = {source: list_files(source) for source in parse_all(sources)}
-            build(distinct([file for files in listed.values() for file in files]), settings, folder, plan_of(listed, settings), report)
+            build(files, settings, folder, plan_of(listed, settings), report)
         corpus = load_corpus(folder)
     report(f"prepare: {folder} is ready: {summary(corpus)}")
     return corpus
 
 
 def finished(sources: Sequence[str], settings: Preparation, folder: str) -> Corpus | None:
-    """The corpus in a folder when it is finished and nothing was added or has changed, else None; needs no Ray.
+    """The corpus in a folder when it is finished and nothing was added or has changed, else None; needs no Ray and writes nothing.
 
-    Raises ConfigError with both values when it was prepared with other settings, or from a source that is not named any more.
+    Raises ConfigError with both values when it was prepared with other settings, or from a source that is not named any more; and all that
+    can be refused of the sources and the folder before they are read.
     """
-    parsed = parse_all(sources)
     folder = storage.absolute(folder)
+    return corpus_of(list_sources(sources, folder), settings, folder)
+
+
+def corpus_of(listed: dict[Source, list[InputFile]], settings: Preparation, folder: str) -> Corpus | None:
+    """The finished corpus of just these files in a folder, if it is there."""
     if not storage.exists(storage.join(folder, storage.MANIFEST)):
+        refuse_foreign(folder)
         return None
-    plan = plan_of({source: () if source.location == BUILTIN else list_files(source) for source in parsed}, settings)
-    return load_corpus(folder) if is_made_of(folder, plan) else None
+    if not is_made_of(folder, plan_of(listed, settings)):
+        return None
+    there = {f"{split}/{name}" for split in SPLITS for name in storage.children(storage.join(folder, split))}
+    return load_corpus(folder) if shards_in_use(folder) <= there else None
+
+
+def list_sources(sources: Sequence[str], folder: str) -> dict[Source, list[InputFile]]:
+    """The files of each source, without those of a prepared corpus that lies in it; those of the built-in one are not listed."""
+    listed = {source: [] if source.location == BUILTIN else list_files(source) for source in parse_all(sources)}
+    return {source: outside(source, files, folder) for source, files in listed.items()}
+
+
+def outside(source: Source, files: list[InputFile], folder: str) -> list[InputFile]:
+    """The files that do not lie in a folder. Raises ConfigError where all do."""
+    real = cache(lambda place: place if storage.is_url(place) else os.path.realpath(place))
+    inside = f"{real(folder)}/"
+    found = [file for file in files if not f"{real(file.location.rsplit('/', 1)[0])}/".startswith(inside)]
+    if files and not found:
+        raise ConfigError(f"corpus {source.spec}: all its files lie in {folder}, where the corpus is to be prepared: choose another folder")
+    return found
 
 
 def plan_of(listed: dict[Source, Sequence[InputFile]], settings: Preparation) -> Plan:
@@ -125,7 +155,7 @@ def parse_all(specs: Sequence[str]) -> list[Source]:
 
 
 def load_corpus(folder: str) -> Corpus:
-    """The corpus in a folder. Raises DataError when there is none, or its manifest cannot be read."""
+    """The corpus in a folder. Raises DataError when there is none, or its manifest cannot be read, and ConfigError when that is of something else."""
     folder = storage.absolute(folder)
     try:
         manifest = storage.read_json(storage.join(folder, storage.MANIFEST))
@@ -135,7 +165,14 @@ def load_corpus(folder: str) -> Corpus:
     except FileNotFoundError as error:
         raise DataError(f"{folder} holds no prepared corpus ({storage.MANIFEST} is missing): prepare one there, or name another folder") from error
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{folder}/{storage.MANIFEST} cannot be read ({storage.first_line(error)}): delete the folder and prepare it again") from error
+        raise unreadable(folder, error) from error
+
+
+def unreadable(folder: str, error: Exception) -> PipelineError:
+    """What is wrong with a folder whose manifest is no corpus': nobody is told to delete what preparation has not made."""
+    if not any(SHARD.fullmatch(name) for split in SPLITS for name in storage.children(storage.join(folder, split))):
+        return ConfigError(f"{folder} holds {storage.MANIFEST}, which is not of a prepared corpus: choose another folder")
+    return DataError(f"{folder}/{storage.MANIFEST} cannot be read ({storage.first_line(error)}): delete the folder and prepare it again")
 
 
 def is_prepared(location: str) -> bool:
@@ -177,7 +214,7 @@ def is_made_of(folder: str, plan: Plan) -> bool:
         settings, inputs, sources = manifest["settings"], manifest["inputs"], manifest["sources"]
         asked = {location: {name: about[name] for name in KEYS} for location, about in sources.items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DataError(f"{folder}/{storage.MANIFEST} cannot be read ({storage.first_line(error)}): delete the folder and prepare it again") from error
+        raise unreadable(folder, error) from error
     for name in [*plan.settings, *settings]:
         if settings.get(name) != plan.settings.get(name):
             raise ConfigError(
@@ -216,7 +253,7 @@ def contents(shards: list[dict[str, Any]], tallies: Tallies, plan: Plan) -> dict
     sums = {name: sum(about[name] for about in sources.values()) for name in ("files", *COUNTED, "heldout_pieces", "heldout_characters")}
     every = total(tallies)
     digests = [[shard[split]["digest"] for shard in shards] for split in SPLITS]
-    weighted = {location: about["weight"] for location, about in plan.sources.items() if about["weight"] != 1}
+    weighted = sorted([members_of(location, shards), about["weight"]] for location, about in plan.sources.items() if about["weight"] != 1)
     return windows | {
         "sources": sources,
         "counts": sums | {"windows": len(windows["train"]) + len(windows["heldout"]), "heldout_windows": len(windows["heldout"])},
@@ -224,6 +261,11 @@ def contents(shards: list[dict[str, Any]], tallies: Tallies, plan: Plan) -> dict
         "samples": every.samples,
         "fingerprint": hashlib.sha256(json.dumps([*digests, weighted] if weighted else digests).encode()).hexdigest(),
     }
+
+
+def members_of(location: str, shards: list[dict[str, Any]]) -> list[list[str]]:
+    """What tells the documents of a source from those of others, wherever it lies."""
+    return [[shard[split]["members"].get(location, "") for shard in shards] for split in SPLITS]
 
 
 def source_counts(location: str, shards: list[dict[str, Any]], tally: Tally) -> dict[str, Any]:
@@ -245,12 +287,16 @@ def shards_in_use(folder: str) -> set[str]:
 
 
 def delete_others(folder: str, shards: set[str], parts: list[str], cut: str) -> None:
-    """Delete the shards that neither this corpus nor the one before has, and what the parts' folder holds for neither this nor a next preparation."""
+    """Delete the shards that neither this corpus nor the one before has, what the parts' folder holds for neither this nor a next preparation, and
+    what a killed one was just writing."""
     for split in SPLITS:
         for name in storage.children(storage.join(folder, split)):
             if f"{split}/{name}" not in shards:
                 storage.delete_file(storage.join(folder, split, name))
     wanted = set(parts) | {part.rsplit("-", 1)[0] for part in parts}
     for name in storage.children(storage.join(folder, PARTS)):
-        if name.split(".")[0] not in wanted and not name.startswith(cut):
+        if UNFINISHED.search(name) or (name.split(".")[0] not in wanted and not name.startswith(cut)):
             storage.delete_file(storage.join(folder, PARTS, name))
+    for name in storage.children(folder):
+        if UNFINISHED.search(name) and name.startswith(storage.MANIFEST):
+            storage.delete_file(storage.join(folder, name))

@@ -20,6 +20,10 @@ LONGEST_ID = 200
 NAMES = (".jsonl", ".ndjson", ".json")
 
 
+class NoTextColumn(DataError):
+    """A table of which no column is the text."""
+
+
 def is_jsonl(name: str, head: bytes) -> bool:
     """Whether a file's name says that it holds JSON, or its first line, as far as it is there, is an object."""
     first, end, _ = head.removeprefix(b"\xef\xbb\xbf").partition(b"\n")
@@ -31,7 +35,7 @@ def is_jsonl(name: str, head: bytes) -> bool:
 def read_jsonl(file: Opened) -> Iterator[Record | Dropped]:
     """JSON lines: one object a line, with its text in one column and perhaps an id or url and a title.
 
-    Raises DataError where no column is the text; a line that is no such object is a broken record.
+    Raises NoTextColumn where no column is the text; a line that is no such object is a broken record.
     """
     return line_records(file.location, file.name, file.blocks, file.column)
 
@@ -84,19 +88,19 @@ def is_text(value: Any) -> bool:
 def text_column(location: str, named: Sequence[str], texts: Sequence[str], wanted: str | None) -> str:
     """The column of a file's text: the one asked for, else "text", else the only one that holds text; id, title and url do not count.
 
-    Raises DataError that names the columns.
+    Raises NoTextColumn that names the columns.
     """
     there = f"its columns are {', '.join(map(one_line, named))}" if named else "it has no columns"
     if wanted is not None and wanted not in named:
-        raise DataError(f"{location} has no column {wanted}: {there}; name the one of the text with ::column=NAME")
+        raise NoTextColumn(f"{location} has no column {wanted}: {there}; name the one of the text with ::column=NAME")
     if wanted is not None or TEXT in named:
         column = wanted or TEXT
         if column not in texts:
-            raise DataError(f"{location}: column {column} holds no text: {there}; name the one of the text with ::column=NAME")
+            raise NoTextColumn(f"{location}: column {column} holds no text: {there}; name the one of the text with ::column=NAME")
         return column
     possible = [name for name in texts if name not in ABOUT]
     if len(possible) != 1:
-        raise DataError(f"{location} has no column text, and {len(possible) or 'none'} that may be it: {there}; name it with ::column=NAME")
+        raise NoTextColumn(f"{location} has no column text, and {len(possible) or 'none'} that may be it: {there}; name it with ::column=NAME")
     return possible[0]
 
 
@@ -109,8 +113,8 @@ def record(name: str, number: int, line: str, value: Any, column: str) -> Record
 
 
 def row_record(name: str, number: int, about: dict[str, Any], paragraphs: Sequence[str]) -> Record:
-    """A record of a table, known by its own id or url, else by its number."""
-    own = next((str(about[key]) for key in ("id", "url") if isinstance(about.get(key), str | int) and about[key] != ""), str(number))
-    id = f"{name}:{one_line(own[:LONGEST_ID])}"
+    """A record of a table, known by its number, as its own id or url need not be its alone, and by that."""
+    own = next((str(about[key]) for key in ("id", "url") if isinstance(about.get(key), str | int) and about[key] != ""), "")
+    id = f"{name}:{number}:{one_line(own[:LONGEST_ID])}" if own else f"{name}:{number}"
     title = about.get("title")
     return Record(id=id, parent=id, title=title if isinstance(title, str) else "", paragraphs=paragraphs)

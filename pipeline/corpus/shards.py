@@ -35,13 +35,11 @@ def shard_count(characters: int, settings: Preparation) -> int:
 def write_shard(folder: str, parts: Sequence[str], plan: str, number: int, count: int, settings: Preparation) -> dict[str, Any]:
     """Write shard `number` of `count` from the parts below folder/parts, unless it is there under this plan's name.
 
-    Returns {"train", "heldout": {"file", "windows": [[documents, characters], ...], "sources": counts of each, "digest"}, "tallies": by source}.
+    Returns {"train", "heldout": {"file", "windows": [[documents, characters], ...], "sources": counts of each, "digest", "members": digests of each source}, "tallies": by source}.
     """
     done = storage.join(folder, "parts", f"{plan}-{number:05d}.json")
-    try:
-        return storage.read_json(done)
-    except FileNotFoundError:
-        pass
+    if found := finished_shard(folder, done):
+        return found
     low, high = key_edges(number, count)
     found = [sorted_range(storage.join(folder, "parts", f"{part}.parquet"), PART, "key", low, high) for part in sorted(parts)]
     tallies: dict[str, Tally] = {}
@@ -57,6 +55,16 @@ def write_shard(folder: str, parts: Sequence[str], plan: str, number: int, count
         report[name] = write_windows(folder, name, number, chosen, characters)
     storage.write_json(done, report)
     return report
+
+
+def finished_shard(folder: str, done: str) -> dict[str, Any] | None:
+    """The report of a shard that is done and whose files are there, else None."""
+    try:
+        report = storage.read_json(done)
+    except FileNotFoundError:
+        return None
+    files = [report[split]["file"] for split in ("train", "heldout") if report[split]["windows"]]
+    return report if all(storage.exists(storage.join(folder, file)) for file in files) else None
 
 
 def without_repeats(table: pa.Table, tallies: dict[str, Tally]) -> pa.Table:
@@ -128,7 +136,7 @@ def write_windows(folder: str, split: str, number: int, table: pa.Table, limit: 
                 writer.write_table(table.slice(start, stop - start), row_group_size=stop - start)
         storage.write_bytes(storage.join(folder, file), sink.getvalue())
     windows = [[stop - start, sum(lengths[start:stop])] for start, stop in edges]
-    return {"file": file, "windows": windows, "sources": counts_by_source(table), "digest": digest}
+    return {"file": file, "windows": windows, "sources": counts_by_source(table), "digest": digest, "members": members(table)}
 
 
 def counts_by_source(table: pa.Table) -> dict[str, dict[str, int]]:
@@ -137,6 +145,14 @@ def counts_by_source(table: pa.Table) -> dict[str, dict[str, int]]:
     about = pa.table({"source": table["source"], "documents": firsts, "pieces": pa.repeat(1, table.num_rows), "characters": pc.utf8_length(table["text"])})
     sums = about.group_by("source").aggregate([(name, "sum") for name in COUNTED]).to_pylist()
     return {row["source"]: {name: row[f"{name}_sum"] for name in COUNTED} for row in sums}
+
+
+def members(table: pa.Table) -> dict[str, str]:
+    """Of each source, what tells its documents in a table from those of others, wherever the source lies."""
+    digests = {source: hashlib.sha256() for source in pc.unique(table["source"]).to_pylist()}
+    for source, id in zip(table["source"].to_pylist(), table["id"].to_pylist()):
+        digests[source].update(id.encode() + b"\n")
+    return {source: digest.hexdigest() for source, digest in digests.items()}
 
 
 def content_digest(table: pa.Table, edges: list[tuple[int, int]]) -> str:

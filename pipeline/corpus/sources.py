@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pipeline import storage
 from pipeline.corpus.formats import FORMATS
 from pipeline.errors import ConfigError
+from pipeline.text.sentences import is_language_code
 
 BUILTIN = "builtin"
 KEYS = ("format", "column", "language", "weight")
@@ -28,20 +29,25 @@ class Source:
 
 
 def parse(spec: str) -> Source:
-    """Parse "builtin" or PATH_OR_URL[::KEY=VALUE]…. Raises ConfigError that lists the keys and formats there are."""
+    """Parse "builtin" or PATH_OR_URL[::KEY=VALUE]…. Raises ConfigError that lists the keys and formats there are, or says what does not fit."""
     location, *options = spec.split("::")
     if not location:
         raise ConfigError(f"corpus {spec!r} names no file, folder or URL")
     given = parse_options(spec, options)
-    format = given.get("format")
+    format = given.get("format", BUILTIN if location == BUILTIN else None)
     if format is not None and format not in FORMATS:
         raise ConfigError(f"corpus {spec}: no format {format!r}; the formats are {', '.join(FORMATS)}")
-    if location == BUILTIN and format not in (None, BUILTIN):
+    if location == BUILTIN and format != BUILTIN:
         raise ConfigError(f"corpus {spec}: the built-in corpus has no format {format}; a folder of that name is ./{BUILTIN}")
+    if given.get("column") and format is not None and not FORMATS[format].columns:
+        tables = ", ".join(name for name, row in FORMATS.items() if row.columns)
+        raise ConfigError(f"corpus {spec}: column ({given['column']}) is for the formats {tables}, and the format is {format}: leave one of them out")
+    if not is_language_code(given.get("language", "en")):
+        raise ConfigError(f"corpus {spec}: language ({given['language']}) is no code of a language: give one of ISO 639, as in PATH::language=de")
     return Source(
         spec=spec,
         location=location if location == BUILTIN else storage.absolute(location),
-        format=BUILTIN if location == BUILTIN else format,
+        format=format,
         column=given.get("column"),
         language=given.get("language"),
         weight=weight(spec, given.get("weight", "1")),

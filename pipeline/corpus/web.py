@@ -2,7 +2,7 @@
 
 import io
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 import requests
@@ -17,6 +17,8 @@ WAITS = (1.0, 4.0, 15.0, 60.0)
 PROGRESS_BYTES = 1 << 20
 TRANSIENT = (408, 425, 429, 500, 502, 503, 504)
 """Answers that may be another a little later (RFC 9110, 15.5.9, 15.6; RFC 6585, 4; RFC 8470, 5.2)."""
+NO_HEAD = (403, 405, 501)
+"""What servers answer that know no HEAD."""
 
 
 class Broken(Exception):
@@ -89,10 +91,7 @@ class WebStream(io.RawIOBase):
         """Take the answer's size and tag, or refuse it."""
         about = answer.headers
         validator = strong(about.get("ETag", "")) or about.get("Last-Modified", "")
-        if answer.status_code in TRANSIENT:
-            raise Broken(f"the server answers {answer.status_code} {answer.reason}")
-        if answer.status_code >= 400:
-            raise OSError(f"the server answers {answer.status_code} {answer.reason}{self.standing()}")
+        refuse_failure(answer, self.standing())
         if self.had and (
             answer.status_code != 206
             or (self.validator and validator != self.validator)
@@ -121,6 +120,45 @@ class WebStream(io.RawIOBase):
         if self.had > self.start and not self.validator:
             return OSError(f"the connection broke{self.standing()}, and the server gives no ETag or date to go on by")
         return Broken("the connection broke")
+
+
+def describe(url: str) -> Mapping[str, str]:
+    """The headers with which a server answers for a file, tried as often as a WebStream would. Raises OSError."""
+    waits = iter(WAITS)
+    while True:
+        try:
+            return headers(url)
+        except Broken as error:
+            wait = next(waits, None)
+            if wait is None:
+                raise OSError(f"{error}, in {1 + len(WAITS)} tries") from error
+            time.sleep(wait)
+
+
+def headers(url: str) -> Mapping[str, str]:
+    """The headers of one answer. Raises Broken where a new try may help, else OSError."""
+    try:
+        answer = ask(requests.head, url)
+        if answer.status_code in NO_HEAD:
+            answer = ask(requests.get, url)
+    except (requests.ConnectionError, requests.Timeout) as error:
+        raise Broken(f"no connection ({reason(error)})") from error
+    refuse_failure(answer, "")
+    return answer.headers
+
+
+def ask(method: Callable[..., requests.Response], url: str) -> requests.Response:
+    """A server's answer without its body."""
+    with method(url, allow_redirects=True, timeout=WEB_TIMEOUT, headers={"Accept-Encoding": "identity"}, stream=True) as answer:
+        return answer
+
+
+def refuse_failure(answer: requests.Response, standing: str) -> None:
+    """Raise Broken for an answer that may be another a little later, and OSError for any other that is no file."""
+    if answer.status_code in TRANSIENT:
+        raise Broken(f"the server answers {answer.status_code} {answer.reason}")
+    if answer.status_code >= 400:
+        raise OSError(f"the server answers {answer.status_code} {answer.reason}{standing}")
 
 
 def strong(tag: str) -> str:

@@ -1,37 +1,52 @@
 """A raw record -> documents of bounded length, or a named reason to drop it."""
 
-import itertools
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 Reason = Literal[
-    "binary",  # a NUL byte, or undecodable bytes in much of the beginning of a file
+    "binary",  # a NUL byte in the beginning of a file, or much that neither UTF-8 nor another encoding of text has
     "broken record",  # a record that does not end or cannot be parsed, or text outside the records
+    "CSV not JSON lines",  # a table in a form that cannot be told from prose
     "damaged file",  # compressed data or Parquet that cannot be decoded; what came before is kept
     "disambiguation",  # a page of a wiki that lists the meanings of its title
     "does not compile",  # a Python file of another version of the language
     "duplicate",  # the same text as a document that is kept
     "empty",  # a record without text
     "expands too far",  # compressed data beyond prepare.expansion_limit; what came before is kept
+    "file not UTF-8",  # a file in another encoding, or one that loses a tenth of its text for bytes that are no UTF-8; the rest of that is kept
+    "HTML not text",  # a web page, also one that a server sends in place of a file
+    "JSON not JSON lines",  # one value that goes over many lines, or an array
     "near-duplicate",  # most of its word sequences stand in other documents, or some of a held-out one's in training documents
     "not language",  # fewer letters than prepare.minimum_letters: tables, symbols, numbers
-    "not UTF-8",  # bytes, or halves of surrogate pairs, that are no text
+    "no text column",  # a table of which no column is the text
+    "not UTF-8",  # a paragraph with bytes, or halves of surrogate pairs, that are no text
     "other namespace",  # a page of a wiki that is no article: a template, a category, a talk page
     "page too long",  # a page of a dump that would not fit in memory
     "redirect",  # a page of a wiki that only names another
-    "too short",  # shorter than prepare.minimum_characters
+    "too short",  # says less than prepare.minimum_characters
     "truncated file",  # compressed data that ends too early; what came before is kept
 ]
-BROKEN_FILE: frozenset[Reason] = frozenset({"binary", "damaged file", "does not compile", "expands too far", "truncated file"})
+BROKEN_FILE: frozenset[Reason] = frozenset(
+    {
+        *("binary", "CSV not JSON lines", "damaged file", "does not compile", "expands too far", "file not UTF-8"),
+        *("HTML not text", "JSON not JSON lines", "no text column", "truncated file"),
+    }
+)
 """Reasons that break a file; they count towards prepare.error_limit, as a share of all files."""
-BROKEN_RECORD: frozenset[Reason] = frozenset({"broken record", "not UTF-8"})
+BROKEN_RECORD: frozenset[Reason] = frozenset({"broken record"})
 """Reasons that break a record; they count towards prepare.error_limit, as a share of all records."""
 
 SENTENCE_END = re.compile(r"""[.!?…؟۔।]["'”’»)\]]*\s|[。！？]["'”’」』）]*""")
 SPACE = re.compile(r"\s")
 LETTERS = re.compile(r"[^\W\d_]+")
+WORDY = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]")
+"""Ideographs, kana and Hangul syllables."""
+LETTERS_OF_WORDY = 3
+"""What one of them says takes about so many letters."""
+UNDECODABLE_CHARACTERS = 1_000
+"""Of a longer paragraph that is no text, about so many characters around what is wrong are dropped."""
 SAMPLE_CHARACTERS = 200
 ENGLISH = "en"
 
@@ -68,6 +83,8 @@ class Dropped:
     id: str
     reason: Reason
     sample: str = ""
+    characters: int = 0
+    """Of a paragraph that is not UTF-8, as many as are lost."""
 
 
 def documents(
@@ -75,24 +92,36 @@ def documents(
 ) -> Iterator[Document | Dropped]:
     """The pieces of a record, with ids "…#0", "…#1" and one parent, or the one reason why there are none.
 
-    `language` is what the record is in where it does not say so itself. A piece that is no text (not UTF-8) or no language is dropped
-    alone. Memory is bounded by a few pieces, whatever the record's length.
+    `language` is what the record is in where it does not say so itself. A paragraph that is no text (not UTF-8) and a piece that is no
+    language are dropped alone. Memory is bounded by a few pieces, whatever the record's length.
     """
-    pieces = cut(paragraphs(record.paragraphs), piece_characters)
-    first = list(itertools.islice(pieces, 2))
-    if not first:
+    number, held, found = 0, "", False
+    for item in cut(paragraphs(record.paragraphs), piece_characters):
+        found = True
+        if isinstance(item, Unwritable):
+            yield replace(dropped(record.id, "not UTF-8", item), characters=len(item))
+        elif number == 0 and not held:  # whether it is the only one shows the next
+            held = item
+        else:
+            for text in filter(None, (held, item)):
+                yield piece(record, f"{record.id}#{number}", text, language, minimum_letters)
+                number += 1
+            held = ""
+    if held and length(held) < minimum_characters:
+        yield dropped(f"{record.id}#0", "too short", held)
+    elif held:
+        yield piece(record, f"{record.id}#0", held, language, minimum_letters)
+    elif not found:
         yield Dropped(id=record.id, reason="empty")
-    elif len(first) == 1 and len(first[0]) < minimum_characters:
-        yield dropped(f"{record.id}#0", "too short", first[0])
-    else:
-        for number, text in enumerate(itertools.chain(first, pieces)):
-            yield piece(record, f"{record.id}#{number}", text, language, minimum_letters)
+
+
+def length(text: str) -> int:
+    """Characters of a text, in a measure that is fair to all scripts: an ideograph, kana or Hangul syllable counts as three."""
+    return len(text) if text.isascii() else len(text) + (LETTERS_OF_WORDY - 1) * len(WORDY.findall(text))
 
 
 def piece(record: Record, id: str, text: str, language: str, minimum_letters: float) -> Document | Dropped:
-    """One piece of a record, unless its text is no text or no language."""
-    if not is_text(text):
-        return dropped(id, "not UTF-8", text)
+    """One piece of a record, unless its text is no language."""
     if letters_share(text) < minimum_letters:
         return dropped(id, "not language", text)
     return Document(
@@ -113,6 +142,8 @@ def dropped(id: str, reason: Reason, text: str) -> Dropped:
 
 def is_text(text: str) -> bool:
     """Whether a string can be written as UTF-8: it has no lone surrogates, which stand for undecodable bytes here."""
+    if text.isascii():
+        return True
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -138,14 +169,21 @@ def paragraphs(lines: Iterable[str]) -> Iterator[str]:
                 yield part
 
 
+class Unwritable(str):
+    """A paragraph that cannot be written as UTF-8."""
+
+
 def cut(paragraphs: Iterable[str], limit: int) -> Iterator[str]:
     """Join paragraphs by line feeds to pieces of at most `limit` characters.
 
-    The last two pieces are balanced, so that no short rest is left. Nothing but white space is lost.
+    The last two pieces are balanced, so that no short rest is left. Nothing but white space is lost; what is Unwritable comes as it is.
     """
     held: list[str] = []
     size = 0
-    for part in (part for paragraph in paragraphs for part in split(paragraph, limit)):
+    for part in (part for paragraph in paragraphs for part in parts(paragraph, limit)):
+        if isinstance(part, Unwritable):
+            yield part
+            continue
         held.append(part)
         size += len(part) + 1
         while size > 2 * limit:
@@ -155,6 +193,15 @@ def cut(paragraphs: Iterable[str], limit: int) -> Iterator[str]:
     while held:
         total = sum(map(len, held)) + len(held) - 1
         yield take(held, limit, limit if total <= limit else total // 2)
+
+
+def parts(paragraph: str, limit: int) -> Iterator[str]:
+    """A paragraph in parts of at most `limit` characters; one that is no text in smaller ones, of which those that are no text are Unwritable."""
+    if is_text(paragraph):
+        yield from split(paragraph, limit)
+        return
+    for part in split(paragraph, min(limit, UNDECODABLE_CHARACTERS)):
+        yield part if is_text(part) else Unwritable(part)
 
 
 def take(held: list[str], limit: int, target: int) -> str:

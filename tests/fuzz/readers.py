@@ -1,8 +1,8 @@
 """Damaged inputs for every reader: python tests/fuzz/readers.py --seconds 60 --seed 0
 
 Small sound files of every format are damaged as a seed says and read in a process of their own, with a time limit. Counted are hangs, errors
-that are not for people, and losses: an undamaged file of which not every record is given or dropped by name, or a damaged one of which the
-reader gives nothing and says nothing. The same seed makes the same inputs.
+that are not for people, and losses: an undamaged file of which not every record is given or dropped by name, a damaged one of which a text that
+stood whole before the damage is not given, or of which the reader gives nothing and says nothing. The same seed makes the same inputs.
 """
 
 import argparse
@@ -46,7 +46,7 @@ SETTINGS = Preparation(minimum_characters=1, minimum_letters=0)
 
 
 def texts(draw: random.Random) -> list[str]:
-    return [" ".join(draw.choices(WORDS, k=draw.randrange(1, 60))) + "." for _ in range(draw.randrange(1, 20))]
+    return [" ".join(draw.choices(WORDS, k=draw.randrange(1, 60))).rstrip(",") + "." for _ in range(draw.randrange(1, 20))]
 
 
 def parquet(lines: list[str], draw: random.Random) -> bytes:
@@ -92,6 +92,15 @@ RECORDS: dict[str, Callable[[int], int]] = {
     **dict.fromkeys(("sentences", "jsonl", "wikiextractor", "wikipedia-dump", "parquet"), lambda lines: lines),
 }
 """How many records an undamaged input of so many texts holds."""
+ENDS = {"text": b"\n", "bookscorpus": b"\n", "sentences": b"\n\n", "jsonl": b"\n", "wikiextractor": b"</doc>\n", "wikipedia-dump": b"</page>\n"}
+"""What a text ends with, of formats in which nothing after it can make it another."""
+
+
+def whole(format: str, lines: list[str], sound: bytes, damaged: bytes) -> list[str]:
+    """The texts that end before the first damage; one without a word may be dropped as empty."""
+    same = next((at for at, (a, b) in enumerate(zip(sound, damaged)) if a != b), min(len(sound), len(damaged)))
+    end = b"\n" if sound.startswith(b"{") else ENDS.get(format)
+    return [line for line in lines[: sound[:same].count(end)] if any(map(str.isalnum, line))] if end else []
 
 
 def damaged(data: bytes, draw: random.Random) -> bytes:
@@ -121,34 +130,35 @@ def damaged(data: bytes, draw: random.Random) -> bytes:
     return data[:low] + draw.choice(MAGIC) + data[low:]
 
 
-def made(format: str, number: int, seed: int) -> tuple[str, bytes, int | None]:
-    """(name, contents, records that must come out: None of a damaged one) of an input; of some the format must be found out."""
+def made(format: str, number: int, seed: int) -> tuple[str, bytes, int | None, list[str]]:
+    """(name, contents, records that must come out: None of a damaged one, texts that must) of an input; of some the format must be found out."""
     draw = random.Random(f"{seed}/{format}/{number}")
     lines = texts(draw)
-    data = SOUND[format](lines, draw)
+    data = undamaged = SOUND[format](lines, draw)
     times = draw.randrange(0, 4)
     for _ in range(times):
         data = damaged(data, draw)
+    kept = whole(format, lines, undamaged, data)
     suffix = draw.choice(["", "", *COMPRESSIONS])
     data = COMPRESSIONS[suffix](data)
     sound = not times
     if suffix and draw.random() < 0.5:
-        data, sound = damaged(data, draw), False
+        data, sound, kept = damaged(data, draw), False, []
     ending = {"jsonl": ".jsonl", "parquet": ".parquet"}.get(format, "") if draw.random() < 0.5 else ""
-    return f"input{ending}{suffix}", data, RECORDS[format](len(lines)) if sound and format in RECORDS else None
+    return f"input{ending}{suffix}", data, RECORDS[format](len(lines)) if sound and format in RECORDS else None, kept
 
 
 def worker(pipe: Connection, folder: str) -> None:
     """Read inputs and answer with what came of them."""
     while True:
-        format, forced, name, data, expected = pipe.recv()
+        format, forced, name, data, expected, kept = pipe.recv()
         path = Path(folder) / name
         path.write_bytes(data)
-        pipe.send(outcome(f"{path}::format={format}" if forced else str(path), data, expected if forced else None, quiet=format == "builtin"))
+        pipe.send(outcome(f"{path}::format={format}" if forced else str(path), data, expected if forced else None, kept if forced else [], quiet=format == "builtin"))
         path.unlink()
 
 
-def outcome(spec: str, data: bytes, expected: int | None, quiet: bool) -> tuple[str, str]:
+def outcome(spec: str, data: bytes, expected: int | None, kept: list[str], quiet: bool) -> tuple[str, str]:
     """(what came of an input, what is wrong with that); files of Python may hold no documentation, and white space is no loss."""
     try:
         (file,) = list_files(parse(spec))
@@ -158,6 +168,9 @@ def outcome(spec: str, data: bytes, expected: int | None, quiet: bool) -> tuple[
     except BaseException as error:
         return "refused", f"traceback {type(error).__name__}: {error}"
     wrong = f"lost: {len(items)} of {expected} records" if expected not in (None, len(items)) else ""
+    given = "\n".join(item.text for item in items if not isinstance(item, Dropped))
+    if lost := [text for text in kept if text not in given]:
+        wrong = wrong or f"lost: {len(lost)} of {len(kept)} texts before the damage, such as {lost[0]!r}"
     if not items and data and not quiet and not empty(spec, data):
         wrong = wrong or "lost all"
     return "read" if items and not any(isinstance(item, Dropped) for item in items) else "dropped" if items else "nothing", wrong
@@ -219,13 +232,13 @@ def main() -> int:
     outcomes: Counter[tuple[str, str]] = Counter()
     with tempfile.TemporaryDirectory() as folder:
         reader = Reader(folder)
-        reader.read("text", True, "first", b"start the imports", None)
+        reader.read("text", True, "first", b"start the imports", None, [])
         end, number = time.monotonic() + options.seconds, 0
         while time.monotonic() < end:
             for format in formats:
-                name, data, expected = made(format, number, options.seed)
+                name, data, expected, kept = made(format, number, options.seed)
                 forced = number % 3 > 0 or format in ("builtin", "sentences", "parquet-sentences")
-                came, answer = reader.read(format, forced, name, data, expected)
+                came, answer = reader.read(format, forced, name, data, expected, kept)
                 inputs[format] += 1
                 outcomes[format, came] += 1
                 if answer:

@@ -316,6 +316,36 @@ def test_too_much_broken_input_is_refused_and_one_file_is_tolerated(tmp_path: Pa
         quiet_prepare([data], tmp_path / "two")
 
 
+def test_a_corpus_is_prepared_inside_its_source_and_again(tmp_path: Path):
+    data = write_books(tmp_path / "data")
+    first = quiet_prepare([data], data / "prepared")
+    assert quiet_prepare([data], data / "prepared") == first and first.counts["files"] == BOOKS + 2
+
+
+def test_what_was_deleted_is_made_again(own: Path, corpus: Corpus, books: Path, tmp_path: Path):
+    shutil.rmtree(own / "train")
+    assert finished([str(books)], SETTINGS, str(own)) is None
+    assert documents(quiet_prepare([books], own), "train") == documents(corpus, "train")
+    shutil.rmtree(own / "train")
+    (own / "manifest.json").unlink()
+    assert documents(quiet_prepare([books], own), "train") == documents(corpus, "train")
+    (own / "manifest.json").unlink()
+    for part in [*own.glob("parts/*[0-9a-f]-00000.parquet")][:1]:
+        part.unlink()
+    for report in own.glob("parts/*-?????.json"):
+        report.unlink()
+    assert quiet_prepare([books], own).fingerprint == corpus.fingerprint
+
+
+def test_a_foreign_file_beside_a_corpus_is_left_out_and_some_are_too_much(tmp_path: Path):
+    data = write_books(tmp_path / "data")
+    (data / "meta.json").write_text('{"version": 1}\n')
+    assert quiet_prepare([data], tmp_path / "one").dropped["no text column"] == 1
+    (data / "labels.csv").write_text("id,label\n")
+    with pytest.raises(DataError, match=r"2 of 34 files are broken, more than prepare.error_limit \(0.05\); the first: (labels.csv \(CSV not|meta.json \(no text)"):
+        quiet_prepare([data], tmp_path / "two")
+
+
 def test_broken_records_are_limited(tmp_path: Path):
     article = '<doc id="1" url="u" title="T">\nThe text of article {} is long enough.\n'
     (tmp_path / "wiki").write_text("".join(article.format(number) + ("</doc>\n" if number > 1 else "") for number in range(10)))

@@ -53,9 +53,9 @@ def texts(spec: str) -> list[tuple[str, str, list[str]]]:
 
 def test_files_folders_and_patterns_of_the_hub(dataset: Path):
     base = "hf://datasets/wikimedia/wikipedia"
-    assert texts(f"{base}/20231101.de/train-00001.parquet") == [("train-00001.parquet:1", "T1", ["Text 1."])]
-    assert texts(f"{base}/20231101.de") == [("train-00000.parquet:0", "T0", ["Text 0."]), ("train-00001.parquet:1", "T1", ["Text 1."])]
-    assert texts(f"{base}/*.de/train-*.parquet") == [("20231101.de/train-00000.parquet:0", "T0", ["Text 0."]), ("20231101.de/train-00001.parquet:1", "T1", ["Text 1."])]
+    assert texts(f"{base}/20231101.de/train-00001.parquet") == [("train-00001.parquet:0:1", "T1", ["Text 1."])]
+    assert texts(f"{base}/20231101.de") == [("train-00000.parquet:0:0", "T0", ["Text 0."]), ("train-00001.parquet:0:1", "T1", ["Text 1."])]
+    assert texts(f"{base}/*.de/train-*.parquet") == [("20231101.de/train-00000.parquet:0:0", "T0", ["Text 0."]), ("20231101.de/train-00001.parquet:0:1", "T1", ["Text 1."])]
     assert texts(f"{base}/READ*") == [("READ ME.md", "READ ME.md", ["About it."])]
 
 
@@ -66,6 +66,19 @@ def test_what_the_hub_does_not_have(dataset: Path):
     (dataset / "READ ME.md").unlink()
     with pytest.raises(DataError, match=r"^hf://datasets/wikimedia/wikipedia/READ%20ME.md cannot be read: "):
         list(file_records(file))
+
+
+def test_a_hub_that_cannot_be_reached_is_one_line(hub: Path, monkeypatch: pytest.MonkeyPatch):
+    class ConnectError(Exception):
+        pass
+
+    def refused(*_: object, **__: object) -> None:
+        raise ConnectError("[Errno -2] Name or service not known\nand more")
+
+    monkeypatch.setattr(DirFileSystem, "info", refused)
+    with pytest.raises(DataError) as error:
+        list_files(parse("hf://datasets/wikimedia/wikipedia"))
+    assert str(error.value) == "corpus hf://datasets/wikimedia/wikipedia cannot be read: [Errno -2] Name or service not known"
 
 
 def test_without_its_library_the_hub_says_what_to_install(monkeypatch: pytest.MonkeyPatch):

@@ -35,6 +35,12 @@ def test_absolute_locations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert storage.absolute("s3://bucket/key/") == "s3://bucket/key" and storage.absolute("file:///a/b") == "/a/b"
 
 
+@pytest.mark.parametrize("options", ["?region=eu-west-1", "?region=eu-west-1&endpoint_override=127.0.0.1:9"])
+def test_options_of_a_bucket(options: str) -> None:
+    system, path = storage.filesystem(f"s3://bucket/key{options}")
+    assert path == "bucket/key" and system.region == "eu-west-1"
+
+
 def test_a_url_without_a_file_system_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"^nonsense://x/y: no file system for this URL \(.+\); use a local path, s3://, gs:// or hf://$"):
         storage.filesystem("nonsense://x/y")

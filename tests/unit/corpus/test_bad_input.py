@@ -16,12 +16,13 @@ import pytest
 from backports import zstd
 
 from pipeline.config.data import Preparation
+from pipeline.corpus import foreign
 from pipeline.corpus.formats import FORMATS
 from pipeline.corpus.inputs import list_files
 from pipeline.corpus.parts import file_documents, file_records
 from pipeline.corpus.sources import parse
 from pipeline.errors import DataError
-from pipeline.text.documents import Dropped
+from pipeline.text.documents import BROKEN_FILE, Dropped
 
 SETTINGS = Preparation(piece_characters=1000, minimum_characters=1, minimum_letters=0)
 WORDS = "the cat sat on a mat and saw one of many dogs that ran by so fast it was gone".split()
@@ -77,6 +78,13 @@ def read(path: Path, format: str | None = None) -> tuple[list[str], dict[str, in
         else:
             texts.append(item.text)
     return texts, dict(dropped)
+
+
+def read_below(folder: Path) -> tuple[list[str], dict[str, int]]:
+    """The same of the one file in a folder."""
+    (file,) = list_files(parse(str(folder)))
+    items = list(file_documents(file, SETTINGS))
+    return [item.text for item in items if not isinstance(item, Dropped)], dict(Counter(item.reason for item in items if isinstance(item, Dropped)))
 
 
 def kept(texts: list[str]) -> str:
@@ -140,10 +148,108 @@ def test_nuls_are_removed_or_break_one_record(tmp_path: Path, format: str):
     assert kept(texts).split("\n") == lines and dropped == {} or (kept(texts).split("\n") == lines[:100] + lines[101:] and dropped == {"broken record": 1})
 
 
-def test_much_that_is_undecodable_and_nuls_are_binary(tmp_path: Path):
-    for content in (bytes(range(256)) * 40, "Größe, Öl und Übermut. ".encode("utf-16") * 40, "äöü ß".encode("latin-1") * 400):
-        (tmp_path / "a.txt").write_bytes(content)
-        assert read(tmp_path / "a.txt") == ([], {"binary": 1})
+@pytest.mark.parametrize("content", [bytes(range(256)) * 40, "Größe, Öl. ".encode("utf-16-le") * 40, b"\xff\xfe" + random.Random(0).randbytes(9000), b"\xe4\x01" * 99])
+def test_nuls_and_much_that_is_no_encoding_of_text_are_binary(tmp_path: Path, content: bytes):
+    (tmp_path / "a.txt").write_bytes(content)
+    assert read(tmp_path / "a.txt") == ([], {"binary": 1})
+
+
+OTHER = {"latin-1": "äöü ß", "cp1251": "Война и мир. ", "koi8-r": "Война и мир. ", "gb18030": "战争与和平。", "shift-jis": "戦争と平和。"}
+
+
+@pytest.mark.parametrize("encoding", OTHER)
+def test_a_text_in_another_encoding_is_called_so(tmp_path: Path, encoding: str):
+    (tmp_path / "a.txt").write_bytes((OTHER[encoding] * 400).encode(encoding))
+    assert read_below(tmp_path) == ([], {"file not UTF-8": 1})
+    with pytest.raises(DataError) as refused:
+        read(tmp_path / "a.txt")
+    assert str(refused.value) == f"{tmp_path}/a.txt: this is text in another encoding, not UTF-8: save it as UTF-8, as iconv -f ENCODING -t UTF-8 does"
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("format", FORMS)
+def test_utf_16_with_its_mark_is_read(tmp_path: Path, format: str, encoding: str):
+    lines = [f"{line} Schön, 雨, 😀." for line in sentences(300)]
+    (tmp_path / "a").write_bytes(("\ufeff" + FORMS[format](lines).decode()).encode(encoding))
+    texts, dropped = read(tmp_path / "a", format)
+    assert kept(texts).split("\n") == lines and dropped == {}
+
+
+def test_utf_16_is_recognised_as_what_it_holds_and_what_is_broken_in_it_is_dropped(tmp_path: Path):
+    (tmp_path / "a").write_bytes("".join(json.dumps({"text": line}) + "\n" for line in sentences(2)).encode("utf-16"))
+    assert read(tmp_path / "a") == (sentences(2), {})
+    lines = [f"{line}\n".encode("utf-16-le") for line in sentences(50)]
+    (tmp_path / "b").write_bytes(b"\xff\xfe" + b"".join([*lines[:30], "half\ud83d of a pair\n".encode("utf-16-le", "surrogatepass"), *lines[30:], b"\x41"]))
+    texts, dropped = read(tmp_path / "b")
+    assert kept(texts).split("\n") == sentences(50) and dropped == {"not UTF-8": 2}
+
+
+def test_bytes_of_another_encoding_cost_their_paragraphs_and_a_tenth_of_the_text_makes_it_a_broken_file(tmp_path: Path):
+    lines = [line.encode() for line in sentences(3000)]
+    for every, broken in ((35, {}), (5, {"file not UTF-8": 1})):
+        bad = [line.replace(b"says", b"s\xe4ys") if number % every == 0 else line for number, line in enumerate(lines)]
+        (tmp_path / "a.txt").write_bytes(b"\n".join(bad))
+        texts, dropped = read(tmp_path / "a.txt")
+        assert kept(texts).encode().split(b"\n") == [line for number, line in enumerate(lines) if number % every]
+        assert dropped == {"not UTF-8": -(-3000 // every)} | broken
+
+
+FOREIGN = [
+    ("a.csv", b"id,label\n1,yes\n", "CSV not JSON lines"),
+    ("a.TSV", b"id\tlabel\n", "CSV not JSON lines"),
+    ("a.htm", b"<p>A page.", "HTML not text"),
+    ("dump.txt", b"\xef\xbb\xbf<?xml version='1.0'?>\n<!-- b -->\n<!DOCTYPE HTML PUBLIC>\n<html>", "HTML not text"),
+    ("dump", b"\n<html lang=en><title>503</title>", "HTML not text"),
+    ("pg1.html", b"<html>\n*** START OF THE PROJECT GUTENBERG EBOOK X ***\n", "HTML not text"),
+    ("a.json", b'[{"text": "One."}, {"text": "Two."}]', "JSON not JSON lines"),
+    ("a.json", b'[\n{"text": "One."}\n]\n', "JSON not JSON lines"),
+    ("a", b'[{"text": "One."}, {"text": "Two."}]', "JSON not JSON lines"),
+    ("a.json", json.dumps({"default": {"features": {"text": {"dtype": "string"}}}}, indent=2).encode(), "JSON not JSON lines"),
+    ("a.json", b'{"version": 1}\n', "no text column"),
+    ("a.jsonl", b'{"a": "One.", "b": "Two."}\n', "no text column"),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "reason"), FOREIGN, ids=str)
+def test_files_that_are_no_corpus_are_counted_by_name_in_a_folder_and_refused_where_they_are_named(tmp_path: Path, name: str, content: bytes, reason: str):
+    (tmp_path / name).write_bytes(content)
+    assert read_below(tmp_path) == ([], {reason: 1}) and reason in BROKEN_FILE
+    with pytest.raises(DataError, match=f"^{tmp_path / name}"):
+        read(tmp_path / name)
+
+
+def test_what_is_nearly_one_of_those_is_read(tmp_path: Path):
+    for name, content in (("a.txt", b"[Illustration] and {more}"), ("b.json", b'{"broken\n{"text": "One."}\n'), ("c.txt", b"<htmlx> is no page"), ("d.txt", b"a,b\nc,d")):
+        (tmp_path / name).write_bytes(content)
+        assert read(tmp_path / name)[0] != []
+    (tmp_path / "f.json").write_bytes(b'{"broken\n {"text": "One."}\n')
+    assert read(tmp_path / "f.json") == (["One."], {"broken record": 1})
+    (tmp_path / "g.json").write_bytes(b'{"broken\n{"too\n')
+    assert read(tmp_path / "g.json") == ([], {"broken record": 2})
+    (tmp_path / "e.csv").write_bytes(b"One line, as prose.")
+    assert read(tmp_path / "e.csv", "text") == (["One line, as prose."], {})
+
+
+def test_the_advice_for_files_that_are_no_corpus():
+    assert {reason: kind.advice for reason, kind in foreign.FOREIGN.items()} == {
+        "HTML not text": "this is a web page: take the text out of it, or read it as it is with ::format=text",
+        "CSV not JSON lines": "this is a table: save it as JSON lines or Parquet, or read its lines as prose with ::format=text",
+        "JSON not JSON lines": "this is JSON, but JSON lines are wanted, one object a line, as jq -c '.[]' makes them of an array",
+        "file not UTF-8": "this is text in another encoding, not UTF-8: save it as UTF-8, as iconv -f ENCODING -t UTF-8 does",
+    }
+
+
+def test_a_column_that_was_asked_for_makes_tables_the_only_formats(tmp_path: Path):
+    article = {"id": "1", "url": "u", "title": "T", "text": "One."}
+    (tmp_path / "a.jsonl").write_text(json.dumps(article) + "\n")
+    (tmp_path / "b.md").write_text("About these files.")
+    files = list_files(parse(f"{tmp_path}::column=title"))
+    items = [item for file in files for item in file_documents(file, SETTINGS)]
+    assert [getattr(item, "text", None) or item.reason for item in items] == ["T", "no text column"]
+    with pytest.raises(DataError, match=r"b.md: ::column=title is for JSON lines and Parquet, and this is neither: leave it out$"):
+        list(file_records(list_files(parse(f"{tmp_path}/b.md::column=title"))[0]))
+    with pytest.raises(DataError, match=r"a.jsonl has no column body: its columns are id, url, title, text; name the one of the text with ::column=NAME$"):
+        list(file_records(list_files(parse(f"{tmp_path}::column=body"))[0]))
 
 
 @pytest.mark.parametrize("format", FORMATS)

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.text.documents import Document, Dropped, Record, cut, documents, letters_share, paragraphs, split
+from pipeline.text.documents import Document, Dropped, Record, cut, documents, length, letters_share, paragraphs, split
 
 
 def record(*lines: str, **more) -> Record:
@@ -31,7 +31,12 @@ def test_reasons_to_drop():
     assert made() == made(" ", "\0") == [Dropped(id="book", reason="empty")]
     assert made("123456789", least=10) == [Dropped(id="book#0", reason="too short", sample="123456789")]
     assert isinstance(made("1234567890", least=10)[0], Document)
-    assert made("caf\udce9") == [Dropped(id="book#0", reason="not UTF-8", sample="caf?")]
+    assert made("caf\udce9") == [Dropped(id="book", reason="not UTF-8", sample="caf?", characters=4)]
+
+
+def test_a_character_that_says_as_much_as_three_letters_counts_as_three():
+    assert [length(text) for text in ("abc é", "猫は", "한글!", "𠮷", "ไทย", "")] == [5, 6, 7, 3, 3, 0]
+    assert isinstance(made("北京是中国的首都。", least=25)[0], Document) and made("北京是中国的首都。", least=26)[0].reason == "too short"
 
 
 def test_text_that_cannot_be_written_is_dropped_and_its_sample_and_title_can():
@@ -46,9 +51,18 @@ def test_a_long_record_with_a_short_beginning_is_not_too_short():
     assert [item.text for item in made("Chapter 1", "a" * 95, piece=100, least=10)] == ["Chapter 1", "a" * 95]
 
 
-def test_only_the_piece_with_undecodable_bytes_is_dropped():
-    found = made("a" * 60, "b" * 59 + "\udce9", "c" * 60, piece=60)
-    assert [(item.id, getattr(item, "reason", None)) for item in found] == [("book#0", None), ("book#1", "not UTF-8"), ("book#2", None)]
+def test_only_the_paragraph_with_undecodable_bytes_is_dropped():
+    found = made("a" * 60, "b" * 30, "c\udce9", "d" * 25, "e" * 60, piece=60)
+    assert [getattr(item, "text", None) or item.reason for item in found] == ["not UTF-8", "a" * 60, "b" * 30 + "\n" + "d" * 25, "e" * 60]
+    assert [item.id for item in found] == ["book", "book#0", "book#1", "book#2"]
+    assert [item.reason for item in made("\ud800", "ok", least=3)] == ["not UTF-8", "too short"]
+
+
+def test_of_a_long_paragraph_with_undecodable_bytes_most_is_kept():
+    sentence = "One of many sentences of the same paragraph. "
+    lost, kept = made(sentence * 100 + "caf\udce9. " + sentence * 100, piece=32_000)
+    assert lost.reason == "not UTF-8" and 500 < lost.characters <= 1000
+    assert kept.text.count(sentence.strip()) == 200 - lost.characters // len(sentence) and "caf" not in kept.text
 
 
 def test_a_long_document_is_cut_at_paragraphs_and_its_last_two_pieces_are_balanced():

@@ -128,7 +128,7 @@ WIKI_JSON = """{"id": "12", "revid": "1", "url": "https://x.org?curid=12", "titl
 
 def test_wikiextractors_json_is_read_like_its_elements():
     found = read(read_wikiextractor, "\n" + WIKI_JSON)
-    assert found[:2] == [("f:12", 'Tom "T" Cat', ["", "Tom is a cat.", "Jerry is a mouse."]), ("f:13", "Other", ["No title line here."])]
+    assert found[:2] == [("f:0:12", 'Tom "T" Cat', ["", "Tom is a cat.", "Jerry is a mouse."]), ("f:1:13", "Other", ["No title line here."])]
     assert [item[:2] for item in found[2:]] == [("f:2", "broken record")]
 
 

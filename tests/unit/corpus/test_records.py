@@ -29,11 +29,20 @@ def jsonl(*lines: object, column: str | None = None) -> list[tuple]:
 
 def test_json_lines_have_their_text_in_text_and_their_names_in_id_url_and_title():
     assert jsonl({"text": "One.\nTwo.", "id": 7, "title": "T"}, {"text": "Two.", "url": "https://x"}, {"text": "Three."}, {"text": "", "id": ""}) == [
-        ("f:7", "T", ["One.\nTwo."]),
-        ("f:https://x", "", ["Two."]),
+        ("f:0:7", "T", ["One.\nTwo."]),
+        ("f:1:https://x", "", ["Two."]),
         ("f:2", "", ["Three."]),
         ("f:3", "", []),
     ]
+
+
+def test_records_whose_ids_repeat_are_parents_of_their_own(tmp_path: Path):
+    rows = [{"text": f"Row {number}.", "id": "en", "url": "https://x"} for number in range(50)]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
+    data = b"".join(json.dumps(row).encode() + b"\n" for row in rows)
+    for found in (read_jsonl(Opened(location="/x/f", name="f", blocks=iter([data]))), read_parquet(Opened(location=f"{tmp_path}/a.parquet", name="f", blocks=iter(())))):
+        records = [item for item in found if isinstance(item, Record)]
+        assert len({record.id for record in records}) == len({record.parent for record in records}) == 50
 
 
 def test_another_column_is_named_or_the_only_one():
@@ -67,8 +76,8 @@ def test_a_line_that_is_too_long_is_broken_and_the_next_is_read():
 
 def test_ids_and_titles_that_are_no_text_do_no_harm():
     assert jsonl(b'{"text": "x", "id": "\\ud800", "title": ["a"]}', {"text": "x", "id": "a\nb"}, {"text": "x", "id": [1]}) == [
-        ("f:?", "", ["x"]),
-        ("f:a b", "", ["x"]),
+        ("f:0:?", "", ["x"]),
+        ("f:1:a b", "", ["x"]),
         ("f:2", "", ["x"]),
     ]
 
@@ -105,7 +114,7 @@ def read_file(path: Path, column: str | None = None, reader=read_parquet) -> lis
 
 def test_parquet_of_the_hubs_wikipedia(tmp_path: Path):
     table = pa.table({"id": ["12", "13"], "url": ["u", "v"], "title": ["A", "B"], "text": ["One.\n\nTwo.", "Three."]})
-    assert parquet(tmp_path, table) == [("f:12", "A", ["One.\n\nTwo."]), ("f:13", "B", ["Three."])]
+    assert parquet(tmp_path, table) == [("f:0:12", "A", ["One.\n\nTwo."]), ("f:1:13", "B", ["Three."])]
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 
 from pipeline import storage
 from pipeline.config.data import Preparation
+from pipeline.corpus import web
 from pipeline.corpus.inputs import InputFile, distinct, fingerprint, glob_expression, list_files, location_of
 from pipeline.corpus.parts import batches, digest, part_settings
 from pipeline.corpus.sources import Source, parse
@@ -52,12 +53,46 @@ def test_specifications():
         ("a::language=", "language has no value, as in PATH::language=…"),
         ("a::format=text::format=sentences", "format is given twice"),
         ("::format=text", "names no file, folder or URL"),
+        ("a::language=klingon", "language (klingon) is no code of a language: give one of ISO 639, as in PATH::language=de"),
+        ("a::language=German", "language (German) is no code of a language"),
+        ("a::language=jp", "language (jp) is no code of a language"),
+        ("a::format=text::column=body", "column (body) is for the formats parquet-sentences, parquet, jsonl, and the format is text: leave one of them out"),
+        ("builtin::column=body", "column (body) is for the formats parquet-sentences, parquet, jsonl, and the format is builtin: leave one of them out"),
         ("builtin::format=text", "the built-in corpus has no format text; a folder of that name is ./builtin"),
     ],
 )
 def test_specifications_that_are_refused(spec: str, words: str):
     with pytest.raises(ConfigError, match="corpus .*" + re.escape(words).replace(r"\.\*", ".*")):
         parse(spec)
+
+
+@pytest.mark.parametrize("code", ["en", "ceb", "zh-min-nan", "pt-BR", "be-tarask", "yue"])
+def test_codes_of_languages(code: str):
+    assert parse(f"/a::language={code}").language == code
+
+
+def test_a_linked_folder_is_read_and_none_twice(folder: Path):
+    (folder / "sub" / "up").symlink_to(folder)
+    (folder / "sub" / "again").symlink_to(folder / "sub")
+    (folder / "a").symlink_to(folder / "sub")
+    (folder / "sub" / "link.txt").symlink_to(folder / "b.txt")
+    assert names(folder) == ["a.txt.gz", "b.txt", "sub/a.txt", "sub/deep/c.txt", "sub/link.txt"]
+    (folder / "other").mkdir()
+    (folder / "other" / "x").symlink_to(folder / "sub")
+    assert names(folder / "other") == ["x/a.txt", "x/deep/c.txt", "x/link.txt", "x/up/a.txt.gz", "x/up/b.txt"]
+
+
+def test_a_folder_that_cannot_be_read_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    scan = os.scandir
+
+    def refused(place: str):
+        if place.endswith("/deep"):
+            raise PermissionError(13, "Permission denied", place)
+        return scan(place)
+
+    monkeypatch.setattr(os, "scandir", refused)
+    with pytest.raises(DataError, match=f"^corpus {folder} cannot be read: .*Permission denied"):
+        names(folder)
 
 
 def test_a_folder_is_read_recursively_without_hidden_files(folder: Path):
@@ -159,17 +194,18 @@ def test_builtin_files_are_sorted_python_files_that_exist():
     assert len({file.name for file in files}) == len(files)
 
 
-def test_a_web_server_describes_its_file(folder: Path):
+def test_a_web_server_describes_its_file(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(web, "WAITS", (0.01, 0.01))
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=folder))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     url = f"http://127.0.0.1:{server.server_port}"
     try:
         (file,) = list_files(parse(f"{url}/sub/a.txt?x=1"))
         assert (file.name, file.bytes, file.stamp != "") == ("a.txt", 4, True)
-        with pytest.raises(DataError, match=f"^corpus {url}/none.txt cannot be read: 404"):
+        with pytest.raises(DataError, match=f"^corpus {url}/none.txt cannot be read: the server answers 404 File not found$"):
             list_files(parse(f"{url}/none.txt"))
     finally:
         server.shutdown()
         server.server_close()
-    with pytest.raises(DataError, match=f"^corpus {url}/sub/a.txt cannot be read: .*refused"):
+    with pytest.raises(DataError, match=f"^corpus {url}/sub/a.txt cannot be read: no connection \\(.*refused\\), in 3 tries$"):
         list_files(parse(f"{url}/sub/a.txt"))

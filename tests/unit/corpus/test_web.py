@@ -32,8 +32,12 @@ class Server(BaseHTTPRequestHandler):
     asked: ClassVar[list[tuple[str, str]]] = []
     ranges: ClassVar[bool] = True
 
+    heads: ClassVar[list[int]] = []
+
     def do_HEAD(self) -> None:
-        self.answer(b"")
+        if self.heads:
+            return self.send_error(self.heads.pop(0))
+        return self.answer(b"")
 
     def do_GET(self) -> None:
         self.asked.append((self.path, self.headers.get("Range", "")))
@@ -69,7 +73,7 @@ class Server(BaseHTTPRequestHandler):
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The address of a server without files; waits between tries are short."""
     monkeypatch.setattr(web, "WAITS", (0.01, 0.01))
-    for name, empty in (("files", {}), ("plan", {}), ("tags", {}), ("asked", []), ("ranges", True)):
+    for name, empty in (("files", {}), ("plan", {}), ("tags", {}), ("asked", []), ("heads", []), ("ranges", True)):
         monkeypatch.setattr(Server, name, empty)
     running = ThreadingHTTPServer(("127.0.0.1", 0), Server)
     threading.Thread(target=running.serve_forever, daemon=True).start()
@@ -135,6 +139,20 @@ def test_a_busy_server_is_asked_again(server: str):
     assert list(blocks(f"{server}/a")) == [b"text"]
     Server.plan["/a"] = ["status 500"] * 9
     assert message(f"{server}/a") == f"{server}/a cannot be read: the server answers 500 Internal Server Error, in 3 tries"
+
+
+def test_a_server_that_is_busy_when_files_are_listed_is_asked_again(server: str):
+    Server.heads = [503, 429]
+    assert [file.name for file in list_files(parse(f"{server}/a.txt"))] == ["a.txt"] and Server.heads == []
+    Server.heads = [500] * 9
+    with pytest.raises(DataError, match=f"^corpus {server}/a.txt cannot be read: the server answers 500 Internal Server Error, in 3 tries$"):
+        list_files(parse(f"{server}/a.txt"))
+    assert len(Server.heads) == 6
+
+
+def test_a_server_that_knows_no_head_is_asked_for_the_file(server: str):
+    Server.files["/a.txt"], Server.heads = b"text", [405]
+    assert [file.bytes for file in list_files(parse(f"{server}/a.txt"))] == [4] and Server.asked == [("/a.txt", "")]
 
 
 def test_no_server_is_reported_after_some_tries(server: str):

@@ -1,0 +1,72 @@
+"""Files that are no corpus though they are text: each kind with the reason under which it is counted, and what would work."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pipeline.corpus.plain import is_plain_text
+from pipeline.corpus.records import NAMES, parsed
+from pipeline.text.documents import Reason
+
+BLANK = b"\xef\xbb\xbf \t\r\n"
+HTML_NAMES = (".html", ".htm", ".xhtml")
+HTML = re.compile(rb"(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<(?:!doctype\s+)?html\b", re.I | re.S)
+TABLE_NAMES = (".csv", ".tsv")
+ARRAY = re.compile(rb'\[\s*\{\s*"')
+CONTROL = bytes({*range(32), 127} - {*b"\t\n\x0b\x0c\r\x1a\x1b"})
+"""Bytes that no encoding of text uses; an old file may end in 0x1a, and ISO 2022 needs 0x1b."""
+FEW = 0.005
+"""Share of them that a text may hold by mistake."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Foreign:
+    """How files of a kind are known (by name without the ending of a compression, and first bytes), and what their owner can do."""
+
+    recognises: Callable[[str, bytes], bool]
+    advice: str
+
+
+def is_html(name: str, head: bytes) -> bool:
+    """Whether a file is a web page, by its name or its first bytes."""
+    return name.lower().endswith(HTML_NAMES) or HTML.match(head.lstrip(BLANK)) is not None
+
+
+def is_separated(name: str, head: bytes) -> bool:
+    """Whether a file's name says that it is a table of separated values."""
+    return name.lower().endswith(TABLE_NAMES)
+
+
+def is_json_document(name: str, head: bytes) -> bool:
+    """Whether a file holds JSON that is not one object a line: an array, or an object over several lines."""
+    start = head.lstrip(BLANK)
+    if not start.startswith((b"[", b"{")) or not (name.lower().endswith(NAMES) or ARRAY.match(start)):
+        return False
+    first, *more = [line for line in start.split(b"\n")[:-1] if line.strip()] or [b""]
+    if first.strip() == b"[" or (not more and start.startswith(b"[")):
+        return True
+    found = any(isinstance(parsed(line.decode("utf-8", "replace")), dict) for line in (first, *more))
+    return not found and more != [] and not any(line.startswith(b"{") for line in more)
+
+
+def is_other_encoding(name: str, head: bytes) -> bool:
+    """Whether first bytes look like text, but are hardly UTF-8: no NUL and next to no control characters."""
+    controls = len(head) - len(head.translate(None, CONTROL))
+    return b"\0" not in head and controls <= FEW * len(head) and not is_plain_text(name, head)
+
+
+FOREIGN: dict[Reason, Foreign] = {
+    "HTML not text": Foreign(recognises=is_html, advice="this is a web page: take the text out of it, or read it as it is with ::format=text"),
+    "CSV not JSON lines": Foreign(recognises=is_separated, advice="this is a table: save it as JSON lines or Parquet, or read its lines as prose with ::format=text"),
+    "JSON not JSON lines": Foreign(
+        recognises=is_json_document, advice="this is JSON, but JSON lines are wanted, one object a line, as jq -c '.[]' makes them of an array"
+    ),
+    "file not UTF-8": Foreign(
+        recognises=is_other_encoding, advice="this is text in another encoding, not UTF-8: save it as UTF-8, as iconv -f ENCODING -t UTF-8 does"
+    ),
+}
+
+
+def foreign(name: str, head: bytes) -> Reason | None:
+    """Why a file with these first bytes is left out; None where it may be a corpus, or is binary."""
+    return next((reason for reason, kind in FOREIGN.items() if kind.recognises(name, head)), None)

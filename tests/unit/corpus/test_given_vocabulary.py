@@ -1,0 +1,31 @@
+"""A vocabulary that is given, and settings that would only shape a trained one."""
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.config.data import VocabularySettings
+from pipeline.corpus.vocabulary import given_vocabulary
+from pipeline.errors import ConfigError
+from pipeline.presets import PRESETS
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat"]
+    (tmp_path / "vocab.txt").write_text("\n".join(words) + "\n")
+    return str(tmp_path / "vocab.txt")
+
+
+@pytest.mark.parametrize(("setting", "value"), [("size", 5000), ("kind", "unigram"), ("unused", 10)])
+def test_what_shapes_a_trained_vocabulary_is_refused_beside_a_given_one(path: str, setting: str, value: int | str):
+    with pytest.raises(ConfigError) as refused:
+        given_vocabulary(VocabularySettings(path=path, lowercase=True, **{setting: value}))
+    assert str(refused.value) == f"vocabulary.{setting} ({value}) is of a trained vocabulary, and vocabulary.path ({path}) gives one: leave one of them out"
+    assert given_vocabulary(VocabularySettings(**{setting: value})) is None
+
+
+def test_the_sizes_of_presets_are_not_refused(path: str):
+    for size in {preset.vocabulary.size for preset in PRESETS.values()}:
+        found = given_vocabulary(VocabularySettings(path=path, lowercase=True, size=size))
+        assert found is not None and found.size == 7
