@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.config.data import Preparation
 from pipeline.corpus.inputs import list_files
-from pipeline.corpus.parts import part_settings, records, row, write_parts
+from pipeline.corpus.parts import part_settings, records, sketched, write_parts
 from pipeline.corpus.prepare import Plan, contents, delete_others, finished, list_sources, load_corpus, prepare
 from pipeline.corpus.shards import write_shard, write_windows
 from pipeline.corpus.sources import parse
@@ -81,7 +81,7 @@ def test_nobody_is_told_to_delete_a_folder_of_something_else(books: Path, tmp_pa
 
 def test_a_batch_counts_only_while_all_its_parts_are_there(books: Path, tmp_path: Path):
     folder = tmp_path / "parts"
-    record = write_parts(list_files(parse(str(books))), str(folder), SETTINGS)
+    record = write_parts(list_files(parse(str(books))), str(folder), SETTINGS, {})
     (part,) = record["parts"]
     assert list(records(str(folder), SETTINGS).values()) == [record] and record["settings"] == part_settings(SETTINGS)
     for suffix in (".parquet", ".sketch.parquet"):
@@ -93,7 +93,7 @@ def test_a_batch_counts_only_while_all_its_parts_are_there(books: Path, tmp_path
 
 
 def test_a_shard_whose_file_is_gone_is_written_again(books: Path, tmp_path: Path):
-    record = write_parts(list_files(parse(str(books))), str(tmp_path / "out" / "parts"), SETTINGS)
+    record = write_parts(list_files(parse(str(books))), str(tmp_path / "out" / "parts"), SETTINGS, {})
     report = write_shard(str(tmp_path / "out"), record["parts"], "plan", 0, 1, SETTINGS)
     shard = tmp_path / "out" / report["train"]["file"]
     whole, when = shard.read_bytes(), shard.stat().st_mtime_ns
@@ -111,7 +111,7 @@ def fingerprint(places: dict[str, float], folder: Path) -> str:
     report: dict = {"tallies": {}}
     for split in ("train", "heldout"):
         rows = [
-            {name: value for name, value in row(document(text, f"{number}.txt"), place, 0).items() if name in DOCUMENT.names}
+            {name: value for name, value in sketched(document(text, f"{number}.txt"), place).row.items() if name in DOCUMENT.names}
             for number, (place, text) in enumerate(texts.items())
         ]
         report[split] = write_windows(str(folder), split, 0, pa.Table.from_pylist(rows if split == "train" else [], schema=DOCUMENT), 1000)
