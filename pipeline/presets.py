@@ -42,8 +42,8 @@ PRESETS |= {f"{name}-fast": fast(preset) for name, preset in PRESETS.items()}
 
 
 def split_preset(arguments: Sequence[str]) -> tuple[str, list[str]]:
-    """The preset that a command line's first word names (bert-tiny when it is a flag or missing), and the rest. Raises ConfigError for an unknown one."""
-    if not arguments or arguments[0].startswith("-"):
+    """The preset that a command line's first word names (bert-tiny when it is a flag, a kind or missing), and the rest. Raises ConfigError for an unknown one."""
+    if not arguments or arguments[0].startswith("-") or ":" in arguments[0]:
         return "bert-tiny", list(arguments)
     if arguments[0] not in PRESETS:
         raise ConfigError(f"preset ({arguments[0]}) does not exist; choose one of {', '.join(PRESETS)}")

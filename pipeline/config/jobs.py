@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pipeline.config.checks import require, require_at_least
 from pipeline.config.data import Preparation, Sampling, VocabularySettings
 from pipeline.config.model import Model
-from pipeline.config.training import AdamW, Batch, Checkpoints, ConstantRate, Evaluation, LinearDecay, Placement, Tracking
+from pipeline.config.training import AdamW, Batch, Checkpoints, ConstantRate, Evaluation, Lamb, LinearDecay, Placement, Tracking
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,11 +31,11 @@ class Pretrain:
     sampling: Sampling = Sampling()
     model: Model = Model()
     batch: Batch = Batch()
-    optimizer: AdamW = AdamW()
     evaluation: Evaluation = Evaluation()
     checkpoint: Checkpoints = Checkpoints()
     tracking: Tracking = Tracking()
     placement: Placement = Placement()
+    optimizer: AdamW | Lamb = AdamW()
     schedule: LinearDecay | ConstantRate = LinearDecay()
 
     def __post_init__(self) -> None:

@@ -41,6 +41,8 @@ class AdamW:
     """Not applied to biases and LayerNorm parameters."""
     clip_norm: float = 1.0
     """Gradients of the whole step are scaled to this norm at most."""
+    layer_decay: float = 1.0
+    """Each layer's rate is this share of the next one's: its (layers + 1)th power for the embeddings, 1 for pooler and heads (Clark et al. 2020, A)."""
 
     def __post_init__(self) -> None:
         require(0 < self.learning_rate < 1, f"optimizer.learning_rate ({self.learning_rate}) must lie between 0 and 1")
@@ -49,6 +51,15 @@ class AdamW:
         require_above_zero("optimizer.epsilon", self.epsilon)
         require_at_least("optimizer.weight_decay", self.weight_decay, 0)
         require_above_zero("optimizer.clip_norm", self.clip_norm)
+        require(0 < self.layer_decay <= 1, f"optimizer.layer_decay ({self.layer_decay}) must be above 0 and at most 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lamb(AdamW):
+    """Adam whose update of each matrix has a norm in proportion to the matrix's, for large batches (You et al. 2020, algorithm 2), with bias correction."""
+
+    learning_rate: float = 6.25e-4
+    """Peak learning rate (You et al. 2020, untuned: 5 / (2^3 * 10^3) at 512 rows a step, in proportion to the root of the rows)."""
 
 
 @dataclass(frozen=True, kw_only=True)

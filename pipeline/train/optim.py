@@ -1,12 +1,19 @@
-"""The optimiser, and its state as tensors by parameter name."""
+"""The optimiser of the settings, with its groups of parameters, and its state as tensors by parameter name."""
+
+import re
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import nn
 
-from pipeline.config.training import AdamW
+from pipeline.config import training as settings
 from pipeline.errors import CheckpointError
+from pipeline.train.lamb import Lamb
 
 STATE = ("exp_avg", "exp_avg_sq", "step")
+LAYER = re.compile(r"(?:^|\.)layers\.(\d+)\.")
+FUSED = re.compile(r"\.qkv\.weight$")  # query, key and value, three matrices in published models
 
 
 def decays(name: str, parameter: nn.Parameter) -> bool:
@@ -14,16 +21,39 @@ def decays(name: str, parameter: nn.Parameter) -> bool:
     return parameter.ndim > 1
 
 
-def build_optimizer(settings: AdamW, module: nn.Module) -> torch.optim.AdamW:
-    """AdamW over the module's parameters (a tied one counts once), in two groups: decayed and not."""
-    parameters = list(module.named_parameters())
-    groups = [
-        {"params": [p for n, p in parameters if decays(n, p)], "weight_decay": settings.weight_decay},
-        {"params": [p for n, p in parameters if not decays(n, p)], "weight_decay": 0.0},
-    ]
-    return torch.optim.AdamW(
-        groups, lr=settings.learning_rate, betas=(settings.beta1, settings.beta2), eps=settings.epsilon, fused=True
-    )
+def depth(name: str, layers: int) -> int:
+    """Layers from a parameter to the heads: 0 for those of pooler and heads, `layers` in the lowest layer, one more for the embeddings."""
+    if found := LAYER.search(name):
+        return layers - int(found[1])
+    return layers + 1 if "embeddings." in name else 0
+
+
+def parameter_groups(chosen: settings.AdamW, module: nn.Module) -> list[dict[str, Any]]:
+    """The parameters (a tied one counts once) by what is done to them: weight decay, share of the rate, matrices in one parameter."""
+    named = list(module.named_parameters())
+    layers = 1 + max((int(found[1]) for name, _ in named if (found := LAYER.search(name))), default=-1)
+    groups: dict[tuple[float, float, int], list[nn.Parameter]] = {}
+    for name, parameter in named:
+        decay = chosen.weight_decay if decays(name, parameter) else 0.0
+        key = decay, chosen.layer_decay ** depth(name, layers), 3 if FUSED.search(name) else 1
+        groups.setdefault(key, []).append(parameter)
+    return [{"params": found, "weight_decay": decay, "rate_share": share, "matrices": matrices} for (decay, share, matrices), found in groups.items()]
+
+
+def adam_w(chosen: settings.AdamW, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
+    return torch.optim.AdamW(groups, lr=chosen.learning_rate, betas=(chosen.beta1, chosen.beta2), eps=chosen.epsilon, fused=True)
+
+
+def lamb(chosen: settings.AdamW, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
+    return Lamb(groups, lr=chosen.learning_rate, betas=(chosen.beta1, chosen.beta2), eps=chosen.epsilon)
+
+
+OPTIMIZERS: dict[type, Callable[..., torch.optim.Optimizer]] = {settings.AdamW: adam_w, settings.Lamb: lamb}
+
+
+def build_optimizer(chosen: settings.AdamW, module: nn.Module) -> torch.optim.Optimizer:
+    """The optimiser over the module's parameters; the rate of a group is that of the step times the group's `rate_share`."""
+    return OPTIMIZERS[type(chosen)](chosen, parameter_groups(chosen, module))
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer, module: nn.Module) -> dict[str, torch.Tensor]:

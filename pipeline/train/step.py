@@ -113,7 +113,7 @@ def update(optimizer: torch.optim.Optimizer, module: nn.Module, *, rate: float, 
     """Clip the reduced gradients, take one optimiser step at learning rate `rate`, clear them; give their norm before clipping."""
     norm = torch.nn.utils.clip_grad_norm_(module.parameters(), clip_norm)
     for group in optimizer.param_groups:
-        group["lr"] = rate
+        group["lr"] = rate * group["rate_share"]
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
     return norm

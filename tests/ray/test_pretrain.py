@@ -166,18 +166,19 @@ def test_a_killed_worker_changes_nothing(config: Pretrain, undisturbed: tuple[di
 def flags(config: Pretrain) -> list[str]:
     """The command line of `config`, as a user would give it."""
     return [
-        *("bert-tiny", "--corpus", config.corpus[0], "--output", config.output, "--steps", str(STEPS)),
+        *("--corpus", config.corpus[0], "--output", config.output, "--steps", str(STEPS)),
         *("--prepare.window-characters", "6000", "--prepare.piece-characters", "1000", "--prepare.heldout-share", "0.1", "--prepare.near-duplicates", "None"),
         *("--vocabulary.size", "150", "--sampling.maximum-length", "32", "--model.maximum-positions", "32"),
         *("--model.layers", "1", "--model.width", "32", "--model.feed-forward", "64", "--batch.rows-per-step", "16", "--batch.rows-per-slot", "4"),
-        *("--optimizer.learning-rate", "1e-2", "--evaluation.every", "50", "--evaluation.rows", "64"),
+        *("--evaluation.every", "50", "--evaluation.rows", "64"),
         *("--checkpoint.every", "20", "--checkpoint.keep", "2", "--tracking.every", "1"),
         *("--placement.precision", "float32", "--placement.compile", "off", "--placement.device", "cpu", "--placement.threads", "1"),
+        *("optimizer:adam-w", "--optimizer.learning-rate", "1e-2"),
     ]
 
 
 def test_a_killed_driver_continues_on_another_world(config: Pretrain, undisturbed: tuple[dict, History]) -> None:
-    command = [sys.executable, "jobs/pretrain.py", *flags(config), "--name", "killed-driver", "--workers", "1"]
+    command = [sys.executable, "jobs/pretrain.py", "bert-tiny", "--name", "killed-driver", "--workers", "1", *flags(config)]
     environment = os.environ | {"RAY_ADDRESS": ray.get_runtime_context().gcs_address, "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment) as driver:
         watchdog = threading.Timer(120, driver.kill)

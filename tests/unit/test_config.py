@@ -22,7 +22,7 @@ from pipeline.config.data import (
 from pipeline.config.flat import flatten
 from pipeline.config.jobs import Pretrain
 from pipeline.config.model import Model
-from pipeline.config.training import AdamW, Batch, Checkpoints, ConstantRate, Evaluation, LinearDecay, Placement, Tracking
+from pipeline.config.training import AdamW, Batch, Checkpoints, ConstantRate, Evaluation, Lamb, LinearDecay, Placement, Tracking
 from pipeline.errors import ConfigError
 from pipeline.presets import PRESETS, split_preset
 
@@ -53,6 +53,8 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: AdamW(epsilon=0.0), "optimizer.epsilon (0.0) must be above 0"),
     (lambda: AdamW(weight_decay=-0.01), "optimizer.weight_decay (-0.01) must be at least 0"),
     (lambda: AdamW(clip_norm=0.0), "optimizer.clip_norm (0.0) must be above 0"),
+    (lambda: AdamW(layer_decay=1.1), "optimizer.layer_decay (1.1) must be above 0 and at most 1"),
+    (lambda: Lamb(layer_decay=0.0), "optimizer.layer_decay (0.0) must be above 0 and at most 1"),
     (lambda: LinearDecay(warmup_share=1.01), "schedule.warmup_share (1.01) must lie between 0 and 1"),
     (lambda: ConstantRate(warmup_steps=-1), "schedule.warmup_steps (-1) must be at least 0"),
     (lambda: TokenMasking(share=1.15), "sampling.masking.share (1.15) must lie between 0 and 1"),
@@ -138,7 +140,8 @@ def test_settings_have_dotted_names_and_choices_name_their_kind() -> None:
     assert flat["sampling.masking"] == "WholeWordMasking" and flat["sampling.masking.share"] == 0.2
     assert flat["schedule"] == "ConstantRate" and flat["schedule.warmup_steps"] == 7 and "schedule.warmup_share" not in flat
     assert flat["sampling.pairs"] == "NextSentence"
-    assert not {"model", "batch", "optimizer", "sampling"} & set(flat)  # where there is no choice, there is no kind
+    assert flat["optimizer"] == "AdamW"
+    assert not {"model", "batch", "sampling"} & set(flat)  # where there is no choice, there is no kind
     assert flatten(Tracking(), "tracking.") == {"tracking.uri": None, "tracking.experiment": "pretrain", "tracking.every": 10}
 
 
@@ -177,6 +180,7 @@ def test_base_is_trained_as_published() -> None:
 def test_the_first_word_is_the_preset() -> None:
     assert split_preset([]) == ("bert-tiny", [])
     assert split_preset(["--steps", "3"]) == ("bert-tiny", ["--steps", "3"])
+    assert split_preset(["optimizer:lamb"]) == ("bert-tiny", ["optimizer:lamb"])
     assert split_preset(("bert-base", "--steps", "3")) == ("bert-base", ["--steps", "3"])
     with pytest.raises(ConfigError) as refused:
         split_preset(["bert-huge", "--steps", "3"])
@@ -192,7 +196,7 @@ def test_help_names_the_presets_and_the_settings() -> None:
     done = pretrain("--help")
     assert done.returncode == 0 and done.stderr == ""
     assert PRESET_NAMES in done.stdout
-    for flag in ("--model.width", "--optimizer.learning-rate", "--batch.rows-per-slot", "schedule:constant-rate", "--placement.device"):
+    for flag in ("--model.width", "optimizer:lamb", "--batch.rows-per-slot", "schedule:constant-rate", "--placement.device"):
         assert flag in done.stdout, flag
 
 
@@ -216,9 +220,11 @@ def test_show_prints_every_setting_with_its_value() -> None:
 
 
 def test_kinds_are_chosen_last() -> None:
-    done = pretrain("--show", "--steps", "7", "sampling.masking:whole-word-masking", "schedule:constant-rate", "--schedule.warmup-steps", "5")
+    kinds = ("sampling.masking:whole-word-masking", "optimizer:lamb", "--optimizer.layer-decay", "0.9", "schedule:constant-rate", "--schedule.warmup-steps", "5")
+    done = pretrain("--show", "--steps", "7", *kinds)
     assert done.returncode == 0, done.stderr
     assert "schedule = 'ConstantRate'\nschedule.warmup_steps = 5" in done.stdout and "sampling.masking = 'WholeWordMasking'" in done.stdout
+    assert "optimizer = 'Lamb'\noptimizer.learning_rate = 0.000625" in done.stdout and "optimizer.layer_decay = 0.9" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -236,7 +242,7 @@ def test_what_cannot_be_parsed_is_refused_without_a_traceback(arguments: list[st
         (["bert-huge"], f"preset (bert-huge) does not exist; choose one of {PRESET_NAMES}"),
         (["bert-base", "--model.heads", "7"], "model.width (768) must be a multiple of model.heads (7)"),
         (["--workers", "9"], "workers (9) must be at most the slots of a step (2 = batch.rows_per_step 64 / batch.rows_per_slot 32): use fewer workers or smaller slots"),
-        (["--optimizer.learning-rate", "3"], "optimizer.learning_rate (3.0) must lie between 0 and 1"),
+        (["optimizer:lamb", "--optimizer.learning-rate", "3"], "optimizer.learning_rate (3.0) must lie between 0 and 1"),
         (["--name", "a/b"], f"name ('a/b') {WRONG_NAME}"),
         (["--steps", "0", "--show"], "steps (0) must be at least 1"),
     ],

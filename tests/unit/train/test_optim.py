@@ -1,12 +1,15 @@
 import math
+import typing
 
 import pytest
 import torch
 from torch import nn
 
-from pipeline.config.training import AdamW
+from pipeline.config.jobs import Pretrain
+from pipeline.config.training import AdamW, Lamb
 from pipeline.errors import CheckpointError
-from pipeline.train.optim import build_optimizer, load_optimizer, optimizer_tensors
+from pipeline.train.optim import OPTIMIZERS, build_optimizer, load_optimizer, optimizer_tensors
+from pipeline.train.step import update
 
 
 def step(module: nn.Module, optimizer: torch.optim.Optimizer) -> None:
@@ -60,3 +63,42 @@ def test_a_missing_or_misshapen_tensor_is_refused() -> None:
     del tensors["0.weight.step"]
     with pytest.raises(CheckpointError, match="0.weight.step is missing"):
         load_optimizer(optimizer, model, tensors)
+
+
+def test_every_kind_of_optimiser_has_its_function() -> None:
+    assert set(OPTIMIZERS) == set(typing.get_args(typing.get_type_hints(Pretrain)["optimizer"]))
+
+
+@pytest.mark.parametrize("kind", [AdamW, Lamb])
+def test_rates_fall_from_the_heads_to_the_embeddings(training, tiny_config: Pretrain, kind: type[AdamW]) -> None:
+    # Two layers: heads and pooler 1, layer 1 a half, layer 0 a quarter, the embeddings (and with them the tied output words) an eighth.
+    model = training.module(tiny_config)
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    groups = build_optimizer(kind(layer_decay=0.5), model).param_groups
+    shares = {names[id(parameter)]: group["rate_share"] for group in groups for parameter in group["params"]}
+    assert len(shares) == len(names)
+    for start, share in {"encoder.embeddings": 0.125, "encoder.layers.0": 0.25, "encoder.layers.1": 0.5, "encoder.pooler": 1, "masked_token_head": 1, "next_sentence_head": 1}.items():
+        assert {found for name, found in shares.items() if name.startswith(start)} == {share}, start
+
+
+def test_a_group_takes_its_share_of_the_rate(training, tiny_config: Pretrain) -> None:
+    # The first step of Adam without weight decay moves every weight that has a gradient by the rate.
+    model = training.module(tiny_config)
+    before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    optimizer = build_optimizer(AdamW(layer_decay=0.5, weight_decay=0.0, epsilon=1e-12), model)
+    for parameter in model.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    update(optimizer, model, rate=0.01, clip_norm=1.0)
+    moved = {name: (before[name] - parameter).max().item() for name, parameter in model.named_parameters()}
+    assert moved["encoder.embeddings.segments.weight"] == pytest.approx(0.00125, rel=1e-3)
+    assert moved["encoder.layers.0.attention.qkv.weight"] == pytest.approx(0.0025, rel=1e-3)
+    assert moved["encoder.pooler.weight"] == pytest.approx(0.01, rel=1e-3)
+
+
+def test_query_key_and_value_are_three_matrices(training, tiny_config: Pretrain) -> None:
+    model = training.module(tiny_config)
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    groups = build_optimizer(Lamb(), model).param_groups
+    fused = {names[id(parameter)] for group in groups for parameter in group["params"] if group["matrices"] == 3}
+    assert fused == {f"encoder.layers.{layer}.attention.qkv.weight" for layer in range(2)}
+    assert {group["matrices"] for group in groups} == {1, 3}

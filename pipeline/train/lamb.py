@@ -1,0 +1,68 @@
+"""LAMB: Adam's update, scaled for each matrix to the matrix's own norm (You et al. 2020, algorithm 2)."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+class Lamb(torch.optim.Optimizer):
+    """Algorithm 2 with its bias correction, and with the identity as phi, over parameter groups that may set any of the options.
+
+    As in the code of the paper, groups without weight decay (biases, LayerNorm) are not scaled: their update is Adam's. `matrices` says how many
+    matrices of equal size lie one below the other in each parameter of a group, each with a norm of its own: a fused projection is trained as its parts would be.
+    """
+
+    def __init__(self, groups: Iterable[dict[str, Any]], *, lr: float, betas: tuple[float, float], eps: float) -> None:
+        super().__init__(groups, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": 0.0, "matrices": 1})
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:
+        """One update from the gradients; parameters without one stay."""
+        for group in self.param_groups:
+            if parameters := [parameter for parameter in group["params"] if parameter.grad is not None]:
+                self._step_group(parameters, group)
+
+    def _step_group(self, parameters: list[Tensor], group: dict[str, Any]) -> None:
+        updates = self._adam(parameters, group["betas"], group["eps"])
+        if group["weight_decay"] > 0:
+            torch._foreach_add_(updates, parameters, alpha=group["weight_decay"])
+            scale_to_norms(pieces(updates, group["matrices"]), pieces(parameters, group["matrices"]))
+        torch._foreach_add_(parameters, updates, alpha=-group["lr"])
+
+    def _adam(self, parameters: list[Tensor], betas: tuple[float, float], epsilon: float) -> list[Tensor]:
+        """Corrected first moments over the roots of corrected second moments, as new tensors; the moments move on."""
+        states = [self._state(parameter) for parameter in parameters]
+        means, squares, steps = ([state[name] for state in states] for name in ("exp_avg", "exp_avg_sq", "step"))
+        gradients = [parameter.grad for parameter in parameters]
+        torch._foreach_add_(steps, 1)
+        torch._foreach_lerp_(means, gradients, 1 - betas[0])
+        torch._foreach_mul_(squares, betas[1])
+        torch._foreach_addcmul_(squares, gradients, gradients, 1 - betas[1])
+        roots = torch._foreach_div(squares, 1 - betas[1] ** steps[0])
+        torch._foreach_sqrt_(roots)
+        torch._foreach_add_(roots, epsilon)
+        updates = torch._foreach_div(means, 1 - betas[0] ** steps[0])
+        torch._foreach_div_(updates, roots)
+        return list(updates)
+
+    def _state(self, parameter: Tensor) -> dict[str, Tensor]:
+        state = self.state[parameter]
+        if not state:
+            state["step"] = torch.zeros((), dtype=torch.float32, device=parameter.device)  # beside it: the host must not wait for a number
+            state["exp_avg"] = torch.zeros_like(parameter)
+            state["exp_avg_sq"] = torch.zeros_like(parameter)
+        return state
+
+
+def pieces(tensors: Sequence[Tensor], matrices: int) -> list[Tensor]:
+    """Views of the matrices that lie one below the other in each tensor."""
+    return [piece for tensor in tensors for piece in tensor.chunk(matrices)]
+
+
+def scale_to_norms(updates: list[Tensor], weights: list[Tensor]) -> None:
+    """Give each update the norm of its weights, in place; where either norm is 0 it stays as it is."""
+    wanted, found = (torch.stack(torch._foreach_norm(tensors)) for tensors in (weights, updates))
+    ratios = torch.where((wanted > 0) & (found > 0), wanted / found, 1.0)
+    torch._foreach_mul_(updates, list(ratios.unbind()))
