@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pipeline.config.checks import require, require_at_least
 from pipeline.config.data import Preparation, Sampling, VocabularySettings
 from pipeline.config.model import Model
-from pipeline.config.training import AdamW, Batch, Checkpoints, ConstantRate, Evaluation, Lamb, LinearDecay, Placement, Tracking
+from pipeline.config.training import AdamW, Batch, Checkpoints, Evaluation, Lamb, LinearDecay, Placement, Schedule, Tracking, WarmupStableDecay
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,7 @@ class Pretrain:
     tracking: Tracking = Tracking()
     placement: Placement = Placement()
     optimizer: AdamW | Lamb = AdamW()
-    schedule: LinearDecay | ConstantRate = LinearDecay()
+    schedule: Schedule = LinearDecay()
 
     def __post_init__(self) -> None:
         require_at_least("steps", self.steps, 1)
@@ -52,6 +52,13 @@ class Pretrain:
             self.sampling.maximum_length <= self.model.maximum_positions,
             f"sampling.maximum_length ({self.sampling.maximum_length}) must be at most model.maximum_positions ({self.model.maximum_positions})",
         )
+        if isinstance(self.schedule, WarmupStableDecay):
+            stable = self.schedule.stable_until(self.steps)
+            require(
+                self.schedule.warmup_steps <= stable,
+                f"schedule.warmup_steps ({self.schedule.warmup_steps}) must be at most {stable}, where the decay of steps ({self.steps}) "
+                f"by schedule.decay_share ({self.schedule.decay_share}) begins",
+            )
         require(
             self.name is None or (self.name != "" and all(c.isalnum() or c in "-_." for c in self.name) and self.name[0] != "."),
             f"name ({self.name!r}) may hold letters, digits, '-', '_' and '.' only and must not start with '.'",

@@ -84,6 +84,54 @@ class ConstantRate:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CosineDecay:
+    """Linear warm-up, then half a cosine down to zero at the last step (Loshchilov & Hutter 2017, without restarts)."""
+
+    warmup_share: float = 0.01
+    """Share of the steps that warms up."""
+
+    def __post_init__(self) -> None:
+        require_share("schedule.warmup_share", self.warmup_share)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolynomialDecay:
+    """Linear warm-up, then a power of the share of steps that is left (google-research/bert and LAMB: 1; MLPerf's BERT: 0.5)."""
+
+    warmup_share: float = 0.01
+    """Share of the steps that warms up."""
+    power: float = 0.5
+    """1 is the linear decay; below 1 the rate stays high for longer."""
+
+    def __post_init__(self) -> None:
+        require_share("schedule.warmup_share", self.warmup_share)
+        require_above_zero("schedule.power", self.power)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WarmupStableDecay:
+    """Linear warm-up, a constant rate, and a linear decay to zero in the last steps (Hu et al. 2024, 4; linear as in Hägele et al. 2024).
+
+    --steps may grow as long as the run has not begun to decay.
+    """
+
+    warmup_steps: int = 100
+    decay_share: float = 0.1
+    """Share of the steps that decays."""
+
+    def __post_init__(self) -> None:
+        require_at_least("schedule.warmup_steps", self.warmup_steps, 0)
+        require_share("schedule.decay_share", self.decay_share)
+
+    def stable_until(self, steps: int) -> int:
+        """The step at which the decay begins."""
+        return steps - round(self.decay_share * steps)
+
+
+Schedule = LinearDecay | ConstantRate | CosineDecay | PolynomialDecay | WarmupStableDecay
+
+
+@dataclass(frozen=True, kw_only=True)
 class Evaluation:
     """Held-out loss with fixed pairs and masks."""
 

@@ -6,7 +6,7 @@ import json
 
 from pipeline.config.flat import flatten
 from pipeline.config.jobs import Pretrain
-from pipeline.train.schedule import GROWS
+from pipeline.train.schedule import grows
 
 IDENTITY = ("seed", "sampling", "model", "batch", "optimizer", "schedule")  # settings that make a run what it is, beside its data
 
@@ -14,7 +14,7 @@ IDENTITY = ("seed", "sampling", "model", "batch", "optimizer", "schedule")  # se
 def default_name(preset: str, config: Pretrain) -> str:
     """The preset's name and a digest of all settings that shape the data and the training, so that the same command means the same run."""
     shaping = {key: value for key, value in flatten(config).items() if key.split(".")[0] in (*IDENTITY, "corpus", "prepare", "vocabulary")}
-    if type(config.schedule) not in GROWS:
+    if not grows(config):
         shaping["steps"] = config.steps
     digest = hashlib.sha256(json.dumps(shaping, sort_keys=True).encode()).hexdigest()
     return f"{preset}-{digest[:8]}"

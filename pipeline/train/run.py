@@ -18,7 +18,7 @@ from pipeline.corpus.prepare import Corpus
 from pipeline.errors import ConfigError
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.naming import IDENTITY
-from pipeline.train.schedule import GROWS
+from pipeline.train.schedule import grows
 
 VERSIONED = ("numpy", "sentencex", "tokenizers")  # whose outputs may change from one to the next, and the rows with them
 SUMMARY, RUN = "summary.json", "run.json"
@@ -33,7 +33,7 @@ def run_folder(config: Pretrain) -> str:
 def identity(config: Pretrain, corpus: Corpus, vocabulary: Vocabulary) -> dict[str, Any]:
     """Dotted name -> value of what must match for a run to be continued. `steps` is among them where the schedule ends with it."""
     settings = {key: value for key, value in flatten(config).items() if key.split(".")[0] in IDENTITY}
-    if type(config.schedule) not in GROWS:
+    if not grows(config):
         settings["steps"] = config.steps
     versions = {f"version.{name}": importlib.metadata.version(name) for name in VERSIONED}
     return settings | versions | {"corpus.fingerprint": corpus.fingerprint, "vocabulary.fingerprint": vocabulary.fingerprint}
@@ -46,7 +46,7 @@ def refuse_differences(config: Pretrain, recorded: dict[str, Any], wanted: dict[
         return
     named = ", ".join(f"{key} {recorded.get(key)!r} there and {wanted.get(key)!r} here" for key in differing[:MOST_NAMED])
     more = f" and {len(differing) - MOST_NAMED} more" if len(differing) > MOST_NAMED else ""
-    hint = " (steps may grow under schedule:constant-rate only: a linear decay ends at its last step)" if "steps" in differing else ""
+    hint = " (steps may grow under schedule:constant-rate and schedule:warmup-stable-decay only: other rates depend on the number of steps)" if "steps" in differing else ""
     raise ConfigError(f"run {config.name} was started with other settings: {named}{more}{hint}; choose another --name, or the settings that it has")
 
 

@@ -1,28 +1,66 @@
 """Learning rate as a function of the step."""
 
+import math
 from collections.abc import Callable
 
-from pipeline.config.training import ConstantRate, LinearDecay
+from pipeline.config.jobs import Pretrain
+from pipeline.config.training import ConstantRate, CosineDecay, LinearDecay, PolynomialDecay, Schedule, WarmupStableDecay
+
+
+def left(warmup_share: float, step: int, steps: int) -> tuple[float, float]:
+    """Share of the peak rate that the warm-up gives, linear from above zero, and the share of the steps after it that is left."""
+    warmup = round(warmup_share * steps)
+    return min(1.0, (step + 1) / max(1, warmup)), min(1.0, max(0.0, (steps - step) / max(1, steps - warmup)))
 
 
 def linear_decay(schedule: LinearDecay, step: int, steps: int) -> float:
-    """Share of the peak rate at a step (from 0): linear from above zero over the warm-up, then linear towards zero at `steps`."""
-    warmup = round(schedule.warmup_share * steps)
-    if step < warmup:
-        return (step + 1) / warmup
-    return max(0.0, (steps - step) / max(1, steps - warmup))
+    """Linear over the warm-up, then linear towards zero at `steps`."""
+    warmed, remaining = left(schedule.warmup_share, step, steps)
+    return warmed * remaining
+
+
+def cosine_decay(schedule: CosineDecay, step: int, steps: int) -> float:
+    """Linear over the warm-up, then half a cosine towards zero at `steps`."""
+    warmed, remaining = left(schedule.warmup_share, step, steps)
+    return warmed * (1 - math.cos(math.pi * remaining)) / 2
+
+
+def polynomial_decay(schedule: PolynomialDecay, step: int, steps: int) -> float:
+    """Linear over the warm-up, then a power of what is left towards zero at `steps`."""
+    warmed, remaining = left(schedule.warmup_share, step, steps)
+    return warmed * remaining**schedule.power
 
 
 def constant_rate(schedule: ConstantRate, step: int, steps: int) -> float:
-    """Share of the peak rate at a step (from 0): linear from above zero over the warm-up, then 1."""
+    """Linear over the warm-up, then 1."""
     return min(1.0, (step + 1) / max(1, schedule.warmup_steps))
 
 
-SCHEDULES: dict[type, Callable[..., float]] = {LinearDecay: linear_decay, ConstantRate: constant_rate}
+def warmup_stable_decay(schedule: WarmupStableDecay, step: int, steps: int) -> float:
+    """Linear over the warm-up, 1, and in the decay linear towards zero at `steps`."""
+    stable = schedule.stable_until(steps)
+    decayed = 1.0 if step < stable else max(0.0, (steps - step) / (steps - stable + 1))
+    return decayed * min(1.0, (step + 1) / max(1, schedule.warmup_steps))
 
-GROWS: tuple[type, ...] = (ConstantRate,)  # schedules whose rates do not depend on the number of steps
+
+SCHEDULES: dict[type, Callable[..., float]] = {
+    LinearDecay: linear_decay,
+    ConstantRate: constant_rate,
+    CosineDecay: cosine_decay,
+    PolynomialDecay: polynomial_decay,
+    WarmupStableDecay: warmup_stable_decay,
+}
 
 
-def rate_share(schedule: LinearDecay | ConstantRate, step: int, steps: int) -> float:
+def rate_share(schedule: Schedule, step: int, steps: int) -> float:
     """Share of the peak rate at a step (from 0)."""
     return SCHEDULES[type(schedule)](schedule, step, steps)
+
+
+GROWS: tuple[type, ...] = (ConstantRate, WarmupStableDecay)
+"""Schedules with steps whose rates do not depend on the number of steps."""
+
+
+def grows(config: Pretrain) -> bool:
+    """Whether more steps may be asked of a run than it was started with."""
+    return type(config.schedule) in GROWS

@@ -101,7 +101,7 @@ def test_a_finished_run_is_only_summarised_again(config: Pretrain, undisturbed: 
 def test_a_run_with_other_settings_is_refused(config: Pretrain, undisturbed: tuple[dict, History]) -> None:
     with pytest.raises(ConfigError, match="run world-1 was started with other settings: seed 0 there and 1 here; choose another --name"):
         pretrain(replace(config, name="world-1", seed=1), print)
-    with pytest.raises(ConfigError, match="steps 120 there and 240 here .steps may grow under schedule:constant-rate only"):
+    with pytest.raises(ConfigError, match="steps 120 there and 240 here .steps may grow under schedule:constant-rate and schedule:warmup-stable-decay only"):
         pretrain(replace(config, name="world-1", steps=240), print)
 
 

@@ -22,7 +22,20 @@ from pipeline.config.data import (
 from pipeline.config.flat import flatten
 from pipeline.config.jobs import Pretrain
 from pipeline.config.model import Model
-from pipeline.config.training import AdamW, Batch, Checkpoints, ConstantRate, Evaluation, Lamb, LinearDecay, Placement, Tracking
+from pipeline.config.training import (
+    AdamW,
+    Batch,
+    Checkpoints,
+    ConstantRate,
+    CosineDecay,
+    Evaluation,
+    Lamb,
+    LinearDecay,
+    Placement,
+    PolynomialDecay,
+    Tracking,
+    WarmupStableDecay,
+)
 from pipeline.errors import ConfigError
 from pipeline.presets import PRESETS, split_preset
 
@@ -57,6 +70,15 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: Lamb(layer_decay=0.0), "optimizer.layer_decay (0.0) must be above 0 and at most 1"),
     (lambda: LinearDecay(warmup_share=1.01), "schedule.warmup_share (1.01) must lie between 0 and 1"),
     (lambda: ConstantRate(warmup_steps=-1), "schedule.warmup_steps (-1) must be at least 0"),
+    (lambda: CosineDecay(warmup_share=-0.1), "schedule.warmup_share (-0.1) must lie between 0 and 1"),
+    (lambda: PolynomialDecay(warmup_share=2.0), "schedule.warmup_share (2.0) must lie between 0 and 1"),
+    (lambda: PolynomialDecay(power=0.0), "schedule.power (0.0) must be above 0"),
+    (lambda: WarmupStableDecay(warmup_steps=-1), "schedule.warmup_steps (-1) must be at least 0"),
+    (lambda: WarmupStableDecay(decay_share=1.5), "schedule.decay_share (1.5) must lie between 0 and 1"),
+    (
+        lambda: Pretrain(steps=100, schedule=WarmupStableDecay(warmup_steps=91)),
+        "schedule.warmup_steps (91) must be at most 90, where the decay of steps (100) by schedule.decay_share (0.1) begins",
+    ),
     (lambda: TokenMasking(share=1.15), "sampling.masking.share (1.15) must lie between 0 and 1"),
     (lambda: TokenMasking(mask_share=-0.8), "sampling.masking.mask_share (-0.8) must lie between 0 and 1"),
     (

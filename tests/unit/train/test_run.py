@@ -7,7 +7,7 @@ import pytest
 from pipeline.config.data import Preparation, Sampling, TokenMasking, VocabularySettings, WholeWordMasking
 from pipeline.config.jobs import Pretrain
 from pipeline.config.model import Model
-from pipeline.config.training import AdamW, Batch, Checkpoints, ConstantRate, Evaluation, LinearDecay, Placement, Tracking
+from pipeline.config.training import AdamW, Batch, Checkpoints, ConstantRate, Evaluation, Lamb, LinearDecay, Placement, Schedule, Tracking, WarmupStableDecay
 from pipeline.corpus.prepare import Corpus
 from pipeline.errors import ConfigError
 from pipeline.text.vocabulary import Vocabulary
@@ -30,6 +30,8 @@ SHAPING = [
     {"optimizer": AdamW(learning_rate=2e-4)},
     {"schedule": LinearDecay(warmup_share=0.02)},
     {"schedule": ConstantRate()},
+    {"schedule": WarmupStableDecay(warmup_steps=9)},
+    {"optimizer": Lamb(learning_rate=1e-4)},
 ]
 BESIDE = [
     {"workers": 4},
@@ -66,10 +68,12 @@ def test_where_and_how_it_runs_does_not(change: dict, corpus: Corpus, tiny_vocab
     assert identity(changed, corpus, tiny_vocabulary) == identity(CONFIG, corpus, tiny_vocabulary)
 
 
-def test_steps_may_grow_under_a_constant_rate(corpus: Corpus, tiny_vocabulary: Vocabulary) -> None:
-    longer = replace(GROWING, steps=500)
-    assert default_name("bert-tiny", longer) == default_name("bert-tiny", GROWING)
-    refuse_differences(longer, identity(GROWING, corpus, tiny_vocabulary), identity(longer, corpus, tiny_vocabulary))
+@pytest.mark.parametrize("schedule", [ConstantRate(), WarmupStableDecay(warmup_steps=9)])
+def test_steps_may_grow_under_a_rate_that_does_not_end_with_them(schedule: Schedule, corpus: Corpus, tiny_vocabulary: Vocabulary) -> None:
+    growing = replace(CONFIG, schedule=schedule)
+    longer = replace(growing, steps=500)
+    assert default_name("bert-tiny", longer) == default_name("bert-tiny", growing)
+    refuse_differences(longer, identity(growing, corpus, tiny_vocabulary), identity(longer, corpus, tiny_vocabulary))
 
 
 def test_a_name_is_filled_in_only_where_none_is_given() -> None:
@@ -100,7 +104,7 @@ def test_more_steps_of_a_decay_are_refused_with_the_way_out(corpus: Corpus, tiny
         refuse_differences(longer, identity(CONFIG, corpus, tiny_vocabulary), identity(longer, corpus, tiny_vocabulary))
     assert str(refused.value) == (
         "run mine was started with other settings: steps 100 there and 500 here "
-        "(steps may grow under schedule:constant-rate only: a linear decay ends at its last step); "
+        "(steps may grow under schedule:constant-rate and schedule:warmup-stable-decay only: other rates depend on the number of steps); "
         "choose another --name, or the settings that it has"
     )
 
