@@ -6,11 +6,13 @@ from dataclasses import replace
 from pipeline.config.data import VocabularySettings
 from pipeline.config.jobs import Pretrain
 from pipeline.config.model import Model
+from pipeline.config.phases import TwoPhases
 from pipeline.config.training import AdamW, Batch, LinearDecay
 from pipeline.errors import ConfigError
 
 # Devlin et al. 2019, A.2: 256 rows a step, 1e-4, 10,000 of 1,000,000 steps of warm-up. Small models and short runs want a higher
-# rate and a longer warm-up: those of `bert-tiny` to `bert-medium` are ours.
+# rate and a longer warm-up: those of `bert-tiny` to `bert-medium` are ours, and they have one phase of length 128 where the published
+# recipe has length 512 in the last tenth of the steps.
 PUBLISHED = Pretrain(steps=1_000_000)
 
 
@@ -35,8 +37,8 @@ PRESETS: dict[str, Pretrain] = {
     "bert-mini": bert(4, 256, 4, small_model(20_000, 1e-3)),
     "bert-small": bert(4, 512, 8, small_model(100_000, 5e-4)),
     "bert-medium": bert(8, 512, 8, small_model(100_000, 5e-4)),
-    "bert-base": bert(12, 768, 12),  # Devlin et al. 2019
-    "bert-large": bert(24, 1024, 16),  # Devlin et al. 2019
+    "bert-base": bert(12, 768, 12, replace(PUBLISHED, phases=TwoPhases())),  # Devlin et al. 2019
+    "bert-large": bert(24, 1024, 16, replace(PUBLISHED, phases=TwoPhases())),  # Devlin et al. 2019
 }
 PRESETS |= {f"{name}-fast": fast(preset) for name, preset in PRESETS.items()}
 

@@ -16,7 +16,7 @@ from pipeline.config.jobs import Pretrain
 from pipeline.corpus.prepare import Corpus, is_prepared, load_corpus, prepare
 from pipeline.corpus.shards import COUNTED
 from pipeline.corpus.sources import BUILTIN
-from pipeline.corpus.stream import StreamSettings, rows_if_few
+from pipeline.corpus.stream import StreamSettings, in_phase, rows_if_few
 from pipeline.corpus.vocabulary import given_vocabulary, trained_vocabulary
 from pipeline.errors import ConfigError, DataError
 from pipeline.export import export
@@ -57,7 +57,7 @@ def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
             raise ConfigError(f"steps ({config.steps}) is less than the {done} that run {config.name} has done: ask for {done} or more, or choose another --name")
         tags = {"corpus": stream.corpus.fingerprint, "vocabulary": stream.vocabulary.fingerprint, "run_folder": folder}
         mlflow = open_run(uri, config.tracking.experiment, str(config.name), recorded and recorded["mlflow_run_id"], flatten(config) | corpus_parameters(stream.corpus) | tags, tags)
-        run.write_run(folder, wanted, mlflow.run_id, stream.corpus.folder)
+        run.write_run(folder, wanted, config.steps, mlflow.run_id, stream.corpus.folder)
         report(f"run {config.name}: {'continuing' if newest else 'starting'}, {config.steps:,} steps on {config.workers} {'GPU' if resources.gpu else 'CPU'} worker{'s' * (config.workers > 1)}")
         job = Job(config=config, folder=folder, stream=stream, tracker=tracker)
         with tracked(tracker, mlflow, report, lambda step, metrics: report(progress_line(config.steps, step, metrics))):
@@ -92,11 +92,12 @@ def stream_settings(config: Pretrain, report: Report) -> StreamSettings:
         seed=config.seed,
         table_chunks=config.placement.table_chunks,
     )
-    rows = rows_if_few(settings, config.batch.rows_per_slot)
-    if rows == 0:
-        raise DataError(f"the corpus ({', '.join(config.corpus)}) yields no examples: it needs documents of several sentences")
-    if rows is not None and rows < config.batch.rows_per_slot:
-        raise ConfigError(f"batch.rows_per_slot ({config.batch.rows_per_slot}) is more than the rows of the whole corpus ({rows}): use smaller slots or more text")
+    for prefix, phase in zip(("batch", "phases"), config.all_phases):
+        rows = rows_if_few(in_phase(settings, phase), phase.batch.rows_per_slot)
+        if rows == 0:
+            raise DataError(f"the corpus ({', '.join(config.corpus)}) yields no examples: it needs documents of several sentences")
+        if rows is not None and rows < phase.batch.rows_per_slot:
+            raise ConfigError(f"{prefix}.rows_per_slot ({phase.batch.rows_per_slot}) is more than the rows of the whole corpus ({rows}): use smaller slots or more text")
     return settings
 
 

@@ -17,7 +17,7 @@ from pipeline.config.data import Sampling  # noqa: E402
 from pipeline.config.jobs import Pretrain  # noqa: E402
 from pipeline.config.model import Model  # noqa: E402
 from pipeline.config.training import AdamW, Batch, Checkpoints, Evaluation, LinearDecay, Tracking  # noqa: E402
-from pipeline.corpus.order import Cursor, window_ranges  # noqa: E402
+from pipeline.corpus.order import entered, window_ranges  # noqa: E402
 from pipeline.corpus.prepare import Corpus, Window  # noqa: E402
 from pipeline.corpus.stream import StreamSettings, rows_of_range  # noqa: E402
 from pipeline.objectives.pretraining import BertPretraining  # noqa: E402
@@ -109,17 +109,20 @@ class Training:
     def module(self, config: Pretrain) -> BertPretraining:
         return BertPretraining(config.model, self.vocabulary.size, torch.Generator().manual_seed(config.seed))
 
-    def blocks(self, config: Pretrain, cursor: Cursor | None = None) -> list[pa.Table]:
-        """All slots of the first windows after the cursor, in the global order."""
-        stream = StreamSettings(corpus=self.corpus, vocabulary=self.vocabulary, sampling=config.sampling, batch=config.batch, seed=config.seed)
+    def blocks(self, config: Pretrain, state: State = State()) -> list[pa.Table]:
+        """All slots of the first windows after the state's cursor, in the global order of the phase that it stands in."""
+        phase = config.phase_at(state.step)
+        stream = StreamSettings(corpus=self.corpus, vocabulary=self.vocabulary, sampling=phase.sampling, batch=phase.batch, seed=config.seed)
         wordpiece = WordPiece(self.vocabulary)
-        ranges = window_ranges(cursor, len(self.corpus.train), ENOUGH_WINDOWS, 7)
+        ranges = window_ranges(entered(state.cursor, phase, state.step), len(self.corpus.train), ENOUGH_WINDOWS, 7)
         rows = pa.concat_tables([table for windows in ranges for table in rows_of_range(stream, wordpiece, windows)])
-        size = config.batch.rows_per_slot
+        size = phase.batch.rows_per_slot
         return [rows.slice(start, size) for start in range(0, rows.num_rows - size + 1, size)]
 
-    def work(self, config: Pretrain, folder: Path, logged: dict[int, dict[str, float]], stop_at: int | None = None) -> Work:
-        """Work of a single rank that logs into a dict, and raises KeyboardInterrupt when the step `stop_at` is logged."""
+    def work(self, config: Pretrain, folder: Path, logged: dict[int, dict[str, float]], stop_at: int | None = None, step: int = 0) -> Work:
+        """Work of a single rank from a step on that logs into a dict, and raises KeyboardInterrupt when the step `stop_at` is logged."""
+
+        sampling = config.phase_at(step).sampling
 
         def log(step: int, metrics: dict[str, float]) -> None:
             if step == stop_at:
@@ -135,7 +138,7 @@ class Training:
             device=CPU,
             autocast=torch.autocast("cpu", enabled=False),
             heldout=heldout_batches(
-                self.corpus, WordPiece(self.vocabulary), config.sampling, rows=config.evaluation.rows, rows_per_batch=4, rank=0, world=1
+                self.corpus, WordPiece(self.vocabulary), sampling, rows=config.evaluation.rows, rows_per_batch=4, rank=0, world=1
             ),
             log=log,
             flush=lambda: None,
@@ -149,15 +152,15 @@ class Training:
         blocks: Iterator[pa.Table] | None = None,
         stop_at: int | None = None,
     ) -> tuple[State, BertPretraining]:
-        """Train from the folder's newest checkpoint, or from the start, and give the last state and the module."""
+        """Train from the folder's newest checkpoint, or from the start, to the end of the phase and give the last state and the module."""
         module = self.module(config)
         optimizer = build_optimizer(config.optimizer, module)
         found = checkpoint.newest_sound(str(folder), lambda line: None)
         state = checkpoint.load(found, module, optimizer, config.model) if found else State()
         if found:  # what is not loaded must come from somewhere else than the seed
             torch.manual_seed(99)
-        stream = iter(self.blocks(config, state.cursor)) if blocks is None else blocks
-        return train(self.work(config, folder, logged, stop_at), stream, module, optimizer, state), module
+        stream = iter(self.blocks(config, state)) if blocks is None else blocks
+        return train(self.work(config, folder, logged, stop_at, state.step), stream, module, optimizer, state), module
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pipeline.config.checks import require, require_at_least
 from pipeline.config.data import Preparation, Sampling, VocabularySettings
 from pipeline.config.model import Model
+from pipeline.config.phases import OnePhase, Phase, TwoPhases, split
 from pipeline.config.training import AdamW, Batch, Checkpoints, Evaluation, Lamb, LinearDecay, Placement, Schedule, Tracking, WarmupStableDecay
 
 
@@ -20,7 +21,7 @@ class Pretrain:
     steps: int = 1_000
     """Optimiser updates in all."""
     workers: int = 1
-    """Ray Train workers; every number from 1 to the slots of a step sees the same global batches."""
+    """Ray Train workers; every number from 1 to the slots of the smallest step sees the same global batches."""
     name: str | None = None
     """Name of the run; none: the preset's name and a digest of the settings, so the same command continues the same run."""
     output: str = "output"
@@ -35,6 +36,7 @@ class Pretrain:
     checkpoint: Checkpoints = Checkpoints()
     tracking: Tracking = Tracking()
     placement: Placement = Placement()
+    phases: OnePhase | TwoPhases = OnePhase()
     optimizer: AdamW | Lamb = AdamW()
     schedule: Schedule = LinearDecay()
 
@@ -42,16 +44,18 @@ class Pretrain:
         require_at_least("steps", self.steps, 1)
         require_at_least("workers", self.workers, 1)
         require(0 <= self.seed < 2**63, f"seed ({self.seed}) must be a whole number from 0 to 2^63 - 1")
+        for prefix, phase in zip(("batch", "phases"), self.all_phases):
+            refuse_surplus_workers(self.workers, phase.batch, prefix)
+        first = self.all_phases[0]
         require(
-            self.workers <= self.batch.slots_per_step,
-            f"workers ({self.workers}) must be at most the slots of a step ({self.batch.slots_per_step} = "
-            f"batch.rows_per_step {self.batch.rows_per_step} / batch.rows_per_slot {self.batch.rows_per_slot}): "
-            "use fewer workers or smaller slots",
+            first.batch.warmup_steps <= first.end,
+            f"batch.warmup_steps ({first.batch.warmup_steps}) must be at most the steps{' of the first phase' if len(self.all_phases) > 1 else ''} ({first.end})",
         )
-        require(
-            self.sampling.maximum_length <= self.model.maximum_positions,
-            f"sampling.maximum_length ({self.sampling.maximum_length}) must be at most model.maximum_positions ({self.model.maximum_positions})",
-        )
+        for prefix, phase in zip(("sampling", "phases"), self.all_phases):
+            require(
+                phase.sampling.maximum_length <= self.model.maximum_positions,
+                f"{prefix}.maximum_length ({phase.sampling.maximum_length}) must be at most model.maximum_positions ({self.model.maximum_positions})",
+            )
         if isinstance(self.schedule, WarmupStableDecay):
             stable = self.schedule.stable_until(self.steps)
             require(
@@ -63,3 +67,21 @@ class Pretrain:
             self.name is None or (self.name != "" and all(c.isalnum() or c in "-_." for c in self.name) and self.name[0] != "."),
             f"name ({self.name!r}) may hold letters, digits, '-', '_' and '.' only and must not start with '.'",
         )
+
+    @property
+    def all_phases(self) -> tuple[Phase, ...]:
+        return split(self.phases, self.steps, self.sampling, self.batch)
+
+    def phase_at(self, step: int) -> Phase:
+        """The phase that a step (from 0) belongs to; the last one also after the last step."""
+        return next((phase for phase in self.all_phases if step < phase.end), self.all_phases[-1])
+
+
+def refuse_surplus_workers(workers: int, batch: Batch, prefix: str) -> None:
+    """Raise ConfigError where a worker would have no slot in some step; `prefix` is where the batch is set."""
+    rows = "warmup_rows" if batch.warmup_rows else "rows_per_step"
+    require(
+        workers <= batch.fewest_slots,
+        f"workers ({workers}) must be at most the slots of a step ({batch.fewest_slots} = {prefix}.{rows} {getattr(batch, rows)} / "
+        f"{prefix}.rows_per_slot {batch.rows_per_slot}): use fewer workers or smaller slots",
+    )

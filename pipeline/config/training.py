@@ -14,6 +14,10 @@ class Batch:
     """Rows of one optimiser update, over all workers."""
     rows_per_slot: int = 32
     """Rows of one slot, the unit dealt to workers and the largest number in memory at once."""
+    warmup_steps: int = 0
+    """Steps over which the rows of a step grow evenly, by whole slots, from warmup_rows to rows_per_step; the learning rate of a step stays as it is."""
+    warmup_rows: int | None = None
+    """Rows of the first step where the batch warms up."""
 
     def __post_init__(self) -> None:
         require_at_least("batch.rows_per_slot", self.rows_per_slot, 1)
@@ -22,10 +26,25 @@ class Batch:
             self.rows_per_step % self.rows_per_slot == 0,
             f"batch.rows_per_step ({self.rows_per_step}) must be a multiple of batch.rows_per_slot ({self.rows_per_slot})",
         )
+        require_at_least("batch.warmup_steps", self.warmup_steps, 0)
+        require(
+            (self.warmup_rows is None) == (self.warmup_steps == 0),
+            f"batch.warmup_steps ({self.warmup_steps}) and batch.warmup_rows ({self.warmup_rows}) go together: set both or neither",
+        )
+        require(
+            self.warmup_rows is None or (0 < self.warmup_rows <= self.rows_per_step and self.warmup_rows % self.rows_per_slot == 0),
+            f"batch.warmup_rows ({self.warmup_rows}) must be a multiple of batch.rows_per_slot ({self.rows_per_slot}) and at most batch.rows_per_step ({self.rows_per_step})",
+        )
 
     @property
     def slots_per_step(self) -> int:
+        """Of every step after the warm-up."""
         return self.rows_per_step // self.rows_per_slot
+
+    @property
+    def fewest_slots(self) -> int:
+        """Of the first step."""
+        return (self.warmup_rows or self.rows_per_step) // self.rows_per_slot
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,8 +1,9 @@
 """Where every row stands: (seed, epoch, position) -> window, steps -> rows, slots -> ranks. Pure arithmetic, no Ray.
 
     epoch e        windows of the corpus, permuted by (seed, e); all epochs are one sequence of rows
-    step s         rows [offset(s), offset(s + 1)) of that sequence, cut into S slots of equal size
+    step s         rows [offset(s), offset(s + 1)) of that sequence, cut into slots of equal size, more of them in later steps where the batch warms up
     slot k         k counts from the stream's (re)start at a step boundary; it belongs to rank k mod W
+    phase          steps of one length, counted from its first; the second one's rows start at the window after the one that the first ended in
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,6 +12,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from pipeline.config.phases import Phase
 from pipeline.config.training import Batch
 from pipeline.text.examples import generator
 
@@ -49,15 +51,44 @@ def follows(previous: Cursor | None, following: Cursor) -> bool:
     return following.row == 0 and (following.epoch, following.window) > (previous.epoch, previous.window)
 
 
+def window_left(cursor: Cursor) -> Cursor:
+    """The cursor with the rest of its window passed over, as a phase does that makes other examples of the windows after it."""
+    return replace(cursor, row=cursor.rows_in_window - 1)
+
+
+def entered(cursor: Cursor | None, phase: Phase, step: int) -> Cursor | None:
+    """The row after which a phase goes on at a step of the run, `cursor` being the last row consumed."""
+    return window_left(cursor) if cursor is not None and step == phase.first else cursor
+
+
+def slots_at(step: int, batch: Batch) -> int:
+    """Slots of a step: in the warm-up they grow evenly, rounded down."""
+    if step >= batch.warmup_steps:
+        return batch.slots_per_step
+    return batch.fewest_slots + (batch.slots_per_step - batch.fewest_slots) * step // batch.warmup_steps
+
+
+@lru_cache(maxsize=4)
+def slots_of_warmup(batch: Batch) -> np.ndarray:
+    """Slots before each step of the warm-up and before the first step after it, int64."""
+    return np.cumsum([0] + [slots_at(step, batch) for step in range(batch.warmup_steps)])
+
+
+def slots_before(step: int, batch: Batch) -> int:
+    """Slots of all steps before this one."""
+    warmed = min(step, batch.warmup_steps)
+    return int(slots_of_warmup(batch)[warmed]) + (step - warmed) * batch.slots_per_step
+
+
 def offset(step: int, batch: Batch) -> int:
     """Rows of the global sequence that come before a step."""
-    return step * batch.rows_per_step
+    return slots_before(step, batch) * batch.rows_per_slot
 
 
-def slots_of_rank(step: int, start: int, slots_per_step: int, rank: int, world: int) -> list[int]:
-    """Slots of a step, as places 0..S-1 in it, that are dealt to a rank of a stream started at step `start`."""
-    first = (step - start) * slots_per_step
-    return [place for place in range(slots_per_step) if (first + place) % world == rank]
+def slots_of_rank(step: int, start: int, batch: Batch, rank: int, world: int) -> list[int]:
+    """Slots of a step, as places from 0 in it, that are dealt to a rank of a stream started at step `start`."""
+    first = slots_before(step, batch) - slots_before(start, batch)
+    return [place for place in range(slots_at(step, batch)) if (first + place) % world == rank]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,15 +102,18 @@ class WindowRange:
     """Rows of the first window that are already consumed."""
 
 
+def row_after(cursor: Cursor, windows: int) -> tuple[int, int]:
+    """The window of the row after a cursor, counted through all epochs, and the rows before that one in it."""
+    number = cursor.epoch * windows + cursor.window
+    return (number + 1, 0) if cursor.ends_window else (number, cursor.row + 1)
+
+
 def window_ranges(cursor: Cursor | None, windows: int, needed: int, most: int) -> Iterator[WindowRange]:
     """At most `most` ranges of equal size that cover `needed` windows or a few more, from the cursor's window on.
 
     No range is longer than it must be: a task that waits for its output to be taken holds a CPU that those who take it need.
     """
-    first, skip = 0, 0
-    if cursor is not None:
-        first = cursor.epoch * windows + cursor.window
-        skip = cursor.row + 1
+    first, skip = (0, 0) if cursor is None else row_after(cursor, windows)
     size = -(-needed // most)
     for start in range(first, first + needed, size):
         yield WindowRange(first=start, count=size, skip=skip if start == first else 0)

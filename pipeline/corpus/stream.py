@@ -3,13 +3,14 @@
 import hashlib
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 import ray
 
 from pipeline.config.data import Sampling
+from pipeline.config.phases import Phase
 from pipeline.config.training import Batch
 from pipeline.corpus.order import Cursor, WindowRange, permutation, window_ranges
 from pipeline.corpus.prepare import Corpus, Window, read_window
@@ -35,6 +36,11 @@ class StreamSettings:
     batch: Batch
     seed: int
     table_chunks: int = TABLE_CHUNKS
+
+
+def in_phase(settings: StreamSettings, phase: Phase) -> StreamSettings:
+    """The same stream with a phase's lengths and rows."""
+    return replace(settings, sampling=phase.sampling, batch=phase.batch)
 
 
 def window_rows(settings: StreamSettings, wordpiece: WordPiece, windows: tuple[Window, ...], epoch: int, place: int) -> pa.Table:

@@ -7,12 +7,10 @@ from typing import Any
 import pyarrow as pa
 
 from pipeline import storage
-from pipeline.config.data import Sampling
-from pipeline.config.flat import unflatten
-from pipeline.config.training import Batch
-from pipeline.corpus.order import Cursor, offset, permutation
+from pipeline.config.phases import Phase
+from pipeline.corpus.order import Cursor, entered, offset, permutation, row_after, slots_at
 from pipeline.corpus.prepare import load_corpus, read_window
-from pipeline.corpus.stream import StreamSettings, weighted, window_rows
+from pipeline.corpus.stream import StreamSettings, in_phase, weighted, window_rows
 from pipeline.errors import ConfigError, DataError
 from pipeline.text.vocabulary import Vocabulary, load_vocabulary
 from pipeline.text.wordpiece import WordPiece
@@ -21,9 +19,10 @@ from pipeline.train import checkpoint, run
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """One row, with the documents of its window and the vocabulary that its ids are of."""
+    """One row, with its phase, the documents of its window and the vocabulary that its ids are of."""
 
     row: dict[str, Any]
+    phase: Phase
     documents: pa.Table
     vocabulary: Vocabulary
     known: int
@@ -40,17 +39,20 @@ def seen(folder: str, step: int, row: int, number: int = 1) -> list[Seen]:
     recorded = run.read_run(folder)
     if recorded is None:
         raise ConfigError(f"{folder} is not the folder of a run: {run.RUN} is missing")
-    settings = stream_of(folder, recorded)
     known = require_trained(folder, recorded["identity"], step)
-    require_rows(settings.batch.rows_per_step, row, number)
+    phase = run.settings_of(recorded).phase_at(step - 1)
+    require_rows(step, slots_at(step - 1 - phase.first, phase.batch) * phase.batch.rows_per_slot, row, number)
     before, cursor = position_before(folder, step - 1)
-    skipped = offset(step - 1, settings.batch) + row - offset(before, settings.batch)
+    if before < phase.first:
+        raise ConfigError(f"step ({step}) is in the second phase, from step {phase.first + 1} on, and the run has not come to it: the newest position before it is step {before}'s")
+    settings = in_phase(stream_of(folder, recorded), phase)
+    skipped = offset(step - 1 - phase.first, phase.batch) + row - offset(before - phase.first, phase.batch)
     found: list[Seen] = []
-    for table, place in rows_after(settings, cursor):
+    for table, place in rows_after(settings, entered(cursor, phase, before)):
         rows = table.slice(skipped, number - len(found)).to_pylist()
         if rows:
             documents = documents_of(settings, rows[0]["epoch"], place)
-            found += [Seen(row=at, documents=documents, vocabulary=settings.vocabulary, known=known) for at in rows]
+            found += [Seen(row=at, phase=phase, documents=documents, vocabulary=settings.vocabulary, known=known) for at in rows]
         if len(found) == number:
             return found
         skipped = max(0, skipped - table.num_rows)
@@ -69,29 +71,24 @@ def require_trained(folder: str, identity: dict[str, Any], step: int) -> int:
     return known
 
 
-def require_rows(rows: int, row: int, number: int) -> None:
-    """Raise ConfigError unless so many rows from `row` on are rows of a step."""
+def require_rows(step: int, rows: int, row: int, number: int) -> None:
+    """Raise ConfigError unless so many rows from `row` on are rows of a step of `rows`."""
     if not 0 <= row < rows:
-        raise ConfigError(f"row ({row}) must be from 0 to {rows - 1} (batch.rows_per_step {rows})")
+        raise ConfigError(f"row ({row}) must be from 0 to {rows - 1}: step {step} has {rows} rows")
     if not 1 <= number <= rows - row:
-        raise ConfigError(f"number ({number}) must be from 1 to {rows - row} with row {row}: a step has {rows} rows (batch.rows_per_step)")
+        raise ConfigError(f"number ({number}) must be from 1 to {rows - row} with row {row}: step {step} has {rows} rows")
 
 
 def stream_of(folder: str, recorded: dict[str, Any]) -> StreamSettings:
-    """The stream of a run, from what it recorded. Raises DataError where its corpus has another fingerprint now."""
+    """The stream of a run's first phase, from what it recorded. Raises DataError where its corpus has another fingerprint now."""
     identity = recorded["identity"]
     corpus = load_corpus(recorded["corpus"])
     if corpus.fingerprint != identity["corpus.fingerprint"]:
         raise DataError(
             f"{corpus.folder} is no more the corpus of this run: fingerprint {corpus.fingerprint[:12]}, the run's is {identity['corpus.fingerprint'][:12]}; prepare it from the same inputs again"
         )
-    return StreamSettings(
-        corpus=corpus,
-        vocabulary=vocabulary_of(folder),
-        sampling=unflatten(Sampling, identity, "sampling."),
-        batch=unflatten(Batch, identity, "batch."),
-        seed=identity["seed"],
-    )
+    config = run.settings_of(recorded)
+    return StreamSettings(corpus=corpus, vocabulary=vocabulary_of(folder), sampling=config.sampling, batch=config.batch, seed=config.seed)
 
 
 def vocabulary_of(folder: str) -> Vocabulary:
@@ -112,8 +109,7 @@ def rows_after(settings: StreamSettings, cursor: Cursor | None) -> Iterator[tupl
     """The rows after a cursor, a table with its window's place in the epoch at a time, without end."""
     windows = settings.corpus.train
     wordpiece = WordPiece(settings.vocabulary)
-    number = cursor.epoch * len(windows) + cursor.window if cursor else 0
-    skip = cursor.row + 1 if cursor else 0
+    number, skip = row_after(cursor, len(windows)) if cursor else (0, 0)
     while True:
         epoch, place = divmod(number, len(windows))
         yield window_rows(settings, wordpiece, windows, epoch, place).slice(skip), place

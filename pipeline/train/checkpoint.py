@@ -47,7 +47,7 @@ class State:
     interval: dict[str, float] = field(default_factory=dict)
     """What the meter holds since the last logged step."""
     heldout_before: dict[str, float] = field(default_factory=dict)
-    """Held-out metrics of the untrained model."""
+    """Held-out metrics of the untrained model, at the first phase's length."""
 
 
 def folder_of(run_folder: str, step: int) -> str:

@@ -17,8 +17,8 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from pipeline import storage
 from pipeline.cluster import NAMESPACE, WorkerResources
-from pipeline.corpus.order import offset
-from pipeline.corpus.stream import build_stream
+from pipeline.corpus.order import entered, offset
+from pipeline.corpus.stream import build_stream, in_phase
 from pipeline.errors import ConfigError, PipelineError
 from pipeline.train import checkpoint
 from pipeline.train.tracking import MlflowRun, Tracker
@@ -81,7 +81,9 @@ def fit(job: Job, resources: WorkerResources) -> dict[str, Any]:
     """
     before = signal.getsignal(signal.SIGINT)
     try:
-        trainer(job, resources).fit()
+        for phase in job.config.all_phases:
+            if phase.end == job.config.steps or newest_state(job).step < phase.end:
+                trainer(job, resources).fit()
     except TrainingFailedError as error:
         raise plain_error(error, job) from error
     except SystemExit as error:  # Ray answers Ctrl-C with exit code 0, which would say that the run is finished
@@ -92,8 +94,14 @@ def fit(job: Job, resources: WorkerResources) -> dict[str, Any]:
     return ray.get(job.tracker.summary.remote())
 
 
+def newest_state(job: Job) -> checkpoint.State:
+    """The state that the run goes on from: that of its newest sound checkpoint."""
+    folder = checkpoint.newest_sound(job.folder, lambda message: None)
+    return checkpoint.read_state(folder) if folder else checkpoint.State()
+
+
 def trainer(job: Job, resources: WorkerResources) -> TorchTrainer:
-    """The TorchTrainer of a job. Its stream is built anew, from the newest sound checkpoint, whenever the worker group starts."""
+    """The TorchTrainer of one phase, that of the newest sound checkpoint; from there its stream is built anew whenever the worker group starts."""
     config = job.config
     DataContext.get_current().enable_progress_bars = False
     DataContext.get_current().execution_no_progress_timeout_s = -1  # an evaluation may pause the stream for long
@@ -102,10 +110,10 @@ def trainer(job: Job, resources: WorkerResources) -> TorchTrainer:
     def stream() -> ray.data.Dataset:
         if failure := ray.get(job.tracker.failure.remote()):
             raise failure
-        folder = checkpoint.newest_sound(job.folder, lambda message: None)
-        state = checkpoint.read_state(folder) if folder else checkpoint.State()
-        rows = offset(config.steps - state.step + 1, config.batch) + config.workers * config.batch.rows_per_slot
-        return build_stream(job.stream, state.cursor, rows)
+        state = newest_state(job)
+        phase = config.phase_at(state.step)
+        rows = offset(phase.end - phase.first + 1, phase.batch) - offset(state.step - phase.first, phase.batch) + config.workers * phase.batch.rows_per_slot
+        return build_stream(in_phase(job.stream, phase), entered(state.cursor, phase, state.step), rows)
 
     system, path = storage.filesystem(storage.join(config.output, "ray"))
     return TorchTrainer(

@@ -14,7 +14,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 from pipeline.batch import Batch
 from pipeline.config.jobs import Pretrain
-from pipeline.corpus.order import check_chain, slots_of_rank
+from pipeline.config.phases import Phase
+from pipeline.corpus.order import check_chain, entered, slots_at, slots_of_rank
 from pipeline.errors import ConfigError, DataError
 from pipeline.objectives.pretraining import BertPretraining
 from pipeline.text.vocabulary import Vocabulary
@@ -45,18 +46,21 @@ class Work:
 
 
 def train(work: Work, blocks: Iterator[pa.Table], module: BertPretraining, optimizer: torch.optim.Optimizer, state: State) -> State:
-    """Train from `state` to config.steps and give the last state, which is also the newest checkpoint.
+    """Train from `state` to the end of the phase that it stands in and give the last state, which is also the newest checkpoint.
 
-    Raises DataError when the blocks are not the rows that must follow, or end early.
+    `blocks` and the held-out batches are that phase's. Raises DataError when the blocks are not the rows that must follow, or end early.
     """
     config, start = work.config, state.step
+    phase = config.phase_at(start)
     objective = distributed(module, work)
     if state.step == 0:
-        state = dataclasses.replace(state, heldout_before=evaluated(work, module, state))
+        state = dataclasses.replace(state, heldout_before=evaluated(work, module, state, phase))
+    state = dataclasses.replace(state, cursor=entered(state.cursor, phase, start))
     meter = Meter(work.world, state.interval)
-    for step in range(start, config.steps):
-        slots = take_slots(work, blocks, meter, slots_of_rank(step, start, config.batch.slots_per_step, work.rank, work.world), step)
-        records = exchange([slot.record for slot in slots], config.batch.slots_per_step, work.world)
+    for step in range(start, phase.end):
+        places = slots_of_rank(step - phase.first, start - phase.first, phase.batch, work.rank, work.world)
+        slots = take_slots(work, blocks, meter, places, step, phase.batch.rows_per_slot)
+        records = exchange([slot.record for slot in slots], slots_at(step - phase.first, phase.batch), work.world)
         check_order(state, records, step)
         rows = sum(record.rows for record in records)
         counts = {"mlm": sum(record.masked for record in records), "nsp": rows, "sop": rows}  # of terms that the objective may have
@@ -66,13 +70,13 @@ def train(work: Work, blocks: Iterator[pa.Table], module: BertPretraining, optim
         state = advance(state, records)
         meter.add(sums, counts, sum(r.tokens for r in records))
         done = state.step
-        if done % config.tracking.every == 0 or done == config.steps:
+        if done % config.tracking.every == 0 or done == phase.end:
             state = log_interval(work, state, meter, rate, norm)
-        if done % config.evaluation.every == 0 or done == config.steps:
+        if done % config.evaluation.every == 0 or done == phase.end:
             state = count_time(state, meter)
-            evaluated(work, module, state)
+            evaluated(work, module, state, phase)
             meter.resume_clock()
-        if done % config.checkpoint.every == 0 or done == config.steps:
+        if done % config.checkpoint.every == 0 or done == phase.end:
             state = count_time(state, meter)
             save(work, state, module, optimizer)
     return state
@@ -86,7 +90,7 @@ def distributed(module: nn.Module, work: Work) -> nn.Module:
     return DistributedDataParallel(module, device_ids=devices, gradient_as_bucket_view=True)
 
 
-def take_slots(work: Work, blocks: Iterator[pa.Table], meter: Meter, places: Sequence[int], step: int) -> list[Slot]:
+def take_slots(work: Work, blocks: Iterator[pa.Table], meter: Meter, places: Sequence[int], step: int, rows_per_slot: int) -> list[Slot]:
     """This rank's next blocks as slots of the step; the time they take to come counts as waiting."""
     slots = []
     for place in places:
@@ -95,8 +99,8 @@ def take_slots(work: Work, blocks: Iterator[pa.Table], meter: Meter, places: Seq
         meter.wait += time.perf_counter() - asked
         if block is None:
             raise DataError(f"the stream ended at step {step} of {work.config.steps}: the corpus yields no more examples")
-        if block.num_rows != work.config.batch.rows_per_slot:
-            raise DataError(f"step {step}: a slot came with {block.num_rows} rows instead of batch.rows_per_slot {work.config.batch.rows_per_slot}")
+        if block.num_rows != rows_per_slot:
+            raise DataError(f"step {step}: a slot came with {block.num_rows} rows instead of {rows_per_slot}")
         slots.append(make_slot(block, place))
     return slots
 
@@ -150,10 +154,11 @@ def log_interval(work: Work, state: State, meter: Meter, rate: float, norm: torc
     return dataclasses.replace(state, interval={})
 
 
-def evaluated(work: Work, module: BertPretraining, state: State) -> dict[str, float]:
-    """Evaluate on the held-out examples and log the result."""
+def evaluated(work: Work, module: BertPretraining, state: State, phase: Phase) -> dict[str, float]:
+    """Evaluate on the held-out examples, which are made at the phase's length, and log the result beside that length."""
     metrics = evaluate(module, work.heldout, world=work.world, device=work.device, autocast=work.autocast)
     if metrics:
+        metrics |= {"heldout/maximum_length": phase.sampling.maximum_length}
         work.log(state.step, metrics)
     return metrics
 

@@ -1,7 +1,7 @@
 """The folder of a run: its name, what makes it the run it is, and its summary.
 
     OUTPUT/runs/NAME/
-        run.json            identity and MLflow run
+        run.json            identity, steps and MLflow run
         checkpoints/        see checkpoint.py
         positions/          where the stream stood at each checkpoint
         export/             the published format
@@ -12,7 +12,7 @@ import importlib.metadata
 from typing import Any
 
 from pipeline import storage
-from pipeline.config.flat import flatten
+from pipeline.config.flat import flatten, unflatten
 from pipeline.config.jobs import Pretrain
 from pipeline.corpus.prepare import Corpus
 from pipeline.errors import ConfigError
@@ -46,7 +46,7 @@ def refuse_differences(config: Pretrain, recorded: dict[str, Any], wanted: dict[
         return
     named = ", ".join(f"{key} {recorded.get(key)!r} there and {wanted.get(key)!r} here" for key in differing[:MOST_NAMED])
     more = f" and {len(differing) - MOST_NAMED} more" if len(differing) > MOST_NAMED else ""
-    hint = " (steps may grow under schedule:constant-rate and schedule:warmup-stable-decay only: other rates depend on the number of steps)" if "steps" in differing else ""
+    hint = " (steps may grow under schedule:constant-rate and schedule:warmup-stable-decay only, in one phase: other rates and phases depend on the number of steps)" if "steps" in differing else ""
     raise ConfigError(f"run {config.name} was started with other settings: {named}{more}{hint}; choose another --name, or the settings that it has")
 
 
@@ -58,9 +58,14 @@ def read_run(folder: str) -> dict[str, Any] | None:
         return None
 
 
-def write_run(folder: str, wanted: dict[str, Any], run_id: str, corpus_folder: str) -> None:
-    """Record a run's identity, its MLflow run and where its corpus lies."""
-    storage.write_json(storage.join(folder, RUN), {"identity": wanted, "mlflow_run_id": run_id, "corpus": corpus_folder})
+def write_run(folder: str, wanted: dict[str, Any], steps: int, run_id: str, corpus_folder: str) -> None:
+    """Record a run's identity, the steps asked for, its MLflow run and where its corpus lies."""
+    storage.write_json(storage.join(folder, RUN), {"identity": wanted, "steps": steps, "mlflow_run_id": run_id, "corpus": corpus_folder})
+
+
+def settings_of(recorded: dict[str, Any]) -> Pretrain:
+    """What run.json says of the settings; those that may differ from one command to the next are the defaults."""
+    return unflatten(Pretrain, flatten(Pretrain()) | recorded["identity"] | {"steps": recorded["steps"]})
 
 
 def read_summary(folder: str) -> dict[str, Any] | None:

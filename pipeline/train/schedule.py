@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 
 from pipeline.config.jobs import Pretrain
+from pipeline.config.phases import OnePhase
 from pipeline.config.training import ConstantRate, CosineDecay, LinearDecay, PolynomialDecay, Schedule, WarmupStableDecay
 
 
@@ -62,5 +63,5 @@ GROWS: tuple[type, ...] = (ConstantRate, WarmupStableDecay)
 
 
 def grows(config: Pretrain) -> bool:
-    """Whether more steps may be asked of a run than it was started with."""
-    return type(config.schedule) in GROWS
+    """Whether more steps may be asked of a run than it was started with; where its phases share the steps, they may not."""
+    return type(config.schedule) in GROWS and isinstance(config.phases, OnePhase)

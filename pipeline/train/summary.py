@@ -29,7 +29,7 @@ def figures(summary: dict[str, Any]) -> list[tuple[str, str]]:
     rows = []
     if after:
         rows += [
-            ("held-out MLM loss", f"{after['heldout/mlm_loss']:.3f} nats (before training {before['heldout/mlm_loss']:.3f}, unigram baseline {beside['baseline/unigram_mlm_loss']:.3f})"),
+            ("held-out MLM loss", f"{after['heldout/mlm_loss']:.3f} nats at length {summary['maximum_length']} (before training {before['heldout/mlm_loss']:.3f}{other_length(summary)}, unigram baseline {beside['baseline/unigram_mlm_loss']:.3f})"),
             ("held-out MLM accuracy", f"{after['heldout/mlm_accuracy']:.1%} (unigram baseline {beside['baseline/unigram_mlm_accuracy']:.1%})"),
         ]
         rows += [
@@ -44,6 +44,12 @@ def figures(summary: dict[str, Any]) -> list[tuple[str, str]]:
         ("speed", f"{summary['tokens_per_second']:,.0f} tokens/s on {summary['workers']} {summary['device']} worker{'s' * (summary['workers'] > 1)}, {summary['precision']}"),
         ("waiting for data", f"{summary['data_wait_percent']:.1f}% of the time"),
     ]
+
+
+def other_length(summary: dict[str, Any]) -> str:
+    """At which length was measured before training, where it was another one."""
+    length = summary["heldout_before"]["heldout/maximum_length"]
+    return f" at length {length:.0f}" if length != summary["maximum_length"] else ""
 
 
 def places(summary: dict[str, Any]) -> list[tuple[str, str]]:

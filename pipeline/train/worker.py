@@ -1,5 +1,6 @@
 """What each Ray Train worker runs: config -> module, batches, loop, and on rank 0 the summary."""
 
+import dataclasses
 import os
 import shutil
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from ray.train.torch import get_device
 
 from pipeline import storage
 from pipeline.config.jobs import Pretrain
+from pipeline.config.phases import Phase
 from pipeline.config.training import Placement
 from pipeline.corpus.stream import StreamSettings
 from pipeline.errors import ConfigError, PipelineError
@@ -79,6 +81,7 @@ def work_on(job: Job) -> None:
     state = checkpoint.load(folder, module, optimizer, config.model) if folder else State()
     if folder:
         say(f"continuing after step {state.step}")
+    phase = config.phase_at(state.step)
     wordpiece = WordPiece(stream.vocabulary, stream.table_chunks)
     points = Points(job.tracker)
     work = Work(
@@ -90,16 +93,18 @@ def work_on(job: Job) -> None:
         device=device,
         autocast=autocast_of(config.placement, device),
         heldout=heldout_batches(
-            stream.corpus, wordpiece, config.sampling, rows=config.evaluation.rows, rows_per_batch=config.batch.rows_per_slot, rank=rank, world=world
+            stream.corpus, wordpiece, phase.sampling, rows=config.evaluation.rows, rows_per_batch=phase.batch.rows_per_slot, rank=rank, world=world
         ),
         log=points.log if rank == 0 else ignore,
         flush=points.flush if rank == 0 else ignore,
     )
-    if compiles(config, len(stream.vocabulary.tokens), device, config.steps - state.step, say):
+    if compiles(config, len(stream.vocabulary.tokens), device, dataclasses.replace(phase, first=state.step), say):
         module.compile(dynamic=True)
     blocks = ray.train.get_dataset_shard(STREAM).iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=4)
     state = train(work, iter(blocks), module, optimizer, state)
-    summary = summarise(job, work, module, state, wordpiece)
+    if state.step < config.steps:  # another phase follows
+        return
+    summary = summarise(job, work, module, state, phase, wordpiece)
     if rank == 0:
         ray.get(job.tracker.result.remote(summary))
 
@@ -145,12 +150,12 @@ def has_bfloat16(device: torch.device) -> bool:
     return bool(found.get("avx512_bf16") or found.get("amx_bf16") or found.get("bf16"))
 
 
-def compiles(config: Pretrain, vocabulary_size: int, device: torch.device, steps: int, say: Callable[[str], None]) -> bool:
-    """Whether to compile the module; says what was chosen."""
+def compiles(config: Pretrain, vocabulary_size: int, device: torch.device, phase: Phase, say: Callable[[str], None]) -> bool:
+    """Whether to compile the module for the steps of a phase; says what was chosen."""
     choice = config.placement.compile
     compiler = shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
     if choice == "auto":
-        saved = COMPILE_GAIN * eager_seconds(config, vocabulary_size, device, steps)
+        saved = COMPILE_GAIN * eager_seconds(config, vocabulary_size, device, phase)
         reason = "no C++ compiler" if not compiler else "too short a run to pay" if saved < COMPILE_SECONDS else None
     else:
         reason = None if choice == "on" else "placement.compile is off"
@@ -160,14 +165,15 @@ def compiles(config: Pretrain, vocabulary_size: int, device: torch.device, steps
     return reason is None
 
 
-def eager_seconds(config: Pretrain, vocabulary_size: int, device: torch.device, steps: int) -> float:
-    """How long the steps would take without compiling, as a guess from their matrix products."""
-    width, masked = config.model.width, config.sampling.masking.share
+def eager_seconds(config: Pretrain, vocabulary_size: int, device: torch.device, phase: Phase) -> float:
+    """How long the phase would take without compiling, as a guess from their matrix products."""
+    width, masked = config.model.width, phase.sampling.masking.share
+    tokens = (phase.end - phase.first) * phase.batch.rows_per_step * phase.sampling.maximum_length
     weights = 12 * config.model.layers * width**2 + masked * (width**2 + vocabulary_size * width)
-    return 6 * weights * steps * config.batch.rows_per_step * config.sampling.maximum_length / FLOPS[device.type]
+    return 6 * weights * tokens / FLOPS[device.type]
 
 
-def summarise(job: Job, work: Work, module: BertPretraining, state: State, wordpiece: WordPiece) -> dict[str, Any]:
+def summarise(job: Job, work: Work, module: BertPretraining, state: State, phase: Phase, wordpiece: WordPiece) -> dict[str, Any]:
     """Held-out metrics beside their baselines, speed, and blanks filled in; every rank must call it."""
     stream = job.stream
     after = evaluate(module, work.heldout, world=work.world, device=work.device, autocast=work.autocast)
@@ -176,7 +182,7 @@ def summarise(job: Job, work: Work, module: BertPretraining, state: State, wordp
     blanks = []
     if work.rank == 0:
         blanks = fill_in_the_blanks(
-            module, stream.corpus, wordpiece, stream.vocabulary, maximum_length=job.config.sampling.maximum_length, device=work.device
+            module, stream.corpus, wordpiece, stream.vocabulary, maximum_length=phase.sampling.maximum_length, device=work.device
         )
     return {
         "steps": state.step,
@@ -188,6 +194,7 @@ def summarise(job: Job, work: Work, module: BertPretraining, state: State, wordp
         "tokens_per_second": state.tokens / max(state.seconds, 1e-9),
         "data_wait_percent": 100 * state.wait_seconds / max(state.seconds, 1e-9),
         "training_seconds": state.seconds,
+        "maximum_length": phase.sampling.maximum_length,
         "heldout_before": state.heldout_before,
         "heldout_after": after,
         "baselines": beside,

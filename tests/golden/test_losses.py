@@ -21,7 +21,7 @@ NSP = [
 ]
 # fmt: on
 GRADIENT_NORM = {1: 1.624539, 10: 1.001493, 20: 0.972746}
-HELDOUT_BEFORE = {"heldout/mlm_loss": 4.344377, "heldout/nsp_loss": 0.693010, "heldout/mlm_accuracy": 2 / 177, "heldout/nsp_accuracy": 23 / 40}
+HELDOUT_BEFORE = {"heldout/mlm_loss": 4.344377, "heldout/nsp_loss": 0.693010, "heldout/mlm_accuracy": 2 / 177, "heldout/nsp_accuracy": 23 / 40, "heldout/maximum_length": 32}
 HELDOUT_AFTER = {"heldout/mlm_loss": 3.955241, "heldout/nsp_loss": 0.682580, "heldout/mlm_accuracy": 19 / 177, "heldout/nsp_accuracy": 23 / 40}
 ROWS_CRC32, TOKENS = 635218106, 9304
 TOLERANCE = 1e-4  # relative: float32 sums in the order of another processor's kernels

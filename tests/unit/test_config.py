@@ -22,6 +22,7 @@ from pipeline.config.data import (
 from pipeline.config.flat import flatten
 from pipeline.config.jobs import Pretrain
 from pipeline.config.model import Model
+from pipeline.config.phases import OnePhase, TwoPhases
 from pipeline.config.training import (
     AdamW,
     Batch,
@@ -58,6 +59,44 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: Batch(rows_per_step=16, rows_per_slot=32), "batch.rows_per_step (16) must be a multiple of batch.rows_per_slot (32)"),
     (lambda: Batch(rows_per_slot=0), "batch.rows_per_slot (0) must be at least 1"),
     (lambda: Batch(rows_per_step=0), "batch.rows_per_step (0) must be at least 1"),
+    (lambda: Batch(warmup_steps=-1), "batch.warmup_steps (-1) must be at least 0"),
+    (lambda: Batch(warmup_steps=9), "batch.warmup_steps (9) and batch.warmup_rows (None) go together: set both or neither"),
+    (lambda: Batch(warmup_rows=32), "batch.warmup_steps (0) and batch.warmup_rows (32) go together: set both or neither"),
+    (
+        lambda: Batch(warmup_steps=9, warmup_rows=33),
+        "batch.warmup_rows (33) must be a multiple of batch.rows_per_slot (32) and at most batch.rows_per_step (256)",
+    ),
+    (
+        lambda: Batch(warmup_steps=9, warmup_rows=512),
+        "batch.warmup_rows (512) must be a multiple of batch.rows_per_slot (32) and at most batch.rows_per_step (256)",
+    ),
+    (lambda: Pretrain(steps=8, batch=Batch(warmup_steps=9, warmup_rows=32)), "batch.warmup_steps (9) must be at most the steps (8)"),
+    (
+        lambda: Pretrain(steps=20, batch=Batch(warmup_steps=19, warmup_rows=32), phases=TwoPhases()),
+        "batch.warmup_steps (19) must be at most the steps of the first phase (18)",
+    ),
+    (
+        lambda: Pretrain(workers=3, batch=Batch(warmup_steps=9, warmup_rows=64)),
+        "workers (3) must be at most the slots of a step (2 = batch.warmup_rows 64 / batch.rows_per_slot 32): use fewer workers or smaller slots",
+    ),
+    (
+        lambda: Pretrain(workers=3, phases=TwoPhases(rows_per_step=64, rows_per_slot=32)),
+        "workers (3) must be at most the slots of a step (2 = phases.rows_per_step 64 / phases.rows_per_slot 32): use fewer workers or smaller slots",
+    ),
+    (lambda: TwoPhases(share=0.0), "phases.share (0.0) must lie between 0 and 1"),
+    (lambda: TwoPhases(share=1.0), "phases.share (1.0) must lie between 0 and 1"),
+    (lambda: TwoPhases(maximum_length=7), "phases.maximum_length (7) must be at least 8"),
+    (lambda: TwoPhases(rows_per_slot=0), "phases.rows_per_slot (0) must be at least 1"),
+    (lambda: TwoPhases(rows_per_step=0), "phases.rows_per_step (0) must be at least 1"),
+    (lambda: TwoPhases(rows_per_step=100, rows_per_slot=8), "phases.rows_per_step (100) must be a multiple of phases.rows_per_slot (8)"),
+    (
+        lambda: Pretrain(steps=4, phases=TwoPhases()),
+        "phases.share (0.1) of steps (4) is 0, and each phase needs a step: ask for more steps, or for phases:one-phase",
+    ),
+    (
+        lambda: Pretrain(model=Model(maximum_positions=128), phases=TwoPhases()),
+        "phases.maximum_length (512) must be at most model.maximum_positions (128)",
+    ),
     (lambda: AdamW(learning_rate=0.0), "optimizer.learning_rate (0.0) must lie between 0 and 1"),
     (lambda: AdamW(learning_rate=1.0), "optimizer.learning_rate (1.0) must lie between 0 and 1"),
     (lambda: AdamW(learning_rate=float("nan")), "optimizer.learning_rate (nan) must lie between 0 and 1"),
@@ -190,6 +229,20 @@ def test_presets_have_their_published_sizes(name: str) -> None:
         assert (model.maximum_positions, model.segments, model.hidden_dropout, model.attention_dropout) == (512, 2, 0.1, attention_dropout)
         different = {key for key, value in flatten(preset).items() if value != flatten(PRESETS[name])[key]}
         assert different == ({"model.attention_dropout"} if attention_dropout == 0 else set())
+
+
+@pytest.mark.parametrize("name", ["bert-base", "bert-large-fast"])
+def test_the_last_tenth_of_the_published_steps_has_length_512(name: str) -> None:
+    first, second = PRESETS[name].all_phases
+    assert (first.first, first.end, first.sampling.maximum_length, first.batch) == (0, 900_000, 128, Batch(rows_per_step=256, rows_per_slot=32))
+    assert (second.first, second.end, second.sampling.maximum_length, second.batch) == (900_000, 1_000_000, 512, Batch(rows_per_step=256, rows_per_slot=8))
+    assert second.sampling.masking == first.sampling.masking and PRESETS["bert-medium"].phases == OnePhase()
+
+
+def test_a_step_belongs_to_one_phase() -> None:
+    config = Pretrain(steps=10, phases=TwoPhases(share=0.25))  # 2.5 steps, rounded to the even 2
+    assert [config.phase_at(step).first for step in range(12)] == [0] * 8 + [8] * 4
+    assert Pretrain(steps=10).all_phases == (Pretrain(steps=10).phase_at(99),)
 
 
 def test_base_is_trained_as_published() -> None:

@@ -2,8 +2,22 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipeline.config.data import Sampling
+from pipeline.config.phases import TwoPhases, split
 from pipeline.config.training import Batch
-from pipeline.corpus.order import Cursor, check_chain, follows, offset, permutation, slots_of_rank, window_ranges
+from pipeline.corpus.order import (
+    Cursor,
+    WindowRange,
+    check_chain,
+    entered,
+    follows,
+    offset,
+    permutation,
+    row_after,
+    slots_at,
+    slots_of_rank,
+    window_ranges,
+)
 
 
 ORDER = [6, 7, 5, 4, 0, 3, 1, 2]
@@ -23,6 +37,10 @@ def test_the_order_is_this_one_for_ever() -> None:
     assert permutation(0, 0, 8).tolist() == ORDER
     assert permutation(0, 1, 8).tolist() != ORDER
     assert permutation(1, 0, 8).tolist() != ORDER
+
+
+def batch_of(slots: int) -> Batch:
+    return Batch(rows_per_step=4 * slots, rows_per_slot=4)
 
 
 def test_what_may_follow_a_row() -> None:
@@ -50,7 +68,7 @@ def test_a_chain_of_slots_is_checked_to_the_row() -> None:
 @given(slots=st.integers(1, 32), world=st.integers(1, 32), start=st.integers(0, 5), step=st.integers(0, 20))
 def test_every_slot_of_a_step_belongs_to_one_rank(slots: int, world: int, start: int, step: int) -> None:
     world, step = min(world, slots), start + step
-    dealt = [slots_of_rank(step, start, slots, rank, world) for rank in range(world)]
+    dealt = [slots_of_rank(step, start, batch_of(slots), rank, world) for rank in range(world)]
     assert sorted(place for places in dealt for place in places) == list(range(slots))
     assert all(dealt)
 
@@ -61,8 +79,52 @@ def test_ranks_take_slots_as_round_robin_deals_them(slots: int, world: int, step
     dealt = [[k for k in range(slots * steps) if k % world == rank] for rank in range(world)]
     for step in range(steps):
         for rank in range(world):
-            for place in slots_of_rank(step, 0, slots, rank, world):
+            for place in slots_of_rank(step, 0, batch_of(slots), rank, world):
                 assert dealt[rank].pop(0) == step * slots + place
+
+
+def test_a_batch_warms_up_by_hand() -> None:
+    # 2 slots grow to 5 over 4 steps: 2 + 3 * 0/4, 2 + 3 * 1/4, 2 + 3 * 2/4, 2 + 3 * 3/4, rounded down, then 5.
+    batch = Batch(rows_per_step=20, rows_per_slot=4, warmup_steps=4, warmup_rows=8)
+    assert [slots_at(step, batch) for step in range(7)] == [2, 2, 3, 4, 5, 5, 5]
+    assert [offset(step, batch) for step in range(7)] == [0, 8, 16, 28, 44, 64, 84]
+    assert [slots_of_rank(step, 1, batch, 1, 2) for step in (1, 2, 3)] == [[1], [1], [0, 2]]  # slots 0 1 | 2 3 4 | 5 6 7 8 of a stream from step 1 on
+
+
+GROWING = st.builds(
+    lambda first, more, steps: Batch(rows_per_step=4 * (first + more), rows_per_slot=4, warmup_steps=steps, warmup_rows=4 * first),
+    st.integers(1, 6), st.integers(0, 9), st.integers(1, 12),
+)
+
+
+@given(batch=GROWING)
+def test_a_batch_grows_without_a_step_back_and_offsets_add_its_rows_up(batch: Batch) -> None:
+    slots = [slots_at(step, batch) for step in range(20)]
+    assert slots[0] == batch.fewest_slots and slots == sorted(slots) and set(slots[batch.warmup_steps :]) == {batch.slots_per_step}
+    assert [offset(step, batch) for step in range(20)] == [4 * sum(slots[:step]) for step in range(20)]
+
+
+@given(batch=GROWING, world=st.integers(1, 6), start=st.integers(0, 14))
+def test_every_world_sees_the_same_steps_of_a_growing_batch(batch: Batch, world: int, start: int) -> None:
+    """Round-robin dealing from step `start` on, in mid-warm-up too: each rank finds a slot in every step, and together they are the step's."""
+    world = min(world, batch.fewest_slots)
+    first, last = offset(start, batch) // 4, offset(start + 6, batch) // 4
+    dealt = [[slot for slot in range(first, last) if (slot - first) % world == rank] for rank in range(world)]
+    for step in range(start, start + 6):
+        places = [slots_of_rank(step, start, batch, rank, world) for rank in range(world)]
+        assert all(places)
+        seen = {place: dealt[rank].pop(0) for rank in range(world) for place in places[rank]}
+        assert [seen[place] for place in sorted(seen)] == list(range(offset(step, batch) // 4, offset(step + 1, batch) // 4))
+
+
+def test_a_phase_begins_at_the_next_window() -> None:
+    first, second = split(TwoPhases(share=0.25), 8, Sampling(), Batch())
+    assert entered(at(2, 3, 4), first, 5) == at(2, 3, 4) and entered(at(2, 3, 4), second, 7) == at(2, 3, 4)
+    assert entered(None, first, 0) is None
+    left = entered(at(2, 3, 4), second, 6)
+    assert left == at(2, 3, 9) and follows(left, at(2, 4, 0, rows=2)) and not follows(left, at(2, 3, 5))
+    assert row_after(left, 20) == (2 * 20 + 4, 0) and row_after(at(2, 3, 4), 20) == (2 * 20 + 3, 5)
+    assert next(window_ranges(left, 4, 1, 1)) == WindowRange(first=12, count=1)  # the first one of epoch 3
 
 
 def test_offsets_count_rows() -> None:
@@ -75,10 +137,11 @@ def test_offsets_count_rows() -> None:
 def test_ranges_cover_every_window_from_the_cursor_on(windows: int, needed: int, most: int, place: tuple[int, int, int] | None) -> None:
     cursor = at(place[0], place[1] % windows, place[2]) if place else None
     ranges = list(window_ranges(cursor, windows, needed, most))
-    first = cursor.epoch * windows + cursor.window if cursor else 0
+    ends = cursor is not None and cursor.row == 9
+    first = cursor.epoch * windows + cursor.window + ends if cursor else 0
     covered = np.concatenate([np.arange(r.first, r.first + r.count) for r in ranges])
     assert len(ranges) <= most and len(covered) >= needed
     assert covered.tolist() == list(range(first, first + len(covered)))
     assert len(covered) < needed + max(r.count for r in ranges)
-    assert [r.skip for r in ranges] == [cursor.row + 1 if cursor else 0] + [0] * (len(ranges) - 1)
+    assert [r.skip for r in ranges] == [cursor.row + 1 if cursor and not ends else 0] + [0] * (len(ranges) - 1)
 

@@ -21,7 +21,7 @@ def trained(training, tiny_config: Pretrain, tmp_path: Path) -> tuple[str, Pretr
     """A run of 12 steps with a checkpoint every 5, and its corpus with a manifest."""
     config = replace(tiny_config, checkpoint=Checkpoints(every=5, keep=1))
     training.run(config, tmp_path, {})
-    run.write_run(str(tmp_path), run.identity(config, training.corpus, training.vocabulary), "0a1b", training.corpus.folder)
+    run.write_run(str(tmp_path), run.identity(config, training.corpus, training.vocabulary), config.steps, "0a1b", training.corpus.folder)
     windows = {split: [list(asdict(window).values()) for window in getattr(training.corpus, split)] for split in ("train", "heldout")}
     about = {"fingerprint": training.corpus.fingerprint, "counts": {}, "dropped": {}, "sources": {}}
     Path(training.corpus.folder, "manifest.json").write_text(json.dumps(windows | about))
@@ -60,9 +60,9 @@ def test_its_documents_hold_its_words(trained: tuple[str, Pretrain]) -> None:
 
 def test_what_is_not_there_is_refused(trained: tuple[str, Pretrain], tmp_path: Path) -> None:
     folder, _ = trained
-    with pytest.raises(ConfigError, match=r"^row \(16\) must be from 0 to 15 \(batch.rows_per_step 16\)$"):
-        seen(folder, 1, 16)
-    with pytest.raises(ConfigError, match=r"^number \(2\) must be from 1 to 1 with row 15: a step has 16 rows \(batch.rows_per_step\)$"):
+    with pytest.raises(ConfigError, match=r"^row \(16\) must be from 0 to 15: step 3 has 16 rows$"):
+        seen(folder, 3, 16)
+    with pytest.raises(ConfigError, match=r"^number \(2\) must be from 1 to 1 with row 15: step 1 has 16 rows$"):
         seen(folder, 1, 15, 2)
     with pytest.raises(ConfigError, match="is not the folder of a run: run.json is missing"):
         seen(str(tmp_path / "none"), 1, 0)

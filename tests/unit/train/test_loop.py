@@ -125,7 +125,7 @@ def test_a_stream_that_ends_early_is_refused(training, tiny_config: Pretrain, tm
 @pytest.mark.parametrize("rows", [3, 5])
 def test_a_slot_of_a_wrong_size_is_refused(training, tiny_config: Pretrain, tmp_path: Path, rows: int) -> None:
     whole = pa.concat_tables(training.blocks(tiny_config)[:2])
-    with pytest.raises(DataError, match=f"^step 0: a slot came with {rows} rows instead of batch.rows_per_slot 4$"):
+    with pytest.raises(DataError, match=f"^step 0: a slot came with {rows} rows instead of 4$"):
         training.run(tiny_config, tmp_path, {}, iter([whole.slice(0, rows)]))
 
 

@@ -7,12 +7,13 @@ import pytest
 from pipeline.config.data import Preparation, Sampling, TokenMasking, VocabularySettings, WholeWordMasking
 from pipeline.config.jobs import Pretrain
 from pipeline.config.model import Model
+from pipeline.config.phases import TwoPhases
 from pipeline.config.training import AdamW, Batch, Checkpoints, ConstantRate, Evaluation, Lamb, LinearDecay, Placement, Schedule, Tracking, WarmupStableDecay
 from pipeline.corpus.prepare import Corpus
 from pipeline.errors import ConfigError
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.naming import default_name, with_name
-from pipeline.train.run import identity, is_finished, read_run, read_summary, refuse_differences, run_folder, write_run
+from pipeline.train.run import identity, is_finished, read_run, read_summary, refuse_differences, run_folder, settings_of, write_run
 
 CONFIG = Pretrain(name="mine", steps=100, batch=Batch(rows_per_step=64, rows_per_slot=16))
 GROWING = replace(CONFIG, schedule=ConstantRate())
@@ -32,6 +33,9 @@ SHAPING = [
     {"schedule": ConstantRate()},
     {"schedule": WarmupStableDecay(warmup_steps=9)},
     {"optimizer": Lamb(learning_rate=1e-4)},
+    {"batch": Batch(rows_per_step=64, rows_per_slot=16, warmup_steps=9, warmup_rows=32)},
+    {"phases": TwoPhases()},
+    {"phases": TwoPhases(share=0.2)},
 ]
 BESIDE = [
     {"workers": 4},
@@ -104,7 +108,7 @@ def test_more_steps_of_a_decay_are_refused_with_the_way_out(corpus: Corpus, tiny
         refuse_differences(longer, identity(CONFIG, corpus, tiny_vocabulary), identity(longer, corpus, tiny_vocabulary))
     assert str(refused.value) == (
         "run mine was started with other settings: steps 100 there and 500 here "
-        "(steps may grow under schedule:constant-rate and schedule:warmup-stable-decay only: other rates depend on the number of steps); "
+        "(steps may grow under schedule:constant-rate and schedule:warmup-stable-decay only, in one phase: other rates and phases depend on the number of steps); "
         "choose another --name, or the settings that it has"
     )
 
@@ -130,5 +134,11 @@ def test_what_a_run_records_is_read_back(tmp_path: Path, corpus: Corpus, tiny_vo
     assert folder == f"{tmp_path}/out/runs/mine" and run_folder(replace(CONFIG, output="s3://bucket/x/")) == "s3://bucket/x/runs/mine"
     assert read_run(folder) is None and read_summary(folder) is None
     rich = replace(CONFIG, sampling=Sampling(masking=TokenMasking(share=0.2)))
-    write_run(folder, identity(rich, corpus, tiny_vocabulary), "0a1b", "/corpus")
-    assert read_run(folder) == {"identity": identity(rich, corpus, tiny_vocabulary), "mlflow_run_id": "0a1b", "corpus": "/corpus"}
+    write_run(folder, identity(rich, corpus, tiny_vocabulary), 100, "0a1b", "/corpus")
+    assert read_run(folder) == {"identity": identity(rich, corpus, tiny_vocabulary), "steps": 100, "mlflow_run_id": "0a1b", "corpus": "/corpus"}
+
+
+@pytest.mark.parametrize("change", [{}, {"phases": TwoPhases(share=0.3)}, {"schedule": ConstantRate(), "steps": 7}, {"optimizer": Lamb(layer_decay=0.9)}])
+def test_a_record_gives_its_settings_back(change: dict, corpus: Corpus, tiny_vocabulary: Vocabulary) -> None:
+    config = replace(CONFIG, name=None, **change)
+    assert settings_of({"identity": identity(config, corpus, tiny_vocabulary), "steps": config.steps}) == config

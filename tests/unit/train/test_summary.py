@@ -13,7 +13,8 @@ SUMMARY = {
     "tokens_per_second": 12_345.6,
     "data_wait_percent": 0.25,
     "training_seconds": 530.0,
-    "heldout_before": {"heldout/mlm_loss": 9.0112, "heldout/nsp_loss": 0.69, "heldout/mlm_accuracy": 0.0, "heldout/nsp_accuracy": 0.5},
+    "maximum_length": 128,
+    "heldout_before": {"heldout/maximum_length": 128, "heldout/mlm_loss": 9.0112, "heldout/nsp_loss": 0.69, "heldout/mlm_accuracy": 0.0, "heldout/nsp_accuracy": 0.5},
     "heldout_after": {"heldout/mlm_loss": 4.5678, "heldout/nsp_loss": 0.61, "heldout/mlm_accuracy": 0.2345, "heldout/nsp_accuracy": 0.6789},
     "baselines": {"baseline/unigram_mlm_loss": 6.25, "baseline/unigram_mlm_accuracy": 0.051, "baseline/majority_nsp_accuracy": 0.5049},
     "blanks": [{"text": "The ____ returns a list .", "answer": "function", "guesses": [["method", 0.412], ["function", 0.3]]}],
@@ -27,7 +28,7 @@ WITHOUT_HELDOUT = SUMMARY | {"heldout_before": {}, "heldout_after": {}, "baselin
 
 TEXT = """\
 run mine
-  held-out MLM loss      4.568 nats (before training 9.011, unigram baseline 6.250)
+  held-out MLM loss      4.568 nats at length 128 (before training 9.011, unigram baseline 6.250)
   held-out MLM accuracy  23.4% (unigram baseline 5.1%)
   held-out NSP accuracy  67.9% (majority baseline 50.5%)
   trained                1,000 steps, 6,543,210 tokens, epoch 2, in 8m50s
@@ -56,7 +57,7 @@ run mine
 MARKDOWN = """\
 | | |
 |---|---|
-| held-out MLM loss | 4.568 nats (before training 9.011, unigram baseline 6.250) |
+| held-out MLM loss | 4.568 nats at length 128 (before training 9.011, unigram baseline 6.250) |
 | held-out MLM accuracy | 23.4% (unigram baseline 5.1%) |
 | held-out NSP accuracy | 67.9% (majority baseline 50.5%) |
 | trained | 1,000 steps, 6,543,210 tokens, epoch 2, in 8m50s |

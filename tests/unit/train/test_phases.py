@@ -1,0 +1,103 @@
+"""Runs whose batch warms up and whose last steps are longer, through the loop without Ray."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+import torch
+
+from pipeline.config.jobs import Pretrain
+from pipeline.config.phases import TwoPhases
+from pipeline.config.training import Batch, Checkpoints, Tracking
+from pipeline.errors import DataError
+from pipeline.train.checkpoint import State, steps_saved
+
+Logged = dict[int, dict[str, float]]
+LOSSES = ("train/mlm_loss", "train/nsp_loss", "train/gradient_norm", "train/learning_rate", "data/rows_crc32", "data/tokens", "data/epoch")
+
+
+@pytest.fixture
+def config(tiny_config: Pretrain) -> Pretrain:
+    """Steps 0 to 7 of 2, 2, 3, 3, 4, ... slots of 4 rows to length 16, steps 8 to 11 of 4 slots of 2 rows to length 32."""
+    return replace(
+        tiny_config,
+        sampling=replace(tiny_config.sampling, maximum_length=16),
+        batch=Batch(rows_per_step=16, rows_per_slot=4, warmup_steps=4, warmup_rows=8),
+        phases=TwoPhases(share=1 / 3, maximum_length=32, rows_per_step=8, rows_per_slot=2),
+        checkpoint=Checkpoints(every=3, keep=2),
+    )
+
+
+@pytest.fixture
+def whole(training, config: Pretrain, tmp_path: Path) -> tuple[Logged, list[State], torch.nn.Module]:
+    """What an undisturbed run logs, its states after both phases, and its module."""
+    logged: Logged = {}
+    first, _ = training.run(config, tmp_path / "whole", logged)
+    second, module = training.run(config, tmp_path / "whole", logged)
+    return logged, [first, second], module
+
+
+def losses(logged: Logged) -> dict[int, list[float]]:
+    return {step: [metrics[name] for name in LOSSES] for step, metrics in logged.items() if "train/loss" in metrics}
+
+
+def kept(blocks: list[pa.Table], taken: list[pa.Table]) -> Iterator[pa.Table]:
+    for block in blocks:
+        taken.append(block)
+        yield block
+
+
+def test_both_phases_are_one_sequence_of_steps(training, config: Pretrain, whole) -> None:
+    logged, (first, second), _ = whole
+    assert sorted(losses(logged)) == list(range(1, 13)) and (first.step, second.step) == (8, 12)
+    rates = [logged[step]["train/learning_rate"] for step in range(1, 13)]
+    assert rates == pytest.approx([2e-3 * min((step + 1) / 2, (12 - step) / 10) for step in range(12)])
+    assert [logged[step]["heldout/maximum_length"] for step in (0, 8, 12)] == [16, 16, 32]
+    assert second.heldout_before == first.heldout_before == logged[0]
+
+
+def test_the_rows_of_each_step(training, config: Pretrain, tmp_path: Path) -> None:
+    taken: list[pa.Table] = []
+    state, _ = training.run(config, tmp_path, {}, kept(training.blocks(config), taken))
+    assert [block.num_rows for block in taken] == [4] * (2 + 2 + 3 + 3 + 4 * 4)
+    assert max(len(ids) for block in taken for ids in block["ids"].to_pylist()) == 16
+    last = taken[-1].to_pylist()[-1]
+    later: list[pa.Table] = []
+    training.run(config, tmp_path, {}, kept(training.blocks(config, state), later))
+    assert [block.num_rows for block in later] == [2] * 16
+    assert max(len(ids) for block in later for ids in block["ids"].to_pylist()) == 32
+    first = later[0].to_pylist()[0]
+    assert last["row"] + 1 < last["rows_in_window"]  # in mid-window, so that the rest of it is passed over
+    assert (first["epoch"], first["window"], first["row"]) == (last["epoch"], last["window"] + 1, 0)
+
+
+@pytest.mark.parametrize("stop_at", [2, 4, 5, 8, 9, 10, 11])
+def test_a_run_stopped_in_either_phase_goes_on_as_if_never_stopped(training, config: Pretrain, whole, tmp_path: Path, stop_at: int) -> None:
+    logged: Logged = {}
+    with pytest.raises(KeyboardInterrupt):
+        for _ in config.all_phases:
+            training.run(config, tmp_path, logged, stop_at=stop_at)
+    assert max(losses(logged)) == stop_at - 1
+    state = State()
+    while state.step < 12:
+        state, module = training.run(config, tmp_path, logged)
+    assert losses(logged) == losses(whole[0])
+    assert (state.cursor, state.crc32, state.tokens) == (whole[1][1].cursor, whole[1][1].crc32, whole[1][1].tokens)
+    for (name, one), (_, other) in zip(module.state_dict().items(), whole[2].state_dict().items(), strict=True):
+        assert torch.equal(one, other), name
+
+
+def test_a_phase_ends_with_a_point_and_a_checkpoint(training, config: Pretrain, tmp_path: Path) -> None:
+    logged: Logged = {}
+    training.run(replace(config, tracking=Tracking(every=5), checkpoint=Checkpoints(every=100)), tmp_path, logged)
+    assert sorted(losses(logged)) == [5, 8] and steps_saved(str(tmp_path)) == [8]
+
+
+def test_rows_of_the_first_phase_do_not_pass_for_the_second(training, config: Pretrain, tmp_path: Path) -> None:
+    first = replace(config, phases=replace(config.phases, maximum_length=16))
+    state, _ = training.run(config, tmp_path, {})
+    going_on = training.blocks(first, replace(state, step=7))  # the rows after the last one, in its window
+    with pytest.raises(DataError, match="^step 8 got rows out of order"):
+        training.run(config, tmp_path, {}, iter([block.slice(start, 2) for block in going_on for start in (0, 2)]))
