@@ -2,12 +2,14 @@ import json
 from dataclasses import asdict, replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from jobs.show import main
 from pipeline.config.data import Sampling, SentenceOrder, SpanMasking
 from pipeline.config.flat import flatten, unflatten
 from pipeline.config.jobs import Pretrain
+from pipeline.config.phases import TwoPhases
 from pipeline.config.training import Batch, Checkpoints
 from pipeline.corpus.order import Cursor
 from pipeline.errors import ConfigError, DataError
@@ -21,11 +23,15 @@ def trained(training, tiny_config: Pretrain, tmp_path: Path) -> tuple[str, Pretr
     """A run of 12 steps with a checkpoint every 5, and its corpus with a manifest."""
     config = replace(tiny_config, checkpoint=Checkpoints(every=5, keep=1))
     training.run(config, tmp_path, {})
+    record(training, config, tmp_path)
+    return str(tmp_path), config
+
+
+def record(training, config: Pretrain, tmp_path: Path) -> None:
     run.write_run(str(tmp_path), run.identity(config, training.corpus, training.vocabulary), config.steps, "0a1b", training.corpus.folder)
     windows = {split: [list(asdict(window).values()) for window in getattr(training.corpus, split)] for split in ("train", "heldout")}
     about = {"fingerprint": training.corpus.fingerprint, "counts": {}, "dropped": {}, "sources": {}}
     Path(training.corpus.folder, "manifest.json").write_text(json.dumps(windows | about))
-    return str(tmp_path), config
 
 
 def test_rows_are_those_that_were_trained_on(training, trained: tuple[str, Pretrain]) -> None:
@@ -46,6 +52,34 @@ def test_several_rows_are_one_after_the_other_also_in_the_next_window(trained: t
     alone = [seen(folder, crossing[0], row)[0] for row in range(rows)]
     assert [at.row for at in together[crossing[0]]] == [at.row for at in alone]
     assert all(at.documents.equals(other.documents) for at, other in zip(together[crossing[0]], alone))
+
+
+def test_rows_of_two_phases_and_of_a_growing_batch(training, tiny_config: Pretrain, tmp_path: Path) -> None:
+    growing = Batch(rows_per_step=16, rows_per_slot=4, warmup_steps=4, warmup_rows=8)  # 8, 8, 12, 12, 16, ... rows a step
+    short = replace(tiny_config.sampling, maximum_length=16)
+    config = replace(tiny_config, sampling=short, batch=growing, phases=TwoPhases(share=1 / 3, maximum_length=32, rows_per_step=8, rows_per_slot=2))
+    blocks = training.blocks(config)
+    record(training, config, tmp_path)
+    state, _ = training.run(config, tmp_path, {})
+    for step, row, place in ((1, 7, 7), (2, 0, 8), (3, 11, 27), (6, 5, 16 + 24 + 16 + 5)):
+        found = seen(str(tmp_path), step, row)
+        assert found.row == pa.concat_tables(blocks).slice(place, 1).to_pylist()[0] and found.phase.sampling.maximum_length == 16
+    with pytest.raises(ConfigError, match=r"row \(8\) must be from 0 to 7: step 2 has 8 rows"):
+        seen(str(tmp_path), 2, 8)
+    later = pa.concat_tables(training.blocks(config, state))
+    for step, row, place in ((9, 0, 0), (12, 7, 31)):
+        found = seen(str(tmp_path), step, row)
+        assert found.row == later.slice(place, 1).to_pylist()[0] and found.phase.sampling.maximum_length == 32
+
+
+def test_a_second_phase_that_has_not_begun_is_refused(training, tiny_config: Pretrain, tmp_path: Path) -> None:
+    config = replace(tiny_config, checkpoint=Checkpoints(every=5), phases=TwoPhases(share=1 / 3, maximum_length=32, rows_per_step=8, rows_per_slot=2))
+    record(training, config, tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        training.run(config, tmp_path, {}, stop_at=7)
+    assert seen(str(tmp_path), 8, 0).phase.first == 0
+    with pytest.raises(ConfigError, match=r"step \(9\) is in the second phase, from step 9 on, and the run has not come to it: the newest position before it is step 5's"):
+        seen(str(tmp_path), 9, 0)
 
 
 def test_its_documents_hold_its_words(trained: tuple[str, Pretrain]) -> None:
