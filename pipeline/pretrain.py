@@ -53,10 +53,16 @@ def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
             report(f"run {config.name} is finished; another --name, --seed or setting starts another run")
             return summary
         newest = checkpoint.newest_sound(folder, lambda message: None)  # a damaged run is refused before anything starts
-        if newest and (done := checkpoint.read_state(newest).step) > config.steps:
+        done = checkpoint.read_state(newest).step if newest else 0
+        if done > config.steps:
             raise ConfigError(f"steps ({config.steps}) is less than the {done} that run {config.name} has done: ask for {done} or more, or choose another --name")
         tags = {"corpus": stream.corpus.fingerprint, "vocabulary": stream.vocabulary.fingerprint, "run_folder": folder}
-        mlflow = open_run(uri, config.tracking.experiment, str(config.name), recorded and recorded["mlflow_run_id"], flatten(config) | corpus_parameters(stream.corpus) | tags, tags)
+        tracked_as = recorded and recorded["mlflow_run_id"]
+        if recorded and (back := run.grown_from(config, recorded, done)) is not None:
+            checkpoint.go_back(folder, back)
+            report(f"run {config.name}: going back from step {done} to {back}, where it began to decay; tracked as another MLflow run from there")
+            tags, tracked_as = tags | {"continues": f"{tracked_as} from step {back}"}, None
+        mlflow = open_run(uri, config.tracking.experiment, str(config.name), tracked_as, flatten(config) | corpus_parameters(stream.corpus) | tags, tags)
         run.write_run(folder, wanted, config.steps, mlflow.run_id, stream.corpus.folder)
         report(f"run {config.name}: {'continuing' if newest else 'starting'}, {config.steps:,} steps on {config.workers} {'GPU' if resources.gpu else 'CPU'} worker{'s' * (config.workers > 1)}")
         job = Job(config=config, folder=folder, stream=stream, tracker=tracker)

@@ -91,10 +91,20 @@ def read_position(run_folder: str, step: int) -> Cursor:
     return Cursor(**storage.read_json(storage.join(run_folder, "positions", f"step-{step:08d}.json")))
 
 
-def keep_newest(run_folder: str, keep: int, step: int) -> None:
-    """Delete all but the newest `keep` checkpoints up to `step`, the one just published; what lies beyond it is not sound and does not count."""
-    for step in [saved for saved in steps_saved(run_folder) if saved <= step][:-keep]:
-        storage.delete_folder(folder_of(run_folder, step))
+def keep_newest(run_folder: str, keep: int, step: int, stays: int | None = None) -> None:
+    """Delete all but the newest `keep` checkpoints up to `step`, the one just published, and but that of step `stays`; what lies beyond it is not sound and does not count."""
+    for old in [saved for saved in steps_saved(run_folder) if saved <= step][:-keep]:
+        if old != stays:
+            storage.delete_folder(folder_of(run_folder, old))
+
+
+def go_back(run_folder: str, step: int) -> None:
+    """Make the checkpoint of a step the newest, by deleting those after it. Raises CheckpointError, and deletes nothing, where it is not sound."""
+    folder = folder_of(run_folder, step)
+    if problem := storage.damage(folder):
+        raise CheckpointError(f"{folder}, from which the run would go on with more steps, is not sound ({problem}): choose another --name")
+    for later in reversed([saved for saved in steps_saved(run_folder) if saved > step]):
+        storage.delete_folder(folder_of(run_folder, later))
 
 
 def newest_sound(run_folder: str, report: Callable[[str], None]) -> str | None:

@@ -23,7 +23,7 @@ from pipeline.train import checkpoint
 from pipeline.train.checkpoint import State
 from pipeline.train.evaluate import evaluate
 from pipeline.train.meter import Meter, training_metrics
-from pipeline.train.schedule import rate_share
+from pipeline.train.schedule import decay_start, rate_share
 from pipeline.train.step import Record, Slot, backward, exchange, make_slot, update
 
 
@@ -76,7 +76,7 @@ def train(work: Work, blocks: Iterator[pa.Table], module: BertPretraining, optim
             state = count_time(state, meter)
             evaluated(work, module, state, phase)
             meter.resume_clock()
-        if done % config.checkpoint.every == 0 or done == phase.end:
+        if done % config.checkpoint.every == 0 or done in (phase.end, decay_start(config)):
             state = count_time(state, meter)
             save(work, state, module, optimizer)
     return state
@@ -169,4 +169,4 @@ def save(work: Work, state: State, module: nn.Module, optimizer: torch.optim.Opt
         work.flush()
         checkpoint.write_position(work.folder, state.step, state.cursor)
         checkpoint.save(work.folder, state, module, optimizer, work.config.model, work.vocabulary)
-        checkpoint.keep_newest(work.folder, work.config.checkpoint.keep, state.step)
+        checkpoint.keep_newest(work.folder, work.config.checkpoint.keep, state.step, decay_start(work.config))

@@ -9,6 +9,7 @@
 """
 
 import importlib.metadata
+from dataclasses import replace
 from typing import Any
 
 from pipeline import storage
@@ -18,7 +19,7 @@ from pipeline.corpus.prepare import Corpus
 from pipeline.errors import ConfigError
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.naming import IDENTITY
-from pipeline.train.schedule import grows
+from pipeline.train.schedule import decay_start, grows
 
 VERSIONED = ("numpy", "sentencex", "tokenizers")  # whose outputs may change from one to the next, and the rows with them
 SUMMARY, RUN = "summary.json", "run.json"
@@ -48,6 +49,19 @@ def refuse_differences(config: Pretrain, recorded: dict[str, Any], wanted: dict[
     more = f" and {len(differing) - MOST_NAMED} more" if len(differing) > MOST_NAMED else ""
     hint = " (steps may grow under schedule:constant-rate and schedule:warmup-stable-decay only, in one phase: other rates and phases depend on the number of steps)" if "steps" in differing else ""
     raise ConfigError(f"run {config.name} was started with other settings: {named}{more}{hint}; choose another --name, or the settings that it has")
+
+
+def grown_from(config: Pretrain, recorded: dict[str, Any], done: int) -> int | None:
+    """The step that a run of `done` steps goes back to: where its decay began, when more steps are asked of it now; None where it goes on.
+
+    Raises ConfigError where fewer steps are asked of a run that was to decay later.
+    """
+    start = decay_start(replace(config, steps=recorded["steps"]))
+    if start is None or config.steps == recorded["steps"]:
+        return None
+    if config.steps < recorded["steps"]:
+        raise ConfigError(f"steps ({config.steps}) is less than the {recorded['steps']} asked of run {config.name} before, which may have passed the start of a decay: ask for more, or choose another --name")
+    return start if done >= start else None
 
 
 def read_run(folder: str) -> dict[str, Any] | None:

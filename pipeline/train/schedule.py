@@ -65,3 +65,11 @@ GROWS: tuple[type, ...] = (ConstantRate, WarmupStableDecay)
 def grows(config: Pretrain) -> bool:
     """Whether more steps may be asked of a run than it was started with; where its phases share the steps, they may not."""
     return type(config.schedule) in GROWS and isinstance(config.phases, OnePhase)
+
+
+def decay_start(config: Pretrain) -> int | None:
+    """The step whose checkpoint stays, so that the run may grow from there: the one at which a decay begins that only ends with the steps."""
+    if not grows(config) or not isinstance(config.schedule, WarmupStableDecay):
+        return None
+    stable = config.schedule.stable_until(config.steps)
+    return stable if stable < config.steps else None

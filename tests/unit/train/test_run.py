@@ -13,7 +13,7 @@ from pipeline.corpus.prepare import Corpus
 from pipeline.errors import ConfigError
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.naming import default_name, with_name
-from pipeline.train.run import identity, is_finished, read_run, read_summary, refuse_differences, run_folder, settings_of, write_run
+from pipeline.train.run import grown_from, identity, is_finished, read_run, read_summary, refuse_differences, run_folder, settings_of, write_run
 
 CONFIG = Pretrain(name="mine", steps=100, batch=Batch(rows_per_step=64, rows_per_slot=16))
 GROWING = replace(CONFIG, schedule=ConstantRate())
@@ -78,6 +78,20 @@ def test_steps_may_grow_under_a_rate_that_does_not_end_with_them(schedule: Sched
     longer = replace(growing, steps=500)
     assert default_name("bert-tiny", longer) == default_name("bert-tiny", growing)
     refuse_differences(longer, identity(growing, corpus, tiny_vocabulary), identity(longer, corpus, tiny_vocabulary))
+
+
+def test_a_run_that_has_begun_to_decay_grows_from_there() -> None:
+    config = replace(CONFIG, schedule=WarmupStableDecay(warmup_steps=9, decay_share=0.25), steps=200)
+    recorded = {"steps": 100}
+    assert [grown_from(config, recorded, done) for done in (0, 74, 75, 80, 100)] == [None, None, 75, 75, 75]
+    assert grown_from(replace(config, steps=100), recorded, 100) is None
+    assert grown_from(replace(config, schedule=ConstantRate()), recorded, 100) is None
+    assert grown_from(replace(config, schedule=WarmupStableDecay(decay_share=0.0)), recorded, 100) is None
+    with pytest.raises(ConfigError) as refused:
+        grown_from(replace(config, steps=99), recorded, 50)
+    assert str(refused.value) == (
+        "steps (99) is less than the 100 asked of run mine before, which may have passed the start of a decay: ask for more, or choose another --name"
+    )
 
 
 def test_a_name_is_filled_in_only_where_none_is_given() -> None:
