@@ -8,9 +8,11 @@ import sys
 import threading
 import time
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import psutil
+import pyarrow as pa
 import pytest
 import ray
 from mlflow.tracking import MlflowClient
@@ -18,10 +20,17 @@ from mlflow.tracking import MlflowClient
 from pipeline.config.data import Preparation, Sampling, VocabularySettings
 from pipeline.config.jobs import Pretrain
 from pipeline.config.model import Model
+from pipeline.config.phases import TwoPhases
 from pipeline.config.training import AdamW, Batch, Checkpoints, ConstantRate, Evaluation, LinearDecay, Placement, Tracking
+from pipeline.corpus.order import entered, offset
+from pipeline.corpus.stream import in_phase
 from pipeline.errors import ConfigError, DataError
-from pipeline.pretrain import pretrain
+from pipeline.pretrain import pretrain, stream_settings
+from pipeline.show.seen import rows_after, seen
+from pipeline.train.checkpoint import State
+from pipeline.train.loop import advance
 from pipeline.train.run import run_folder
+from pipeline.train.step import make_slot
 
 pytestmark = pytest.mark.usefixtures("local_ray")
 
@@ -161,6 +170,48 @@ def test_a_killed_worker_changes_nothing(config: Pretrain, undisturbed: tuple[di
     assert any(line.startswith("continuing after step ") for line in lines), lines
     assert_same_training(undisturbed[1], history(config, summary))
     print(f"killed after step {killed[0][0]}, a new step after {continued[0] - killed[0][1]:.1f} s; {STEPS} steps compared, 0 differ")
+
+
+def rows_by_hand(config: Pretrain) -> dict[int, float]:
+    """Step -> CRC of all rows up to it, from the windows in their order: the second phase begins at the window after the first one's last."""
+    stream, state, found = stream_settings(config, print), State(), {}
+    for phase in config.all_phases:
+        tables = rows_after(in_phase(stream, phase), entered(state.cursor, phase, phase.first))
+        rows = pa.concat_tables([table for table, _ in islice(tables, 60)])
+        size = phase.batch.rows_per_slot
+        for step in range(phase.first, phase.end):
+            starts = range(offset(step - phase.first, phase.batch), offset(step + 1 - phase.first, phase.batch), size)
+            state = advance(state, [make_slot(rows.slice(start, size), place).record for place, start in enumerate(starts)])
+            found[state.step] = float(state.crc32)
+    return found
+
+
+def test_a_growing_batch_and_two_phases_are_one_run(config: Pretrain) -> None:
+    """On two workers, one of which is killed in the second phase."""
+    two = replace(
+        config,
+        name="two-phases",
+        workers=2,
+        steps=60,
+        sampling=Sampling(maximum_length=16),
+        batch=Batch(rows_per_step=16, rows_per_slot=4, warmup_steps=10, warmup_rows=8),
+        phases=TwoPhases(share=0.5, maximum_length=32, rows_per_step=8, rows_per_slot=2),
+    )
+    lines: list[str] = []
+
+    def kill_in_the_second_phase(line: str) -> None:
+        lines.append(line)
+        if step_of(line) > 41 and not any(line == "killed" for line in lines):
+            train_workers()[0].send_signal(signal.SIGKILL)
+            lines.append("killed")
+
+    summary = pretrain(two, kill_in_the_second_phase)
+    logged = history(two, summary)
+    continued = [line for line in lines if line.startswith("continuing after step ")]
+    assert continued == ["continuing after step 30", "continuing after step 40"] and "killed" in lines
+    assert logged["data/rows_crc32"] == rows_by_hand(two)
+    assert logged["heldout/maximum_length"] == {0: 16, 30: 16, 50: 32, 60: 32} and summary["maximum_length"] == 32
+    assert [seen(run_folder(two), step, 7).phase.sampling.maximum_length for step in (30, 31)] == [16, 32]
 
 
 def flags(config: Pretrain) -> list[str]:
