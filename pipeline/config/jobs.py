@@ -44,25 +44,13 @@ class Pretrain:
         require_at_least("steps", self.steps, 1)
         require_at_least("workers", self.workers, 1)
         require(0 <= self.seed < 2**63, f"seed ({self.seed}) must be a whole number from 0 to 2^63 - 1")
-        for prefix, phase in zip(("batch", "phases"), self.all_phases):
-            refuse_surplus_workers(self.workers, phase.batch, prefix)
-        first = self.all_phases[0]
-        require(
-            first.batch.warmup_steps <= first.end,
-            f"batch.warmup_steps ({first.batch.warmup_steps}) must be at most the steps{' of the first phase' if len(self.all_phases) > 1 else ''} ({first.end})",
-        )
-        for prefix, phase in zip(("sampling", "phases"), self.all_phases):
+        for batch, sampling, phase in zip(("batch", "phases"), ("sampling", "phases"), self.all_phases):
+            refuse_surplus_workers(self.workers, phase.batch, batch)
             require(
                 phase.sampling.maximum_length <= self.model.maximum_positions,
-                f"{prefix}.maximum_length ({phase.sampling.maximum_length}) must be at most model.maximum_positions ({self.model.maximum_positions})",
+                f"{sampling}.maximum_length ({phase.sampling.maximum_length}) must be at most model.maximum_positions ({self.model.maximum_positions})",
             )
-        if isinstance(self.schedule, WarmupStableDecay):
-            stable = self.schedule.stable_until(self.steps)
-            require(
-                self.schedule.warmup_steps <= stable,
-                f"schedule.warmup_steps ({self.schedule.warmup_steps}) must be at most {stable}, where the decay of steps ({self.steps}) "
-                f"by schedule.decay_share ({self.schedule.decay_share}) begins",
-            )
+        refuse_long_warmups(self)
         require(
             self.name is None or (self.name != "" and all(c.isalnum() or c in "-_." for c in self.name) and self.name[0] != "."),
             f"name ({self.name!r}) may hold letters, digits, '-', '_' and '.' only and must not start with '.'",
@@ -85,3 +73,19 @@ def refuse_surplus_workers(workers: int, batch: Batch, prefix: str) -> None:
         f"workers ({workers}) must be at most the slots of a step ({batch.fewest_slots} = {prefix}.{rows} {getattr(batch, rows)} / "
         f"{prefix}.rows_per_slot {batch.rows_per_slot}): use fewer workers or smaller slots",
     )
+
+
+def refuse_long_warmups(config: Pretrain) -> None:
+    """Raise ConfigError where the batch or the rate would not come to its full size."""
+    first, *others = config.all_phases
+    require(
+        first.batch.warmup_steps <= first.end,
+        f"batch.warmup_steps ({first.batch.warmup_steps}) must be at most the steps{' of the first phase' if others else ''} ({first.end})",
+    )
+    if isinstance(config.schedule, WarmupStableDecay):
+        stable = config.schedule.stable_until(config.steps)
+        require(
+            config.schedule.warmup_steps <= stable,
+            f"schedule.warmup_steps ({config.schedule.warmup_steps}) must be at most {stable}, where the decay of steps ({config.steps}) "
+            f"by schedule.decay_share ({config.schedule.decay_share}) begins",
+        )

@@ -61,7 +61,7 @@ class AdamW:
     clip_norm: float = 1.0
     """Gradients of the whole step are scaled to this norm at most."""
     layer_decay: float = 1.0
-    """Each layer's rate is this share of the next one's: its (layers + 1)th power for the embeddings, 1 for pooler and heads (Clark et al. 2020, A)."""
+    """Each layer's rate is this share of the next one's: its (layers + 1)th power for the embeddings, 1 for pooler and heads (as Clark et al. 2020 fine-tune)."""
 
     def __post_init__(self) -> None:
         require(0 < self.learning_rate < 1, f"optimizer.learning_rate ({self.learning_rate}) must lie between 0 and 1")
@@ -115,7 +115,7 @@ class CosineDecay:
 
 @dataclass(frozen=True, kw_only=True)
 class PolynomialDecay:
-    """Linear warm-up, then a power of the share of steps that is left (google-research/bert and LAMB: 1; MLPerf's BERT: 0.5)."""
+    """Linear warm-up, then a power of the share of steps that is left (google-research/bert: 1; NVIDIA's examples of BERT with LAMB: 0.5)."""
 
     warmup_share: float = 0.01
     """Share of the steps that warms up."""

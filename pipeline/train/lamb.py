@@ -12,10 +12,17 @@ class Lamb(torch.optim.Optimizer):
 
     As in the code of the paper, groups without weight decay (biases, LayerNorm) are not scaled: their update is Adam's. `matrices` says how many
     matrices of equal size lie one below the other in each parameter of a group, each with a norm of its own: a fused projection is trained as its parts would be.
+
+    As of torch's fused optimisers, the attributes `grad_scale` (gradients are divided by it) and `found_inf` (not 0: nothing is changed) are heeded, on
+    the device. Parameters of a group count their steps together.
     """
+
+    _step_supports_amp_scaling = True
 
     def __init__(self, groups: Iterable[dict[str, Any]], *, lr: float, betas: tuple[float, float], eps: float) -> None:
         super().__init__(groups, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": 0.0, "matrices": 1})
+        self.grad_scale: Tensor | None = None
+        self.found_inf: Tensor | None = None
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:
@@ -25,25 +32,30 @@ class Lamb(torch.optim.Optimizer):
                 self._step_group(parameters, group)
 
     def _step_group(self, parameters: list[Tensor], group: dict[str, Any]) -> None:
-        updates = self._adam(parameters, group["betas"], group["eps"])
+        scale = parameters[0].new_ones(()) if self.grad_scale is None else self.grad_scale
+        skip = torch.zeros_like(scale, dtype=torch.bool) if self.found_inf is None else self.found_inf > 0
+        gradients = [torch.where(skip, 0.0, parameter.grad / scale) for parameter in parameters]
+        updates = self._adam(parameters, gradients, skip, group["betas"], group["eps"])
         if group["weight_decay"] > 0:
             torch._foreach_add_(updates, parameters, alpha=group["weight_decay"])
             scale_to_norms(pieces(updates, group["matrices"]), pieces(parameters, group["matrices"]))
+        torch._foreach_mul_(updates, torch.where(skip, 0.0, 1.0))
         torch._foreach_add_(parameters, updates, alpha=-group["lr"])
 
-    def _adam(self, parameters: list[Tensor], betas: tuple[float, float], epsilon: float) -> list[Tensor]:
-        """Corrected first moments over the roots of corrected second moments, as new tensors; the moments move on."""
+    def _adam(self, parameters: list[Tensor], gradients: list[Tensor], skip: Tensor, betas: tuple[float, float], epsilon: float) -> list[Tensor]:
+        """Corrected first moments over the roots of corrected second moments, as new tensors; the moments move on unless `skip`."""
         states = [self._state(parameter) for parameter in parameters]
         means, squares, steps = ([state[name] for state in states] for name in ("exp_avg", "exp_avg_sq", "step"))
-        gradients = [parameter.grad for parameter in parameters]
-        torch._foreach_add_(steps, 1)
-        torch._foreach_lerp_(means, gradients, 1 - betas[0])
-        torch._foreach_mul_(squares, betas[1])
+        torch._foreach_add_(steps, torch.where(skip, 0.0, 1.0))
+        for moments, beta in zip((means, squares), betas):
+            torch._foreach_mul_(moments, torch.where(skip, 1.0, beta))
+        torch._foreach_add_(means, gradients, alpha=1 - betas[0])
         torch._foreach_addcmul_(squares, gradients, gradients, 1 - betas[1])
-        roots = torch._foreach_div(squares, 1 - betas[1] ** steps[0])
+        corrections = [torch.where(skip, 1.0, 1 - beta ** steps[0]) for beta in betas]  # before the first step 1 - 1
+        roots = torch._foreach_div(squares, corrections[1])
         torch._foreach_sqrt_(roots)
         torch._foreach_add_(roots, epsilon)
-        updates = torch._foreach_div(means, 1 - betas[0] ** steps[0])
+        updates = torch._foreach_div(means, corrections[0])
         torch._foreach_div_(updates, roots)
         return list(updates)
 

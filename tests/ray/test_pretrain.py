@@ -21,7 +21,7 @@ from pipeline.config.data import Preparation, Sampling, VocabularySettings
 from pipeline.config.jobs import Pretrain
 from pipeline.config.model import Model
 from pipeline.config.phases import TwoPhases
-from pipeline.config.training import AdamW, Batch, Checkpoints, ConstantRate, Evaluation, LinearDecay, Placement, Tracking
+from pipeline.config.training import AdamW, Batch, Checkpoints, ConstantRate, Evaluation, LinearDecay, Placement, Tracking, WarmupStableDecay
 from pipeline.corpus.order import entered, offset
 from pipeline.corpus.stream import in_phase
 from pipeline.errors import ConfigError, DataError
@@ -141,6 +141,19 @@ def test_a_constant_rate_may_go_on_but_not_back(config: Pretrain) -> None:
     Path(run_folder(short), "summary.json").unlink()  # as if it had been stopped at step 40
     with pytest.raises(ConfigError, match="steps .30. is less than the 40 that run growing has done: ask for 40 or more"):
         pretrain(replace(short, steps=30), print)
+
+
+def test_a_run_that_has_decayed_grows_from_where_it_began_to(config: Pretrain) -> None:
+    short = replace(config, name="decaying", steps=20, schedule=WarmupStableDecay(warmup_steps=5, decay_share=0.25), checkpoint=Checkpoints(every=50, keep=1))
+    decayed = pretrain(short, print)
+    lines: list[str] = []
+    longer = replace(short, steps=30)
+    grown = pretrain(longer, lines.append)
+    assert "run decaying: going back from step 20 to 15, where it began to decay; tracked as another MLflow run from there" in lines
+    rates = history(longer, grown)["train/learning_rate"]
+    assert list(rates) == list(range(16, 31)) and [rates[step] for step in (16, 22, 23, 30)] == pytest.approx([1e-2, 1e-2, 1e-2 * 8 / 9, 1e-2 / 9])
+    tags = MlflowClient(tracking_uri=grown["mlflow_uri"]).get_run(grown["mlflow_run_id"]).data.tags
+    assert tags["continues"] == f"{decayed['mlflow_run_id']} from step 15"
 
 
 def train_workers() -> list[psutil.Process]:

@@ -1,3 +1,5 @@
+import math
+
 import pytest
 import torch
 
@@ -60,3 +62,34 @@ def test_a_restored_lamb_goes_on_as_if_never_stopped(training, tiny_config) -> N
     step(1)
     for old, one, other in zip(before, *(module.parameters() for module in modules), strict=True):
         assert torch.equal(one, other) and not torch.equal(old, one)
+
+
+def finite(gradient: list[float]) -> bool:
+    return all(map(math.isfinite, gradient))
+
+
+def test_gradients_are_divided_by_the_scale_and_what_is_not_finite_changes_nothing() -> None:
+    """As torch's fused AdamW does, without weight decay step for step the same."""
+    for nonfinite in (float("nan"), float("inf")):
+        ours, theirs = (torch.nn.Parameter(torch.tensor([[3.0, 4.0]])) for _ in range(2))
+        lamb = Lamb([{"params": [ours]}], lr=0.1, betas=(0.5, 0.75), eps=1e-8)
+        adam = torch.optim.AdamW([theirs], lr=0.1, betas=(0.5, 0.75), eps=1e-8, weight_decay=0.0, fused=True)
+        for gradient in ([nonfinite, 1.0], [4.0, -8.0], [1.0, nonfinite], [-6.0, 2.0]):
+            before = ours.detach().clone()
+            for parameter, optimizer in ((ours, lamb), (theirs, adam)):
+                parameter.grad = torch.tensor([gradient])
+                optimizer.grad_scale = torch.tensor(4.0)
+                optimizer.found_inf = torch.tensor(float(not finite(gradient)))
+                optimizer.step()
+            assert torch.equal(ours, before) == (not finite(gradient))
+            torch.testing.assert_close(ours, theirs)
+        for key, value in adam.state[theirs].items():
+            torch.testing.assert_close(lamb.state[ours][key], value)
+
+
+def test_a_skipped_update_does_not_decay_either() -> None:
+    parameter = torch.nn.Parameter(torch.tensor([[3.0, 4.0]]))
+    lamb = Lamb([{"params": [parameter], "weight_decay": 0.5}], lr=0.1, betas=(0.5, 0.75), eps=1e-8)
+    parameter.grad, lamb.found_inf = torch.tensor([[float("nan"), 1.0]]), torch.tensor(1.0)
+    lamb.step()
+    assert parameter[0].tolist() == [3.0, 4.0]
