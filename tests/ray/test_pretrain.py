@@ -224,7 +224,7 @@ def test_a_growing_batch_and_two_phases_are_one_run(config: Pretrain) -> None:
     assert continued == ["continuing after step 30", "continuing after step 40"] and "killed" in lines
     assert logged["data/rows_crc32"] == rows_by_hand(two)
     assert logged["heldout/maximum_length"] == {0: 16, 30: 16, 50: 32, 60: 32} and summary["maximum_length"] == 32
-    assert [seen(run_folder(two), step, 7).phase.sampling.maximum_length for step in (30, 31)] == [16, 32]
+    assert [seen(run_folder(two), step, 7)[0].phase.sampling.maximum_length for step in (30, 31)] == [16, 32]
 
 
 def flags(config: Pretrain) -> list[str]:

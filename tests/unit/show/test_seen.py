@@ -62,13 +62,13 @@ def test_rows_of_two_phases_and_of_a_growing_batch(training, tiny_config: Pretra
     record(training, config, tmp_path)
     state, _ = training.run(config, tmp_path, {})
     for step, row, place in ((1, 7, 7), (2, 0, 8), (3, 11, 27), (6, 5, 16 + 24 + 16 + 5)):
-        found = seen(str(tmp_path), step, row)
+        (found,) = seen(str(tmp_path), step, row)
         assert found.row == pa.concat_tables(blocks).slice(place, 1).to_pylist()[0] and found.phase.sampling.maximum_length == 16
     with pytest.raises(ConfigError, match=r"row \(8\) must be from 0 to 7: step 2 has 8 rows"):
         seen(str(tmp_path), 2, 8)
     later = pa.concat_tables(training.blocks(config, state))
     for step, row, place in ((9, 0, 0), (12, 7, 31)):
-        found = seen(str(tmp_path), step, row)
+        (found,) = seen(str(tmp_path), step, row)
         assert found.row == later.slice(place, 1).to_pylist()[0] and found.phase.sampling.maximum_length == 32
 
 
@@ -77,7 +77,7 @@ def test_a_second_phase_that_has_not_begun_is_refused(training, tiny_config: Pre
     record(training, config, tmp_path)
     with pytest.raises(KeyboardInterrupt):
         training.run(config, tmp_path, {}, stop_at=7)
-    assert seen(str(tmp_path), 8, 0).phase.first == 0
+    assert seen(str(tmp_path), 8, 0)[0].phase.first == 0
     with pytest.raises(ConfigError, match=r"step \(9\) is in the second phase, from step 9 on, and the run has not come to it: the newest position before it is step 5's"):
         seen(str(tmp_path), 9, 0)
 
