@@ -19,7 +19,7 @@ from pipeline.corpus.sources import BUILTIN
 from pipeline.corpus.stream import StreamSettings, in_phase, rows_if_few
 from pipeline.corpus.vocabulary import given_vocabulary, trained_vocabulary
 from pipeline.errors import ConfigError, DataError
-from pipeline.export import export
+from pipeline.export.huggingface import export
 from pipeline.train import checkpoint, run
 from pipeline.train.launch import fit, locked_tracker, tracked
 from pipeline.train.summary import progress_line, summary_markdown
@@ -71,7 +71,7 @@ def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
             if not storage.exists(storage.join(summary["checkpoint"], storage.MANIFEST)):
                 raise ConfigError(f"output ({config.output}) is not the same folder on all machines: checkpoint {summary['checkpoint']} is not there; use a shared folder or a URL")
             summary |= {"export": storage.join(folder, "export")}
-            summary |= {"export_check": export(summary["checkpoint"], summary["export"], config.model)}
+            summary |= {"export_check": export(summary["checkpoint"], summary["export"])}
             storage.write_json(storage.join(folder, run.SUMMARY), summary)
             record(tracker, summary)
         return summary

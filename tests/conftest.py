@@ -13,6 +13,7 @@ from pipeline.environment import set_ray_defaults
 
 set_ray_defaults()  # before anything imports Ray: its compiled part reads the environment once
 
+from pipeline import storage  # noqa: E402
 from pipeline.config.data import Sampling  # noqa: E402
 from pipeline.config.jobs import Pretrain  # noqa: E402
 from pipeline.config.model import Model  # noqa: E402
@@ -29,6 +30,8 @@ from pipeline.train.checkpoint import State  # noqa: E402
 from pipeline.train.evaluate import heldout_batches  # noqa: E402
 from pipeline.train.loop import Work, train  # noqa: E402
 from pipeline.train.optim import build_optimizer  # noqa: E402
+from pipeline.train.run import SUMMARY, identity, write_run  # noqa: E402
+from pipeline.train.tracking import open_run  # noqa: E402
 
 WORDS = [a + b for a in ("ka", "lo", "mi", "ne", "su", "ta") for b in ("r", "nd", "p", "st", "l", "m")]
 DOCUMENTS_PER_WINDOW = 6
@@ -175,3 +178,28 @@ def training(tiny_corpus: Corpus, tiny_vocabulary: Vocabulary) -> Iterator[Train
 @pytest.fixture
 def without_dropout(tiny_config: Pretrain) -> Pretrain:
     return replace(tiny_config, model=replace(tiny_config.model, hidden_dropout=0.0, attention_dropout=0.0))
+
+
+@pytest.fixture(scope="session")
+def tiny_run(tiny_corpus: Corpus, tiny_vocabulary: Vocabulary, tiny_config: Pretrain, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a finished run of three steps, with a checkpoint after each, its corpus, its summary and its MLflow run."""
+    output = tmp_path_factory.mktemp("tiny-run")
+    folder, database = output / "runs" / "tiny", f"sqlite:///{output}/mlflow.db"
+    config = replace(tiny_config, steps=3, checkpoint=Checkpoints(every=1, keep=3))
+    training = Training(corpus=tiny_corpus, vocabulary=tiny_vocabulary)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    state, _ = training.run(config, folder, {})
+    torch.set_num_threads(threads)
+    windows = {
+        split: [[w.shard, w.row_group, w.documents, w.characters] for w in there] for split, there in (("train", tiny_corpus.train), ("heldout", tiny_corpus.heldout))
+    }
+    sources = {"made up": {"weight": 1.0, "documents": 30, "pieces": 31, "characters": 12_345, "dropped": {"too-short": 2, "duplicate": 4}}}
+    about = {"fingerprint": tiny_corpus.fingerprint, "counts": {"documents": 30}, "dropped": {"too-short": 2, "duplicate": 4}, "sources": sources}
+    storage.write_json(f"{tiny_corpus.folder}/{storage.MANIFEST}", about | windows)
+    mlflow = open_run(database, "pretrain", "tiny", None, {}, {})
+    write_run(str(folder), identity(config, tiny_corpus, tiny_vocabulary), mlflow.run_id, tiny_corpus.folder)
+    figures = {"heldout_before": {}, "heldout_after": {}, "baselines": {}, "epochs": 1, "training_seconds": 2.0, "tokens_per_second": 450.0}
+    speed = {"workers": 1, "device": "cpu", "precision": "float32", "data_wait_percent": 0.0, "mlflow_uri": database, "mlflow_run_id": mlflow.run_id}
+    storage.write_json(str(folder / SUMMARY), figures | speed | {"steps": 3, "tokens": state.tokens})
+    return folder

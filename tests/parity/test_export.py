@@ -11,10 +11,11 @@ from safetensors.torch import load_file, save_file
 
 from pipeline import storage
 from pipeline.config.jobs import Pretrain
-from pipeline.config.model import Model
 from pipeline.config.training import AdamW
 from pipeline.errors import CheckpointError
-from pipeline.export import TOLERANCE, check, export, largest_difference
+from pipeline.export.huggingface import check, export, largest_difference, published_logits
+from pipeline.export.probe import TOLERANCE
+from pipeline.export.trained import load_trained
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.wordpiece import WordPiece
 from pipeline.train.checkpoint import State, save
@@ -38,8 +39,8 @@ def checkpoint(training, tiny_config: Pretrain, tiny_vocabulary: Vocabulary, tmp
 
 
 @pytest.fixture
-def exported(checkpoint: str, tiny_config: Pretrain, tmp_path: Path) -> Path:
-    assert export(checkpoint, str(tmp_path / "export"), tiny_config.model) == "checked: logits equal transformers' within 1e-05 of the largest"
+def exported(checkpoint: str, tmp_path: Path) -> Path:
+    assert export(checkpoint, str(tmp_path / "export")) == "checked: logits equal transformers' within 1e-05 of the largest"
     return tmp_path / "export"
 
 
@@ -58,9 +59,9 @@ def test_nothing_is_missing_or_unexpected(exported: Path) -> None:
     assert not info["unexpected_keys"]
 
 
-def test_logits_are_equal(exported: Path, tiny_config: Pretrain) -> None:
-    assert check(exported, tiny_config.model) == "checked: logits equal transformers' within 1e-05 of the largest"
-    assert 0 <= largest_difference(exported, tiny_config.model) <= TOLERANCE == 1e-5
+def test_logits_are_equal(exported: Path, checkpoint: str) -> None:
+    assert check(exported, load_trained(checkpoint)) == "checked: logits equal transformers' within 1e-05 of the largest"
+    assert 0 <= largest_difference(published_logits(exported), load_trained(checkpoint)) <= TOLERANCE == 1e-5
 
 
 def test_the_tokenizer_gives_our_ids(exported: Path, tiny_vocabulary: Vocabulary) -> None:
@@ -76,13 +77,13 @@ def test_the_tokenizer_gives_our_ids(exported: Path, tiny_vocabulary: Vocabulary
     assert tokenizer(TEXTS[-1])["input_ids"][1] == tiny_vocabulary.mask_id and tiny_vocabulary.mask_id not in wordpiece.encode([TEXTS[-1]])[0]
 
 
-def test_unsaved_differences_in_the_architecture_are_found(exported: Path, tiny_config: Pretrain) -> None:
+def test_unsaved_differences_in_the_architecture_are_found(exported: Path, checkpoint: str) -> None:
     # transformers goes by config.json, we by our settings: where the two part, the logits do.
     config = json.loads((exported / "config.json").read_text())
     (exported / "config.json").write_text(json.dumps(config | {"hidden_act": "relu"}))
     with pytest.raises(CheckpointError) as refused:
-        check(exported, tiny_config.model)
-    assert str(refused.value).startswith(f"export {exported}: logits differ from transformers' by ")
+        check(exported, load_trained(checkpoint))
+    assert str(refused.value).startswith(f"export {exported}: transformers logits differ from the checkpoint's by ")
     assert str(refused.value).endswith(", more than 1e-05")
 
 
@@ -93,31 +94,35 @@ def test_unsaved_differences_in_the_architecture_are_found(exported: Path, tiny_
         "cls.seq_relationship.bias",
     ],
 )
-def test_a_weight_that_is_no_number_is_found(exported: Path, tiny_config: Pretrain, name: str) -> None:
+def test_a_weight_that_is_no_number_is_found(exported: Path, checkpoint: str, name: str) -> None:
     tensors = load_file(exported / "model.safetensors")
     tensors[name][1] = np.nan
     save_file(tensors, exported / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(CheckpointError, match="logits differ from transformers' by nan"):
-        check(exported, tiny_config.model)
+    with pytest.raises(CheckpointError, match="logits differ from the checkpoint's by nan"):
+        check(exported, load_trained(checkpoint))
 
 
-def test_a_weight_changed_afterwards_no_longer_matches_the_manifest(exported: Path) -> None:
-    # The logits cannot tell: both sides read the same file.
+def test_a_weight_that_is_not_the_checkpoints_is_found(exported: Path, checkpoint: str) -> None:
     tensors = load_file(exported / "model.safetensors")
     tensors["cls.predictions.bias"][3] += 1
     save_file(tensors, exported / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(CheckpointError, match="logits differ from the checkpoint's by 0[.]"):
+        check(exported, load_trained(checkpoint))
     assert storage.damage(str(exported)) == "model.safetensors does not match its SHA-256"
 
 
-def test_a_failed_check_publishes_nothing(checkpoint: str, tiny_config: Pretrain, tmp_path: Path) -> None:
-    fewer = Model(layers=1, width=32, heads=2, feed_forward=64, maximum_positions=32)
-    with pytest.raises(CheckpointError, match="unexpected tensor bert.encoder.layer.1."):
-        export(checkpoint, str(tmp_path / "refused"), fewer)
+def test_a_damaged_checkpoint_publishes_nothing(checkpoint: str, tmp_path: Path) -> None:
+    weights = bytearray(Path(checkpoint, "model.safetensors").read_bytes())
+    weights[-1] ^= 1
+    Path(checkpoint, "model.safetensors").write_bytes(weights)
+    with pytest.raises(CheckpointError) as refused:
+        export(checkpoint, str(tmp_path / "refused"))
+    assert str(refused.value) == f"checkpoint {checkpoint} is damaged (model.safetensors does not match its SHA-256)"
     assert not (tmp_path / "refused").exists()
 
 
-def test_without_transformers_it_says_so(checkpoint: str, tiny_config: Pretrain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_transformers_it_says_so(checkpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "transformers" else found(name, *rest))
-    assert export(checkpoint, str(tmp_path / "export"), tiny_config.model) == "not checked against transformers, which is not installed"
+    assert export(checkpoint, str(tmp_path / "export")) == "not checked against transformers, which is not installed: pip install 'bertstream[export]'"
     assert sorted(path.name for path in (tmp_path / "export").iterdir()) == sorted([*FILES, "manifest.json"])

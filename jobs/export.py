@@ -1,0 +1,32 @@
+"""Take a run's model out: a Hugging Face folder, ONNX graphs, 8-bit ONNX graphs for CPUs, a model in MLflow's registry. Each is checked before it counts.
+
+    python jobs/export.py output/runs/bert-tiny-5a00950e
+    python jobs/export.py output/runs/bert-tiny-5a00950e --kinds huggingface onnx int8 mlflow --register my-encoder
+"""
+
+import sys
+from collections.abc import Sequence
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Parse and export; 0 when all is there and checked, 2 for what the user can fix."""
+    import tyro
+
+    from pipeline.config.export import Export
+    from pipeline.environment import set_ray_defaults
+    from pipeline.errors import PipelineError
+
+    try:
+        config = tyro.cli(Export, prog="python jobs/export.py", description=__doc__, args=list(arguments), config=(tyro.conf.FlagConversionOff, tyro.conf.PositionalRequiredArgs))
+        set_ray_defaults()
+        from pipeline.export.job import export_run
+
+        export_run(config, report=lambda line: print(line, flush=True))
+        return 0
+    except PipelineError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,83 @@
+"""A trained encoder in the published format: a folder that transformers loads with from_pretrained."""
+
+import importlib.util
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from pyarrow import fs
+from torch import Tensor
+
+from pipeline import storage
+from pipeline.batch import Batch
+from pipeline.errors import CheckpointError
+from pipeline.export.probe import TOLERANCE, difference, padded, probes
+from pipeline.export.trained import Trained, load_module, load_trained
+from pipeline.objectives.pretraining import BertPretraining
+from pipeline.train.checkpoint import TRAINING_ONLY
+
+INSTALL = "pip install 'bertstream[export]'"
+Logits = Callable[[Batch], tuple[Tensor, Tensor]]
+"""Batch -> logits (M, V) of its scored tokens and (N, 2) of its pairs."""
+
+
+def export(checkpoint: str, target: str) -> str:
+    """Publish a checkpoint's model and tokenizer to `target` and say in a few words how it was checked.
+
+    Raises CheckpointError when the checkpoint is damaged, or the logits computed from what was written differ from its own.
+    """
+    trained = load_trained(checkpoint)
+    with tempfile.TemporaryDirectory(prefix="bertstream-export-") as temporary:
+        copy_model(checkpoint, Path(temporary))
+        checked = check(Path(temporary), trained)
+        storage.publish(Path(temporary), target, {"checkpoint": checkpoint})
+    return checked
+
+
+def copy_model(checkpoint: str, folder: Path) -> None:
+    """Copy what a checkpoint holds in the published format to a local folder."""
+    for name in storage.read_json(storage.join(checkpoint, storage.MANIFEST))["files"]:
+        if name not in TRAINING_ONLY:
+            system, path = storage.filesystem(storage.join(checkpoint, name))
+            fs.copy_files(path, f"{folder}/{name}", source_filesystem=system, destination_filesystem=fs.LocalFileSystem())
+
+
+def check(folder: Path, trained: Trained) -> str:
+    """Load an exported folder, with transformers where it is installed, and compare its logits with the checkpoint's. Raises CheckpointError when they differ."""
+    installed = importlib.util.find_spec("transformers") is not None
+    theirs = published_logits(folder) if installed else own_logits(load_module(str(folder), trained.model, trained.vocabulary_size))
+    found = largest_difference(theirs, trained)
+    if not found <= TOLERANCE:
+        raise CheckpointError(f"export {folder}: {'transformers' if installed else 'our'} logits differ from the checkpoint's by {found:.2g} of the largest, more than {TOLERANCE}")
+    return f"checked: logits equal transformers' within {TOLERANCE} of the largest" if installed else f"not checked against transformers, which is not installed: {INSTALL}"
+
+
+def largest_difference(theirs: Logits, trained: Trained) -> float:
+    """Largest difference from the checkpoint's logits, in float32, as a share of the largest logit (of 1 where that is smaller)."""
+    ours = own_logits(trained.module)
+    with torch.inference_mode():
+        found = [difference(*pair) for batch in probes(trained.vocabulary_size, trained.model.maximum_positions) for pair in zip(theirs(batch), ours(batch), strict=True)]
+    return torch.tensor(found).max().item()
+
+
+def own_logits(module: BertPretraining) -> Logits:
+    """Our way to the logits."""
+    return lambda batch: (module.predict_masked(batch), module.pair_logits(module.encoder(batch), batch))
+
+
+def published_logits(folder: Path) -> Logits:
+    """transformers' way to the logits, from a folder."""
+    from transformers import AutoModelForPreTraining
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    model = AutoModelForPreTraining.from_pretrained(folder).eval()
+
+    def logits(batch: Batch) -> tuple[Tensor, Tensor]:
+        inputs = padded(batch)
+        output = model(**inputs)
+        return output.prediction_logits[inputs["attention_mask"].bool()], output.seq_relationship_logits
+
+    return logits

@@ -1,0 +1,52 @@
+"""Texts -> words for their blanks, or one vector a text: what an exported model is asked.
+
+N texts, T tokens of all of them, M [MASK]s in them, V vocabulary entries.
+"""
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import torch
+from tokenizers import Tokenizer
+from torch import Tensor
+
+from pipeline.batch import Batch, collate
+from pipeline.export.trained import Trained
+from pipeline.text.schema import EXAMPLE
+from pipeline.text.vocabulary import Vocabulary
+
+TEXTS_AT_ONCE = 32
+
+
+def read_tokenizer(folder: str, maximum_length: int) -> Tokenizer:
+    """The tokenizer.json of a local folder, which reads [MASK] as the mask and cuts texts at `maximum_length` tokens."""
+    tokenizer = Tokenizer.from_file(f"{folder}/tokenizer.json")
+    tokenizer.enable_truncation(maximum_length)
+    return tokenizer
+
+
+def encode(texts: Sequence[str], tokenizer: Tokenizer, mask_id: int) -> Batch:
+    """One sequence [CLS] text [SEP] a text; the masked positions are those of [MASK], and their labels say nothing."""
+    rows = []
+    for encoding in tokenizer.encode_batch(list(texts)):
+        blanks = [place for place, i in enumerate(encoding.ids) if i == mask_id]
+        row = {"ids": encoding.ids, "first_length": len(encoding.ids), "masked_positions": blanks, "masked_labels": [mask_id] * len(blanks)}
+        rows.append(row | {"not_next": False, "document_a": 0, "document_b": 0})
+    return collate(pa.Table.from_pylist(rows, schema=EXAMPLE))
+
+
+@torch.inference_mode()
+def fill_masks(trained: Trained, batch: Batch, vocabulary: Vocabulary, top: int) -> list[list[list[dict[str, str | float]]]]:
+    """Of each text, of each of its [MASK]s in their order: the `top` likeliest entries with their probabilities, best first."""
+    best = trained.module.predict_masked(batch).softmax(-1).topk(min(top, trained.vocabulary_size))
+    guesses: list[list[list[dict[str, str | float]]]] = [[] for _ in range(batch.sequences)]
+    rows_M = torch.searchsorted(batch.offsets.long(), batch.masked_positions_M, right=True) - 1
+    for row, shares, entries in zip(rows_M.tolist(), best.values.tolist(), best.indices.tolist(), strict=True):
+        guesses[row].append([{"token": vocabulary.tokens[entry], "probability": share} for share, entry in zip(shares, entries, strict=True)])
+    return guesses
+
+
+@torch.inference_mode()
+def embeddings(trained: Trained, batch: Batch) -> Tensor:
+    """One vector (N, width) a sequence: the mean of its last hidden states, [CLS] and [SEP] among them (Reimers & Gurevych 2019, MEAN)."""
+    return torch.segment_reduce(trained.module.encoder(batch), "mean", lengths=batch.offsets.diff().long())

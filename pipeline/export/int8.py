@@ -1,0 +1,98 @@
+"""The ONNX graphs with 8-bit weights for CPUs, and what that costs and gains: accuracy and latency beside float32's."""
+
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch.nn import functional as F
+
+from pipeline.batch import Batch
+from pipeline.errors import CheckpointError
+from pipeline.export.onnx_graphs import EMBEDDING, FILL_MASK, quiet, run, session
+from pipeline.export.probe import padded, probe
+from pipeline.export.trained import Trained
+
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession
+
+WORST = 0.5
+"""Root-mean-square difference of int8's logits from float32's, as a share of their standard deviation, above which the graph is broken:
+unrelated logits have 1.4, sound graphs a few hundredths."""
+WARM_UP = 5
+"""Sequences that are not timed."""
+PERCENTILES = (50, 99)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """One fill-mask graph on the machine that exported it."""
+
+    megabytes: float
+    """Of both graphs' files."""
+    loss: float
+    """Mean cross-entropy at the masked positions, in nats."""
+    accuracy: float
+    """Share of them whose likeliest entry is the one that stood there."""
+    milliseconds: tuple[float, ...]
+    """Latency of one sequence's logits, at PERCENTILES."""
+
+
+def quantize_graphs(float32: Path, folder: Path) -> None:
+    """Write both graphs with 8-bit weights; activations are quantised as they come (dynamic).
+
+    7 bits of each weight are used: processors without VNNI add 8-bit products in 16 bits, which would overflow.
+    """
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+    from onnxruntime.quantization.shape_inference import quant_pre_process
+
+    for name in (FILL_MASK, EMBEDDING):
+        with quiet(), tempfile.TemporaryDirectory(prefix="bertstream-export-") as temporary:
+            # The output weights are transposed embeddings: only weights that are transposed beforehand are quantised, half of a small model's time.
+            quant_pre_process(float32 / name, f"{temporary}/{name}", skip_symbolic_shape=True)
+            quantize_dynamic(f"{temporary}/{name}", folder / name, weight_type=QuantType.QInt8, per_channel=True, reduce_range=True)
+
+
+def check_int8(float32: Path, folder: Path, trained: Trained) -> str:
+    """Load the quantised graphs from disk and compare them with float32's. Raises CheckpointError where they are broken."""
+    batch = probe(trained.vocabulary_size, [min(length, trained.model.maximum_positions) for length in (19, 7, 64)])
+    found = {name: deviation(run(session(folder / name), batch), run(session(float32 / name), batch)) for name in (FILL_MASK, EMBEDDING)}
+    for name, share in found.items():
+        if not share <= WORST:
+            raise CheckpointError(f"export {folder / name}: int8's outputs differ from float32's by {share:.2g} of their standard deviation, more than {WORST}: this model does not stand 8 bits")
+    return f"checked: int8's logits differ from float32's by {found[FILL_MASK]:.2g} of their standard deviation, embeddings by {found[EMBEDDING]:.2g}"
+
+
+def deviation(theirs: torch.Tensor, ours: torch.Tensor) -> float:
+    """Root-mean-square difference as a share of our standard deviation; NaN where there is any."""
+    return ((theirs - ours).square().mean().sqrt() / ours.std()).item()
+
+
+def compare(float32: Path, int8: Path, rows: Sequence[Batch]) -> tuple[Measured, Measured]:
+    """Scores and latency of both fill-mask graphs on batches of one sequence each; they take turns, so that both meet the same machine."""
+    graphs = [session(folder / FILL_MASK) for folder in (float32, int8)]
+    for graph in graphs:
+        for batch in rows[:WARM_UP]:
+            run(graph, batch)
+    scored = [[score(graph, batch) for graph in graphs] for batch in rows]
+    masked = sum(batch.masked for batch in rows)
+    measured = []
+    for folder, (loss, right, seconds) in zip((float32, int8), np.array(scored).transpose(1, 2, 0), strict=True):
+        size = sum(file.stat().st_size for file in folder.glob("*.onnx*")) / 1e6
+        times = tuple(np.percentile(1000 * seconds, PERCENTILES).tolist())
+        measured.append(Measured(megabytes=size, loss=loss.sum() / masked, accuracy=right.sum() / masked, milliseconds=times))
+    return measured[0], measured[1]
+
+
+def score(graph: "InferenceSession", batch: Batch) -> tuple[float, int, float]:
+    """Summed cross-entropy in nats and right answers at the masked positions of one sequence, and the seconds that the graph took."""
+    inputs = {name: tensor.numpy() for name, tensor in padded(batch).items()}
+    begun = time.perf_counter()
+    (logits,) = graph.run(None, inputs)
+    seconds = time.perf_counter() - begun
+    logits_M, labels_M = torch.from_numpy(logits[0])[batch.masked_positions_M], batch.masked_labels_M
+    return F.cross_entropy(logits_M, labels_M, reduction="sum").item(), int((logits_M.argmax(-1) == labels_M).sum()), seconds

@@ -1,0 +1,88 @@
+"""A run's model taken out: every kind asked for is made, checked, published, and read back before it counts."""
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from pipeline import storage
+from pipeline.config.export import Export
+from pipeline.config.training import Tracking
+from pipeline.errors import CheckpointError, ConfigError
+from pipeline.export import registry
+from pipeline.export.card import CARD, Lineage, card, corpus_of
+from pipeline.export.kinds import FOLDERS
+from pipeline.export.onnx_graphs import require_onnx
+from pipeline.export.trained import Trained, find_checkpoint, load_trained, recorded_run
+from pipeline.train import run
+from pipeline.train.checkpoint import read_state
+from pipeline.train.tracking import tracking_uri
+
+Report = Callable[[str], None]
+
+
+def export_run(config: Export, report: Report) -> None:
+    """Make every kind of config.kinds and report where each is and how it was checked; all that can be refused is refused before any is made."""
+    folder = storage.absolute(config.run)
+    recorded = recorded_run(folder)
+    checkpoint = find_checkpoint(folder, config.step, report)
+    target = storage.absolute(config.folder) if config.folder else storage.join(folder, "exports", checkpoint.rsplit("/", 1)[1])
+    lineage = Lineage(name=folder.rsplit("/", 1)[1], recorded=recorded, summary=run.read_summary(folder), corpus=corpus_of(recorded))
+    for kind in config.kinds:
+        if kind in FOLDERS:
+            require_free(storage.join(target, kind), config.replace)
+        if kind in ("onnx", "int8"):
+            require_onnx(kind)
+    uri = mlflow_uri(config, folder, lineage)
+    if "mlflow" in config.kinds:
+        registry.require_run(uri, recorded["mlflow_run_id"])
+    trained = load_trained(checkpoint)
+    with tempfile.TemporaryDirectory(prefix="bertstream-export-") as scratch:
+        for kind in config.kinds:
+            made = log(trained, lineage, config, uri) if kind == "mlflow" else publish(trained, lineage, kind, Path(scratch), storage.join(target, kind))
+            report(f"{kind}: {made}")
+
+
+def mlflow_uri(config: Export, folder: str, lineage: Lineage) -> str:
+    """The MLflow that tracked the run. Raises ConfigError where it cannot be told."""
+    known = config.mlflow_uri or (lineage.summary["mlflow_uri"] if lineage.summary else None)
+    return tracking_uri(Tracking(uri=known), folder.rsplit("/", 2)[0]) if "mlflow" in config.kinds else ""
+
+
+def require_free(target: str, replace: bool) -> None:
+    """Raise ConfigError unless nothing is at `target`, or an export that may be replaced."""
+    there = storage.children(target)
+    if not there:
+        return
+    try:
+        manifest = storage.read_json(storage.join(target, storage.MANIFEST))
+        known = f"an export of {manifest['checkpoint']}"
+    except (OSError, ValueError, KeyError, TypeError):
+        raise ConfigError(f"{target} holds files that are no export ({', '.join(there[:3])}): delete them, or choose another --folder") from None
+    if not replace:
+        raise ConfigError(f"{target} holds {known}: give --replace True, or choose another --folder")
+
+
+def publish(trained: Trained, lineage: Lineage, kind: str, scratch: Path, target: str) -> str:
+    """Make a kind's folder, publish it with its card, and give its place and how it was checked."""
+    with tempfile.TemporaryDirectory(prefix="bertstream-export-") as temporary:
+        folder = Path(temporary)
+        made = FOLDERS[kind](trained, lineage, scratch, folder)
+        (folder / CARD).write_text(card(trained, lineage, kind, made))
+        storage.publish(folder, target, {"checkpoint": trained.checkpoint, "kind": kind, "checked": made.checked})
+    if problem := storage.damage(target):
+        raise CheckpointError(f"export {target} was not written as it should ({problem}): export again with --replace True")
+    return "; ".join(part for part in (target, made.checked, made.figures) if part)
+
+
+def log(trained: Trained, lineage: Lineage, config: Export, uri: str) -> str:
+    """Log the model to its run, and register it where asked; gives its URI and how it was checked."""
+    with tempfile.TemporaryDirectory(prefix="bertstream-export-") as temporary:
+        written, published = Path(temporary, "written"), Path(temporary, "model")
+        written.mkdir()
+        made = FOLDERS["huggingface"](trained, lineage, Path(temporary), written)
+        (written / CARD).write_text(card(trained, lineage, "mlflow", replace(made, use=registry.USE)))
+        storage.publish(written, str(published), {"checkpoint": trained.checkpoint})
+        model_uri = registry.log(published, trained, uri, lineage.recorded["mlflow_run_id"], read_state(trained.checkpoint).step)
+    place = registry.register(model_uri, config.register, uri) if config.register else model_uri
+    return f"{place} at {uri}; checked: the loaded model's answers equal the checkpoint's; its files {made.checked}"

@@ -1,0 +1,138 @@
+"""The kinds of export that are folders: each writes its files to a local folder, checks them, and says how they are used."""
+
+import os
+import platform
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from pipeline import storage
+from pipeline.batch import Batch
+from pipeline.config.data import Sampling
+from pipeline.config.flat import unflatten
+from pipeline.errors import DataError
+from pipeline.export.card import Lineage, Made, table
+from pipeline.export.huggingface import check, copy_model
+from pipeline.export.int8 import Measured, check_int8, compare, quantize_graphs
+from pipeline.export.onnx_graphs import OPSET, check_graphs, write_graphs
+from pipeline.export.probe import probe
+from pipeline.export.trained import Trained
+from pipeline.text.vocabulary import load_vocabulary
+from pipeline.text.wordpiece import WordPiece
+from pipeline.train.checkpoint import WEIGHTS
+from pipeline.train.evaluate import heldout_batches
+
+HELDOUT_ROWS = 256
+"""Held-out sequences that int8 is compared on."""
+HUGGINGFACE_USE = """```python
+from transformers import pipeline
+
+pipeline("fill-mask", model="THIS_FOLDER")("a text with a [MASK] in it")
+```"""
+ONNX_USE = f"""`fill_mask.onnx` gives `logits` (batch, length, vocabulary), `embedding.onnx` gives `sentence_embedding` (batch, width), the mean of the last
+hidden states over the attention mask. Opset {OPSET}; inputs are int64 (batch, length), both sizes free up to the model's positions.
+
+```python
+import numpy, onnxruntime, tokenizers
+
+tokenizer = tokenizers.Tokenizer.from_file("tokenizer.json")
+tokenizer.enable_padding()
+texts = tokenizer.encode_batch(["a text", "a longer text with a [MASK] in it"])
+session = onnxruntime.InferenceSession("embedding.onnx")
+session.run(None, {{
+    "input_ids": numpy.array([text.ids for text in texts]),
+    "attention_mask": numpy.array([text.attention_mask for text in texts]),
+    "token_type_ids": numpy.array([text.type_ids for text in texts]),
+}})
+```"""
+
+
+def huggingface(trained: Trained, lineage: Lineage, scratch: Path, folder: Path) -> Made:
+    """The published format."""
+    copy_model(trained.checkpoint, folder)
+    return Made(checked=check(folder, trained), use=HUGGINGFACE_USE)
+
+
+def onnx(trained: Trained, lineage: Lineage, scratch: Path, folder: Path) -> Made:
+    """Float32 graphs, with the tokenizer."""
+    copy_tokenizer(trained, folder)
+    shutil.copytree(float32_graphs(trained, scratch), folder, dirs_exist_ok=True)
+    return Made(checked=check_graphs(folder, trained), use=ONNX_USE)
+
+
+def int8(trained: Trained, lineage: Lineage, scratch: Path, folder: Path) -> Made:
+    """Graphs with 8-bit weights, measured beside float32's."""
+    copy_tokenizer(trained, folder)
+    float32 = float32_graphs(trained, scratch)
+    check_graphs(float32, trained)
+    quantize_graphs(float32, folder)
+    checked = check_int8(float32, folder, trained)
+    rows, problem = sequences(trained, lineage)
+    both = compare(float32, folder, rows)
+    return Made(checked=checked, use=ONNX_USE, extra=("## Beside float32", comparison(*both, rows, problem)), figures=in_a_line(*both, problem))
+
+
+def copy_tokenizer(trained: Trained, folder: Path) -> None:
+    """Put all of the published format but the weights into the folder."""
+    copy_model(trained.checkpoint, folder)
+    (folder / WEIGHTS).unlink()
+
+
+def float32_graphs(trained: Trained, scratch: Path) -> Path:
+    """The folder of the float32 graphs, made once a job."""
+    published, folder = scratch / "published", scratch / "float32"
+    if not folder.exists():
+        published.mkdir()
+        copy_model(trained.checkpoint, published)
+        folder.mkdir()
+        write_graphs(published, folder)
+    return folder
+
+
+def sequences(trained: Trained, lineage: Lineage) -> tuple[list[Batch], str | None]:
+    """Held-out sequences, a batch each, as the run's evaluations mask them; where there are none, random ones, and why."""
+    if isinstance(lineage.corpus, DataError):
+        problem = str(lineage.corpus)
+    else:
+        wordpiece = WordPiece(load_vocabulary(trained.checkpoint, None))
+        sampling = unflatten(Sampling, lineage.recorded["identity"], "sampling.")
+        rows = heldout_batches(lineage.corpus, wordpiece, sampling, rows=HELDOUT_ROWS, rows_per_batch=1, rank=0, world=1)
+        if rows:
+            return rows, None
+        problem = "the corpus has no held-out part"
+    return [probe(trained.vocabulary_size, [min(128, trained.model.maximum_positions)])] * HELDOUT_ROWS, problem
+
+
+def comparison(float32: Measured, int8: Measured, rows: list[Batch], problem: str | None) -> str:
+    """The card's table of both graphs."""
+    figures = {
+        "megabytes, both graphs": [f"{m.megabytes:.1f}" for m in (float32, int8)],
+        "held-out MLM accuracy": ["not measured" if problem else f"{m.accuracy:.2%}" for m in (float32, int8)],
+        "held-out MLM loss, nats": ["not measured" if problem else f"{m.loss:.4f}" for m in (float32, int8)],
+        "latency p50, ms": [f"{m.milliseconds[0]:.2f}" for m in (float32, int8)],
+        "latency p99, ms": [f"{m.milliseconds[1]:.2f}" for m in (float32, int8)],
+    }
+    tokens, masked = sum(batch.tokens for batch in rows) / len(rows), sum(batch.masked for batch in rows)
+    what = f"random sequences ({problem})" if problem else f"held-out sequences with {masked:,} masked positions"
+    about = f"{len(rows)} {what}, {tokens:.0f} tokens long on average, one at a time through `fill_mask.onnx`, both graphs in turns, on {processor()}."
+    return f"{table(('', 'float32', 'int8'), [(name, *values) for name, values in figures.items()])}\n\n{about}"
+
+
+def in_a_line(float32: Measured, int8: Measured, problem: str | None) -> str:
+    """The same for a terminal."""
+    accuracy = f"accuracy not measured ({problem})" if problem else f"accuracy {int8.accuracy:.2%} (float32 {float32.accuracy:.2%})"
+    speed = ", ".join(f"p{p} {ours:.2f} ms ({theirs:.2f})" for p, ours, theirs in zip((50, 99), int8.milliseconds, float32.milliseconds, strict=True))
+    return f"{accuracy}, {speed}, {int8.megabytes:.1f} MB ({float32.megabytes:.1f})"
+
+
+def processor() -> str:
+    """The machine's processor and cores, as figures need them beside them."""
+    try:
+        names = [line.split(":", 1)[1].strip() for line in storage.read_bytes("/proc/cpuinfo").decode().splitlines() if line.startswith("model name")]
+    except OSError:
+        names = []
+    return f"{os.cpu_count()} cores of {names[0] if names else platform.machine()}"
+
+
+FOLDERS: dict[str, Callable[[Trained, Lineage, Path, Path], Made]] = {"huggingface": huggingface, "onnx": onnx, "int8": int8}
+"""Kind -> (model, lineage, scratch folder of the job, empty folder to fill) -> what was made."""

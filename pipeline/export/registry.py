@@ -1,0 +1,141 @@
+"""The model in MLflow: logged to its run as code and files, never pickled; loaded and compared; then registered."""
+
+import importlib.metadata
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import mlflow
+import pandas as pd
+import torch
+from mlflow.models import Model, ModelSignature
+from mlflow.tracking import MlflowClient
+from mlflow.types import ColSpec, ParamSchema, ParamSpec, Schema
+
+from pipeline import storage
+from pipeline.errors import CheckpointError, ConfigError
+from pipeline.export.inference import embeddings, encode, fill_masks, read_tokenizer
+from pipeline.export.onnx_graphs import quiet as without_warnings
+from pipeline.export.probe import TOLERANCE, difference
+from pipeline.export.trained import Trained
+from pipeline.text.vocabulary import load_vocabulary
+from pipeline.train.tracking import has_run, quiet
+
+CODE = Path(__file__).with_name("served.py")
+SIGNATURE = ModelSignature(
+    inputs=Schema([ColSpec("string", "text")]),
+    params=ParamSchema([ParamSpec("task", "string", "fill-mask"), ParamSpec("top", "long", 5)]),
+)
+REQUIRED = ("bertstream", "mlflow", "numpy", "pandas", "pyarrow", "safetensors", "tokenizers", "torch")
+SQLITE = "sqlite:///"
+USE = """Where bertstream is installed:
+
+```python
+import mlflow, pandas
+
+model = mlflow.pyfunc.load_model("models:/NAME/VERSION")
+texts = pandas.DataFrame({"text": ["a text with a [MASK] in it"]})
+model.predict(texts)  # of each text, of each of its [MASK]s, the five likeliest entries
+model.predict(texts, params={"task": "fill-mask", "top": 20})
+model.predict(texts, params={"task": "embeddings"})  # of each text a vector: the mean of its last hidden states
+```"""
+
+
+def require_run(uri: str, run_id: str) -> None:
+    """Raise ConfigError unless the MLflow at `uri` has the run."""
+    quiet()
+    os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
+    hint = "name the run's MLflow with mlflow_uri"
+    if uri.startswith(SQLITE) and not os.path.exists(uri.removeprefix(SQLITE)):  # MLflow would make an empty one
+        raise ConfigError(f"mlflow_uri ({uri}): there is no such file; {hint}")
+    try:
+        known = has_run(MlflowClient(tracking_uri=uri), run_id)
+    except Exception as error:  # MLflow lets SQLAlchemy's, requests' and its own errors through, all about this URI
+        raise ConfigError(f"mlflow_uri ({uri}) does not work: {storage.first_line(error)}; {hint}") from error
+    if not known:
+        raise ConfigError(f"mlflow_uri ({uri}) does not know the run {run_id}; {hint}")
+
+
+def log(published: Path, trained: Trained, uri: str, run_id: str, step: int) -> str:
+    """Log a published folder's model to a run, load it back, compare its answers with the checkpoint's, and give its models:/ URI.
+
+    Raises CheckpointError, and deletes what was logged, when they differ.
+    """
+    with at(uri), without_warnings():
+        client = MlflowClient()
+        # Made beforehand: Model.log would put it into the default experiment, and its files where the command was called.
+        made = client.create_logged_model(client.get_run(run_id).info.experiment_id, name="model", source_run_id=run_id)
+        logged = Model.log(
+            artifact_path=None,
+            model_id=made.model_id,
+            flavor=mlflow.pyfunc,
+            run_id=run_id,
+            step=step,
+            python_model=str(CODE),
+            artifacts={"model": str(published)},
+            signature=SIGNATURE,
+            pip_requirements=requirements(),
+        )
+        worst = largest_difference(mlflow.pyfunc.load_model(logged.model_uri), published, trained)
+        if not worst <= TOLERANCE:
+            client.delete_logged_model(made.model_id)
+            raise CheckpointError(f"export {logged.model_uri}: answers differ from the checkpoint's by {worst:.2g} of the largest, more than {TOLERANCE}")
+    return logged.model_uri
+
+
+def register(model_uri: str, name: str, uri: str) -> str:
+    """Make a logged model the newest version under a name, and give the version's models:/ URI. Raises ConfigError for a name that MLflow refuses."""
+    with at(uri), without_warnings():
+        try:
+            version = mlflow.register_model(model_uri, name)
+        except mlflow.MlflowException as error:
+            raise ConfigError(f"register ({name}): {storage.first_line(error)}") from error
+    return f"models:/{name}/{version.version}"
+
+
+def largest_difference(served: mlflow.pyfunc.PyFuncModel, published: Path, trained: Trained) -> float:
+    """Largest difference between a served model's answers and the checkpoint's, as a share of the largest."""
+    vocabulary = load_vocabulary(str(published), None)
+    words = [vocabulary.tokens[i] for i in vocabulary.ordinary_ids[:: max(1, len(vocabulary.ordinary_ids) // 8)]]
+    mask = vocabulary.tokens[vocabulary.mask_id]
+    texts = [f"{words[0]} {mask} {words[1]} {mask}", mask, " ".join([*words, mask])]
+    batch = encode(texts, read_tokenizer(str(published), trained.model.maximum_positions), vocabulary.mask_id)
+    asked = pd.DataFrame({"text": texts})
+    vectors = torch.tensor(served.predict(asked, params={"task": "embeddings"}))
+    theirs = torch.tensor(shares(served.predict(asked, params={"task": "fill-mask", "top": 3})))
+    ours = torch.tensor(shares(fill_masks(trained, batch, vocabulary, 3)))
+    return torch.tensor([difference(vectors, embeddings(trained, batch)), difference(theirs, ours)]).max().item()
+
+
+def shares(guesses: list[list[list[dict[str, str | float]]]]) -> list[float]:
+    """All probabilities of an answer in their order."""
+    return [guess["probability"] for text in guesses for blank in text for guess in blank]
+
+
+def requirements() -> list[str]:
+    """The installed versions of what the code imports; a local label such as +cpu is no part of them."""
+    found = {name: importlib.metadata.version(name).split("+")[0] for name in REQUIRED if has_distribution(name)}
+    return [f"{name}=={version}" for name, version in found.items()]
+
+
+def has_distribution(name: str) -> bool:
+    """Whether a distribution is installed; this package may run from its source tree."""
+    try:
+        importlib.metadata.distribution(name)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+@contextmanager
+def at(uri: str) -> Iterator[None]:
+    """MLflow's global tracking and registry URIs inside: logging a model knows no others."""
+    before = mlflow.get_tracking_uri(), mlflow.get_registry_uri()
+    mlflow.set_tracking_uri(uri)
+    mlflow.set_registry_uri(uri)
+    try:
+        yield
+    finally:
+        mlflow.set_tracking_uri(before[0])
+        mlflow.set_registry_uri(before[1])

@@ -1,0 +1,73 @@
+"""A checkpoint that goes out: found in its run, verified and loaded."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pipeline import storage
+from pipeline.config.model import Model
+from pipeline.errors import CheckpointError, ConfigError
+from pipeline.model.weights import from_published, model_settings
+from pipeline.objectives.pretraining import BertPretraining
+from pipeline.train import checkpoint, run
+
+CONFIG = "config.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trained:
+    """The model of a checkpoint, in evaluation mode and float32 on the CPU."""
+
+    checkpoint: str
+    model: Model
+    vocabulary_size: int
+    module: BertPretraining
+
+
+def recorded_run(folder: str) -> dict[str, Any]:
+    """What the run in a folder recorded of itself. Raises ConfigError where there is no run."""
+    try:
+        recorded = run.read_run(folder)
+    except ValueError as error:
+        raise ConfigError(f"{storage.join(folder, run.RUN)} cannot be read ({storage.first_line(error)}): name the folder of another run") from error
+    if recorded is None:
+        raise ConfigError(f"{folder} is not the folder of a run: {run.RUN} is missing; runs lie in OUTPUT/runs")
+    return recorded
+
+
+def find_checkpoint(folder: str, step: int | None, report: Callable[[str], None]) -> str:
+    """Folder of the run's checkpoint after `step` updates, or of its newest sound one.
+
+    Raises ConfigError where there is none, CheckpointError where it is damaged.
+    """
+    steps = [saved for saved in checkpoint.steps_saved(folder) if storage.exists(storage.join(checkpoint.folder_of(folder, saved), storage.MANIFEST))]
+    there = ", ".join(map(str, steps))
+    if not steps:
+        raise ConfigError(f"{folder} has no checkpoint yet: wait for the first")
+    if step is None:
+        return checkpoint.newest_sound(folder, report)
+    if step not in steps:
+        raise ConfigError(f"step ({step}) has no checkpoint in {folder}: there are {there}")
+    found = checkpoint.folder_of(folder, step)
+    if problem := storage.damage(found):
+        raise CheckpointError(f"checkpoint {found} is damaged ({problem}): export another step ({there})")
+    return found
+
+
+def load_trained(folder: str) -> Trained:
+    """The model of a checkpoint or of an exported folder. Raises CheckpointError when it is damaged or another architecture."""
+    if problem := storage.damage(folder):
+        raise CheckpointError(f"checkpoint {folder} is damaged ({problem})")
+    config = storage.read_json(storage.join(folder, CONFIG))
+    model = model_settings(config)
+    return Trained(checkpoint=folder, model=model, vocabulary_size=config["vocab_size"], module=load_module(folder, model, config["vocab_size"]))
+
+
+def load_module(folder: str, model: Model, vocabulary_size: int) -> BertPretraining:
+    """The weights in a folder of the published format, in evaluation mode. Raises CheckpointError when they are not those of such a model."""
+    module = BertPretraining(model, vocabulary_size).eval()
+    try:
+        module.load_state_dict(from_published(checkpoint.read_tensors(storage.join(folder, checkpoint.WEIGHTS)), model))
+    except CheckpointError as error:
+        raise CheckpointError(f"{folder}: {error}") from error
+    return module
