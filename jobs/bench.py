@@ -4,6 +4,7 @@
     python jobs/bench.py text --corpus books/ --vocabulary.path vocab.txt --vocabulary.lowercase True
     python jobs/bench.py stream --corpus books/
     python jobs/bench.py wikitext --dump simplewiki-pages-articles.xml.bz2
+    python jobs/bench.py step tiny mini --lengths full
 """
 
 import os
@@ -52,6 +53,10 @@ class Wikitext:
 
 def main(arguments: Sequence[str]) -> int:
     """Parse, measure and print; 0 when every ratio reaches its floor, 1 when one does not, 2 for what the user can fix."""
+    if list(arguments[:1]) == ["step"]:  # all cores, and nothing that a bare GPU machine lacks
+        from pipeline.bench import step
+
+        return step.main(arguments[1:])
     # One core: libraries read these when they are imported.
     os.environ |= {"RAYON_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
     import tyro

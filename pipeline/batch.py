@@ -3,13 +3,18 @@
 T tokens of the batch, N sequences, M masked positions.
 """
 
+from __future__ import annotations
+
 import dataclasses
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 import torch
 from torch import Tensor
+
+if TYPE_CHECKING:  # a machine that only measures the step has no pyarrow
+    import pyarrow as pa
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,8 +56,10 @@ class Batch:
         """The same batch on a device; the host does not wait for copies to an accelerator."""
         # A copy towards the host must be waited for, or its memory would be read before it is filled.
         to_accelerator = torch.device(device).type != "cpu"
-        tensors = {name: value.to(device, non_blocking=to_accelerator) for name, value in vars(self).items() if isinstance(value, Tensor)}
-        return dataclasses.replace(self, **tensors)
+        tensors = {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
+        if torch.device(device).type == "cuda":  # from pageable memory the copy would wait all the same
+            tensors = {name: value if value.device.type != "cpu" else value.pin_memory() for name, value in tensors.items()}
+        return dataclasses.replace(self, **{name: value.to(device, non_blocking=to_accelerator) for name, value in tensors.items()})
 
 
 def collate(rows: pa.Table | pa.RecordBatch) -> Batch:
@@ -90,7 +97,7 @@ def _pair_labels(column: pa.ChunkedArray | pa.Array) -> Tensor | None:
 
 
 def _chunks(column: pa.ChunkedArray | pa.Array) -> list[pa.Array]:
-    return column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+    return column.chunks if hasattr(column, "chunks") else [column]
 
 
 def _flat(column: pa.ChunkedArray | pa.Array) -> np.ndarray:

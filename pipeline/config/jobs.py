@@ -1,6 +1,7 @@
 """The whole configuration of a job."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from pipeline.config.checks import require, require_at_least
 from pipeline.config.data import Preparation, Sampling, VocabularySettings
@@ -27,6 +28,8 @@ class Pretrain:
     output: str = "output"
     """Folder or URL of prepared corpora, runs and the MLflow database."""
     seed: int = 0
+    on_nonfinite: Literal["stop", "skip"] = "stop"
+    """What a step does whose gradient is not finite: end the run, or be passed over and counted. No update is made from it either way."""
     prepare: Preparation = Preparation()
     vocabulary: VocabularySettings = VocabularySettings()
     sampling: Sampling = Sampling()

@@ -201,6 +201,8 @@ class Placement:
     """Autocast format; auto: bfloat16 where the hardware computes in it."""
     compile: Literal["auto", "on", "off"] = "auto"
     """torch.compile; auto: where there is a C++ compiler and the run is long enough to pay."""
+    recompute: bool = False
+    """Activation checkpointing: keep each layer's input alone and compute the layer anew in the backward; less memory, a third more time."""
     threads: int | None = None
     """CPU threads of each worker; none: the node's cores divided by its workers."""
     table_chunks: int = 1_000_000

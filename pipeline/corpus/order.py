@@ -14,7 +14,7 @@ import numpy as np
 
 from pipeline.config.phases import Phase
 from pipeline.config.training import Batch
-from pipeline.text.examples import generator
+from pipeline.text.randomness import generator
 
 
 @dataclass(frozen=True, kw_only=True, order=True)

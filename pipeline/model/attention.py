@@ -6,6 +6,7 @@ Shapes: T tokens of the batch, N sequences, S the longest of them, H heads, D wi
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -18,24 +19,35 @@ KERNEL_TYPES = (torch.bfloat16, torch.float16)
 KERNEL_CAPABILITY = 8
 """Major compute capability that the flash kernels start at (Ampere)."""
 KERNEL_HEAD_WIDTHS = range(8, 257, 8)
+GROUP_COST = 1 << 16
+"""Scores of one head that take about as long as another group of sequences: some twenty operators a layer."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """Sequences that are padded to the longest of them, and where their tokens lie; made once a batch and used by every layer."""
+
+    sequences: int
+    """N."""
+    maximum_length: int
+    """S."""
+    slots_T: Tensor
+    """int64: place of each of the group's tokens in the padded (N * S) order."""
+    key_mask: Tensor | None
+    """bool (N, 1, 1, S): True where there is a token; None when all sequences are of length S."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """Where the sequences of a batch lie, flat and padded; made once a batch and used by every layer."""
+    """Where the sequences of a batch lie, flat and in padded groups."""
 
     offsets: Tensor
     """int32, N + 1 entries: cumulative lengths."""
     maximum_length: int
     """S."""
-    slots_T: Tensor
-    """int64: place of each token in the padded (N * S) order."""
-    key_mask: Tensor | None
-    """bool (N, 1, 1, S): True where there is a token; None when all sequences are of length S."""
-
-    @property
-    def sequences(self) -> int:
-        return self.offsets.shape[0] - 1
+    groups: tuple[Group, ...]
+    order_T: Tensor | None
+    """int64: the tokens in the order of the groups; None for one group, which is in the batch's order."""
 
 
 def layout(batch: Batch) -> Layout:
@@ -45,8 +57,40 @@ def layout(batch: Batch) -> Layout:
     rows_T = torch.repeat_interleave(torch.arange(batch.sequences, device=device), lengths_N, output_size=batch.tokens)
     # Compiled code always masks: asking for this equality would make it two graphs.
     full = not torch.compiler.is_compiling() and batch.tokens == batch.sequences * longest
-    key_mask = None if full else (torch.arange(longest, device=device) < lengths_N[:, None])[:, None, None, :]
-    return Layout(offsets=offsets, maximum_length=longest, slots_T=rows_T * longest + batch.positions_T, key_mask=key_mask)
+    # A GPU would have to be asked for the lengths, and compiled code would be another graph for each number of groups.
+    ends = [longest] if full or torch.compiler.is_compiling() or device.type != "cpu" else cut(lengths_N.numpy())
+    if len(ends) == 1:
+        key_mask = None if full else (torch.arange(longest, device=device) < lengths_N[:, None])[:, None, None, :]
+        group = Group(sequences=batch.sequences, maximum_length=longest, slots_T=rows_T * longest + batch.positions_T, key_mask=key_mask)
+        return Layout(offsets=offsets, maximum_length=longest, groups=(group,), order_T=None)
+    group_N = torch.searchsorted(torch.tensor(ends), lengths_N)
+    order_T = group_N[rows_T].argsort(stable=True)
+    groups = tuple(padded_group(lengths_N[group_N == number]) for number in range(len(ends)))
+    return Layout(offsets=offsets, maximum_length=longest, groups=groups, order_T=order_T)
+
+
+def padded_group(lengths_N: Tensor) -> Group:
+    """Sequences of these lengths (N,), end to end in the group's tokens."""
+    longest = int(lengths_N.max())
+    key_mask = torch.arange(longest) < lengths_N[:, None]
+    full = bool(key_mask.all())
+    return Group(sequences=len(lengths_N), maximum_length=longest, slots_T=key_mask.flatten().nonzero()[:, 0], key_mask=None if full else key_mask[:, None, None, :])
+
+
+def cut(lengths: np.ndarray) -> list[int]:
+    """Longest length of each group, rising: sequences are grouped so that the scores of padded groups and the cost of groups are least."""
+    sizes, counts = np.unique(lengths, return_counts=True)
+    passed = np.concatenate([[0], np.cumsum(counts)])
+    best, starts = [0], []
+    for j in range(1, len(sizes) + 1):
+        costs = np.array(best) + (passed[j] - passed[:j]) * sizes[j - 1].astype(np.int64) ** 2 + GROUP_COST
+        starts.append(int(costs.argmin()))
+        best.append(int(costs.min()))
+    ends, j = [], len(sizes)
+    while j > 0:
+        ends.append(int(sizes[j - 1]))
+        j = starts[j - 1]
+    return ends[::-1]
 
 
 def attention(qkv: Tensor, where: Layout, dropout_probability: float) -> Tensor:
@@ -71,6 +115,14 @@ def has_kernel(qkv: Tensor) -> bool:
 
 
 def _padded_attention(qkv: Tensor, where: Layout, dropout_probability: float) -> Tensor:
+    if where.order_T is None:
+        return _group_attention(qkv, where.groups[0], dropout_probability)
+    parts = qkv[where.order_T].split([len(group.slots_T) for group in where.groups])
+    out = torch.cat([_group_attention(part, group, dropout_probability) for part, group in zip(parts, where.groups, strict=True)])
+    return torch.empty_like(out).index_copy(0, where.order_T, out)
+
+
+def _group_attention(qkv: Tensor, where: Group, dropout_probability: float) -> Tensor:
     T, _, H, D = qkv.shape
     N, S = where.sequences, where.maximum_length
     padded = qkv.new_zeros(N * S, 3 * H * D).index_copy(0, where.slots_T, qkv.reshape(T, 3 * H * D))

@@ -6,6 +6,7 @@ Shapes: T tokens of the batch, N sequences, H heads, D width of a head.
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 from pipeline.batch import Batch
 from pipeline.config.model import Model
@@ -71,6 +72,8 @@ class Encoder(nn.Module):
         self.layers = nn.ModuleList(Layer(settings) for _ in range(settings.layers))
         self.pooler = nn.Linear(settings.width, settings.width)
         self.maximum_positions = settings.maximum_positions
+        self.recompute = False
+        """Activation checkpointing in training: layers keep their input alone; losses and gradients stay as they are."""
 
     def forward(self, batch: Batch) -> Tensor:
         """Hidden states (T, width) of the last layer. Raises DataError when a sequence is longer than the positions learned."""
@@ -82,7 +85,7 @@ class Encoder(nn.Module):
         hidden_T = self.embeddings(batch)
         where = layout(batch)
         for layer in self.layers:
-            hidden_T = layer(hidden_T, where)
+            hidden_T = checkpoint(layer, hidden_T, where, use_reentrant=False) if self.recompute and self.training else layer(hidden_T, where)
         return hidden_T
 
     def pool(self, hidden_T: Tensor, batch: Batch) -> Tensor:

@@ -5,10 +5,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pipeline.config.model import Model
-
-POSITIONS_AT_ONCE = 128
-"""Masked positions whose logits a CPU computes at once: their loss then reads them from cache (twice as fast as all at once)."""
-
+from pipeline.model.vocabulary_loss import fill_up, vocabulary_loss
 
 class MaskedTokenHead(nn.Module):
     """Hidden states of masked positions (M, width) -> logits (M, V); the output weights are the word embeddings."""
@@ -33,10 +30,11 @@ class MaskedTokenHead(nn.Module):
     def loss(self, hidden_M: Tensor, words: Tensor, labels_M: Tensor) -> Tensor:
         """Summed cross-entropy of the labels (M,), in float32 and without dimensions."""
         transformed = self.transform(hidden_M)
-        # Compiled code fuses the loss into the product's output, and one size keeps it one graph; other devices want large products.
-        whole = hidden_M.device.type != "cpu" or torch.compiler.is_compiling()
-        parts = [(transformed, labels_M)] if whole else zip(transformed.split(POSITIONS_AT_ONCE), labels_M.split(POSITIONS_AT_ONCE), strict=True)
-        return torch.stack([F.cross_entropy(self.logits(part, words), labels, reduction="sum") for part, labels in parts]).sum()
+        device = transformed.device.type
+        if device == "cpu":
+            dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else words.dtype
+            return vocabulary_loss(transformed, words, self.bias, labels_M, dtype)[0]
+        return F.cross_entropy(F.linear(transformed, *fill_up(words, self.bias)).float(), labels_M, reduction="sum")
 
 
 class NextSentenceHead(nn.Linear):

@@ -1,28 +1,17 @@
 """Documents of a window to its examples: a pure function of the documents, vocabulary, settings, seed, epoch and window."""
 
-import hashlib
-
 import numpy as np
 import pyarrow as pa
 
 from pipeline.config.data import Sampling
 from pipeline.text.masking import Masked, mask
 from pipeline.text.pairs import PAIRINGS
+from pipeline.text.randomness import generator
 from pipeline.text.schema import EXAMPLE
 from pipeline.text.sentences import split_sentences
 from pipeline.text.sequences import Sequences
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.wordpiece import WordPiece
-
-
-def generator(seed: int, epoch: int, window: int, purpose: str) -> np.random.Generator:
-    """The only source of randomness: NumPy's counter-based Philox, keyed by these and nothing else.
-
-    All numbers are from 0 to 2^64 - 1. Each purpose has its own stream, so that one part drawing more or less leaves the others as they are.
-    """
-    number = int.from_bytes(hashlib.sha256(purpose.encode()).digest()[:8], "little")
-    key, counter = np.array([seed, number], np.uint64), np.array([0, 0, window, epoch], np.uint64)
-    return np.random.Generator(np.random.Philox(key=key, counter=counter))
 
 
 def make_examples(documents: pa.Table, wordpiece: WordPiece, sampling: Sampling, *, seed: int, epoch: int, window: int) -> pa.Table:

@@ -41,9 +41,14 @@ class State:
     crc32: int = 0
     """Of the rows of all steps so far, in order."""
     tokens: int = 0
+    squares: int = 0
+    """Of the lengths of all sequences so far, summed."""
+    masked: int = 0
     seconds: float = 0.0
     """Training time so far; evaluation is not in it."""
     wait_seconds: float = 0.0
+    step_times: dict[str, float] = field(default_factory=dict)
+    """How many steps took how long, in the meter's buckets."""
     interval: dict[str, float] = field(default_factory=dict)
     """What the meter holds since the last logged step."""
     heldout_before: dict[str, float] = field(default_factory=dict)

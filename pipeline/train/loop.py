@@ -1,7 +1,6 @@
 """The training loop: one visible `for`, one plain `if` an event. No Ray here: blocks come in, metrics go out through two callables."""
 
 import dataclasses
-import math
 import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -22,9 +21,13 @@ from pipeline.text.vocabulary import Vocabulary
 from pipeline.train import checkpoint
 from pipeline.train.checkpoint import State
 from pipeline.train.evaluate import evaluate
-from pipeline.train.meter import Meter, training_metrics
+from pipeline.train.hardware import peak_memory_bytes, told_what_to_lower, utilisation_percent
+from pipeline.train.meter import Meter, Step, training_metrics
 from pipeline.train.schedule import decay_start, rate_share
 from pipeline.train.step import Record, Slot, backward, exchange, make_slot, update
+
+MOST_SKIPPED = 20
+"""Steps in a row without a finite gradient after which a run that skips them ends all the same."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +42,8 @@ class Work:
     device: torch.device
     autocast: torch.autocast
     heldout: Sequence[Batch]
+    peak_flops: float | None = None
+    """Operations a second of this rank's device at most; None where that is not known."""
     log: Callable[[int, dict[str, float]], None]
     """Takes (steps done, metrics); does nothing on ranks other than 0."""
     flush: Callable[[], None]
@@ -56,7 +61,7 @@ def train(work: Work, blocks: Iterator[pa.Table], module: BertPretraining, optim
     if state.step == 0:
         state = dataclasses.replace(state, heldout_before=evaluated(work, module, state, phase))
     state = dataclasses.replace(state, cursor=entered(state.cursor, phase, start))
-    meter = Meter(work.world, state.interval)
+    meter = Meter(work.world, state.interval, work.device)
     for step in range(start, phase.end):
         places = slots_of_rank(step - phase.first, start - phase.first, phase.batch, work.rank, work.world)
         slots = take_slots(work, blocks, meter, places, step, phase.batch.rows_per_slot)
@@ -64,20 +69,21 @@ def train(work: Work, blocks: Iterator[pa.Table], module: BertPretraining, optim
         check_order(state, records, step)
         rows = sum(record.rows for record in records)
         counts = {"mlm": sum(record.masked for record in records), "nsp": rows, "sop": rows}  # of terms that the objective may have
-        sums = backward(objective, slots, counts, world=work.world, seed=config.seed, step=step, device=work.device, autocast=work.autocast)
         rate = config.optimizer.learning_rate * rate_share(config.schedule, step, config.steps)
-        norm = update(optimizer, module, rate=rate, clip_norm=config.optimizer.clip_norm)
+        with told_what_to_lower(config, step + 1, work.device):
+            sums = backward(objective, slots, counts, world=work.world, seed=config.seed, step=step, device=work.device, autocast=work.autocast)
+            norm = update(optimizer, module, rate=rate, clip_norm=config.optimizer.clip_norm)
         state = advance(state, records)
-        meter.add(sums, counts, sum(r.tokens for r in records))
+        meter.add(step_of(state.step, sums, counts, norm, records))
         done = state.step
         if done % config.tracking.every == 0 or done == phase.end:
             state = log_interval(work, state, meter, rate, norm)
         if done % config.evaluation.every == 0 or done == phase.end:
-            state = count_time(state, meter)
+            state = count_time(work, state, meter)
             evaluated(work, module, state, phase)
             meter.resume_clock()
         if done % config.checkpoint.every == 0 or done in (phase.end, decay_start(config)):
-            state = count_time(state, meter)
+            state = count_time(work, state, meter)
             save(work, state, module, optimizer)
     return state
 
@@ -117,29 +123,56 @@ def advance(state: State, records: Sequence[Record]) -> State:
     crc32 = state.crc32
     for record in records:
         crc32 = zlib.crc32(record.crc32.to_bytes(4, "little"), crc32)
-    tokens = state.tokens + sum(record.tokens for record in records)
-    return dataclasses.replace(state, step=state.step + 1, cursor=records[-1].last, crc32=crc32, tokens=tokens)
+    summed = {name: getattr(state, name) + sum(getattr(record, name) for record in records) for name in ("tokens", "squares", "masked")}
+    return dataclasses.replace(state, step=state.step + 1, cursor=records[-1].last, crc32=crc32, **summed)
 
 
-def count_time(state: State, meter: Meter) -> State:
-    """The state with the meter's totals of the running interval and its time up to now in it."""
-    before = meter.total.get("seconds", 0.0), meter.total.get("wait_seconds", 0.0)
+def step_of(number: int, sums: dict[str, torch.Tensor], counts: dict[str, int], norm: torch.Tensor, records: Sequence[Record]) -> Step:
+    """What the meter counts of a step."""
+    tokens, squares, masked = (sum(getattr(record, name) for record in records) for name in ("tokens", "squares", "masked"))
+    return Step(number=number, sums=sums, counts=counts, norm=norm, tokens=tokens, squares=squares, masked=masked)
+
+
+def count_time(work: Work, state: State, meter: Meter) -> State:
+    """The state with the meter's totals of the running interval and its time up to now in it.
+
+    Raises ConfigError where a gradient was not finite and the settings do not pass over that; the meter learns of it no sooner.
+    """
+    before = dict(meter.total)
     total = meter.reduce()
+    refuse_nonfinite(work, meter)
+    grown = {name: value - before.get(name, 0.0) for name, value in total.items()}
     return dataclasses.replace(
         state,
-        seconds=state.seconds + total["seconds"] - before[0],
-        wait_seconds=state.wait_seconds + total["wait_seconds"] - before[1],
+        seconds=state.seconds + grown["seconds"],
+        wait_seconds=state.wait_seconds + grown["wait_seconds"],
+        step_times=state.step_times | {name: state.step_times.get(name, 0.0) + count for name, count in grown.items() if name.startswith("time.")},
         interval=total if total.get("steps") else {},
+    )
+
+
+def refuse_nonfinite(work: Work, meter: Meter) -> None:
+    """Raise ConfigError for a step whose gradient is not finite, or for too many in a row where such steps are skipped."""
+    skips, config = work.config.on_nonfinite == "skip", work.config
+    if "nonfinite" not in meter.total or (skips and meter.nonfinite_in_a_row < MOST_SKIPPED):
+        return
+    number = int(meter.total["first_nonfinite"])
+    found = f"{meter.nonfinite_in_a_row} steps in a row have no finite gradient" if skips else f"the gradient of step {number} is not finite; nothing was learned from it"
+    otherwise = "" if skips else ", or pass over such steps with on_nonfinite skip"
+    raise ConfigError(
+        f"{found}: lower optimizer.learning_rate ({config.optimizer.learning_rate}) and start under another --name{otherwise}; "
+        f"its rows are shown by jobs/show.py seen {work.folder} {number}"
     )
 
 
 def log_interval(work: Work, state: State, meter: Meter, rate: float, norm: torch.Tensor) -> State:
     """Log the means since the last logged step and begin the next interval."""
-    state = count_time(state, meter)
-    metrics = training_metrics(meter.total)
+    state = count_time(work, state, meter)
+    metrics = training_metrics(meter.total) | {"speed/peak_memory_gigabytes": peak_memory_bytes(work.device) / 1e9}
+    if work.peak_flops is not None:
+        peak = work.world * work.peak_flops
+        metrics["speed/model_flops_utilisation_percent"] = utilisation_percent(work.config, work.vocabulary.size, meter.total, meter.total["seconds"], peak)
     meter.clear()
-    if not math.isfinite(metrics["train/loss"]):
-        raise ConfigError(f"the loss is {metrics['train/loss']} at step {state.step}: lower optimizer.learning_rate ({work.config.optimizer.learning_rate}) and start under another --name")
     work.log(
         state.step,
         metrics

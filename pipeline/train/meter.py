@@ -1,65 +1,153 @@
 """Loss sums, tokens and time since the last log line, over all ranks."""
 
 import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
+import numpy as np
 import torch
 import torch.distributed as dist
+
+BUCKETS_PER_DECADE = 100
+"""Of the counts of step times: 2.3% wide each."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """A step on one rank; what a device computed stays there until the meter is read."""
+
+    number: int
+    """1 is the first."""
+    sums: dict[str, torch.Tensor]
+    """This rank's loss sums by term."""
+    counts: dict[str, int]
+    """Of all ranks, as all that follows."""
+    norm: torch.Tensor
+    """Of the gradient before clipping."""
+    tokens: int
+    squares: int
+    masked: int
 
 
 class Meter:
     """Adds up steps on one rank, and over the ranks when asked.
 
-    Loss sums stay on their device until then. What is not yet logged travels in the checkpoint,
+    Nothing is read from a device until then. What is not yet logged travels in the checkpoint,
     so a resumed run logs the same means as one that was never stopped.
     """
 
-    def __init__(self, world: int, carried: dict[str, float] | None = None) -> None:
+    def __init__(self, world: int, carried: dict[str, float] | None = None, device: torch.device | None = None) -> None:
         self.world = world
+        self.device = device or torch.device("cpu")
         self.total: dict[str, float] = dict(carried or {})
-        """Over all ranks and reduced: counts, tokens, steps, seconds, wait_seconds, and loss sums as `sum.NAME`."""
-        self.sums: dict[str, torch.Tensor] = {}
+        """Over all ranks and reduced: counts, tokens, squares, masked, steps, seconds, wait_seconds, loss sums as `sum.NAME`, step times as `time.BUCKET`.
+
+        Steps whose gradient is not finite add their number to `nonfinite` and their place to `first_nonfinite`, tokens and time, and no loss.
+        """
+        self.steps: list[Step] = []
+        self.marks: list[float | torch.cuda.Event] = [mark(self.device)]
+        self.nonfinite_in_a_row = 0
+        """Steps up to the last one read whose gradient was not finite."""
         self.wait = 0.0
         self.started = time.perf_counter()
 
-    def add(self, sums: dict[str, torch.Tensor], counts: dict[str, int], tokens: int) -> None:
-        """Count a step: this rank's loss sums, and the counts and tokens of all ranks."""
-        for name, value in sums.items():
-            self.sums[name] = self.sums.get(name, 0.0) + value
-        self._increase({f"count.{name}": count for name, count in counts.items()} | {"tokens": tokens, "steps": 1})
+    def add(self, step: Step) -> None:
+        """Count a step that has just been given to the device."""
+        self.steps.append(step)
+        self.marks.append(mark(self.device))
 
     def resume_clock(self) -> None:
         """Start counting time again, after a pause that belongs to no step (an evaluation)."""
+        self.marks = [mark(self.device)]
         self.started = time.perf_counter()
 
     def reduce(self) -> dict[str, float]:
         """Bring the totals over all ranks up to now and give them; every rank must call it. The wait is that of the rank that waited longest."""
-        now = time.perf_counter()
-        names = sorted(self.sums)
-        sums = torch.tensor([float(self.sums[name]) for name in names], dtype=torch.float64)
+        names = sorted({name for step in self.steps for name in step.sums})
+        sums, norms = read(self.steps, names)
+        now = time.perf_counter()  # after the device has caught up
         slowest = torch.tensor([self.wait, now - self.started], dtype=torch.float64)
         if self.world > 1:
             dist.all_reduce(sums)
             dist.all_reduce(slowest, op=dist.ReduceOp.MAX)
-        self._increase({f"sum.{name}": value for name, value in zip(names, sums.tolist(), strict=True)})
+        for step, of_step, norm in zip(self.steps, sums.tolist(), norms.tolist(), strict=True):
+            self._count(step, dict(zip(names, of_step, strict=True)), finite=bool(np.isfinite([norm, *of_step]).all()))
+        for milliseconds in durations(self.marks):
+            self._increase({f"time.{bucket(milliseconds)}": 1})
         self._increase({"wait_seconds": slowest[0].item(), "seconds": slowest[1].item()})
-        self.sums, self.wait, self.started = {}, 0.0, now
+        self.steps, self.marks, self.wait, self.started = [], self.marks[-1:], 0.0, now
         return dict(self.total)
 
     def clear(self) -> None:
         """Begin the next interval."""
         self.total = {}
 
+    def _count(self, step: Step, sums: dict[str, float], *, finite: bool) -> None:
+        self._increase({"tokens": step.tokens, "squares": step.squares, "masked": step.masked, "steps": 1})
+        self.nonfinite_in_a_row = 0 if finite else self.nonfinite_in_a_row + 1
+        if finite:
+            self._increase({f"count.{name}": count for name, count in step.counts.items()} | {f"sum.{name}": value for name, value in sums.items()})
+        else:
+            self.total.setdefault("first_nonfinite", step.number)
+            self._increase({"nonfinite": 1})
+
     def _increase(self, amounts: dict[str, float]) -> None:
         for name, amount in amounts.items():
             self.total[name] = self.total.get(name, 0) + amount
 
 
+def mark(device: torch.device) -> float | torch.cuda.Event:
+    """This moment in the device's own order of work, in seconds on a CPU; the host does not wait."""
+    if device.type != "cuda":
+        return time.perf_counter()
+    event = torch.cuda.Event(enable_timing=True)
+    event.record()
+    return event
+
+
+def durations(marks: Sequence[float | torch.cuda.Event]) -> list[float]:
+    """Milliseconds from each mark to the next; the device has passed them all."""
+    pairs = zip(marks[:-1], marks[1:], strict=True)
+    return [1000 * (after - before) if isinstance(after, float) else before.elapsed_time(after) for before, after in pairs]
+
+
+def read(steps: Sequence[Step], names: Sequence[str]) -> tuple[torch.Tensor, torch.Tensor]:
+    """This rank's loss sums (steps, terms) and the norms (steps,) as float64 on the host: one wait for the device."""
+    if not steps:
+        return torch.zeros(0, len(names), dtype=torch.float64), torch.zeros(0, dtype=torch.float64)
+    zero = torch.zeros_like(steps[0].norm, dtype=torch.float64)
+    rows = [torch.stack([step.norm.double(), *(step.sums.get(name, zero).double() for name in names)]) for step in steps]
+    values = torch.stack(rows).cpu()
+    return values[:, 1:].contiguous(), values[:, 0]
+
+
+def bucket(milliseconds: float) -> int:
+    """The bucket of a duration: a hundred to a power of ten, from a microsecond on."""
+    return round(BUCKETS_PER_DECADE * np.log10(max(milliseconds, 1e-3)))
+
+
+def percentile_milliseconds(total: Mapping[str, float], share: float) -> float:
+    """The step time that this share of the counted steps does not exceed, to the width of a bucket; 0 without steps."""
+    buckets = sorted((int(name[5:]), count) for name, count in total.items() if name.startswith("time."))
+    rank, passed = share * sum(count for _, count in buckets), 0.0
+    for number, count in buckets:
+        passed += count
+        if passed >= rank:
+            return 10.0 ** (number / BUCKETS_PER_DECADE)
+    return 0.0
+
+
 def training_metrics(total: dict[str, float]) -> dict[str, float]:
-    """Means and rates of an interval from a meter's totals: losses in nats, real tokens per second of wall time, waiting in percent of it."""
+    """Means and rates of an interval from a meter's totals: losses in nats, real tokens per second of wall time, waiting in percent of it.
+
+    Losses are those of the steps whose gradient was finite.
+    """
     means = {name[4:]: value / total[f"count.{name[4:]}"] for name, value in total.items() if name.startswith("sum.")}
-    return {f"train/{name}_loss": mean for name, mean in means.items()} | {
-        "train/loss": sum(means.values()),
+    skipped = {"train/nonfinite_steps": total["nonfinite"]} if "nonfinite" in total else {}
+    losses = {f"train/{name}_loss": mean for name, mean in means.items()} | ({"train/loss": sum(means.values())} if means else {})
+    return losses | skipped | {
         "speed/tokens_per_second": total["tokens"] / total["seconds"],
         "speed/step_milliseconds": 1000 * total["seconds"] / total["steps"],
+        "speed/step_milliseconds_95th": percentile_milliseconds(total, 0.95),
         "speed/data_wait_percent": 100 * total["wait_seconds"] / total["seconds"],
     }

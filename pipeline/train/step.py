@@ -1,18 +1,23 @@
 """One optimiser update from this rank's slots: sums over counts that are known before the first backward (contract 6)."""
 
+from __future__ import annotations
+
 import zlib
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 import torch
 import torch.distributed as dist
 from torch import nn
 
 from pipeline.batch import Batch, collate
 from pipeline.corpus.order import Cursor
+
+if TYPE_CHECKING:  # a machine that only measures the step has no pyarrow
+    import pyarrow as pa
 
 CURSOR = ("epoch", "window", "row", "rows_in_window")
 
@@ -25,6 +30,8 @@ class Record:
     """0..S-1 in the step."""
     rows: int
     tokens: int
+    squares: int
+    """Sum of the squares of the sequences' lengths: what attention costs."""
     masked: int
     crc32: int
     """Of the ids and labels: the same in every run that saw the same rows."""
@@ -33,16 +40,16 @@ class Record:
 
     def to_numbers(self) -> list[int]:
         cursors = [getattr(c, name) for c in (self.first, self.last) for name in CURSOR]
-        return [self.place, self.rows, self.tokens, self.masked, self.crc32, *cursors]
+        return [self.place, self.rows, self.tokens, self.squares, self.masked, self.crc32, *cursors]
 
     @classmethod
     def from_numbers(cls, numbers: Sequence[int]) -> "Record":
-        place, rows, tokens, masked, crc32, *cursors = map(int, numbers)
+        place, rows, tokens, squares, masked, crc32, *cursors = map(int, numbers)
         first, last = (Cursor(**dict(zip(CURSOR, cursors[i : i + 4], strict=True))) for i in (0, 4))
-        return cls(place=place, rows=rows, tokens=tokens, masked=masked, crc32=crc32, first=first, last=last)
+        return cls(place=place, rows=rows, tokens=tokens, squares=squares, masked=masked, crc32=crc32, first=first, last=last)
 
 
-NUMBERS = 5 + 2 * len(CURSOR)
+NUMBERS = 6 + 2 * len(CURSOR)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +69,7 @@ def make_slot(table: pa.Table, place: int) -> Slot:
         place=place,
         rows=table.num_rows,
         tokens=batch.ids_T.numel(),
+        squares=int(batch.offsets.diff().long().square().sum()),
         masked=batch.masked_labels_M.numel(),
         crc32=crc32,
         first=cursors[0],
@@ -109,9 +117,19 @@ def backward(
     return sums
 
 
+CLIP_EPSILON = 1e-6  # of torch.nn.utils.clip_grad_norm_
+
+
 def update(optimizer: torch.optim.Optimizer, module: nn.Module, *, rate: float, clip_norm: float) -> torch.Tensor:
-    """Clip the reduced gradients, take one optimiser step at learning rate `rate`, clear them; give their norm before clipping."""
-    norm = torch.nn.utils.clip_grad_norm_(module.parameters(), clip_norm)
+    """Clip the reduced gradients, take one optimiser step at learning rate `rate`, clear them; give their norm before clipping.
+
+    Where that norm is not finite, weights and the optimiser's state stay as they are. All this happens on the device, without waiting for it.
+    """
+    # Attributes by which torch's mixed precision talks to an optimiser, whose kernel then divides and skips by itself.
+    assert getattr(optimizer, "_step_supports_amp_scaling", False), "an optimiser must heed grad_scale and found_inf"
+    norm = torch.nn.utils.get_total_norm([parameter.grad for parameter in module.parameters() if parameter.grad is not None])
+    optimizer.grad_scale = ((norm + CLIP_EPSILON) / clip_norm).clamp(min=1.0)
+    optimizer.found_inf = (~norm.isfinite()).float()
     for group in optimizer.param_groups:
         group["lr"] = rate * group["rate_share"]
     optimizer.step()

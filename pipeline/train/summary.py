@@ -42,7 +42,10 @@ def figures(summary: dict[str, Any]) -> list[tuple[str, str]]:
     return rows + [
         ("trained", f"{summary['steps']:,} steps, {summary['tokens']:,} tokens, epoch {summary['epochs']}, in {duration(summary['training_seconds'])}"),
         ("speed", f"{summary['tokens_per_second']:,.0f} tokens/s on {summary['workers']} {summary['device']} worker{'s' * (summary['workers'] > 1)}, {summary['precision']}"),
+        ("95% of the steps", f"within {summary['step_milliseconds_95th']:,.0f} ms"),
         ("waiting for data", f"{summary['data_wait_percent']:.1f}% of the time"),
+        ("memory", f"{summary['peak_memory_gigabytes']:.2f} GB at most"),
+        ("model FLOPs utilisation", utilisation_text(summary["model_flops_utilisation_percent"])),
     ]
 
 
@@ -50,6 +53,10 @@ def other_length(summary: dict[str, Any]) -> str:
     """At which length was measured before training, where it was another one."""
     length = summary["heldout_before"]["heldout/maximum_length"]
     return f" at length {length:.0f}" if length != summary["maximum_length"] else ""
+
+
+def utilisation_text(percent: float | None) -> str:
+    return "not known: there is no peak for this device and precision" if percent is None else f"{percent:.1f}% of the device's dense peak"
 
 
 def places(summary: dict[str, Any]) -> list[tuple[str, str]]:

@@ -26,7 +26,9 @@ from pipeline.train import checkpoint
 from pipeline.train.blanks import fill_in_the_blanks
 from pipeline.train.checkpoint import State
 from pipeline.train.evaluate import baselines, evaluate, heldout_batches, unigram_counts
+from pipeline.train.hardware import device_peak, peak_memory_bytes, precision_of, utilisation_percent
 from pipeline.train.loop import Work, train
+from pipeline.train.meter import percentile_milliseconds
 from pipeline.train.optim import build_optimizer
 
 STREAM = "train"  # name of the dataset among the trainer's
@@ -76,6 +78,7 @@ def work_on(job: Job) -> None:
     say = (lambda text: ray.get(job.tracker.say.remote(text))) if rank == 0 else ignore
     torch.manual_seed(config.seed)
     module = BertPretraining(config.model, len(stream.vocabulary.tokens)).to(device)
+    module.encoder.recompute = config.placement.recompute
     optimizer = build_optimizer(config.optimizer, module)
     folder = checkpoint.newest_sound(job.folder, say)
     state = checkpoint.load(folder, module, optimizer, config.model) if folder else State()
@@ -95,6 +98,7 @@ def work_on(job: Job) -> None:
         heldout=heldout_batches(
             stream.corpus, wordpiece, phase.sampling, rows=config.evaluation.rows, rows_per_batch=phase.batch.rows_per_slot, rank=rank, world=world
         ),
+        peak_flops=device_peak(device, autocast_of(config.placement, device)),
         log=points.log if rank == 0 else ignore,
         flush=points.flush if rank == 0 else ignore,
     )
@@ -190,14 +194,24 @@ def summarise(job: Job, work: Work, module: BertPretraining, state: State, phase
         "epochs": state.cursor.epoch + 1 if state.cursor else 0,
         "workers": work.world,
         "device": work.device.type,
-        "precision": "bfloat16" if work.autocast._enabled else "float32",
+        "precision": precision_of(work.autocast),
         "tokens_per_second": state.tokens / max(state.seconds, 1e-9),
         "data_wait_percent": 100 * state.wait_seconds / max(state.seconds, 1e-9),
         "training_seconds": state.seconds,
         "maximum_length": phase.sampling.maximum_length,
+        "step_milliseconds_95th": percentile_milliseconds(state.step_times, 0.95),
+        "peak_memory_gigabytes": peak_memory_bytes(work.device) / 1e9,
+        "model_flops_utilisation_percent": overall_utilisation(work, state),
         "heldout_before": state.heldout_before,
         "heldout_after": after,
         "baselines": beside,
         "blanks": [asdict(blank) for blank in blanks],
         "checkpoint": checkpoint.folder_of(storage.absolute(job.folder), state.step),
     }
+
+
+def overall_utilisation(work: Work, state: State) -> float | None:
+    """Model FLOPs utilisation over the whole run in percent; None where the device's peak is not known."""
+    if work.peak_flops is None:
+        return None
+    return utilisation_percent(work.config, work.vocabulary.size, vars(state), max(state.seconds, 1e-9), work.world * work.peak_flops)

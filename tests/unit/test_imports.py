@@ -154,6 +154,10 @@ def test_the_model_and_its_objectives_load_no_ray() -> None:
     assert loaded_after(modules, ["ray", "mlflow", "transformers", "torch"]) == ["torch"]
 
 
+def test_the_step_is_measured_with_torch_and_numpy_alone() -> None:
+    assert loaded_after(["pipeline.bench.step"], ["pyarrow", "ray", "tokenizers", "sentencex", "mlflow", "tyro", "transformers", "torch"]) == ["torch"]
+
+
 @pytest.mark.parametrize("path", JOBS, ids=lambda path: path.name)
 def test_a_job_imports_heavy_modules_inside_functions_only(path: Path) -> None:
     body = parse(path).body

@@ -1,12 +1,15 @@
+import itertools
 import math
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.batch import Batch
-from pipeline.model.attention import attention, has_kernel, layout
+from pipeline.model import attention as attention_module
+from pipeline.model.attention import attention, cut, has_kernel, layout
 
 
 def flat_batch(lengths: list[int]) -> Batch:
@@ -40,15 +43,59 @@ def one_by_one(qkv: torch.Tensor, lengths: list[int]) -> torch.Tensor:
 def test_layout_by_hand():
     where = layout(flat_batch([2, 3, 1]))
     assert where.offsets.tolist() == [0, 2, 5, 6]
-    assert where.maximum_length == 3
+    assert where.maximum_length == 3 and where.order_T is None
+    (where,) = where.groups
+    assert (where.sequences, where.maximum_length) == (3, 3)
     assert where.slots_T.tolist() == [0, 1, 3, 4, 5, 6]
     assert where.key_mask.tolist() == [[[[True, True, False]]], [[[True, True, True]]], [[[True, False, False]]]]
 
 
 def test_sequences_of_one_length_need_no_mask():
-    where = layout(flat_batch([3, 3]))
+    (where,) = layout(flat_batch([3, 3])).groups
     assert where.key_mask is None
     assert where.slots_T.tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_groups_by_hand(monkeypatch):
+    # 3 sequences of up to 2 and 2 of 5 tokens: one group has 5 * 25 = 125 scores, two have 3 * 4 + 2 * 25 = 62, three 1 + 2 * 4 + 50 = 59.
+    lengths = np.array([5, 2, 1, 5, 2])
+    for cost, ends in ((64, [5]), (62, [2, 5]), (4, [2, 5]), (2, [1, 2, 5])):
+        monkeypatch.setattr(attention_module, "GROUP_COST", cost)
+        assert cut(lengths) == ends
+    monkeypatch.setattr(attention_module, "GROUP_COST", 4)
+    where = layout(flat_batch(lengths.tolist()))
+    assert where.order_T.tolist() == [5, 6, 7, 13, 14, 0, 1, 2, 3, 4, 8, 9, 10, 11, 12]
+    assert [group.slots_T.tolist() for group in where.groups] == [[0, 1, 2, 4, 5], list(range(10))]
+    assert where.groups[0].key_mask.squeeze().tolist() == [[True, True], [True, False], [True, True]] and where.groups[1].key_mask is None
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=12), st.integers(0, 500))
+def test_no_grouping_by_length_costs_less(lengths, cost):
+    def of(ends: tuple[int, ...]) -> int:
+        groups = np.searchsorted(ends, lengths)
+        return sum((groups == number).sum() * max(n for n, g in zip(lengths, groups, strict=True) if g == number) ** 2 + cost for number in set(groups.tolist()))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(attention_module, "GROUP_COST", cost)
+        found = of(tuple(cut(np.array(lengths))))
+    sizes = sorted(set(lengths))
+    others = [(*chosen, sizes[-1]) for count in range(min(3, len(sizes))) for chosen in itertools.combinations(sizes[:-1], count)]
+    assert found <= min(of(ends) for ends in others)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.integers(1, 9), min_size=2, max_size=6), st.integers(0, 99))
+def test_groups_change_nothing(lengths, seed):
+    qkv = torch.randn(sum(lengths), 3, 2, 4, generator=torch.Generator().manual_seed(seed), requires_grad=True)
+    weights = torch.randn(sum(lengths), 2, 4, generator=torch.Generator().manual_seed(seed + 1))
+    found = []
+    for cost in (1, 1 << 16):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(attention_module, "GROUP_COST", cost)
+            out = attention(qkv, layout(flat_batch(lengths)), 0.0)
+        found.append((out, *torch.autograd.grad((out * weights).sum(), qkv)))
+    torch.testing.assert_close(*found, atol=1e-6, rtol=1e-5)
 
 
 def test_one_head_of_width_one_by_hand():

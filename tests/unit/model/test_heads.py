@@ -6,7 +6,8 @@ import torch
 
 from pipeline.config.model import Model
 from pipeline.model.encoder import initialize
-from pipeline.model.heads import POSITIONS_AT_ONCE, MaskedTokenHead, NextSentenceHead
+from pipeline.model import vocabulary_loss
+from pipeline.model.heads import MaskedTokenHead, NextSentenceHead
 
 SETTINGS = Model(layers=1, width=4, heads=1, feed_forward=8)
 
@@ -35,9 +36,11 @@ def test_loss_of_equal_logits_is_the_logarithm_of_their_number():
     assert loss.item() == pytest.approx(5 * math.log(8), rel=1e-6)
 
 
-@pytest.mark.parametrize("positions", [1, POSITIONS_AT_ONCE, POSITIONS_AT_ONCE + 1, 3 * POSITIONS_AT_ONCE - 5])
-def test_loss_in_parts_equals_the_loss_of_all(positions):
-    head, words = make_head(11)
+@pytest.mark.parametrize("entries", [11, 64, 65])
+@pytest.mark.parametrize("positions", [1, 40, 41, 115])
+def test_loss_in_parts_equals_the_loss_of_all(positions, entries, monkeypatch):
+    monkeypatch.setattr(vocabulary_loss, "LOGIT_BYTES", 40 * 64 * 4)  # 40 rows of 64 entries at once
+    head, words = make_head(entries)
     generator = torch.Generator().manual_seed(2)
     hidden = torch.randn(positions, 4, generator=generator, requires_grad=True)
     labels = torch.randint(0, 11, (positions,), generator=generator)
@@ -48,6 +51,34 @@ def test_loss_in_parts_equals_the_loss_of_all(positions):
     loss = head.loss(hidden, words, labels)
     torch.testing.assert_close(loss, whole)
     torch.testing.assert_close(torch.autograd.grad(loss, parameters), expected, atol=1e-5, rtol=1e-4)
+
+
+def test_a_label_of_no_chance_at_all_has_a_finite_loss():
+    # Logits 0 and 200 apart: the share of the label is e^-200, which float32 does not hold.
+    head, words = make_head(2)
+    with torch.no_grad():
+        head.bias.copy_(torch.tensor([200.0, 0.0]))
+    assert head.loss(torch.zeros(1, 4), torch.zeros_like(words), torch.tensor([1])).item() == pytest.approx(200)
+
+
+def test_the_vocabulary_is_filled_up_with_logits_that_have_no_share():
+    words, bias = vocabulary_loss.fill_up(torch.ones(3, 2), torch.zeros(3))
+    assert words.shape == (64, 2) and not words[3:].any()
+    assert bias.tolist() == [0.0] * 3 + [-math.inf] * 61
+    assert vocabulary_loss.fill_up(torch.ones(128, 2), torch.zeros(128))[0].shape == (128, 2)
+
+
+def test_loss_and_gradients_in_bfloat16_are_those_of_float32_within_its_rounding():
+    head, words = make_head(11)
+    generator = torch.Generator().manual_seed(2)
+    hidden, labels = torch.randn(50, 4, generator=generator, requires_grad=True), torch.randint(0, 11, (50,), generator=generator)
+    parameters = [hidden, words, *head.parameters()]
+    wide = head.loss(hidden, words, labels)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        narrow = head.loss(hidden, words, labels)
+    assert narrow.item() == pytest.approx(wide.item(), rel=1e-2)
+    for found, wanted in zip(torch.autograd.grad(narrow, parameters), torch.autograd.grad(wide, parameters), strict=True):
+        torch.testing.assert_close(found, wanted, atol=2e-2 * wanted.abs().max().item(), rtol=0)
 
 
 def test_no_masked_positions_lose_nothing():

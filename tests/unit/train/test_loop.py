@@ -11,7 +11,7 @@ from pipeline.batch import collate
 from pipeline.config.jobs import Pretrain
 from pipeline.config.training import Checkpoints, Evaluation, Tracking
 from pipeline.errors import ConfigError, DataError
-from pipeline.train import checkpoint
+from pipeline.train import checkpoint, loop
 from pipeline.train.checkpoint import State
 from pipeline.train.loop import check_order, train
 from pipeline.train.optim import build_optimizer
@@ -136,7 +136,67 @@ def test_a_loss_that_is_no_number_ends_the_run(training, tiny_config: Pretrain, 
     work = training.work(tiny_config, tmp_path, {})
     with pytest.raises(ConfigError) as refused:
         train(work, iter(training.blocks(tiny_config)), module, build_optimizer(tiny_config.optimizer, module), State())
-    assert str(refused.value) == "the loss is nan at step 1: lower optimizer.learning_rate (0.002) and start under another --name"
+    assert str(refused.value) == (
+        "the gradient of step 1 is not finite; nothing was learned from it: lower optimizer.learning_rate (0.002) and start under another --name, "
+        f"or pass over such steps with on_nonfinite skip; its rows are shown by jobs/show.py seen {tmp_path} 1"
+    )
+    assert checkpoint.steps_saved(str(tmp_path)) == []
+
+
+class Spoilt(torch.nn.Module):
+    """An objective whose loss is infinite in some of its forwards."""
+
+    def __init__(self, inner: torch.nn.Module, calls: set[int]) -> None:
+        super().__init__()
+        self.inner, self.calls, self.call = inner, calls, 0
+
+    def forward(self, batch):
+        terms = self.inner(batch)
+        self.call += 1
+        return {name: (total * math.inf, count) if self.call in self.calls else (total, count) for name, (total, count) in terms.items()}
+
+
+def run_spoilt(training, config: Pretrain, folder: Path, calls: set[int], monkeypatch: pytest.MonkeyPatch) -> tuple[Logged, torch.nn.Module]:
+    logged: Logged = {}
+    module = training.module(config)
+    monkeypatch.setattr(loop, "distributed", lambda module, work: Spoilt(module, calls))
+    train(training.work(config, folder, logged), iter(training.blocks(config)), module, build_optimizer(config.optimizer, module), State())
+    return logged, module
+
+
+def test_steps_without_a_finite_gradient_are_skipped_and_counted(training, tiny_config: Pretrain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Steps of four slots: the second forward of step 2 and the last of step 3.
+    config = replace(tiny_config, steps=6, tracking=Tracking(every=3), on_nonfinite="skip")
+    logged, module = run_spoilt(training, config, tmp_path, {6, 12}, monkeypatch)
+    assert logged[3]["train/nonfinite_steps"] == 2 and "train/nonfinite_steps" not in logged[6]
+    plain: Logged = {}
+    training.run(replace(config, steps=6, tracking=Tracking(every=1)), tmp_path / "plain", plain)
+    assert logged[3]["train/loss"] == pytest.approx(plain[1]["train/loss"], rel=1e-6)
+    assert all(parameter.isfinite().all() for parameter in module.parameters()) and math.isfinite(logged[6]["train/loss"])
+
+
+def test_skipping_has_an_end(training, tiny_config: Pretrain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "MOST_SKIPPED", 3)
+    with pytest.raises(ConfigError, match=r"^3 steps in a row have no finite gradient: lower optimizer.learning_rate \(0.002\) and start under another --name; its rows"):
+        run_spoilt(training, replace(tiny_config, on_nonfinite="skip"), tmp_path, set(range(5, 100)), monkeypatch)
+
+
+def test_a_gradient_that_is_not_finite_leaves_no_later_checkpoint(training, tiny_config: Pretrain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = replace(tiny_config, tracking=Tracking(every=100), checkpoint=Checkpoints(every=2))
+    with pytest.raises(ConfigError, match="^the gradient of step 3 is not finite"):
+        run_spoilt(training, config, tmp_path, {9}, monkeypatch)
+    assert checkpoint.steps_saved(str(tmp_path)) == [2]
+
+
+def test_layers_computed_anew_give_the_same_losses(training, tiny_config: Pretrain, tmp_path: Path) -> None:
+    config = replace(tiny_config, steps=3)
+    plain: Logged = {}
+    training.run(config, tmp_path / "plain", plain)
+    logged: Logged = {}
+    module = training.module(config)
+    module.encoder.recompute = True
+    train(training.work(config, tmp_path / "anew", logged), iter(training.blocks(config)), module, build_optimizer(config.optimizer, module), State())
+    assert losses(logged) == losses(plain)
 
 
 def gradients(training, config: Pretrain, sizes: list[int]) -> dict[str, torch.Tensor]:

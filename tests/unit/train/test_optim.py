@@ -102,3 +102,36 @@ def test_query_key_and_value_are_three_matrices(training, tiny_config: Pretrain)
     fused = {names[id(parameter)] for group in groups for parameter in group["params"] if group["matrices"] == 3}
     assert fused == {f"encoder.layers.{layer}.attention.qkv.weight" for layer in range(2)}
     assert {group["matrices"] for group in groups} == {1, 3}
+
+
+@pytest.mark.parametrize("clip_norm", [0.1, 1e6])
+def test_an_update_is_that_of_clipped_gradients(clip_norm: float) -> None:
+    ours, plain = module(), module()
+    optimizers = [build_optimizer(AdamW(), part) for part in (ours, plain)]
+    for _ in range(3):
+        for part in (ours, plain):
+            part(torch.ones(1, 3)).square().sum().backward()
+        norm = update(optimizers[0], ours, rate=0.1, clip_norm=clip_norm)
+        wanted = nn.utils.clip_grad_norm_(plain.parameters(), clip_norm)
+        for group in optimizers[1].param_groups:
+            group["lr"] = 0.1
+        optimizers[1].step()
+        optimizers[1].zero_grad()
+        torch.testing.assert_close(norm, wanted)
+        torch.testing.assert_close(ours.state_dict(), plain.state_dict())
+    assert all(parameter.grad is None for parameter in ours.parameters())
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_an_update_without_a_finite_gradient_changes_nothing(bad: float) -> None:
+    part = module()
+    optimizer = build_optimizer(AdamW(), part)
+    part(torch.ones(1, 3)).square().sum().backward()
+    update(optimizer, part, rate=0.1, clip_norm=1.0)
+    weights = {name: tensor.clone() for name, tensor in part.state_dict().items()}
+    state = optimizer_tensors(optimizer, part)
+    part(torch.ones(1, 3)).square().sum().backward()
+    part[0].bias.grad[1] = bad
+    assert not update(optimizer, part, rate=0.1, clip_norm=1.0).isfinite()
+    assert all(torch.equal(tensor, weights[name]) for name, tensor in part.state_dict().items())
+    assert all(torch.equal(tensor, state[name]) for name, tensor in optimizer_tensors(optimizer, part).items())

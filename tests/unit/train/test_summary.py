@@ -14,6 +14,9 @@ SUMMARY = {
     "data_wait_percent": 0.25,
     "training_seconds": 530.0,
     "maximum_length": 128,
+    "step_milliseconds_95th": 1234.4,
+    "peak_memory_gigabytes": 1.504,
+    "model_flops_utilisation_percent": None,
     "heldout_before": {"heldout/maximum_length": 128, "heldout/mlm_loss": 9.0112, "heldout/nsp_loss": 0.69, "heldout/mlm_accuracy": 0.0, "heldout/nsp_accuracy": 0.5},
     "heldout_after": {"heldout/mlm_loss": 4.5678, "heldout/nsp_loss": 0.61, "heldout/mlm_accuracy": 0.2345, "heldout/nsp_accuracy": 0.6789},
     "baselines": {"baseline/unigram_mlm_loss": 6.25, "baseline/unigram_mlm_accuracy": 0.051, "baseline/majority_nsp_accuracy": 0.5049},
@@ -28,31 +31,37 @@ WITHOUT_HELDOUT = SUMMARY | {"heldout_before": {}, "heldout_after": {}, "baselin
 
 TEXT = """\
 run mine
-  held-out MLM loss      4.568 nats at length 128 (before training 9.011, unigram baseline 6.250)
-  held-out MLM accuracy  23.4% (unigram baseline 5.1%)
-  held-out NSP accuracy  67.9% (majority baseline 50.5%)
-  trained                1,000 steps, 6,543,210 tokens, epoch 2, in 8m50s
-  speed                  12,346 tokens/s on 2 cpu workers, float32
-  waiting for data       0.2% of the time
+  held-out MLM loss        4.568 nats at length 128 (before training 9.011, unigram baseline 6.250)
+  held-out MLM accuracy    23.4% (unigram baseline 5.1%)
+  held-out NSP accuracy    67.9% (majority baseline 50.5%)
+  trained                  1,000 steps, 6,543,210 tokens, epoch 2, in 8m50s
+  speed                    12,346 tokens/s on 2 cpu workers, float32
+  95% of the steps         within 1,234 ms
+  waiting for data         0.2% of the time
+  memory                   1.50 GB at most
+  model FLOPs utilisation  not known: there is no peak for this device and precision
 
 fill in the blank (held-out sentences)
   The ____ returns a list .
       was: function   model: method 41%, function 30%
 
-  checkpoint             /out/runs/mine/checkpoints/step-00001000
-  model                  /out/runs/mine/export (checked)
-  MLflow                 run 0a1b; to open it: mlflow ui --backend-store-uri sqlite:////out/mlflow.db"""
+  checkpoint               /out/runs/mine/checkpoints/step-00001000
+  model                    /out/runs/mine/export (checked)
+  MLflow                   run 0a1b; to open it: mlflow ui --backend-store-uri sqlite:////out/mlflow.db"""
 
 TEXT_WITHOUT_HELDOUT = """\
 run mine
-  held-out loss     none: the corpus is too small for a held-out part (prepare.heldout_share)
-  trained           1,000 steps, 6,543,210 tokens, epoch 2, in 8m50s
-  speed             12,346 tokens/s on 1 cpu worker, float32
-  waiting for data  0.2% of the time
+  held-out loss            none: the corpus is too small for a held-out part (prepare.heldout_share)
+  trained                  1,000 steps, 6,543,210 tokens, epoch 2, in 8m50s
+  speed                    12,346 tokens/s on 1 cpu worker, float32
+  95% of the steps         within 1,234 ms
+  waiting for data         0.2% of the time
+  memory                   1.50 GB at most
+  model FLOPs utilisation  not known: there is no peak for this device and precision
 
-  checkpoint        /out/runs/mine/checkpoints/step-00001000
-  model             /out/runs/mine/export (checked)
-  MLflow            run 0a1b; to open it: mlflow ui --backend-store-uri sqlite:////out/mlflow.db"""
+  checkpoint               /out/runs/mine/checkpoints/step-00001000
+  model                    /out/runs/mine/export (checked)
+  MLflow                   run 0a1b; to open it: mlflow ui --backend-store-uri sqlite:////out/mlflow.db"""
 
 MARKDOWN = """\
 | | |
@@ -62,7 +71,10 @@ MARKDOWN = """\
 | held-out NSP accuracy | 67.9% (majority baseline 50.5%) |
 | trained | 1,000 steps, 6,543,210 tokens, epoch 2, in 8m50s |
 | speed | 12,346 tokens/s on 2 cpu workers, float32 |
+| 95% of the steps | within 1,234 ms |
 | waiting for data | 0.2% of the time |
+| memory | 1.50 GB at most |
+| model FLOPs utilisation | not known: there is no peak for this device and precision |
 | checkpoint | /out/runs/mine/checkpoints/step-00001000 |
 | model | /out/runs/mine/export (checked) |
 | MLflow | run 0a1b; to open it: mlflow ui --backend-store-uri sqlite:////out/mlflow.db |
@@ -109,13 +121,17 @@ def test_the_summary_of_other_pair_tasks_and_of_none() -> None:
     alone = SUMMARY | {
         name: {key: value for key, value in SUMMARY[name].items() if "nsp" not in key} for name in ("heldout_before", "heldout_after", "baselines")
     }
-    line = "  held-out NSP accuracy  67.9% (majority baseline 50.5%)\n"
+    line = "  held-out NSP accuracy    67.9% (majority baseline 50.5%)\n"
     assert summary_text(alone) == TEXT.replace(line, "")
     ordered = alone | {
         "heldout_after": alone["heldout_after"] | {"heldout/sop_loss": 0.61, "heldout/sop_accuracy": 0.6789},
         "baselines": alone["baselines"] | {"baseline/majority_sop_accuracy": 0.5049},
     }
     assert summary_text(ordered) == TEXT.replace(line, line.replace("NSP", "SOP"))
+
+
+def test_utilisation_where_the_peak_is_known() -> None:
+    assert "  model FLOPs utilisation  45.2% of the device's dense peak\n" in summary_text(SUMMARY | {"model_flops_utilisation_percent": 45.23})
 
 
 def test_the_summary_for_mlflow() -> None:

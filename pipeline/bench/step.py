@@ -1,0 +1,245 @@
+"""One training step beside that of transformers' BertForPreTraining: same batches, same dropout, medians of interleaved repetitions.
+
+Needs torch, numpy and the modules of the step alone, so that it runs wherever a GPU is:
+
+    python jobs/bench.py step base large --no-attention-dropout
+"""
+
+import argparse
+import gc
+import importlib.util
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from pipeline.batch import Batch
+from pipeline.bench.peer import masked_only_loss, padded, peer_model, peer_optimizer, peer_step, shipped_loss
+from pipeline.config.model import Model
+from pipeline.config.training import AdamW
+from pipeline.corpus.order import Cursor
+from pipeline.model.flops import Counted, flops_per_token, peak_flops, utilisation
+from pipeline.objectives.pretraining import BertPretraining
+from pipeline.presets import PRESETS
+from pipeline.train.optim import build_optimizer
+from pipeline.train.step import Record, Slot, backward, update
+
+VOCABULARY_SIZE = 30_522
+MASKED_SHARE = 0.15
+BATCHES = 4  # different ones, taken in turn
+WARM_UP = 2  # steps before anything is timed
+DECILES = {128: (9, 73, 114, *[128] * 8), 512: (10, 72, 189, 314, 494, *[512] * 6)}
+"""Lengths of next-sentence examples from English Wikipedia, shortest to longest, at two maximum lengths."""
+ROWS = {"cpu": {"base": 8, "large": 4}, "cuda": {}}
+ROWS_OTHERWISE = {"cpu": 32, "cuda": 256}
+AIMS = {"tiny": 4.0, "mini": 2.5, "small": 2.0, "base": 1.3}
+"""Of full-length batches on two CPU cores, against transformers as shipped."""
+FLOORS: dict[str, float] = {}
+"""80% of what was reached on two CPU cores."""
+
+Ways = dict[tuple[str, str], Callable[[int], None]]
+"""(column, mode) -> what takes step number i."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """What is measured: a size of model and the batches it sees."""
+
+    size: str
+    rows: int
+    length: int
+    ragged: bool
+    attention_dropout: bool
+
+    @property
+    def model(self) -> Model:
+        model = PRESETS[f"bert-{self.size}"].model
+        return model if self.attention_dropout else replace(model, attention_dropout=0.0)
+
+    @property
+    def name(self) -> str:
+        return f"{self.size}, {'ragged' if self.ragged else 'full'} {self.length}"
+
+
+def lengths_of(case: Case, rng: np.random.Generator) -> np.ndarray:
+    """Lengths (N,) of a batch's sequences: all full, or drawn between the deciles of real ones."""
+    if not case.ragged:
+        return np.full(case.rows, case.length)
+    deciles = np.array(DECILES[128 if case.length < 512 else 512]) * case.length / (128 if case.length < 512 else 512)
+    return np.interp(rng.random(case.rows), np.linspace(0, 1, len(deciles)), deciles).astype(int).clip(5)
+
+
+def make_batch(case: Case, seed: int) -> Batch:
+    """Random ids of real lengths; as many positions are masked as in training."""
+    rng = np.random.default_rng(seed)
+    lengths_N = lengths_of(case, rng)
+    offsets = np.concatenate([[0], lengths_N.cumsum()])
+    positions_T = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths_N)
+    masked = [start + np.sort(rng.choice(n, max(1, round(MASKED_SHARE * n)), replace=False)) for start, n in zip(offsets, lengths_N, strict=False)]
+    masked_positions_M = np.concatenate(masked)
+    return Batch(
+        ids_T=torch.from_numpy(rng.integers(1, VOCABULARY_SIZE, offsets[-1])),
+        segments_T=torch.from_numpy((positions_T >= np.repeat(lengths_N // 2, lengths_N)).astype(np.int64)),
+        positions_T=torch.from_numpy(positions_T),
+        offsets=torch.from_numpy(offsets.astype(np.int32)),
+        maximum_length=int(lengths_N.max()),
+        masked_positions_M=torch.from_numpy(masked_positions_M),
+        masked_labels_M=torch.from_numpy(rng.integers(1, VOCABULARY_SIZE, len(masked_positions_M))),
+        not_next_N=torch.from_numpy(rng.integers(0, 2, case.rows)),
+    )
+
+
+def counted(batch: Batch) -> Counted:
+    """What the formula of model FLOPs asks of a batch."""
+    return Counted(tokens=batch.tokens, squares=int(batch.offsets.diff().long().square().sum()), masked=batch.masked)
+
+
+def as_slot(batch: Batch) -> Slot:
+    """The batch as a whole step's only slot."""
+    cursor = Cursor(epoch=0, window=0, row=0, rows_in_window=batch.sequences)
+    record = Record(place=0, rows=batch.sequences, tokens=batch.tokens, squares=0, masked=batch.masked, crc32=0, first=cursor, last=cursor)
+    return Slot(batch=batch, record=record)
+
+
+def our_step(objective: nn.Module, module: nn.Module, optimizer: torch.optim.Optimizer, autocast: torch.autocast, batch: Batch) -> None:
+    """One update as the training loop takes it; `objective` is the module or its compiled form."""
+    counts, device = {"mlm": batch.masked, "nsp": batch.sequences}, next(module.parameters()).device
+    backward(objective, [as_slot(batch)], counts, world=1, seed=0, step=0, device=device, autocast=autocast)
+    update(optimizer, module, rate=AdamW().learning_rate, clip_norm=AdamW().clip_norm)
+
+
+def our_ways(case: Case, autocast: torch.autocast, device: torch.device, modes: Sequence[str]) -> Ways:
+    """Our step in each mode, over the same weights."""
+    module = BertPretraining(case.model, VOCABULARY_SIZE).to(device)
+    optimizer, batches = build_optimizer(AdamW(), module), [make_batch(case, seed) for seed in range(BATCHES)]
+    objectives = {mode: torch.compile(module, dynamic=True) if mode == "compiled" else module for mode in modes}
+    return {("ours", mode): partial(in_turn, partial(our_step, objective, module, optimizer, autocast), batches) for mode, objective in objectives.items()}
+
+
+def their_ways(case: Case, autocast: torch.autocast, device: torch.device, modes: Sequence[str]) -> Ways:
+    """Their step, as shipped and given our head, in each mode, over the same weights; none where transformers is not installed."""
+    if importlib.util.find_spec("transformers") is None:
+        return {}
+    model = peer_model(case.model, VOCABULARY_SIZE).to(device)
+    optimizer, inputs = peer_optimizer(model), [padded(make_batch(case, seed)) for seed in range(BATCHES)]
+    ways = {}
+    for column, loss in (("as shipped", shipped_loss), ("masked only", masked_only_loss)):
+        for mode in modes:
+            # Full batches are of one shape, for which its compiled code is fastest.
+            chosen = torch.compile(loss, dynamic=case.ragged) if mode == "compiled" else loss
+            ways[column, mode] = partial(in_turn, partial(peer_step, chosen, model, optimizer, autocast), inputs)
+    return ways
+
+
+def in_turn(step: Callable[[Any], None], inputs: Sequence[Any], number: int) -> None:
+    """Take step `number` on the inputs whose turn it is."""
+    step(inputs[number % len(inputs)])
+
+
+def measure(case: Case, autocast: torch.autocast, device: torch.device, modes: Sequence[str], repetitions: int) -> dict[tuple[str, str], float]:
+    """Median seconds of a step by column and mode; every repetition takes one step of each in turn, so that all meet the same noise."""
+    ways = our_ways(case, autocast, device, modes) | their_ways(case, autocast, device, modes)
+    for number in range(WARM_UP):
+        for take in ways.values():
+            take(number)
+    seconds: dict[tuple[str, str], list[float]] = {name: [] for name in ways}
+    for number in range(repetitions):
+        for name, take in ways.items():
+            synchronise(device)
+            start = time.perf_counter()
+            take(number)
+            synchronise(device)
+            seconds[name].append(time.perf_counter() - start)
+    return {name: float(np.median(found)) for name, found in seconds.items()}
+
+
+def synchronise(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def best(seconds: dict[tuple[str, str], float], column: str) -> tuple[float, str] | None:
+    """The column's fastest mode; None for one that was not measured."""
+    found = [(value, mode) for (name, mode), value in seconds.items() if name == column]
+    return min(found) if found else None
+
+
+def line(case: Case, seconds: dict[tuple[str, str], float], device: torch.device, precision: str) -> str:
+    """A line of the table: tokens a second of each column in its best mode, ratios, and utilisation where the chip's peak is known."""
+    batches = [make_batch(case, seed) for seed in range(BATCHES)]
+    tokens = float(np.mean([batch.tokens for batch in batches]))
+    found = {column: best(seconds, column) for column in ("ours", "as shipped", "masked only")}
+    cells = [f"{case.name:<18}{case.rows:>5}"]
+    cells += [f"{tokens / value[0]:>12,.0f} {value[1]:<9}" if value else f"{'-':>22}" for value in found.values()]
+    cells += [f"{value[0] / found['ours'][0]:>12.2f}" if value and found["ours"] else f"{'-':>12}" for name, value in found.items() if name != "ours"]
+    peak = peak_flops(torch.cuda.get_device_name(device), precision) if device.type == "cuda" else None
+    if peak and found["ours"]:
+        flops = float(np.mean([flops_per_token(case.model, VOCABULARY_SIZE, counted(batch)) for batch in batches]))
+        cells.append(f"{utilisation(flops, tokens / found['ours'][0], peak):>8.1%}")
+    return "".join(cells)
+
+
+def run(sizes: Sequence[str], *, length: int, lengths: Sequence[str], rows: int | None, repetitions: int, attention_dropout: bool, precision: str, modes: Sequence[str]) -> int:
+    """Measure, print the table and the ratios; 1 when one is below its floor."""
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    autocast = torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bfloat16")
+    print(f"{device_name(device)}, {precision}, dropout 0.1, of attention {0.1 if attention_dropout else 0}, torch {torch.__version__}; real tokens/s")
+    print(f"{'':<18}{'rows':>5}{'ours':>12}{'':<10}{'as shipped':>12}{'':<10}{'masked only':>12}{'':<10}{'/ shipped':>12}{'/ masked':>12}")
+    ratios = {}
+    for size in sizes:
+        for kind in lengths:
+            of_step = rows or ROWS[device.type].get(size, ROWS_OTHERWISE[device.type])
+            case = Case(size=size, rows=of_step, length=length, ragged=kind == "ragged", attention_dropout=attention_dropout)
+            seconds = measure(case, autocast, device, modes, repetitions)
+            print(line(case, seconds, device, precision), flush=True)
+            ours, theirs = best(seconds, "ours"), best(seconds, "as shipped")
+            if ours and theirs:
+                ratios[f"{size} {kind}"] = theirs[0] / ours[0]
+            torch.compiler.reset()
+            gc.collect()
+    return verdict(ratios, device)
+
+
+def device_name(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else f"CPU, {torch.get_num_threads()} threads"
+
+
+def verdict(ratios: dict[str, float], device: torch.device) -> int:
+    """Print the ratios beside their aims; 1 when one on the CPU is below its floor."""
+    if not ratios:
+        print("no ratio: transformers is not installed")
+        return 0
+    aims = {f"{size} full": aim for size, aim in AIMS.items()} if device.type == "cpu" else {}
+    print("ours / transformers as shipped: " + "; ".join(f"{name} {value:.2f}" + (f" (aim {aims[name]:g})" if name in aims else "") for name, value in ratios.items()))
+    low = [name for name, value in ratios.items() if device.type == "cpu" and value < FLOORS.get(name, 0)]
+    for name in low:
+        print(f"below its floor: {name}: {ratios[name]:.2f}, floor {FLOORS[name]:g}")
+    return 1 if low else 0
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python jobs/bench.py step", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sizes", nargs="*", default=list(AIMS))
+    parser.add_argument("--length", type=int, default=128)
+    parser.add_argument("--lengths", nargs="+", choices=("full", "ragged"), default=["full", "ragged"])
+    parser.add_argument("--rows", type=int)
+    parser.add_argument("--repetitions", type=int, default=7)
+    parser.add_argument("--no-attention-dropout", action="store_true")
+    parser.add_argument("--precision", choices=("float32", "bfloat16"), default="bfloat16")
+    parser.add_argument("--modes", nargs="+", choices=("eager", "compiled"), default=["eager", "compiled"])
+    given = parser.parse_args(arguments)
+    return run(
+        given.sizes,
+        length=given.length,
+        lengths=given.lengths,
+        rows=given.rows,
+        repetitions=given.repetitions,
+        attention_dropout=not given.no_attention_dropout,
+        precision=given.precision,
+        modes=given.modes,
+    )

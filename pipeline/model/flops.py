@@ -1,0 +1,92 @@
+"""How much of a chip's arithmetic a training step uses: model FLOPs utilisation (Chowdhery et al. 2022, appendix B), on real tokens only."""
+
+from dataclasses import dataclass
+
+from pipeline.config.model import Model
+
+BACKWARD = 3  # a step is a forward and a backward of twice its cost; what is computed anew for the backward does not count
+
+TERA = 1e12
+PEAKS: dict[str, dict[str, float]] = {
+    # NVIDIA H100 Tensor Core GPU datasheet (2023): figures "with sparsity" halved; float32 products run as TF32 where asked for, here as plain float32.
+    "H100 SXM": {"float32": 67 * TERA, "bfloat16": 989.4 * TERA, "float8": 1978.9 * TERA},
+    "H100 PCIe": {"float32": 51 * TERA, "bfloat16": 756 * TERA, "float8": 1513 * TERA},
+    "H100 NVL": {"float32": 60 * TERA, "bfloat16": 835.5 * TERA, "float8": 1670.5 * TERA},
+    # NVIDIA H200 Tensor Core GPU datasheet (2024).
+    "H200 SXM": {"float32": 67 * TERA, "bfloat16": 989.4 * TERA, "float8": 1978.9 * TERA},
+    "H200 NVL": {"float32": 60 * TERA, "bfloat16": 835.5 * TERA, "float8": 1670.5 * TERA},
+    # NVIDIA A100 Tensor Core GPU datasheet (2021): the same on both boards.
+    "A100": {"float32": 19.5 * TERA, "bfloat16": 312 * TERA},
+    # NVIDIA A10 and A30 datasheets (2021).
+    "A10": {"float32": 31.2 * TERA, "bfloat16": 125 * TERA},
+    "A30": {"float32": 10.3 * TERA, "bfloat16": 165 * TERA},
+    # NVIDIA L4 and L40S datasheets (2023), figures "with sparsity" halved.
+    "L4": {"float32": 30.3 * TERA, "bfloat16": 121 * TERA, "float8": 242.5 * TERA},
+    "L40S": {"float32": 91.6 * TERA, "bfloat16": 362 * TERA, "float8": 733 * TERA},
+    # NVIDIA Ada (2022) and Ampere GA102 (2020) architecture whitepapers: products summed in float32.
+    "RTX 4090": {"float32": 82.6 * TERA, "bfloat16": 165.2 * TERA, "float8": 330.3 * TERA},
+    "RTX 3090": {"float32": 35.6 * TERA, "bfloat16": 71 * TERA},
+    # NVIDIA T4 datasheet (2019): no bfloat16.
+    "T4": {"float32": 8.1 * TERA},
+    # NVIDIA V100 datasheet (2020), SXM2 board: no bfloat16.
+    "V100": {"float32": 15.7 * TERA},
+}
+"""Dense floating-point operations a second by number format."""
+NAMES = (
+    ("H100 PCIe", "H100 PCIe"),
+    ("H100 NVL", "H100 NVL"),
+    ("H100 80GB HBM3", "H100 SXM"),
+    ("H200 NVL", "H200 NVL"),
+    ("H200", "H200 SXM"),
+    ("A100", "A100"),
+    ("A30", "A30"),
+    ("A10", "A10"),
+    ("L40S", "L40S"),
+    ("L4", "L4"),
+    ("RTX 4090", "RTX 4090"),
+    ("RTX 3090", "RTX 3090"),
+    ("T4", "T4"),
+    ("V100-SXM2", "V100"),
+)
+"""Words of a device's name as its driver gives it -> row of PEAKS."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counted:
+    """What went through the model: sums over the real sequences, whose lengths are s."""
+
+    tokens: int
+    """The sum of s."""
+    squares: int
+    """The sum of s * s."""
+    masked: int
+    """Positions that the vocabulary head ran on."""
+
+
+def flops_per_token(model: Model, vocabulary_size: int, counted: Counted) -> float:
+    """Floating-point operations of forward and backward a real token, matrix products alone.
+
+    With L layers of width H: 6 * 12 * L * H^2 for the layers (of which 8 are the feed-forward's, whose width is 4 H),
+    12 * L * H * (sum of s^2) / (sum of s) for attention and 6 * share * (H^2 + V * H) for the head on the masked share of positions.
+    """
+    L, H, V = model.layers, model.width, vocabulary_size
+    layer = 4 * H * H + 2 * H * model.feed_forward
+    mean_length, share = counted.squares / counted.tokens, counted.masked / counted.tokens
+    return BACKWARD * (2 * L * layer + 4 * L * H * mean_length + 2 * share * (H * H + V * H))
+
+
+def peak_flops(device_name: str, precision: str) -> float | None:
+    """Dense peak of a device by its driver's name, in operations a second; None where the chip or its number format is not in the table."""
+    words = device_name.replace("-", " ").split()
+    chip = next((row for name, row in NAMES if contains(words, name.replace("-", " ").split())), None)
+    return PEAKS[chip].get(precision) if chip else None
+
+
+def contains(words: list[str], name: list[str]) -> bool:
+    """Whether the words of a name stand side by side among others: "A10" is neither in "A100" nor in "A10G"."""
+    return any(words[start : start + len(name)] == name for start in range(len(words)))
+
+
+def utilisation(flops: float, tokens_per_second: float, peak: float) -> float:
+    """Model FLOPs utilisation, from 0 to 1: operations a token, tokens a second of one device and its dense peak."""
+    return flops * tokens_per_second / peak

@@ -1,0 +1,70 @@
+"""Cross-entropy over the whole vocabulary, with its gradients, so that the logits of a batch never stand in memory at once.
+
+Shapes: M masked positions, V vocabulary entries, H width.
+"""
+
+import torch
+from torch import Tensor
+
+MULTIPLE = 64
+"""The products run on a vocabulary filled up to a multiple of this with logits of -inf: kernels are fastest there, and nothing outside sees it."""
+LOGIT_BYTES = 31 << 20  # of logits at once: below the 32 MiB from which glibc maps fresh pages for every allocation
+ROWS_AT_ONCE = 32  # whose softmax stays in cache
+
+
+def fill_up(words: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+    """Output weights (V, H) and bias (V,) with the entries that make V a multiple of 64: their logits are -inf."""
+    missing = -words.shape[0] % MULTIPLE
+    return torch.nn.functional.pad(words, (0, 0, 0, missing)), torch.nn.functional.pad(bias, (0, missing), value=-torch.inf)
+
+
+# One operator, so that compiled code calls what eager code calls. The gradients of a sum are known in the forward, while the logits are at hand.
+@torch.library.custom_op("pipeline::vocabulary_loss", mutates_args=())
+def vocabulary_loss(hidden_M: Tensor, words: Tensor, bias: Tensor, labels_M: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Summed cross-entropy (float32, no dimensions), and its gradients by hidden states (M, H), words (V, H) and bias (V,), on a CPU.
+
+    Products are of `dtype`; the softmax and the sums over parts are of float32.
+    """
+    V = words.shape[0]
+    words_V, bias_V = fill_up(words.to(dtype), bias.to(dtype))
+    hidden_M = hidden_M.to(dtype)
+    M, most = len(hidden_M), max(1, LOGIT_BYTES // (len(words_V) * dtype.itemsize))
+    size = -(-M // -(-M // most)) if M else 1  # parts of equal size
+    logits_memory, losses, by_hidden = hidden_M.new_empty(size, len(words_V)), [], []
+    by_words, by_bias = words.new_zeros(words.shape), bias.new_zeros(V)
+    for part_M, part_labels in zip(hidden_M.split(size), labels_M.split(size), strict=True):
+        logits = torch.addmm(bias_V, part_M, words_V.T, out=logits_memory[: len(part_M)])
+        losses += [_to_gradients(rows, labels) for rows, labels in zip(logits.split(ROWS_AT_ONCE), part_labels.split(ROWS_AT_ONCE), strict=True)]
+        by_hidden.append(logits @ words_V)
+        by_words += (logits.T @ part_M)[:V]
+        by_bias += (logits.new_ones(1, len(logits)) @ logits)[0, :V]
+    loss = torch.stack(losses).sum() if losses else words.new_zeros(())
+    return loss.float(), torch.cat(by_hidden).float(), by_words, by_bias
+
+
+def _to_gradients(logits: Tensor, labels: Tensor) -> Tensor:
+    """Turn logits, in place, into the gradients of their summed cross-entropy; give that sum."""
+    wide, labels = logits.float(), labels[:, None]
+    largest, wanted = wide.amax(1), wide.gather(1, labels)[:, 0]
+    shares = wide.softmax(1)
+    # The largest logit's share is 1 / the sum of exponentials: no second pass for that sum.
+    loss = (largest - shares.amax(1).log() - wanted).sum()
+    logits.copy_(shares.scatter_add_(1, labels, shares.new_full((1, 1), -1.0).expand_as(labels)))
+    return loss
+
+
+@vocabulary_loss.register_fake
+def _(hidden_M: Tensor, words: Tensor, bias: Tensor, labels_M: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    return words.new_empty(()), hidden_M.new_empty(hidden_M.shape, dtype=torch.float32), torch.empty_like(words), torch.empty_like(bias)
+
+
+def _keep(ctx: torch.autograd.function.FunctionCtx, inputs: tuple, output: tuple[Tensor, ...]) -> None:
+    ctx.mark_non_differentiable(*output[1:])
+    ctx.save_for_backward(*output[1:])
+
+
+def _backward(ctx: torch.autograd.function.FunctionCtx, by_loss: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
+    return *(by_loss * saved for saved in ctx.saved_tensors), None, None
+
+
+vocabulary_loss.register_autograd(_backward, setup_context=_keep)

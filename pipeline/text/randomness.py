@@ -1,0 +1,15 @@
+"""The one source of randomness of everything that is a pure function of its place."""
+
+import hashlib
+
+import numpy as np
+
+
+def generator(seed: int, epoch: int, window: int, purpose: str) -> np.random.Generator:
+    """The only source of randomness: NumPy's counter-based Philox, keyed by these and nothing else.
+
+    All numbers are from 0 to 2^64 - 1. Each purpose has its own stream, so that one part drawing more or less leaves the others as they are.
+    """
+    number = int.from_bytes(hashlib.sha256(purpose.encode()).digest()[:8], "little")
+    key, counter = np.array([seed, number], np.uint64), np.array([0, 0, window, epoch], np.uint64)
+    return np.random.Generator(np.random.Philox(key=key, counter=counter))

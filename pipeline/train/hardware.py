@@ -1,0 +1,52 @@
+"""What a run makes of its device: share of the arithmetic, memory, and what to do when that runs out."""
+
+import resource
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import torch
+
+from pipeline.config.jobs import Pretrain
+from pipeline.errors import ConfigError
+from pipeline.model.flops import Counted, flops_per_token, peak_flops, utilisation
+
+CPU_ALLOCATOR_FAILED = "DefaultCPUAllocator:"  # how torch's RuntimeError about memory on a CPU begins, or goes on
+
+
+def precision_of(autocast: torch.autocast) -> str:
+    """The number format of matrix products."""
+    return "bfloat16" if autocast._enabled else "float32"
+
+
+def device_peak(device: torch.device, autocast: torch.autocast) -> float | None:
+    """Dense peak of a GPU for the number format in use, in operations a second; None where it is not known, as on a CPU."""
+    return peak_flops(torch.cuda.get_device_name(device), precision_of(autocast)) if device.type == "cuda" else None
+
+
+def utilisation_percent(config: Pretrain, vocabulary_size: int, total: Mapping[str, float], seconds: float, peak: float) -> float:
+    """Model FLOPs utilisation of devices of `peak` operations a second in all, from totals of tokens, squares and masked positions."""
+    counted = Counted(tokens=int(total["tokens"]), squares=int(total["squares"]), masked=int(total["masked"]))
+    return 100 * utilisation(flops_per_token(config.model, vocabulary_size, counted), counted.tokens / seconds, peak)
+
+
+def peak_memory_bytes(device: torch.device) -> int:
+    """The most memory in use so far: the tensors' on a GPU, all of the process' otherwise."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+@contextmanager
+def told_what_to_lower(config: Pretrain, step: int, device: torch.device) -> Iterator[None]:
+    """Turn an allocation that fails into a ConfigError; `step` is counted from 1."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError | torch.OutOfMemoryError) and CPU_ALLOCATOR_FAILED not in str(error):
+            raise
+        remedy = "" if config.placement.recompute else ", or set placement.recompute"
+        raise ConfigError(
+            f"out of memory on {device.type} at step {step}: lower batch.rows_per_slot ({config.batch.rows_per_slot}) "
+            f"or sampling.maximum_length ({config.sampling.maximum_length}){remedy}"
+        ) from error

@@ -1,0 +1,34 @@
+"""Compiled code trains as eager code does, dropout included, where both draw the same random numbers."""
+
+import shutil
+from dataclasses import replace
+
+import pytest
+import torch
+
+from pipeline.batch import collate
+from pipeline.config.jobs import Pretrain
+
+
+def gradients(training, config: Pretrain, objective: torch.nn.Module, module: torch.nn.Module) -> tuple[list[float], dict[str, torch.Tensor]]:
+    """Losses of three batches of different sizes, and the gradients of their sum."""
+    losses = []
+    for number, block in enumerate(training.blocks(config)[:3]):
+        torch.manual_seed(number)
+        loss = sum(total / count for total, count in objective(collate(block)).values())
+        loss.backward()
+        losses.append(loss.item())
+    found = {name: parameter.grad for name, parameter in module.named_parameters()}
+    module.zero_grad()
+    return losses, found
+
+
+@pytest.mark.skipif(not any(map(shutil.which, ("c++", "g++", "clang++"))), reason="needs a C++ compiler")
+def test_compiled_equals_eager(training, tiny_config: Pretrain) -> None:
+    config = replace(tiny_config, model=replace(tiny_config.model, layers=1))
+    module = training.module(config)
+    wanted, wanted_gradients = gradients(training, config, module, module)
+    with torch._inductor.config.patch(fallback_random=True):
+        found, found_gradients = gradients(training, config, torch.compile(module, dynamic=True), module)
+    assert found == pytest.approx(wanted, rel=1e-5)
+    torch.testing.assert_close(found_gradients, wanted_gradients, atol=1e-5, rtol=1e-4)

@@ -1,0 +1,68 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from pipeline.bench import step
+from pipeline.bench.peer import masked_only_loss, padded, peer_model, shipped_loss
+from pipeline.bench.step import Case, best, counted, line, make_batch, measure, verdict
+from pipeline.config.model import Model
+from pipeline.model.flops import Counted
+
+CPU = torch.device("cpu")
+PLAIN = torch.autocast("cpu", enabled=False)
+CASE = Case(size="tiny", rows=6, length=16, ragged=True, attention_dropout=True)
+
+
+def test_batches_are_full_or_of_real_lengths() -> None:
+    full = make_batch(replace(CASE, ragged=False), 0)
+    assert full.offsets.diff().tolist() == [16] * 6 and full.masked == 6 * 2  # 0.15 of 16, rounded
+    many = make_batch(replace(CASE, rows=4_000, length=128), 0)
+    # Between the deciles 9, 73, 114 and 128 lengths lie evenly: the mean is (9 + 73) / 20 + (73 + 114) / 20 + (114 + 128) / 20 + 0.7 * 128.
+    assert many.offsets.diff().double().mean().item() == pytest.approx(4.1 + 9.35 + 12.1 + 89.6, rel=0.01)
+    assert many.masked_positions_M.unique().numel() == many.masked and many.maximum_length == 128
+    assert torch.equal(many.ids_T, make_batch(replace(CASE, rows=4_000, length=128), 0).ids_T)
+
+
+def test_what_the_formula_of_operations_is_asked() -> None:
+    batch = make_batch(replace(CASE, ragged=False), 0)
+    assert counted(batch) == Counted(tokens=96, squares=6 * 16 * 16, masked=12)
+
+
+def test_padding_by_hand() -> None:
+    batch = make_batch(CASE, 1)
+    inputs = padded(batch)
+    lengths = batch.offsets.diff().tolist()
+    assert inputs["attention_mask"].sum(1).tolist() == lengths and min(lengths) < max(lengths)
+    assert torch.equal(inputs["input_ids"][inputs["attention_mask"].bool()], batch.ids_T)
+    labels = inputs["labels"].flatten()
+    assert torch.equal(labels[labels >= 0], batch.masked_labels_M) and torch.equal(labels[inputs["masked_places"]], batch.masked_labels_M)
+    assert "attention_mask" not in padded(make_batch(replace(CASE, ragged=False), 1))
+
+
+def test_both_columns_of_theirs_have_one_loss() -> None:
+    settings = Model(layers=1, width=16, heads=2, feed_forward=32, maximum_positions=16, hidden_dropout=0.0, attention_dropout=0.0)
+    torch.manual_seed(0)
+    model, inputs = peer_model(settings, step.VOCABULARY_SIZE), padded(make_batch(CASE, 1))
+    torch.testing.assert_close(shipped_loss(model, inputs), masked_only_loss(model, inputs))
+
+
+def test_every_column_and_mode_is_measured_and_lines_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(step, "VOCABULARY_SIZE", 1_000)
+    seconds = measure(CASE, PLAIN, CPU, ["eager"], repetitions=1)
+    assert seconds.keys() == {("ours", "eager"), ("as shipped", "eager"), ("masked only", "eager")} and min(seconds.values()) > 0
+    seconds = {("ours", "eager"): 0.2, ("ours", "compiled"): 0.1, ("as shipped", "eager"): 0.3, ("as shipped", "compiled"): 0.4}
+    assert best(seconds, "ours") == (0.1, "compiled") and best(seconds, "masked only") is None
+    tokens = np.mean([make_batch(CASE, seed).tokens for seed in range(step.BATCHES)])
+    assert line(CASE, seconds, CPU, "float32").split() == ["tiny,", "ragged", "16", "6", f"{tokens / 0.1:,.0f}", "compiled", f"{tokens / 0.3:,.0f}", "eager", "-", "3.00", "-"]
+
+
+def test_a_ratio_below_its_floor_fails(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(step, "FLOORS", {"tiny full": 3.0})
+    assert verdict({"tiny full": 3.1, "tiny ragged": 1.0}, CPU) == 0
+    assert capsys.readouterr().out == "ours / transformers as shipped: tiny full 3.10 (aim 4); tiny ragged 1.00\n"
+    assert verdict({"tiny full": 2.9}, CPU) == 1
+    assert capsys.readouterr().out.endswith("below its floor: tiny full: 2.90, floor 3\n")
+    assert verdict({"tiny full": 2.9}, torch.device("cuda")) == 0
+    assert verdict({}, CPU) == 0

@@ -1,0 +1,84 @@
+import pytest
+import torch
+from torch.nn import functional as F
+from torch.utils.flop_counter import FlopCounterMode
+
+from pipeline.batch import Batch
+from pipeline.config.model import Model
+from pipeline.model.flops import NAMES, PEAKS, Counted, flops_per_token, peak_flops, utilisation
+from pipeline.objectives.pretraining import BertPretraining
+
+
+def bert(layers: int, width: int, heads: int) -> Model:
+    return Model(layers=layers, width=width, heads=heads, feed_forward=4 * width)
+
+
+def test_operations_by_hand() -> None:
+    # Two layers of width 4, 11 entries; lengths 2 and 4, one position in six masked:
+    # 6 * 12 * 2 * 16 = 2304;  12 * 2 * 4 * (4 + 16) / 6 = 320;  6 * (1 / 6) * (16 + 44) = 60.
+    counted = Counted(tokens=6, squares=20, masked=1)
+    assert flops_per_token(bert(2, 4, 2), 11, counted) == pytest.approx(2304 + 320 + 60)
+
+
+def test_large_at_length_128_on_an_h200() -> None:
+    # 6 * 12 * 24 * 1024^2 = 1,811,939,328;  12 * 24 * 1024 * 128 = 37,748,736;  6 * 0.15 * (1024^2 + 30522 * 1024) = 29,072,794.
+    flops = flops_per_token(bert(24, 1024, 16), 30_522, Counted(tokens=12_800, squares=128 * 12_800, masked=1_920))
+    assert flops == pytest.approx(1_811_939_328 + 37_748_736 + 29_072_794, rel=1e-9)
+    # 237,000 tokens/s are 45% of 989.4 TFLOP/s.
+    peak = peak_flops("NVIDIA H200", "bfloat16")
+    assert peak is not None and utilisation(flops, 237_000, peak) == pytest.approx(0.45, abs=5e-4)
+
+
+def test_a_wider_feed_forward_costs_its_products() -> None:
+    narrow, wide = (Model(layers=1, width=4, heads=1, feed_forward=width) for width in (16, 32))
+    counted = Counted(tokens=4, squares=16, masked=0)
+    assert flops_per_token(wide, 11, counted) - flops_per_token(narrow, 11, counted) == 6 * 2 * 4 * 16
+
+
+def test_equals_what_torch_counts_of_a_step() -> None:
+    # Four sequences of one length, so that nothing is padded; the pooler's and the pair head's products of N rows are not in the formula.
+    settings = bert(2, 64, 2)
+    model = BertPretraining(settings, 128).eval()
+    length, sequences = 32, 4
+    tokens = length * sequences
+    batch = Batch(
+        ids_T=torch.zeros(tokens, dtype=torch.int64),
+        segments_T=torch.zeros(tokens, dtype=torch.int64),
+        positions_T=torch.arange(length).repeat(sequences),
+        offsets=torch.arange(sequences + 1, dtype=torch.int32) * length,
+        maximum_length=length,
+        masked_positions_M=torch.arange(0, tokens, 4),
+        masked_labels_M=torch.zeros(tokens // 4, dtype=torch.int64),
+    )
+    with FlopCounterMode(display=False) as counter:
+        logits = model.masked_logits(model.encoder(batch), batch)  # the training loss is an operator that torch does not look into
+        F.cross_entropy(logits, batch.masked_labels_M).backward()
+    ours = tokens * flops_per_token(settings, 128, Counted(tokens=tokens, squares=sequences * length**2, masked=tokens // 4))
+    assert counter.get_total_flops() == pytest.approx(ours)
+
+
+@pytest.mark.parametrize(
+    ("name", "precision", "peak"),
+    [
+        ("NVIDIA H200", "bfloat16", 989.4e12),
+        ("NVIDIA H100 80GB HBM3", "float8", 1978.9e12),
+        ("NVIDIA H100 PCIe", "bfloat16", 756e12),
+        ("NVIDIA A100-SXM4-80GB", "bfloat16", 312e12),
+        ("NVIDIA A100 80GB PCIe", "float8", None),
+        ("NVIDIA A10", "bfloat16", 125e12),
+        ("NVIDIA A10G", "bfloat16", None),
+        ("NVIDIA L4", "bfloat16", 121e12),
+        ("NVIDIA L40S", "bfloat16", 362e12),
+        ("NVIDIA L40", "bfloat16", None),
+        ("Tesla T4", "float32", 8.1e12),
+        ("Tesla T4", "bfloat16", None),
+        ("Tesla V100-SXM2-16GB", "float32", 15.7e12),
+        ("AMD EPYC", "float32", None),
+    ],
+)
+def test_a_chip_is_known_by_its_name_and_format(name: str, precision: str, peak: float | None) -> None:
+    assert peak_flops(name, precision) == peak
+
+
+def test_every_name_has_its_row_and_every_row_a_name() -> None:
+    assert {row for _, row in NAMES} == set(PEAKS)

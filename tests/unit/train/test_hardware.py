@@ -1,0 +1,44 @@
+from dataclasses import replace
+
+import pytest
+import torch
+
+from pipeline.config.jobs import Pretrain
+from pipeline.config.model import Model
+from pipeline.config.training import Placement
+from pipeline.errors import ConfigError
+from pipeline.train.hardware import device_peak, peak_memory_bytes, told_what_to_lower, utilisation_percent
+
+CPU = torch.device("cpu")
+
+
+def test_memory_that_runs_out_says_what_to_lower() -> None:
+    with pytest.raises(ConfigError) as told, told_what_to_lower(Pretrain(), 7, CPU):
+        torch.empty(1 << 60, dtype=torch.uint8)
+    assert str(told.value) == (
+        "out of memory on cpu at step 7: lower batch.rows_per_slot (32) or sampling.maximum_length (128), or set placement.recompute"
+    )
+    recomputing = replace(Pretrain(), placement=Placement(recompute=True))
+    with pytest.raises(ConfigError, match=r"sampling.maximum_length \(128\)$"), told_what_to_lower(recomputing, 7, CPU):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB")
+
+
+def test_other_errors_pass() -> None:
+    with pytest.raises(RuntimeError, match="^something else$"), told_what_to_lower(Pretrain(), 7, CPU):
+        raise RuntimeError("something else")
+
+
+def test_memory_in_use_is_more_than_a_tensor_that_is_held() -> None:
+    held = torch.ones(1 << 26, dtype=torch.uint8)
+    assert held.sum() > 0 and 1 << 26 < peak_memory_bytes(CPU) < 1 << 38
+
+
+def test_utilisation_by_hand() -> None:
+    # As in the formula's own test: (2304 + 320 + 60) operations a token at 2 layers of width 4; 6 tokens in 3 seconds, 10,736 operations a second.
+    config = replace(Pretrain(), model=Model(layers=2, width=4, heads=1, feed_forward=16))
+    total = {"tokens": 6, "squares": 20, "masked": 1}
+    assert utilisation_percent(config, 11, total, 3.0, 10_736) == pytest.approx(50)
+
+
+def test_a_cpu_has_no_peak() -> None:
+    assert device_peak(CPU, torch.autocast("cpu", dtype=torch.bfloat16)) is None
