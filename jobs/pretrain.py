@@ -1,6 +1,7 @@
 """Pretrain a BERT-family encoder on raw text, from a preset's settings.
 
     python jobs/pretrain.py bert-tiny
+    python jobs/pretrain.py continue --init FOLDER_OR_hf://OWNER/NAME --corpus PATH_OR_URL --vocabulary.extend 1000
     ray job submit -- python jobs/pretrain.py bert-mini --corpus PATH_OR_URL --corpus PATH_OR_URL --steps 500 --workers 2
 
 The same command again continues a run that was stopped. --show prints the whole configuration and stops.
@@ -17,7 +18,7 @@ def main(arguments: Sequence[str]) -> int:
     from pipeline.config.flat import flatten
     from pipeline.environment import set_ray_defaults
     from pipeline.errors import PipelineError
-    from pipeline.presets import PRESETS, split_preset
+    from pipeline.presets import PRESETS, require_init, split_preset
     from pipeline.train.naming import with_name
 
     try:
@@ -33,6 +34,7 @@ def main(arguments: Sequence[str]) -> int:
             config=(tyro.conf.UseAppendAction, tyro.conf.FlagConversionOff),
         )
         config = with_name(config, preset)
+        require_init(preset, config)
         if show:
             print("\n".join(f"{name} = {value!r}" for name, value in flatten(config).items()))
             return 0

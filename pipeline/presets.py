@@ -40,6 +40,13 @@ PRESETS: dict[str, Pretrain] = {
     "bert-base": bert(12, 768, 12, replace(PUBLISHED, phases=TwoPhases())),  # Devlin et al. 2019
     "bert-large": bert(24, 1024, 16, replace(PUBLISHED, phases=TwoPhases())),  # Devlin et al. 2019
 }
+# Going on from a published model (--init), which brings its sizes and vocabulary. The rate is that of google-research/bert's README for
+# additional steps (2e-5, against 1e-4); that of small models is as much lower than bert-mini's. Steps and warm-up are ours.
+CONTINUED = replace(PUBLISHED, steps=10_000, optimizer=AdamW(learning_rate=2e-5), schedule=LinearDecay(warmup_share=0.1))
+PRESETS |= {
+    "continue": CONTINUED,
+    "continue-small": replace(CONTINUED, steps=2_000, optimizer=AdamW(learning_rate=2e-4), batch=Batch(rows_per_step=64, rows_per_slot=32)),
+}
 PRESETS |= {f"{name}-fast": fast(preset) for name, preset in PRESETS.items()}
 
 
@@ -50,3 +57,9 @@ def split_preset(arguments: Sequence[str]) -> tuple[str, list[str]]:
     if arguments[0] not in PRESETS:
         raise ConfigError(f"preset ({arguments[0]}) does not exist; choose one of {', '.join(PRESETS)}")
     return arguments[0], list(arguments[1:])
+
+
+def require_init(preset: str, config: Pretrain) -> None:
+    """Raise ConfigError where a preset goes on from a published model and none is named."""
+    if preset.startswith("continue") and config.init is None:
+        raise ConfigError(f"preset ({preset}) goes on from a published model: name it with --init FOLDER, URL or hf://OWNER/NAME")

@@ -17,10 +17,11 @@ from pipeline.corpus.prepare import Corpus, is_prepared, load_corpus, prepare
 from pipeline.corpus.shards import COUNTED
 from pipeline.corpus.sources import BUILTIN
 from pipeline.corpus.stream import StreamSettings, in_phase, rows_if_few
-from pipeline.corpus.vocabulary import given_vocabulary, trained_vocabulary
+from pipeline.corpus.vocabulary import extended_vocabulary, given_vocabulary, trained_vocabulary
 from pipeline.errors import ConfigError, DataError
 from pipeline.export.huggingface import export
 from pipeline.train import checkpoint, run
+from pipeline.train.initial import Initial, agreed_model, read_initial
 from pipeline.train.launch import fit, locked_tracker, tracked
 from pipeline.train.summary import progress_line, summary_markdown
 from pipeline.train.tracking import open_run, tracking_uri
@@ -37,13 +38,16 @@ def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
     config = absolute_places(config)
     folder = run.run_folder(config)
     storage.require_writable("output", config.output)
+    initial = read_initial(config, report) if config.init else None
+    if initial:
+        config = replace(config, model=agreed_model(config.model, initial, str(config.init)))
     uri = tracking_uri(config.tracking, config.output)
     cluster.connect(config.placement.address)
     if uri.startswith("sqlite:") and cluster.nodes() > 1:
         raise ConfigError(f"tracking.uri ({uri}) is a file on one machine and the cluster has {cluster.nodes()}: start a server (mlflow server) and set MLFLOW_TRACKING_URI")
     resources = cluster.worker_resources(config.placement, config.workers)
-    stream = stream_settings(config, report)
-    wanted = run.identity(config, stream.corpus, stream.vocabulary)
+    stream = stream_settings(config, initial, report)
+    wanted = run.identity(config, stream.corpus, stream.vocabulary, initial.fingerprint if initial else None)
     with locked_tracker(folder) as tracker, storage.locked(folder):
         recorded = run.read_run(folder)
         if recorded:
@@ -65,7 +69,7 @@ def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
         mlflow = open_run(uri, config.tracking.experiment, str(config.name), tracked_as, flatten(config) | corpus_parameters(stream.corpus) | tags, tags)
         run.write_run(folder, wanted, config.steps, mlflow.run_id, stream.corpus.folder)
         report(f"run {config.name}: {'continuing' if newest else 'starting'}, {config.steps:,} steps on {config.workers} {'GPU' if resources.gpu else 'CPU'} worker{'s' * (config.workers > 1)}")
-        job = Job(config=config, folder=folder, stream=stream, tracker=tracker)
+        job = Job(config=config, folder=folder, stream=stream, initial=initial, tracker=tracker)
         with tracked(tracker, mlflow, report, lambda step, metrics: report(progress_line(config.steps, step, metrics))):
             summary = fit(job, resources) | {"name": str(config.name), "mlflow_uri": mlflow.uri, "mlflow_run_id": mlflow.run_id}
             if not storage.exists(storage.join(summary["checkpoint"], storage.MANIFEST)):
@@ -78,18 +82,20 @@ def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
 
 
 def absolute_places(config: Pretrain) -> Pretrain:
-    """The settings with the output folder as every process sees it."""
-    return replace(config, output=storage.absolute(config.output))
+    """The settings with the output folder and the initial model as every process sees them."""
+    return replace(config, output=storage.absolute(config.output), init=config.init and storage.absolute(config.init))
 
 
-def stream_settings(config: Pretrain, report: Report) -> StreamSettings:
-    """The prepared corpus and its vocabulary, made now where they are not there yet.
+def stream_settings(config: Pretrain, initial: Initial | None, report: Report) -> StreamSettings:
+    """The prepared corpus and its vocabulary, made now where they are not there yet; an initial model brings its vocabulary.
 
     Raises DataError for a corpus without examples, ConfigError for slots with more rows than it has.
     """
-    given = given_vocabulary(config.vocabulary)  # first: it may be refused, and the corpus takes longer
+    given = initial.vocabulary if initial else given_vocabulary(config.vocabulary)  # first: it may be refused, and the corpus takes longer
     corpus = corpus_of(config, report)
     vocabulary = given or trained_vocabulary(config.vocabulary, corpus, config.output, report)
+    if config.vocabulary.extend:
+        vocabulary = extended_vocabulary(vocabulary, config.vocabulary, corpus, config.output, report)
     settings = StreamSettings(
         corpus=corpus,
         vocabulary=vocabulary,

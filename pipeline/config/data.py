@@ -75,10 +75,14 @@ class VocabularySettings:
     """Entries [unused0], [unused1], … of a trained one, kept free for words of a later task; their ids follow the five special tokens'."""
     training_characters: int | None = 100_000_000
     """Text that one is trained on at most: the first windows of the shuffled corpus, some 20 million English words, counted in seconds; none: all of it."""
+    extend: int = 0
+    """With init: so many words of the corpus become entries of the vocabulary, the most frequent of those that it splits into three pieces or more,
+    counted in training_characters; they take the places of [unused] entries first. WordPiece only."""
 
     def __post_init__(self) -> None:
         require_at_least("vocabulary.size", self.size, 100)
         require_at_least("vocabulary.unused", self.unused, 0)
+        require_at_least("vocabulary.extend", self.extend, 0)
         least = 5 + (256 if self.kind == "byte-bpe" else 50)
         require(
             self.size - self.unused >= least,

@@ -19,6 +19,8 @@ class Pretrain:
     as in PATH::format=NAME (recognised are wikipedia-dump, wikiextractor, gutenberg, bookscorpus, jsonl, parquet and text, and only where asked for
     sentences and parquet-sentences), ::column=NAME of the text in JSON lines and Parquet, ::language=CODE (else what the files say, or en),
     and ::weight=TIMES that a document occurs in an epoch (1). Or one folder that jobs/prepare.py has prepared."""
+    init: str | None = None
+    """Folder, URL or hf://OWNER/NAME of a published BERT to start from, such as a run's export: its weights, vocabulary and sizes. None: random weights."""
     steps: int = 1_000
     """Optimiser updates in all."""
     workers: int = 1
@@ -54,6 +56,10 @@ class Pretrain:
                 f"{sampling}.maximum_length ({phase.sampling.maximum_length}) must be at most model.maximum_positions ({self.model.maximum_positions})",
             )
         refuse_long_warmups(self)
+        require(
+            self.init is not None or not self.vocabulary.extend,
+            f"vocabulary.extend ({self.vocabulary.extend}) needs init, the published model whose vocabulary is extended: a vocabulary of the corpus' own has its words already",
+        )
         require(
             self.name is None or (self.name != "" and all(c.isalnum() or c in "-_." for c in self.name) and self.name[0] != "."),
             f"name ({self.name!r}) may hold letters, digits, '-', '_' and '.' only and must not start with '.'",

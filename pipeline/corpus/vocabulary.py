@@ -14,8 +14,12 @@ from pipeline.corpus.counts import MOST_UNIGRAM_WORDS, MOST_WORDS, count_words
 from pipeline.corpus.prepare import Corpus, Window
 from pipeline.errors import ConfigError, DataError
 from pipeline.presets import PRESETS
+from pipeline.text import extension
 from pipeline.text.splitting import Splitting
 from pipeline.text.vocabulary import Vocabulary, load_vocabulary, save_vocabulary, vocabulary_of_counts
+
+NEW_WORDS = "words.json"
+SHOWN = 8  # of the words added, in the report
 
 
 def given_vocabulary(settings: VocabularySettings) -> Vocabulary | None:
@@ -51,6 +55,42 @@ def trained_vocabulary(settings: VocabularySettings, corpus: Corpus, output: str
     if problem := storage.damage(folder):
         raise DataError(f"vocabulary {folder} is damaged ({problem}); delete that folder and it is trained again")
     return load_vocabulary(folder, splitting.lowercase)
+
+
+def extended_vocabulary(base: Vocabulary, settings: VocabularySettings, corpus: Corpus, output: str, report: Callable[[str], None]) -> Vocabulary:
+    """The vocabulary with settings.extend of the corpus' own words in it, counted now unless that was done before; fewer where there are not so many.
+
+    Raises ConfigError for another kind than WordPiece, DataError when what was counted before is damaged.
+    """
+    if base.kind != "wordpiece":
+        raise ConfigError(f"vocabulary.extend ({settings.extend}) is for WordPiece vocabularies: this one is {base.kind}, leave it out")
+    about = {"base": base.fingerprint, "extend": settings.extend, "training_characters": settings.training_characters}
+    digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:8]
+    folder = storage.join(output, "vocabularies", f"{corpus.fingerprint[:12]}-extended-{settings.extend}-{digest}")
+    with storage.locked(f"{folder}.lock"):
+        if not storage.exists(storage.join(folder, storage.MANIFEST)):
+            publish_new_words(base, settings, corpus, folder, {"corpus": corpus.fingerprint, "settings": about}, report)
+    if problem := storage.damage(folder):
+        raise DataError(f"vocabulary {folder} is damaged ({problem}); delete that folder and it is made again")
+    words = storage.read_json(storage.join(folder, NEW_WORDS))
+    longer = extension.extended(base, words)
+    shown = f": {', '.join(words[:SHOWN])}{', …' * (len(words) > SHOWN)}" if words else ""
+    report(f"vocabulary: {len(words):,} of the corpus' words added, {longer.size - base.size:,} of them behind the {base.size:,} entries{shown}")
+    return longer
+
+
+def publish_new_words(
+    base: Vocabulary, settings: VocabularySettings, corpus: Corpus, folder: str, about: dict[str, Any], report: Callable[[str], None]
+) -> None:
+    """Count the corpus' words and publish those that the vocabulary lacks, most frequent first."""
+    partial = f"{folder}.counts"
+    windows = first_windows(corpus, settings.training_characters)
+    counts = count_words(corpus, windows, extension.splitting_of(base), partial, report)
+    words = extension.new_words(counts.table, base, settings.extend)
+    with tempfile.TemporaryDirectory(prefix="bertstream-vocabulary-") as temporary:
+        Path(temporary, NEW_WORDS).write_text(json.dumps(words, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+        storage.publish(Path(temporary), folder, about)
+    storage.delete_folder(partial)
 
 
 def splitting_of(settings: VocabularySettings) -> Splitting:

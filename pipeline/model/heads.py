@@ -1,10 +1,11 @@
-"""What turns hidden states into predictions of masked tokens and of sentence pairs."""
+"""What turns hidden states into predictions: of masked tokens and sentence pairs, and after fine-tuning of classes and answers."""
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pipeline.config.model import Model
+from pipeline.model.dropout import dropout
 from pipeline.model.vocabulary_loss import fill_up, vocabulary_loss
 
 class MaskedTokenHead(nn.Module):
@@ -42,3 +43,24 @@ class NextSentenceHead(nn.Linear):
 
     def __init__(self, settings: Model) -> None:
         super().__init__(settings.width, 2)
+
+
+class ClassificationHead(nn.Linear):
+    """Pooled states (N, width), or hidden states (T, width) where tokens are classified -> logits (N or T, classes), after dropout."""
+
+    def __init__(self, settings: Model, classes: int) -> None:
+        super().__init__(settings.width, classes)
+        self.dropout = settings.hidden_dropout
+
+    def forward(self, states: Tensor) -> Tensor:
+        return super().forward(dropout(states, self.dropout if self.training else 0.0)).float()
+
+
+class AnswerHead(nn.Linear):
+    """Hidden states (T, width) -> logits (T, 2): that the answer starts at a token, and that it ends there."""
+
+    def __init__(self, settings: Model) -> None:
+        super().__init__(settings.width, 2)
+
+    def forward(self, hidden_T: Tensor) -> Tensor:
+        return super().forward(hidden_T).float()

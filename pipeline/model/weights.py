@@ -1,6 +1,7 @@
-"""Names and shapes of our weights as the published checkpoints have them (Hugging Face BertForPreTraining), and back."""
+"""Names and shapes of our weights as the published checkpoints have them (Hugging Face's BERT with any of its heads), and back."""
 
 import re
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -27,8 +28,12 @@ PUBLISHED = {
     "masked_token_head.norm": "cls.predictions.transform.LayerNorm",
     "masked_token_head": "cls.predictions",
     "next_sentence_head": "cls.seq_relationship",
+    "classification_head": "classifier",
+    "answer_head": "qa_outputs",
 }
-"""Our module -> published module; # is the layer's number."""
+"""Our module -> published module; # is the layer's number. Heads that classify sequences and tokens are published alike."""
+ENCODER = ("embeddings.", "encoder.", "pooler.")
+"""How names begin where an encoder is published by itself, without `bert.`."""
 FUSED = (".attention.self.", ("query", "key", "value"))
 """Published as three tensors, stacked in this order in our qkv."""
 TIED = {
@@ -79,8 +84,19 @@ def published_names(name: str) -> tuple[str, ...]:
     return tuple(published.replace(infix, f"{infix}{part}.") for part in parts)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Taken:
+    """What a module's state can take from a published checkpoint."""
+
+    state: dict[str, Tensor]
+    missing: tuple[str, ...]
+    """Published names of what the module has and the checkpoint has not."""
+    surplus: tuple[str, ...]
+    """Of what only the checkpoint has."""
+
+
 def to_published(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Tensors of a BertPretraining, or of some of its parts, under their published names; qkv is split, nothing is copied that need not be.
+    """Tensors of a BertPretraining, or of an encoder with other heads, under their published names; qkv is split, nothing is copied that need not be.
 
     The tied output weights are not repeated.
     """
@@ -92,19 +108,51 @@ def to_published(state: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def from_published(tensors: dict[str, Tensor], settings: Model) -> dict[str, Tensor]:
-    """The state of a BertPretraining from a published checkpoint.
+    """The state of a BertPretraining from a published checkpoint that holds all of it; the vocabulary's size is that of the word embeddings.
 
-    The vocabulary's size is that of the word embeddings. LayerNorm's gamma and beta of the first checkpoints are taken as weight and bias;
-    copies of tied weights are left out. Raises CheckpointError naming the first tensor that is missing, unexpected, of a wrong shape,
-    or no copy of what it should be tied to.
+    Raises CheckpointError as `take` does, and naming the first tensor that is missing or unexpected.
     """
-    found = _without_copies({_modern(name): tensor for name, tensor in tensors.items()})
-    shapes = _shapes(settings, _vocabulary_size(found))
-    wanted = {published for name in shapes for published in published_names(name)}
-    unexpected = next((name for name in found if name not in wanted), None)
-    if unexpected is not None:
-        raise CheckpointError(f"unexpected tensor {unexpected}: a BERT of model.layers {settings.layers} with both pretraining heads has none of that name")
-    return {name: _assemble(published_names(name), shape, found) for name, shape in shapes.items()}
+    taken = take(tensors, pretraining_parts(settings, vocabulary_size(tensors)))
+    if taken.surplus:
+        raise CheckpointError(f"unexpected tensor {taken.surplus[0]}: a BERT of model.layers {settings.layers} with both pretraining heads has none of that name")
+    if taken.missing:
+        raise CheckpointError(f"tensor {taken.missing[0]} is missing: only whole BertForPreTraining checkpoints can be loaded")
+    return taken.state
+
+
+def take(tensors: dict[str, Tensor], parts: nn.Module) -> Taken:
+    """What a module (on any device, `meta` too) with our names of parts takes from a published checkpoint.
+
+    LayerNorm's gamma and beta of the first checkpoints are weight and bias, an encoder's names may lack `bert.`, copies of tied weights
+    are left out. Raises CheckpointError naming the first tensor that is of a wrong shape or no copy of what it should be tied to.
+    """
+    found = _without_copies(_modern(tensors))
+    shapes = {name: tensor.shape for name, tensor in parts.state_dict().items()}
+    names = {name: published_names(name) for name in shapes}
+    wanted = dict.fromkeys(published for name in shapes for published in names[name])
+    return Taken(
+        state={name: _assemble(names[name], shape, found) for name, shape in shapes.items() if found.keys() >= set(names[name])},
+        missing=tuple(name for name in wanted if name not in found),
+        surplus=tuple(name for name in found if name not in wanted),
+    )
+
+
+def pretraining_parts(settings: Model, vocabulary_size: int) -> nn.Module:
+    """The modules of a BertPretraining by name, without memory for their weights."""
+    with torch.device("meta"):
+        return nn.ModuleDict(
+            {
+                "encoder": Encoder(settings, vocabulary_size),
+                "masked_token_head": MaskedTokenHead(settings, vocabulary_size),
+                "next_sentence_head": NextSentenceHead(settings),
+            }
+        )
+
+
+def vocabulary_size(tensors: dict[str, Tensor]) -> int:
+    """Rows of a published checkpoint's word embeddings; 0 where it has none."""
+    words = _modern(tensors).get(published_name("encoder.embeddings.words.weight"))
+    return words.shape[0] if words is not None and words.dim() else 0
 
 
 def published_config(settings: Model, vocabulary_size: int, pad_id: int) -> dict[str, Any]:
@@ -125,14 +173,17 @@ def model_settings(config: dict[str, Any]) -> Model:
     for field, value in (CONFIG_CONSTANTS | CONFIG_DEFAULTS).items():
         if config.get(field, value) != value:
             raise CheckpointError(f"config.json: {field} is {config[field]!r}, only {value!r} can be loaded")
+    if foreign := [name for name in config.get("architectures") or () if not name.startswith("Bert")]:
+        raise CheckpointError(f"config.json: architectures is {foreign[0]!r}, only Bert's can be loaded")
     missing = next((field for field in CONFIG_SIZES if field not in config), None)
     if missing is not None:
         raise CheckpointError(f"config.json: {missing} is missing: a BERT names {', '.join(CONFIG_SIZES)}")
     return Model(**{name: config[field] for name, field in CONFIG_FIELDS.items() if field in config})
 
 
-def _modern(name: str) -> str:
-    return re.sub(r"LayerNorm\.gamma$", "LayerNorm.weight", re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", name))
+def _modern(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    names = {name: re.sub(r"LayerNorm\.gamma$", "LayerNorm.weight", re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", name)) for name in tensors}
+    return {f"bert.{name}" if name.startswith(ENCODER) else name: tensors[old] for old, name in names.items()}
 
 
 def _without_copies(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -143,29 +194,10 @@ def _without_copies(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name: tensor for name, tensor in originals.items() if name not in BUFFERS}
 
 
-def _vocabulary_size(found: dict[str, Tensor]) -> int:
-    words = found.get(published_name("encoder.embeddings.words.weight"))
-    return words.shape[0] if words is not None and words.dim() else 0
-
-
-def _shapes(settings: Model, vocabulary_size: int) -> dict[str, torch.Size]:
-    with torch.device("meta"):
-        parts = nn.ModuleDict(
-            {
-                "encoder": Encoder(settings, vocabulary_size),
-                "masked_token_head": MaskedTokenHead(settings, vocabulary_size),
-                "next_sentence_head": NextSentenceHead(settings),
-            }
-        )
-    return {name: tensor.shape for name, tensor in parts.state_dict().items()}
-
-
 def _assemble(names: tuple[str, ...], shape: torch.Size, found: dict[str, Tensor]) -> Tensor:
     """One of our tensors from its published parts, each checked against its share of the shape."""
     expected = [shape[0] // len(names), *shape[1:]]
     for name in names:
-        if name not in found:
-            raise CheckpointError(f"tensor {name} is missing: only whole BertForPreTraining checkpoints can be loaded")
         if list(found[name].shape) != expected:
             raise CheckpointError(f"tensor {name} has shape {list(found[name].shape)}, the model's settings give {expected}")
     return found[names[0]] if len(names) == 1 else torch.cat([found[name] for name in names])

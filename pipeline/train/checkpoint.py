@@ -27,7 +27,7 @@ from pipeline.model.weights import from_published, published_config, to_publishe
 from pipeline.text.vocabulary import Vocabulary, save_vocabulary
 from pipeline.train.optim import load_optimizer, optimizer_tensors
 
-WEIGHTS, OPTIMIZER, STATE = "model.safetensors", "optimizer.safetensors", "state.json"
+WEIGHTS, CONFIG, OPTIMIZER, STATE = "model.safetensors", "config.json", "optimizer.safetensors", "state.json"
 TRAINING_ONLY = (OPTIMIZER, STATE)
 
 
@@ -74,7 +74,7 @@ def save(run_folder: str, state: State, module: nn.Module, optimizer: torch.opti
         save_file(to_published(module.state_dict()), folder / WEIGHTS, metadata={"format": "pt"})
         save_file(optimizer_tensors(optimizer, module), folder / OPTIMIZER)
         config = published_config(model, len(vocabulary.tokens), vocabulary.pad_id)
-        (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+        (folder / CONFIG).write_text(json.dumps(config, indent=2) + "\n")
         (folder / STATE).write_text(json.dumps(asdict(state), indent=1) + "\n")
         save_vocabulary(vocabulary, folder, model.maximum_positions)
         storage.publish(folder, target, {"step": state.step})

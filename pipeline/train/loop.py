@@ -59,7 +59,7 @@ def train(work: Work, blocks: Iterator[pa.Table], module: BertPretraining, optim
     phase = config.phase_at(start)
     objective = distributed(module, work)
     if state.step == 0:
-        state = dataclasses.replace(state, heldout_before=evaluated(work, module, state, phase))
+        state = dataclasses.replace(state, heldout_before=state.heldout_before | evaluated(work, module, state, phase))
     state = dataclasses.replace(state, cursor=entered(state.cursor, phase, start))
     meter = Meter(work.world, state.interval, work.device)
     for step in range(start, phase.end):

@@ -13,7 +13,7 @@ IDENTITY = ("seed", "sampling", "model", "batch", "phases", "optimizer", "schedu
 
 def default_name(preset: str, config: Pretrain) -> str:
     """The preset's name and a digest of all settings that shape the data and the training, so that the same command means the same run."""
-    shaping = {key: value for key, value in flatten(config).items() if key.split(".")[0] in (*IDENTITY, "corpus", "prepare", "vocabulary")}
+    shaping = {key: value for key, value in flatten(config).items() if key.split(".")[0] in (*IDENTITY, "init", "corpus", "prepare", "vocabulary")}
     if not grows(config):
         shaping["steps"] = config.steps
     digest = hashlib.sha256(json.dumps(shaping, sort_keys=True).encode()).hexdigest()

@@ -31,12 +31,13 @@ def run_folder(config: Pretrain) -> str:
     return storage.join(storage.absolute(config.output), "runs", str(config.name))
 
 
-def identity(config: Pretrain, corpus: Corpus, vocabulary: Vocabulary) -> dict[str, Any]:
+def identity(config: Pretrain, corpus: Corpus, vocabulary: Vocabulary, init_fingerprint: str | None = None) -> dict[str, Any]:
     """Dotted name -> value of what must match for a run to be continued. `steps` is among them where the schedule ends with it."""
     settings = {key: value for key, value in flatten(config).items() if key.split(".")[0] in IDENTITY}
     if not grows(config):
         settings["steps"] = config.steps
     versions = {f"version.{name}": importlib.metadata.version(name) for name in VERSIONED}
+    versions |= {"init.fingerprint": init_fingerprint} if init_fingerprint else {}
     return settings | versions | {"corpus.fingerprint": corpus.fingerprint, "vocabulary.fingerprint": vocabulary.fingerprint}
 
 

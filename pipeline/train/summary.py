@@ -2,6 +2,8 @@
 
 from typing import Any
 
+BITS, NATS = "heldout/bits_per_byte", "heldout/nats_per_word"
+
 
 def duration(seconds: float) -> str:
     """Seconds as people say them: 45s, 3m20s, 2h05m."""
@@ -32,6 +34,8 @@ def figures(summary: dict[str, Any]) -> list[tuple[str, str]]:
             ("held-out MLM loss", f"{after['heldout/mlm_loss']:.3f} nats at length {summary['maximum_length']} (before training {before['heldout/mlm_loss']:.3f}{other_length(summary)}, unigram baseline {beside['baseline/unigram_mlm_loss']:.3f})"),
             ("held-out MLM accuracy", f"{after['heldout/mlm_accuracy']:.1%} (unigram baseline {beside['baseline/unigram_mlm_accuracy']:.1%})"),
         ]
+        if {BITS, NATS} <= before.keys() & after.keys():
+            rows.append(("held-out words", f"{after[BITS]:.3f} bits a byte, {after[NATS]:.3f} nats a word (before training {before[BITS]:.3f} and {before[NATS]:.3f}; comparable across vocabularies)"))
         rows += [
             (f"held-out {term.upper()} accuracy", f"{after[f'heldout/{term}_accuracy']:.1%} (majority baseline {beside[f'baseline/majority_{term}_accuracy']:.1%})")
             for term in ("nsp", "sop")

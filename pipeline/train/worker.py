@@ -27,6 +27,8 @@ from pipeline.train.blanks import fill_in_the_blanks
 from pipeline.train.checkpoint import State
 from pipeline.train.evaluate import baselines, evaluate, heldout_batches, unigram_counts
 from pipeline.train.hardware import device_peak, peak_memory_bytes, precision_of, utilisation_percent
+from pipeline.train.heldout_words import heldout_words, word_metrics
+from pipeline.train.initial import Initial, extended_state, module_of
 from pipeline.train.loop import Work, train
 from pipeline.train.meter import percentile_milliseconds
 from pipeline.train.optim import build_optimizer
@@ -44,6 +46,7 @@ class Job:
     config: Pretrain
     folder: str
     stream: StreamSettings
+    initial: Initial | None
     tracker: ActorHandle
 
 
@@ -102,6 +105,8 @@ def work_on(job: Job) -> None:
         log=points.log if rank == 0 else ignore,
         flush=points.flush if rank == 0 else ignore,
     )
+    if not folder:
+        state = started(job, work, module, wordpiece)
     if compiles(config, len(stream.vocabulary.tokens), device, dataclasses.replace(phase, first=state.step), say):
         module.compile(dynamic=True)
     blocks = ray.train.get_dataset_shard(STREAM).iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=4)
@@ -177,10 +182,40 @@ def eager_seconds(config: Pretrain, vocabulary_size: int, device: torch.device, 
     return 6 * weights * tokens / FLOPS[device.type]
 
 
+def started(job: Job, work: Work, module: BertPretraining, wordpiece: WordPiece) -> State:
+    """The state before the first step. A published model is put in place, and measured with the vocabulary that it was published with; every rank must call it."""
+    if job.initial is None:
+        return State(heldout_before=measure_words(job, work, module, wordpiece, 0))
+    published = module_of(job.initial, job.config.model).to(work.device)
+    before = measure_words(job, work, published, WordPiece(job.initial.vocabulary), 0)
+    module.load_state_dict(extended_state(published.state_dict(), job.initial.vocabulary, job.stream.vocabulary))
+    return State(heldout_before=before)
+
+
+def measure_words(job: Job, work: Work, module: BertPretraining, wordpiece: WordPiece, step: int) -> dict[str, float]:
+    """Log and give the held-out loss by word and by byte; every rank must call it."""
+    config = job.config
+    held = heldout_words(
+        job.stream.corpus,
+        wordpiece,
+        maximum_length=config.sampling.maximum_length,
+        sentences=config.evaluation.rows,
+        rows_per_batch=config.batch.rows_per_slot,
+        rank=work.rank,
+        world=work.world,
+    )
+    metrics = word_metrics(module, held, world=work.world, device=work.device, autocast=work.autocast)
+    work.log(step, metrics)
+    return metrics
+
+
 def summarise(job: Job, work: Work, module: BertPretraining, state: State, phase: Phase, wordpiece: WordPiece) -> dict[str, Any]:
     """Held-out metrics beside their baselines, speed, and blanks filled in; every rank must call it."""
     stream = job.stream
     after = evaluate(module, work.heldout, world=work.world, device=work.device, autocast=work.autocast)
+    if after:
+        after |= measure_words(job, work, module, wordpiece, state.step)
+        work.flush()
     counts = unigram_counts(stream.corpus, wordpiece, len(stream.vocabulary.tokens)) if after else np.zeros(1, dtype=np.int64)
     beside = baselines(work.heldout, counts, work.world) if after else {}
     blanks = []

@@ -132,6 +132,22 @@ def test_a_damaged_shard_is_named_at_once(config: Pretrain, undisturbed: tuple[d
     assert not any(line.startswith("step ") for line in lines)
 
 
+def test_a_published_model_is_gone_on_with(config: Pretrain, undisturbed: tuple[dict, History], tmp_path: Path) -> None:
+    summary, lines = undisturbed[0], []
+    again = replace(config, name="continued", init=summary["export"], model=Model(), steps=20, optimizer=AdamW(learning_rate=1e-3), vocabulary=VocabularySettings())
+    with pytest.raises(ConfigError, match=r"^sampling.maximum_length .128. must be at most model.maximum_positions .32."):
+        pretrain(replace(again, sampling=Sampling()), print)
+    continued = pretrain(again, lines.append)
+    assert any(line.startswith(f"init: weights of {summary['export']}, ") for line in lines)
+    # The exported weights are those that were measured last: on the same held-out words and rows they give the same figures.
+    assert continued["heldout_before"] == pytest.approx(summary["heldout_after"], abs=1e-5)
+    assert {"heldout/bits_per_byte", "heldout/nats_per_word"} <= continued["heldout_after"].keys()
+    assert history(config, continued)["heldout/bits_per_byte"].keys() == {0, 20}
+    other = pretrain(replace(config, name="other", steps=20, seed=3), print)
+    with pytest.raises(ConfigError, match="run continued was started with other settings: init.fingerprint '[0-9a-f]{64}' there and '[0-9a-f]{64}' here"):
+        pretrain(replace(again, init=other["export"]), print)
+
+
 def test_a_constant_rate_may_go_on_but_not_back(config: Pretrain) -> None:
     short = replace(config, name="growing", steps=20, schedule=ConstantRate(warmup_steps=5))
     assert pretrain(short, print)["steps"] == 20

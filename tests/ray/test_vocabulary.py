@@ -13,12 +13,13 @@ from pipeline.config.data import VocabularySettings
 from pipeline.corpus import counts as counting
 from pipeline.corpus.counts import PARTITIONS, add_up, count_words, dealt, texts_of, write_counts
 from pipeline.corpus.prepare import Corpus, Window
-from pipeline.corpus.vocabulary import first_windows, given_vocabulary, shaping, splitting_of, trained_vocabulary
+from pipeline.corpus.vocabulary import extended_vocabulary, first_windows, given_vocabulary, shaping, splitting_of, trained_vocabulary
 from pipeline.errors import ConfigError, DataError
 from pipeline.text.schema import DOCUMENT
 from pipeline.text.splitting import Splitting
 from pipeline.text.training import pairs, word_counts
-from pipeline.text.vocabulary import train_vocabulary
+from pipeline.text.extension import new_words
+from pipeline.text.vocabulary import Vocabulary, train_vocabulary
 
 pytestmark = pytest.mark.usefixtures("local_ray")
 
@@ -162,3 +163,28 @@ def test_a_given_vocabulary_takes_the_settings_that_it_does_not_say(tmp_path: Pa
     (tmp_path / "tokenizer_config.json").write_text('{"strip_accents": true}')
     with pytest.raises(ConfigError, match=r"^vocabulary.strip_accents \(False\) differs from .* \(True\): leave it out, or pass True"):
         given_vocabulary(settings)
+
+
+LETTERS = "kalomeéndrtsux1."
+BY_LETTERS = Vocabulary(tokens=("[PAD]", "[unused0]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *LETTERS, *(f"##{letter}" for letter in LETTERS)), lowercase=True)
+
+
+def test_a_vocabulary_is_extended_by_the_corpus_words_once(corpus: Corpus, tmp_path: Path) -> None:
+    settings, lines = VocabularySettings(extend=3), []
+    longer = extended_vocabulary(BY_LETTERS, settings, corpus, str(tmp_path), lines.append)
+    counted = word_counts(texts(corpus), UNCASED)
+    words = new_words(counting.counts_table(counted), BY_LETTERS, 3)
+    assert len(words) == 3 and min(counted[word] for word in words) >= 5
+    assert (longer.tokens[1], longer.tokens[BY_LETTERS.size :]) == (words[0], (words[1], words[2]))
+    assert lines[-1] == f"vocabulary: 3 of the corpus' words added, 2 of them behind the {BY_LETTERS.size} entries: {', '.join(words)}"
+    lines.clear()
+    assert extended_vocabulary(BY_LETTERS, settings, corpus, str(tmp_path), lines.append) == longer and len(lines) == 1
+    assert extended_vocabulary(BY_LETTERS, VocabularySettings(extend=1), corpus, str(tmp_path), silent).size == BY_LETTERS.size
+    next((tmp_path / "vocabularies").glob("*extended-3*/words.json")).write_text("[]")
+    with pytest.raises(DataError, match=r"^vocabulary .* is damaged \(words.json has 2 bytes.*delete that folder and it is made again"):
+        extended_vocabulary(BY_LETTERS, settings, corpus, str(tmp_path), silent)
+
+
+def test_other_kinds_are_not_extended(corpus: Corpus, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"^vocabulary.extend \(3\) is for WordPiece vocabularies: this one is unigram, leave it out$"):
+        extended_vocabulary(replace(BY_LETTERS, kind="unigram"), VocabularySettings(extend=3), corpus, str(tmp_path), silent)

@@ -42,8 +42,8 @@ from pipeline.presets import PRESETS, split_preset
 
 ROOT = Path(__file__).parents[2]
 PRESET_NAMES = (
-    "bert-tiny, bert-mini, bert-small, bert-medium, bert-base, bert-large, "
-    "bert-tiny-fast, bert-mini-fast, bert-small-fast, bert-medium-fast, bert-base-fast, bert-large-fast"
+    "bert-tiny, bert-mini, bert-small, bert-medium, bert-base, bert-large, continue, continue-small, "
+    "bert-tiny-fast, bert-mini-fast, bert-small-fast, bert-medium-fast, bert-base-fast, bert-large-fast, continue-fast, continue-small-fast"
 )
 WRONG_NAME = "may hold letters, digits, '-', '_' and '.' only and must not start with '.'"
 
@@ -168,6 +168,11 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
         lambda: Pretrain(sampling=Sampling(maximum_length=513)),
         "sampling.maximum_length (513) must be at most model.maximum_positions (512)",
     ),
+    (lambda: VocabularySettings(extend=-1), "vocabulary.extend (-1) must be at least 0"),
+    (
+        lambda: Pretrain(vocabulary=VocabularySettings(extend=200)),
+        "vocabulary.extend (200) needs init, the published model whose vocabulary is extended: a vocabulary of the corpus' own has its words already",
+    ),
     (lambda: Pretrain(name="a/b"), f"name ('a/b') {WRONG_NAME}"),
     (lambda: Pretrain(name=""), f"name ('') {WRONG_NAME}"),
     (lambda: Pretrain(name=".."), f"name ('..') {WRONG_NAME}"),
@@ -218,7 +223,8 @@ PUBLISHED_SIZES = {  # layers, width, heads, feed-forward: Devlin et al. 2019 an
 
 def test_there_is_no_preset_without_a_published_size() -> None:
     assert ", ".join(PRESETS) == PRESET_NAMES
-    assert set(PRESETS) == set(PUBLISHED_SIZES) | {f"{name}-fast" for name in PUBLISHED_SIZES}
+    named = {*PUBLISHED_SIZES, "continue", "continue-small"}
+    assert set(PRESETS) == named | {f"{name}-fast" for name in named}
 
 
 @pytest.mark.parametrize("name", PUBLISHED_SIZES)
@@ -250,6 +256,12 @@ def test_base_is_trained_as_published() -> None:
     assert (base.steps, base.batch.rows_per_step, base.vocabulary.size) == (1_000_000, 256, 30_522)
     assert (base.optimizer.learning_rate, base.optimizer.beta1, base.optimizer.beta2, base.optimizer.weight_decay) == (1e-4, 0.9, 0.999, 0.01)
     assert base.schedule == LinearDecay(warmup_share=0.01) and base.sampling.masking == TokenMasking(share=0.15, mask_share=0.8, random_share=0.1)
+
+
+def test_continued_pretraining_goes_at_a_lower_rate() -> None:
+    assert (PRESETS["continue"].optimizer.learning_rate, PRESETS["bert-base"].optimizer.learning_rate) == (2e-5, 1e-4)
+    assert (PRESETS["continue-small"].optimizer.learning_rate, PRESETS["bert-mini"].optimizer.learning_rate) == (2e-4, 1e-3)
+    assert all(PRESETS[name].model == Model() for name in ("continue", "continue-small"))  # what a published model may replace
 
 
 def test_the_first_word_is_the_preset() -> None:
@@ -319,6 +331,7 @@ def test_what_cannot_be_parsed_is_refused_without_a_traceback(arguments: list[st
         (["--workers", "9"], "workers (9) must be at most the slots of a step (2 = batch.rows_per_step 64 / batch.rows_per_slot 32): use fewer workers or smaller slots"),
         (["optimizer:lamb", "--optimizer.learning-rate", "3"], "optimizer.learning_rate (3.0) must lie between 0 and 1"),
         (["--name", "a/b"], f"name ('a/b') {WRONG_NAME}"),
+        (["continue"], "preset (continue) goes on from a published model: name it with --init FOLDER, URL or hf://OWNER/NAME"),
         (["--steps", "0", "--show"], "steps (0) must be at least 1"),
     ],
 )

@@ -10,7 +10,7 @@ from pipeline.config.data import Preparation, Sampling, SingleSegment
 from pipeline.config.jobs import Pretrain
 from pipeline.corpus.prepare import Corpus, is_prepared
 from pipeline.errors import ConfigError
-from pipeline.pretrain import corpus_of
+from pipeline.pretrain import absolute_places, corpus_of
 
 
 @pytest.fixture
@@ -43,3 +43,9 @@ def test_other_folders_are_sources(tmp_path: Path) -> None:
     assert not is_prepared(str(tmp_path)) and not is_prepared("builtin") and not is_prepared("https://example.org/a.txt") and not is_prepared("a::weight=2")
     (tmp_path / "manifest.json").write_text('["of something else"]')
     assert not is_prepared(str(tmp_path))
+
+
+def test_places_are_the_same_for_every_process(tiny_config: Pretrain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    places = [(found.output, found.init) for init in (None, "bert", "hf://google/bert") for found in [absolute_places(replace(tiny_config, output="out", init=init))]]
+    assert places == [(f"{tmp_path}/out", None), (f"{tmp_path}/out", f"{tmp_path}/bert"), (f"{tmp_path}/out", "hf://google/bert")]

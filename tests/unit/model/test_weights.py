@@ -6,7 +6,9 @@ from safetensors.torch import load_file, save_file
 
 from pipeline.config.model import Model
 from pipeline.errors import CheckpointError, ConfigError
-from pipeline.model.weights import PUBLISHED, from_published, model_settings, published_config, to_published
+from pipeline.model.encoder import Encoder
+from pipeline.model.heads import AnswerHead, ClassificationHead
+from pipeline.model.weights import PUBLISHED, from_published, model_settings, published_config, take, to_published
 from pipeline.objectives.pretraining import BertPretraining
 
 SETTINGS = Model(layers=12, width=4, heads=2, feed_forward=6, maximum_positions=9)
@@ -51,7 +53,7 @@ def test_query_key_and_value_are_the_thirds_of_qkv():
 
 def test_every_row_of_the_table_names_a_module():
     modules = {name.replace("layers.0", "layers.#") for name, _ in BertPretraining(SETTINGS, VOCABULARY_SIZE).named_modules()}
-    assert PUBLISHED.keys() <= modules
+    assert PUBLISHED.keys() - modules == {"classification_head", "answer_head"}
     assert len(set(PUBLISHED.values())) == len(PUBLISHED)
 
 
@@ -122,6 +124,35 @@ def test_untied_output_weights_are_refused():
     assert refusal(published) == message
 
 
+def test_an_encoder_may_be_published_without_its_prefix_and_heads():
+    bare = {name.removeprefix("bert."): tensor for name, tensor in make_published().items() if name.startswith("bert.")}
+    taken = take(bare, BertPretraining(SETTINGS, VOCABULARY_SIZE))
+    assert taken.state.keys() == {name for name in make_state() if name.startswith("encoder.")}
+    assert taken.surplus == () and taken.missing == (
+        "cls.predictions.bias",
+        "cls.predictions.transform.dense.weight",
+        "cls.predictions.transform.dense.bias",
+        "cls.predictions.transform.LayerNorm.weight",
+        "cls.predictions.transform.LayerNorm.bias",
+        "cls.seq_relationship.weight",
+        "cls.seq_relationship.bias",
+    )
+
+
+def test_heads_of_other_tasks_are_told_apart():
+    def parts(head: str, module: torch.nn.Module) -> torch.nn.Module:
+        return torch.nn.ModuleDict({"encoder": Encoder(SETTINGS, VOCABULARY_SIZE), head: module})
+
+    published = {name: tensor for name, tensor in make_published().items() if name.startswith("bert.")}
+    published |= {"classifier.weight": torch.ones(3, 4), "classifier.bias": torch.ones(3)}
+    taken = take(published, parts("classification_head", ClassificationHead(SETTINGS, 3)))
+    assert taken.state["classification_head.weight"].tolist() == [[1.0] * 4] * 3 and taken.missing == taken.surplus == ()
+    taken = take(published, parts("answer_head", AnswerHead(SETTINGS)))
+    assert (taken.missing, taken.surplus) == (("qa_outputs.weight", "qa_outputs.bias"), ("classifier.weight", "classifier.bias"))
+    with pytest.raises(CheckpointError, match=r"^tensor classifier.weight has shape \[3, 4\], the model's settings give \[2, 4\]$"):
+        take(published, parts("classification_head", ClassificationHead(SETTINGS, 2)))
+
+
 def test_config_by_hand():
     assert published_config(Model(), 30_522, 0) == {
         "architectures": ["BertForPreTraining"],
@@ -154,6 +185,7 @@ def test_other_models_are_refused():
         ({"model_type": "roberta"}, "config.json: model_type is 'roberta', only 'bert' can be loaded"),
         ({"position_embedding_type": "relative_key"}, "config.json: position_embedding_type is 'relative_key', only 'absolute' can be loaded"),
         ({"is_decoder": True}, "config.json: is_decoder is True, only False can be loaded"),
+        ({"architectures": ["ElectraModel"]}, "config.json: architectures is 'ElectraModel', only Bert's can be loaded"),
     ):
         with pytest.raises(CheckpointError) as error:
             model_settings(config | change)

@@ -22,6 +22,8 @@ SHAPING = [
     {"steps": 101},
     {"seed": 1},
     {"corpus": ("a",)},
+    {"init": "a"},
+    {"init": "a", "vocabulary": VocabularySettings(extend=2)},
     {"prepare": Preparation(heldout_share=0.02)},
     {"vocabulary": VocabularySettings(size=8_192)},
     {"sampling": Sampling(maximum_length=64)},

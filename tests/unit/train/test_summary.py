@@ -134,6 +134,15 @@ def test_utilisation_where_the_peak_is_known() -> None:
     assert "  model FLOPs utilisation  45.2% of the device's dense peak\n" in summary_text(SUMMARY | {"model_flops_utilisation_percent": 45.23})
 
 
+def test_what_is_comparable_across_vocabularies_is_shown_where_it_was_measured() -> None:
+    before = SUMMARY["heldout_before"] | {"heldout/bits_per_byte": 3.25, "heldout/nats_per_word": 12.5}
+    after = SUMMARY["heldout_after"] | {"heldout/bits_per_byte": 2.125, "heldout/nats_per_word": 8.0}
+    measured = SUMMARY | {"heldout_before": before, "heldout_after": after}
+    line = "  held-out words           2.125 bits a byte, 8.000 nats a word (before training 3.250 and 12.500; comparable across vocabularies)\n"
+    accuracy = "  held-out NSP accuracy"
+    assert summary_text(measured) == TEXT.replace(accuracy, line + accuracy)
+
+
 def test_the_summary_for_mlflow() -> None:
     assert summary_markdown(SUMMARY) == MARKDOWN
     assert "| held-out loss | none: the corpus is too small for a held-out part (prepare.heldout_share) |" in summary_markdown(WITHOUT_HELDOUT)

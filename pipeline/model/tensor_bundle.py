@@ -1,0 +1,153 @@
+"""Tensors of TensorFlow checkpoints (google-research/bert's own), read without TensorFlow.
+
+PREFIX.index is a table as LevelDB writes it (google/leveldb, doc/table_format.md) of BundleEntryProto messages by tensor name
+(tensorflow/core/protobuf/tensor_bundle.proto); PREFIX.data-?????-of-????? hold the tensors' bytes.
+"""
+
+import math
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pipeline.errors import CheckpointError
+
+MAGIC = 0xDB4775248B80FB57
+FOOTER, TRAILER = 48, 5
+"""Bytes: two block handles, padded, and the magic number; after each block how it is compressed, and its checksum."""
+DTYPES = {1: "<f4", 2: "<f8", 3: "<i4", 9: "<i8", 19: "<f2"}
+"""tensorflow/core/framework/types.proto: DT_FLOAT, DT_DOUBLE, DT_INT32, DT_INT64, DT_HALF."""
+VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5  # wire types of protocol buffers
+OPTIMIZER = re.compile(r"(^|/)(adam_[mv]|lamb_[mv]|Adam(_1)?|beta[12]_power|global_step)$")
+"""What is left of training in a checkpoint."""
+LEAVES = {"kernel": "weight", "gamma": "weight", "beta": "bias", "output_weights": "weight", "output_bias": "bias"}
+
+Fields = dict[int, list[int | bytes]]
+
+
+def read_bundle(prefix: Path) -> dict[str, Tensor]:
+    """The model's tensors under the names that Hugging Face publishes them by.
+
+    Checksums are verified in the index; of the data only sizes are. Raises CheckpointError for what is no such checkpoint.
+    """
+    index = prefix.with_name(f"{prefix.name}.index")
+    try:
+        entries = dict(table(index.read_bytes()))
+        header = fields(entries.pop(b""))
+        if number(header, 2):
+            raise ValueError("it is big-endian")
+        named = {key.decode(): fields(value) for key, value in entries.items()}
+        files = [np.memmap(prefix.with_name(f"{prefix.name}.data-{n:05d}-of-{number(header, 1):05d}"), np.uint8, "r") for n in range(number(header, 1))]
+        return dict(published(name, array_of(name, entry, files)) for name, entry in named.items() if not OPTIMIZER.search(name))
+    except (IndexError, KeyError, ValueError, OSError) as error:
+        raise CheckpointError(f"{index.name} cannot be read as a TensorFlow checkpoint: {error}") from error
+
+
+def published(name: str, array: np.ndarray) -> tuple[str, Tensor]:
+    """Name and tensor as Hugging Face publishes them: kernels are transposed."""
+    *path, leaf = name.replace("/layer_", "/layer/").split("/")
+    if leaf.endswith("_embeddings"):
+        path, leaf = [*path, leaf], "weight"
+    copied = np.array(array.T if leaf == "kernel" else array, order="C")
+    return ".".join([*path, "bias" if name == "cls/predictions/output_bias" else LEAVES.get(leaf, leaf)]), torch.from_numpy(copied)
+
+
+def array_of(name: str, entry: Fields, files: list[np.ndarray]) -> np.ndarray:
+    """A tensor's array, still in its file."""
+    if number(entry, 1) not in DTYPES or 7 in entry:
+        raise ValueError(f"tensor {name} is sliced or of data type {number(entry, 1)}, not one of {', '.join(map(str, DTYPES))}")
+    sizes = [number(fields(size), 1) for size in fields(entry[2][-1]).get(2, [])] if 2 in entry else []
+    offset, length, dtype = number(entry, 4), number(entry, 5), np.dtype(DTYPES[number(entry, 1)])
+    file = files[number(entry, 3)]
+    if length != math.prod(sizes) * dtype.itemsize or offset + length > len(file):
+        raise ValueError(f"tensor {name} of shape {sizes} has {length} bytes at {offset} of a file of {len(file)}")
+    return file[offset : offset + length].view(dtype).reshape(sizes)
+
+
+def table(content: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """All (key, value) of a table, in order."""
+    if int.from_bytes(content[-8:], "little") != MAGIC:
+        raise ValueError("it does not end as a table does")
+    _, place = handle(content, len(content) - FOOTER)  # of the metaindex, which is empty
+    index, _ = handle(content, place)
+    for _, value in block(content, *index):
+        yield from block(content, *handle(value, 0)[0])
+
+
+def handle(content: bytes, place: int) -> tuple[tuple[int, int], int]:
+    """Offset and size of a block, and where what follows begins."""
+    offset, place = varint(content, place)
+    size, place = varint(content, place)
+    return (offset, size), place
+
+
+def block(content: bytes, offset: int, size: int) -> Iterator[tuple[bytes, bytes]]:
+    """All (key, value) of a block; a key leaves out what it begins with in common with the one before."""
+    whole, trailer = content[offset : offset + size], content[offset + size : offset + size + TRAILER]
+    if trailer[0]:
+        raise ValueError("its index is compressed")
+    if int.from_bytes(trailer[1:], "little") != masked_crc32c(whole + trailer[:1]):
+        raise ValueError("a checksum of its index does not match")
+    end = size - 4 - 4 * int.from_bytes(whole[-4:], "little")  # behind the entries: where keys are whole, and how many such places
+    place, key = 0, b""
+    while place < end:
+        shared, place = varint(whole, place)
+        rest, place = varint(whole, place)
+        length, place = varint(whole, place)
+        key = key[:shared] + whole[place : place + rest]
+        yield key, whole[place + rest : place + rest + length]
+        place += rest + length
+
+
+def varint(content: bytes, place: int) -> tuple[int, int]:
+    """A whole number of seven bits a byte, lowest first, and where what follows begins."""
+    value = shift = 0
+    while True:
+        byte = content[place]
+        value |= (byte & 127) << shift
+        place, shift = place + 1, shift + 7
+        if byte < 128:
+            return value, place
+
+
+def fields(message: bytes) -> Fields:
+    """Field number -> values of a protocol buffer."""
+    found: Fields = {}
+    place = 0
+    while place < len(message):
+        key, place = varint(message, place)
+        if key & 7 == VARINT:
+            value, place = varint(message, place)
+        else:
+            sizes = {FIXED64: 8, FIXED32: 4}
+            size, place = varint(message, place) if key & 7 == BYTES else (sizes[key & 7], place)
+            value, place = message[place : place + size], place + size
+        found.setdefault(key >> 3, []).append(value)
+    return found
+
+
+def number(message: Fields, field: int) -> int:
+    """The last value of a field of whole numbers; 0 is not written."""
+    return int(message.get(field, [0])[-1])
+
+
+@cache
+def crc32c_table() -> list[int]:
+    """The remainders of all bytes by the Castagnoli polynomial."""
+    remainders = list(range(256))
+    for _ in range(8):
+        remainders = [(value >> 1) ^ (0x82F63B78 if value & 1 else 0) for value in remainders]
+    return remainders
+
+
+def masked_crc32c(content: bytes) -> int:
+    """CRC-32C as LevelDB stores it: rotated by 15 bits, and a constant added."""
+    value, remainders = 0xFFFFFFFF, crc32c_table()
+    for byte in content:
+        value = remainders[(value ^ byte) & 255] ^ (value >> 8)
+    value ^= 0xFFFFFFFF
+    return ((value >> 15 | value << 17) + 0xA282EAD8) & 0xFFFFFFFF

@@ -1,0 +1,58 @@
+"""A published WordPiece vocabulary with a corpus' own words in it."""
+
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.text.splitting import Splitting
+from pipeline.text.vocabulary import UNUSED, Vocabulary
+from pipeline.text.wordpiece import plain
+
+LEAST_PIECES = 3
+"""A word of two pieces is mostly a known one with an ending."""
+LEAST_COUNT = 5
+"""Rows of rarer words would stay about where they start."""
+WORDS_AT_ONCE = 65_536
+
+
+def splitting_of(vocabulary: Vocabulary) -> Splitting:
+    """How a WordPiece vocabulary splits text into words."""
+    return Splitting(lowercase=vocabulary.lowercase, strip_accents=vocabulary.strip_accents, chinese_characters=vocabulary.chinese_characters)
+
+
+def new_words(counts: pa.Table, vocabulary: Vocabulary, most: int) -> list[str]:
+    """The `most` most frequent counted words (schema COUNTS) that the vocabulary splits into three pieces or more, ties by code points.
+
+    Left out are words without a letter, words that occur fewer than 5 times, and words with a character that is no entry ([UNK]: no piece to start from).
+    """
+    frequent = counts.filter(pc.greater_equal(counts["count"], LEAST_COUNT)).sort_by([("count", "descending"), ("word", "ascending")])
+    found: list[str] = []
+    for batch in frequent.to_batches(max_chunksize=WORDS_AT_ONCE):
+        words = [word for word in batch["word"].to_pylist() if any(map(str.isalpha, word))]
+        pieces = pieces_of(vocabulary, words)
+        found += [word for word, ids in zip(words, pieces, strict=True) if len(ids) >= LEAST_PIECES and vocabulary.unk_id not in ids]
+        if len(found) >= most:
+            break
+    return found[:most]
+
+
+def extended(vocabulary: Vocabulary, words: list[str]) -> Vocabulary:
+    """The vocabulary with these words in the places of its [unused] entries, in order, and then behind all others."""
+    tokens = list(vocabulary.tokens)
+    free = [place for place, token in enumerate(tokens) if UNUSED.fullmatch(token)]
+    for place, word in zip(free, words):
+        tokens[place] = word
+    return replace(vocabulary, tokens=(*tokens, *words[len(free) :]))
+
+
+def new_rows(vocabulary: Vocabulary, longer: Vocabulary) -> dict[int, list[int]]:
+    """Id of each word that only the extended vocabulary has -> ids of its pieces in the one before."""
+    places = [place for place, token in enumerate(longer.tokens) if place >= vocabulary.size or token != vocabulary.tokens[place]]
+    return dict(zip(places, pieces_of(vocabulary, [longer.tokens[place] for place in places]), strict=True))
+
+
+def pieces_of(vocabulary: Vocabulary, words: list[str]) -> list[list[int]]:
+    """Ids of the pieces of each word."""
+    ids, offsets = plain(vocabulary.tokenizer(), words)
+    return [ids[start:end].tolist() for start, end in zip(offsets[:-1], offsets[1:])]

@@ -1,0 +1,109 @@
+"""Held-out loss by word and by byte of text: what models with different vocabularies are compared by.
+
+The loss of a masked token says nothing across vocabularies: with longer pieces there are fewer and harder ones. So words of the text, as
+white space parts them, are masked whole, the same ones whatever the vocabulary, and all losses of a word's pieces are added up.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import torch
+import torch.distributed as dist
+from torch.nn import functional as F
+
+from pipeline.batch import Batch, collate
+from pipeline.corpus.prepare import Corpus, read_window
+from pipeline.objectives.pretraining import BertPretraining
+from pipeline.text.examples import generator, window_sentences
+from pipeline.text.schema import EXAMPLE
+from pipeline.text.wordpiece import WordPiece
+from pipeline.train.evaluate import HELDOUT_WINDOWS, SEED
+
+MASKED_SHARE = 0.15
+LEAST_WORDS = 8  # of a sentence: shorter ones give too little to go by
+TOKENS_A_WORD = 3  # more than words have on average in any vocabulary, so that no word falls off a sequence's end
+BITS_A_BYTE = 8  # what a masked word costs beside its pieces where one of them is [UNK], which does not say what stands there
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldoutWords:
+    """One rank's share of the held-out sentences with masked words."""
+
+    batches: Sequence[Batch]
+    words: int
+    """Masked ones."""
+    bytes: int
+    """UTF-8, of the masked words as they stand in the text."""
+    unknown_bytes: int
+    """Of masked words with an [UNK]."""
+
+
+def heldout_words(
+    corpus: Corpus, wordpiece: WordPiece, *, maximum_length: int, sentences: int, rows_per_batch: int, rank: int, world: int
+) -> HeldoutWords:
+    """This rank's share (windows rank::world) of about so many held-out sentences; 15% of the words of each are [MASK]."""
+    rows, words, all_bytes, unknown_bytes = [], 0, 0, 0
+    for sentence, masked in drawn_words(corpus, maximum_length // TOKENS_A_WORD, sentences, rank, world):
+        ids, offsets = wordpiece.encode(sentence)
+        if len(ids) + 2 > maximum_length:
+            continue
+        rows.append(row_of(ids, offsets, masked, wordpiece))
+        sizes = [len(sentence[place].encode()) for place in masked]
+        unknown = [wordpiece.vocabulary.unk_id in ids[offsets[place] : offsets[place + 1]] for place in masked]
+        words += len(masked)
+        all_bytes += sum(sizes)
+        unknown_bytes += sum(size for size, is_unknown in zip(sizes, unknown) if is_unknown)
+    batches = [collate(pa.Table.from_pylist(rows[start : start + rows_per_batch], schema=EXAMPLE)) for start in range(0, len(rows), rows_per_batch)]
+    return HeldoutWords(batches=batches, words=words, bytes=all_bytes, unknown_bytes=unknown_bytes)
+
+
+def drawn_words(corpus: Corpus, longest: int, sentences: int, rank: int, world: int) -> Iterator[tuple[list[str], list[int]]]:
+    """Sentences as words, at most `longest` of each, with the rising places of those to be masked: a function of the text alone."""
+    windows = corpus.heldout[: min(sentences, HELDOUT_WINDOWS)]
+    for index in range(rank, len(windows), world):
+        found = [sentence.split()[:longest] for sentence in window_sentences(read_window(corpus, windows[index]))[0]]
+        long_enough = [sentence for sentence in found if len(sentence) >= LEAST_WORDS]
+        random = generator(SEED, 0, index, "held-out words")
+        for place in random.permutation(len(long_enough))[: -(-sentences // len(windows))]:
+            sentence = long_enough[place]
+            count = max(1, round(MASKED_SHARE * len(sentence)))
+            yield sentence, sorted(random.choice(len(sentence), count, replace=False).tolist())
+
+
+def row_of(ids: np.ndarray, offsets: np.ndarray, masked: list[int], wordpiece: WordPiece) -> dict[str, object]:
+    """[CLS] sentence [SEP] with all pieces of the masked words as [MASK], without a pair task."""
+    vocabulary = wordpiece.vocabulary
+    places = [piece for word in masked for piece in range(offsets[word], offsets[word + 1])]
+    hidden = ids.copy()
+    hidden[places] = vocabulary.mask_id
+    return {
+        "ids": [vocabulary.cls_id, *hidden.tolist(), vocabulary.sep_id],
+        "first_length": len(ids) + 2,
+        "masked_positions": [place + 1 for place in places],
+        "masked_labels": ids[places].tolist(),
+        "document_a": 0,
+        "document_b": 0,
+    }
+
+
+def word_metrics(module: BertPretraining, held: HeldoutWords, *, world: int, device: torch.device, autocast: torch.autocast) -> dict[str, float]:
+    """Loss in nats a masked word and in bits a byte of masked text, over all ranks; empty without held-out sentences.
+
+    A word with an [UNK] costs 8 bits a byte more. What lower-casing and stripped accents lose is not charged.
+    """
+    was_training = module.training
+    module.eval()
+    loss = held.unknown_bytes * BITS_A_BYTE * math.log(2)
+    with torch.inference_mode(), autocast:
+        for batch in held.batches:
+            on_device = batch.to(device)
+            loss += F.cross_entropy(module.predict_masked(on_device), on_device.masked_labels_M, reduction="sum").item()
+    module.train(was_training)
+    sums = torch.tensor([loss, held.words, held.bytes], dtype=torch.float64)
+    if world > 1:
+        dist.all_reduce(sums)
+    total, words, size = sums.tolist()
+    return {"heldout/nats_per_word": total / words, "heldout/bits_per_byte": total / math.log(2) / size} if words else {}

@@ -1,0 +1,164 @@
+"""A published model as the start of a run: read, checked, kept once in the output folder, and loaded there by every worker.
+
+    OUTPUT/initial/FINGERPRINT/
+        model.safetensors config.json     what was taken, under the published names
+        manifest.json                     where it is from, and what was not there or left out
+"""
+
+import json
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from pipeline import storage
+from pipeline.config.jobs import Pretrain
+from pipeline.config.model import Model
+from pipeline.corpus.vocabulary import given_vocabulary
+from pipeline.errors import CheckpointError, ConfigError, PipelineError
+from pipeline.model.published import Files, fingerprint, published_folder, read_config, read_weights
+from pipeline.model.weights import CONFIG_FIELDS, Taken, model_settings, pretraining_parts, published_config, take, to_published, vocabulary_size
+from pipeline.objectives.pretraining import BertPretraining
+from pipeline.text.extension import new_rows
+from pipeline.text.vocabulary import Vocabulary
+from pipeline.train.checkpoint import CONFIG, WEIGHTS, read_tensors
+
+HEADS = ("bert.pooler.", "cls.predictions.", "cls.seq_relationship.")
+"""Parts of a BertForPreTraining that a checkpoint may lack, each as a whole: an encoder's, or one of masked tokens only."""
+OTHER_HEADS = ("classifier.", "qa_outputs.")
+"""Of fine-tuned models: left out."""
+FREE = ("hidden_dropout", "attention_dropout", "initializer_deviation")
+"""Settings that config.json has and another training may set otherwise."""
+MOST_NAMED = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Initial:
+    """A published model in the output folder, with the vocabulary that it was trained with."""
+
+    folder: str
+    fingerprint: str
+    """SHA-256 of the config and weights as they were published."""
+    model: Model
+    vocabulary: Vocabulary
+
+
+def read_initial(config: Pretrain, report: Callable[[str], None]) -> Initial:
+    """The model that config.init names, copied into the output folder unless that was done before.
+
+    Raises CheckpointError, and ConfigError for settings at odds with it, in one line for all that does not fit.
+    """
+    location = storage.absolute(str(config.init))
+    try:
+        with published_folder(location) as (folder, files):
+            model = in_place(location, model_settings, in_place(location, read_config, folder, files))
+            chosen = replace(config.vocabulary, path=config.vocabulary.path or location)
+            vocabulary = given_vocabulary(chosen)
+            found = Initial(
+                folder=storage.join(config.output, "initial", (digest := fingerprint(folder, files))[:16]), fingerprint=digest, model=model, vocabulary=vocabulary
+            )
+            with storage.locked(f"{found.folder}.lock"):  # two runs may want the same one at once
+                if storage.damage(found.folder):
+                    in_place(location, keep, found, location, folder, files)
+        about = storage.read_json(storage.join(found.folder, storage.MANIFEST))
+        require_fitting_vocabulary(location, str(chosen.path), about["vocabulary_size"], vocabulary)
+    except CheckpointError as error:
+        raise CheckpointError(f"init {error}") from error
+    report(f"init: {description(location, about)}")
+    return found
+
+
+def in_place(location: str, read: Callable[..., Any], *arguments: Any) -> Any:
+    """What `read` gives of a model; its errors say where the model lies."""
+    try:
+        return read(*arguments)
+    except PipelineError as error:
+        raise CheckpointError(f"{location}: {error}") from error
+
+
+def keep(found: Initial, location: str, folder: Path, files: Files) -> None:
+    """Publish what a checkpoint has of the model in our folder, in float32. Raises CheckpointError for what cannot be used."""
+    tensors = {name: tensor.float() for name, tensor in read_weights(folder, files).items() if tensor.is_floating_point()}
+    taken = take(tensors, pretraining_parts(found.model, rows := vocabulary_size(tensors)))
+    require_usable(taken)
+    about = {"source": location, "fingerprint": found.fingerprint, "vocabulary_size": rows, "missing": taken.missing, "left_out": sorted(taken.surplus)}
+    with tempfile.TemporaryDirectory(prefix="bertstream-initial-") as temporary:
+        save_file(to_published(taken.state), f"{temporary}/{WEIGHTS}", metadata={"format": "pt"})
+        Path(temporary, CONFIG).write_text(json.dumps(published_config(found.model, rows, found.vocabulary.pad_id), indent=2) + "\n")
+        storage.publish(Path(temporary), found.folder, about)
+
+
+def require_usable(taken: Taken) -> None:
+    """Raise CheckpointError for tensors that are missing beyond whole heads, surplus, or not finite."""
+    there = set(to_published({name: torch.empty(3) for name in taken.state}))
+    replaced = tuple(head for head in HEADS if not any(name.startswith(head) for name in there))
+    if missing := [name for name in taken.missing if not name.startswith(replaced)]:
+        raise CheckpointError(f"{listed(missing)} missing: only whole heads may be ({', '.join(head.rstrip('.') for head in HEADS)})")
+    if surplus := [name for name in taken.surplus if not name.startswith(OTHER_HEADS)]:
+        raise CheckpointError(f"{listed(surplus)} unexpected: a BERT of the layers and heads that config.json says has none of that name")
+    if broken := [name for name, tensor in to_published(taken.state).items() if not torch.isfinite(tensor).all()]:
+        raise CheckpointError(f"{listed(broken)} not finite: NaN or infinity among the weights")
+
+
+def listed(names: list[str]) -> str:
+    """The first few of some tensors, and how many more there are, with a verb."""
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return f"tensor{'s' * (len(names) > 1)} {', '.join(names[:MOST_NAMED])}{more} {'are' if len(names) > 1 else 'is'}"
+
+
+def require_fitting_vocabulary(location: str, path: str, rows: int, vocabulary: Vocabulary) -> None:
+    """Raise CheckpointError unless the vocabulary has an entry for each row of the word embeddings."""
+    if rows != vocabulary.size:
+        raise CheckpointError(f"{location}: the weights have {rows} word embeddings and the vocabulary in {path} has {vocabulary.size} entries: set vocabulary.path to the one that it was trained with")
+
+
+def description(location: str, about: dict[str, Any]) -> str:
+    """What was taken of a model, and what was not, on one line."""
+    missing = [head.rstrip(".") for head in HEADS if any(name.startswith(head) for name in about["missing"])]
+    parts = [f"weights of {location}, {about['vocabulary_size']:,} word embeddings"]
+    parts += [f"{' and '.join(missing)} not in it and initialised at random"] * bool(missing)
+    return "; ".join(parts + [f"{', '.join(about['left_out'])} left out"] * bool(about["left_out"]))
+
+
+def agreed_model(chosen: Model, initial: Initial, location: str) -> Model:
+    """The settings of config.json, with dropout and deviation as chosen where that is not the default.
+
+    Raises ConfigError with both values for another setting that is neither the default nor config.json's.
+    """
+    values = {}
+    for name, field in CONFIG_FIELDS.items():
+        mine, theirs = getattr(chosen, name), getattr(initial.model, name)
+        said = mine != getattr(Model(), name)
+        if said and mine != theirs and name not in FREE:
+            raise ConfigError(f"model.{name} ({mine}) differs from {field} ({theirs}) in the config.json of init {location}: leave it out (preset continue sets none), or choose another init")
+        values[name] = mine if said else theirs
+    return replace(chosen, **values)
+
+
+def module_of(initial: Initial, model: Model) -> BertPretraining:
+    """The published model on the CPU; heads that it lacks are drawn from torch's global generator."""
+    module = BertPretraining(model, initial.vocabulary.size)
+    taken = take(read_tensors(storage.join(initial.folder, WEIGHTS)), module)
+    module.load_state_dict(taken.state, strict=False)
+    return module
+
+
+def extended_state(state: dict[str, Tensor], vocabulary: Vocabulary, longer: Vocabulary) -> dict[str, Tensor]:
+    """The state of a BertPretraining for an extended vocabulary: a new word's embedding and output bias are the means of its pieces'."""
+    rows = new_rows(vocabulary, longer)
+    words, bias = "encoder.embeddings.words.weight", "masked_token_head.bias"
+    return state | {name: with_rows(state[name], rows, longer.size) for name in (words, bias)}
+
+
+def with_rows(table: Tensor, rows: dict[int, list[int]], size: int) -> Tensor:
+    """A table of `size` rows: those there are, and each new one as the mean of the rows of its pieces."""
+    longer = table.new_empty(size, *table.shape[1:])
+    longer[: len(table)] = table
+    for place, pieces in rows.items():
+        longer[place] = table[pieces].mean(0)
+    return longer

@@ -1,0 +1,173 @@
+"""The files of published models: what is taken, in what form, and what is refused."""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import fsspec
+import pytest
+import torch
+from fsspec.implementations.dirfs import DirFileSystem
+from fsspec.implementations.local import LocalFileSystem
+from fsspec.registry import _registry
+from safetensors.torch import save_file
+
+from pipeline import storage
+from pipeline.errors import CheckpointError
+from pipeline.model.published import files_of, fingerprint, published_folder, read_config, read_weights
+
+TENSORS = {"a": torch.arange(6.0).view(2, 3), "b": torch.ones(4, dtype=torch.float16)}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
+    return tmp_path
+
+
+def weights(location: str | Path) -> dict[str, torch.Tensor]:
+    with published_folder(str(location)) as (folder, files):
+        assert read_config(folder, files) == {"model_type": "bert"}
+        return read_weights(folder, files)
+
+
+def assert_same(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor] = TENSORS) -> None:
+    assert found.keys() == expected.keys()
+    assert all(torch.equal(found[name], tensor) and found[name].dtype == tensor.dtype for name, tensor in expected.items())
+
+
+def refusal(location: str | Path) -> str:
+    with pytest.raises(CheckpointError) as refused:
+        weights(location)
+    return str(refused.value)
+
+
+def test_safetensors_come_before_pickles(folder: Path) -> None:
+    torch.save({"a": torch.zeros(1)}, folder / "pytorch_model.bin")
+    assert_same(weights(folder), {"a": torch.zeros(1)})
+    save_file(TENSORS, folder / "model.safetensors")
+    assert_same(weights(folder))
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_pickles_of_any_age_are_read(folder: Path, zipped: bool) -> None:
+    torch.save(TENSORS, folder / "pytorch_model.bin", _use_new_zipfile_serialization=zipped)
+    assert_same(weights(folder))
+
+
+def test_a_checkpoint_in_several_files_is_one(folder: Path) -> None:
+    for place, (name, tensor) in enumerate(TENSORS.items(), start=1):
+        save_file({name: tensor}, folder / f"model-{place:05d}-of-00002.safetensors")
+    index = {"metadata": {}, "weight_map": {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    assert_same(weights(folder))
+    (folder / "model-00002-of-00002.safetensors").unlink()
+    assert refusal(folder) == f"{folder} has no model-00002-of-00002.safetensors, which model.safetensors.index.json names: fetch all of its 2 files"
+    (folder / "model.safetensors.index.json").write_text('{"weight_map": {"a": "../elsewhere.safetensors"}}')
+    assert refusal(folder) == f"{folder} has no ../elsewhere.safetensors, which model.safetensors.index.json names: fetch all of its 1 files"
+    (folder / "model.safetensors.index.json").write_text("[]")
+    assert refusal(folder) == f"{folder}/model.safetensors.index.json is no index of weights: weight_map cannot be read (a list stands where an object is wanted)"
+
+
+class Runs:
+    """Unpickled, it would run a command."""
+
+    def __reduce__(self) -> tuple:
+        return os.system, ("touch ran",)
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_a_pickle_that_wants_more_than_tensors_is_refused_and_not_run(folder: Path, zipped: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    torch.save({"a": torch.ones(1), "more": Runs()}, folder / "pytorch_model.bin", _use_new_zipfile_serialization=zipped)
+    message = "pytorch_model.bin holds more than tensors, and unpickling it could run anything (it asks for posix.system): save it as safetensors"
+    assert refusal(folder) == message and not (folder / "ran").exists()
+
+
+def test_what_is_no_checkpoint_is_said(folder: Path) -> None:
+    torch.save([torch.ones(1)], folder / "pytorch_model.bin")
+    assert refusal(folder) == "pytorch_model.bin is no dictionary of tensors by name: save the model's state_dict"
+    (folder / "pytorch_model.bin").write_bytes(b"PK\x03\x04 cut off")
+    assert refusal(folder).startswith("pytorch_model.bin ")
+    (folder / "model.safetensors").write_bytes(b"short")
+    assert refusal(folder).startswith("model.safetensors cannot be read: ")
+    (folder / "config.json").write_text("{")
+    assert refusal(folder).startswith("config.json cannot be read: ")
+
+
+def test_missing_files_are_named(folder: Path) -> None:
+    ending = ": give the folder of a published BERT, such as a run's export"
+    several = "model.safetensors, model.safetensors.index.json, pytorch_model.bin, pytorch_model.bin.index.json or one TensorFlow checkpoint (*.ckpt.index)"
+    assert refusal(folder) == f"{folder} has no {several}{ending}"
+    (folder / "config.json").unlink()
+    assert refusal(folder) == f"{folder} has no config.json or bert_config.json{ending}"
+    assert refusal(folder / "nowhere") == f"{folder}/nowhere has no config.json or bert_config.json{ending}"
+
+
+def test_google_files_are_found(folder: Path) -> None:
+    (folder / "config.json").rename(folder / "bert_config.json")
+    for name in ("bert_model.ckpt.index", "bert_model.ckpt.meta", "bert_model.ckpt.data-00000-of-00001", "vocab.txt"):
+        (folder / name).write_bytes(b"")
+    files = files_of(str(folder))
+    assert (files.config, files.weights, files.parts) == ("bert_config.json", "bert_model.ckpt.index", ("bert_model.ckpt.index", "bert_model.ckpt.data-00000-of-00001"))
+    assert refusal(folder) == "bert_model.ckpt.index cannot be read as a TensorFlow checkpoint: it does not end as a table does"
+
+
+def test_a_published_folder_of_ours_must_match_its_manifest(folder: Path) -> None:
+    save_file(TENSORS, folder / "model.safetensors")
+    storage.publish(folder, str(folder / "export"), {})
+    assert_same(weights(folder / "export"))
+    content = bytearray((folder / "export" / "model.safetensors").read_bytes())
+    content[-1] ^= 1
+    (folder / "export" / "model.safetensors").write_bytes(content)
+    assert refusal(folder / "export") == f"{folder}/export is damaged: model.safetensors does not match its SHA-256"
+
+
+def test_the_fingerprint_is_that_of_the_contents(folder: Path) -> None:
+    save_file(TENSORS, folder / "model.safetensors")
+    first = fingerprint(folder, files_of(str(folder)))
+    (folder / "README.md").write_text("beside it")
+    assert fingerprint(folder, files_of(str(folder))) == first and len(first) == 64
+    save_file(TENSORS | {"a": TENSORS["a"] + 1}, folder / "model.safetensors")
+    assert fingerprint(folder, files_of(str(folder))) != first
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[Path]:
+    """A folder that hf:// leads to."""
+
+    class Hub(DirFileSystem):
+        protocol = "hf"
+        cachable = False
+
+        def __init__(self) -> None:
+            super().__init__(path=str(tmp_path), fs=LocalFileSystem())
+
+    fsspec.register_implementation("hf", Hub, clobber=True)
+    yield tmp_path
+    _registry.pop("hf")
+
+
+def test_a_model_of_the_hub_is_fetched(hub: Path) -> None:
+    folder = hub / "google" / "bert"
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text('{"model_type": "bert"}')
+    save_file(TENSORS, folder / "model.safetensors")
+    assert_same(weights("hf://google/bert"))
+    assert refusal("hf://google/none") == "hf://google/none has no config.json or bert_config.json: give the folder of a published BERT, such as a run's export"
+
+
+def test_a_hub_that_is_away_is_one_line() -> None:
+    class Away(fsspec.AbstractFileSystem):
+        protocol = "hf"
+        cachable = False
+
+        def info(self, path: str, **_: object) -> dict:
+            raise RuntimeError("[Errno -2] Name or service not known\nand more")
+
+    fsspec.register_implementation("hf", Away, clobber=True)
+    try:
+        assert refusal("hf://google/bert") == "hf://google/bert cannot be read: [Errno -2] Name or service not known"
+    finally:
+        _registry.pop("hf")

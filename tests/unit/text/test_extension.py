@@ -1,0 +1,47 @@
+"""Words of a corpus in a published vocabulary, by hand."""
+
+import pytest
+import pyarrow as pa
+
+from pipeline.text.extension import extended, new_rows, new_words, splitting_of
+from pipeline.text.training import COUNTS, counts_table, word_counts
+from pipeline.text.vocabulary import Vocabulary
+from pipeline.text.wordpiece import WordPiece
+
+TOKENS = ("[PAD]", "[unused0]", "[unused1]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "##a", "##b", "##ab", "ba", "1", "##1")
+VOCABULARY = Vocabulary(tokens=TOKENS, lowercase=True)
+
+
+def counted(**counts: int) -> pa.Table:
+    return counts_table(counts)
+
+
+def test_the_most_frequent_words_of_three_pieces_are_taken() -> None:
+    # abab is a ##b ##ab? The longest piece comes first: a, then ##b, then ##ab.
+    counts = counted(abab=9, aab=90, bab=50, aaa=9, bbbb=12, axa=80, baba=7, bbb=4)
+    assert new_words(counts, VOCABULARY, 10) == ["bbbb", "aaa", "abab", "baba"]
+    assert new_words(counts, VOCABULARY, 2) == ["bbbb", "aaa"]
+    assert new_words(counts_table({"111": 99, "1a1": 8, "11a": 8}), VOCABULARY, 9) == ["11a", "1a1"]
+    assert new_words(COUNTS.empty_table(), VOCABULARY, 3) == []
+
+
+def test_unused_entries_are_taken_first() -> None:
+    longer = extended(VOCABULARY, ["bbbb", "aaa", "abab"])
+    assert longer.tokens == ("[PAD]", "bbbb", "aaa", *TOKENS[3:], "abab")
+    assert new_rows(VOCABULARY, longer) == {1: [8, 10, 10, 10], 2: [7, 9, 9], 15: [7, 10, 11]}
+    assert (longer.unk_id, longer.mask_id, longer.lowercase) == (3, 6, True) and longer.fingerprint != VOCABULARY.fingerprint
+    assert WordPiece(longer).encode(["abab ababb AAA"])[0].tolist() == [15, 15, 10, 2]
+    assert {1, 2, 15} <= set(longer.ordinary_ids.tolist())
+
+
+def test_nothing_new_changes_nothing() -> None:
+    assert extended(VOCABULARY, []) == VOCABULARY and new_rows(VOCABULARY, VOCABULARY) == {}
+
+
+@pytest.mark.parametrize("strip_accents", [None, False])
+def test_words_are_counted_as_the_vocabulary_splits_them(strip_accents: bool | None) -> None:
+    cased = Vocabulary(tokens=(*TOKENS, "É"), lowercase=False, strip_accents=strip_accents)
+    assert word_counts(["Été, été 中文"], splitting_of(cased)) == {"Été": 1, ",": 1, "été": 1, "中": 1, "文": 1}
+    uncased = Vocabulary(tokens=TOKENS, lowercase=True, strip_accents=strip_accents, chinese_characters=False)
+    word = "ete" if strip_accents is None else "été"
+    assert word_counts(["Été, été 中文"], splitting_of(uncased)) == {word: 2, ",": 1, "中文": 1}

@@ -1,0 +1,180 @@
+"""A published model as the start of a run: what is taken of it, what is refused and in what words, and rows of new words by hand."""
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from pipeline.config.data import VocabularySettings
+from pipeline.config.jobs import Pretrain
+from pipeline.config.model import Model
+from pipeline.errors import CheckpointError, ConfigError, DataError
+from pipeline.model.weights import published_config, to_published
+from pipeline.text.extension import extended
+from pipeline.text.vocabulary import Vocabulary, save_vocabulary
+from pipeline.train.initial import agreed_model, extended_state, module_of, read_initial
+
+HEADS = ("bert.pooler.", "cls.")
+
+
+@pytest.fixture
+def published(training, tiny_config: Pretrain, tiny_vocabulary: Vocabulary, tmp_path: Path) -> Path:
+    """A whole BertForPreTraining with its tokenizer."""
+    folder = tmp_path / "published"
+    folder.mkdir()
+    save_file(to_published(training.module(tiny_config).state_dict()), folder / "model.safetensors")
+    (folder / "config.json").write_text(json.dumps(published_config(tiny_config.model, tiny_vocabulary.size, 0)))
+    save_vocabulary(tiny_vocabulary, folder, 32)
+    return folder
+
+
+@pytest.fixture
+def config(tiny_config: Pretrain, published: Path, tmp_path: Path) -> Pretrain:
+    return replace(tiny_config, init=str(published), output=str(tmp_path / "out"))
+
+
+def change(folder: Path, changed: Callable[[dict], dict]) -> None:
+    save_file(changed(load_file(folder / "model.safetensors")), folder / "model.safetensors")
+
+
+def without(*beginnings: str) -> Callable[[dict], dict]:
+    return lambda tensors: {name: tensor for name, tensor in tensors.items() if not name.startswith(beginnings)}
+
+
+def refusal(config: Pretrain, kind: type[Exception] = CheckpointError) -> str:
+    with pytest.raises(kind) as refused:
+        read_initial(config, print)
+    return str(refused.value).replace(str(config.init), "MODEL")
+
+
+def test_a_whole_checkpoint_is_taken_as_it_is(config: Pretrain, training, tiny_config: Pretrain, tiny_vocabulary: Vocabulary) -> None:
+    lines: list[str] = []
+    initial = read_initial(config, lines.append)
+    assert (initial.model, initial.vocabulary) == (tiny_config.model, tiny_vocabulary)
+    expected = training.module(tiny_config).state_dict()
+    found = module_of(initial, config.model).state_dict()
+    assert found.keys() == expected.keys() and all(torch.equal(found[name], tensor) for name, tensor in expected.items())
+    assert lines == [f"init: weights of {config.init}, {tiny_vocabulary.size} word embeddings"]
+    assert read_initial(config, print) == initial
+
+
+def test_other_weights_have_another_fingerprint(config: Pretrain, published: Path) -> None:
+    first = read_initial(config, print)
+    change(published, lambda tensors: tensors | {"cls.predictions.bias": tensors["cls.predictions.bias"] + 1})
+    second = read_initial(config, print)
+    assert first.fingerprint != second.fingerprint and first.folder != second.folder
+    moved = shutil.copytree(published, published.with_name("moved"))
+    assert read_initial(replace(config, init=str(moved)), print).fingerprint == second.fingerprint
+
+
+def test_a_damaged_copy_is_made_again(config: Pretrain) -> None:
+    initial = read_initial(config, print)
+    Path(initial.folder, "model.safetensors").write_bytes(b"flipped")
+    assert read_initial(config, print) == initial
+    module_of(initial, config.model)
+
+
+@pytest.mark.parametrize(
+    ("gone", "said"),
+    [
+        (("cls.seq_relationship.", "bert.pooler."), "bert.pooler and cls.seq_relationship not in it and initialised at random"),
+        (("cls.",), "cls.predictions and cls.seq_relationship not in it and initialised at random"),
+    ],
+)
+def test_missing_heads_start_at_random_and_are_named(config: Pretrain, published: Path, gone: tuple[str, ...], said: str) -> None:
+    change(published, without(*gone))
+    lines: list[str] = []
+    initial = read_initial(config, lines.append)
+    assert lines[0].endswith(f" word embeddings; {said}")
+    torch.manual_seed(5)
+    found = module_of(initial, config.model).state_dict()
+    torch.manual_seed(6)
+    again = module_of(initial, config.model).state_dict()
+    assert {name for name in found if not torch.equal(found[name], again[name])} == {
+        name for name in found if to_published({name: found[name]}).popitem()[0].startswith(gone) and name.endswith("weight") and "norm" not in name
+    }
+
+
+def test_heads_of_other_tasks_are_left_out_and_named(config: Pretrain, published: Path) -> None:
+    change(published, lambda tensors: without(*HEADS)(tensors) | {"classifier.weight": torch.ones(3, 32), "classifier.bias": torch.ones(3)})
+    lines: list[str] = []
+    read_initial(config, lines.append)
+    assert lines[0].endswith("initialised at random; classifier.bias, classifier.weight left out")
+
+
+def test_half_precision_is_taken_as_float32(config: Pretrain, published: Path) -> None:
+    change(published, lambda tensors: {name: tensor.half() for name, tensor in tensors.items()})
+    assert {tensor.dtype for tensor in module_of(read_initial(config, print), config.model).state_dict().values()} == {torch.float32}
+
+
+def test_tensors_that_are_missing_or_too_many_are_named(config: Pretrain, published: Path) -> None:
+    whole = load_file(published / "model.safetensors")
+    heads = "only whole heads may be (bert.pooler, cls.predictions, cls.seq_relationship)"
+    change(published, without("bert.encoder.layer.1.output.dense.weight"))
+    assert refusal(config) == f"init MODEL: tensor bert.encoder.layer.1.output.dense.weight is missing: {heads}"
+    change(published, lambda _: without("cls.predictions.transform.dense.bias", "cls.predictions.bias")(whole))
+    assert refusal(config) == f"init MODEL: tensors cls.predictions.bias, cls.predictions.transform.dense.bias are missing: {heads}"
+    change(published, lambda _: without("bert.encoder.layer.1.")(whole))
+    assert "tensors bert.encoder.layer.1.attention.self.query.weight, " in (message := refusal(config)) and f" and 12 more are missing: {heads}" in message
+    change(published, lambda _: whole | {"generator.bias": torch.ones(1)})
+    assert refusal(config) == "init MODEL: tensor generator.bias is unexpected: a BERT of the layers and heads that config.json says has none of that name"
+
+
+def test_weights_that_cannot_be_used_are_refused(config: Pretrain, published: Path) -> None:
+    whole = load_file(published / "model.safetensors")
+    change(published, lambda _: whole | {"bert.pooler.dense.bias": torch.full((32,), float("nan"))})
+    assert refusal(config) == "init MODEL: tensor bert.pooler.dense.bias is not finite: NaN or infinity among the weights"
+    change(published, lambda _: whole | {"bert.pooler.dense.bias": torch.zeros(31)})
+    assert refusal(config) == "init MODEL: tensor bert.pooler.dense.bias has shape [31], the model's settings give [32]"
+
+
+@pytest.mark.parametrize("architecture", ["roberta", "electra", "distilbert"])
+def test_another_architecture_is_refused(config: Pretrain, published: Path, architecture: str) -> None:
+    (published / "config.json").write_text(json.dumps({"model_type": architecture}))
+    assert refusal(config) == f"init MODEL: config.json: model_type is '{architecture}', only 'bert' can be loaded"
+
+
+def test_a_vocabulary_that_does_not_fit_is_refused_with_both_sizes(config: Pretrain, published: Path, tiny_vocabulary: Vocabulary, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    save_vocabulary(extended(tiny_vocabulary, ["kakaka", "lololo"]), tmp_path / "other", 32)
+    other = replace(config, vocabulary=VocabularySettings(path=str(tmp_path / "other")))
+    size = tiny_vocabulary.size
+    assert refusal(other) == (
+        f"init MODEL: the weights have {size} word embeddings and the vocabulary in {tmp_path}/other has {size + 2} entries: "
+        "set vocabulary.path to the one that it was trained with"
+    )
+    for name in ("tokenizer.json", "vocab.txt"):
+        (published / name).unlink()
+    assert refusal(config, ConfigError) == "vocabulary.path (MODEL) has no vocab.txt, tokenizer.json or vocab.json: give a folder with one, or the file"
+    (published / "vocab.txt").write_text("one\ntwo\n")
+    (published / "tokenizer_config.json").unlink()
+    refusal(config, DataError)
+
+
+def test_sizes_are_the_checkpoints_and_dropout_is_the_users(config: Pretrain) -> None:
+    initial = read_initial(config, print)
+    assert agreed_model(Model(), initial, "MODEL") == initial.model
+    assert agreed_model(Model(width=32, attention_dropout=0.0), initial, "MODEL") == replace(initial.model, attention_dropout=0.0)
+    trained = replace(initial, model=replace(initial.model, hidden_dropout=0.2))
+    assert agreed_model(Model(), trained, "MODEL").hidden_dropout == 0.2
+    with pytest.raises(ConfigError) as refused:
+        agreed_model(Model(layers=12), initial, "MODEL")
+    assert str(refused.value) == "model.layers (12) differs from num_hidden_layers (2) in the config.json of init MODEL: leave it out (preset continue sets none), or choose another init"
+
+
+def test_rows_of_new_words_are_the_means_of_their_pieces() -> None:
+    tokens = ("[PAD]", "[unused0]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "##a", "##b")
+    vocabulary = Vocabulary(tokens=tokens, lowercase=True)
+    longer = extended(vocabulary, ["aba", "aab"])
+    words, bias = torch.arange(18.0).view(9, 2), torch.arange(9.0)
+    state = {"encoder.embeddings.words.weight": words, "masked_token_head.bias": bias, "rest": torch.ones(2)}
+    found = extended_state(state, vocabulary, longer)
+    assert found["masked_token_head.bias"].tolist() == [0, 7, 2, 3, 4, 5, 6, 7, 8, 7]
+    assert found["encoder.embeddings.words.weight"][1].tolist() == found["encoder.embeddings.words.weight"][9].tolist() == [14, 15]
+    assert torch.equal(found["encoder.embeddings.words.weight"][2:9], words[2:]) and torch.equal(found["rest"], torch.ones(2))
+    assert words[1].tolist() == [2, 3] and extended_state(state, vocabulary, vocabulary).keys() == state.keys()
