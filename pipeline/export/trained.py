@@ -12,6 +12,8 @@ from pipeline.objectives.pretraining import BertPretraining
 from pipeline.train import checkpoint, run
 
 CONFIG = "config.json"
+RECORDED = ("identity", "mlflow_run_id", "corpus")
+"""What run.json holds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +34,8 @@ def recorded_run(folder: str) -> dict[str, Any]:
         raise ConfigError(f"{storage.join(folder, run.RUN)} cannot be read ({storage.first_line(error)}): name the folder of another run") from error
     if recorded is None:
         raise ConfigError(f"{folder} is not the folder of a run: {run.RUN} is missing; runs lie in OUTPUT/runs")
+    if lacking := [name for name in RECORDED if name not in recorded]:
+        raise ConfigError(f"{storage.join(folder, run.RUN)} lacks {', '.join(lacking)}: another version wrote it; continue the run with this one, then export it")
     return recorded
 
 
