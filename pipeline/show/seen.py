@@ -44,7 +44,9 @@ def seen(folder: str, step: int, row: int, number: int = 1) -> list[Seen]:
     require_rows(step, slots_at(step - 1 - phase.first, phase.batch) * phase.batch.rows_per_slot, row, number)
     before, cursor = position_before(folder, step - 1)
     if before < phase.first:
-        raise ConfigError(f"step ({step}) is in the second phase, from step {phase.first + 1} on, and the run has not come to it: the newest position before it is step {before}'s")
+        raise ConfigError(
+            f"step ({step}) is in the second phase, from step {phase.first + 1} on, and the run has not come to it: the newest position before it is step {before}'s"
+        )
     settings = in_phase(stream_of(folder, recorded), phase)
     skipped = offset(step - 1 - phase.first, phase.batch) + row - offset(before - phase.first, phase.batch)
     found: list[Seen] = []

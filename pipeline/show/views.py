@@ -114,8 +114,8 @@ def what_was_seen(folder: str, step: int, row: int, number: int) -> None:
         CONSOLE.print(Text(f"the run's newest checkpoint is of step {rows[0].known:,}: this is what it trains on at step {step:,}, done or not"))
     for place, found in enumerate(rows, start=row):
         at = found.row
-        said = f"step {step}, row {place}: epoch {at['epoch']}, window {at['window']}, row {at['row']} of {at['rows_in_window']}"
-        print_example(f"{said}, sequences to length {found.phase.sampling.maximum_length}", at, found.documents, found.vocabulary)
+        stands = f"epoch {at['epoch']}, window {at['window']}, row {at['row']} of {at['rows_in_window']}, sequences to length {found.phase.sampling.maximum_length}"
+        print_example(f"step {step}, row {place}: {stands}", at, found.documents, found.vocabulary)
 
 
 def within(name: str, value: int, count: int) -> int:

@@ -61,7 +61,10 @@ def grown_from(config: Pretrain, recorded: dict[str, Any], done: int) -> int | N
     if start is None or config.steps == recorded["steps"]:
         return None
     if config.steps < recorded["steps"]:
-        raise ConfigError(f"steps ({config.steps}) is less than the {recorded['steps']} asked of run {config.name} before, which may have passed the start of a decay: ask for more, or choose another --name")
+        raise ConfigError(
+            f"steps ({config.steps}) is less than the {recorded['steps']} asked of run {config.name} before, which may have passed the start of a decay: "
+            "ask for more, or choose another --name"
+        )
     return start if done >= start else None
 
 

@@ -31,7 +31,11 @@ def figures(summary: dict[str, Any]) -> list[tuple[str, str]]:
     rows = []
     if after:
         rows += [
-            ("held-out MLM loss", f"{after['heldout/mlm_loss']:.3f} nats at length {summary['maximum_length']} (before training {before['heldout/mlm_loss']:.3f}{other_length(summary)}, unigram baseline {beside['baseline/unigram_mlm_loss']:.3f})"),
+            (
+                "held-out MLM loss",
+                f"{after['heldout/mlm_loss']:.3f} nats at length {summary['maximum_length']} (before training {before['heldout/mlm_loss']:.3f}{other_length(summary)}, "
+                f"unigram baseline {beside['baseline/unigram_mlm_loss']:.3f})",
+            ),
             ("held-out MLM accuracy", f"{after['heldout/mlm_accuracy']:.1%} (unigram baseline {beside['baseline/unigram_mlm_accuracy']:.1%})"),
         ]
         if {BITS, NATS} <= before.keys() & after.keys():

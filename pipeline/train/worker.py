@@ -88,6 +88,8 @@ def work_on(job: Job) -> None:
     if folder:
         say(f"continuing after step {state.step}")
     phase = config.phase_at(state.step)
+    if len(config.all_phases) > 1:
+        say(f"steps {phase.first + 1:,} to {phase.end:,} have sequences to length {phase.sampling.maximum_length}")
     wordpiece = WordPiece(stream.vocabulary, stream.table_chunks)
     points = Points(job.tracker)
     work = Work(

@@ -23,6 +23,7 @@ def gradients(training, config: Pretrain, objective: torch.nn.Module, module: to
     return losses, found
 
 
+@pytest.mark.timeout(900)  # the compiler takes most of a minute on two idle cores
 @pytest.mark.skipif(not any(map(shutil.which, ("c++", "g++", "clang++"))), reason="needs a C++ compiler")
 def test_compiled_equals_eager(training, tiny_config: Pretrain) -> None:
     config = replace(tiny_config, model=replace(tiny_config.model, layers=1))

@@ -237,6 +237,7 @@ def test_a_growing_batch_and_two_phases_are_one_run(config: Pretrain) -> None:
     summary = pretrain(two, kill_in_the_second_phase)
     logged = history(two, summary)
     continued = [line for line in lines if line.startswith("continuing after step ")]
+    assert "steps 1 to 30 have sequences to length 16" in lines and "steps 31 to 60 have sequences to length 32" in lines
     assert continued == ["continuing after step 30", "continuing after step 40"] and "killed" in lines
     assert logged["data/rows_crc32"] == rows_by_hand(two)
     assert logged["heldout/maximum_length"] == {0: 16, 30: 16, 50: 32, 60: 32} and summary["maximum_length"] == 32

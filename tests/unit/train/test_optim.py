@@ -77,7 +77,8 @@ def test_rates_fall_from_the_heads_to_the_embeddings(training, tiny_config: Pret
     groups = build_optimizer(kind(layer_decay=0.5), model).param_groups
     shares = {names[id(parameter)]: group["rate_share"] for group in groups for parameter in group["params"]}
     assert len(shares) == len(names)
-    for start, share in {"encoder.embeddings": 0.125, "encoder.layers.0": 0.25, "encoder.layers.1": 0.5, "encoder.pooler": 1, "masked_token_head": 1, "next_sentence_head": 1}.items():
+    expected = {"encoder.embeddings": 0.125, "encoder.layers.0": 0.25, "encoder.layers.1": 0.5, "encoder.pooler": 1, "masked_token_head": 1, "next_sentence_head": 1}
+    for start, share in expected.items():
         assert {found for name, found in shares.items() if name.startswith(start)} == {share}, start
 
 

@@ -3,8 +3,9 @@ import typing
 import pytest
 
 from pipeline.config.jobs import Pretrain
+from pipeline.config.phases import TwoPhases
 from pipeline.config.training import ConstantRate, CosineDecay, LinearDecay, PolynomialDecay, WarmupStableDecay
-from pipeline.train.schedule import GROWS, SCHEDULES, grows, rate_share
+from pipeline.train.schedule import GROWS, SCHEDULES, decay_start, grows, rate_share
 
 
 def test_linear_decay_by_hand() -> None:
@@ -48,6 +49,11 @@ def test_the_first_step_is_never_wasted() -> None:
 def test_steps_may_grow_where_the_rates_so_far_stay(kind: type) -> None:
     so_far = [[rate_share(kind(), step, steps) for step in range(450)] for steps in (500, 1000)]
     assert (so_far[0] == so_far[1]) == (kind in GROWS) == grows(Pretrain(steps=500, schedule=kind()))
+
+
+def test_steps_that_phases_share_may_not_grow() -> None:
+    assert not grows(Pretrain(steps=500, schedule=ConstantRate(), phases=TwoPhases()))
+    assert decay_start(Pretrain(steps=500, schedule=WarmupStableDecay(), phases=TwoPhases())) is None
 
 
 def test_every_kind_of_schedule_has_its_function() -> None:

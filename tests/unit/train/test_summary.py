@@ -146,3 +146,8 @@ def test_what_is_comparable_across_vocabularies_is_shown_where_it_was_measured()
 def test_the_summary_for_mlflow() -> None:
     assert summary_markdown(SUMMARY) == MARKDOWN
     assert "| held-out loss | none: the corpus is too small for a held-out part (prepare.heldout_share) |" in summary_markdown(WITHOUT_HELDOUT)
+
+
+def test_a_length_that_changed_in_between_is_said() -> None:
+    longer = SUMMARY | {"maximum_length": 512}
+    assert "4.568 nats at length 512 (before training 9.011 at length 128, unigram baseline 6.250)" in summary_text(longer)
