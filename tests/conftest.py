@@ -198,8 +198,9 @@ def tiny_run(tiny_corpus: Corpus, tiny_vocabulary: Vocabulary, tiny_config: Pret
     about = {"fingerprint": tiny_corpus.fingerprint, "counts": {"documents": 30}, "dropped": {"too-short": 2, "duplicate": 4}, "sources": sources}
     storage.write_json(f"{tiny_corpus.folder}/{storage.MANIFEST}", about | windows)
     mlflow = open_run(database, "pretrain", "tiny", None, {}, {})
-    write_run(str(folder), identity(config, tiny_corpus, tiny_vocabulary), mlflow.run_id, tiny_corpus.folder)
+    write_run(str(folder), identity(config, tiny_corpus, tiny_vocabulary), config.steps, mlflow.run_id, tiny_corpus.folder)
     figures = {"heldout_before": {}, "heldout_after": {}, "baselines": {}, "epochs": 1, "training_seconds": 2.0, "tokens_per_second": 450.0}
     speed = {"workers": 1, "device": "cpu", "precision": "float32", "data_wait_percent": 0.0, "mlflow_uri": database, "mlflow_run_id": mlflow.run_id}
-    storage.write_json(str(folder / SUMMARY), figures | speed | {"steps": 3, "tokens": state.tokens})
+    step = {"maximum_length": 32, "step_milliseconds_95th": 12.0, "peak_memory_gigabytes": 0.5, "model_flops_utilisation_percent": None}
+    storage.write_json(str(folder / SUMMARY), figures | speed | step | {"steps": 3, "tokens": state.tokens})
     return folder

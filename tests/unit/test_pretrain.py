@@ -1,6 +1,7 @@
 """Which corpus a run trains on, where it is prepared already."""
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,12 +15,13 @@ from pipeline.pretrain import absolute_places, corpus_of
 
 
 @pytest.fixture
-def prepared(tiny_corpus: Corpus) -> str:
+def prepared(tiny_corpus: Corpus, tmp_path: Path) -> str:
     """The tiny corpus with a manifest; it says that all of it is one document."""
     windows = {split: [list(vars(window).values()) for window in getattr(tiny_corpus, split)] for split in ("train", "heldout")}
     about = {"fingerprint": tiny_corpus.fingerprint, "counts": {"documents": 1}, "dropped": {}, "sources": {}}
-    Path(tiny_corpus.folder, "manifest.json").write_text(json.dumps(windows | about))
-    return tiny_corpus.folder
+    shutil.copytree(tiny_corpus.folder, tmp_path / "corpus", ignore=shutil.ignore_patterns("manifest.json"))
+    (tmp_path / "corpus" / "manifest.json").write_text(json.dumps(windows | about))
+    return str(tmp_path / "corpus")
 
 
 def test_a_prepared_folder_is_trained_on_as_it_is(prepared: str, tiny_corpus: Corpus, tiny_config: Pretrain) -> None:

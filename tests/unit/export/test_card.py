@@ -70,7 +70,7 @@ def test_a_corpus_that_is_another_now_is_not_described(lineage: Lineage) -> None
 def test_metrics_are_those_of_the_step_or_none(lineage: Lineage) -> None:
     assert "| trained | 3 steps, " in metrics(lineage.summary, 3)
     measured = lineage.summary | {
-        "heldout_before": {"heldout/mlm_loss": 9.1},
+        "heldout_before": {"heldout/maximum_length": 32, "heldout/mlm_loss": 9.1},
         "heldout_after": {"heldout/mlm_loss": 5.5, "heldout/mlm_accuracy": 0.25},
         "baselines": {"baseline/unigram_mlm_loss": 6.3, "baseline/unigram_mlm_accuracy": 0.06},
     }

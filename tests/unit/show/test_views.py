@@ -1,6 +1,7 @@
 """What jobs/show.py prints of a corpus of 30 made-up training documents in five windows."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ from pipeline.text.vocabulary import Vocabulary, save_vocabulary
 
 
 @pytest.fixture
-def folder(tiny_corpus: Corpus) -> str:
+def folder(tiny_corpus: Corpus, tmp_path: Path) -> str:
     """The corpus with a manifest as preparation writes it."""
     train, heldout = (sum(window.characters for window in split) for split in (tiny_corpus.train, tiny_corpus.heldout))
     counts = {"files": 3, "documents": 42, "pieces": 42, "characters": train + heldout, "heldout_characters": heldout}
@@ -28,8 +29,9 @@ def folder(tiny_corpus: Corpus) -> str:
         "samples": {"too short": [["made up:7", "Too short."], ["made up:8", "Also."]], "duplicate": [["made up:9", "Kar lond."]]},
         "sources": {"made up": counts | {"weight": 2.0, "format": None, "column": None, "language": None, "dropped": {"too short": 2, "duplicate": 1}}},
     }
-    Path(tiny_corpus.folder, "manifest.json").write_text(json.dumps(windows | about))
-    return tiny_corpus.folder
+    shutil.copytree(tiny_corpus.folder, tmp_path / "corpus", ignore=shutil.ignore_patterns("manifest.json"))
+    (tmp_path / "corpus" / "manifest.json").write_text(json.dumps(windows | about))
+    return str(tmp_path / "corpus")
 
 
 @pytest.fixture
