@@ -74,7 +74,7 @@ def test_metrics_are_those_of_the_step_or_none(lineage: Lineage) -> None:
         "heldout_after": {"heldout/mlm_loss": 5.5, "heldout/mlm_accuracy": 0.25},
         "baselines": {"baseline/unigram_mlm_loss": 6.3, "baseline/unigram_mlm_accuracy": 0.06},
     }
-    assert "| held-out MLM loss | 5.500 nats (before training 9.100, unigram baseline 6.300) |\n| held-out MLM accuracy | 25.0% (unigram baseline 6.0%) |" in metrics(measured, 3)
+    assert "| held-out MLM loss | 5.500 nats at length 32 (before training 9.100, unigram baseline 6.300) |\n| held-out MLM accuracy | 25.0% (unigram baseline 6.0%) |" in metrics(measured, 3)
     assert metrics(lineage.summary, 2) == "None at this step; the run was measured at its end, after 3 steps."
     assert metrics(None, 2) == "None: the run is not finished, and its held-out loss is measured at its end."
 
