@@ -37,8 +37,8 @@ class Stream:
     vocabulary: VocabularySettings = VocabularySettings()
     sampling: Sampling = Sampling()
     rows_per_slot: int = 128
-    rows: int = 100_000
-    """Rows that go through."""
+    rows: int = 400_000
+    """Rows that go through; with fewer, much of the time is that in which several processes each learn the words."""
 
 
 @dataclass(frozen=True, kw_only=True)
