@@ -4,10 +4,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from fsspec.implementations.dirfs import DirFileSystem
+from fsspec.implementations.local import LocalFileSystem
+from fsspec.registry import _registry
 
 from pipeline.environment import set_ray_defaults
 
@@ -204,3 +208,19 @@ def tiny_run(tiny_corpus: Corpus, tiny_vocabulary: Vocabulary, tiny_config: Pret
     step = {"maximum_length": 32, "step_milliseconds_95th": 12.0, "peak_memory_gigabytes": 0.5, "model_flops_utilisation_percent": None}
     storage.write_json(str(folder / SUMMARY), figures | speed | step | {"steps": 3, "tokens": state.tokens})
     return folder
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[Path]:
+    """A folder that hf:// leads to."""
+
+    class Hub(DirFileSystem):
+        protocol = "hf"
+        cachable = False
+
+        def __init__(self) -> None:
+            super().__init__(path=str(tmp_path), fs=LocalFileSystem())
+
+    fsspec.register_implementation("hf", Hub, clobber=True)
+    yield tmp_path
+    _registry.pop("hf")

@@ -21,16 +21,11 @@ BASE = 0x9E3779B97F4A7C15
 INVERSE = pow(BASE, -1, 1 << 64)
 
 
-def sketch(text: str) -> np.ndarray:
-    """Sampled hashes of the sequences of eight words in a text, uint64, rising and distinct; none for fewer words than eight.
+def sequences(text: str) -> np.ndarray:
+    """The hashes of all of a text's sequences of eight words, uint64, rising and distinct; none for fewer words than eight.
 
     Case, punctuation and white space make no difference; every Chinese character is a word.
     """
-    return sampled(sequences(text))
-
-
-def sequences(text: str) -> np.ndarray:
-    """The hashes of all of a text's sequences of eight words, uint64, rising and distinct."""
     return np.unique(shingles(words(np.frombuffer(text.lower().encode(), np.uint8))))
 
 

@@ -1,15 +1,12 @@
 """hf:// locations, with a local folder in the hub's place below fsspec."""
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
-import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fsspec.implementations.dirfs import DirFileSystem
-from fsspec.implementations.local import LocalFileSystem
 from fsspec.registry import _registry
 
 from pipeline import storage
@@ -17,22 +14,6 @@ from pipeline.corpus.inputs import list_files
 from pipeline.corpus.parts import file_records
 from pipeline.corpus.sources import parse
 from pipeline.errors import ConfigError, DataError
-
-
-@pytest.fixture
-def hub(tmp_path: Path) -> Iterator[Path]:
-    """A folder that hf:// leads to."""
-
-    class Hub(DirFileSystem):
-        protocol = "hf"
-        cachable = False
-
-        def __init__(self) -> None:
-            super().__init__(path=str(tmp_path), fs=LocalFileSystem())
-
-    fsspec.register_implementation("hf", Hub, clobber=True)
-    yield tmp_path
-    _registry.pop("hf")
 
 
 @pytest.fixture

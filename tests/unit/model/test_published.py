@@ -2,14 +2,11 @@
 
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import fsspec
 import pytest
 import torch
-from fsspec.implementations.dirfs import DirFileSystem
-from fsspec.implementations.local import LocalFileSystem
 from fsspec.registry import _registry
 from safetensors.torch import save_file
 
@@ -131,22 +128,6 @@ def test_the_fingerprint_is_that_of_the_contents(folder: Path) -> None:
     assert fingerprint(folder, files_of(str(folder))) == first and len(first) == 64
     save_file(TENSORS | {"a": TENSORS["a"] + 1}, folder / "model.safetensors")
     assert fingerprint(folder, files_of(str(folder))) != first
-
-
-@pytest.fixture
-def hub(tmp_path: Path) -> Iterator[Path]:
-    """A folder that hf:// leads to."""
-
-    class Hub(DirFileSystem):
-        protocol = "hf"
-        cachable = False
-
-        def __init__(self) -> None:
-            super().__init__(path=str(tmp_path), fs=LocalFileSystem())
-
-    fsspec.register_implementation("hf", Hub, clobber=True)
-    yield tmp_path
-    _registry.pop("hf")
 
 
 def test_a_model_of_the_hub_is_fetched(hub: Path) -> None:

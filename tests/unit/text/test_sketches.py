@@ -2,9 +2,13 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.text.sketches import BASE, COMMON, INVERSE, LARGEST, sequences, shingles, size, sketch, words
+from pipeline.text.sketches import BASE, COMMON, INVERSE, LARGEST, sampled, sequences, shingles, size, words
 
 WORDS = [f"word{number}" for number in range(4000)]
+
+
+def sketch(text: str) -> np.ndarray:
+    return sampled(sequences(text))
 
 
 def word_hashes(text: str) -> np.ndarray:
@@ -48,8 +52,8 @@ def test_the_sketch_of_a_part_is_in_that_of_the_whole() -> None:
 
 def test_whatever_its_length_a_text_has_all_its_hashes_below_the_common_bound() -> None:
     for words in (30, 100, 300, 1000, 4000):
-        every, sampled = sequences(" ".join(WORDS[:words])), sketch(" ".join(WORDS[:words]))
-        assert every[every < COMMON].tolist() == sampled[sampled < COMMON].tolist()
+        every, chosen = sequences(" ".join(WORDS[:words])), sketch(" ".join(WORDS[:words]))
+        assert every[every < COMMON].tolist() == chosen[chosen < COMMON].tolist()
     assert [size(sequences(" ".join(WORDS[:words]))) for words in (7, 8, 11, 135, 4000)] == [0, 1, 3, 8, LARGEST]
 
 
