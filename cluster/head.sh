@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 port=${DASHBOARD_PORT:-8265}
-temporary=/tmp/bertstream-$(id -u)-$(printf %s "$PWD" | cksum | cut -d" " -f1) # short: Ray puts sockets in it
+temporary=${HEAD_FOLDER:-/tmp/bertstream-$(id -u)-$(printf %s "$PWD" | cksum | cut -d" " -f1)} # short: Ray puts sockets in it
 state=$temporary/head
 address=http://127.0.0.1:$port
 export PATH=$PWD/.venv/bin:$PATH VIRTUAL_ENV=$PWD/.venv RAY_AUTH_MODE=token RAY_USAGE_STATS_ENABLED=0

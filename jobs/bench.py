@@ -5,12 +5,14 @@
     python jobs/bench.py stream --corpus books/
     python jobs/bench.py wikitext --dump simplewiki-pages-articles.xml.bz2
     python jobs/bench.py step tiny mini --lengths full
+    python jobs/bench.py job
 """
 
 import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from pipeline.config.data import Sampling, VocabularySettings
 from pipeline.errors import PipelineError
@@ -51,6 +53,20 @@ class Wikitext:
     """A file or folder of WikiExtractor's output of the same wiki, whose words are compared."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """The training loop alone, its rows made beforehand, beside the same loop in a submitted job: under Ray Train, with the live stream."""
+
+    corpus: tuple[str, ...] = ()
+    """As in jobs/prepare.py. None: the built-in corpus."""
+    preset: str = "bert-tiny"
+    steps: int = 150
+    compile: Literal["on", "off"] = "off"
+    """torch.compile, of both."""
+    repetitions: int = 3
+    """Of both, in turn."""
+
+
 def main(arguments: Sequence[str]) -> int:
     """Parse, measure and print; 0 when every ratio reaches its floor, 1 when one does not, 2 for what the user can fix."""
     if list(arguments[:1]) == ["step"]:  # all cores, and nothing that a bare GPU machine lacks
@@ -64,7 +80,7 @@ def main(arguments: Sequence[str]) -> int:
     from pipeline.environment import set_ray_defaults
 
     try:
-        wanted = tyro.cli(Text | Stream | Wikitext, prog="python jobs/bench.py", description=__doc__, args=list(arguments), config=(tyro.conf.UseAppendAction,))
+        wanted = tyro.cli(Text | Stream | Wikitext | Job, prog="python jobs/bench.py", description=__doc__, args=list(arguments), config=(tyro.conf.UseAppendAction,))
         set_ray_defaults()
         from pipeline.bench import jobs
 

@@ -147,5 +147,7 @@ def corpus_parameters(corpus: Corpus) -> dict[str, Any]:
 def record(tracker: ActorHandle, summary: dict[str, Any]) -> None:
     """Send the summary's figures and places to the tracker."""
     figures = {f"summary/{name}": summary[name] for name in ("tokens_per_second", "data_wait_percent", "training_seconds", "step_milliseconds_95th", "peak_memory_gigabytes")}
+    if summary["model_flops_utilisation_percent"] is not None:
+        figures |= {"summary/model_flops_utilisation_percent": summary["model_flops_utilisation_percent"]}
     ray.get(tracker.log.remote(summary["steps"], figures | summary["baselines"]))
     ray.get(tracker.tag.remote({name: summary[name] for name in ("checkpoint", "export", "export_check")} | {"mlflow.note.content": summary_markdown(summary)}))

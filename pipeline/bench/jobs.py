@@ -1,5 +1,6 @@
 """What jobs/bench.py calls: measure, print, compare with the floors."""
 
+import statistics
 import tempfile
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -7,8 +8,9 @@ from typing import Any
 import ray
 
 from pipeline import cluster, storage
-from pipeline.bench import stream, text, wikitext
+from pipeline.bench import job, stream, text, wikitext
 from pipeline.bench.windows import split_corpora
+from pipeline.config.checks import require
 from pipeline.config.data import Preparation, Sampling, VocabularySettings
 from pipeline.config.training import Batch
 from pipeline.corpus.prepare import prepare, read_window
@@ -23,6 +25,7 @@ AIMS = {
     "whole path / usual preparation": 10.0,
     "whole path, M tokens/s": 3.0,
     "Ray Data / the same work without it": 0.7,
+    "under Ray Train / the loop alone": 0.97,
 }
 FLOORS = {
     "WordPiece warm / encode_batch_fast": 8.6,
@@ -65,6 +68,18 @@ def run_wikitext(dump: str, extracted: str | None) -> int:
     return 0
 
 
+def run_job(corpus: Sequence[str], preset: str, steps: int, compiled: str, repetitions: int) -> int:
+    require(steps >= (job.WARM_UP + 1) * job.INTERVAL, f"steps ({steps}) must be at least {(job.WARM_UP + 1) * job.INTERVAL}: the first {job.WARM_UP * job.INTERVAL} do not count")
+    found = []
+    print(f"{'':<12}{'alone':>10}{'under Ray':>12} tokens/s{'ratio':>8}{'submission to first step':>28}")
+    with tempfile.TemporaryDirectory(prefix="bertstream-bench-") as folder:
+        for number, one in enumerate(job.measure(preset, corpus, folder, steps=steps, compiled=compiled, repetitions=repetitions)):
+            print(f"{f'{preset} {number + 1}':<12}{one.alone:>10,.0f}{one.under_ray:>12,.0f}{'':<9}{one.under_ray / one.alone:>8.3f}{one.first_step:>26.1f} s", flush=True)
+            found.append(one)
+    print(f"submission to first step: {statistics.median(one.first_step for one in found):.1f} s")
+    return verdict({"under Ray Train / the loop alone": statistics.median(one.under_ray / one.alone for one in found)})
+
+
 def vocabulary_of(specs: Sequence[str], settings: VocabularySettings, folder: str) -> Vocabulary:
     """The given vocabulary, or one trained on a few windows of the sources."""
     if given := given_vocabulary(settings):
@@ -84,8 +99,9 @@ def verdict(ratios: dict[str, float]) -> int:
 
 
 JOBS: dict[str, Callable[[Any], int]] = {
-    "Text": lambda job: run_text(job.corpus or (BUILTIN,), job.vocabulary, job.sampling, job.windows),
-    "Stream": lambda job: run_stream(job.corpus or (BUILTIN,), job.vocabulary, job.sampling, job.rows_per_slot, job.rows),
-    "Wikitext": lambda job: run_wikitext(job.dump, job.extracted),
+    "Text": lambda wanted: run_text(wanted.corpus or (BUILTIN,), wanted.vocabulary, wanted.sampling, wanted.windows),
+    "Stream": lambda wanted: run_stream(wanted.corpus or (BUILTIN,), wanted.vocabulary, wanted.sampling, wanted.rows_per_slot, wanted.rows),
+    "Wikitext": lambda wanted: run_wikitext(wanted.dump, wanted.extracted),
+    "Job": lambda wanted: run_job(wanted.corpus or (BUILTIN,), wanted.preset, wanted.steps, wanted.compile, wanted.repetitions),
 }
 """By the name of the job's settings type."""

@@ -23,6 +23,8 @@ from pipeline.bench.peer import masked_only_loss, padded, peer_model, peer_optim
 from pipeline.config.model import Model
 from pipeline.config.training import AdamW
 from pipeline.corpus.order import Cursor
+from pipeline.errors import ConfigError
+from pipeline.model.float8 import refuse_float8, to_float8
 from pipeline.model.flops import Counted, flops_per_token, peak_flops, utilisation
 from pipeline.objectives.pretraining import BertPretraining
 from pipeline.presets import PRESETS
@@ -113,9 +115,11 @@ def our_step(objective: nn.Module, module: nn.Module, optimizer: torch.optim.Opt
     update(optimizer, module, rate=AdamW().learning_rate, clip_norm=AdamW().clip_norm)
 
 
-def our_ways(case: Case, autocast: torch.autocast, device: torch.device, modes: Sequence[str]) -> Ways:
+def our_ways(case: Case, autocast: torch.autocast, device: torch.device, modes: Sequence[str], *, float8: bool = False) -> Ways:
     """Our step in each mode, over the same weights."""
     module = BertPretraining(case.model, VOCABULARY_SIZE).to(device)
+    if float8:
+        to_float8(module.encoder.layers)
     optimizer, batches = build_optimizer(AdamW(), module), [make_batch(case, seed) for seed in range(BATCHES)]
     objectives = {mode: torch.compile(module, dynamic=True) if mode == "compiled" else module for mode in modes}
     return {("ours", mode): partial(in_turn, partial(our_step, objective, module, optimizer, autocast), batches) for mode, objective in objectives.items()}
@@ -141,9 +145,9 @@ def in_turn(step: Callable[[Any], None], inputs: Sequence[Any], number: int) -> 
     step(inputs[number % len(inputs)])
 
 
-def measure(case: Case, autocast: torch.autocast, device: torch.device, modes: Sequence[str], repetitions: int) -> dict[tuple[str, str], float]:
+def measure(case: Case, autocast: torch.autocast, device: torch.device, modes: Sequence[str], repetitions: int, *, float8: bool = False) -> dict[tuple[str, str], float]:
     """Median seconds of a step by column and mode; every repetition takes one step of each in turn, so that all meet the same noise."""
-    ways = our_ways(case, autocast, device, modes) | their_ways(case, autocast, device, modes)
+    ways = our_ways(case, autocast, device, modes, float8=float8) | their_ways(case, autocast, device, modes)
     for number in range(WARM_UP):
         for take in ways.values():
             take(number)
@@ -187,7 +191,7 @@ def line(case: Case, seconds: dict[tuple[str, str], float], device: torch.device
 def run(sizes: Sequence[str], *, length: int, lengths: Sequence[str], rows: int | None, repetitions: int, attention_dropout: bool, precision: str, modes: Sequence[str]) -> int:
     """Measure, print the table and the ratios; 1 when one is below its floor."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    autocast = torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bfloat16")
+    autocast = torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision != "float32")
     print(f"{device_name(device)}, {precision}, dropout 0.1, of attention {0.1 if attention_dropout else 0}, torch {torch.__version__}; real tokens/s")
     print(f"{'':<18}{'rows':>5}{'ours':>12}{'':<10}{'as shipped':>12}{'':<10}{'masked only':>12}{'':<10}{'/ shipped':>12}{'/ masked':>12}")
     ratios = {}
@@ -195,7 +199,7 @@ def run(sizes: Sequence[str], *, length: int, lengths: Sequence[str], rows: int 
         for kind in lengths:
             of_step = rows or ROWS[device.type].get(size, ROWS_OTHERWISE[device.type])
             case = Case(size=size, rows=of_step, length=length, ragged=kind == "ragged", attention_dropout=attention_dropout)
-            seconds = measure(case, autocast, device, modes, repetitions)
+            seconds = measure(case, autocast, device, modes, repetitions, float8=precision == "float8")
             print(line(case, seconds, device, precision), flush=True)
             ours, theirs = best(seconds, "ours"), best(seconds, "as shipped")
             if ours and theirs:
@@ -230,9 +234,14 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--rows", type=int)
     parser.add_argument("--repetitions", type=int, default=7)
     parser.add_argument("--no-attention-dropout", action="store_true")
-    parser.add_argument("--precision", choices=("float32", "bfloat16"), default="bfloat16")
+    parser.add_argument("--precision", choices=("float32", "bfloat16", "float8"), default="bfloat16", help="float8: of our layers; theirs stay in bfloat16")
     parser.add_argument("--modes", nargs="+", choices=("eager", "compiled"), default=["eager", "compiled"])
     given = parser.parse_args(arguments)
+    try:
+        if given.precision == "float8":
+            refuse_float8(torch.device("cuda" if torch.cuda.is_available() else "cpu"))
+    except ConfigError as error:
+        parser.error(str(error))
     return run(
         given.sizes,
         length=given.length,

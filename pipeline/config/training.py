@@ -197,8 +197,8 @@ class Placement:
     """Where and how the work runs; none of it changes what is trained, but for rounding."""
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Autocast format; auto: bfloat16 where the hardware computes in it."""
+    precision: Literal["auto", "float32", "bfloat16", "float8"] = "auto"
+    """Format of matrix products; auto: bfloat16 where the hardware computes in it; float8, in the layers alone, needs torchao and a GPU from Ada or Hopper on."""
     compile: Literal["auto", "on", "off"] = "auto"
     """torch.compile; auto: where there is a C++ compiler and the run is long enough to pay."""
     recompute: bool = False

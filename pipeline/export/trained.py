@@ -27,11 +27,8 @@ class Trained:
 
 
 def recorded_run(folder: str) -> dict[str, Any]:
-    """What the run in a folder recorded of itself. Raises ConfigError where there is no run."""
-    try:
-        recorded = run.read_run(folder)
-    except ValueError as error:
-        raise ConfigError(f"{storage.join(folder, run.RUN)} cannot be read ({storage.first_line(error)}): name the folder of another run") from error
+    """What the run in a folder recorded of itself. Raises ConfigError where there is no run, CheckpointError where the record is damaged."""
+    recorded = run.read_run(folder)
     if recorded is None:
         raise ConfigError(f"{folder} is not the folder of a run: {run.RUN} is missing; runs lie in OUTPUT/runs")
     if lacking := [name for name in RECORDED if name not in recorded]:

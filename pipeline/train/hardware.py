@@ -8,20 +8,16 @@ from contextlib import contextmanager
 import torch
 
 from pipeline.config.jobs import Pretrain
+from pipeline.config.phases import Phase
 from pipeline.errors import ConfigError
 from pipeline.model.flops import Counted, flops_per_token, peak_flops, utilisation
 
 CPU_ALLOCATOR_FAILED = "DefaultCPUAllocator:"  # how torch's RuntimeError about memory on a CPU begins, or goes on
 
 
-def precision_of(autocast: torch.autocast) -> str:
-    """The number format of matrix products."""
-    return "bfloat16" if autocast._enabled else "float32"
-
-
-def device_peak(device: torch.device, autocast: torch.autocast) -> float | None:
+def device_peak(device: torch.device, precision: str) -> float | None:
     """Dense peak of a GPU for the number format in use, in operations a second; None where it is not known, as on a CPU."""
-    return peak_flops(torch.cuda.get_device_name(device), precision_of(autocast)) if device.type == "cuda" else None
+    return peak_flops(torch.cuda.get_device_name(device), precision) if device.type == "cuda" else None
 
 
 def utilisation_percent(config: Pretrain, vocabulary_size: int, total: Mapping[str, float], seconds: float, peak: float) -> float:
@@ -38,15 +34,16 @@ def peak_memory_bytes(device: torch.device) -> int:
 
 
 @contextmanager
-def told_what_to_lower(config: Pretrain, step: int, device: torch.device) -> Iterator[None]:
+def told_what_to_lower(config: Pretrain, phase: Phase, step: int, device: torch.device) -> Iterator[None]:
     """Turn an allocation that fails into a ConfigError; `step` is counted from 1."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
         if not isinstance(error, MemoryError | torch.OutOfMemoryError) and CPU_ALLOCATOR_FAILED not in str(error):
             raise
+        length = "sampling" if phase == config.all_phases[0] else "phases"
         remedy = "" if config.placement.recompute else ", or set placement.recompute"
         raise ConfigError(
-            f"out of memory on {device.type} at step {step}: lower batch.rows_per_slot ({config.batch.rows_per_slot}) "
-            f"or sampling.maximum_length ({config.sampling.maximum_length}){remedy}"
+            f"out of memory on {device.type} at step {step}: lower {'batch' if length == 'sampling' else length}.rows_per_slot ({phase.batch.rows_per_slot}) "
+            f"or {length}.maximum_length ({phase.sampling.maximum_length}){remedy}"
         ) from error

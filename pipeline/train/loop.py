@@ -70,7 +70,7 @@ def train(work: Work, blocks: Iterator[pa.Table], module: BertPretraining, optim
         rows = sum(record.rows for record in records)
         counts = {"mlm": sum(record.masked for record in records), "nsp": rows, "sop": rows}  # of terms that the objective may have
         rate = config.optimizer.learning_rate * rate_share(config.schedule, step, config.steps)
-        with told_what_to_lower(config, step + 1, work.device):
+        with told_what_to_lower(config, phase, step + 1, work.device):
             sums = backward(objective, slots, counts, world=work.world, seed=config.seed, step=step, device=work.device, autocast=work.autocast)
             norm = update(optimizer, module, rate=rate, clip_norm=config.optimizer.clip_norm)
         state = advance(state, records)

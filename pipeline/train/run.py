@@ -16,7 +16,7 @@ from pipeline import storage
 from pipeline.config.flat import flatten, unflatten
 from pipeline.config.jobs import Pretrain
 from pipeline.corpus.prepare import Corpus
-from pipeline.errors import ConfigError
+from pipeline.errors import CheckpointError, ConfigError
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.naming import IDENTITY
 from pipeline.train.schedule import decay_start, grows
@@ -69,11 +69,8 @@ def grown_from(config: Pretrain, recorded: dict[str, Any], done: int) -> int | N
 
 
 def read_run(folder: str) -> dict[str, Any] | None:
-    """What run.json holds; None for a run that has none yet."""
-    try:
-        return storage.read_json(storage.join(folder, RUN))
-    except FileNotFoundError:
-        return None
+    """What run.json holds; None for a run that has none yet. Raises CheckpointError when it is damaged."""
+    return read(folder, RUN, "restore it, or start under another --name")
 
 
 def write_run(folder: str, wanted: dict[str, Any], steps: int, run_id: str, corpus_folder: str) -> None:
@@ -87,11 +84,19 @@ def settings_of(recorded: dict[str, Any]) -> Pretrain:
 
 
 def read_summary(folder: str) -> dict[str, Any] | None:
-    """The summary of a finished run; None while it is not finished."""
+    """The summary of a finished run; None while it is not finished. Raises CheckpointError when it is damaged."""
+    return read(folder, SUMMARY, "delete it, and the command that trained the run writes it again")
+
+
+def read(folder: str, name: str, remedy: str) -> dict[str, Any] | None:
+    """A JSON file of a run's folder; None where there is none."""
+    location = storage.join(folder, name)
     try:
-        return storage.read_json(storage.join(folder, SUMMARY))
+        return storage.read_json(location)
     except FileNotFoundError:
         return None
+    except ValueError as error:
+        raise CheckpointError(f"{location} is damaged ({storage.first_line(error)}): {remedy}") from error
 
 
 def is_finished(summary: dict[str, Any] | None, config: Pretrain) -> bool:

@@ -81,6 +81,11 @@ def has_run(client: MlflowClient, run_id: str) -> bool:
         raise
 
 
+def history(run: MlflowRun, name: str) -> list[Metric]:
+    """A metric's points in the order of steps; `timestamp` is when the tracker took one, in milliseconds since 1970."""
+    return sorted(MlflowClient(tracking_uri=run.uri).get_metric_history(run.run_id, name), key=lambda point: point.step)
+
+
 def artifact_location(uri: str) -> str | None:
     """Beside the SQLite file, so that no mlruns folder appears where the command was called; a server decides for itself."""
     return f"file://{os.path.dirname(uri[len('sqlite:///') :])}/mlartifacts" if uri.startswith("sqlite:///") else None

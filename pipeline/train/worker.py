@@ -20,13 +20,14 @@ from pipeline.config.phases import Phase
 from pipeline.config.training import Placement
 from pipeline.corpus.stream import StreamSettings
 from pipeline.errors import ConfigError, PipelineError
+from pipeline.model.float8 import refuse_float8, to_float8
 from pipeline.objectives.pretraining import BertPretraining
 from pipeline.text.wordpiece import WordPiece
 from pipeline.train import checkpoint
 from pipeline.train.blanks import fill_in_the_blanks
 from pipeline.train.checkpoint import State
 from pipeline.train.evaluate import baselines, evaluate, heldout_batches, unigram_counts
-from pipeline.train.hardware import device_peak, peak_memory_bytes, precision_of, utilisation_percent
+from pipeline.train.hardware import device_peak, peak_memory_bytes, utilisation_percent
 from pipeline.train.heldout_words import heldout_words, word_metrics
 from pipeline.train.initial import Initial, extended_state, module_of
 from pipeline.train.loop import Work, train
@@ -80,7 +81,10 @@ def work_on(job: Job) -> None:
     torch.set_num_threads(config.placement.threads or max(1, cores() // context.get_local_world_size()))
     say = (lambda text: ray.get(job.tracker.say.remote(text))) if rank == 0 else ignore
     torch.manual_seed(config.seed)
+    precision = chosen_precision(config.placement, device)
     module = BertPretraining(config.model, len(stream.vocabulary.tokens)).to(device)
+    if precision == "float8":
+        to_float8(module.encoder.layers)
     module.encoder.recompute = config.placement.recompute
     optimizer = build_optimizer(config.optimizer, module)
     folder = checkpoint.newest_sound(job.folder, say)
@@ -99,11 +103,11 @@ def work_on(job: Job) -> None:
         rank=rank,
         world=world,
         device=device,
-        autocast=autocast_of(config.placement, device),
+        autocast=autocast_of(precision, device),
         heldout=heldout_batches(
             stream.corpus, wordpiece, phase.sampling, rows=config.evaluation.rows, rows_per_batch=phase.batch.rows_per_slot, rank=rank, world=world
         ),
-        peak_flops=device_peak(device, autocast_of(config.placement, device)),
+        peak_flops=device_peak(device, precision),
         log=points.log if rank == 0 else ignore,
         flush=points.flush if rank == 0 else ignore,
     )
@@ -145,12 +149,18 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def autocast_of(placement: Placement, device: torch.device) -> torch.autocast:
-    """Autocast to bfloat16 where asked for, or where the hardware computes in it."""
-    precision = placement.precision
-    if precision == "auto":
-        precision = "bfloat16" if has_bfloat16(device) else "float32"
-    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bfloat16")
+def chosen_precision(placement: Placement, device: torch.device) -> str:
+    """The number format of matrix products: that asked for, or bfloat16 where the hardware computes in it. Raises ConfigError where float8 cannot be had."""
+    if placement.precision == "float8":
+        refuse_float8(device)
+    if placement.precision == "auto":
+        return "bfloat16" if has_bfloat16(device) else "float32"
+    return placement.precision
+
+
+def autocast_of(precision: str, device: torch.device) -> torch.autocast:
+    """Autocast to bfloat16, also of what is not multiplied in float8."""
+    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision != "float32")
 
 
 def has_bfloat16(device: torch.device) -> bool:
@@ -213,7 +223,7 @@ def measure_words(job: Job, work: Work, module: BertPretraining, wordpiece: Word
 
 def summarise(job: Job, work: Work, module: BertPretraining, state: State, phase: Phase, wordpiece: WordPiece) -> dict[str, Any]:
     """Held-out metrics beside their baselines, speed, and blanks filled in; every rank must call it."""
-    stream = job.stream
+    config, stream = job.config, job.stream
     after = evaluate(module, work.heldout, world=work.world, device=work.device, autocast=work.autocast)
     if after:
         after |= measure_words(job, work, module, wordpiece, state.step)
@@ -231,7 +241,7 @@ def summarise(job: Job, work: Work, module: BertPretraining, state: State, phase
         "epochs": state.cursor.epoch + 1 if state.cursor else 0,
         "workers": work.world,
         "device": work.device.type,
-        "precision": precision_of(work.autocast),
+        "precision": chosen_precision(config.placement, work.device),
         "tokens_per_second": state.tokens / max(state.seconds, 1e-9),
         "data_wait_percent": 100 * state.wait_seconds / max(state.seconds, 1e-9),
         "training_seconds": state.seconds,

@@ -59,7 +59,7 @@ def test_a_folder_that_is_no_run(run: Path) -> None:
         recorded_run(str(run))
     assert str(refused.value) == f"{run}/run.json lacks corpus: another version wrote it; continue the run with this one, then export it"
     (run / "run.json").write_text("{")
-    with pytest.raises(ConfigError, match=r"run\.json cannot be read \(Expecting .*\): name the folder of another run$"):
+    with pytest.raises(CheckpointError, match=r"run\.json is damaged \(Expecting .*\): restore it, or start under another --name$"):
         recorded_run(str(run))
     (run / "run.json").unlink()
     with pytest.raises(ConfigError) as refused:

@@ -5,6 +5,7 @@ import torch
 
 from pipeline.config.jobs import Pretrain
 from pipeline.config.model import Model
+from pipeline.config.phases import TwoPhases
 from pipeline.config.training import Placement
 from pipeline.errors import ConfigError
 from pipeline.train.hardware import device_peak, peak_memory_bytes, told_what_to_lower, utilisation_percent
@@ -13,18 +14,21 @@ CPU = torch.device("cpu")
 
 
 def test_memory_that_runs_out_says_what_to_lower() -> None:
-    with pytest.raises(ConfigError) as told, told_what_to_lower(Pretrain(), 7, CPU):
+    with pytest.raises(ConfigError) as told, told_what_to_lower(Pretrain(), Pretrain().phase_at(6), 7, CPU):
         torch.empty(1 << 60, dtype=torch.uint8)
     assert str(told.value) == (
         "out of memory on cpu at step 7: lower batch.rows_per_slot (32) or sampling.maximum_length (128), or set placement.recompute"
     )
     recomputing = replace(Pretrain(), placement=Placement(recompute=True))
-    with pytest.raises(ConfigError, match=r"sampling.maximum_length \(128\)$"), told_what_to_lower(recomputing, 7, CPU):
+    with pytest.raises(ConfigError, match=r"sampling.maximum_length \(128\)$"), told_what_to_lower(recomputing, recomputing.phase_at(6), 7, CPU):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB")
+    longer = replace(Pretrain(), steps=10, phases=TwoPhases())
+    with pytest.raises(ConfigError, match=r"step 10: lower phases.rows_per_slot \(8\) or phases.maximum_length \(512\), or"), told_what_to_lower(longer, longer.phase_at(9), 10, CPU):
+        raise MemoryError
 
 
 def test_other_errors_pass() -> None:
-    with pytest.raises(RuntimeError, match="^something else$"), told_what_to_lower(Pretrain(), 7, CPU):
+    with pytest.raises(RuntimeError, match="^something else$"), told_what_to_lower(Pretrain(), Pretrain().phase_at(6), 7, CPU):
         raise RuntimeError("something else")
 
 
@@ -41,4 +45,4 @@ def test_utilisation_by_hand() -> None:
 
 
 def test_a_cpu_has_no_peak() -> None:
-    assert device_peak(CPU, torch.autocast("cpu", dtype=torch.bfloat16)) is None
+    assert device_peak(CPU, "bfloat16") is None

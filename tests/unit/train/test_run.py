@@ -10,7 +10,7 @@ from pipeline.config.model import Model
 from pipeline.config.phases import TwoPhases
 from pipeline.config.training import AdamW, Batch, Checkpoints, ConstantRate, Evaluation, Lamb, LinearDecay, Placement, Schedule, Tracking, WarmupStableDecay
 from pipeline.corpus.prepare import Corpus
-from pipeline.errors import ConfigError
+from pipeline.errors import CheckpointError, ConfigError
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.naming import default_name, with_name
 from pipeline.train.run import grown_from, identity, is_finished, read_run, read_summary, refuse_differences, run_folder, settings_of, write_run
@@ -158,3 +158,9 @@ def test_what_a_run_records_is_read_back(tmp_path: Path, corpus: Corpus, tiny_vo
 def test_a_record_gives_its_settings_back(change: dict, corpus: Corpus, tiny_vocabulary: Vocabulary) -> None:
     config = replace(CONFIG, name=None, **change)
     assert settings_of({"identity": identity(config, corpus, tiny_vocabulary), "steps": config.steps}) == config
+
+
+def test_a_damaged_summary_says_how_to_get_it_back(tmp_path: Path) -> None:
+    (tmp_path / "summary.json").write_text('{"steps": 1')
+    with pytest.raises(CheckpointError, match=r"summary.json is damaged \(Expecting .*\): delete it, and the command that trained the run writes it again$"):
+        read_summary(str(tmp_path))

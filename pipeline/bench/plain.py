@@ -1,0 +1,83 @@
+"""The training loop of a run alone: its rows made beforehand, and no Ray; prints {step: tokens/s} as JSON.
+
+    python -m pipeline.bench.plain OUTPUT/runs/NAME STEPS on|off STEPS_BETWEEN_LOG_LINES
+"""
+
+import json
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+
+import pyarrow as pa
+import torch
+
+from pipeline.config.jobs import Pretrain
+from pipeline.config.training import Placement, Tracking
+from pipeline.corpus.order import WindowRange, offset
+from pipeline.corpus.stream import StreamSettings, rows_of_range, windows_for
+from pipeline.objectives.pretraining import BertPretraining
+from pipeline.show.seen import stream_of
+from pipeline.text.wordpiece import WordPiece
+from pipeline.train import run
+from pipeline.train.checkpoint import State
+from pipeline.train.evaluate import heldout_batches
+from pipeline.train.loop import Work, train
+from pipeline.train.optim import build_optimizer
+from pipeline.train.worker import autocast_of, chosen_precision, cores
+
+RATE = "speed/tokens_per_second"
+
+
+def slots(tables: Iterator[pa.Table], rows_per_slot: int) -> Iterator[pa.Table]:
+    """The rows of tables in blocks of so many; rows that are left over at the end are not given."""
+    held: list[pa.Table] = []
+    for table in tables:
+        held = [pa.concat_tables([*held, table])]
+        whole = held[0].num_rows // rows_per_slot * rows_per_slot
+        yield from (held[0].slice(start, rows_per_slot).combine_chunks() for start in range(0, whole, rows_per_slot))
+        held = [held[0].slice(whole)]
+
+
+def rates(config: Pretrain, settings: StreamSettings, folder: str) -> dict[int, float]:
+    """Tokens a second at each log interval of a whole run on this machine; its checkpoints go into `folder`."""
+    wordpiece, (phase, *_) = WordPiece(settings.vocabulary, settings.table_chunks), config.all_phases
+    everything = WindowRange(first=0, count=windows_for(settings, offset(config.steps, config.batch)))
+    blocks = list(islice(slots(rows_of_range(settings, wordpiece, everything), config.batch.rows_per_slot), config.steps * config.batch.slots_per_step))
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    torch.set_num_threads(config.placement.threads or cores())
+    torch.manual_seed(config.seed)
+    module = BertPretraining(config.model, settings.vocabulary.size).to(device)
+    if config.placement.compile == "on":
+        module.compile(dynamic=True)
+    found: dict[int, float] = {}
+    work = Work(
+        config=config,
+        folder=folder,
+        vocabulary=settings.vocabulary,
+        rank=0,
+        world=1,
+        device=device,
+        autocast=autocast_of(chosen_precision(config.placement, device), device),
+        heldout=heldout_batches(settings.corpus, wordpiece, phase.sampling, rows=config.evaluation.rows, rows_per_batch=phase.batch.rows_per_slot, rank=0, world=1),
+        log=lambda step, metrics: found.update({step: metrics[RATE]} if RATE in metrics else {}),
+        flush=lambda: None,
+    )
+    train(work, iter(blocks), module, build_optimizer(config.optimizer, module), State())
+    return found
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Train on one worker as the run in a folder did, for so many steps, with its corpus and vocabulary."""
+    folder, steps, compiled, every = arguments
+    recorded = run.read_run(folder)
+    assert recorded, folder
+    config = replace(run.settings_of(recorded), steps=int(steps), placement=Placement(compile=compiled), tracking=Tracking(every=int(every)))
+    with tempfile.TemporaryDirectory(prefix="bertstream-bench-") as scratch:
+        print(json.dumps(rates(config, stream_of(folder, recorded), scratch)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
