@@ -1,70 +1,172 @@
-"""The training loop alone beside the same loop under Ray Train with the live stream, and how long a submitted job takes to its first step."""
+"""The training loop alone beside the same loop under Ray Train with the live stream, and how long a submitted job takes to its first step.
+
+Both sides are up at once and take turns of a few seconds, the other's processes stopped meanwhile (SIGSTOP): machines
+that are shared change their speed by a third within a minute, which would be the larger part of a ratio of whole runs.
+"""
 
 import json
 import os
+import signal
 import socket
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TextIO
 
-from pipeline.bench.plain import RATE
+import psutil
+
+from pipeline.bench.plain import RATE, STEP_TIME, Interval
 from pipeline.errors import PipelineError
 from pipeline.train import run
 from pipeline.train.tracking import Metric, MlflowRun, history
 
 ROOT = Path(__file__).resolve().parents[2]
 HEAD = str(ROOT / "cluster" / "head.sh")
-INTERVAL = 10
-"""Steps between log lines, each with its rate."""
-WARM_UP = 2
-"""Intervals before those that count: memory is mapped, and code compiled."""
+STEPS_AN_INTERVAL = 5
+WARM_UP = 4
+"""Intervals before those that count: memory is mapped, code compiled, the stream's first blocks made."""
+TURN = 8.0
+"""Seconds."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Repetition:
-    """One time around."""
+class Turns:
+    """From when to when each side ran while the other stood, in seconds since 1970, one turn of each after the other."""
+
+    alone: tuple[tuple[float, float], ...]
+    under_ray: tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rates:
+    """Tokens a second in a turn of each side."""
 
     alone: float
-    """Tokens a second of the loop alone, the median of its intervals."""
     under_ray: float
-    """The same under Ray Train."""
-    first_step: float
-    """Seconds from `ray job submit` to the end of the first step."""
 
 
-def measure(preset: str, corpus: Sequence[str], folder: str, *, steps: int, compiled: str, repetitions: int) -> Iterator[Repetition]:
-    """Repetitions of a preset's job on a corpus that is prepared once, all in `folder`."""
+def prepare(folder: str, corpus: Sequence[str]) -> str:
+    """The folder of the corpus, prepared once."""
     prepared = f"{folder}/corpus"
     call([sys.executable, "jobs/prepare.py", "--folder", prepared, *(word for source in corpus for word in ("--corpus", source))])
-    words = [preset, "--corpus", prepared, "--output", folder, "--placement.compile", compiled]
-    with head(folder) as environment:  # trains the vocabulary, and leaves the compiler's files
-        submit([*words, "--name", "before", "--steps", "2"], environment)
-    for number in range(repetitions):
-        printed = call([sys.executable, "-m", "pipeline.bench.plain", f"{folder}/runs/before", str(steps), compiled, str(INTERVAL)])
-        alone = {int(step): rate for step, rate in json.loads(printed.splitlines()[-1]).items()}
-        with head(folder) as environment:
-            submitted = submit([*words, "--name", f"first-{number}", "--steps", "1", "--tracking.every", "1"], environment)
-            (first,) = points(folder, f"first-{number}")
-            submit([*words, "--name", f"run-{number}", "--steps", str(steps), "--tracking.every", str(INTERVAL)], environment)
-        under_ray = {point.step: point.value for point in points(folder, f"run-{number}")}
-        yield Repetition(alone=rate_of(alone), under_ray=rate_of(under_ray), first_step=first.timestamp / 1000 - submitted)
+    return prepared
 
 
-def rate_of(rates: dict[int, float]) -> float:
-    """The median rate of the intervals after the warm-up."""
-    return statistics.median(rate for step, rate in rates.items() if step > WARM_UP * INTERVAL)
+def first_steps(words: Sequence[str], folder: str, repetitions: int) -> list[float]:
+    """Seconds from submitting a job to the end of its first step, on a head that is up; one job before trains the vocabulary."""
+    seconds = []
+    with head(folder) as environment:
+        for number in range(-1, repetitions):
+            submitted = time.time()
+            call([HEAD, "submit", "python", "jobs/pretrain.py", *words, "--name", f"first-{number}", "--steps", "1", "--tracking.every", "1"], environment)
+            (point,) = points(folder, f"first-{number}", RATE)
+            seconds.append(point.timestamp / 1000 - submitted)
+    return seconds[1:]
 
 
-def points(folder: str, name: str) -> list[Metric]:
-    """The rates that a run logged, in the order of steps."""
+def rates(words: Sequence[str], folder: str, *, steps: int, compiled: str) -> list[Rates]:
+    """Rates of a job under Ray and of the loop alone, turn by turn, until one of them is done; after first_steps."""
+    every = str(STEPS_AN_INTERVAL)
+    like = [f"{folder}/runs/first--1", str(steps), compiled, every]
+    with head(folder) as environment, open(f"{folder}/alone", "w+") as printed, running([sys.executable, "-m", "pipeline.bench.plain", *like], printed) as plain:
+        alone = Side(plain, lambda: [Interval(**json.loads(line)) for line in Path(printed.name).read_text().splitlines()])
+        alone.wait(WARM_UP)
+        alone.stop()
+        submission = [HEAD, "submit", "python", "jobs/pretrain.py", *words, "--name", "under-ray", "--steps", str(steps), "--tracking.every", every]
+        with running(submission, subprocess.DEVNULL, environment) as client:
+            ray = Side(client, lambda: logged(folder, "under-ray"), Path(environment["HEAD_FOLDER"], "head", "pid"))
+            ray.wait(WARM_UP)
+            turns = take_turns(alone, ray)
+            if client.wait():
+                raise PipelineError(f"the job under Ray ended with exit code {client.returncode}; its log is in {environment['HEAD_FOLDER']}")
+    return by_turn(turns, alone.intervals(), ray.intervals())
+
+
+class Side:
+    """One of the two: a process, and with it a Ray head where there is one, and what it logged so far."""
+
+    def __init__(self, process: subprocess.Popen, intervals: Callable[[], list[Interval]], head_pid: Path | None = None) -> None:
+        self.process, self.intervals, self.head_pid = process, intervals, head_pid
+
+    def wait(self, intervals: int) -> None:
+        """Wait until it has logged so many intervals. Raises PipelineError where it ends before."""
+        while len(self.intervals()) < intervals:
+            if self.process.poll() is not None:
+                raise PipelineError(f"{' '.join(map(str, self.process.args))} ended with exit code {self.process.returncode} before its interval {intervals}")
+            time.sleep(0.5)
+
+    def stop(self) -> None:
+        """Stop all its processes where they stand."""
+        self.send(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        self.send(signal.SIGCONT)
+
+    def send(self, number: signal.Signals) -> None:
+        for root in [self.process.pid, *([int(self.head_pid.read_text())] if self.head_pid else [])]:
+            for process in processes(root):
+                try:
+                    process.send_signal(number)
+                except psutil.NoSuchProcess:
+                    continue
+
+
+def processes(root: int) -> list[psutil.Process]:
+    """A process and all below it; none where it is gone."""
+    try:
+        top = psutil.Process(root)
+        return [top, *top.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def take_turns(alone: Side, ray: Side) -> Turns:
+    """Let one side run, then the other, until one is done; `alone` stands at the start, and the one under Ray runs at the end."""
+    taken: dict[Side, list[tuple[float, float]]] = {ray: [], alone: []}
+    try:
+        while all(side.process.poll() is None for side in taken):
+            for side, other in ((ray, alone), (alone, ray)):
+                other.stop()
+                side.go_on()
+                begun = time.time()
+                time.sleep(TURN)
+                taken[side].append((begun, time.time()))
+    finally:
+        alone.stop()
+        ray.go_on()
+    return Turns(alone=tuple(taken[alone]), under_ray=tuple(taken[ray]))
+
+
+def by_turn(turns: Turns, alone: Sequence[Interval], under_ray: Sequence[Interval]) -> list[Rates]:
+    """The rates of each pair of turns, from the intervals that lie within one; a pair of which one has none is left out."""
+    found = []
+    for pair in zip(turns.alone, turns.under_ray, strict=True):
+        sides = [[one.tokens_per_second for one in side if begun <= one.end - one.seconds and one.end <= end] for side, (begun, end) in zip((alone, under_ray), pair, strict=True)]
+        if all(sides):
+            found.append(Rates(alone=statistics.mean(sides[0]), under_ray=statistics.mean(sides[1])))
+    return found
+
+
+def logged(folder: str, name: str) -> list[Interval]:
+    """The log intervals of a run so far; none before it is tracked."""
+    if not Path(folder, "runs", name, run.RUN).exists():
+        return []
+    pairs = zip(points(folder, name, RATE), points(folder, name, STEP_TIME), strict=False)
+    return [
+        Interval(step=rate.step, end=rate.timestamp / 1000, seconds=STEPS_AN_INTERVAL * time.value / 1000, tokens_per_second=rate.value) for rate, time in pairs
+    ]
+
+
+def points(folder: str, name: str, metric: str) -> list[Metric]:
+    """A metric's points of a run that has begun."""
     recorded = run.read_run(f"{folder}/runs/{name}")
     assert recorded, name
-    return history(MlflowRun(uri=f"sqlite:///{folder}/mlflow.db", run_id=recorded["mlflow_run_id"]), RATE)
+    return history(MlflowRun(uri=f"sqlite:///{folder}/mlflow.db", run_id=recorded["mlflow_run_id"]), metric)
 
 
 @contextmanager
@@ -73,7 +175,8 @@ def head(folder: str) -> Iterator[dict[str, str]]:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
-    environment = {name: value for name, value in os.environ.items() if name != "MLFLOW_TRACKING_URI"} | {"DASHBOARD_PORT": str(port), "HEAD_FOLDER": f"{folder}/head"}
+    environment = {name: value for name, value in os.environ.items() if name != "MLFLOW_TRACKING_URI"}
+    environment |= {"DASHBOARD_PORT": str(port), "HEAD_FOLDER": f"{folder}/head"}
     call([HEAD, "start"], environment)
     try:
         yield environment
@@ -81,17 +184,21 @@ def head(folder: str) -> Iterator[dict[str, str]]:
         call([HEAD, "stop"], environment)
 
 
-def submit(words: Sequence[str], environment: dict[str, str]) -> float:
-    """Submit a pretraining job and wait for its end; the moment of submission, in seconds since 1970."""
-    started = time.time()
-    call([HEAD, "submit", "python", "jobs/pretrain.py", *words], environment)
-    return started
+@contextmanager
+def running(command: Sequence[str], output: TextIO | int, environment: dict[str, str] | None = None) -> Iterator[subprocess.Popen]:
+    """A process that is killed at the end, where it runs still."""
+    process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=output)
+    try:
+        yield process
+    finally:
+        for one in processes(process.pid):
+            one.kill()
+        process.wait()
 
 
-def call(command: Sequence[str], environment: dict[str, str] | None = None) -> str:
-    """What a command prints. Raises PipelineError with its last line where it fails."""
+def call(command: Sequence[str], environment: dict[str, str] | None = None) -> None:
+    """Run a command. Raises PipelineError with its last line where it fails."""
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     if done.returncode:
         last = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()[-1]
         raise PipelineError(f"{' '.join(command)} ended with exit code {done.returncode}: {last}")
-    return done.stdout

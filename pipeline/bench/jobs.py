@@ -10,13 +10,13 @@ import ray
 from pipeline import cluster, storage
 from pipeline.bench import job, stream, text, wikitext
 from pipeline.bench.windows import split_corpora
-from pipeline.config.checks import require
 from pipeline.config.data import Preparation, Sampling, VocabularySettings
 from pipeline.config.training import Batch
 from pipeline.corpus.prepare import prepare, read_window
 from pipeline.corpus.sources import BUILTIN
 from pipeline.corpus.stream import StreamSettings
 from pipeline.corpus.vocabulary import given_vocabulary
+from pipeline.errors import ConfigError
 from pipeline.text.vocabulary import Vocabulary, train_vocabulary
 
 AIMS = {
@@ -69,14 +69,16 @@ def run_wikitext(dump: str, extracted: str | None) -> int:
 
 
 def run_job(corpus: Sequence[str], preset: str, steps: int, compiled: str, repetitions: int) -> int:
-    require(steps >= (job.WARM_UP + 1) * job.INTERVAL, f"steps ({steps}) must be at least {(job.WARM_UP + 1) * job.INTERVAL}: the first {job.WARM_UP * job.INTERVAL} do not count")
-    found = []
-    print(f"{'':<12}{'alone':>10}{'under Ray':>12} tokens/s{'ratio':>8}{'submission to first step':>28}")
     with tempfile.TemporaryDirectory(prefix="bertstream-bench-") as folder:
-        for number, one in enumerate(job.measure(preset, corpus, folder, steps=steps, compiled=compiled, repetitions=repetitions)):
-            print(f"{f'{preset} {number + 1}':<12}{one.alone:>10,.0f}{one.under_ray:>12,.0f}{'':<9}{one.under_ray / one.alone:>8.3f}{one.first_step:>26.1f} s", flush=True)
-            found.append(one)
-    print(f"submission to first step: {statistics.median(one.first_step for one in found):.1f} s")
+        words = [preset, "--corpus", job.prepare(folder, corpus), "--output", folder, "--placement.compile", compiled]
+        seconds = job.first_steps(words, folder, repetitions)
+        print("submission to first step  " + "  ".join(f"{value:.1f} s" for value in seconds), flush=True)
+        found = job.rates(words, folder, steps=steps, compiled=compiled)
+    if not found:
+        raise ConfigError(f"steps ({steps}) are over before both sides had a turn of {job.TURN:g} seconds: ask for more")
+    print(f"{'tokens/s':<10}{'alone':>10}{'under Ray':>12}{'ratio':>8}")
+    for number, one in enumerate(found, 1):
+        print(f"{f'turn {number}':<10}{one.alone:>10,.0f}{one.under_ray:>12,.0f}{one.under_ray / one.alone:>8.3f}")
     return verdict({"under Ray Train / the loop alone": statistics.median(one.under_ray / one.alone for one in found)})
 
 

@@ -1,4 +1,4 @@
-"""The training loop of a run alone: its rows made beforehand, and no Ray; prints {step: tokens/s} as JSON.
+"""The training loop of a run alone: its rows made beforehand, and no Ray; prints a line of JSON a log interval.
 
     python -m pipeline.bench.plain OUTPUT/runs/NAME STEPS on|off STEPS_BETWEEN_LOG_LINES
 """
@@ -6,8 +6,9 @@
 import json
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 
 import pyarrow as pa
@@ -27,7 +28,18 @@ from pipeline.train.loop import Work, train
 from pipeline.train.optim import build_optimizer
 from pipeline.train.worker import autocast_of, chosen_precision, cores
 
-RATE = "speed/tokens_per_second"
+RATE, STEP_TIME = "speed/tokens_per_second", "speed/step_milliseconds"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interval:
+    """What a log line says of the steps since the one before."""
+
+    step: int
+    end: float
+    """When it was logged, in seconds since 1970."""
+    seconds: float
+    tokens_per_second: float
 
 
 def slots(tables: Iterator[pa.Table], rows_per_slot: int) -> Iterator[pa.Table]:
@@ -40,8 +52,8 @@ def slots(tables: Iterator[pa.Table], rows_per_slot: int) -> Iterator[pa.Table]:
         held = [held[0].slice(whole)]
 
 
-def rates(config: Pretrain, settings: StreamSettings, folder: str) -> dict[int, float]:
-    """Tokens a second at each log interval of a whole run on this machine; its checkpoints go into `folder`."""
+def train_alone(config: Pretrain, settings: StreamSettings, folder: str) -> None:
+    """A whole run in this process, its log intervals printed as they come; checkpoints go into `folder`."""
     wordpiece, (phase, *_) = WordPiece(settings.vocabulary, settings.table_chunks), config.all_phases
     everything = WindowRange(first=0, count=windows_for(settings, offset(config.steps, config.batch)))
     blocks = list(islice(slots(rows_of_range(settings, wordpiece, everything), config.batch.rows_per_slot), config.steps * config.batch.slots_per_step))
@@ -51,7 +63,12 @@ def rates(config: Pretrain, settings: StreamSettings, folder: str) -> dict[int, 
     module = BertPretraining(config.model, settings.vocabulary.size).to(device)
     if config.placement.compile == "on":
         module.compile(dynamic=True)
-    found: dict[int, float] = {}
+
+    def log(step: int, metrics: dict[str, float]) -> None:
+        if RATE in metrics:
+            interval = Interval(step=step, end=time.time(), seconds=config.tracking.every * metrics[STEP_TIME] / 1000, tokens_per_second=metrics[RATE])
+            print(json.dumps(asdict(interval)), flush=True)
+
     work = Work(
         config=config,
         folder=folder,
@@ -61,11 +78,10 @@ def rates(config: Pretrain, settings: StreamSettings, folder: str) -> dict[int, 
         device=device,
         autocast=autocast_of(chosen_precision(config.placement, device), device),
         heldout=heldout_batches(settings.corpus, wordpiece, phase.sampling, rows=config.evaluation.rows, rows_per_batch=phase.batch.rows_per_slot, rank=0, world=1),
-        log=lambda step, metrics: found.update({step: metrics[RATE]} if RATE in metrics else {}),
+        log=log,
         flush=lambda: None,
     )
     train(work, iter(blocks), module, build_optimizer(config.optimizer, module), State())
-    return found
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -75,7 +91,7 @@ def main(arguments: Sequence[str]) -> int:
     assert recorded, folder
     config = replace(run.settings_of(recorded), steps=int(steps), placement=Placement(compile=compiled), tracking=Tracking(every=int(every)))
     with tempfile.TemporaryDirectory(prefix="bertstream-bench-") as scratch:
-        print(json.dumps(rates(config, stream_of(folder, recorded), scratch)))
+        train_alone(config, stream_of(folder, recorded), scratch)
     return 0
 
 
