@@ -64,6 +64,8 @@ class Job:
     """Of both, which take turns until one is done."""
     compile: Literal["on", "off"] = "off"
     """torch.compile, of both."""
+    threads: int | None = None
+    """CPU threads of both; none: all cores, which Ray's own processes then share."""
     repetitions: int = 3
     """Of the time from submission to the first step."""
 

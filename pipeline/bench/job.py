@@ -69,10 +69,10 @@ def first_steps(words: Sequence[str], folder: str, repetitions: int) -> list[flo
     return seconds[1:]
 
 
-def rates(words: Sequence[str], folder: str, *, steps: int, compiled: str) -> list[Rates]:
+def rates(words: Sequence[str], folder: str, *, steps: int, compiled: str, threads: int) -> list[Rates]:
     """Rates of a job under Ray and of the loop alone, turn by turn, until one of them is done; after first_steps."""
     every = str(STEPS_AN_INTERVAL)
-    like = [f"{folder}/runs/first--1", str(steps), compiled, every]
+    like = [f"{folder}/runs/first--1", str(steps), compiled, every, str(threads)]
     with head(folder) as environment, open(f"{folder}/alone", "w+") as printed, running([sys.executable, "-m", "pipeline.bench.plain", *like], printed) as plain:
         alone = Side(plain, lambda: [Interval(**json.loads(line)) for line in Path(printed.name).read_text().splitlines()])
         alone.wait(WARM_UP)

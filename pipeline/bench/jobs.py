@@ -18,6 +18,7 @@ from pipeline.corpus.stream import StreamSettings
 from pipeline.corpus.vocabulary import given_vocabulary
 from pipeline.errors import ConfigError
 from pipeline.text.vocabulary import Vocabulary, train_vocabulary
+from pipeline.train.worker import cores
 
 AIMS = {
     "WordPiece warm / encode_batch_fast": 10.0,
@@ -68,12 +69,14 @@ def run_wikitext(dump: str, extracted: str | None) -> int:
     return 0
 
 
-def run_job(corpus: Sequence[str], preset: str, steps: int, compiled: str, repetitions: int) -> int:
+def run_job(corpus: Sequence[str], preset: str, steps: int, compiled: str, threads: int | None, repetitions: int) -> int:
+    used = threads or cores()
+    print(f"{preset}, {used} of {cores()} CPU threads, torch.compile {compiled}", flush=True)
     with tempfile.TemporaryDirectory(prefix="bertstream-bench-") as folder:
-        words = [preset, "--corpus", job.prepare(folder, corpus), "--output", folder, "--placement.compile", compiled]
+        words = [preset, "--corpus", job.prepare(folder, corpus), "--output", folder, "--placement.compile", compiled, "--placement.threads", str(used)]
         seconds = job.first_steps(words, folder, repetitions)
         print("submission to first step  " + "  ".join(f"{value:.1f} s" for value in seconds), flush=True)
-        found = job.rates(words, folder, steps=steps, compiled=compiled)
+        found = job.rates(words, folder, steps=steps, compiled=compiled, threads=used)
     if not found:
         raise ConfigError(f"steps ({steps}) are over before both sides had a turn of {job.TURN:g} seconds: ask for more")
     print(f"{'tokens/s':<10}{'alone':>10}{'under Ray':>12}{'ratio':>8}")
@@ -104,6 +107,6 @@ JOBS: dict[str, Callable[[Any], int]] = {
     "Text": lambda wanted: run_text(wanted.corpus or (BUILTIN,), wanted.vocabulary, wanted.sampling, wanted.windows),
     "Stream": lambda wanted: run_stream(wanted.corpus or (BUILTIN,), wanted.vocabulary, wanted.sampling, wanted.rows_per_slot, wanted.rows),
     "Wikitext": lambda wanted: run_wikitext(wanted.dump, wanted.extracted),
-    "Job": lambda wanted: run_job(wanted.corpus or (BUILTIN,), wanted.preset, wanted.steps, wanted.compile, wanted.repetitions),
+    "Job": lambda wanted: run_job(wanted.corpus or (BUILTIN,), wanted.preset, wanted.steps, wanted.compile, wanted.threads, wanted.repetitions),
 }
 """By the name of the job's settings type."""

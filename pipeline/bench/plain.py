@@ -1,6 +1,6 @@
 """The training loop of a run alone: its rows made beforehand, and no Ray; prints a line of JSON a log interval.
 
-    python -m pipeline.bench.plain OUTPUT/runs/NAME STEPS on|off STEPS_BETWEEN_LOG_LINES
+    python -m pipeline.bench.plain OUTPUT/runs/NAME STEPS on|off STEPS_BETWEEN_LOG_LINES THREADS
 """
 
 import json
@@ -26,7 +26,7 @@ from pipeline.train.checkpoint import State
 from pipeline.train.evaluate import heldout_batches
 from pipeline.train.loop import Work, train
 from pipeline.train.optim import build_optimizer
-from pipeline.train.worker import autocast_of, chosen_precision, cores
+from pipeline.train.worker import autocast_of, chosen_precision
 
 RATE, STEP_TIME = "speed/tokens_per_second", "speed/step_milliseconds"
 
@@ -58,7 +58,8 @@ def train_alone(config: Pretrain, settings: StreamSettings, folder: str) -> None
     everything = WindowRange(first=0, count=windows_for(settings, offset(config.steps, config.batch)))
     blocks = list(islice(slots(rows_of_range(settings, wordpiece, everything), config.batch.rows_per_slot), config.steps * config.batch.slots_per_step))
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    torch.set_num_threads(config.placement.threads or cores())
+    if config.placement.threads:
+        torch.set_num_threads(config.placement.threads)
     torch.manual_seed(config.seed)
     module = BertPretraining(config.model, settings.vocabulary.size).to(device)
     if config.placement.compile == "on":
@@ -86,10 +87,10 @@ def train_alone(config: Pretrain, settings: StreamSettings, folder: str) -> None
 
 def main(arguments: Sequence[str]) -> int:
     """Train on one worker as the run in a folder did, for so many steps, with its corpus and vocabulary."""
-    folder, steps, compiled, every = arguments
+    folder, steps, compiled, every, threads = arguments
     recorded = run.read_run(folder)
     assert recorded, folder
-    config = replace(run.settings_of(recorded), steps=int(steps), placement=Placement(compile=compiled), tracking=Tracking(every=int(every)))
+    config = replace(run.settings_of(recorded), steps=int(steps), placement=Placement(compile=compiled, threads=int(threads)), tracking=Tracking(every=int(every)))
     with tempfile.TemporaryDirectory(prefix="bertstream-bench-") as scratch:
         train_alone(config, stream_of(folder, recorded), scratch)
     return 0
