@@ -60,7 +60,7 @@ class Job:
     corpus: tuple[str, ...] = ()
     """As in jobs/prepare.py. None: the built-in corpus."""
     preset: str = "bert-tiny"
-    steps: int = 600
+    steps: int = 400
     """Of both, which take turns until one is done."""
     compile: Literal["on", "off"] = "off"
     """torch.compile, of both."""

@@ -12,12 +12,12 @@ CAPABILITY = (8, 9)
 
 
 def refuse_float8(device: torch.device) -> None:
-    """Raise ConfigError where torchao is not installed or the device has no 8-bit products."""
-    if importlib.util.find_spec("torchao") is None:
-        raise ConfigError("placement.precision (float8) needs torchao: pip install 'bertstream[float8]', or use bfloat16")
+    """Raise ConfigError where the device has no 8-bit products or torchao is not installed."""
     if device.type != "cuda" or torch.cuda.get_device_capability(device) < CAPABILITY:
         name = torch.cuda.get_device_name(device) if device.type == "cuda" else "a CPU"
         raise ConfigError(f"placement.precision (float8) needs a GPU of compute capability {'.'.join(map(str, CAPABILITY))} (Ada, Hopper) or later, this is {name}: use bfloat16")
+    if importlib.util.find_spec("torchao") is None:
+        raise ConfigError("placement.precision (float8) needs torchao: pip install 'bertstream[float8]', or use bfloat16")
 
 
 def to_float8(layers: nn.Module, *, emulated: bool = False) -> None:

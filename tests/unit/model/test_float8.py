@@ -28,7 +28,7 @@ def losses(module: BertPretraining, steps: int) -> list[float]:
 
 
 def test_layers_are_rounded_to_8_bits_and_learn() -> None:
-    pytest.importorskip("torchao")
+    pytest.importorskip("torchao", reason="pip install 'bertstream[float8]'; it is no part of [test], since transformers imports it wherever it is")
     whole, rounded = (BertPretraining(SETTINGS, 30_522, torch.Generator().manual_seed(0)) for _ in range(2))
     names, parameters = list(rounded.state_dict()), [id(parameter) for parameter in rounded.parameters()]
     to_float8(rounded.encoder.layers, emulated=True)
@@ -41,11 +41,15 @@ def test_layers_are_rounded_to_8_bits_and_learn() -> None:
     assert found[-1] < found[0] - 1
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="of machines without a GPU")
 def test_refused_where_it_cannot_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("torchao")
-    with pytest.raises(ConfigError, match=r"^placement.precision \(float8\) needs a GPU of compute capability 8.9 \(Ada, Hopper\) or later, this is a CPU: use bfloat16$"):
+    lacking = r"^placement.precision \(float8\) needs a GPU of compute capability 8.9 \(Ada, Hopper\) or later, this is {}: use bfloat16$"
+    with pytest.raises(ConfigError, match=lacking.format("a CPU")):
         refuse_float8(CPU)
+    monkeypatch.setattr("torch.cuda.get_device_name", lambda device: "NVIDIA A100")
+    monkeypatch.setattr("torch.cuda.get_device_capability", lambda device: (8, 0))
+    with pytest.raises(ConfigError, match=lacking.format("NVIDIA A100")):
+        refuse_float8(torch.device("cuda"))
+    monkeypatch.setattr("torch.cuda.get_device_capability", lambda device: (9, 0))
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"^placement.precision \(float8\) needs torchao: pip install 'bertstream\[float8\]', or use bfloat16$"):
-        refuse_float8(CPU)
+        refuse_float8(torch.device("cuda"))
