@@ -60,6 +60,7 @@ class Job:
     corpus: tuple[str, ...] = ()
     """As in jobs/prepare.py. None: the built-in corpus."""
     preset: str = "bert-tiny"
+    """One that starts from random weights; its first phase is measured."""
     steps: int = 400
     """Of both, which take turns until one is done."""
     compile: Literal["on", "off"] = "off"

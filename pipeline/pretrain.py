@@ -7,6 +7,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 import ray
+import torch
 from ray.actor import ActorHandle
 
 from pipeline import cluster, storage
@@ -20,6 +21,7 @@ from pipeline.corpus.stream import StreamSettings, in_phase, rows_if_few
 from pipeline.corpus.vocabulary import extended_vocabulary, given_vocabulary, trained_vocabulary
 from pipeline.errors import ConfigError, DataError
 from pipeline.export.huggingface import export
+from pipeline.model.float8 import refuse_float8
 from pipeline.train import checkpoint, run
 from pipeline.train.initial import Initial, agreed_model, read_initial
 from pipeline.train.launch import fit, locked_tracker, tracked
@@ -46,12 +48,15 @@ def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
     if uri.startswith("sqlite:") and cluster.nodes() > 1:
         raise ConfigError(f"tracking.uri ({uri}) is a file on one machine and the cluster has {cluster.nodes()}: start a server (mlflow server) and set MLFLOW_TRACKING_URI")
     resources = cluster.worker_resources(config.placement, config.workers)
+    if config.placement.precision == "float8" and not resources.gpu:
+        refuse_float8(torch.device("cpu"))
     stream = stream_settings(config, initial, report)
     wanted = run.identity(config, stream.corpus, stream.vocabulary, initial.fingerprint if initial else None)
     with locked_tracker(folder) as tracker, storage.locked(folder):
         recorded = run.read_run(folder)
-        if recorded:
+        if recorded is not None:
             run.refuse_differences(config, recorded["identity"], wanted)
+        run.keep_vocabulary(folder, stream.vocabulary, config.model.maximum_positions)
         summary = run.read_summary(folder)
         if run.is_finished(summary, config):
             report(f"run {config.name} is finished; another --name, --seed or setting starts another run")

@@ -34,7 +34,7 @@ from pipeline.train.checkpoint import State  # noqa: E402
 from pipeline.train.evaluate import heldout_batches  # noqa: E402
 from pipeline.train.loop import Work, train  # noqa: E402
 from pipeline.train.optim import build_optimizer  # noqa: E402
-from pipeline.train.run import SUMMARY, identity, write_run  # noqa: E402
+from pipeline.train.run import SUMMARY, identity, keep_vocabulary, write_run  # noqa: E402
 from pipeline.train.tracking import open_run  # noqa: E402
 
 WORDS = [a + b for a in ("ka", "lo", "mi", "ne", "su", "ta") for b in ("r", "nd", "p", "st", "l", "m")]
@@ -202,6 +202,7 @@ def tiny_run(tiny_corpus: Corpus, tiny_vocabulary: Vocabulary, tiny_config: Pret
     about = {"fingerprint": tiny_corpus.fingerprint, "counts": {"documents": 30}, "dropped": {"too-short": 2, "duplicate": 4}, "sources": sources}
     storage.write_json(f"{tiny_corpus.folder}/{storage.MANIFEST}", about | windows)
     mlflow = open_run(database, "pretrain", "tiny", None, {}, {})
+    keep_vocabulary(str(folder), tiny_vocabulary, config.model.maximum_positions)
     write_run(str(folder), identity(config, tiny_corpus, tiny_vocabulary), config.steps, mlflow.run_id, tiny_corpus.folder)
     figures = {"heldout_before": {}, "heldout_after": {}, "baselines": {}, "epochs": 1, "training_seconds": 2.0, "tokens_per_second": 450.0}
     speed = {"workers": 1, "device": "cpu", "precision": "float32", "data_wait_percent": 0.0, "mlflow_uri": database, "mlflow_run_id": mlflow.run_id}

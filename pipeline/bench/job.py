@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
@@ -28,6 +28,7 @@ from pipeline.train.tracking import Metric, MlflowRun, history
 ROOT = Path(__file__).resolve().parents[2]
 HEAD = str(ROOT / "cluster" / "head.sh")
 STEPS_AN_INTERVAL = 5
+ONE_PHASE = "phases:one-phase"  # kinds come last
 WARM_UP = 4
 """Intervals before those that count: memory is mapped, code compiled, the stream's first blocks made."""
 TURN = 8.0
@@ -63,7 +64,7 @@ def first_steps(words: Sequence[str], folder: str, repetitions: int) -> list[flo
     with head(folder) as environment:
         for number in range(-1, repetitions):
             submitted = time.time()
-            call([HEAD, "submit", "python", "jobs/pretrain.py", *words, "--name", f"first-{number}", "--steps", "1", "--tracking.every", "1"], environment)
+            call([HEAD, "submit", "python", "jobs/pretrain.py", *words, "--name", f"first-{number}", "--steps", "1", "--tracking.every", "1", ONE_PHASE], environment)
             (point,) = points(folder, f"first-{number}", RATE)
             seconds.append(point.timestamp / 1000 - submitted)
     return seconds[1:]
@@ -77,7 +78,7 @@ def rates(words: Sequence[str], folder: str, *, steps: int, compiled: str, threa
         alone = Side(plain, lambda: [Interval(**json.loads(line)) for line in Path(printed.name).read_text().splitlines()])
         alone.wait(WARM_UP)
         alone.stop()
-        submission = [HEAD, "submit", "python", "jobs/pretrain.py", *words, "--name", "under-ray", "--steps", str(steps), "--tracking.every", every]
+        submission = [HEAD, "submit", "python", "jobs/pretrain.py", *words, "--name", "under-ray", "--steps", str(steps), "--tracking.every", every, ONE_PHASE]
         with running(submission, subprocess.DEVNULL, environment) as client:
             ray = Side(client, lambda: logged(folder, "under-ray"), Path(environment["HEAD_FOLDER"], "head", "pid"))
             ray.wait(WARM_UP)
@@ -110,10 +111,8 @@ class Side:
     def send(self, number: signal.Signals) -> None:
         for root in [self.process.pid, *([int(self.head_pid.read_text())] if self.head_pid else [])]:
             for process in processes(root):
-                try:
+                with suppress(psutil.NoSuchProcess):
                     process.send_signal(number)
-                except psutil.NoSuchProcess:
-                    continue
 
 
 def processes(root: int) -> list[psutil.Process]:
@@ -192,7 +191,8 @@ def running(command: Sequence[str], output: TextIO | int, environment: dict[str,
         yield process
     finally:
         for one in processes(process.pid):
-            one.kill()
+            with suppress(psutil.NoSuchProcess):
+                one.kill()
         process.wait()
 
 

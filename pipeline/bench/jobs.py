@@ -10,6 +10,7 @@ import ray
 from pipeline import cluster, storage
 from pipeline.bench import job, stream, text, wikitext
 from pipeline.bench.windows import split_corpora
+from pipeline.config.checks import require
 from pipeline.config.data import Preparation, Sampling, VocabularySettings
 from pipeline.config.training import Batch
 from pipeline.corpus.prepare import prepare, read_window
@@ -17,6 +18,7 @@ from pipeline.corpus.sources import BUILTIN
 from pipeline.corpus.stream import StreamSettings
 from pipeline.corpus.vocabulary import given_vocabulary
 from pipeline.errors import ConfigError
+from pipeline.presets import PRESETS
 from pipeline.text.vocabulary import Vocabulary, train_vocabulary
 from pipeline.train.worker import cores
 
@@ -71,6 +73,8 @@ def run_wikitext(dump: str, extracted: str | None) -> int:
 
 
 def run_job(corpus: Sequence[str], preset: str, steps: int, compiled: str, threads: int | None, repetitions: int) -> int:
+    startable = [name for name in PRESETS if not name.startswith("continue")]
+    require(preset in startable, f"preset ({preset}) must be one of {', '.join(startable)}")
     used = threads or cores()
     print(f"{preset}, {used} of {cores()} CPU threads, torch.compile {compiled}", flush=True)
     with tempfile.TemporaryDirectory(prefix="bertstream-bench-") as folder:

@@ -20,7 +20,7 @@ class Pretrain:
     sentences and parquet-sentences), ::column=NAME of the text in JSON lines and Parquet, ::language=CODE (else what the files say, or en),
     and ::weight=TIMES that a document occurs in an epoch (1). Or one folder that jobs/prepare.py has prepared."""
     init: str | None = None
-    """Folder, URL or hf://OWNER/NAME of a published BERT to start from, such as a run's export: its weights, vocabulary and sizes. None: random weights."""
+    """Folder, s3:// or gs:// URL or hf://OWNER/NAME of a published BERT to start from, such as a run's export: its weights, vocabulary and sizes. None: random weights."""
     steps: int = 1_000
     """Optimiser updates in all."""
     workers: int = 1

@@ -12,8 +12,6 @@ from pipeline.objectives.pretraining import BertPretraining
 from pipeline.train import checkpoint, run
 
 CONFIG = "config.json"
-RECORDED = ("identity", "mlflow_run_id", "corpus")
-"""What run.json holds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,8 +29,6 @@ def recorded_run(folder: str) -> dict[str, Any]:
     recorded = run.read_run(folder)
     if recorded is None:
         raise ConfigError(f"{folder} is not the folder of a run: {run.RUN} is missing; runs lie in OUTPUT/runs")
-    if lacking := [name for name in RECORDED if name not in recorded]:
-        raise ConfigError(f"{storage.join(folder, run.RUN)} lacks {', '.join(lacking)}: another version wrote it; continue the run with this one, then export it")
     return recorded
 
 

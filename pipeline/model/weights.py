@@ -173,12 +173,16 @@ def model_settings(config: dict[str, Any]) -> Model:
     for field, value in (CONFIG_CONSTANTS | CONFIG_DEFAULTS).items():
         if config.get(field, value) != value:
             raise CheckpointError(f"config.json: {field} is {config[field]!r}, only {value!r} can be loaded")
-    if foreign := [name for name in config.get("architectures") or () if not name.startswith("Bert")]:
+    named = config.get("architectures") or ()
+    if foreign := [name for name in ([named] if isinstance(named, str) else named) if not name.startswith("Bert")]:
         raise CheckpointError(f"config.json: architectures is {foreign[0]!r}, only Bert's can be loaded")
     missing = next((field for field in CONFIG_SIZES if field not in config), None)
     if missing is not None:
         raise CheckpointError(f"config.json: {missing} is missing: a BERT names {', '.join(CONFIG_SIZES)}")
-    return Model(**{name: config[field] for name, field in CONFIG_FIELDS.items() if field in config})
+    found = {name: config[field] for name, field in CONFIG_FIELDS.items() if field in config}
+    if wrong := [name for name, value in found.items() if not isinstance(value, int | float) or isinstance(value, bool)]:
+        raise CheckpointError(f"config.json: {CONFIG_FIELDS[wrong[0]]} is {found[wrong[0]]!r}, which is no number")
+    return Model(**found)
 
 
 def _modern(tensors: dict[str, Tensor]) -> dict[str, Tensor]:

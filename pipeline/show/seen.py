@@ -39,7 +39,7 @@ def seen(folder: str, step: int, row: int, number: int = 1) -> list[Seen]:
     recorded = run.read_run(folder)
     if recorded is None:
         raise ConfigError(f"{folder} is not the folder of a run: {run.RUN} is missing")
-    known = require_trained(folder, recorded["identity"], step)
+    known = require_trained(folder, recorded["steps"], step)
     phase = run.settings_of(recorded).phase_at(step - 1)
     require_rows(step, slots_at(step - 1 - phase.first, phase.batch) * phase.batch.rows_per_slot, row, number)
     before, cursor = position_before(folder, step - 1)
@@ -61,12 +61,12 @@ def seen(folder: str, step: int, row: int, number: int = 1) -> list[Seen]:
     raise AssertionError("epochs have no end")
 
 
-def require_trained(folder: str, identity: dict[str, Any], step: int) -> int:
+def require_trained(folder: str, planned: int, step: int) -> int:
     """The last step known to be trained. Raises ConfigError where `step` is above it, for an unfinished run above its planned steps."""
     summary = run.read_summary(folder)
     ended = summary["steps"] if summary else 0
     known = max([ended, *checkpoint.positions(folder), *checkpoint.steps_saved(folder)])
-    most = max(known, identity.get("steps", known))  # a run may be ahead of its newest checkpoint
+    most = max(known, planned)  # a run may be ahead of its newest checkpoint
     if not 1 <= step <= most:
         last = "the last step that the run trained" if ended >= known else f"the run is not finished, and its newest checkpoint is of step {known}"
         raise ConfigError(f"step ({step}) must be from 1 to {most}: {last}")
@@ -94,11 +94,11 @@ def stream_of(folder: str, recorded: dict[str, Any]) -> StreamSettings:
 
 
 def vocabulary_of(folder: str) -> Vocabulary:
-    """The vocabulary in a run's newest checkpoint. Raises DataError before the first."""
-    newest = checkpoint.newest_sound(folder, lambda line: None)
-    if newest is None:
-        raise DataError(f"{folder} has no checkpoint yet, and with it no vocabulary: wait for the first, or see jobs/show.py examples")
-    return load_vocabulary(newest, None)
+    """The vocabulary that a run began with. Raises DataError where it is damaged."""
+    place = storage.join(folder, run.VOCABULARY)
+    if problem := storage.damage(place):
+        raise DataError(f"{place} is damaged ({problem}): the command that trained the run writes it again")
+    return load_vocabulary(place, None)
 
 
 def position_before(folder: str, step: int) -> tuple[int, Cursor | None]:

@@ -34,8 +34,8 @@ def peak_memory_bytes(device: torch.device) -> int:
 
 
 @contextmanager
-def told_what_to_lower(config: Pretrain, phase: Phase, step: int, device: torch.device) -> Iterator[None]:
-    """Turn an allocation that fails into a ConfigError; `step` is counted from 1."""
+def told_what_to_lower(config: Pretrain, phase: Phase, step: int | None, device: torch.device) -> Iterator[None]:
+    """Turn an allocation that fails into a ConfigError; `step` is counted from 1, None for what is done outside of steps."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
@@ -44,6 +44,6 @@ def told_what_to_lower(config: Pretrain, phase: Phase, step: int, device: torch.
         length = "sampling" if phase == config.all_phases[0] else "phases"
         remedy = "" if config.placement.recompute else ", or set placement.recompute"
         raise ConfigError(
-            f"out of memory on {device.type} at step {step}: lower {'batch' if length == 'sampling' else length}.rows_per_slot ({phase.batch.rows_per_slot}) "
+            f"out of memory on {device.type} {'outside of steps' if step is None else f'at step {step}'}: lower {'batch' if length == 'sampling' else length}.rows_per_slot ({phase.batch.rows_per_slot}) "
             f"or {length}.maximum_length ({phase.sampling.maximum_length}){remedy}"
         ) from error

@@ -34,6 +34,8 @@ OTHER_HEADS = ("classifier.", "qa_outputs.")
 """Of fine-tuned models: left out."""
 FREE = ("hidden_dropout", "attention_dropout", "initializer_deviation")
 """Settings that config.json has and another training may set otherwise."""
+VOCABULARY_ROWS = ("encoder.embeddings.words.weight", "masked_token_head.bias")
+PADDED_TO = (8, 16, 32, 64, 128)
 MOST_NAMED = 4
 
 
@@ -84,13 +86,23 @@ def in_place(location: str, read: Callable[..., Any], *arguments: Any) -> Any:
 def keep(found: Initial, location: str, folder: Path, files: Files) -> None:
     """Publish what a checkpoint has of the model in our folder, in float32. Raises CheckpointError for what cannot be used."""
     tensors = {name: tensor.float() for name, tensor in read_weights(folder, files).items() if tensor.is_floating_point()}
-    taken = take(tensors, pretraining_parts(found.model, rows := vocabulary_size(tensors)))
+    if not (rows := vocabulary_size(tensors)):
+        raise CheckpointError("tensor bert.embeddings.word_embeddings.weight is missing: without word embeddings there is no BERT to start from")
+    taken = take(tensors, pretraining_parts(found.model, rows))
     require_usable(taken)
-    about = {"source": location, "fingerprint": found.fingerprint, "vocabulary_size": rows, "missing": taken.missing, "left_out": sorted(taken.surplus)}
+    if padded := is_padding(rows, found.vocabulary.size):
+        taken = replace(taken, state={name: tensor[: found.vocabulary.size] if name in VOCABULARY_ROWS else tensor for name, tensor in taken.state.items()})
+        rows = found.vocabulary.size
+    about = {"source": location, "fingerprint": found.fingerprint, "vocabulary_size": rows, "missing": taken.missing, "left_out": sorted(taken.surplus), "padding": padded}
     with tempfile.TemporaryDirectory(prefix="bertstream-initial-") as temporary:
         save_file(to_published(taken.state), f"{temporary}/{WEIGHTS}", metadata={"format": "pt"})
         Path(temporary, CONFIG).write_text(json.dumps(published_config(found.model, rows, found.vocabulary.pad_id), indent=2) + "\n")
         storage.publish(Path(temporary), found.folder, about)
+
+
+def is_padding(rows: int, entries: int) -> int:
+    """How many word embeddings stand behind the vocabulary's last entry only to make their number round (30,522 to 30,528); 0 where they are no such padding."""
+    return rows - entries if rows > entries and any(rows == -(-entries // multiple) * multiple for multiple in PADDED_TO) else 0
 
 
 def require_usable(taken: Taken) -> None:
@@ -122,6 +134,7 @@ def description(location: str, about: dict[str, Any]) -> str:
     missing = [head.rstrip(".") for head in HEADS if any(name.startswith(head) for name in about["missing"])]
     parts = [f"weights of {location}, {about['vocabulary_size']:,} word embeddings"]
     parts += [f"{' and '.join(missing)} not in it and initialised at random"] * bool(missing)
+    parts += [f"{about['padding']} rows that only fill them up left out"] * bool(about["padding"])
     return "; ".join(parts + [f"{', '.join(about['left_out'])} left out"] * bool(about["left_out"]))
 
 

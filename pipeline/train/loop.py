@@ -156,12 +156,12 @@ def refuse_nonfinite(work: Work, meter: Meter) -> None:
     skips, config = work.config.on_nonfinite == "skip", work.config
     if "nonfinite" not in meter.total or (skips and meter.nonfinite_in_a_row < MOST_SKIPPED):
         return
-    number = int(meter.total["first_nonfinite"])
-    found = f"{meter.nonfinite_in_a_row} steps in a row have no finite gradient" if skips else f"the gradient of step {number} is not finite; nothing was learned from it"
+    number = meter.newest_nonfinite if skips else int(meter.total["first_nonfinite"])
+    found = f"{meter.nonfinite_in_a_row} steps in a row, up to step {number}, have no finite gradient" if skips else f"the gradient of step {number} is not finite; nothing was learned from it"
     otherwise = "" if skips else ", or pass over such steps with on_nonfinite skip"
     raise ConfigError(
         f"{found}: lower optimizer.learning_rate ({config.optimizer.learning_rate}) and start under another --name{otherwise}; "
-        f"its rows are shown by jobs/show.py seen {work.folder} {number}"
+        f"{f'the rows of step {number}' if skips else 'its rows'} are shown by jobs/show.py seen {work.folder} {number}"
     )
 
 

@@ -48,6 +48,8 @@ class Meter:
         self.marks: list[float | torch.cuda.Event] = [mark(self.device)]
         self.nonfinite_in_a_row = 0
         """Steps up to the last one read whose gradient was not finite."""
+        self.newest_nonfinite = 0
+        """Number of the newest step read whose gradient was not finite; 0 before one."""
         self.wait = 0.0
         self.started = time.perf_counter()
 
@@ -88,6 +90,7 @@ class Meter:
         if finite:
             self._increase({f"count.{name}": count for name, count in step.counts.items()} | {f"sum.{name}": value for name, value in sums.items()})
         else:
+            self.newest_nonfinite = step.number
             self.total.setdefault("first_nonfinite", step.number)
             self._increase({"nonfinite": 1})
 

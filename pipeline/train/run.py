@@ -1,6 +1,7 @@
 """The folder of a run: its name, what makes it the run it is, and its summary.
 
     OUTPUT/runs/NAME/
+        vocabulary/         that of the run
         run.json            identity, steps and MLflow run
         checkpoints/        see checkpoint.py
         positions/          where the stream stood at each checkpoint
@@ -9,7 +10,10 @@
 """
 
 import importlib.metadata
+import tempfile
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from pipeline import storage
@@ -17,12 +21,13 @@ from pipeline.config.flat import flatten, unflatten
 from pipeline.config.jobs import Pretrain
 from pipeline.corpus.prepare import Corpus
 from pipeline.errors import CheckpointError, ConfigError
-from pipeline.text.vocabulary import Vocabulary
+from pipeline.text.vocabulary import Vocabulary, save_vocabulary
 from pipeline.train.naming import IDENTITY
 from pipeline.train.schedule import decay_start, grows
 
 VERSIONED = ("numpy", "sentencex", "tokenizers")  # whose outputs may change from one to the next, and the rows with them
-SUMMARY, RUN = "summary.json", "run.json"
+SUMMARY, RUN, VOCABULARY = "summary.json", "run.json", "vocabulary"
+RECORDED = ("identity", "steps", "mlflow_run_id", "corpus")
 MOST_NAMED = 4
 
 
@@ -68,9 +73,19 @@ def grown_from(config: Pretrain, recorded: dict[str, Any], done: int) -> int | N
     return start if done >= start else None
 
 
+def keep_vocabulary(folder: str, vocabulary: Vocabulary, maximum_positions: int) -> None:
+    """Put the vocabulary into the run's folder, where it is needed before there is a checkpoint; done once."""
+    target = storage.join(folder, VOCABULARY)
+    if storage.damage(target) is None:
+        return
+    with tempfile.TemporaryDirectory(prefix="bertstream-vocabulary-") as temporary:
+        save_vocabulary(vocabulary, Path(temporary), maximum_positions)
+        storage.publish(Path(temporary), target, {"fingerprint": vocabulary.fingerprint})
+
+
 def read_run(folder: str) -> dict[str, Any] | None:
     """What run.json holds; None for a run that has none yet. Raises CheckpointError when it is damaged."""
-    return read(folder, RUN, "restore it, or start under another --name")
+    return read(folder, RUN, RECORDED, "restore it, or start under another --name")
 
 
 def write_run(folder: str, wanted: dict[str, Any], steps: int, run_id: str, corpus_folder: str) -> None:
@@ -85,18 +100,21 @@ def settings_of(recorded: dict[str, Any]) -> Pretrain:
 
 def read_summary(folder: str) -> dict[str, Any] | None:
     """The summary of a finished run; None while it is not finished. Raises CheckpointError when it is damaged."""
-    return read(folder, SUMMARY, "delete it, and the command that trained the run writes it again")
+    return read(folder, SUMMARY, ("steps",), "delete it, and the command that trained the run writes it again")
 
 
-def read(folder: str, name: str, remedy: str) -> dict[str, Any] | None:
-    """A JSON file of a run's folder; None where there is none."""
+def read(folder: str, name: str, wanted: Sequence[str], remedy: str) -> dict[str, Any] | None:
+    """A JSON object of a run's folder with these keys; None where there is no such file."""
     location = storage.join(folder, name)
     try:
-        return storage.read_json(location)
+        value = storage.read_json(location)
     except FileNotFoundError:
         return None
     except ValueError as error:
         raise CheckpointError(f"{location} is damaged ({storage.first_line(error)}): {remedy}") from error
+    if lacking := list(wanted) if not isinstance(value, dict) else [key for key in wanted if key not in value]:
+        raise CheckpointError(f"{location} is damaged (it lacks {', '.join(lacking)}): {remedy}")
+    return value
 
 
 def is_finished(summary: dict[str, Any] | None, config: Pretrain) -> bool:

@@ -27,7 +27,7 @@ from pipeline.train import checkpoint
 from pipeline.train.blanks import fill_in_the_blanks
 from pipeline.train.checkpoint import State
 from pipeline.train.evaluate import baselines, evaluate, heldout_batches, unigram_counts
-from pipeline.train.hardware import device_peak, peak_memory_bytes, utilisation_percent
+from pipeline.train.hardware import device_peak, peak_memory_bytes, told_what_to_lower, utilisation_percent
 from pipeline.train.heldout_words import heldout_words, word_metrics
 from pipeline.train.initial import Initial, extended_state, module_of
 from pipeline.train.loop import Work, train
@@ -54,8 +54,10 @@ class Job:
 def run(settings: dict[str, Job]) -> None:
     """Train; errors that no restart will mend go to the tracker, which ends the run with them."""
     job = settings["job"]
+    device = get_device()
     try:
-        work_on(job)
+        with told_what_to_lower(job.config, job.config.phase_at(0), None, device):
+            work_on(job, device)
     except Exception as error:
         if known := pipeline_cause(error):
             ray.get(job.tracker.fail.remote(known))
@@ -72,12 +74,11 @@ def pipeline_cause(error: BaseException | None) -> PipelineError | None:
     return None
 
 
-def work_on(job: Job) -> None:
+def work_on(job: Job, device: torch.device) -> None:
     """The life of one worker."""
     config, stream = job.config, job.stream
     context = ray.train.get_context()
     rank, world = context.get_world_rank(), context.get_world_size()
-    device = get_device()
     torch.set_num_threads(config.placement.threads or max(1, cores() // context.get_local_world_size()))
     say = (lambda text: ray.get(job.tracker.say.remote(text))) if rank == 0 else ignore
     torch.manual_seed(config.seed)
@@ -112,7 +113,7 @@ def work_on(job: Job) -> None:
         flush=points.flush if rank == 0 else ignore,
     )
     if not folder:
-        state = started(job, work, module, wordpiece)
+        state = started(job, work, module, wordpiece, precision)
     if compiles(config, len(stream.vocabulary.tokens), device, dataclasses.replace(phase, first=state.step), say):
         module.compile(dynamic=True)
     blocks = ray.train.get_dataset_shard(STREAM).iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=4)
@@ -194,11 +195,13 @@ def eager_seconds(config: Pretrain, vocabulary_size: int, device: torch.device, 
     return 6 * weights * tokens / FLOPS[device.type]
 
 
-def started(job: Job, work: Work, module: BertPretraining, wordpiece: WordPiece) -> State:
+def started(job: Job, work: Work, module: BertPretraining, wordpiece: WordPiece, precision: str) -> State:
     """The state before the first step. A published model is put in place, and measured with the vocabulary that it was published with; every rank must call it."""
     if job.initial is None:
         return State(heldout_before=measure_words(job, work, module, wordpiece, 0))
     published = module_of(job.initial, job.config.model).to(work.device)
+    if precision == "float8":
+        to_float8(published.encoder.layers)
     before = measure_words(job, work, published, WordPiece(job.initial.vocabulary), 0)
     module.load_state_dict(extended_state(published.state_dict(), job.initial.vocabulary, job.stream.vocabulary))
     return State(heldout_before=before)

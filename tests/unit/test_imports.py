@@ -1,4 +1,4 @@
-"""Who may import whom: design.md's rule, read from the source."""
+"""Who may import whom, from the ground up, read from the source."""
 
 import ast
 import graphlib
@@ -40,7 +40,7 @@ MAY_IMPORT = {
     "pretrain": ABOVE,
     "bench": ABOVE | {"pretrain", "bench"},
 }
-"""Part of the package -> the parts it may import; a new part needs a place here and in design.md."""
+"""Part of the package -> the parts it may import; a new part needs a place here."""
 
 MAY_RAY = ("corpus", "cluster", "pretrain", "train.worker", "train.launch", "grid", "predict", "bench")
 MAY_MLFLOW = ("train.tracking", "grid", "export.registry", "export.served")
@@ -85,7 +85,7 @@ def test_imports_are_found_in_every_form() -> None:
 
 def test_every_part_has_its_place() -> None:
     parts = {short(module).split(".")[0] for module in FILES} - {"__init__"}
-    assert parts <= set(MAY_IMPORT), "a new part of the package: say in design.md and here whom it may import"
+    assert parts <= set(MAY_IMPORT), "a new part of the package: say here whom it may import"
 
 
 @pytest.mark.parametrize("module", [module for module in FILES if not module.endswith("__init__")])

@@ -46,3 +46,8 @@ def test_utilisation_by_hand() -> None:
 
 def test_a_cpu_has_no_peak() -> None:
     assert device_peak(CPU, "bfloat16") is None
+
+
+def test_memory_that_runs_out_elsewhere_says_so_too() -> None:
+    with pytest.raises(ConfigError, match=r"^out of memory on cpu outside of steps: lower batch.rows_per_slot \(32\) or"), told_what_to_lower(Pretrain(), Pretrain().phase_at(0), None, CPU):
+        raise MemoryError

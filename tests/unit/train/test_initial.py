@@ -17,7 +17,7 @@ from pipeline.errors import CheckpointError, ConfigError, DataError
 from pipeline.model.weights import published_config, to_published
 from pipeline.text.extension import extended
 from pipeline.text.vocabulary import Vocabulary, save_vocabulary
-from pipeline.train.initial import agreed_model, extended_state, module_of, read_initial
+from pipeline.train.initial import is_padding, agreed_model, extended_state, module_of, read_initial
 
 HEADS = ("bert.pooler.", "cls.")
 
@@ -125,12 +125,37 @@ def test_tensors_that_are_missing_or_too_many_are_named(config: Pretrain, publis
     assert refusal(config) == "init MODEL: tensor generator.bias is unexpected: a BERT of the layers and heads that config.json says has none of that name"
 
 
+def test_rows_that_only_fill_up_the_embeddings_are_left_out(config: Pretrain, published: Path, tiny_vocabulary: Vocabulary) -> None:
+    whole, size = load_file(published / "model.safetensors"), tiny_vocabulary.size
+    rows = -(-size // 64) * 64
+    assert rows > size
+    longer = {name: torch.cat([whole[name], torch.ones(rows - size, *whole[name].shape[1:])]) for name in ("bert.embeddings.word_embeddings.weight", "cls.predictions.bias")}
+    change(published, lambda _: whole | longer)
+    lines: list[str] = []
+    initial = read_initial(config, lines.append)
+    assert lines == [f"init: weights of {published}, {size} word embeddings; {rows - size} rows that only fill them up left out"]
+    assert torch.equal(module_of(initial, config.model).words, whole["bert.embeddings.word_embeddings.weight"])
+
+
+def test_rows_are_padding_only_up_to_a_round_number() -> None:
+    assert [is_padding(rows, 30_522) for rows in (30_522, 30_528, 30_592, 30_720, 30_523, 30_521)] == [0, 6, 70, 0, 0, 0]
+
+
 def test_weights_that_cannot_be_used_are_refused(config: Pretrain, published: Path) -> None:
     whole = load_file(published / "model.safetensors")
     change(published, lambda _: whole | {"bert.pooler.dense.bias": torch.full((32,), float("nan"))})
     assert refusal(config) == "init MODEL: tensor bert.pooler.dense.bias is not finite: NaN or infinity among the weights"
+    change(published, lambda _: without("bert.embeddings.word_embeddings.weight")(whole))
+    assert refusal(config) == "init MODEL: tensor bert.embeddings.word_embeddings.weight is missing: without word embeddings there is no BERT to start from"
     change(published, lambda _: whole | {"bert.pooler.dense.bias": torch.zeros(31)})
     assert refusal(config) == "init MODEL: tensor bert.pooler.dense.bias has shape [31], the model's settings give [32]"
+
+
+@pytest.mark.parametrize(("value", "shown"), [(None, "None"), ("128", "'128'"), (True, "True")])
+def test_a_size_that_is_no_number_is_refused(config: Pretrain, published: Path, value: object, shown: str) -> None:
+    about = json.loads((published / "config.json").read_text())
+    (published / "config.json").write_text(json.dumps(about | {"hidden_size": value}))
+    assert refusal(config) == f"init MODEL: config.json: hidden_size is {shown}, which is no number"
 
 
 @pytest.mark.parametrize("architecture", ["roberta", "electra", "distilbert"])

@@ -1,0 +1,67 @@
+from dataclasses import replace
+
+import pytest
+import torch
+from torch._dynamo.testing import CompileCounter
+
+from pipeline.bench.step import Case, make_batch
+from pipeline.config.model import Model
+from pipeline.config.training import Placement
+from pipeline.errors import ConfigError
+from pipeline.objectives.pretraining import BertPretraining
+from pipeline.presets import PRESETS
+from pipeline.train import worker
+from pipeline.train.worker import compiles
+
+CPU = torch.device("cpu")
+
+
+def chosen(preset: str, **placement: object) -> tuple[bool, str]:
+    """Whether a preset's first phase is compiled on a CPU, and what is said."""
+    config, said = PRESETS[preset], []
+    config = replace(config, placement=Placement(**placement))
+    return compiles(config, 30_522, CPU, config.phase_at(0), said.append), said[0]
+
+
+def test_what_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker.shutil, "which", lambda name: "/usr/bin/g++")
+    assert chosen("bert-tiny") == (False, "torch.compile is off (too short a run to pay)")
+    assert chosen("bert-tiny", compile="on") == chosen("bert-mini") == (True, "torch.compile is on: the first steps are slow")
+    assert chosen("bert-mini", compile="off") == (False, "torch.compile is off (placement.compile is off)")
+    monkeypatch.setattr(worker.shutil, "which", lambda name: None)
+    assert chosen("bert-mini") == (False, "torch.compile is off (no C++ compiler)")
+    with pytest.raises(ConfigError, match=r"^placement.compile is on and there is no C\+\+ compiler"):
+        chosen("bert-mini", compile="on")
+
+
+def test_batches_of_all_lengths_are_one_graph() -> None:
+    module = BertPretraining(Model(layers=1, width=16, heads=2, feed_forward=32, maximum_positions=64), 1_000)
+    torch._dynamo.reset()
+    counter = CompileCounter()
+    compiled = torch.compile(module, backend=counter, dynamic=True)
+    for rows, length, ragged in ((6, 64, True), (6, 64, False), (9, 48, True), (4, 33, False), (6, 64, True)):
+        batch = make_batch(Case(size="tiny", rows=rows, length=length, ragged=ragged, attention_dropout=True), seed=rows)
+        compiled(replace(batch, ids_T=batch.ids_T % 1_000, masked_labels_M=batch.masked_labels_M % 1_000))
+    assert counter.frame_count == 1
+    torch._dynamo.reset()
+
+
+def test_bfloat16_is_float32_within_its_rounding() -> None:
+    settings = Model(layers=2, width=64, heads=2, feed_forward=128, maximum_positions=64, hidden_dropout=0.0, attention_dropout=0.0)
+    module = BertPretraining(settings, 30_522, torch.Generator().manual_seed(0))
+    batch = make_batch(Case(size="tiny", rows=6, length=64, ragged=True, attention_dropout=False), seed=0)
+
+    def step(enabled: bool) -> tuple[float, dict[str, torch.Tensor]]:
+        with worker.autocast_of("bfloat16" if enabled else "float32", CPU):
+            loss = sum(total / count for total, count in module(batch).values())
+        loss.backward()
+        found = {name: parameter.grad for name, parameter in module.named_parameters()}
+        module.zero_grad()
+        return loss.item(), found
+
+    (wanted, exact), (found, rounded) = step(False), step(True)
+    assert found != wanted and found == pytest.approx(wanted, rel=2**-8)  # bfloat16 keeps 8 bits
+    errors = {name: (rounded[name] - gradient).norm() for name, gradient in exact.items()}
+    assert torch.stack([*errors.values()]).norm() <= 4 * 2**-8 * torch.stack([gradient.norm() for gradient in exact.values()]).norm()
+    # Gradients that nearly cancel, those of two classes, keep less.
+    assert all(errors[name] <= 0.1 * gradient.norm() for name, gradient in exact.items() if gradient.norm() > 1e-6)
