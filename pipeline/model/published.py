@@ -144,7 +144,7 @@ def read_pickled(file: Path) -> dict[str, Tensor]:
         found = torch.load(file, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(file))
     except pickle.UnpicklingError as error:
         asked = FORBIDDEN.search(str(error))
-        why = f"it asks for {asked[1]}" if asked else storage.first_line(error)
+        why = f"it asks for {asked[1]}" if asked else "a plain pickle"
         raise CheckpointError(f"{file.name} holds more than tensors, and unpickling it could run anything ({why}): save it as safetensors") from error
     except (RuntimeError, EOFError, OSError, ValueError, KeyError) as error:
         raise CheckpointError(f"{file.name} cannot be read: {storage.first_line(error)}") from error
