@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from pipeline import storage
 from pipeline.errors import DataError
-from pipeline.tasks.tables import decoded, tab_separated, texts_table
+from pipeline.tasks.tables import decoded, require_columns, tab_separated, texts_table
 from pipeline.tasks.task import Kind, Task, finite, require_trainable, shown
 
 MOST_NUMERIC_CLASSES = 20
@@ -135,13 +135,6 @@ def label_text(location: str, line: int, column: str, value: Any) -> str:
     if isinstance(value, str):
         return value.strip()
     raise DataError(f"{location}:{line}: column {column} is no label but {shown(value)}; a label is one text, number or truth value")
-
-
-def require_columns(location: str, there: Sequence[str], wanted: Sequence[str]) -> None:
-    """Raise DataError that names a file's columns unless all that are wanted are there."""
-    missing = [name for name in wanted if name not in there]
-    if missing:
-        raise DataError(f"{location} has no column {missing[0]}: its columns are {', '.join(there) or 'none'}")
 
 
 def read_csv(location: str, content: bytes, wanted: Sequence[str]) -> Values:

@@ -8,7 +8,7 @@ import pyarrow as pa
 from pipeline import storage
 from pipeline.errors import DataError
 from pipeline.tasks.schema import TEXTS
-from pipeline.tasks.task import Split, Task, require_trainable, shown
+from pipeline.tasks.task import Split, Task, listed, require_trainable, shown
 
 LEFT_OUT = b"left_out"
 Row = tuple[str, str, str | None, str | None]
@@ -82,10 +82,15 @@ def decoded(location: str, content: bytes) -> str:
 
 def column_places(location: str, names: Sequence[str], where: Split) -> list[int | None]:
     """Places of a split's columns, in the order of TEXTS; None for one that it does without. Raises DataError that names those there."""
-    missing = [name for name in (where.first, where.second, where.label) if name is not None and name not in names]
-    if missing:
-        raise DataError(f"{location} has no column {missing[0]}: its columns are {', '.join(names)}")
+    require_columns(location, names, [name for name in (where.first, where.second, where.label) if name is not None])
     return [names.index(name) if name in names else None for name in (where.id, where.first, where.second, where.label)]
+
+
+def require_columns(location: str, there: Sequence[str], wanted: Sequence[str]) -> None:
+    """Raise DataError that names a file's columns unless all that are wanted are there."""
+    missing = [name for name in wanted if name not in there]
+    if missing:
+        raise DataError(f"{location} has no column {missing[0]}: its columns are {listed(there)}")
 
 
 def row_of(task: Task, where: Split, number: int, names: Sequence[str], places: Sequence[int | None], fields: Sequence[str]) -> Row:

@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -79,6 +80,12 @@ def shown(value: object) -> str:
     """A value as it stands in an error: quoted, on one line, cut."""
     text = value if isinstance(value, str) else str(value)
     return repr(text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…")
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names of columns as they stand in an error; those of a file without a header line are whole texts."""
+    cut = [name if len(name) <= LONGEST_SHOWN else f"{name[:LONGEST_SHOWN]}…" for name in names]
+    return ", ".join(cut) or "none"
 
 
 def require_trainable(texts: pa.Table, location: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.errors import DataError
@@ -64,6 +64,7 @@ def test_without_a_label_column_labels_are_null(tmp_path: Path):
     assert rows(read(tmp_path, "t.csv", "review,stars\nbad,\n", Columns(first="review"))) == [("2", "bad", None, None)]
 
 
+@settings(deadline=None)
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8).filter(str.strip), min_size=1, max_size=5))
 def test_json_lines_give_back_any_text(tmp_path_factory: pytest.TempPathFactory, texts: list[str]):
     content = "\n".join(json.dumps({"review": text, "stars": 1}, ensure_ascii=False) for text in texts)
@@ -79,6 +80,7 @@ def test_a_long_text_in_csv_is_read(tmp_path: Path):
     ("name", "content", "words"),
     [
         ("t.csv", "text,stars\nx,1\n", r"t.csv has no column review: its columns are text, stars"),
+        ("t.tsv", f"{'Good ' * 20}\t1\n", rf"t.tsv has no column review: its columns are {'Good ' * 12}…, 1"),
         ("t.csv", 'review,stars\nfine,1\n"good" he said,2\nbad,3\n', r"t.csv:3: quotes are broken in the row that begins here \(.*\); double the quotes within a text.*"),
         ("t.csv", 'review,stars\nfine,1\n"good,2\nbad,3\n', r"t.csv:3: quotes are broken in the row that begins here \(unexpected end of data\); double .*"),
         ("t.csv", "review,stars\ngood, he said,2\n", r"t.csv:2: 3 columns where the first line names 2; enclose a text that holds a separator in quotes \(CSV\)"),

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.errors import DataError
@@ -93,7 +93,7 @@ def test_every_row_of_qqp_s_test_split_stays(tmp_path: Path):
         ("sst2", "dev", "sentence\tlabel\n \t1\n", r"SST-2/dev.tsv:2: column sentence is empty"),
         ("sst2", "dev", "sentence\tlabel\ngood\n", r"SST-2/dev.tsv:2: 1 columns instead of 2"),
         ("sst2", "dev", "sentence\tlabel\n", r"SST-2/dev.tsv has no rows"),
-        ("sst2", "dev", "", r"SST-2/dev.tsv has no column sentence: its columns are "),
+        ("sst2", "dev", "", r"SST-2/dev.tsv has no column sentence: its columns are none"),
         ("sst2", "dev", b"sentence\tlabel\ngood\t1\nbad \xe9\t0\n", r"SST-2/dev.tsv:3: byte 0xe9 is not UTF-8; save the file as UTF-8"),
         ("sst2", "train", "sentence\tlabel\ngood\t1\nfine\t1\n", r"SST-2/train.tsv: all 2 rows have the label '1'; training needs two different ones at least"),
         ("rte", "dev", "index\tsentence1\tsentence2\tlabel\n0\tA\tB\tmaybe\n", r"RTE/dev.tsv:2: label 'maybe' is none of the labels of rte \(entailment, not_entailment\)"),
@@ -117,6 +117,7 @@ def test_a_split_that_is_not_there_names_those_that_are(tmp_path: Path):
         read_split(TASKS["ax"], str(tmp_path), "train")
 
 
+@settings(deadline=None)
 @given(st.lists(st.lists(st.text(st.characters(exclude_characters="\t\n\r", exclude_categories=["Cs"]), max_size=5), min_size=2, max_size=3), max_size=5), st.sampled_from(["\n", "\r\n"]))
 def test_fields_come_back_as_they_were(lines: list[list[str]], end: str):
     content = "".join("\t".join(fields) + end for fields in lines)

@@ -5,7 +5,7 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.tasks.glue import TASKS
@@ -76,6 +76,7 @@ def test_confusion_has_a_row_for_each_true_class():
     assert score(THREE, predictions, labels)["macro_f1"] == pytest.approx((2 / 3 + 1 / 2) / 2)
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), min_size=1, max_size=30))
 def test_confusion_holds_the_other_figures(pairs: list[tuple[int, int]]):
     predictions, labels = np.array(pairs).T
