@@ -1,6 +1,7 @@
 """How predictions are scored: class numbers or values, (N,), against those of the labels. What a metric cannot tell is 0, without a word."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -53,7 +54,7 @@ def constant(values: np.ndarray) -> bool:
     return bool((values == values[0]).all())
 
 
-def correlation(measure: Callable, predictions: np.ndarray, labels: np.ndarray) -> float:
+def correlation(measure: Callable[..., Any], predictions: np.ndarray, labels: np.ndarray) -> float:
     """A correlation of scipy's, with 0 for what it is not defined on."""
     both = np.stack((predictions, labels)).astype(np.float64)
     # values so close that their spread is lost in rounding are as good as the same, and scipy would warn

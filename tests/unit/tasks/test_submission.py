@@ -32,6 +32,7 @@ def test_the_zip_holds_all_files_and_is_the_same_each_time(tmp_path: Path):
     assert (tmp_path / "one.zip").read_bytes() == (tmp_path / "two.zip").read_bytes()
     with zipfile.ZipFile(tmp_path / "one.zip") as archive:
         assert archive.namelist() == [f"{name}.tsv" for name in FILES]
+        assert {file.date_time for file in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
         assert archive.read("QNLI.tsv").decode().splitlines()[:3] == ["index\tprediction", "0\tentailment", "1\tnot_entailment"]
         assert len(archive.read("AX.tsv").splitlines()) == 1_105
 
