@@ -18,7 +18,8 @@ NOT_AVERAGED = ("ax",)
 
 def splits(folder: str, first: str, second: str | None, label: str = "label", *, id: str = "index") -> tuple[Split, ...]:
     """train.tsv, dev.tsv and test.tsv with the same columns, the last without labels."""
-    return tuple(Split(name=name, file=f"{folder}/{name}.tsv", first=first, second=second, label=None if name == "test" else label, id=id) for name in ("train", "dev", "test"))
+    columns = {"train": label, "dev": label, "test": None}
+    return tuple(Split(name=name, file=f"{folder}/{name}.tsv", first=first, second=second, label=column, id=id) for name, column in columns.items())
 
 
 def split_of_two(name: str, folder: str, kind: str, label: str | None) -> Split:
