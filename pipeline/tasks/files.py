@@ -1,0 +1,211 @@
+"""Anyone's own data: CSV, TSV, JSON lines and Parquet as tables of TEXTS, and the task that their labels make."""
+
+import csv
+import gzip
+import io
+import json
+import math
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline import storage
+from pipeline.errors import DataError
+from pipeline.tasks.tables import decoded, require_columns, tab_separated, texts_table
+from pipeline.tasks.task import Kind, Task, finite, require_trainable, shown
+
+MOST_NUMERIC_CLASSES = 20
+"""More distinct numbers than this are values and not classes (stars and grades are fewer)."""
+COMPRESSED = ".gz"
+Values = Iterator[tuple[int, Sequence[Any]]]
+"""(line from 1, or number of the row from 1 in Parquet; the wanted columns' values)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Columns:
+    """Names of the columns of a file; None for what it does without."""
+
+    first: str
+    second: str | None = None
+    label: str | None = None
+
+    @property
+    def names(self) -> list[str]:
+        return [name for name in (self.first, self.second, self.label) if name is not None]
+
+
+def read_file(location: str, columns: Columns) -> pa.Table:
+    """The rows of a file at a path or URL, schema TEXTS; a row's id is the line that it begins at (in Parquet its number), from 1.
+
+    The name tells the format: .csv, .tsv, .jsonl, .ndjson, .json or .parquet, each perhaps with .gz. In CSV quotes enclose; in TSV they are characters.
+    Raises DataError, with file and line, for another name, a column that is not there, broken quoting or JSON, an empty text, and a label
+    that is missing or NaN.
+    """
+    name = location.lower().removesuffix(COMPRESSED)
+    reader = next((read for suffix, read in READERS.items() if name.endswith(suffix)), None)
+    if reader is None:
+        raise DataError(f"{location}: the name of a file tells its format; end it in one of {', '.join(READERS)}")
+    rows = (row_of(location, line, columns, values) for line, values in reader(location, content_of(location), columns.names))
+    return texts_table(location, rows)
+
+
+def own_task(location: str, texts: pa.Table, kind: Kind | None = None) -> Task:
+    """The task that a training file's labels make: labels sorted, as numbers where all are. `kind` None: recognised.
+
+    Raises DataError for labels of one kind only, and where a regression is asked for and a label is no number.
+    """
+    require_trainable(texts, location)
+    kind = kind or recognised(texts)
+    name = location.rsplit("/", 1)[-1].split(".")[0]
+    if kind == "regression":
+        task = Task(name=name, kind=kind, metrics=("pearson", "spearman", "mean_absolute_error"))
+        require_labels(task, location, texts)
+        return task
+    return Task(name=name, kind=kind, labels=sorted_labels(texts), metrics=("accuracy", "macro_f1"))
+
+
+def recognised(texts: pa.Table) -> Kind:
+    """Regression where all labels are numbers, and some have a fraction or more than MOST_NUMERIC_CLASSES differ; else classification."""
+    values = numbers(set(texts["label"].to_pylist()))
+    if values is None:
+        return "classification"
+    return "regression" if len(set(values)) > MOST_NUMERIC_CLASSES or any(value != int(value) for value in values) else "classification"
+
+
+def sorted_labels(texts: pa.Table) -> tuple[str, ...]:
+    """The distinct labels: by value where all are numbers, else by letters."""
+    labels = sorted(set(texts["label"].to_pylist()))
+    values = numbers(labels)
+    return tuple(labels if values is None else (label for _, label in sorted(zip(values, labels))))
+
+
+def numbers(labels: Sequence[str] | set[str]) -> list[float] | None:
+    """The values of labels that are all numbers; None where one is not."""
+    try:
+        return [finite(label) for label in labels]
+    except ValueError:
+        return None
+
+
+def require_labels(task: Task, location: str, texts: pa.Table) -> None:
+    """Raise DataError at the first label of a file that read_file gave and the task does not know."""
+    for line, label in zip(texts["id"].to_pylist(), texts["label"].to_pylist()):
+        try:
+            task.number(label)
+        except ValueError as error:
+            raise DataError(f"{location}:{line}: {error}") from None
+
+
+def content_of(location: str) -> bytes:
+    """A file's bytes, unpacked. Raises DataError where it cannot be read."""
+    try:
+        content = storage.read_bytes(location)
+        return gzip.decompress(content) if location.lower().endswith(COMPRESSED) else content
+    except FileNotFoundError:
+        raise DataError(f"{location} is not there") from None
+    except (OSError, EOFError) as error:
+        raise DataError(f"{location} cannot be read: {storage.first_line(error)}") from error
+
+
+def row_of(location: str, line: int, columns: Columns, values: Sequence[Any]) -> tuple[str, str, str | None, str | None]:
+    """The wanted columns' values as a row of TEXTS. Raises DataError."""
+    by_name = dict(zip(columns.names, values))
+    for name in (columns.first, columns.second):
+        if name is None:
+            continue
+        text = by_name[name]
+        if text is not None and not isinstance(text, str):
+            raise DataError(f"{location}:{line}: column {name} is no text but {shown(text)}")
+        if not text or not text.strip():
+            raise DataError(f"{location}:{line}: column {name} is empty")
+    label = None if columns.label is None else label_text(location, line, columns.label, by_name[columns.label])
+    return str(line), by_name[columns.first], by_name.get(columns.second or ""), label
+
+
+def label_text(location: str, line: int, column: str, value: Any) -> str:
+    """A label as it is written: numbers and truth values as JSON writes them. Raises DataError for one that is missing or NaN."""
+    if value is None or (isinstance(value, float) and math.isnan(value)) or (isinstance(value, str) and value.strip().lower() in ("", "nan")):
+        raise DataError(f"{location}:{line}: column {column} has no label ({shown('' if value is None else value)}); leave the row out or give it one")
+    if isinstance(value, bool | int | float):
+        return json.dumps(value)
+    if isinstance(value, str):
+        return value.strip()
+    raise DataError(f"{location}:{line}: column {column} is no label but {shown(value)}; a label is one text, number or truth value")
+
+
+def read_csv(location: str, content: bytes, wanted: Sequence[str]) -> Values:
+    """RFC 4180: commas, double quotes around what holds one, line ends within quotes."""
+    csv.field_size_limit(sys.maxsize)  # its 131,072 characters are fewer than a long text has
+    rows = csv.reader(io.StringIO(decoded(location, content), newline=""), strict=True)
+    return picked(location, csv_rows(location, rows), wanted)
+
+
+def csv_rows(location: str, rows: Any) -> Iterator[tuple[int, list[str]]]:
+    """(line that the row begins at, its fields) of the rows of a csv.reader that are not blank."""
+    while True:
+        line = rows.line_num + 1
+        try:
+            fields = next(rows, None)
+        except csv.Error as error:
+            raise DataError(f"{location}:{line}: quotes are broken in the row that begins here ({error}); double the quotes within a text and enclose it in quotes") from None
+        if fields is None:
+            return
+        if fields:
+            yield line, fields
+
+
+def read_tsv(location: str, content: bytes, wanted: Sequence[str]) -> Values:
+    """Tabs between fields, quotes as characters."""
+    return picked(location, tab_separated(location, content), wanted)
+
+
+def picked(location: str, rows: Iterator[tuple[int, Sequence[str]]], wanted: Sequence[str]) -> Values:
+    """The wanted columns of rows whose first one names them. Raises DataError where a row has more or fewer columns."""
+    _, names = next(rows, (1, ()))
+    require_columns(location, names, wanted)
+    places = [names.index(name) for name in wanted]
+    for line, fields in rows:
+        if len(fields) != len(names):
+            raise DataError(f"{location}:{line}: {len(fields)} columns where the first line names {len(names)}; enclose a text that holds a separator in quotes (CSV)")
+        yield line, [fields[place] for place in places]
+
+
+def read_json_lines(location: str, content: bytes, wanted: Sequence[str]) -> Values:
+    """One object a line."""
+    for line, text in enumerate(decoded(location, content).split("\n"), 1):
+        if not text.strip():
+            continue
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise DataError(f"{location}:{line}: not JSON ({storage.first_line(error)}); one object a line is read") from None
+        if not isinstance(value, dict):
+            raise DataError(f"{location}:{line}: {shown(value)} is no object; one object a line is read")
+        require_columns(f"{location}:{line}", list(value), wanted)
+        yield line, [value[name] for name in wanted]
+
+
+def read_parquet(location: str, content: bytes, wanted: Sequence[str]) -> Values:
+    """The columns of a Parquet file."""
+    try:
+        file = pq.ParquetFile(io.BytesIO(content))
+        require_columns(location, file.schema_arrow.names, wanted)
+        table = file.read(columns=list(wanted))
+        columns = [table[name].to_pylist() for name in wanted]
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{location} cannot be read as Parquet: {storage.first_line(error)}") from error
+    yield from enumerate(zip(*columns), 1)
+
+
+READERS: dict[str, Callable[[str, bytes, Sequence[str]], Values]] = {
+    ".csv": read_csv,
+    ".tsv": read_tsv,
+    ".jsonl": read_json_lines,
+    ".ndjson": read_json_lines,
+    ".json": read_json_lines,
+    ".parquet": read_parquet,
+}

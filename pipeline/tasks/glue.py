@@ -1,0 +1,88 @@
+"""GLUE (Wang et al. 2019, gluebenchmark.com): its tasks in the layout of the official archives.
+
+Class numbers are those of its data set on the Hugging Face hub (published models of MNLI have other orders: their label names tell);
+metrics are those of the benchmark's table 1.
+"""
+
+from collections.abc import Mapping
+from statistics import mean
+
+from pipeline.tasks.task import Split, Task
+
+ENTAILMENT = ("entailment", "not_entailment")
+INFERENCE = ("entailment", "neutral", "contradiction")
+COLA_COLUMNS = ("source", "label", "mark", "sentence")  # its train and dev files have no header
+NOT_AVERAGED = ("ax",)
+"""The diagnostic set is shown beside the benchmark's score and is no part of it."""
+
+
+def splits(folder: str, first: str, second: str | None, label: str = "label", *, id: str = "index") -> tuple[Split, ...]:
+    """train.tsv, dev.tsv and test.tsv with the same columns, the last without labels."""
+    columns = {"train": label, "dev": label, "test": None}
+    return tuple(Split(name=name, file=f"{folder}/{name}.tsv", first=first, second=second, label=column, id=id) for name, column in columns.items())
+
+
+def split_of_two(name: str, folder: str, kind: str, label: str | None) -> Split:
+    """One of MNLI's splits that come from the genres trained on (matched) and from others (mismatched)."""
+    file = f"{folder}/{name.partition('-')[0]}_{kind}.tsv"
+    return Split(name=name, file=file, first="sentence1", second="sentence2", label=label)
+
+
+TASKS: dict[str, Task] = {
+    task.name: task
+    for task in (
+        Task(
+            name="cola",
+            kind="classification",
+            labels=("0", "1"),  # unacceptable, acceptable
+            metrics=("matthews",),
+            splits=(
+                Split(name="train", file="CoLA/train.tsv", first="sentence", headings=COLA_COLUMNS),
+                Split(name="dev", file="CoLA/dev.tsv", first="sentence", headings=COLA_COLUMNS),
+                Split(name="test", file="CoLA/test.tsv", first="sentence", label=None),
+            ),
+        ),
+        Task(name="sst2", kind="classification", labels=("0", "1"), metrics=("accuracy",), splits=splits("SST-2", "sentence", None)),
+        Task(name="mrpc", kind="classification", labels=("0", "1"), metrics=("accuracy", "f1"), splits=splits("MRPC", "#1 String", "#2 String", "Quality")),
+        Task(name="stsb", kind="regression", metrics=("pearson", "spearman"), splits=splits("STS-B", "sentence1", "sentence2", "score")),
+        Task(
+            name="qqp",
+            kind="classification",
+            labels=("0", "1"),
+            metrics=("accuracy", "f1"),
+            splits=splits("QQP", "question1", "question2", "is_duplicate", id="id"),
+            skips_broken_lines=True,  # questions with a line end or tab in them broke some lines of the official file
+        ),
+        Task(
+            name="mnli",
+            kind="classification",
+            labels=INFERENCE,
+            metrics=("accuracy",),
+            splits=(
+                Split(name="train", file="MNLI/train.tsv", first="sentence1", second="sentence2", label="gold_label"),
+                split_of_two("dev", "MNLI", "matched", "gold_label"),
+                split_of_two("dev-mismatched", "MNLI", "mismatched", "gold_label"),
+                split_of_two("test", "MNLI", "matched", None),
+                split_of_two("test-mismatched", "MNLI", "mismatched", None),
+            ),
+        ),
+        Task(name="qnli", kind="classification", labels=ENTAILMENT, metrics=("accuracy",), splits=splits("QNLI", "question", "sentence")),
+        Task(name="rte", kind="classification", labels=ENTAILMENT, metrics=("accuracy",), splits=splits("RTE", "sentence1", "sentence2")),
+        Task(name="wnli", kind="classification", labels=("0", "1"), metrics=("accuracy",), splits=splits("WNLI", "sentence1", "sentence2")),
+        Task(  # no training split: a model of MNLI answers it
+            name="ax",
+            kind="classification",
+            labels=INFERENCE,
+            metrics=("matthews",),
+            splits=(Split(name="test", file="diagnostic/diagnostic.tsv", first="sentence1", second="sentence2", label=None),),
+        ),
+    )
+}
+
+
+def glue_mean(scores: Mapping[str, Mapping[str, float]]) -> float:
+    """The benchmark's score of the tasks given: {task: {metric: value}}, averaged within each task first, MNLI's two dev sets as two metrics.
+
+    AX does not count. It is the official score only where the other nine are there; raises StatisticsError where there is none.
+    """
+    return mean(mean(values.values()) for task, values in scores.items() if task not in NOT_AVERAGED)

@@ -1,0 +1,92 @@
+"""How predictions are scored: class numbers or values, (N,), against those of the labels. What a metric cannot tell is 0, without a word."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy import stats
+from sklearn import metrics
+
+from pipeline.tasks.task import Task
+
+
+def accuracy(predictions: np.ndarray, labels: np.ndarray) -> float:
+    return float(metrics.accuracy_score(labels, predictions))
+
+
+def f1(predictions: np.ndarray, labels: np.ndarray) -> float:
+    """Of the second class, which is the positive one of GLUE's tasks."""
+    return float(metrics.f1_score(labels, predictions, labels=[1], average="macro", zero_division=0.0))
+
+
+def macro_f1(predictions: np.ndarray, labels: np.ndarray) -> float:
+    """Mean over the classes that are predicted or labels."""
+    return float(metrics.f1_score(labels, predictions, average="macro", zero_division=0.0))
+
+
+def matthews(predictions: np.ndarray, labels: np.ndarray) -> float:
+    """Matthews' correlation of classes; 0 where predictions or labels are all the same."""
+    return 0.0 if constant(predictions) or constant(labels) else float(metrics.matthews_corrcoef(labels, predictions))
+
+
+def pearson(predictions: np.ndarray, labels: np.ndarray) -> float:
+    """Correlation of values; 0 where either are all the same or not all finite."""
+    return correlation(stats.pearsonr, predictions, labels)
+
+
+def spearman(predictions: np.ndarray, labels: np.ndarray) -> float:
+    """Correlation of ranks; 0 where either are all the same or not all finite."""
+    return correlation(stats.spearmanr, predictions, labels)
+
+
+def mean_absolute_error(predictions: np.ndarray, labels: np.ndarray) -> float:
+    """In the unit of the labels; NaN where a prediction is."""
+    return float(np.mean(np.abs(predictions.astype(np.float64) - labels)))
+
+
+METRICS: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
+    measure.__name__: measure for measure in (accuracy, f1, macro_f1, matthews, pearson, spearman, mean_absolute_error)
+}
+
+
+def constant(values: np.ndarray) -> bool:
+    """Whether all values are the same, or there is one."""
+    return bool((values == values[0]).all())
+
+
+def correlation(measure: Callable[..., Any], predictions: np.ndarray, labels: np.ndarray) -> float:
+    """A correlation of scipy's, with 0 for what it is not defined on."""
+    both = np.stack((predictions, labels)).astype(np.float64)
+    # values so close that their spread is lost in rounding are as good as the same, and scipy would warn
+    if not np.isfinite(both).all() or any(constant(values) or nearly_constant(values) for values in both):
+        return 0.0
+    return float(measure(both[0], both[1]).statistic)
+
+
+def nearly_constant(values: np.ndarray) -> bool:
+    """Whether the spread of finite values is lost in the rounding of float64."""
+    return bool(np.linalg.norm(values - values.mean()) < 1e-13 * abs(values.mean()))
+
+
+def score(task: Task, predictions: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+    """The task's metrics by name; NaN predictions of a regression correlate with nothing."""
+    return {name: METRICS[name](predictions, labels) for name in task.metrics}
+
+
+def majority(task: Task, train_labels: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+    """The task's metrics of one answer to everything: the most frequent class of the training split, or the mean of its values."""
+    answer = train_labels.mean() if task.kind == "regression" else np.bincount(train_labels.astype(np.int64)).argmax()
+    return score(task, np.full(len(labels), answer), labels)
+
+
+def confusion(task: Task, predictions: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """How often each class (row) was taken for each (column), int64 (classes, classes)."""
+    classes = len(task.labels)
+    places = labels.astype(np.int64) * classes + predictions.astype(np.int64)
+    return np.bincount(places, minlength=classes * classes).reshape(classes, classes)
+
+
+def per_class(task: Task, predictions: np.ndarray, labels: np.ndarray) -> dict[str, dict[str, float]]:
+    """{label: {precision, recall, f1, count}}; count is how many rows have the label, and what is not defined is 0."""
+    figures = metrics.precision_recall_fscore_support(labels, predictions, labels=range(len(task.labels)), zero_division=0.0)
+    return {label: dict(zip(("precision", "recall", "f1", "count"), map(float, row))) for label, row in zip(task.labels, zip(*figures))}

@@ -1,0 +1,81 @@
+"""Predictions of GLUE's test splits as the zip of eleven files that gluebenchmark.com takes."""
+
+import io
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pipeline import storage
+from pipeline.errors import DataError
+from pipeline.tasks.glue import TASKS
+from pipeline.tasks.task import Task
+
+SIMILARITY = (0.0, 5.0)
+"""The scale of STS-B, to which its predictions are clipped."""
+EPOCH = (1980, 1, 1, 0, 0, 0)
+"""The date of the zip's files: the same predictions give the same bytes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answered:
+    """One file of the submission: the split that it answers."""
+
+    task: str
+    split: str
+    rows: int
+    """Rows of the official split; the scorer takes no other number."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Predictions:
+    """What a model says about a test split."""
+
+    ids: Sequence[str]
+    """As in its TEXTS."""
+    values: np.ndarray
+    """(N,): class numbers, or the values of a regression."""
+
+
+FILES: dict[str, Answered] = {
+    "CoLA": Answered(task="cola", split="test", rows=1_063),
+    "SST-2": Answered(task="sst2", split="test", rows=1_821),
+    "MRPC": Answered(task="mrpc", split="test", rows=1_725),
+    "STS-B": Answered(task="stsb", split="test", rows=1_379),
+    "QQP": Answered(task="qqp", split="test", rows=390_965),
+    "MNLI-m": Answered(task="mnli", split="test", rows=9_796),
+    "MNLI-mm": Answered(task="mnli", split="test-mismatched", rows=9_847),
+    "QNLI": Answered(task="qnli", split="test", rows=5_463),
+    "RTE": Answered(task="rte", split="test", rows=3_000),
+    "WNLI": Answered(task="wnli", split="test", rows=146),
+    "AX": Answered(task="ax", split="test", rows=1_104),
+}
+"""File without .tsv -> what it answers."""
+
+
+def write_submission(location: str, predictions: Mapping[str, Predictions]) -> None:
+    """Write the zip to a path or URL; `predictions` are by the names of FILES.
+
+    Raises DataError, and writes nothing, where files are missing or have another number of rows than the official split.
+    """
+    missing = [name for name in FILES if name not in predictions]
+    if missing:
+        raise DataError(f"{location} is not written: predictions of {', '.join(missing)} are missing, and a GLUE submission has all of {', '.join(FILES)}")
+    for name, answered in FILES.items():
+        if len(predictions[name].values) != answered.rows:
+            raise DataError(f"{location} is not written: {name} has {len(predictions[name].values)} predictions, the official test split {answered.rows} rows")
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, answered in FILES.items():
+            archive.writestr(zipfile.ZipInfo(f"{name}.tsv", EPOCH), submission_table(TASKS[answered.task], predictions[name]), zipfile.ZIP_DEFLATED)
+    storage.write_bytes(location, content.getvalue())
+
+
+def submission_table(task: Task, predictions: Predictions) -> str:
+    """The lines of one file: index and prediction, by the label's name or as a number with three decimals."""
+    if task.kind == "regression":
+        answers = [f"{value:.3f}" for value in np.clip(predictions.values, *SIMILARITY)]
+    else:
+        answers = [task.labels[int(number)] for number in predictions.values]
+    return "".join(f"{id}\t{answer}\n" for id, answer in [("index", "prediction"), *zip(predictions.ids, answers, strict=True)])

@@ -1,0 +1,95 @@
+"""What a task is: its labels and their numbers, its metrics, and where its rows lie."""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import pyarrow as pa
+
+from pipeline.errors import DataError
+
+Kind = Literal["classification", "regression"]
+LONGEST_SHOWN = 60
+"""Characters of a value that stand in an error."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Split:
+    """One tab-separated file of a task, and which of its columns are what."""
+
+    name: str
+    """train, dev or test; a task with more than one of a kind adds to the name, as in dev-mismatched."""
+    file: str
+    """Path below the folder of all tasks."""
+    first: str
+    second: str | None = None
+    label: str | None = "label"
+    """None: a test split, whose labels are not public."""
+    id: str = "index"
+    """A file without this column has rows numbered from 0."""
+    headings: tuple[str, ...] = ()
+    """Names of all columns of a file without a header line."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """What is asked of a text or of a pair of texts: one of several classes, or a number."""
+
+    name: str
+    kind: Kind
+    labels: tuple[str, ...] = ()
+    """The classes as written in the files, in the order of their numbers; none for a regression."""
+    metrics: tuple[str, ...]
+    """Names in pipeline.tasks.metrics.METRICS, the one that settings are selected by first."""
+    maximum_length: int = 128
+    """Tokens of a row with its special tokens."""
+    splits: tuple[Split, ...] = ()
+    skips_broken_lines: bool = False
+    """Whether labelled splits leave out, and name, the lines that cannot be read; else the first one is an error."""
+
+    def split(self, name: str) -> Split:
+        """The split of this name. Raises DataError that names the task's splits."""
+        for split in self.splits:
+            if split.name == name:
+                return split
+        raise DataError(f"task {self.name} has no split {name}; it has {', '.join(split.name for split in self.splits)}")
+
+    def number(self, label: str) -> float:
+        """A label's class number, or its value in a regression. Raises ValueError in a few words."""
+        if self.kind == "regression":
+            return finite(label)
+        if label not in self.labels:
+            raise ValueError(f"label {shown(label)} is none of the labels of {self.name} ({', '.join(self.labels)})")
+        return float(self.labels.index(label))
+
+
+def finite(label: str) -> float:
+    """The number that a label says. Raises ValueError in a few words for NaN, infinity and all else."""
+    try:
+        value = float(label)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise ValueError(f"label {shown(label)} is not a number")
+    return value
+
+
+def shown(value: object) -> str:
+    """A value as it stands in an error: quoted, on one line, cut."""
+    text = value if isinstance(value, str) else str(value)
+    return repr(text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…")
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names of columns as they stand in an error; those of a file without a header line are whole texts."""
+    cut = [name if len(name) <= LONGEST_SHOWN else f"{name[:LONGEST_SHOWN]}…" for name in names]
+    return ", ".join(cut) or "none"
+
+
+def require_trainable(texts: pa.Table, location: str) -> None:
+    """Raise DataError unless the labels of a training split are of two kinds at least."""
+    labels = Counter(texts["label"].to_pylist())
+    if len(labels) == 1:
+        raise DataError(f"{location}: all {texts.num_rows} rows have the label {shown(next(iter(labels)))}; training needs two different ones at least")

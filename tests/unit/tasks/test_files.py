@@ -1,0 +1,166 @@
+"""Anyone's own files: formats, the kind of task, and what is broken."""
+
+import gzip
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.errors import DataError
+from pipeline.tasks.files import READERS, Columns, own_task, read_file, require_labels
+from pipeline.tasks.schema import TEXTS
+
+REVIEWS = Columns(first="review", label="stars")
+PAIRS = Columns(first="a", second="b", label="same")
+
+
+def rows(texts: pa.Table) -> list[tuple]:
+    assert texts.schema.equals(TEXTS)
+    return [tuple(row.values()) for row in texts.to_pylist()]
+
+
+def read(folder: Path, name: str, content: str | bytes, columns: Columns = REVIEWS) -> pa.Table:
+    (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    return read_file(str(folder / name), columns)
+
+
+def parquet(folder: Path, table: dict[str, list[Any]], columns: Columns = REVIEWS) -> pa.Table:
+    pq.write_table(pa.table(table), folder / "t.parquet")
+    return read_file(str(folder / "t.parquet"), columns)
+
+
+def labelled(*labels: str) -> pa.Table:
+    return pa.table([[str(n) for n in range(len(labels))], ["x"] * len(labels), [None] * len(labels), list(labels)], schema=TEXTS)
+
+
+def test_csv_quotes_enclose_and_a_row_is_known_by_its_first_line(tmp_path: Path):
+    content = '\ufeffstars,review\r\n5,"Good, he said\nand ""left"""\r\n\r\n1,Bad\r\n'
+    assert rows(read(tmp_path, "t.csv", content)) == [("2", 'Good, he said\nand "left"', None, "5"), ("5", "Bad", None, "1")]
+
+
+def test_tsv_quotes_are_characters(tmp_path: Path):
+    content = 'a\tsame\tb\n"x\tyes\ty "z"\nu\tno\tv\n'
+    assert rows(read(tmp_path, "t.tsv", content, PAIRS)) == [("2", '"x', 'y "z"', "yes"), ("3", "u", "v", "no")]
+
+
+def test_labels_of_json_lines_are_written_as_json_writes_them(tmp_path: Path):
+    values = ["good", 5, 4.5, True]
+    content = "\n\n".join(json.dumps({"review": "x", "stars": value}) for value in values)
+    assert rows(read(tmp_path, "t.jsonl", content)) == [("1", "x", None, "good"), ("3", "x", None, "5"), ("5", "x", None, "4.5"), ("7", "x", None, "true")]
+
+
+def test_parquet_and_compressed_files(tmp_path: Path):
+    assert rows(parquet(tmp_path, {"stars": [1, 2], "more": [0, 0], "review": ["bad", "fair"]})) == [("1", "bad", None, "1"), ("2", "fair", None, "2")]
+    assert rows(read(tmp_path, "t.CSV.gz", gzip.compress(b"review,stars\nbad,1\n"))) == [("2", "bad", None, "1")]
+
+
+def test_without_a_label_column_labels_are_null(tmp_path: Path):
+    assert rows(read(tmp_path, "t.csv", "review,stars\nbad,\n", Columns(first="review"))) == [("2", "bad", None, None)]
+
+
+@settings(deadline=None)
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8).filter(str.strip), min_size=1, max_size=5))
+def test_json_lines_give_back_any_text(tmp_path_factory: pytest.TempPathFactory, texts: list[str]):
+    content = "\n".join(json.dumps({"review": text, "stars": 1}, ensure_ascii=False) for text in texts)
+    found = read(tmp_path_factory.getbasetemp(), "any.jsonl", content)
+    assert found["first"].to_pylist() == texts
+
+
+def test_a_long_text_in_csv_is_read(tmp_path: Path):
+    assert read(tmp_path, "t.csv", f"review,stars\n{'word ' * 40_000},1\n")["first"].to_pylist() == ["word " * 40_000]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("t.csv", "text,stars\nx,1\n", r"t.csv has no column review: its columns are text, stars"),
+        ("t.tsv", f"{'Good ' * 20}\t1\n", rf"t.tsv has no column review: its columns are {'Good ' * 12}…, 1"),
+        ("t.csv", 'review,stars\nfine,1\n"good" he said,2\nbad,3\n', r"t.csv:3: quotes are broken in the row that begins here \(.*\); double the quotes within a text.*"),
+        ("t.csv", 'review,stars\nfine,1\n"good,2\nbad,3\n', r"t.csv:3: quotes are broken in the row that begins here \(unexpected end of data\); double .*"),
+        ("t.csv", "review,stars\ngood, he said,2\n", r"t.csv:2: 3 columns where the first line names 2; enclose a text that holds a separator in quotes \(CSV\)"),
+        ("t.csv", "review,stars\n ,2\n", r"t.csv:2: column review is empty"),
+        ("t.csv", "review,stars\nx,\n", r"t.csv:2: column stars has no label \(''\); leave the row out or give it one"),
+        ("t.csv", "review,stars\nx,NaN\n", r"t.csv:2: column stars has no label \('NaN'\); leave the row out or give it one"),
+        ("t.csv", "review,stars\n", r"t.csv has no rows"),
+        ("t.csv", b"review,stars\n\xff,1\n", r"t.csv:2: byte 0xff is not UTF-8; save the file as UTF-8"),
+        ("t.csv.gz", b"no gzip", r"t.csv.gz cannot be read: .*"),
+        ("t.xlsx", "x", r"t.xlsx: the name of a file tells its format; end it in one of .csv, .tsv, .jsonl, .ndjson, .json, .parquet"),
+        ("t.jsonl", '{"review": "x", "stars": 1}\n{"review": "x"}\n', r"t.jsonl:2 has no column stars: its columns are review"),
+        ("t.jsonl", '{"review": "x", "stars": NaN}\n', r"t.jsonl:1: column stars has no label \('nan'\); leave.*"),
+        ("t.jsonl", '{"review": "x", "stars": null}\n', r"t.jsonl:1: column stars has no label \(''\); leave.*"),
+        ("t.jsonl", '{"review": "x", "stars": [1]}\n', r"t.jsonl:1: column stars is no label but '\[1\]'; a label is one text, number or truth value"),
+        ("t.jsonl", '{"review": 7, "stars": 1}\n', r"t.jsonl:1: column review is no text but '7'"),
+        ("t.jsonl", '{"review": null, "stars": 1}\n', r"t.jsonl:1: column review is empty"),
+        ("t.jsonl", '{"review": "\\ud800", "stars": 1}\n', r"t.jsonl: '.*' holds half of a surrogate pair, which is no character"),
+        ("t.jsonl", "[1, 2]\n", r"t.jsonl:1: '\[1, 2\]' is no object; one object a line is read"),
+        ("t.jsonl", '{"review"\n', r"t.jsonl:1: not JSON \(.*\); one object a line is read"),
+        ("t.parquet", "no parquet", r"t.parquet cannot be read as Parquet: .*"),
+    ],
+)
+def test_what_is_broken_is_named_with_file_and_line(tmp_path: Path, name: str, content: str | bytes, words: str):
+    with pytest.raises(DataError, match=f"{words}$") as error:
+        read(tmp_path, name, content)
+    assert "\n" not in str(error.value)
+
+
+def test_parquet_s_missing_columns_and_labels_are_named(tmp_path: Path):
+    with pytest.raises(DataError, match=r"t.parquet has no column review: its columns are text$"):
+        parquet(tmp_path, {"text": ["x"]})
+    with pytest.raises(DataError, match=r"t.parquet:2: column stars has no label \('nan'\)"):
+        parquet(tmp_path, {"review": ["x", "y"], "stars": [1.0, math.nan]})
+    with pytest.raises(DataError, match=r"gone.csv is not there$"):
+        read_file(str(tmp_path / "gone.csv"), REVIEWS)
+
+
+@pytest.mark.parametrize(
+    ("labels", "kind"),
+    [
+        (("good", "bad"), "classification"),
+        (("1", "2", "5"), "classification"),
+        (("1.0", "2.0"), "classification"),
+        (("1.0", "2.5"), "regression"),
+        (tuple(map(str, range(20))), "classification"),
+        (tuple(map(str, range(21))), "regression"),
+        ((*map(str, range(21)), "many"), "classification"),
+    ],
+)
+def test_the_kind_is_recognised(labels: tuple[str, ...], kind: str):
+    assert own_task("x.csv", labelled(*labels, *labels)).kind == kind
+
+
+def test_labels_are_sorted_as_numbers_where_all_are():
+    assert own_task("/x/reviews.csv", labelled("10", "9", "10")).labels == ("9", "10")
+    assert own_task("x.csv", labelled("10", "9", "none")).labels == ("10", "9", "none")
+    assert own_task("/x/reviews.train.csv", labelled("a", "b")).name == "reviews"
+
+
+def test_the_kind_can_be_forced():
+    assert own_task("x.csv", labelled("1.5", "2.5"), "classification").labels == ("1.5", "2.5")
+    assert own_task("x.csv", labelled("1", "2"), "regression").labels == ()
+    with pytest.raises(DataError, match=r"x.csv:1: label 'two' is not a number$"):
+        own_task("x.csv", labelled("1", "two"), "regression")
+
+
+def test_one_class_only_is_refused():
+    with pytest.raises(DataError, match=r"x.csv: all 2 rows have the label 'a'; training needs two different ones at least$"):
+        own_task("x.csv", labelled("a", "a"))
+
+
+def test_labels_unseen_in_training_are_named():
+    task = own_task("train.csv", labelled("a", "b"))
+    require_labels(task, "dev.csv", labelled("b", "a", "b"))
+    with pytest.raises(DataError, match=r"dev.csv:1: label 'c' is none of the labels of train \(a, b\)$"):
+        require_labels(task, "dev.csv", labelled("b", "c"))
+
+
+def test_every_format_is_read(tmp_path: Path):
+    made = {".csv": "review,stars\nx,1\n", ".tsv": "review\tstars\nx\t1\n"} | dict.fromkeys((".jsonl", ".ndjson", ".json"), '{"review": "x", "stars": 1}')
+    assert set(made) | {".parquet"} == set(READERS)
+    for suffix, content in made.items():
+        assert read(tmp_path, f"t{suffix}", content).drop_columns("id").to_pylist() == [{"first": "x", "second": None, "label": "1"}]
