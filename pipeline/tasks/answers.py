@@ -3,9 +3,9 @@
 L tokens of a window, C of them context.
 """
 
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from heapq import nlargest
 from itertools import groupby
 
 import numpy as np
@@ -68,7 +68,7 @@ def answer_of_logits(
     """The n-best answers to one question from the start and end logits (L,) of each of its windows.
 
     A span lies in the context, has at most `longest` tokens, and starts at a token with the most context in its window (its end may have
-    more in the next). `unanswerable`, 2.0's: no answer is one of the n-best.
+    more in the next). `unanswerable`, 2.0's: no answer is one more of the n-best.
     """
     null = min(float(start[0]) + float(end[0]) for start, end in zip(starts, ends, strict=True))
     found = [span for window, start, end in zip(windows, starts, ends, strict=True) for span in spans(context, window, start, end, n_best * REPEATS, longest)]
@@ -76,7 +76,8 @@ def answer_of_logits(
     for span in sorted(found, key=lambda span: -span.logit):
         distinct.setdefault(span.text, span)
     none = [Span(text="", start=0, end=0, logit=null)] * unanswerable
-    return Answer(spans=with_probabilities(nlargest(n_best, [*distinct.values(), *none], key=lambda span: span.logit)), null=null)
+    best = [*list(distinct.values())[:n_best], *none]
+    return Answer(spans=with_probabilities(sorted(best, key=lambda span: -span.logit)), null=null)
 
 
 def spans(context: str, window: Window, start: np.ndarray, end: np.ndarray, most: int, longest: int) -> Iterator[Span]:
@@ -92,7 +93,12 @@ def spans(context: str, window: Window, start: np.ndarray, end: np.ndarray, most
 
 
 def trimmed(context: str, start: int, end: int, logit: float) -> Span | None:
-    """The span of these characters without white space around it: pieces of some vocabularies begin with their space. None where nothing is left."""
+    """The span of these characters without white space around it: pieces of some vocabularies begin with their space. None where nothing is left.
+
+    Accents that are characters of their own go with their letter: an uncased vocabulary's pieces end before them.
+    """
+    while end < len(context) and unicodedata.combining(context[end]):
+        end += 1
     text = context[start:end]
     start += len(text) - len(text.lstrip())
     text = text.strip()
@@ -116,7 +122,7 @@ def best_threshold(answers: Mapping[str, Answer], questions: Sequence[Question])
     require_answers(questions)
     gains = sorted(gain(answers[question.id], question) for question in questions)
     f1 = sum(not question.answers for question in questions)
-    tuned = (f1, min(margin for margin, _ in gains) - 1)
+    tuned = (f1, min((margin for margin, _ in gains if np.isfinite(margin)), default=1.0) - 1)
     for margin, group in groupby(gains, key=lambda pair: pair[0]):
         f1 += sum(change for _, change in group)
         if f1 > tuned[0] and np.isfinite(margin):
