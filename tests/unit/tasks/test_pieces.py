@@ -1,6 +1,8 @@
 """Pieces and the characters and words they come from, by hand."""
 
+import json
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,7 +20,8 @@ def rows(pieces: Pieces) -> list[tuple[int, int, int, int]]:
 
 def test_characters_are_those_of_the_text_as_it_was_given() -> None:
     """The robot is one character, and no word of the vocabulary. An accent that is a character of its own is in no piece where accents are dropped."""
-    assert rows(TOKENIZATION.of_texts(["🤖 Cafés\u00a0the cafe\u0301."])[0]) == [(1, 0, 1, 0), (6, 2, 6, 1), (7, 6, 7, 1), (5, 8, 11, 2), (6, 12, 16, 3), (11, 17, 18, 4)]
+    pieces = TOKENIZATION.of_texts(["🤖 Cafés\u00a0the cafe\u0301."])[0]
+    assert rows(pieces) == [(1, 0, 1, 0), (6, 2, 6, 1), (7, 6, 7, 1), (5, 8, 11, 2), (6, 12, 16, 3), (11, 17, 18, 4)]
 
 
 def test_a_word_may_have_no_pieces_and_several_pieces() -> None:
@@ -53,3 +56,14 @@ def test_a_word_alone_has_the_pieces_that_it_has_in_a_text(kind: str) -> None:
     vocabulary = train_vocabulary(["banana split"] * 20, size=300, lowercase=True, kind=kind)
     tokenization = Tokenization(vocabulary)
     assert tokenization.of_words([words])[0].ids.tolist() == tokenization.of_texts([" ".join(words)])[0].ids.tolist()
+
+
+def test_a_published_byte_level_vocabulary_takes_words_as_after_a_space() -> None:
+    """RoBERTa's puts no space before a text itself."""
+    trained = train_vocabulary(["banana split"] * 20, size=300, lowercase=False, kind="byte-bpe")
+    model = json.loads(str(trained.model))
+    model["pre_tokenizer"]["add_prefix_space"] = False
+    published = replace(trained, model=json.dumps(model))
+    tokenization = Tokenization(published)
+    ids = [pieces.ids.tolist() for pieces in (*tokenization.of_words([["banana", "split"]]), *tokenization.of_texts([" banana split", "banana split"]))]
+    assert ids[0] == ids[1] != ids[2]
