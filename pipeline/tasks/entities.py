@@ -1,0 +1,71 @@
+"""Precision, recall and F1 of entities, in percent, as conlleval computes them for IOB2 tags."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import chain
+
+from pipeline.errors import DataError
+
+OUTSIDE = "O"
+
+
+def split(tag: str) -> tuple[str, str]:
+    """B, I or O, and the type: "B-PER" is ("B", "PER"), and so is "I-" of any type; "O" has none."""
+    mark, _, kind = tag.partition("-")
+    return mark, kind
+
+
+def is_chunk_tag(tag: str) -> bool:
+    """Whether a tag is O, B-TYPE or I-TYPE."""
+    mark, kind = split(tag)
+    return tag == OUTSIDE or mark in ("B", "I") and kind != ""
+
+
+def iob2(tags: Sequence[str]) -> tuple[str, ...]:
+    """Chunk tags of one sentence, IOB1 or IOB2, as IOB2: an I that does not go on with its type begins an entity. Others stay as they are."""
+    before = (OUTSIDE, *tags)
+    return tuple(f"B-{split(tag)[1]}" if begins(previous, tag) else tag for previous, tag in zip(before, tags))
+
+
+def begins(previous: str, tag: str) -> bool:
+    """Whether an entity begins at a tag: at B, and at I after O or after another type."""
+    mark, kind = split(tag)
+    return mark == "B" or mark == "I" and (previous == OUTSIDE or split(previous)[1] != kind)
+
+
+def entities(tags: Sequence[str]) -> set[tuple[str, int, int]]:
+    """(type, first word, one past the last) of each entity in one sentence."""
+    whole = [*iob2(tags), OUTSIDE]
+    starts = [place for place, tag in enumerate(whole) if tag.startswith("B-")]
+    ends = (next(place for place in range(start + 1, len(whole)) if not whole[place].startswith("I-")) for start in starts)
+    return {(split(whole[start])[1], start, end) for start, end in zip(starts, ends)}
+
+
+def score_entities(true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> dict[str, float]:
+    """accuracy of tags; precision, recall, f1 of entities, and entities, how many there truly are; of each type as TYPE_precision and so on.
+
+    In percent. An entity is right where both its ends and its type are. Raises DataError where there is no word.
+    """
+    wanted = Counter(kind for tags in true for kind, _, _ in entities(tags))
+    found = Counter(kind for tags in predicted for kind, _, _ in entities(tags))
+    right = Counter(kind for ours, theirs in zip(true, predicted, strict=True) for kind, _, _ in entities(ours) & entities(theirs))
+    scores = {"accuracy": accuracy(true, predicted)} | figures("", right.total(), found.total(), wanted.total())
+    for kind in sorted(wanted | found):
+        scores |= figures(f"{kind}_", right[kind], found[kind], wanted[kind])
+    return scores
+
+
+def figures(prefix: str, right: int, found: int, wanted: int) -> dict[str, float]:
+    """Precision, recall and F1 in percent of so many entities; 0 where there are none."""
+    precision = 100 * right / found if found else 0.0
+    recall = 100 * right / wanted if wanted else 0.0
+    f1 = 200 * right / (found + wanted) if right else 0.0
+    return {f"{prefix}precision": precision, f"{prefix}recall": recall, f"{prefix}f1": f1, f"{prefix}entities": float(wanted)}
+
+
+def accuracy(true: Iterable[Sequence[str]], predicted: Iterable[Sequence[str]]) -> float:
+    """Percent of words whose predicted tag is the true one. Raises DataError where there is no word."""
+    pairs = list(chain.from_iterable(zip(ours, theirs, strict=True) for ours, theirs in zip(true, predicted, strict=True)))
+    if not pairs:
+        raise DataError("there are 0 words to score: give a file with at least 1")
+    return 100 * sum(ours == theirs for ours, theirs in pairs) / len(pairs)

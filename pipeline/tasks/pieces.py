@@ -1,0 +1,61 @@
+"""Texts and words to pieces of a vocabulary that know the characters or words they come from.
+
+T pieces of one text.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from tokenizers import Encoding, Tokenizer
+
+from pipeline.text.vocabulary import Vocabulary
+
+AT_ONCE = 512
+"""Texts; an encoding takes a hundred times the memory of its ids."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pieces:
+    """The pieces of a text, without special tokens."""
+
+    ids: np.ndarray  # int32 (T,)
+    starts: np.ndarray  # int32 (T,), first character in the text as it was given, or in the piece's word
+    ends: np.ndarray  # int32 (T,), one past the last
+    words: np.ndarray  # int32 (T,), place of the word: the words that were given, or those of the vocabulary's splitting
+
+
+class Tokenization:
+    """A vocabulary's pieces; special tokens in a text are text. It can be pickled; the tokenizer is built where it is used."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self.vocabulary = vocabulary
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"vocabulary": self.vocabulary}
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        return self.vocabulary.tokenizer()
+
+    def of_texts(self, texts: Sequence[str]) -> list[Pieces]:
+        """The pieces of each text."""
+        batches = (texts[start : start + AT_ONCE] for start in range(0, len(texts), AT_ONCE))
+        return [pieces for batch in batches for pieces in map(pieces_of, self.tokenizer.encode_batch(list(batch), add_special_tokens=False))]
+
+    def of_words(self, sentences: Sequence[Sequence[str]]) -> list[Pieces]:
+        """The pieces of each sentence's words. Every word looks like one with a space before it."""
+        space = " " if self.vocabulary.kind == "byte-bpe" else ""
+        spaced = [[space + word for word in words] for words in sentences]
+        batches = (spaced[start : start + AT_ONCE] for start in range(0, len(spaced), AT_ONCE))
+        encodings = chain.from_iterable(self.tokenizer.encode_batch(batch, is_pretokenized=True, add_special_tokens=False) for batch in batches)
+        return [pieces_of(encoding) for encoding in encodings]
+
+
+def pieces_of(encoding: Encoding) -> Pieces:
+    """An encoding as arrays."""
+    offsets = np.array(encoding.offsets, np.int32).reshape(-1, 2)
+    return Pieces(ids=np.array(encoding.ids, np.int32), starts=offsets[:, 0], ends=offsets[:, 1], words=np.array(encoding.word_ids, np.int32))

@@ -1,0 +1,178 @@
+"""Sentences whose words have tags, as CoNLL's files hold them: words to pieces, and predictions back to words.
+
+L tokens of a window.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+
+from pipeline.errors import ConfigError, DataError
+from pipeline.tasks.content import lines
+from pipeline.tasks.entities import OUTSIDE, iob2, is_chunk_tag, split
+from pipeline.tasks.parts import most_context, parts
+from pipeline.tasks.pieces import Pieces, Tokenization
+from pipeline.text.vocabulary import Vocabulary
+
+DOCUMENT_START = "-DOCSTART-"
+BLANK = re.compile("[ \t]+")  # other white space, such as a no-break space, may stand in a word
+IGNORED = -100
+"""The label of what the loss leaves out (PyTorch's ignore_index)."""
+SPECIAL_TOKENS = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sentence:
+    """Words and a tag for each."""
+
+    words: tuple[str, ...]
+    tags: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tagging:
+    """How sentences are cut, in pieces, and which pieces have labels."""
+
+    maximum_length: int = 128
+    stride: int = 32
+    """What a window of a longer sentence shares with the next."""
+    label_all_pieces: bool = False
+    """Whether pieces after a word's first are labelled too, B- as I-; else the loss leaves them out (Devlin et al. 2019, 5.3)."""
+
+    def __post_init__(self) -> None:
+        room = self.maximum_length - SPECIAL_TOKENS
+        if not 0 <= self.stride < room:
+            raise ConfigError(
+                f"tagging.stride ({self.stride}) must be from 0 to less than the {room} pieces that tagging.maximum_length ({self.maximum_length}) "
+                f"leaves beside {SPECIAL_TOKENS} special tokens: lower the stride or raise the length"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaggingWindow:
+    """One model input of a sentence. Of all its windows a piece has its label in one, where it has the most context."""
+
+    ids: np.ndarray  # int32 (L,)
+    labels: np.ndarray  # int64 (L,), places in the tag names, or IGNORED
+    words: np.ndarray  # int32 (L,), place of each piece's word in the sentence; -1 for special tokens
+    first: np.ndarray  # bool (L,), whether the word's tag is read here: its first piece, in the window where it has the most context
+
+
+def read_sentences(location: str, column: int = -1) -> list[Sentence]:
+    """The sentences of a CoNLL file, which may be gzip: a word a line, its tags in columns by spaces or tabs, a blank line after a sentence.
+
+    `column`, from 0 or from -1 backwards, has the tags; the first has the words. Where all tags are chunks, IOB1 or IOB2, they come as
+    IOB2. Raises DataError for a file without sentences, and naming the line where the columns are not as in the first.
+    """
+    sentences = list(sentences_of(location, column))
+    if not sentences:
+        raise DataError(f"{location} has 0 sentences: give a file with a word and its tags on each line, and blank lines between sentences")
+    if all(is_chunk_tag(tag) for sentence in sentences for tag in sentence.tags):
+        return [Sentence(words=sentence.words, tags=iob2(sentence.tags)) for sentence in sentences]
+    return sentences
+
+
+def sentences_of(location: str, column: int) -> Iterator[Sentence]:
+    """The sentences with their tags as they stand."""
+    columns, words, tags = 0, [], []
+    for number, line in enumerate([*lines(location), ""], 1):
+        cells = BLANK.split(line.strip(" \t"))
+        if cells[0] not in ("", DOCUMENT_START):
+            columns = columns or len(cells)
+            require_column(f"{location}, line {number}", column, len(cells), columns)
+            words.append(cells[0])
+            tags.append(cells[column])
+        elif words:
+            yield Sentence(words=tuple(words), tags=tuple(tags))
+            words, tags = [], []
+
+
+def require_column(place: str, column: int, there: int, columns: int) -> None:
+    """Raise DataError unless a line has as many columns as the first, and the one with the tags, which is not the words'."""
+    if there != columns:
+        raise DataError(f"{place} has {there} columns, and the file's first word has {columns}: give each word the same number")
+    if not -there <= column < there or column % there == 0:
+        choice = f"choose one of 1 to {there - 1}, column 0 has the words" if there > 1 else "give each word a tag beside it"
+        raise DataError(f"{place} has {there} columns, and tags are wanted from column {column}: {choice}")
+
+
+def tag_names(sentences: Sequence[Sentence]) -> tuple[str, ...]:
+    """All tags, sorted; of chunks O and then B and I of each type, even those that no word has: label_all_pieces needs them."""
+    tags = {tag for sentence in sentences for tag in sentence.tags}
+    if not all(map(is_chunk_tag, tags)):
+        return tuple(sorted(tags))
+    kinds = sorted({split(tag)[1] for tag in tags - {OUTSIDE}})
+    return (OUTSIDE, *chain.from_iterable((f"B-{kind}", f"I-{kind}") for kind in kinds))
+
+
+def encode(tokenization: Tokenization, sentences: Sequence[Sentence], names: Sequence[str], tagging: Tagging = Tagging()) -> list[list[TaggingWindow]]:
+    """The windows of each sentence. Raises DataError for a tag that is not among the names."""
+    require_known(sentences, names)
+    places = {name: place for place, name in enumerate(names)}
+    encoded = tokenization.of_words([sentence.words for sentence in sentences])
+    return [
+        list(windows_of(tokenization.vocabulary, pieces, labels(pieces, sentence.tags, places, tagging.label_all_pieces), tagging))
+        for sentence, pieces in zip(sentences, encoded)
+    ]
+
+
+def require_known(sentences: Sequence[Sentence], names: Sequence[str]) -> None:
+    """Raise DataError where a tag is not among the names."""
+    unknown = Counter(tag for sentence in sentences for tag in sentence.tags if tag not in names)
+    if unknown:
+        tag, times = unknown.most_common(1)[0]
+        raise DataError(f"tag {tag!r} ({times} words) is not among the {len(names)} tags learnt: {', '.join(names)}; mend the file or train with that tag")
+
+
+def first_of_word(pieces: Pieces) -> np.ndarray:
+    """Whether each piece is its word's first, bool (T,)."""
+    return np.diff(pieces.words, prepend=-1) != 0
+
+
+def labels(pieces: Pieces, tags: Sequence[str], places: dict[str, int], all_pieces: bool) -> np.ndarray:
+    """The label of each piece, int64 (T,)."""
+    begun = np.array([places[tag] for tag in tags], np.int64)
+    later = np.array([places[f"I-{tag[2:]}" if is_chunk_tag(tag) and tag != OUTSIDE else tag] if all_pieces else IGNORED for tag in tags], np.int64)
+    return np.where(first_of_word(pieces), begun[pieces.words], later[pieces.words])
+
+
+def windows_of(vocabulary: Vocabulary, pieces: Pieces, labels: np.ndarray, tagging: Tagging) -> Iterator[TaggingWindow]:
+    """The windows of one sentence."""
+    bounds = parts(len(pieces.ids), tagging.maximum_length - SPECIAL_TOKENS, tagging.stride)
+    firsts = first_of_word(pieces)
+    for (start, end), most in zip(bounds, most_context(bounds)):
+        yield TaggingWindow(
+            ids=between(vocabulary.cls_id, pieces.ids[start:end], vocabulary.sep_id),
+            labels=between(IGNORED, np.where(most, labels[start:end], IGNORED), IGNORED),
+            words=between(-1, pieces.words[start:end], -1),
+            first=between(False, firsts[start:end] & most, False),
+        )
+
+
+def between(before: int, values: np.ndarray, after: int) -> np.ndarray:
+    """The values with one before and one after them, of their type."""
+    return np.concatenate(([before], values, [after])).astype(values.dtype)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictedTags:
+    """A tag for each word of a sentence, and how many of them are O because no piece of the word was seen."""
+
+    tags: tuple[str, ...]
+    unseen: int
+
+
+def predicted_tags(words: int, windows: Sequence[TaggingWindow], predictions: Sequence[np.ndarray], names: Sequence[str]) -> PredictedTags:
+    """The tags of a sentence of so many words from the predicted label of each token, int (L,), of each of its windows.
+
+    A word's tag is its first piece's. A word without pieces, or in none of the windows, is O.
+    """
+    tags: list[str | None] = [None] * words
+    for window, predicted in zip(windows, predictions, strict=True):
+        for word, label in zip(window.words[window.first], predicted[window.first], strict=True):
+            tags[word] = names[label]
+    return PredictedTags(tags=tuple(tag or OUTSIDE for tag in tags), unseen=tags.count(None))

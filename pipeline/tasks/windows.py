@@ -1,0 +1,94 @@
+"""A question and its context as windows: [CLS] question [SEP] part of the context [SEP].
+
+L tokens of a window, C of them context.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pipeline.errors import ConfigError
+from pipeline.tasks.parts import most_context, parts
+from pipeline.tasks.pieces import Pieces, Tokenization
+from pipeline.tasks.squad import Question
+from pipeline.text.vocabulary import Vocabulary
+
+SPECIAL_TOKENS = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Windowing:
+    """How questions and contexts are cut, in pieces. Defaults: Devlin et al. 2019's, with `stride` as transformers means it."""
+
+    maximum_length: int = 384
+    stride: int = 128
+    """What a window shares with the next."""
+    question_length: int = 64
+    """Longer questions are cut."""
+
+    def __post_init__(self) -> None:
+        if self.question_length < 1 or self.stride < 0:
+            raise ConfigError(f"windows.question_length ({self.question_length}) must be at least 1, windows.stride ({self.stride}) at least 0")
+        room = self.maximum_length - self.question_length - SPECIAL_TOKENS
+        if room <= self.stride:
+            raise ConfigError(
+                f"windows.stride ({self.stride}) must be less than the {room} pieces of context that windows.maximum_length ({self.maximum_length}) "
+                f"leaves beside windows.question_length ({self.question_length}) and {SPECIAL_TOKENS} special tokens: lower the stride or raise the length"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Window:
+    """One model input of a question; the answer's first and last token are 0, [CLS], where the whole answer is not in it."""
+
+    ids: np.ndarray  # int32 (L,)
+    first_length: int  # of [CLS] question [SEP]: where the context begins
+    starts: np.ndarray  # int32 (C,), first character of each context token in the original context
+    ends: np.ndarray  # int32 (C,), one past its last
+    most_context: np.ndarray  # bool (C,), the token has more context here than in the question's other windows
+    start: int
+    end: int
+
+    @property
+    def context(self) -> slice:
+        """Which of the L tokens are context."""
+        return slice(self.first_length, len(self.ids) - 1)
+
+
+def windows(tokenization: Tokenization, questions: Sequence[Question], windowing: Windowing = Windowing()) -> list[list[Window]]:
+    """The windows of each question. A context is encoded once for the questions that share it."""
+    contexts = list(dict.fromkeys(question.context for question in questions))
+    encoded = dict(zip(contexts, tokenization.of_texts(contexts)))
+    asked = tokenization.of_texts([question.question for question in questions])
+    return [
+        list(windows_of(tokenization.vocabulary, pieces.ids[: windowing.question_length], encoded[question.context], answer_of(question), windowing))
+        for question, pieces in zip(questions, asked)
+    ]
+
+
+def answer_of(question: Question) -> tuple[int, int]:
+    """Where the first answer begins and ends in the context, in characters; (0, 0) where there is none."""
+    if not question.answers:
+        return 0, 0
+    text, start = question.answers[0]
+    return start, start + len(text)
+
+
+def windows_of(vocabulary: Vocabulary, asked: np.ndarray, context: Pieces, answer: tuple[int, int], windowing: Windowing) -> Iterator[Window]:
+    """The windows of one question, whose ids are `asked`, and whose answer is at these characters."""
+    first = np.concatenate(([vocabulary.cls_id], asked, [vocabulary.sep_id])).astype(np.int32)
+    bounds = parts(len(context.ids), windowing.maximum_length - len(asked) - SPECIAL_TOKENS, windowing.stride)
+    covering = np.flatnonzero((context.ends > answer[0]) & (context.starts < answer[1]))
+    for (start, end), most in zip(bounds, most_context(bounds)):
+        whole = len(covering) > 0 and start <= covering[0] and covering[-1] < end
+        shift = len(first) - start
+        yield Window(
+            ids=np.concatenate((first, context.ids[start:end], [vocabulary.sep_id])).astype(np.int32),
+            first_length=len(first),
+            starts=context.starts[start:end],
+            ends=context.ends[start:end],
+            most_context=most,
+            start=int(covering[0]) + shift if whole else 0,
+            end=int(covering[-1]) + shift if whole else 0,
+        )

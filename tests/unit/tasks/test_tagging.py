@@ -1,0 +1,151 @@
+"""CoNLL files, pieces and their labels, and predictions back to words, by hand."""
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.errors import ConfigError, DataError
+from pipeline.tasks.pieces import Tokenization
+from pipeline.tasks.tagging import IGNORED, Sentence, Tagging, TaggingWindow, encode, predicted_tags, read_sentences, tag_names
+from pipeline.text.splitting import SPECIALS
+from pipeline.text.vocabulary import Vocabulary
+
+CONLL = """-DOCSTART- -X- O O
+
+EU NNP I-NP I-ORG
+rejects VBZ I-VP O
+
+\t
+U.S. NNP I-NP I-LOC
+British JJ B-NP I-MISC
+lamb\tNN  I-NP B-MISC
+-DOCSTART- -X- O O
+a\u00a0b NN I-NP O
+"""
+LETTERS = "abcdefgh"
+TOKENIZATION = Tokenization(Vocabulary(tokens=(*SPECIALS, *LETTERS, *(f"##{letter}" for letter in LETTERS)), lowercase=True))
+NAMES = ("O", "B-X", "I-X")
+NOTHING = "\u200b"
+"""A word without pieces."""
+
+
+def sentence(words: str, tags: str) -> Sentence:
+    return Sentence(words=tuple(words.split(" ")), tags=tuple(tags.split()))
+
+
+def one(words: str, tags: str, tagging: Tagging = Tagging()) -> list[TaggingWindow]:
+    return encode(TOKENIZATION, [sentence(words, tags)], NAMES, tagging)[0]
+
+
+def read(folder: Path, content: bytes, column: int = -1) -> list[Sentence]:
+    (folder / "a.txt").write_bytes(content)
+    return read_sentences(str(folder / "a.txt"), column)
+
+
+@pytest.mark.parametrize("change", [lambda text: text, gzip.compress, lambda text: b"\xef\xbb\xbf" + text.replace(b"\n", b"\r\n"), lambda text: text.rstrip()])
+def test_sentences_are_read_as_iob2(change: object, tmp_path: Path) -> None:
+    assert read(tmp_path, change(CONLL.encode())) == [  # type: ignore[operator]
+        sentence("EU rejects", "B-ORG O"),
+        sentence("U.S. British lamb", "B-LOC B-MISC B-MISC"),
+        sentence("a\u00a0b", "O"),
+    ]
+
+
+def test_any_column_has_the_tags(tmp_path: Path) -> None:
+    assert [s.tags for s in read(tmp_path, CONLL.encode(), 1)] == [("NNP", "VBZ"), ("NNP", "JJ", "NN"), ("NN",)]
+    assert [s.tags for s in read(tmp_path, CONLL.encode(), -2)] == [("B-NP", "B-VP"), ("B-NP", "B-NP", "I-NP"), ("B-NP",)]
+
+
+@pytest.mark.parametrize(
+    "content, column, message",
+    [
+        (b"a O\nb X O\n", -1, "{file}, line 2 has 3 columns, and the file's first word has 2: give each word the same number"),
+        (b"a\nb\n", -1, "{file}, line 1 has 1 columns, and tags are wanted from column -1: give each word a tag beside it"),
+        (b"\na X O\n", 3, "{file}, line 2 has 3 columns, and tags are wanted from column 3: choose one of 1 to 2, column 0 has the words"),
+        (b"a X O\n", 0, "{file}, line 1 has 3 columns, and tags are wanted from column 0: choose one of 1 to 2, column 0 has the words"),
+        (b"a X O\n", -3, "{file}, line 1 has 3 columns, and tags are wanted from column -3: choose one of 1 to 2, column 0 has the words"),
+        (b"-DOCSTART- O\n\n", -1, "{file} has 0 sentences: give a file with a word and its tags on each line, and blank lines between sentences"),
+        (b"a O\n\xe4 O\n", -1, "{file} is not UTF-8 at byte 4: save it as UTF-8"),
+    ],
+)
+def test_a_broken_file_is_named(content: bytes, column: int, message: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError) as error:
+        read(tmp_path, content, column)
+    assert str(error.value) == message.format(file=tmp_path / "a.txt")
+
+
+def test_names_have_both_marks_of_each_type() -> None:
+    assert tag_names([sentence("a b", "B-Y O"), sentence("c", "I-X")]) == ("O", "B-X", "I-X", "B-Y", "I-Y")
+    assert tag_names([sentence("a b c", "VB NN O")]) == ("NN", "O", "VB")
+    assert tag_names([sentence("a", "B-Y")]) == ("O", "B-Y", "I-Y")
+
+
+def test_pieces_and_labels_by_hand() -> None:
+    """ "ab" begins an X, "c" goes on, "de" is outside; the word between has no pieces."""
+    words, tags = f"ab {NOTHING} c de", "B-X I-X I-X O"
+    (window,) = one(words, tags)
+    assert window.ids.tolist() == [2, 5, 14, 7, 8, 17, 3] and window.words.tolist() == [-1, 0, 0, 2, 3, 3, -1]
+    assert window.labels.tolist() == [IGNORED, 1, IGNORED, 2, 0, IGNORED, IGNORED] and window.first.tolist() == [False, True, False, True, True, False, False]
+    (all_pieces,) = one(words, tags, Tagging(label_all_pieces=True))
+    assert all_pieces.labels.tolist() == [IGNORED, 1, 2, 2, 0, 0, IGNORED] and all_pieces.first.tolist() == window.first.tolist()
+    assert (window.ids.dtype, window.labels.dtype, window.words.dtype, window.first.dtype) == (np.int32, np.int64, np.int32, np.bool_)
+
+
+def test_all_pieces_of_tags_that_are_no_chunks_have_the_tag() -> None:
+    (window,) = encode(TOKENIZATION, [sentence("ab c", "NN VB")], ("NN", "VB"), Tagging(label_all_pieces=True))[0]
+    assert window.labels.tolist() == [IGNORED, 0, 0, 1, IGNORED]
+
+
+def test_a_long_sentence_by_hand() -> None:
+    """Five letters of which two are one word, in windows of four pieces that share two: each label stands once, where it has the most context."""
+    first, second = one("a b cd e", "B-X I-X O B-X", Tagging(maximum_length=6, stride=2))
+    assert (first.ids.tolist(), second.ids.tolist()) == ([2, 5, 6, 7, 16, 3], [2, 7, 16, 9, 3])
+    assert (first.words.tolist(), second.words.tolist()) == ([-1, 0, 1, 2, 2, -1], [-1, 2, 2, 3, -1])
+    assert first.labels.tolist() == [IGNORED, 1, 2, 0, IGNORED, IGNORED] and second.labels.tolist() == [IGNORED, IGNORED, IGNORED, 1, IGNORED]
+
+
+def test_a_sentence_without_pieces_is_one_window() -> None:
+    (window,) = one(NOTHING, "B-X")
+    assert window.ids.tolist() == [2, 3] and window.labels.tolist() == [IGNORED, IGNORED]
+    predicted = predicted_tags(1, [window], [np.array([1, 1])], NAMES)
+    assert (predicted.tags, predicted.unseen) == (("O",), 1)
+
+
+def test_predictions_come_back_to_words_by_hand() -> None:
+    """A word's tag is its first piece's; one without pieces, and one beyond the only window that was predicted, are O and counted."""
+    windows = one(f"a {NOTHING} bc d e f", "O O O O O O", Tagging(maximum_length=6, stride=1))
+    assert [window.words.tolist() for window in windows] == [[-1, 0, 2, 2, 3, -1], [-1, 3, 4, 5, -1]]
+    predicted = predicted_tags(6, windows[:1], [np.array([0, 1, 2, 0, 1, 0])], NAMES)
+    assert (predicted.tags, predicted.unseen) == (("B-X", "O", "I-X", "B-X", "O", "O"), 3)
+
+
+@given(st.lists(st.tuples(st.text(LETTERS, min_size=1, max_size=4), st.sampled_from(NAMES)), min_size=1, max_size=20), st.integers(3, 9), st.booleans())
+@settings(deadline=None, max_examples=60)
+def test_labels_come_back_as_the_tags_whatever_the_windows(words: list[tuple[str, str]], maximum_length: int, label_all_pieces: bool) -> None:
+    tags = tuple(tag for _, tag in words)
+    tagging = Tagging(maximum_length=maximum_length, stride=(maximum_length - 2) // 2, label_all_pieces=label_all_pieces)
+    windows = one(" ".join(word for word, _ in words), " ".join(tags), tagging)
+    predicted = predicted_tags(len(words), windows, [window.labels for window in windows], NAMES)
+    assert predicted.tags == tags and predicted.unseen == 0 and sum(int(window.first.sum()) for window in windows) == len(words)
+    labelled = sum(len(word) for word, _ in words) if label_all_pieces else len(words)
+    assert sum(int((window.labels != IGNORED).sum()) for window in windows) == labelled
+
+
+def test_a_tag_that_was_not_learnt_is_named() -> None:
+    with pytest.raises(DataError) as error:
+        one("a b c d", "B-X B-Z O B-Z")
+    assert str(error.value) == "tag 'B-Z' (2 words) is not among the 3 tags learnt: O, B-X, I-X; mend the file or train with that tag"
+
+
+@pytest.mark.parametrize("stride", [-1, 62])
+def test_settings_that_leave_no_room_are_refused(stride: int) -> None:
+    with pytest.raises(ConfigError) as error:
+        Tagging(maximum_length=64, stride=stride)
+    assert str(error.value) == (
+        f"tagging.stride ({stride}) must be from 0 to less than the 62 pieces that tagging.maximum_length (64) "
+        "leaves beside 2 special tokens: lower the stride or raise the length"
+    )
