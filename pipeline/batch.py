@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -39,6 +39,8 @@ class Batch:
     """int64: 1 where segment B is from another document, 0 where it follows (label order of the published checkpoints); None without such pairs."""
     swapped_N: Tensor | None = None
     """int64: 1 where segment B stands before A in the text, 0 where it follows; None without such pairs."""
+    label_N: Tensor | None = None
+    """float32: what a task asks of each sequence, a class number or a value; None without a task."""
 
     @property
     def tokens(self) -> int:
@@ -67,28 +69,44 @@ def collate(rows: pa.Table | pa.RecordBatch) -> Batch:
 
     Reads the columns of pipeline.text.schema.EXAMPLE that a model sees; others may be there. Raises ValueError when there are no rows.
     """
-    if rows.num_rows == 0:
-        raise ValueError("a batch needs at least one row")
-    ids_T, lengths_N = _flat_lists(rows.column("ids"))
+    offsets, tensors = _sequences(rows)
     masked_positions_M, masked_N = _flat_lists(rows.column("masked_positions"))
     masked_labels_M, _ = _flat_lists(rows.column("masked_labels"))
-    offsets = np.zeros(len(lengths_N) + 1, dtype=np.int32)
-    np.cumsum(lengths_N, out=offsets[1:])
-    starts_N = offsets[:-1].astype(np.int64)
-    positions_T = np.arange(len(ids_T)) - np.repeat(starts_N, lengths_N)
-    masked_positions_M += np.repeat(starts_N, masked_N)
-    segments_T = positions_T >= np.repeat(_flat(rows.column("first_length")), lengths_N)
+    masked_positions_M += np.repeat(offsets[:-1].astype(np.int64), masked_N)
     return Batch(
-        ids_T=torch.from_numpy(ids_T),
-        segments_T=torch.from_numpy(segments_T.astype(np.int64)),
-        positions_T=torch.from_numpy(positions_T),
-        offsets=torch.from_numpy(offsets),
-        maximum_length=int(lengths_N.max()),
+        **tensors,
         masked_positions_M=torch.from_numpy(masked_positions_M),
         masked_labels_M=torch.from_numpy(masked_labels_M),
         not_next_N=_pair_labels(rows.column("not_next")),
         swapped_N=_pair_labels(rows.column("swapped")),
     )
+
+
+def collate_labelled(rows: pa.Table | pa.RecordBatch) -> Batch:
+    """One flat batch of a task's rows (schema pipeline.tasks.schema.ENCODED), in their order; nothing is masked. Raises ValueError when there are no rows."""
+    _, tensors = _sequences(rows)
+    nothing, label = torch.zeros(0, dtype=torch.int64), rows.column("label")
+    label_N = None if label.null_count else torch.from_numpy(_flat(label).astype(np.float32))
+    return Batch(**tensors, masked_positions_M=nothing, masked_labels_M=nothing, label_N=label_N)
+
+
+def _sequences(rows: pa.Table | pa.RecordBatch) -> tuple[np.ndarray, dict[str, Any]]:
+    """Offsets (N + 1,), and the fields of a Batch that say what the sequences are."""
+    if rows.num_rows == 0:
+        raise ValueError("a batch needs at least one row")
+    ids_T, lengths_N = _flat_lists(rows.column("ids"))
+    offsets = np.zeros(len(lengths_N) + 1, dtype=np.int32)
+    np.cumsum(lengths_N, out=offsets[1:])
+    starts_N = offsets[:-1].astype(np.int64)
+    positions_T = np.arange(len(ids_T)) - np.repeat(starts_N, lengths_N)
+    segments_T = positions_T >= np.repeat(_flat(rows.column("first_length")), lengths_N)
+    return offsets, {
+        "ids_T": torch.from_numpy(ids_T),
+        "segments_T": torch.from_numpy(segments_T.astype(np.int64)),
+        "positions_T": torch.from_numpy(positions_T),
+        "offsets": torch.from_numpy(offsets),
+        "maximum_length": int(lengths_N.max()),
+    }
 
 
 def _pair_labels(column: pa.ChunkedArray | pa.Array) -> Tensor | None:
