@@ -7,6 +7,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PRESET ?= bert-tiny
 ARGS ?=
+GLUE ?=
+CHECKPOINT ?=
 OUTPUT ?= output
 MLFLOW_PORT ?= 5000
 SECONDS ?= 60
@@ -15,10 +17,10 @@ TORCH := $(shell sed -n 's/^torch==//p' cluster/requirements.txt)
 # Where pip finds the CPU build of torch, when its own settings do not say: the index that pytorch.org names for "CPU".
 TORCH_INDEX ?=
 
-.PHONY: help pretrain test fuzz bench mlflow stop clean
+.PHONY: help pretrain finetune-glue test fuzz bench mlflow stop clean
 
 help: ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
 	@echo "  PRESET=$(PRESET)   ARGS='--steps 500 --seed 1'   OUTPUT=$(OUTPUT)   TORCH_INDEX=URL   PYTHON=$(PYTHON)"
 
 pretrain: $(VENV)/.installed ## train bert-tiny on the built-in corpus through a local Ray head, in minutes
@@ -29,6 +31,12 @@ pretrain: $(VENV)/.installed ## train bert-tiny on the built-in corpus through a
 	@echo "your own text, in a shell set up by these two lines:"
 	@cluster/head.sh environment | sed 's/^/    /'
 	@echo "    ray job submit -- python jobs/pretrain.py bert-mini --corpus PATH_OR_URL --steps 500 --workers 2"
+
+finetune-glue: $(VENV)/.installed ## fine-tune the newest run's model, or CHECKPOINT=…, on the GLUE tasks in GLUE=folder
+	@test -n '$(GLUE)' || { echo "error: GLUE=folder is not given: name the folder of the official GLUE archives, unpacked (SST-2/train.tsv and so on)" >&2; exit 2; }
+	@checkpoint='$(CHECKPOINT)'; test -n "$$checkpoint" || checkpoint=$$(ls -td '$(OUTPUT)'/runs/*/export 2>/dev/null | head -1); \
+	    test -n "$$checkpoint" || { echo "error: there is no finished run in $(OUTPUT)/runs: make pretrain first, or give CHECKPOINT=folder" >&2; exit 2; }; \
+	    $(BIN)/python jobs/finetune.py --checkpoint "$$checkpoint" --glue '$(GLUE)' --task glue --output '$(OUTPUT)' $(ARGS)
 
 test: $(VENV)/.installed-test ## run the tests
 	$(BIN)/python -m pytest

@@ -1,7 +1,7 @@
 """Fine-tune a pretrained encoder on GLUE tasks, each with several seeds, and print their table.
 
-    python jobs/finetune.py --checkpoint output/runs/bert-tiny-5a00950e/export --glue GLUE --task sst2 --task mrpc
-    python jobs/finetune.py --checkpoint FOLDER_OR_hf://OWNER/NAME --glue GLUE --task stsb --seeds 5 --optimizer.learning-rate 1e-4
+    python jobs/finetune.py --checkpoint output/runs/bert-tiny-5a00950e/export --glue FOLDER --task glue
+    python jobs/finetune.py --checkpoint FOLDER_OR_hf://OWNER/NAME --glue FOLDER --task stsb --seeds 5 --optimizer.learning-rate 1e-4
 
 The same command again trains only what has no result yet.
 """

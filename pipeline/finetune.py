@@ -47,20 +47,31 @@ def finetune(config: Finetune, report: Report) -> dict[str, Any]:
 
     Raises PipelineError in one line for all that the user can fix, before anything is trained.
     """
-    if unknown := [name for name in config.task if name not in TASKS or not any(split.name == "train" for split in TASKS[name].splits)]:
-        raise ConfigError(f"task ({', '.join(unknown)}) is none that can be trained: choose of {', '.join(name for name, task in TASKS.items() if task.name != 'ax')}")
+    names = task_names(config)
     storage.require_writable("output", config.output)
     initial = read_initial(Pretrain(init=config.checkpoint, output=storage.absolute(config.output), vocabulary=config.vocabulary), report)
     if config.maximum_length > initial.model.maximum_positions:
         raise ConfigError(f"maximum_length ({config.maximum_length}) must be at most the checkpoint's positions ({initial.model.maximum_positions})")
     wordpiece = WordPiece(initial.vocabulary)
-    rows = [read_rows(config, TASKS[name], wordpiece, report) for name in dict.fromkeys(config.task)]
+    rows = [read_rows(config, TASKS[name], wordpiece, report) for name in names]
     report(f"{len(rows) * config.seeds} trials: {len(rows)} task{'s' * (len(rows) > 1)} with {config.seeds} seeds each, {config.epochs} epochs")
     found = {}
     for one in rows:
         results = [trial(config, initial, one, seed, report) for seed in range(config.seeds)]
         found[one.task.name] = summary(one, results)
     return found
+
+
+def task_names(config: Finetune) -> list[str]:
+    """The tasks asked for, each once; "glue" stands for all whose training file is there. Raises ConfigError for one that does not exist, and for none."""
+    trained = {name: task.split("train") for name, task in TASKS.items() if any(split.name == "train" for split in task.splits)}
+    there = [name for name, split in trained.items() if storage.exists(storage.join(config.glue, split.file))]
+    wanted = [name for given in config.task for name in (there if given == "glue" else [given])]
+    if unknown := [name for name in wanted if name not in trained]:
+        raise ConfigError(f"task ({', '.join(unknown)}) is none that can be trained: choose of {', '.join(trained)}, or glue for all that are there")
+    if not wanted:
+        raise ConfigError(f"glue ({config.glue}) has none of the tasks' training files, such as {trained['sst2'].file}: name the folder of the official archives, unpacked")
+    return list(dict.fromkeys(wanted))
 
 
 def read_rows(config: Finetune, task: Task, wordpiece: WordPiece, report: Report) -> Rows:

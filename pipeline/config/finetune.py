@@ -16,7 +16,7 @@ class Finetune:
     glue: str
     """Folder of the GLUE tasks in their official layout (CoLA/train.tsv, SST-2/…)."""
     task: tuple[str, ...]
-    """Tasks by name: cola, sst2, mrpc, stsb, qqp, mnli, qnli, rte, wnli; may be repeated."""
+    """Tasks by name: cola, sst2, mrpc, stsb, qqp, mnli, qnli, rte, wnli, or glue for all that are in the folder; may be repeated."""
     epochs: int = 3
     """Times that each training row is seen."""
     rows_per_step: int = 32

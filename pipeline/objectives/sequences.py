@@ -18,7 +18,7 @@ class SequenceTask(nn.Module):
         """`classes`: how many, None for a number. Weights are drawn from `generator`, or from torch's global one."""
         super().__init__()
         self.encoder = Encoder(settings, vocabulary_size)
-        self.head = ClassificationHead(settings, classes or 1)
+        self.classification_head = ClassificationHead(settings, classes or 1)
         self.is_number = classes is None
         initialize(self, settings.initializer_deviation, generator)
 
@@ -32,7 +32,7 @@ class SequenceTask(nn.Module):
 
     def logits(self, batch: Batch) -> Tensor:
         """Float32 (N, classes), or (N, 1) for a number."""
-        return self.head(self.encoder.pool(self.encoder(batch), batch))
+        return self.classification_head(self.encoder.pool(self.encoder(batch), batch))
 
     @torch.no_grad()
     def predict(self, batch: Batch) -> Tensor:

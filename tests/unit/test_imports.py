@@ -38,6 +38,7 @@ MAY_IMPORT = {
     "plan": ABOVE,
     "show": ABOVE,
     "pretrain": ABOVE,
+    "finetune": ABOVE,
     "bench": ABOVE | {"pretrain", "bench"},
 }
 """Part of the package -> the parts it may import; a new part needs a place here."""
