@@ -15,7 +15,7 @@ from pipeline import storage
 from pipeline.config.finetune import Finetune
 from pipeline.config.flat import flatten
 from pipeline.config.jobs import Pretrain
-from pipeline.errors import ConfigError
+from pipeline.errors import CheckpointError, ConfigError
 from pipeline.objectives.sequences import SequenceTask
 from pipeline.tasks.encoding import encode
 from pipeline.tasks.glue import TASKS
@@ -49,7 +49,7 @@ def finetune(config: Finetune, report: Report) -> dict[str, Any]:
     """
     names = task_names(config)
     storage.require_writable("output", config.output)
-    initial = read_initial(Pretrain(init=config.checkpoint, output=storage.absolute(config.output), vocabulary=config.vocabulary), report)
+    initial = encoder_of(config, report)
     if config.maximum_length > initial.model.maximum_positions:
         raise ConfigError(f"maximum_length ({config.maximum_length}) must be at most the checkpoint's positions ({initial.model.maximum_positions})")
     wordpiece = WordPiece(initial.vocabulary)
@@ -60,6 +60,14 @@ def finetune(config: Finetune, report: Report) -> dict[str, Any]:
         results = [trial(config, initial, one, seed, report) for seed in range(config.seeds)]
         found[one.task.name] = summary(one, results)
     return found
+
+
+def encoder_of(config: Finetune, report: Report) -> Initial:
+    """The published model that config.checkpoint names. Raises CheckpointError where it cannot be used."""
+    try:
+        return read_initial(Pretrain(init=config.checkpoint, output=storage.absolute(config.output), vocabulary=config.vocabulary), report)
+    except CheckpointError as error:  # read_initial speaks of its own setting
+        raise CheckpointError(f"checkpoint {str(error).removeprefix('init ')}") from error
 
 
 def task_names(config: Finetune) -> list[str]:

@@ -74,6 +74,8 @@ def test_what_cannot_be_trained_is_refused(tiny_run: Path, glue: Path, capsys: p
         task_names(Finetune(checkpoint="a", glue=str(glue), task=("ax",)))
     assert main((*command(tiny_run, glue), "--maximum-length", "99")) == 2
     assert capsys.readouterr().err == "error: maximum_length (99) must be at most the checkpoint's positions (32)\n"
+    assert main((*command(tiny_run, glue), "--checkpoint", str(glue))) == 2
+    assert capsys.readouterr().err.startswith(f"error: checkpoint {glue} has no config.json")
     assert main((*command(tiny_run, glue), "--glue", str(glue / "output"))) == 2
     assert "has none of the tasks' training files, such as SST-2/train.tsv: name the folder" in capsys.readouterr().err
 
