@@ -1,7 +1,6 @@
 """Anyone's own data: CSV, TSV, JSON lines and Parquet as tables of TEXTS, and the task that their labels make."""
 
 import csv
-import gzip
 import io
 import json
 import math
@@ -15,12 +14,12 @@ import pyarrow.parquet as pq
 
 from pipeline import storage
 from pipeline.errors import DataError
-from pipeline.tasks.tables import decoded, require_columns, tab_separated, texts_table
+from pipeline.tasks.content import COMPRESSED, content_of, decoded
+from pipeline.tasks.tables import require_columns, tab_separated, texts_table
 from pipeline.tasks.task import Kind, Task, finite, require_trainable, shown
 
 MOST_NUMERIC_CLASSES = 20
 """More distinct numbers than this are values and not classes (stars and grades are fewer)."""
-COMPRESSED = ".gz"
 Values = Iterator[tuple[int, Sequence[Any]]]
 """(line from 1, or number of the row from 1 in Parquet; the wanted columns' values)."""
 
@@ -98,17 +97,6 @@ def require_labels(task: Task, location: str, texts: pa.Table) -> None:
             task.number(label)
         except ValueError as error:
             raise DataError(f"{location}:{line}: {error}") from None
-
-
-def content_of(location: str) -> bytes:
-    """A file's bytes, unpacked. Raises DataError where it cannot be read."""
-    try:
-        content = storage.read_bytes(location)
-        return gzip.decompress(content) if location.lower().endswith(COMPRESSED) else content
-    except FileNotFoundError:
-        raise DataError(f"{location} is not there") from None
-    except (OSError, EOFError) as error:
-        raise DataError(f"{location} cannot be read: {storage.first_line(error)}") from error
 
 
 def row_of(location: str, line: int, columns: Columns, values: Sequence[Any]) -> tuple[str, str, str | None, str | None]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from pipeline import storage
 from pipeline.errors import DataError
-from pipeline.tasks.content import content
+from pipeline.tasks.content import content_of
 
 SURROGATE = re.compile("[\ud800-\udfff]")  # JSON can write half a pair, which is no character
 MISALIGNED = "answer-not-at-its-offset"
@@ -34,7 +34,7 @@ def read_questions(location: str) -> list[Question]:
     Raises DataError for what is no such file, naming the place in it.
     """
     try:
-        whole = json.loads(content(location))
+        whole = json.loads(content_of(location))
     except (ValueError, RecursionError) as error:
         raise DataError(f"{location} is no JSON that can be read ({storage.first_line(error)}): give a SQuAD file") from error
     questions = list(questions_of(whole, location))

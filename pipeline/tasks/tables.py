@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from pipeline import storage
 from pipeline.errors import DataError
+from pipeline.tasks.content import decoded
 from pipeline.tasks.schema import TEXTS
 from pipeline.tasks.task import Split, Task, listed, require_trainable, shown
 
@@ -69,15 +70,6 @@ def tab_separated(location: str, content: bytes) -> Iterator[tuple[int, Sequence
     for line, text in enumerate(decoded(location, content).split("\n"), 1):
         if text := text.removesuffix("\r"):
             yield line, text.split("\t")
-
-
-def decoded(location: str, content: bytes) -> str:
-    """UTF-8 text without its byte order mark. Raises DataError with the line of the first byte that is none."""
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = error.object[: error.start].count(b"\n") + 1
-        raise DataError(f"{location}:{line}: byte 0x{error.object[error.start]:02x} is not UTF-8; save the file as UTF-8") from None
 
 
 def column_places(location: str, names: Sequence[str], where: Split) -> list[int | None]:

@@ -92,7 +92,7 @@ def test_a_broken_file_is_named(content: bytes, message: str, tmp_path: Path) ->
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"none.json cannot be read \(.+\): give a plain or gzip file that can"):
+    with pytest.raises(DataError, match=r"none.json is not there$"):
         read_questions(str(tmp_path / "none.json"))
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import DataError
-from pipeline.tasks.content import content
+from pipeline.tasks.content import content_of
 from pipeline.tasks.squad import Question, read_questions
 from pipeline.tasks.squad_metrics import exact, f1, normalised, score
 
@@ -91,6 +91,6 @@ def test_what_cannot_be_scored_is_refused() -> None:
 @pytest.mark.skipif(SQUAD is None, reason="SQUAD names no folder with the development set and a submission")
 def test_a_published_submission_has_its_published_scores() -> None:
     folder = Path(str(SQUAD))
-    predictions = json.loads(content(str(folder / "predictions-v1.1-bert-ensemble.json.gz")))
+    predictions = json.loads(content_of(str(folder / "predictions-v1.1-bert-ensemble.json.gz")))
     scores = score(predictions, read_questions(str(folder / "dev-v1.1.json.gz")))
     assert (round(scores["exact"], 3), round(scores["f1"], 3), scores["total"], scores["missing"]) == (86.206, 92.196, 10_570, 0)

@@ -69,7 +69,7 @@ def test_any_column_has_the_tags(tmp_path: Path) -> None:
         (b"a X O\n", 0, "{file}, line 1 has 3 columns, and tags are wanted from column 0: choose one of 1 to 2, column 0 has the words"),
         (b"a X O\n", -3, "{file}, line 1 has 3 columns, and tags are wanted from column -3: choose one of 1 to 2, column 0 has the words"),
         (b"-DOCSTART- O\n\n", -1, "{file} has 0 sentences: give a file with a word and its tags on each line, and blank lines between sentences"),
-        (b"a O\n\xe4 O\n", -1, "{file} is not UTF-8 at byte 4: save it as UTF-8"),
+        (b"a O\n\xe4 O\n", -1, "{file}:2: byte 0xe4 is not UTF-8; save the file as UTF-8"),
     ],
 )
 def test_a_broken_file_is_named(content: bytes, column: int, message: str, tmp_path: Path) -> None:
