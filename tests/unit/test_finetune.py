@@ -99,7 +99,7 @@ def padded(batch: Batch) -> dict[str, torch.Tensor]:
 
 @pytest.mark.parametrize("name", ["cola", "stsb"])
 def test_a_whole_training_equals_a_plain_loop_of_transformers(glue: Path, tiny_vocabulary: Vocabulary, name: str) -> None:
-    task, settings = TASKS[name], Model(layers=2, width=16, heads=2, feed_forward=32, maximum_positions=32, hidden_dropout=0.0, attention_dropout=0.0)
+    task, settings = TASKS[name], Model(layers=2, width=16, heads=2, feed_forward=32, maximum_positions=32, hidden_dropout=0.0, attention_dropout=0.0, initializer_deviation=0.3)
     rows = {split: encode(task, read_split(task, str(glue), split), WordPiece(tiny_vocabulary), 32).rows for split in ("train", "dev")}
     config = Finetune(checkpoint="a", glue="b", task=(name,), epochs=2, rows_per_step=16)
     config = replace(config, optimizer=replace(config.optimizer, learning_rate=1e-3))

@@ -52,6 +52,8 @@ def test_the_sides_take_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         turns = take_turns(alone, ray)
         assert psutil.Process(one.pid).status() == psutil.STATUS_STOPPED != psutil.Process(other.pid).status()
         assert by_turn(turns, alone.intervals(), ray.intervals()) == [Rates(alone=7, under_ray=9)] * 2
+        for side, others in ((alone, turns.under_ray), (ray, turns.alone)):  # whoever stands logs nothing
+            assert not [one for one in side.intervals() for begun, end in others if begun < one.end < end]
     assert one.returncode and other.returncode
 
 
