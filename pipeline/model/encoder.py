@@ -55,12 +55,15 @@ class Layer(nn.Module):
         self.feed_forward = FeedForward(settings)
         self.feed_forward_norm = nn.LayerNorm(settings.width, eps=settings.layer_norm_epsilon)
         self.dropout = settings.hidden_dropout
+        # Where fine-tuning may put a bottleneck.
+        self.attention_adapter: nn.Module = nn.Identity()
+        self.feed_forward_adapter: nn.Module = nn.Identity()
 
     def forward(self, hidden_T: Tensor, where: Layout) -> Tensor:
         probability = self.dropout if self.training else 0.0
         # Under autocast the sums stay in float32, and so does what LayerNorm computes.
-        hidden_T = self.attention_norm(hidden_T + dropout(self.attention(hidden_T, where), probability))
-        return self.feed_forward_norm(hidden_T + dropout(self.feed_forward(hidden_T), probability))
+        hidden_T = self.attention_norm(hidden_T + self.attention_adapter(dropout(self.attention(hidden_T, where), probability)))
+        return self.feed_forward_norm(hidden_T + self.feed_forward_adapter(dropout(self.feed_forward(hidden_T), probability)))
 
 
 class Encoder(nn.Module):

@@ -28,12 +28,16 @@ def depth(name: str, layers: int) -> int:
     return layers + 1 if "embeddings." in name else 0
 
 
+def trained(module: nn.Module) -> list[tuple[str, nn.Parameter]]:
+    """The parameters that are not frozen, by name."""
+    return [(name, parameter) for name, parameter in module.named_parameters() if parameter.requires_grad]
+
+
 def parameter_groups(chosen: settings.AdamW, module: nn.Module) -> list[dict[str, Any]]:
-    """The parameters (a tied one counts once) by what is done to them: weight decay, share of the rate, matrices in one parameter."""
-    named = list(module.named_parameters())
-    layers = 1 + max((int(found[1]) for name, _ in named if (found := LAYER.search(name))), default=-1)
+    """The parameters that train (a tied one counts once) by what is done to them: weight decay, share of the rate, matrices in one parameter."""
+    layers = 1 + max((int(found[1]) for name, _ in module.named_parameters() if (found := LAYER.search(name))), default=-1)
     groups: dict[tuple[float, float, int], list[nn.Parameter]] = {}
-    for name, parameter in named:
+    for name, parameter in trained(module):
         decay = chosen.weight_decay if decays(name, parameter) else 0.0
         key = decay, chosen.layer_decay ** depth(name, layers), 3 if FUSED.search(name) else 1
         groups.setdefault(key, []).append(parameter)
@@ -67,7 +71,7 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer, module: nn.Module) -> di
 
 def load_optimizer(optimizer: torch.optim.Optimizer, module: nn.Module, tensors: dict[str, torch.Tensor]) -> None:
     """Put back what optimizer_tensors gave. Raises CheckpointError when a tensor is missing or shaped otherwise."""
-    for name, parameter in module.named_parameters():
+    for name, parameter in trained(module):
         state = {}
         for key in STATE:
             value = tensors.get(f"{name}.{key}")

@@ -5,9 +5,11 @@ import pytest
 import torch
 from torch import nn
 
+from pipeline.config.adapters import LowRank
 from pipeline.config.jobs import Pretrain
 from pipeline.config.training import AdamW, Lamb
 from pipeline.errors import CheckpointError
+from pipeline.model.adapters import add_adapter
 from pipeline.train.optim import OPTIMIZERS, build_optimizer, load_optimizer, optimizer_tensors
 from pipeline.train.step import update
 
@@ -80,6 +82,44 @@ def test_rates_fall_from_the_heads_to_the_embeddings(training, tiny_config: Pret
     expected = {"encoder.embeddings": 0.125, "encoder.layers.0": 0.25, "encoder.layers.1": 0.5, "encoder.pooler": 1, "masked_token_head": 1, "next_sentence_head": 1}
     for start, share in expected.items():
         assert {found for name, found in shares.items() if name.startswith(start)} == {share}, start
+
+
+@pytest.mark.parametrize("kind", [AdamW, Lamb])
+def test_frozen_parameters_are_in_no_group_and_keep_the_rates_of_the_others(training, tiny_config: Pretrain, kind: type[AdamW]) -> None:
+    model = training.module(tiny_config)
+    add_adapter(model, LowRank())
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    groups = build_optimizer(kind(layer_decay=0.5), model).param_groups
+    shares = {names[id(parameter)]: group["rate_share"] for group in groups for parameter in group["params"]}
+    assert {name: share for name, share in shares.items() if ".layers." in name} == {
+        f"encoder.layers.{layer}.attention.qkv.changes.{part}.{side}": share for layer, share in ((0, 0.25), (1, 0.5)) for part in ("query", "value") for side in ("down", "up")
+    }
+    assert {share for name, share in shares.items() if ".layers." not in name} == {1}
+    assert {group["matrices"] for group in groups} == {1}
+
+
+def test_rates_count_layers_from_the_top_though_it_is_frozen(training, tiny_config: Pretrain) -> None:
+    model = training.module(tiny_config)
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    model.encoder.layers[1].requires_grad_(False)
+    groups = build_optimizer(AdamW(layer_decay=0.5), model).param_groups
+    assert {group["rate_share"] for group in groups for parameter in group["params"] if "layers.0." in names[id(parameter)]} == {0.25}
+
+
+@pytest.mark.parametrize("kind", [AdamW, Lamb])
+def test_parameters_without_a_gradient_stay_and_a_frozen_one_needs_no_state(kind: type[AdamW]) -> None:
+    part, again = module(), module()
+    for one in (part, again):
+        one[0].requires_grad_(False)
+    optimizer, other = build_optimizer(kind(), part), build_optimizer(kind(), again)
+    before = {name: tensor.clone() for name, tensor in part.state_dict().items()}
+    part[2](torch.ones(1, 4)).square().sum().backward()  # the LayerNorm trains, and this loss does not reach it
+    norm = update(optimizer, part, rate=0.1, clip_norm=1.0)
+    assert norm > 0
+    assert {name for name, tensor in part.state_dict().items() if not torch.equal(tensor, before[name])} == {"2.weight", "2.bias"}
+    step(part, optimizer)
+    load_optimizer(other, again, optimizer_tensors(optimizer, part))
+    assert optimizer_tensors(other, again).keys() == {f"{name}.{key}" for name in ("1.weight", "1.bias", "2.weight", "2.bias") for key in ("exp_avg", "exp_avg_sq", "step")}
 
 
 def test_a_group_takes_its_share_of_the_rate(training, tiny_config: Pretrain) -> None:

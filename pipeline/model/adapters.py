@@ -1,0 +1,173 @@
+"""Training few weights beside a frozen encoder: low-rank changes of its matrices (Hu et al. 2021) and bottlenecks in its layers (Houlsby et al. 2019).
+
+Shapes: T tokens of the batch.
+"""
+
+import math
+from collections.abc import Callable, Collection
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from pipeline.config import adapters as settings
+from pipeline.config.checks import require
+from pipeline.errors import CheckpointError
+from pipeline.model.dropout import dropout
+from pipeline.model.encoder import Encoder, initialize
+from pipeline.model.weights import FUSED
+
+QKV = FUSED[1]
+CHANGED = ("query", "value")
+"""Of the fused projection (Hu et al. 2021, 4.2 and 7.1)."""
+WHOLE = ("whole",)
+"""The parts of a linear layer that is not fused."""
+BOTTLENECK_DEVIATION = 1e-3
+"""Of a bottleneck's first weights, cut at two deviations (google-research/adapter-bert: feedforward_adapter)."""
+
+
+class LowRankChange(nn.Module):
+    """States (T, inputs) -> scale / rank * B A x (T, outputs); `down` is A, as nn.Linear starts, and `up` is B, from 0 (microsoft/LoRA)."""
+
+    def __init__(self, adapter: settings.LowRank, like: Tensor, generator: torch.Generator | None) -> None:
+        """`like` (outputs, inputs) is the matrix that is changed."""
+        super().__init__()
+        self.factor = adapter.scale / adapter.rank
+        self.down = nn.Parameter(like.new_empty(adapter.rank, like.shape[1]))
+        self.up = nn.Parameter(like.new_zeros(like.shape[0], adapter.rank))
+        nn.init.kaiming_uniform_(self.down, a=math.sqrt(5), generator=generator)
+
+    def forward(self, states_T: Tensor) -> Tensor:
+        return F.linear(self.factor * F.linear(states_T, self.down), self.up)
+
+    def product(self) -> Tensor:
+        """What is added to the matrix (outputs, inputs)."""
+        return self.factor * (self.up @ self.down)
+
+
+class LowRankLinear(nn.Linear):
+    """A linear layer with its parameters under their names, frozen or not, and low-rank changes of some of the equal parts that its output has."""
+
+    def __init__(self, plain: nn.Linear, adapter: settings.LowRank, generator: torch.Generator | None, parts: tuple[str, ...] = WHOLE, changed: Collection[str] = WHOLE) -> None:
+        super().__init__(plain.in_features, plain.out_features, device="meta")
+        self.weight, self.bias = plain.weight, plain.bias
+        self.parts = parts
+        self.dropout = adapter.dropout
+        pieces = dict(zip(parts, plain.weight.detach().chunk(len(parts)), strict=True))
+        self.changes = nn.ModuleDict({part: LowRankChange(adapter, pieces[part], generator) for part in changed})
+
+    def forward(self, states_T: Tensor) -> Tensor:
+        plain = super().forward(states_T).chunk(len(self.parts), -1)
+        thinned = dropout(states_T, self.dropout if self.training else 0.0)
+        outputs = [part + self.changes[name](thinned) if name in self.changes else part for name, part in zip(self.parts, plain, strict=True)]
+        return torch.cat(outputs, -1) if len(outputs) > 1 else outputs[0]
+
+    @torch.no_grad()
+    def merged(self) -> nn.Linear:
+        """A plain layer that computes the same, over this one's parameters, which are changed in place."""
+        for name, rows in zip(self.parts, self.weight.chunk(len(self.parts)), strict=True):
+            if name in self.changes:
+                rows += self.changes[name].product()
+        plain = nn.Linear(self.in_features, self.out_features, device="meta")
+        plain.weight, plain.bias = self.weight, self.bias
+        return plain
+
+
+class Bottleneck(nn.Module):
+    """States (T, width) -> the same with what a narrow network makes of them added; close to the identity at the start."""
+
+    def __init__(self, width: int, inner: int, generator: torch.Generator | None) -> None:
+        super().__init__()
+        self.down = nn.Linear(width, inner)
+        self.up = nn.Linear(inner, width)
+        initialize(self, BOTTLENECK_DEVIATION, generator)
+
+    def forward(self, states_T: Tensor) -> Tensor:
+        return states_T + self.up(F.gelu(self.down(states_T)))
+
+
+def add_nothing(encoder: Encoder, adapter: settings.NoAdapter, generator: torch.Generator | None) -> None:
+    """All weights train."""
+
+
+def add_low_rank(encoder: Encoder, adapter: settings.LowRank, generator: torch.Generator | None) -> None:
+    """Freeze embeddings and layers; let changes of their matrices train."""
+    freeze_below_pooler(encoder)
+    for layer in encoder.layers:
+        layer.attention.qkv = LowRankLinear(layer.attention.qkv, adapter, generator, QKV, QKV if adapter.everywhere else CHANGED)
+        if adapter.everywhere:
+            layer.attention.output = LowRankLinear(layer.attention.output, adapter, generator)
+            layer.feed_forward.inner = LowRankLinear(layer.feed_forward.inner, adapter, generator)
+            layer.feed_forward.outer = LowRankLinear(layer.feed_forward.outer, adapter, generator)
+
+
+def add_bottlenecks(encoder: Encoder, adapter: settings.Bottleneck, generator: torch.Generator | None) -> None:
+    """Freeze embeddings and layers but for their LayerNorms; let bottlenecks train."""
+    freeze_below_pooler(encoder)
+    for part in encoder.modules():
+        if isinstance(part, nn.LayerNorm):
+            part.requires_grad_(True)
+    width = encoder.pooler.in_features
+    for layer in encoder.layers:
+        layer.attention_adapter = Bottleneck(width, adapter.width, generator)
+        layer.feed_forward_adapter = Bottleneck(width, adapter.width, generator)
+
+
+def freeze_below_pooler(encoder: Encoder) -> None:
+    """Embeddings and layers train no more."""
+    encoder.embeddings.requires_grad_(False)
+    encoder.layers.requires_grad_(False)
+
+
+ADAPTERS: dict[type, Callable[..., None]] = {settings.NoAdapter: add_nothing, settings.LowRank: add_low_rank, settings.Bottleneck: add_bottlenecks}
+
+
+def add_adapter(module: nn.Module, adapter: settings.Adapter, generator: torch.Generator | None = None) -> None:
+    """Put adapters into `module.encoder` and freeze the weights that they stand in for; pooler and heads train, as do LayerNorms beside bottlenecks.
+
+    The plain weights stay the same objects under their names. Adapters start from `generator`, on the weights' device, or from torch's global one.
+    """
+    ADAPTERS[type(adapter)](module.encoder, adapter, generator)
+
+
+def freeze(module: nn.Module, layers: int, embeddings: bool) -> None:
+    """Let the lowest `layers` of `module.encoder` and its embeddings, where asked, train no more; adapters in these layers neither, if they are there already.
+
+    Raises ConfigError for more layers than there are.
+    """
+    there = len(module.encoder.layers)
+    require(layers <= there, f"freeze.layers ({layers}) must be at most the model's layers ({there})")
+    module.encoder.layers[:layers].requires_grad_(False)
+    if embeddings:
+        module.encoder.embeddings.requires_grad_(False)
+
+
+def merge(module: nn.Module) -> None:
+    """Add all low-rank changes to the weights beside them, which leaves the module as it was built; bottlenecks stay."""
+    for parent in list(module.modules()):
+        for name, part in list(parent.named_children()):
+            if isinstance(part, LowRankLinear):
+                setattr(parent, name, part.merged())
+
+
+def adapter_state(module: nn.Module) -> dict[str, Tensor]:
+    """The tensors of all adapters under our names, not copied."""
+    starts = tuple(f"{name}." for name, part in module.named_modules() if isinstance(part, LowRankChange | Bottleneck))
+    return {name: tensor for name, tensor in module.state_dict().items() if name.startswith(starts)}
+
+
+def plain_state(module: nn.Module) -> dict[str, Tensor]:
+    """All other tensors: those of the module without adapters, not copied."""
+    adapters = adapter_state(module)
+    return {name: tensor for name, tensor in module.state_dict().items() if name not in adapters}
+
+
+def load_adapter_state(module: nn.Module, tensors: dict[str, Tensor]) -> None:
+    """Put back what adapter_state gave, into adapters of the same settings. Raises CheckpointError naming the first tensor that does not fit."""
+    wanted = adapter_state(module)
+    if odd := sorted(wanted.keys() ^ tensors.keys()):
+        raise CheckpointError(f"adapter tensor {odd[0]} is {'missing' if odd[0] in wanted else 'unexpected'}: load it with the adapter's settings in training")
+    for name, tensor in wanted.items():
+        if tensors[name].shape != tensor.shape:
+            raise CheckpointError(f"adapter tensor {name} has shape {list(tensors[name].shape)}, the adapter's settings give {list(tensor.shape)}")
+        tensor.copy_(tensors[name])
