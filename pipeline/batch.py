@@ -41,6 +41,8 @@ class Batch:
     """int64: 1 where segment B stands before A in the text, 0 where it follows; None without such pairs."""
     label_N: Tensor | None = None
     """float32: what a task asks of each sequence, a class number or a value; None without a task."""
+    labels: Tensor | None = None
+    """float32: what a task asks, where that are several numbers of each sequence, or one of each token, end to end; None where it is not."""
 
     @property
     def tokens(self) -> int:
@@ -87,7 +89,8 @@ def collate_labelled(rows: pa.Table | pa.RecordBatch) -> Batch:
     _, tensors = _sequences(rows)
     nothing, label = torch.zeros(0, dtype=torch.int64), rows.column("label")
     label_N = None if label.null_count else torch.from_numpy(_flat(label).astype(np.float32))
-    return Batch(**tensors, masked_positions_M=nothing, masked_labels_M=nothing, label_N=label_N)
+    labels = None if (lists := rows.column("labels")).null_count else torch.from_numpy(_flat_lists(lists, np.float32)[0])
+    return Batch(**tensors, masked_positions_M=nothing, masked_labels_M=nothing, label_N=label_N, labels=labels)
 
 
 def _sequences(rows: pa.Table | pa.RecordBatch) -> tuple[np.ndarray, dict[str, Any]]:
@@ -122,9 +125,9 @@ def _flat(column: pa.ChunkedArray | pa.Array) -> np.ndarray:
     return np.concatenate([chunk.to_numpy(zero_copy_only=False) for chunk in _chunks(column)])
 
 
-def _flat_lists(column: pa.ChunkedArray | pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """All values of a list column end to end as a new int64 array, and the lists' lengths."""
+def _flat_lists(column: pa.ChunkedArray | pa.Array, kind: type[np.generic] = np.int64) -> tuple[np.ndarray, np.ndarray]:
+    """All values of a list column end to end as a new array, and the lists' lengths."""
     # flatten() and offsets both respect a slice's bounds; the values attribute would not.
     values = [chunk.flatten().to_numpy() for chunk in _chunks(column)]
     lengths = [np.diff(chunk.offsets.to_numpy()) for chunk in _chunks(column)]
-    return np.concatenate(values, dtype=np.int64), np.concatenate(lengths)
+    return np.concatenate(values, dtype=kind), np.concatenate(lengths)

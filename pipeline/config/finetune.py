@@ -1,40 +1,162 @@
 """Settings of fine-tuning."""
 
 from dataclasses import dataclass
+from typing import Literal
 
-from pipeline.config.checks import require, require_at_least
+from pipeline.config.adapters import Adapter, NoAdapter
+from pipeline.config.checks import require, require_above_zero, require_at_least, require_share
 from pipeline.config.data import VocabularySettings
 from pipeline.config.training import AdamW, LinearDecay, Placement
+
+HIGH_RATE = 1e-3
+"""Learning rates above it are warned of: the published grids end at 5e-5 for base, and at 3e-4 for the miniatures."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cutting:
+    """How texts that are too long are cut."""
+
+    maximum_length: int | None = None
+    """Tokens of a row with its special tokens; none: the task's (128, questions 384), or the checkpoint's positions where those are fewer."""
+    stride: int | None = None
+    """Tokens that a window, or a passage, shares with the next; none: 128 for questions, 32 for others, or a quarter of the length where that is less."""
+    question_length: int = 64
+    """Tokens of a question; longer ones are cut."""
+    longest_answer: int = 30
+    """Tokens of an answer."""
+    passages: bool = False
+    """Whether a long text becomes several passages, each trained on with its label and answered by the mean of their logits; else its end is cut off."""
+    label_all_pieces: bool = False
+    """Whether all pieces of a word have its tag; else the first alone (Devlin et al. 2019, 5.3)."""
+
+    def __post_init__(self) -> None:
+        require(self.maximum_length is None or self.maximum_length >= 8, f"cutting.maximum_length ({self.maximum_length}) must be at least 8")
+        require(self.stride is None or self.stride >= 0, f"cutting.stride ({self.stride}) must be at least 0")
+        require_at_least("cutting.question_length", self.question_length, 1)
+        require_at_least("cutting.longest_answer", self.longest_answer, 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """What a trial does with an encoder and a task's rows."""
+
+    epochs: int = 3
+    """Times that each training row is seen, at most where training stops early."""
+    rows_per_step: int = 32
+    """Rows of one optimiser update; the last one of an epoch has what is left."""
+    training_rows: int | None = None
+    """Rows trained on at most, drawn by the seed; none: all."""
+    pooling: Literal["cls", "mean", "attention"] = "cls"
+    """What stands for a text: the pooled [CLS] state (as published), the mean of the last states, or their mean by learnt weights."""
+    dropout: float | None = None
+    """Hidden and attention dropout; none: the checkpoint's."""
+    patience: int | None = None
+    """Epochs without a better development score after which training stops, and the best epoch's weights are taken; none: all epochs, the last one's."""
+    balance_classes: bool = False
+    """Whether a class counts in the loss in inverse proportion to its rows."""
+    group_lengths: bool = False
+    """Whether rows of similar length share a step (of each 50 steps' rows, sorted); less padding where attention pads."""
+    freeze_layers: int = 0
+    """Lowest layers that keep their weights; the embeddings with them."""
+    freeze_embeddings: bool = False
+    """Whether the embeddings keep their weights."""
+
+    def __post_init__(self) -> None:
+        require_at_least("recipe.epochs", self.epochs, 1)
+        require_at_least("recipe.rows_per_step", self.rows_per_step, 1)
+        require(self.training_rows is None or self.training_rows >= 1, f"recipe.training_rows ({self.training_rows}) must be at least 1")
+        require(self.patience is None or self.patience >= 1, f"recipe.patience ({self.patience}) must be at least 1")
+        require_at_least("recipe.freeze_layers", self.freeze_layers, 0)
+        if self.dropout is not None:
+            require_share("recipe.dropout", self.dropout)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Search:
+    """Which settings are tried, and how many seeds select and report."""
+
+    grid: Literal["none", "bert", "miniatures"] = "none"
+    """bert: 16 or 32 rows, 5e-5, 3e-5 or 2e-5, 2 to 4 epochs (Devlin et al. 2019, A.3); miniatures: 8 to 128 rows, 3e-4 to 3e-5, 4 epochs (google-research/bert)."""
+    over: tuple[str, ...] = ()
+    """NAME=VALUE,VALUE of a setting to try all of, or NAME=LOW..HIGH to draw from, evenly in the logarithm; may be repeated."""
+    samples: int = 8
+    """Settings drawn where there is a range, each with all values of the others."""
+    seeds: int = 1
+    """Seeds that a setting is selected on; those that are reported are others."""
+    stop_early: bool = False
+    """Whether trials that lag behind after an epoch are stopped (asynchronous successive halving, Li et al. 2020)."""
+
+    def __post_init__(self) -> None:
+        require_at_least("search.samples", self.samples, 1)
+        require_at_least("search.seeds", self.seeds, 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trials:
+    """What a trial may use."""
+
+    cpus: float = 1.0
+    """CPUs of one trial; its threads, where it has no GPU and placement.threads is not set, are as many."""
+    gpus: float | None = None
+    """GPUs of one trial, such as 0.25; none: one where there are any."""
+    at_once: int | None = None
+    """Trials at the same time at most; none: as many as fit."""
+
+    def __post_init__(self) -> None:
+        require_above_zero("trials.cpus", self.cpus)
+        require(self.gpus is None or self.gpus >= 0, f"trials.gpus ({self.gpus}) must be at least 0")
+        require(self.at_once is None or self.at_once >= 1, f"trials.at_once ({self.at_once}) must be at least 1")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finetune:
-    """Fine-tune a pretrained encoder on GLUE tasks, each with several seeds."""
+    """Fine-tune a pretrained encoder on tasks, each with several seeds."""
 
     checkpoint: str
-    """Folder, URL or hf://OWNER/NAME of a published BERT, such as a run's export."""
-    glue: str
-    """Folder of the GLUE tasks in their official layout (CoLA/train.tsv, SST-2/…)."""
-    task: tuple[str, ...]
-    """Tasks by name: cola, sst2, mrpc, stsb, qqp, mnli, qnli, rte, wnli, or glue for all that are in the folder; may be repeated."""
-    epochs: int = 3
-    """Times that each training row is seen."""
-    rows_per_step: int = 32
-    """Rows of one optimiser update; the last one of an epoch has what is left."""
-    maximum_length: int = 128
-    """Tokens of a row with its special tokens; the longer text of a pair is cut first."""
+    """Folder, URL or hf://OWNER/NAME of a published BERT, such as a run's export or a fine-tuned model."""
+    task: tuple[str, ...] = ()
+    """Tasks by name, glue for all of GLUE's whose files are there, or builtin; may be repeated."""
+    data: str | None = None
+    """Folder of the tasks' files in their official layout: CoLA/train.tsv, …; train-v1.1.json; eng.train."""
+    train: str | None = None
+    """Your own training file instead of a task: CSV, TSV, JSON lines, Parquet, SQuAD's JSON, or CoNLL's columns."""
+    dev: str | None = None
+    """Its development file; none: a tenth of the training rows, chosen by a hash, is set aside."""
+    text: str = "text"
+    """Column of the text in your own file; of the list of words, for tags."""
+    pair: str | None = None
+    """Column of the second text of a pair."""
+    label: tuple[str, ...] = ("label",)
+    """Column of the label or value, or of the list of tags; several: one 0/1 column a label. In CoNLL's columns a number from 0, -1 for the last."""
+    kind: Literal["auto", "classification", "regression", "multilabel", "tags", "spans"] = "auto"
+    """What the labels of your own file are; auto: recognised."""
     seeds: int = 3
-    """Runs of each task, with seeds 0, 1, …: the head's first weights, the order of rows and dropout."""
+    """Runs of each task's setting, with seeds of their own: the head's first weights, the order of rows and dropout."""
+    minutes: float | None = None
+    """Time that all trials may take, about: where more would be needed, seeds, epochs and then rows of the large tasks are made fewer, and a line says which."""
+    random_weights: bool = False
+    """Start from random weights of the checkpoint's sizes: what the task alone teaches."""
+    start_from: str | None = None
+    """Task whose fine-tuned encoder starts RTE, MRPC and STS-B, where both are asked for: mnli (Devlin et al. 2019 do not; Liu et al. 2019 do)."""
+    register: str | None = None
+    """Name in MLflow's registry of the best model; of several tasks each has its name added: NAME-sst2."""
     output: str = "output"
     """Folder of results; what is there already is not trained again."""
+    mlflow_uri: str | None = None
+    """MLflow tracking URI; none: MLFLOW_TRACKING_URI, else SQLite at OUTPUT/mlflow.db."""
+    cutting: Cutting = Cutting()
+    recipe: Recipe = Recipe()
+    search: Search = Search()
+    trials: Trials = Trials()
     vocabulary: VocabularySettings = VocabularySettings()
     placement: Placement = Placement()
     optimizer: AdamW = AdamW(learning_rate=5e-5)
     schedule: LinearDecay = LinearDecay(warmup_share=0.1)
+    adapter: Adapter = NoAdapter()
 
     def __post_init__(self) -> None:
-        require(self.task != (), "task () names none: give --task NAME, such as --task sst2")
-        require_at_least("epochs", self.epochs, 1)
-        require_at_least("rows_per_step", self.rows_per_step, 1)
-        require_at_least("maximum_length", self.maximum_length, 3)
+        require((self.task == ()) != (self.train is None), f"task ({', '.join(self.task) or 'none'}) or train ({self.train}): give one of both, such as --task sst2 or --train my.csv")
+        require(self.dev is None or self.train is not None, f"dev ({self.dev}) belongs to train, which is not given")
+        require(self.label != (), "label () names no column: give --label NAME")
         require_at_least("seeds", self.seeds, 1)
+        require(self.minutes is None or self.minutes > 0, f"minutes ({self.minutes}) must be above 0")

@@ -56,6 +56,21 @@ class ClassificationHead(nn.Linear):
         return super().forward(dropout(states, self.dropout if self.training else 0.0)).float()
 
 
+class AttentionPooling(nn.Linear):
+    """Hidden states (T, width) of N sequences -> one state (N, width) each: their mean by the softmax of a learnt score."""
+
+    def __init__(self, settings: Model) -> None:
+        super().__init__(settings.width, 1)
+
+    def forward(self, hidden_T: Tensor, lengths_N: Tensor) -> Tensor:
+        """Float32; `lengths_N` are int64."""
+        scores_T = super().forward(hidden_T)[:, 0].float()
+        highest_N = torch.segment_reduce(scores_T.detach(), "max", lengths=lengths_N)
+        shares_T = (scores_T - highest_N.repeat_interleave(lengths_N)).exp()
+        total_N = torch.segment_reduce(shares_T, "sum", lengths=lengths_N)
+        return torch.segment_reduce(hidden_T.float() * shares_T[:, None], "sum", lengths=lengths_N) / total_N[:, None]
+
+
 class AnswerHead(nn.Linear):
     """Hidden states (T, width) -> logits (T, 2): that the answer starts at a token, and that it ends there."""
 

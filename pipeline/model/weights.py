@@ -30,8 +30,9 @@ PUBLISHED = {
     "next_sentence_head": "cls.seq_relationship",
     "classification_head": "classifier",
     "answer_head": "qa_outputs",
+    "attention_pooling": "attention_pooling",
 }
-"""Our module -> published module; # is the layer's number. Heads that classify sequences and tokens are published alike."""
+"""Our module -> published module; # is the layer's number. Heads that classify sequences and tokens are published alike; nobody else has attention_pooling."""
 ENCODER = ("embeddings.", "encoder.", "pooler.")
 """How names begin where an encoder is published by itself, without `bert.`."""
 FUSED = (".attention.self.", ("query", "key", "value"))

@@ -1,4 +1,7 @@
-"""One answer a sequence: a class, by cross-entropy, or a number, by squared error (Devlin et al. 2019, 4.1)."""
+"""One answer a sequence: a class, by cross-entropy, several labels, each by its own, or a number, by squared error (Devlin et al. 2019, 4.1).
+
+N sequences of T tokens in all.
+"""
 
 import torch
 from torch import Tensor, nn
@@ -7,35 +10,58 @@ from torch.nn import functional as F
 from pipeline.batch import Batch
 from pipeline.config.model import Model
 from pipeline.model.encoder import Encoder, initialize
-from pipeline.model.heads import ClassificationHead
+from pipeline.model.heads import AttentionPooling, ClassificationHead
 from pipeline.objectives.pretraining import Terms
+
+LOSSES = ("classification", "multilabel", "regression")
+POOLINGS = ("cls", "mean", "attention")
 
 
 class SequenceTask(nn.Module):
-    """An encoder whose pooled [CLS] states a linear layer turns into an answer."""
+    """An encoder and a linear layer on one state a sequence: the pooled [CLS] state, or a mean of all."""
 
-    def __init__(self, settings: Model, vocabulary_size: int, classes: int | None, generator: torch.Generator | None = None) -> None:
-        """`classes`: how many, None for a number. Weights are drawn from `generator`, or from torch's global one."""
+    per_token = False
+
+    def __init__(
+        self,
+        settings: Model,
+        vocabulary_size: int,
+        outputs: int,
+        generator: torch.Generator | None = None,
+        *,
+        kind: str = "classification",
+        pooling: str = "cls",
+        class_weights: Tensor | None = None,
+    ) -> None:
+        """`outputs`: classes, or 1 for a number. `class_weights` (classes,) scale each row's loss. Weights are drawn from `generator`, or torch's global one."""
         super().__init__()
+        assert kind in LOSSES and pooling in POOLINGS
         self.encoder = Encoder(settings, vocabulary_size)
-        self.classification_head = ClassificationHead(settings, classes or 1)
-        self.is_number = classes is None
+        self.classification_head = ClassificationHead(settings, outputs)
+        self.attention_pooling = AttentionPooling(settings) if pooling == "attention" else None
+        self.kind, self.pooling = kind, pooling
+        self.register_buffer("class_weights", class_weights, persistent=False)
         initialize(self, settings.initializer_deviation, generator)
 
     def forward(self, batch: Batch) -> Terms:
-        """"task": the loss summed over N sequences, float32 without dimensions, and N."""
-        assert batch.label_N is not None
+        """"task": the summed loss, float32 without dimensions, and what it is a mean over: sequences, their classes' weights, or sequences times labels."""
         logits = self.logits(batch)
-        if self.is_number:
+        if self.kind == "multilabel":
+            assert batch.labels is not None
+            return {"task": (F.binary_cross_entropy_with_logits(logits, batch.labels.view_as(logits), reduction="sum"), logits.numel())}
+        assert batch.label_N is not None
+        if self.kind == "regression":
             return {"task": (F.mse_loss(logits[:, 0], batch.label_N, reduction="sum"), batch.sequences)}
-        return {"task": (F.cross_entropy(logits, batch.label_N.long(), reduction="sum"), batch.sequences)}
+        labels = batch.label_N.long()
+        total = F.cross_entropy(logits, labels, weight=self.class_weights, reduction="sum")
+        return {"task": (total, batch.sequences if self.class_weights is None else self.class_weights[labels].sum())}
 
     def logits(self, batch: Batch) -> Tensor:
-        """Float32 (N, classes), or (N, 1) for a number."""
-        return self.classification_head(self.encoder.pool(self.encoder(batch), batch))
-
-    @torch.no_grad()
-    def predict(self, batch: Batch) -> Tensor:
-        """(N,): the likeliest class as int64, or the number as float32."""
-        logits = self.logits(batch)
-        return logits[:, 0] if self.is_number else logits.argmax(-1)
+        """Float32 (N, outputs)."""
+        hidden_T = self.encoder(batch)
+        if self.pooling == "cls":
+            return self.classification_head(self.encoder.pool(hidden_T, batch))
+        lengths = batch.offsets.diff().long()
+        if self.attention_pooling is None:
+            return self.classification_head(torch.segment_reduce(hidden_T.float(), "mean", lengths=lengths))
+        return self.classification_head(self.attention_pooling(hidden_T, lengths))

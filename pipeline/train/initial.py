@@ -30,7 +30,7 @@ from pipeline.train.checkpoint import CONFIG, WEIGHTS, read_tensors
 
 HEADS = ("bert.pooler.", "cls.predictions.", "cls.seq_relationship.")
 """Parts of a BertForPreTraining that a checkpoint may lack, each as a whole: an encoder's, or one of masked tokens only."""
-OTHER_HEADS = ("classifier.", "qa_outputs.")
+OTHER_HEADS = ("classifier.", "qa_outputs.", "attention_pooling.")
 """Of fine-tuned models: left out."""
 FREE = ("hidden_dropout", "attention_dropout", "initializer_deviation")
 """Settings that config.json has and another training may set otherwise."""

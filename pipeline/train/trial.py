@@ -1,86 +1,192 @@
 """One fine-tuning on one device: encoder and rows in, scores out."""
 
+import copy
 import math
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import torch
+from torch import Tensor, nn
 
 from pipeline.batch import Batch, collate_labelled
-from pipeline.config.finetune import Finetune
-from pipeline.model.encoder import Encoder
-from pipeline.objectives.sequences import SequenceTask
-from pipeline.tasks.metrics import score
+from pipeline.config.finetune import Cutting, Finetune, Recipe
+from pipeline.objectives.tasks import TaskObjective
+from pipeline.tasks.kinds import KINDS
+from pipeline.tasks.prepared import Logits, Prepared, Tuned
 from pipeline.tasks.task import Task
 from pipeline.train.optim import build_optimizer
 from pipeline.train.schedule import rate_share
 from pipeline.train.step import seed_dropout, update
 
 ROWS_AT_ONCE = 64  # in evaluation
+POINTS = 100  # of a learning curve
+GROUPED_STEPS = 50  # whose rows are sorted by length among themselves
+Scores = dict[str, dict[str, float]]
+"""Split -> metric -> value."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
     """What a trial came to."""
 
-    scores: dict[str, dict[str, float]]
-    """Split -> metric -> value, after the last step."""
-    losses: list[float]
-    """Mean training loss of each epoch."""
+    scores: Scores
+    """Of the weights that are kept."""
+    tuned: Tuned
+    """What was chosen on the first development split beside the weights."""
+    collapsed: bool
+    """Whether the same answer is given to the whole first development split."""
+    curve: list[tuple[int, float]]
+    """(step, mean training loss since the point before)."""
+    epochs: list[Scores]
+    """Scores after each epoch."""
+    best_epoch: int
+    """The one, from 1, whose weights are kept: the last, or where training may stop early the best on the first development split."""
     steps: int
+    rows: int
+    """Trained on, in an epoch."""
+    tokens: int
+    """Trained on in all."""
     seconds: float
     """Of training; evaluation is not in it."""
 
 
+@dataclass(kw_only=True)
+class Course:
+    """What a training has come to so far."""
+
+    curve: list[tuple[int, float]] = field(default_factory=list)
+    step: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+
+
 def run_trial(
-    settings: Finetune, task: Task, module: SequenceTask, train: pa.Table, splits: Mapping[str, pa.Table], *, seed: int, device: torch.device, autocast: torch.autocast
+    config: Finetune,
+    task: Task,
+    cutting: Cutting,
+    module: TaskObjective,
+    train: Prepared,
+    splits: Mapping[str, Prepared],
+    *,
+    seed: int,
+    device: torch.device,
+    autocast: torch.autocast,
+    after_epoch: Callable[[int, Scores], None] = lambda epoch, scores: None,
 ) -> Result:
-    """Train the module on the rows of `train` (schema ENCODED) and score it on each of `splits`."""
-    optimizer, begun, losses, step = build_optimizer(settings.optimizer, module), time.perf_counter(), [], 0
-    steps = settings.epochs * math.ceil(train.num_rows / settings.rows_per_step)
+    """Train the module on the rows of `train` and score it on each of `splits`, of which the first selects; the module keeps the weights that are scored."""
+    recipe, way = config.recipe, KINDS[task.kind]
+    rows = drawn(train.rows, recipe.training_rows, seed)
+    optimizer, course, epochs = build_optimizer(config.optimizer, module), Course(), []
+    first = next(iter(splits))
+    best: tuple[float, int, dict[str, Tensor], dict[str, Logits]] | None = None
+    for epoch in range(1, recipe.epochs + 1):
+        train_epoch(config, module, optimizer, rows, course, epoch - 1, seed=seed, device=device, autocast=autocast)
+        found = {name: logits_of(module, split.rows, device, autocast) for name, split in splits.items()}
+        epochs.append({name: way.score(task, split, found[name], cutting, {}) for name, split in splits.items()})
+        after_epoch(epoch, epochs[-1])
+        value = epochs[-1][first][task.metrics[0]]
+        if recipe.patience is None or best is None or value > best[0]:
+            best = value, epoch, copy.deepcopy(module.state_dict()) if recipe.patience else {}, found
+        elif epoch - best[1] >= recipe.patience:
+            break
+    assert best is not None
+    if recipe.patience:
+        module.load_state_dict(best[2])
+    tuned = way.tune(task, splits[first], best[3][first], cutting)
+    return Result(
+        scores=epochs[best[1] - 1],
+        tuned=tuned,
+        collapsed=way.collapsed(task, splits[first], best[3][first], cutting),
+        curve=course.curve,
+        epochs=epochs,
+        best_epoch=best[1],
+        steps=course.step,
+        rows=rows.num_rows,
+        tokens=course.tokens,
+        seconds=course.seconds,
+    )
+
+
+def train_epoch(
+    config: Finetune, module: TaskObjective, optimizer: torch.optim.Optimizer, rows: pa.Table, course: Course, epoch: int, *, seed: int, device: torch.device, autocast: torch.autocast
+) -> None:
+    """All rows once."""
+    recipe, begun = config.recipe, time.perf_counter()
+    steps = recipe.epochs * math.ceil(rows.num_rows / recipe.rows_per_step)
+    total, count, every = torch.zeros((), dtype=torch.float64, device=device), 0.0, max(1, steps // POINTS)
     module.train()
-    for epoch in range(settings.epochs):
-        sums = torch.zeros((), dtype=torch.float64, device=device)
-        for batch in batches(train, settings.rows_per_step, seed, epoch):
-            seed_dropout(seed, step, 0)
-            with autocast:
-                total, count = module(batch.to(device))["task"]
-            (total / count).backward()
-            update(optimizer, module, rate=settings.optimizer.learning_rate * rate_share(settings.schedule, step, steps), clip_norm=settings.optimizer.clip_norm)
-            sums += total.detach().double()
-            step += 1
-        losses.append(sums.item() / train.num_rows)
-    seconds = time.perf_counter() - begun
-    scores = {name: score(task, predictions(module, rows, device, autocast), rows["label"].to_numpy()) for name, rows in splits.items()}
-    return Result(scores=scores, losses=losses, steps=step, seconds=seconds)
+    for batch in batches(rows, recipe, seed, epoch):
+        seed_dropout(seed, course.step, 0)
+        with autocast:
+            loss, weight = module(batch.to(device))["task"]
+        (loss / weight).backward()
+        update(optimizer, module, rate=config.optimizer.learning_rate * rate_share(config.schedule, course.step, steps), clip_norm=config.optimizer.clip_norm)
+        total, count = total + loss.detach().double(), count + weight
+        course.step, course.tokens = course.step + 1, course.tokens + batch.tokens
+        if course.step % every == 0:
+            course.curve.append((course.step, float(total / count)))
+            total, count = torch.zeros_like(total), 0.0
+    if course.step % every:
+        course.curve.append((course.step, float(total / count)))
+    course.seconds += time.perf_counter() - begun
 
 
-def batches(rows: pa.Table, rows_per_step: int, seed: int, epoch: int) -> Iterator[Batch]:
-    """All rows once, in an order that is a function of (seed, epoch); the last batch has what is left."""
-    order = np.random.Generator(np.random.Philox(key=np.random.SeedSequence((seed, epoch)).generate_state(2, np.uint64))).permutation(rows.num_rows)
-    for start in range(0, len(order), rows_per_step):
-        yield collate_labelled(rows.take(order[start : start + rows_per_step]).combine_chunks())
+def drawn(rows: pa.Table, most: int | None, seed: int) -> pa.Table:
+    """The rows, or `most` of them that the seed draws, in their order."""
+    if most is None or most >= rows.num_rows:
+        return rows
+    return rows.take(np.sort(generator(seed, 1 << 32).permutation(rows.num_rows)[:most]))
 
 
-def predictions(module: SequenceTask, rows: pa.Table, device: torch.device, autocast: torch.autocast) -> np.ndarray:
-    """The module's answers (N,) in the order of the rows: class numbers, or values."""
+def batches(rows: pa.Table, recipe: Recipe, seed: int, epoch: int) -> Iterator[Batch]:
+    """All rows once, in an order that is a function of (seed, epoch); one batch, else the last, has what is left."""
+    order = generator(seed, epoch).permutation(rows.num_rows)
+    starts = range(0, len(order), recipe.rows_per_step)
+    if recipe.group_lengths:
+        lengths, size = rows["ids"].combine_chunks().value_lengths().to_numpy(), recipe.rows_per_step * GROUPED_STEPS
+        order = np.concatenate([part[np.argsort(lengths[part], kind="stable")] for part in np.split(order, range(size, len(order), size))])
+        starts = [starts[place] for place in generator(seed, epoch).permutation(len(starts))]
+    for start in starts:
+        yield collate_labelled(rows.take(order[start : start + recipe.rows_per_step]).combine_chunks())
+
+
+def generator(seed: int, stream: int) -> np.random.Generator:
+    """Counter-based, keyed by the two numbers."""
+    return np.random.Generator(np.random.Philox(key=np.random.SeedSequence((seed, stream)).generate_state(2, np.uint64)))
+
+
+@torch.inference_mode()
+def logits_of(module: TaskObjective, rows: pa.Table, device: torch.device, autocast: torch.autocast) -> Logits:
+    """What the module says of each row, in the order of the rows."""
     module.eval()
     # Rows of similar length go together, so that little is computed on padding.
     order = np.argsort(rows["ids"].combine_chunks().value_lengths().to_numpy(), kind="stable")
-    answers = []
-    with torch.inference_mode(), autocast:
+    found: list[np.ndarray] = []
+    with autocast:
         for start in range(0, len(order), ROWS_AT_ONCE):
             batch = collate_labelled(rows.take(order[start : start + ROWS_AT_ONCE]).combine_chunks())
-            answers.append(module.predict(batch.to(device)).float().cpu().numpy())
-    found = np.empty(len(order), dtype=np.float64)
-    found[order] = np.concatenate(answers)
-    return found
+            logits = module.logits(batch.to(device)).float().cpu().numpy()
+            found += np.split(logits, batch.offsets[1:-1].numpy()) if module.per_token else list(logits)
+    return [found[place] for place in np.argsort(order)]
 
 
-def with_encoder(pretrained: Encoder, module: SequenceTask) -> SequenceTask:
+def with_encoder(pretrained: nn.Module, module: TaskObjective) -> TaskObjective:
     """The module with a pretrained encoder's weights in it."""
     module.encoder.load_state_dict(pretrained.state_dict())
     return module
+
+
+def class_weights(task: Task, rows: pa.Table) -> Tensor:
+    """Float32 (classes,): the mean number of labels a class, divided by each class's own; a class without any has 1."""
+    found = rows["label"].to_numpy() if task.kind == "classification" else rows["labels"].combine_chunks().flatten().to_numpy()
+    counts = np.bincount(found[found >= 0].astype(np.int64), minlength=len(task.labels)).astype(np.float64)
+    return torch.from_numpy(np.where(counts > 0, counts.mean() / np.maximum(counts, 1), 1.0)).float()
+
+
+def about(result: Result) -> dict[str, Any]:
+    """A result as JSON writes it."""
+    return dict(vars(result))

@@ -1,0 +1,207 @@
+"""The whole way of fine-tuning: an encoder and tasks -> trials on Ray Tune -> selected settings, fresh seeds -> a table, models, MLflow."""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pipeline import storage
+from pipeline.config.finetune import Finetune
+from pipeline.config.flat import flatten
+from pipeline.config.jobs import Pretrain
+from pipeline.config.training import Tracking
+from pipeline.errors import CheckpointError, ConfigError
+from pipeline.finetune import plan, trials
+from pipeline.finetune.live import Live
+from pipeline.finetune.problems import Problem, read_problems
+from pipeline.finetune.settings import settings_of, warnings, with_setting
+from pipeline.finetune.submission import submit
+from pipeline.finetune.table import Reported, glue_line, reported, select, table
+from pipeline.finetune.trials import Trial, make_trial
+from pipeline.grid import runs, tune
+from pipeline.tasks.kinds import KINDS
+from pipeline.tasks.known import GLUE
+from pipeline.train.initial import Initial, read_initial
+from pipeline.train.tracking import tracking_uri
+
+Report = Callable[[str], None]
+STARTED = ("rte", "mrpc", "stsb")
+"""Tasks that another one's encoder may start."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """What fine-tuning came to."""
+
+    rows: list[Reported]
+    table: str
+    models: dict[str, str]
+    """Task -> folder of the best of its reported models on the development split, which selects it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid:
+    """All that is asked for, read and planned."""
+
+    config: Finetune
+    initial: Initial
+    problems: dict[str, Problem]
+    settings: list[dict[str, Any]]
+    shares: dict[str, plan.Share]
+    baselines: dict[str, dict[str, dict[str, float]]]
+    """Task -> split -> metric -> what an answer that needs no model scores."""
+
+
+def finetune(config: Finetune, report: Report) -> Found:
+    """Run every trial that has no result yet, and give the table.
+
+    Raises PipelineError in one line for all that the user can fix, before anything is trained.
+    """
+    config = replace(config, output=storage.absolute(config.output))
+    settings = settings_of(config)
+    storage.require_writable("output", config.output)
+    initial = encoder_of(config, config.checkpoint, report)
+    problems = {one.task.name: one for one in read_problems(config, initial, report)}
+    require_start(config, problems)
+    uri = tracking_uri(Tracking(uri=config.mlflow_uri), config.output)
+    tune.connect(config)
+    for line in warnings(config, settings):
+        report(line)
+    grid = planned(config, initial, problems, settings, report)
+    parent = runs.open_grid(uri, config, grid_name(config, problems, initial), initial)
+    live = Live(report)
+    with runs.tracked(parent, live):
+        rows, models = [], {}
+        for wave in waves(config, problems):
+            start = grid.initial if wave is None else encoder_of(config, models[str(config.start_from)], report)
+            names = [name for name in problems if (name in STARTED and config.start_from in problems) == (wave is not None)]
+            found, best = run_wave(replace(grid, initial=start, problems={name: problems[name] for name in names}), parent, live, report)
+            rows, models = rows + found, models | best
+        text = table(rows, initial.model)
+        runs.log_table(parent, text, rows)
+        summary = "\n".join(filter(None, [text, glue_line(rows, GLUE)]))
+        for name, folder in models.items():
+            runs.log_best(parent, config, problems[name], name, folder, len(models) > 1, report)
+        submit(config, problems, models, report)
+    return Found(rows=rows, table=summary, models=models)
+
+
+def encoder_of(config: Finetune, checkpoint: str, report: Report) -> Initial:
+    """The published model of a checkpoint. Raises CheckpointError where it cannot be used."""
+    try:
+        initial = read_initial(Pretrain(init=checkpoint, output=config.output, vocabulary=config.vocabulary), report)
+    except CheckpointError as error:  # read_initial speaks of its own setting
+        raise CheckpointError(f"checkpoint {str(error).removeprefix('init ')}") from error
+    if config.recipe.freeze_layers > initial.model.layers:
+        raise ConfigError(f"recipe.freeze_layers ({config.recipe.freeze_layers}) must be at most the checkpoint's layers ({initial.model.layers})")
+    return initial
+
+
+def require_start(config: Finetune, problems: Mapping[str, Problem]) -> None:
+    """Raise ConfigError where the task whose encoder is to start others is not asked for, or is one of them."""
+    start = config.start_from
+    if start is not None and (start not in problems or start in STARTED):
+        raise ConfigError(f"start_from ({start}) must be one of the tasks asked for ({', '.join(problems)}), and none of {', '.join(STARTED)}, which it starts")
+
+
+def waves(config: Finetune, problems: Mapping[str, Problem]) -> list[str | None]:
+    """None for what starts from the checkpoint; then, where there are such, the task whose encoder starts the others."""
+    return [None] if config.start_from is None or not any(name in STARTED for name in problems) else [None, config.start_from]
+
+
+def planned(config: Finetune, initial: Initial, problems: dict[str, Problem], settings: list[dict[str, Any]], report: Report) -> Grid:
+    """What is trained of each problem in the time, and how long it takes; says both."""
+    many = tune.at_once(config)
+    per_step = {}
+    for name, problem in problems.items():
+        per_step[name], _ = plan.seconds_of(config, problem, initial)
+    shares = plan.fitted(config, list(problems.values()), per_step, many, len(settings))
+    shares = plan.kept_shares(storage.join(config.output, "finetune", "grids", f"{grid_name(config, problems, initial)}.json"), shares)
+    for name, problem in problems.items():
+        if line := plan.left_out(problem, config, shares[name]):
+            report(line)
+    seconds = plan.total_seconds(config, list(problems.values()), per_step, shares, many, len(settings))
+    selecting = len(settings) * config.search.seeds * len(problems) if len(settings) > 1 else 0
+    reporting = sum(share.seeds for share in shares.values())
+    parts = f"{selecting} that select one of {len(settings)} settings, {reporting} that report it on fresh seeds" if selecting else f"{len(problems)} task{'s' * (len(problems) > 1)}, {config.seeds} seeds at most"
+    report(f"{selecting + reporting} trials: {parts}; {many} at once, about {duration(seconds)}")
+    baselines = {name: {split: KINDS[one.task.kind].baseline(one.task, one.train, prepared) for split, prepared in one.splits.items()} for name, one in problems.items()}
+    return Grid(config=config, initial=initial, problems=problems, settings=settings, shares=shares, baselines=baselines)
+
+
+def grid_name(config: Finetune, problems: Mapping[str, Problem], initial: Initial) -> str:
+    """Tasks and a digest of all that decides which trials there are."""
+    shaping = {key: value for key, value in flatten(config).items() if key.split(".")[0] not in ("placement", "trials", "output", "mlflow_uri", "register", "checkpoint", "data", "train", "dev")}
+    content = json.dumps([shaping, initial.fingerprint, sorted((name, one.digest) for name, one in problems.items())], sort_keys=True)
+    names = "-".join(problems) if len(problems) < 4 else f"{len(problems)}-tasks"
+    return f"{names}-{hashlib.sha256(content.encode()).hexdigest()[:8]}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds for people."""
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.1f} hours"
+
+
+def run_wave(grid: Grid, parent: Any, live: Live, report: Report) -> tuple[list[Reported], dict[str, str]]:
+    """Select a setting for each problem where there are several, report it on fresh seeds, and keep the best model of each."""
+    chosen = {name: grid.settings[0] for name in grid.problems}
+    words = dict.fromkeys(grid.problems, "")
+    if len(grid.settings) > 1:
+        selecting = [trial_of(grid, name, seed, one, "select") for name in grid.problems for one in grid.settings for seed in range(grid.config.search.seeds)]
+        groups = [[trial for trial in selecting if trial.problem == name] for name in grid.problems] if grid.config.search.stop_early else [selecting]
+        found = {}
+        for group in groups:  # halving compares scores, which are of one task then
+            found |= run_all(grid, group, parent, live, may_stop=grid.config.search.stop_early)
+        for name, problem in grid.problems.items():
+            chosen[name], value = select(selecting, found, problem)
+            words[name] = f"{in_words(chosen[name])} (best of {len(grid.settings)}: {100 * value:.1f}, selected on dev)"
+            report(f"{name}: selected {words[name]}")
+    first = grid.config.search.seeds if len(grid.settings) > 1 else 0
+    reporting = {name: [trial_of(grid, name, first + seed, chosen[name], "report") for seed in range(grid.shares[name].seeds)] for name in grid.problems}
+    results = run_all(grid, [trial for ones in reporting.values() for trial in ones], parent, live, may_stop=False)
+    rows, models = [], {}
+    for name, ones in reporting.items():
+        mine = [results[trial.name] for trial in ones]
+        rows += reported(grid.problems[name], grid.baselines[name], mine, words[name])
+        models[name] = keep_best(grid.problems[name], ones, mine)
+    return rows, models
+
+
+def trial_of(grid: Grid, name: str, seed: int, setting: dict[str, Any], stage: str) -> Trial:
+    """The trial of a setting, as long as the problem's share allows."""
+    share, config = grid.shares[name], with_setting(grid.config, setting)
+    recipe = replace(config.recipe, training_rows=share.rows, epochs=min(config.recipe.epochs, share.epochs) if share.epochs < grid.config.recipe.epochs else config.recipe.epochs)
+    return make_trial(replace(config, recipe=recipe), grid.problems[name], grid.initial, seed, setting, stage)
+
+
+def run_all(grid: Grid, ones: Sequence[Trial], parent: Any, live: Live, *, may_stop: bool) -> dict[str, dict[str, Any]]:
+    """The results of trials; only those that have none are sent to the cluster."""
+    ready = {trial.name: result for trial in ones if (result := trials.result_of(trial)) is not None}
+    missing = [trial for trial in ones if trial.name not in ready]
+    with live.table(ones, ready):
+        for trial in ones:
+            if trial.name in ready:
+                runs.log_trial(parent, trial, ready[trial.name])
+
+        def tell(trial: Trial, state: str, news: dict[str, Any]) -> None:
+            live.tell(trial, state, news)
+            if state == "done":
+                runs.log_trial(parent, trial, news)
+
+        fresh = tune.run_trials(grid.config, missing, grid.problems, grid.initial, tell, may_stop=may_stop) if missing else {}
+    return ready | fresh
+
+
+def keep_best(problem: Problem, ones: Sequence[Trial], results: Sequence[dict[str, Any]]) -> str:
+    """Folder of the model with the best score on the development split; the others' are deleted."""
+    first, metric = next(iter(problem.splits)), problem.task.metrics[0]
+    order = sorted(range(len(ones)), key=lambda place: -results[place]["scores"][first][metric])
+    for place in order[1:]:
+        storage.delete_folder(storage.join(ones[place].folder, trials.MODEL))
+    return storage.join(ones[order[0]].folder, trials.MODEL)
+
+
+def in_words(setting: dict[str, Any]) -> str:
+    """A setting for people."""
+    return ", ".join(f"{name.rsplit('.', 1)[-1].replace('_', ' ')} {value:g}" if isinstance(value, float) else f"{name.rsplit('.', 1)[-1].replace('_', ' ')} {value}" for name, value in setting.items())

@@ -1,0 +1,76 @@
+"""How the trials stand: one table that is drawn anew on a terminal, and a line for each that ends elsewhere."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.live import Live as Drawn
+from rich.table import Table
+
+from pipeline.finetune.trials import Trial
+
+MOST_SHOWN = 20
+STATES = ("running", "failed", "stopped early", "done", "waiting")
+"""In the order of the table."""
+
+
+def scores_line(result: Mapping[str, Any]) -> str:
+    """The scores of a trial on one line."""
+    if "scores" not in result:
+        return f"{result['score']:.3f} after epoch {result['stopped_after_epoch']}" if "stopped_after_epoch" in result else ""
+    parts = [f"{split} " + ", ".join(f"{name} {value:.3f}" for name, value in list(found.items())[:4]) for split, found in result["scores"].items()]
+    return "; ".join(parts) + (", collapsed" if result["collapsed"] else "")
+
+
+class Live:
+    """The states of a set of trials."""
+
+    def __init__(self, report: Callable[[str], None], console: Console | None = None) -> None:
+        self.report, self.console = report, console or Console()
+        self.states: dict[str, tuple[str, str]] = {}
+        self.trials: Sequence[Trial] = ()
+        self.drawn: Drawn | None = None
+        self.begun = 0.0
+
+    @contextmanager
+    def table(self, trials: Sequence[Trial], ready: Mapping[str, Mapping[str, Any]]) -> Iterator[None]:
+        """Show the trials for as long as the context lasts; those that are ready have a result from before."""
+        self.trials, self.begun = trials, time.monotonic()
+        self.states = {trial.name: ("done", scores_line(ready[trial.name])) if trial.name in ready else ("waiting", "") for trial in trials}
+        if ready:
+            self.report(f"{len(ready)} of {len(trials)} trials have their results already")
+        if not self.console.is_terminal:
+            yield
+            return
+        with Drawn(self.render(), console=self.console, refresh_per_second=2) as self.drawn:
+            yield
+            self.drawn.update(self.render())
+        self.drawn = None
+
+    def tell(self, trial: Trial, state: str, news: Mapping[str, Any]) -> None:
+        """Take a trial's new state."""
+        line = scores_line(news) if "scores" in news else f"epoch {news['epoch']}: {news['score']:.3f}" if "epoch" in news else self.states[trial.name][1]
+        self.states[trial.name] = state, line
+        if self.drawn:
+            self.drawn.update(self.render())
+        elif state != "running":
+            ended = sum(one in ("done", "stopped early", "failed") for one, _ in self.states.values())
+            seconds = f" in {news['seconds']:.0f} s" if "seconds" in news else ""
+            self.report(f"{ended} of {len(self.trials)}  {trial.name}: {state}{seconds}  {line}")
+
+    def render(self) -> Table:
+        """The table as it stands: what runs first, and how many there are of what is not shown."""
+        counts = {state: sum(one == state for one, _ in self.states.values()) for state in STATES}
+        passed = time.monotonic() - self.begun
+        title = ", ".join(f"{count} {state}" for state, count in counts.items() if count) + f", {passed / 60:.0f} minutes"
+        table = Table("trial", "setting", "state", "scores on dev", title=title, title_justify="left")
+        ordered = sorted(self.trials, key=lambda trial: STATES.index(self.states[trial.name][0]))
+        for trial in ordered[:MOST_SHOWN]:
+            state, line = self.states[trial.name]
+            setting = ", ".join(f"{name.rsplit('.', 1)[-1]}={value:g}" if isinstance(value, float) else f"{name.rsplit('.', 1)[-1]}={value}" for name, value in trial.chosen.items())
+            table.add_row(trial.name.rsplit("-", 1)[0], setting, state, line)
+        if len(ordered) > MOST_SHOWN:
+            table.add_row("…", f"{len(ordered) - MOST_SHOWN} more", "", "")
+        return table

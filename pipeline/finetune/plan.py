@@ -1,0 +1,117 @@
+"""How long the trials take, and what is left out where that is too long."""
+
+import itertools
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+
+from pipeline import storage
+from pipeline.config.finetune import Finetune
+from pipeline.finetune.problems import Problem
+from pipeline.finetune.trials import build, device_of
+from pipeline.train.initial import Initial
+from pipeline.train.optim import build_optimizer
+from pipeline.train.step import update
+from pipeline.train.trial import batches
+from pipeline.train.worker import autocast_of, chosen_precision
+
+LARGE = 10_000
+"""Training rows above which a task needs no more than one seed where time is short: its spread is small."""
+STEPS, WARMUP = 6, 2
+EVALUATED = 0.4
+"""Time of a row's forward alone, of a whole step's."""
+START_SECONDS = 4.0
+"""Of a trial: its process, reading, saving."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Share:
+    """What of a problem is trained."""
+
+    seeds: int
+    epochs: int
+    rows: int | None
+
+
+def seconds_of(config: Finetune, problem: Problem, initial: Initial) -> tuple[float, float]:
+    """Seconds of a step and of a row of it, measured on a few steps of this problem on this device."""
+    device = device_of(config)
+    autocast = autocast_of(chosen_precision(config.placement, device), device)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(config.placement.threads or max(1, round(config.trials.cpus)))
+    module = build(config, problem, initial, 0).to(device).train()
+    optimizer, times = build_optimizer(config.optimizer, module), []
+    for batch in itertools.islice(batches(problem.train.rows, config.recipe, 0, 0), STEPS):
+        begun = time.perf_counter()
+        with autocast:
+            loss, count = module(batch.to(device))["task"]
+        (loss / count).backward()
+        float(update(optimizer, module, rate=0.0, clip_norm=1.0))
+        times.append(time.perf_counter() - begun)
+    torch.set_num_threads(threads)
+    step = min(times[WARMUP:] or times)
+    return step, step / min(config.recipe.rows_per_step, problem.train.rows.num_rows)
+
+
+def trial_seconds(config: Finetune, problem: Problem, per_step: float, share: Share) -> float:
+    """Of one trial, about."""
+    rows = min(share.rows or problem.train.rows.num_rows, problem.train.rows.num_rows)
+    steps = math.ceil(rows / config.recipe.rows_per_step)
+    evaluated = sum(split.rows.num_rows for split in problem.splits.values()) / config.recipe.rows_per_step
+    return START_SECONDS + share.epochs * per_step * (steps + EVALUATED * evaluated)
+
+
+def shorter(whole: Share, large: bool) -> list[Share]:
+    """What may be trained of a problem, from all of it downwards: a large task loses seeds, epochs and rows before a small one loses seeds."""
+    if not large:
+        return [whole, replace(whole, seeds=min(whole.seeds, 2)), replace(whole, seeds=1)]
+    one = replace(whole, seeds=1)
+    fewer = [replace(one, epochs=epochs) for epochs in range(whole.epochs, 0, -1)]
+    return [whole, *fewer, *(replace(fewer[-1], rows=rows) for rows in (100_000, 50_000, 20_000, 10_000, 5_000))]
+
+
+def fitted(config: Finetune, problems: Sequence[Problem], per_step: dict[str, float], at_once: float, settings: int) -> dict[str, Share]:
+    """What is trained of each problem: all, or where `minutes` are fewer, less of the large ones and then of the small ones, the most expensive first."""
+    whole = Share(seeds=config.seeds, epochs=config.recipe.epochs, rows=config.recipe.training_rows)
+    ladders = {one.task.name: shorter(whole, one.train.rows.num_rows > LARGE) for one in problems}
+    places = dict.fromkeys(ladders, 0)
+    by_name = {one.task.name: one for one in problems}
+
+    def cost(name: str) -> float:
+        share = ladders[name][places[name]]
+        runs = share.seeds + (settings * config.search.seeds if settings > 1 else 0)
+        return runs * trial_seconds(config, by_name[name], per_step[name], share)
+
+    while config.minutes is not None and sum(map(cost, ladders)) / at_once > 60 * config.minutes:
+        left = [name for name in ladders if places[name] + 1 < len(ladders[name])]
+        if not left:
+            break
+        large = [name for name in left if len(ladders[name]) > 3]
+        places[max(large or left, key=cost)] += 1
+    return {name: ladders[name][place] for name, place in places.items()}
+
+
+def total_seconds(config: Finetune, problems: Sequence[Problem], per_step: dict[str, float], shares: dict[str, Share], at_once: float, settings: int) -> float:
+    """Of all trials, about."""
+    runs = {name: share.seeds + (settings * config.search.seeds if settings > 1 else 0) for name, share in shares.items()}
+    return sum(runs[one.task.name] * trial_seconds(config, one, per_step[one.task.name], shares[one.task.name]) for one in problems) / at_once
+
+
+def kept_shares(place: str, shares: dict[str, Share]) -> dict[str, Share]:
+    """The shares that were decided when these trials were first asked for, or these, written down: a rerun must ask for the same trials."""
+    if storage.exists(place):
+        return {name: Share(**share) for name, share in storage.read_json(place).items()}
+    storage.write_json(place, {name: vars(share) for name, share in shares.items()})
+    return shares
+
+
+def left_out(problem: Problem, config: Finetune, share: Share) -> str | None:
+    """What of a problem is left out to fit the time, in a line; None where nothing is."""
+    rows = problem.train.rows.num_rows
+    parts = [f"{share.seeds} of {config.seeds} seeds"] * (share.seeds < config.seeds)
+    parts += [f"{share.epochs} of {config.recipe.epochs} epochs"] * (share.epochs < config.recipe.epochs)
+    parts += [f"{share.rows:,} of {rows:,} rows"] if share.rows and share.rows < rows else []
+    return f"{problem.task.name}: {', '.join(parts)}, to fit {config.minutes:g} minutes" if parts else None

@@ -1,0 +1,127 @@
+"""What is to be learnt: a task with its splits as rows of ids, from its official files, from one's own, or from the built-in ones."""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline import storage
+from pipeline.config.finetune import Cutting, Finetune
+from pipeline.errors import ConfigError, DataError
+from pipeline.tasks import known
+from pipeline.tasks.kinds import KINDS
+from pipeline.tasks.own import read_own
+from pipeline.tasks.prepared import Prepared, fitted
+from pipeline.tasks.task import Task
+from pipeline.text.vocabulary import Vocabulary
+from pipeline.train.initial import Initial
+
+Report = Callable[[str], None]
+BUILTIN = "builtin"
+HELD_OUT = 10
+"""One in so many training items is set aside where there is no development file."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """A task and its rows."""
+
+    task: Task
+    cutting: Cutting
+    train: Prepared
+    splits: dict[str, Prepared]
+    """Those with labels to be scored on; the first is the development split, which selects."""
+    digest: str
+    """Of the training rows: another file of the same name is another problem."""
+
+    @property
+    def tokens(self) -> int:
+        """Of the training rows."""
+        return len(self.train.rows["ids"].combine_chunks().flatten())
+
+
+def read_problems(config: Finetune, initial: Initial, report: Report) -> list[Problem]:
+    """All that is asked for; says what was read, left out and cut. Raises PipelineError for what cannot be."""
+    if config.train is not None:
+        task, items = read_own(config, config.train, config.dev)
+        return [problem_of(config, task, *with_dev(items, report), initial, report)]
+    names, found = tuple(name for name in config.task if name != BUILTIN), []
+    if names:
+        if config.data is None:
+            raise ConfigError(f"data is not given: name the folder of the files of {', '.join(names)}")
+        found = [read_known(config, task, config.data, initial, report) for task in known.wanted_tasks(names, config.data)]
+    if BUILTIN in config.task:
+        from pipeline.corpus.builtin import packages_and_texts
+        from pipeline.tasks.builtin import builtin_task
+
+        task, train, dev = builtin_task(packages_and_texts())
+        found.append(problem_of(config, task, train, {"dev": dev}, (), initial, report))
+    return found
+
+
+def read_known(config: Finetune, task: Task, folder: str, initial: Initial, report: Report) -> Problem:
+    """One of the tasks known by name, with all of its splits that have labels and are there."""
+    train, lost = known.read_items(task, folder, "train")
+    task = known.with_labels(task, train)
+    labelled = [split for split in task.splits if split.name != "train" and (split.label is not None or task.kind == "spans")]
+    wanted = [split.name for place, split in enumerate(labelled) if place == 0 or known.there(folder, split)]
+    return problem_of(config, task, train, {name: known.read_items(task, folder, name)[0] for name in wanted}, lost, initial, report)
+
+
+def problem_of(config: Finetune, task: Task, train: Any, splits: dict[str, Any], lost: tuple[str, ...], initial: Initial, report: Report) -> Problem:
+    """A problem from the items of its splits."""
+    cutting = fitted(config.cutting, task, initial.model.maximum_positions)
+    way = KINDS[task.kind]
+    prepared = {name: way.prepare(task, items, initial.vocabulary, cutting) for name, items in {"train": train, **splits}.items()}
+    for name, one in prepared.items():
+        report(", ".join([f"{task.name} {name}: {len(one.items):,} {noun(task)}", *(lost if name == "train" else ()), *one.notes]))
+    mine = prepared.pop("train")
+    return Problem(task=task, cutting=cutting, train=mine, splits=prepared, digest=digest(mine.rows))
+
+
+def noun(task: Task) -> str:
+    """What a task's items are called."""
+    return {"spans": "questions", "tags": "sentences"}.get(task.kind, "rows")
+
+
+def digest(rows: pa.Table) -> str:
+    """Of the ids and labels."""
+    found = hashlib.sha256()
+    for column in ("ids", "labels"):
+        lists = rows[column].combine_chunks()
+        found.update(np.ascontiguousarray(lists.value_lengths().fill_null(0)))
+        found.update(np.ascontiguousarray(lists.flatten()))
+    found.update(np.ascontiguousarray(rows["label"].combine_chunks().fill_null(-1.0)))
+    return found.hexdigest()[:16]
+
+
+def with_dev(items: dict[str, Any], report: Report) -> tuple[Any, dict[str, Any], tuple[str, ...]]:
+    """(training items, development items, what was left out): those given, or a tenth of the training items set aside by a hash of their text."""
+    if "dev" in items:
+        return items["train"], {"dev": items["dev"]}, ()
+    train = items["train"]
+    aside = np.array([is_aside(text) for text in texts(train)])
+    if aside.all() or not aside.any():
+        raise DataError(f"train has {len(train)} rows, too few to set some aside: name a development file with --dev")
+    report(f"no --dev: {aside.sum():,} of {len(train):,} rows are set aside by a hash of their text")
+    return chosen(train, ~aside), {"dev": chosen(train, aside)}, ()
+
+
+def texts(items: Any) -> list[str]:
+    """The text by which an item is set aside: of questions the context, so that no context is on both sides."""
+    if isinstance(items, pa.Table):
+        return items["first"].to_pylist()
+    return [getattr(item, "context", None) or " ".join(getattr(item, "words", ())) for item in items]
+
+
+def is_aside(text: str) -> bool:
+    """Whether a text is one of those set aside."""
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) % HELD_OUT == 0
+
+
+def chosen(items: Any, mask: np.ndarray) -> Any:
+    """The items where the mask is true."""
+    return items.filter(pa.array(mask)) if isinstance(items, pa.Table) else [item for item, wanted in zip(items, mask) if wanted]

@@ -1,0 +1,111 @@
+"""The settings that a search tries: every value, or draws from a range."""
+
+import dataclasses
+import itertools
+import math
+from typing import Any, get_type_hints
+
+from pipeline.config.finetune import HIGH_RATE, Finetune, Search
+from pipeline.config.flat import flatten
+from pipeline.errors import ConfigError
+from pipeline.train.trial import generator
+
+GRIDS: dict[str, dict[str, tuple[Any, ...]]] = {
+    "none": {},
+    "bert": {"recipe.rows_per_step": (16, 32), "optimizer.learning_rate": (5e-5, 3e-5, 2e-5), "recipe.epochs": (2, 3, 4)},
+    "miniatures": {"recipe.rows_per_step": (8, 16, 32, 64, 128), "optimizer.learning_rate": (3e-4, 1e-4, 5e-5, 3e-5), "recipe.epochs": (4,)},
+}
+"""Devlin et al. 2019, A.3; google-research/bert's README of the smaller models."""
+SEARCHED = ("recipe", "optimizer", "schedule", "adapter")
+DRAWS = 7_001
+"""Stream of the generator that draws settings."""
+
+
+def settings_of(config: Finetune) -> list[dict[str, Any]]:
+    """Every setting that is tried, as {dotted name: value}; one that is empty where nothing is searched. The same config gives the same ones.
+
+    Raises ConfigError for a name, value or range that cannot be.
+    """
+    values, ranges = dict(GRIDS[config.search.grid]), {}
+    for entry in config.search.over:
+        name, equals, given = entry.partition("=")
+        name = name.replace("-", "_")
+        require_name(config, entry, name, equals)
+        if ".." in given:
+            ranges[name] = bounds(entry, given)
+        else:
+            values[name] = tuple(typed(config, entry, name, text) for text in given.split(","))
+    fixed = [dict(zip(values, chosen)) for chosen in itertools.product(*values.values())]
+    found = [one | drawn for drawn in draws(config.search, ranges, config) for one in fixed]
+    for one in found:
+        with_setting(config, one)
+    return found
+
+
+def require_name(config: Finetune, entry: str, name: str, equals: str) -> None:
+    """Raise ConfigError unless a search names a setting of a trial."""
+    there = [name for name in flatten(config) if name.split(".")[0] in SEARCHED]
+    if not equals or name not in there:
+        raise ConfigError(f"search.over ({entry}) must be NAME=VALUE,VALUE or NAME=LOW..HIGH with a name of {', '.join(there)}")
+
+
+def bounds(entry: str, given: str) -> tuple[float, float]:
+    """The ends of a range. Raises ConfigError."""
+    try:
+        low, high = (float(text) for text in given.split(".."))
+    except ValueError:
+        low = high = math.nan
+    if not 0 < low < high:
+        raise ConfigError(f"search.over ({entry}): a range is LOW..HIGH with 0 < LOW < HIGH, such as 1e-5..1e-3")
+    return low, high
+
+
+def typed(config: Finetune, entry: str, name: str, text: str) -> Any:
+    """A value of the setting's type. Raises ConfigError."""
+    hint = hint_of(config, name)
+    kinds = [kind for kind in (bool, int, float, str) if kind is hint or kind in getattr(hint, "__args__", ())]
+    try:
+        if bool in kinds:
+            return {"True": True, "False": False}[text]
+        return None if text == "None" else kinds[0](text) if kinds else text
+    except (ValueError, KeyError):
+        raise ConfigError(f"search.over ({entry}): {text} is no {kinds[0].__name__}") from None
+
+
+def hint_of(config: Any, name: str) -> Any:
+    """The type of a setting by its dotted name."""
+    *path, leaf = name.split(".")
+    for part in path:
+        config = getattr(config, part)
+    return get_type_hints(type(config))[leaf]
+
+
+def draws(search: Search, ranges: dict[str, tuple[float, float]], config: Finetune) -> list[dict[str, Any]]:
+    """`samples` draws from all ranges, evenly in the logarithm; one that is empty where there is none."""
+    if not ranges:
+        return [{}]
+    random = generator(0, DRAWS)
+    found = [{name: math.exp(random.uniform(math.log(low), math.log(high))) for name, (low, high) in ranges.items()} for _ in range(search.samples)]
+    return [{name: rounded(config, name, value) for name, value in one.items()} for one in found]
+
+
+def rounded(config: Finetune, name: str, value: float) -> float | int:
+    """Three digits, or a whole number where the setting is one."""
+    return round(value) if hint_of(config, name) is int else float(f"{value:.3g}")
+
+
+def with_setting(config: Any, chosen: dict[str, Any]) -> Any:
+    """The config with other values, by dotted name. Raises ConfigError where one is refused."""
+    for name, value in chosen.items():
+        first, _, rest = name.partition(".")
+        config = dataclasses.replace(config, **{first: with_setting(getattr(config, first), {rest: value}) if rest else value})
+    return config
+
+
+def warnings(config: Finetune, settings: list[dict[str, Any]]) -> list[str]:
+    """What a person should know before the trials start: rates at which encoders forget what they were pretrained for."""
+    rates = {one.get("optimizer.learning_rate", config.optimizer.learning_rate) for one in settings}
+    high = sorted(rate for rate in rates if rate > HIGH_RATE)
+    found = [f"warning: optimizer.learning_rate {', '.join(f'{rate:g}' for rate in high)} is above {HIGH_RATE:g}, and published rates end at 3e-4: the encoder may forget what it learnt"] * bool(high)
+    share = config.schedule.warmup_share
+    return found + ["warning: schedule.warmup_share is 0: without a warm-up large encoders collapse (Mosbach et al. 2021); 0.1 is the default"] * (share == 0)

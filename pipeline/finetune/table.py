@@ -1,0 +1,105 @@
+"""What the trials came to: of each task the seeds' median and spread, beside what needs no model, and what is published."""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pipeline.config.model import Model
+from pipeline.finetune.problems import Problem
+from pipeline.finetune.trials import Trial
+from pipeline.tasks.glue import NOT_AVERAGED
+
+UNITS = ("mean_absolute_error",)
+"""Metrics that are no shares of 1."""
+PUBLISHED: dict[tuple[int, int], tuple[str, dict[str, str]]] = {
+    (2, 128): ("BERT-tiny", {"cola": "0.0", "sst2": "83.2", "mrpc": "81.1/71.1", "stsb": "74.3/73.6", "qqp": "62.2/83.4", "mnli": "70.2/70.3", "qnli": "81.5", "rte": "57.2", "wnli": "62.3"}),
+    (4, 256): ("BERT-mini", {"cola": "0.0", "sst2": "85.9", "mrpc": "81.1/71.8", "stsb": "75.4/73.3", "qqp": "66.4/86.2", "mnli": "74.8/74.3", "qnli": "84.1", "rte": "57.9", "wnli": "62.3"}),
+    (4, 512): ("BERT-small", {"cola": "27.8", "sst2": "89.7", "mrpc": "83.4/76.2", "stsb": "78.8/77.0", "qqp": "68.1/87.0", "mnli": "77.6/77.0", "qnli": "86.4", "rte": "61.8", "wnli": "62.3"}),
+    (8, 512): ("BERT-medium", {"cola": "38.0", "sst2": "89.6", "mrpc": "86.6/81.6", "stsb": "80.4/78.4", "qqp": "69.6/87.9", "mnli": "80.0/79.1", "qnli": "87.7", "rte": "62.2", "wnli": "62.3"}),
+    (12, 768): ("BERT-base", {"cola": "52.1", "sst2": "93.5", "mrpc": "88.9", "stsb": "85.8", "qqp": "71.2", "mnli": "84.6/83.4", "qnli": "90.5", "rte": "66.4"}),
+    (24, 1024): ("BERT-large", {"cola": "60.5", "sst2": "94.9", "mrpc": "89.3", "stsb": "86.5", "qqp": "72.1", "mnli": "86.7/85.9", "qnli": "92.7", "rte": "70.1"}),
+}
+"""(layers, width) -> name and GLUE test scores of google-research/bert's README, as written there: MRPC and QQP F1/accuracy, STS-B Pearson/Spearman, MNLI matched/mismatched."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reported:
+    """One metric of one split of a task."""
+
+    task: str
+    name: str
+    """Split and metric."""
+    values: tuple[float, ...]
+    """Of each seed that was reported."""
+    baseline: float | None
+    """What an answer that needs no model scores."""
+    collapsed: int
+    """Seeds that gave the same answer to everything; they are among the values."""
+    setting: str
+    """What was chosen, and of how many; empty where nothing was searched."""
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.values)
+
+
+def reported(problem: Problem, baselines: Mapping[str, Mapping[str, float]], results: Sequence[dict[str, Any]], setting: str) -> list[Reported]:
+    """The task's metrics on each of its splits, and those that were tuned on the development split, which say so."""
+    found, collapsed = [], sum(result["collapsed"] for result in results)
+    for split in problem.splits:
+        for metric in problem.task.metrics:
+            values = tuple(result["scores"][split][metric] for result in results)
+            found.append(Reported(task=problem.task.name, name=f"{split} {metric}", values=values, baseline=baselines[split].get(metric), collapsed=collapsed, setting=setting))
+    for name in [name for name in results[0]["tuned"] if name.endswith("_tuned_on_dev")]:
+        values = tuple(result["tuned"][name] for result in results)
+        found.append(Reported(task=problem.task.name, name=name.replace("_", " "), values=values, baseline=None, collapsed=collapsed, setting=setting))
+    return found
+
+
+def select(trials: Sequence[Trial], results: Mapping[str, dict[str, Any]], problem: Problem) -> tuple[dict[str, Any], float]:
+    """The setting with the best median on the development split over the seeds that select, and that median; trials that were stopped early do not count."""
+    scores: dict[str, list[tuple[dict[str, Any], float]]] = {}
+    first, metric = next(iter(problem.splits)), problem.task.metrics[0]
+    for trial in trials:
+        if trial.problem == problem.task.name and "scores" in results[trial.name]:
+            scores.setdefault(str(trial.chosen), []).append((trial.chosen, results[trial.name]["scores"][first][metric]))
+    medians = [(ones[0][0], statistics.median(value for _, value in ones)) for ones in scores.values()]
+    return max(medians, key=lambda one: one[1])
+
+
+def shown(name: str, value: float | None) -> str:
+    """A value in percent, or in its unit."""
+    return "" if value is None else f"{value:.2f}" if name.endswith(UNITS) else f"{100 * value:.1f}"
+
+
+def cells(one: Reported, published: Mapping[str, str]) -> list[str]:
+    """A row of the table."""
+    collapsed = f"{one.collapsed} of {len(one.values)}" if one.collapsed else ""
+    spread = f"{shown(one.name, min(one.values))} to {shown(one.name, max(one.values))}"
+    return [one.task, one.name, shown(one.name, one.median), spread, str(len(one.values)), collapsed, shown(one.name, one.baseline), published.get(one.task, ""), one.setting]
+
+
+def table(rows: Sequence[Reported], model: Model) -> str:
+    """The table in Markdown, which a terminal shows aligned; percent, but for mean_absolute_error."""
+    name, published = PUBLISHED.get((model.layers, model.width), ("", {}))
+    head = ["task", "split and metric", "median", "of seeds", "seeds", "collapsed", "baseline", f"{name}, GLUE test" if name else "published", "setting"]
+    lines, seen = [head], set()
+    for one in rows:
+        lines.append(cells(one, published if one.task not in seen else {}))
+        seen.add(one.task)
+    kept = [place for place in range(len(head)) if place < 5 or any(line[place] for line in lines[1:])]
+    widths = [max(len(line[place]) for line in lines) for place in kept]
+    text = [[line[place].ljust(width) if place < 2 else line[place].rjust(width) for place, width in zip(kept, widths)] for line in lines]
+    rule = ["-" * width for width in widths]
+    return "\n".join(f"| {' | '.join(line)} |" for line in (text[0], rule, *text[1:]))
+
+
+def glue_line(rows: Sequence[Reported], names: Sequence[str]) -> str | None:
+    """The mean over GLUE's tasks that are there, of medians, averaged within a task first; None where there are none."""
+    by_task = {name: [one.median for one in rows if one.task == name] for name in names if name not in NOT_AVERAGED}
+    there = {name: statistics.mean(values) for name, values in by_task.items() if values}
+    if len(there) < 2:
+        return None
+    with_wnli = " (WNLI with what its trials score, as every task; BERT's authors left it out)" if "wnli" in there else ""
+    return f"mean of {len(there)} of GLUE's 9 tasks on the development sets: {100 * statistics.mean(there.values()):.1f}{with_wnli}"

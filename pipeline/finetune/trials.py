@@ -1,0 +1,112 @@
+"""Trials: what makes one what it is, its name, its training, and its result on disk.
+
+    OUTPUT/finetune/TASK-seedN-DIGEST/
+        model/           the fine-tuned model, where it is asked for
+        result.json      published last: its presence means done
+"""
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from pipeline import storage
+from pipeline.config.adapters import NoAdapter
+from pipeline.config.finetune import Finetune
+from pipeline.config.flat import flatten
+from pipeline.finetune.problems import Problem
+from pipeline.model.adapters import add_adapter, freeze
+from pipeline.objectives.tasks import OBJECTIVES, TaskObjective
+from pipeline.train.initial import Initial, module_of
+from pipeline.train.trial import Scores, about, class_weights, run_trial, with_encoder
+from pipeline.train.tuned import About, save_tuned
+from pipeline.train.worker import autocast_of, chosen_precision, cores
+
+RESULT, MODEL = "result.json", "model"
+SHAPING = ("recipe", "vocabulary", "optimizer", "schedule", "adapter", "random_weights")
+"""Settings that, with the encoder, the rows, the cutting and the seed, make a trial what it is."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """One training: a problem, a setting and a seed."""
+
+    problem: str
+    config: Finetune
+    seed: int
+    name: str
+    """TASK-seedN-DIGEST."""
+    chosen: dict[str, Any]
+    """The settings that are searched, by dotted name."""
+    stage: str
+    """select or report."""
+
+    @property
+    def folder(self) -> str:
+        return storage.join(storage.absolute(self.config.output), "finetune", self.name)
+
+
+def make_trial(config: Finetune, problem: Problem, initial: Initial, seed: int, chosen: dict[str, Any], stage: str) -> Trial:
+    """The trial of a setting and seed; equal ones have equal names."""
+    identity = identity_of(config, problem, initial, seed)
+    digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:12]
+    return Trial(problem=problem.task.name, config=config, seed=seed, name=f"{problem.task.name}-seed{seed}-{digest}", chosen=chosen, stage=stage)
+
+
+def identity_of(config: Finetune, problem: Problem, initial: Initial, seed: int) -> dict[str, Any]:
+    """What makes a trial what it is."""
+    shaping = {key: value for key, value in flatten(config).items() if key.split(".")[0] in SHAPING}
+    cutting = {f"cutting.{key}": value for key, value in vars(problem.cutting).items()}
+    return shaping | cutting | {"encoder": initial.fingerprint, "vocabulary": initial.vocabulary.fingerprint, "task": problem.task.name, "kind": problem.task.kind, "seed": seed, "rows": problem.digest}
+
+
+def result_of(trial: Trial) -> dict[str, Any] | None:
+    """A finished trial's result; None where there is none yet."""
+    place = storage.join(trial.folder, RESULT)
+    return storage.read_json(place) if storage.exists(place) else None
+
+
+def build(config: Finetune, problem: Problem, initial: Initial, seed: int) -> TaskObjective:
+    """The module that a trial trains, on the CPU: the encoder (or one of its sizes at random) and a head drawn by the seed."""
+    dropout = {} if config.recipe.dropout is None else {"hidden_dropout": config.recipe.dropout, "attention_dropout": config.recipe.dropout}
+    model, random = replace(initial.model, **dropout), torch.Generator().manual_seed(seed)
+    weights = class_weights(problem.task, problem.train.rows) if config.recipe.balance_classes else None
+    torch.manual_seed(seed)  # of parts that a checkpoint lacks
+    module = OBJECTIVES[problem.task.kind](model, initial.vocabulary.size, len(problem.task.labels), random, config.recipe.pooling, weights)
+    if not config.random_weights:
+        with_encoder(module_of(initial, model).encoder, module)
+    if not isinstance(config.adapter, NoAdapter):
+        add_adapter(module, config.adapter, random)
+    if config.recipe.freeze_layers or config.recipe.freeze_embeddings:
+        freeze(module, config.recipe.freeze_layers, True)
+    return module
+
+
+def device_of(config: Finetune) -> torch.device:
+    """The GPU that this process sees, unless the CPU is asked for."""
+    return torch.device("cuda" if config.placement.device != "cpu" and torch.cuda.is_available() else "cpu")
+
+
+def run(trial: Trial, problem: Problem, initial: Initial, after_epoch: Callable[[int, Scores], None] = lambda epoch, scores: None) -> dict[str, Any]:
+    """The trial's result: read where it is there, else trained, and published after its model."""
+    if (found := result_of(trial)) is not None:
+        return found
+    config, device = trial.config, device_of(trial.config)
+    torch.set_num_threads(config.placement.threads or max(1, min(cores(), round(config.trials.cpus))))
+    module = build(config, problem, initial, trial.seed).to(device)
+    trained = run_trial(
+        config, problem.task, problem.cutting, module, problem.train, problem.splits,
+        seed=trial.seed, device=device, autocast=autocast_of(chosen_precision(config.placement, device), device), after_epoch=after_epoch,
+    )  # fmt: skip
+    result = about(trained) | {"settings": identity_of(config, problem, initial, trial.seed), "chosen": trial.chosen, "stage": trial.stage}
+    if trial.stage == "report":
+        lineage = {"checkpoint": config.checkpoint, "encoder": initial.fingerprint, "trial": trial.name, "scores": trained.scores}
+        said = About(task=problem.task, cutting=problem.cutting, pooling=config.recipe.pooling, tuned=trained.tuned, lineage=lineage)
+        save_tuned(storage.join(trial.folder, MODEL), module.cpu(), said, initial.model, initial.vocabulary, config.adapter)
+    storage.write_json(storage.join(trial.folder, RESULT), result)
+    return result
+
+

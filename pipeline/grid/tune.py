@@ -1,0 +1,132 @@
+"""Trials on Ray Tune: shared out over the cluster, and stopped early where that is asked for."""
+
+import os
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import ray
+from ray import tune
+from ray.tune.schedulers import ASHAScheduler, FIFOScheduler, TrialScheduler
+
+from pipeline import cluster, storage
+from pipeline.config.finetune import Finetune
+from pipeline.errors import ConfigError, PipelineError
+from pipeline.finetune import trials as trial_work
+from pipeline.finetune.problems import Problem
+from pipeline.finetune.trials import Trial
+from pipeline.train.initial import Initial
+from pipeline.train.trial import Scores
+
+SCORE, EPOCH = "score", "epoch"
+Results = dict[str, dict[str, Any]]
+"""Trial's name -> what its result.json says."""
+
+
+class Watch(tune.Callback):
+    """Tells what happens to the trials, as it happens."""
+
+    def __init__(self, trials: Sequence[Trial], tell: Callable[[Trial, str, dict[str, Any]], None]) -> None:
+        self.trials, self.tell = trials, tell
+
+    def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        self.tell(self.trials[trial.config["number"]], "running", {})
+
+    def on_trial_result(self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any) -> None:
+        if SCORE in result:
+            self.tell(self.trials[trial.config["number"]], "running", {EPOCH: result[EPOCH], SCORE: result[SCORE]})
+
+    def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        mine = self.trials[trial.config["number"]]
+        found = trial_work.result_of(mine)
+        self.tell(mine, "stopped early" if found is None else "done", found or {})
+
+    def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        self.tell(self.trials[trial.config["number"]], "failed", {})
+
+
+def resources(config: Finetune) -> dict[str, float]:
+    """CPUs and GPUs of a trial. Raises ConfigError where the cluster has fewer."""
+    total = ray.cluster_resources()
+    there = total.get("GPU", 0.0) if config.placement.device != "cpu" else 0.0
+    gpus = min(1.0, there) if config.trials.gpus is None else config.trials.gpus
+    if gpus > there:
+        raise ConfigError(f"trials.gpus ({gpus:g}) is more than there is: the cluster has {there:g} GPUs; ask for at most that, or for 0")
+    if config.placement.device == "cuda" and not gpus:
+        raise ConfigError(f"placement.device cuda needs GPUs: trials.gpus is {gpus:g} and the cluster has {there:g}")
+    if gpus > 1 and gpus != int(gpus):
+        raise ConfigError(f"trials.gpus ({gpus:g}) must be at most 1, or whole: a trial uses one")
+    if config.trials.cpus > total.get("CPU", 0.0):
+        raise ConfigError(f"trials.cpus ({config.trials.cpus:g}) is more than there is: the cluster has {total.get('CPU', 0.0):g} CPUs")
+    return {"CPU": config.trials.cpus} | ({"GPU": gpus} if gpus else {})
+
+
+def at_once(config: Finetune) -> int:
+    """Trials that run at the same time."""
+    asked, total = resources(config), ray.cluster_resources()
+    fit = int(min(total.get(name, 0.0) / share for name, share in asked.items()) + 1e-6)
+    return max(1, min(fit, config.trials.at_once or fit))
+
+
+def connect(config: Finetune) -> None:
+    """Join or start Ray. Raises ConfigError where results would not be seen by all."""
+    # Tune would else turn Ctrl-C into a finished experiment.
+    os.environ.setdefault("TUNE_DISABLE_SIGINT_HANDLER", "1")
+    os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
+    os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_SYNCER", "1")
+    cluster.connect(config.placement.address)
+
+
+def run_trials(
+    config: Finetune, trials: Sequence[Trial], problems: Mapping[str, Problem], initial: Initial, tell: Callable[[Trial, str, dict[str, Any]], None], *, may_stop: bool
+) -> Results:
+    """The results of all trials, which have their own names; those that are there already are not trained. `may_stop`: search.stop_early may end some.
+
+    Raises PipelineError for the first trial that failed, after all others are done.
+    """
+    asked, many = resources(config), at_once(config)
+    scheduler: TrialScheduler = FIFOScheduler()
+    if may_stop:
+        most = max(trial.config.recipe.epochs for trial in trials)
+        scheduler = ASHAScheduler(time_attr="training_iteration", metric=SCORE, mode="max", max_t=most, grace_period=1, reduction_factor=3)
+    with tempfile.TemporaryDirectory(prefix="bertstream-tune-") as folder:
+        function = tune.with_parameters(work, trials=list(trials), problems={name: ray.put(one) for name, one in problems.items()}, initial=initial)
+        found = tune.Tuner(
+            tune.with_resources(function, asked),
+            param_space={"number": tune.grid_search(list(range(len(trials))))},
+            tune_config=tune.TuneConfig(scheduler=scheduler, max_concurrent_trials=many, reuse_actors=True, trial_name_creator=lambda trial: trials[trial.config["number"]].name),
+            run_config=tune.RunConfig(name="trials", storage_path=folder, verbose=0, callbacks=[Watch(trials, tell)], failure_config=tune.FailureConfig(max_failures=1)),
+        ).fit()
+    if found.errors:
+        raise cause(found.errors[0])
+    last = {one.config["number"]: one.metrics or {} for one in found}
+    return {trial.name: trial_work.result_of(trial) or stopped(trial, last[number]) for number, trial in enumerate(trials)}
+
+
+def work(settings: dict[str, int], trials: list[Trial], problems: dict[str, Any], initial: Initial) -> None:
+    """What a trial's process runs."""
+    trial = trials[settings["number"]]
+    problem = ray.get(problems[trial.problem])
+    first, metric = next(iter(problem.splits)), problem.task.metrics[0]
+
+    def after_epoch(epoch: int, scores: Scores) -> None:
+        tune.report({SCORE: scores[first][metric], EPOCH: epoch})
+
+    trial_work.run(trial, problem, initial, after_epoch)
+
+
+def stopped(trial: Trial, last: dict[str, Any]) -> dict[str, Any]:
+    """The result, which is also published, of a trial that the scheduler ended."""
+    result = {"stopped_after_epoch": last[EPOCH], "score": last[SCORE], "chosen": trial.chosen, "stage": trial.stage}
+    storage.write_json(storage.join(trial.folder, trial_work.RESULT), result)
+    return result
+
+
+def cause(error: BaseException) -> BaseException:
+    """The pipeline's own error behind those that Ray wraps around it, else the error itself."""
+    inner: BaseException | None = error
+    while inner is not None:
+        if isinstance(inner, PipelineError):
+            return inner
+        inner = getattr(inner, "cause", None) or inner.__cause__
+    return error

@@ -1,0 +1,42 @@
+"""The objective of each kind of task."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from pipeline.config.model import Model
+from pipeline.objectives.sequences import SequenceTask
+from pipeline.objectives.tokens import AnswerTask, TagTask
+
+TaskObjective = SequenceTask | TagTask | AnswerTask
+Build = Callable[..., TaskObjective]
+
+
+def sequence(kind: str) -> Build:
+    """A SequenceTask of this kind."""
+
+    def build(model: Model, vocabulary_size: int, labels: int, generator: torch.Generator, pooling: str, weights: Tensor | None) -> TaskObjective:
+        return SequenceTask(model, vocabulary_size, labels or 1, generator, kind=kind, pooling=pooling, class_weights=weights)
+
+    return build
+
+
+def tags(model: Model, vocabulary_size: int, labels: int, generator: torch.Generator, pooling: str, weights: Tensor | None) -> TaskObjective:
+    """A TagTask."""
+    return TagTask(model, vocabulary_size, labels, generator, class_weights=weights)
+
+
+def spans(model: Model, vocabulary_size: int, labels: int, generator: torch.Generator, pooling: str, weights: Tensor | None) -> TaskObjective:
+    """An AnswerTask."""
+    return AnswerTask(model, vocabulary_size, generator)
+
+
+OBJECTIVES: dict[str, Build] = {
+    "classification": sequence("classification"),
+    "regression": sequence("regression"),
+    "multilabel": sequence("multilabel"),
+    "tags": tags,
+    "spans": spans,
+}
+"""Kind of task -> its module from (model, vocabulary size, number of labels, generator, pooling, class weights)."""

@@ -1,0 +1,75 @@
+"""Answers about tokens: a tag each, or where an answer begins and ends.
+
+N sequences of T tokens in all, L of the longest.
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from pipeline.batch import Batch
+from pipeline.config.model import Model
+from pipeline.model.encoder import Encoder, initialize
+from pipeline.model.heads import AnswerHead, ClassificationHead
+from pipeline.objectives.pretraining import Terms
+
+IGNORED = -100  # as pipeline.tasks.tagging writes it, and PyTorch reads it
+
+
+class TagTask(nn.Module):
+    """An encoder whose states a linear layer turns into a class each (Devlin et al. 2019, 5.3)."""
+
+    per_token = True
+
+    def __init__(self, settings: Model, vocabulary_size: int, outputs: int, generator: torch.Generator | None = None, *, class_weights: Tensor | None = None) -> None:
+        """`outputs`: tags. `class_weights` (tags,) scale each word's loss. Weights are drawn from `generator`, or from torch's global one."""
+        super().__init__()
+        self.encoder = Encoder(settings, vocabulary_size)
+        self.classification_head = ClassificationHead(settings, outputs)
+        self.register_buffer("class_weights", class_weights, persistent=False)
+        initialize(self, settings.initializer_deviation, generator)
+
+    def forward(self, batch: Batch) -> Terms:
+        """"task": the loss summed over the labelled tokens, float32 without dimensions, and their number, or the sum of their classes' weights."""
+        assert batch.labels is not None
+        labels_T, logits = batch.labels.long(), self.logits(batch)
+        total = F.cross_entropy(logits, labels_T, weight=self.class_weights, ignore_index=IGNORED, reduction="sum")
+        labelled = labels_T != IGNORED
+        count = labelled.sum() if self.class_weights is None else self.class_weights[labels_T[labelled]].sum()
+        return {"task": (total, count.clamp(min=1e-9 if self.class_weights is not None else 1))}
+
+    def logits(self, batch: Batch) -> Tensor:
+        """Float32 (T, tags)."""
+        return self.classification_head(self.encoder(batch))
+
+
+class AnswerTask(nn.Module):
+    """An encoder whose states a linear layer turns into start and end logits of an answer (Devlin et al. 2019, 4.2)."""
+
+    per_token = True
+
+    def __init__(self, settings: Model, vocabulary_size: int, generator: torch.Generator | None = None) -> None:
+        """Weights are drawn from `generator`, or from torch's global one."""
+        super().__init__()
+        self.encoder = Encoder(settings, vocabulary_size)
+        self.answer_head = AnswerHead(settings)
+        initialize(self, settings.initializer_deviation, generator)
+
+    def forward(self, batch: Batch) -> Terms:
+        """"task": the mean of start's and end's cross-entropy over each sequence's own tokens, summed over N sequences, and N."""
+        assert batch.labels is not None
+        start_and_end = batch.labels.view(-1, 2).long()
+        padded = by_sequence(self.logits(batch), batch)
+        total = F.cross_entropy(padded.transpose(1, 2).reshape(-1, padded.shape[1]), start_and_end.reshape(-1), reduction="sum")
+        return {"task": (total / 2, batch.sequences)}
+
+    def logits(self, batch: Batch) -> Tensor:
+        """Float32 (T, 2): start, end."""
+        return self.answer_head(self.encoder(batch))
+
+
+def by_sequence(logits_T: Tensor, batch: Batch) -> Tensor:
+    """Logits (T, k) as (N, L, k), with minus infinity behind each sequence's end: a softmax over L sees its own tokens alone."""
+    rows_T = torch.repeat_interleave(torch.arange(batch.sequences, device=logits_T.device), batch.offsets.diff().long(), output_size=batch.tokens)
+    padded = logits_T.new_full((batch.sequences, batch.maximum_length, logits_T.shape[1]), -torch.inf)
+    return padded.index_put((rows_T, batch.positions_T), logits_T)

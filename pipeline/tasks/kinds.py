@@ -1,0 +1,41 @@
+"""The kinds of task, each with its way from items to rows, and from logits to scores."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pipeline.config.finetune import Cutting
+from pipeline.tasks import questions, sequences, tags
+from pipeline.tasks.prepared import Logits, Prepared, Tuned
+from pipeline.tasks.task import Kind, Task
+from pipeline.text.vocabulary import Vocabulary
+
+
+@dataclass(frozen=True, kw_only=True)
+class Way:
+    """What a kind of task does."""
+
+    prepare: Callable[[Task, Any, Vocabulary, Cutting], Prepared]
+    """Items as rows of ids."""
+    score: Callable[[Task, Prepared, Logits, Cutting, Tuned], dict[str, float]]
+    """Metrics of a split, as shares of 1 but for mean_absolute_error."""
+    tune: Callable[[Task, Prepared, Logits, Cutting], Tuned]
+    """What is chosen on the development set beside the weights."""
+    baseline: Callable[[Task, Prepared, Prepared], dict[str, float]]
+    """Metrics of an answer that needs no model; the first split is the training one."""
+    collapsed: Callable[[Task, Prepared, Logits, Cutting], bool]
+    """Whether a model gives the same answer to everything."""
+
+
+def way(module: Any) -> Way:
+    """The functions of a module by their names."""
+    return Way(prepare=module.prepare, score=module.score, tune=module.tune, baseline=module.baseline, collapsed=module.collapsed)
+
+
+KINDS: dict[Kind, Way] = {
+    "classification": way(sequences),
+    "regression": way(sequences),
+    "multilabel": way(sequences),
+    "tags": way(tags),
+    "spans": way(questions),
+}

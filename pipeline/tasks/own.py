@@ -1,0 +1,68 @@
+"""Anyone's own files as a task: what kind it is, and its items."""
+
+from typing import Any
+
+from pipeline.config.finetune import Finetune
+from pipeline.errors import DataError
+from pipeline.tasks import tags
+from pipeline.tasks.files import Columns, own_task, read_file, require_labels
+from pipeline.tasks.questions import usable
+from pipeline.tasks.recognise import kind_of
+from pipeline.tasks.squad import read_questions
+from pipeline.tasks.tagging import read_sentences, read_tagged
+from pipeline.tasks.task import Task
+
+
+def read_own(config: Finetune, train: str, dev: str | None) -> tuple[Task, dict[str, Any]]:
+    """The task that a training file makes, and the items of the files by split. Raises DataError for what cannot be read, and for labels that training has not."""
+    form = kind_of(train)
+    if form == "squad":
+        return questions(train, dev)
+    if form == "conll" or config.kind == "tags":
+        return tagged(config, train, dev)
+    columns = columns_of(config)
+    forced = None if config.kind == "auto" else config.kind
+    if forced == "spans":
+        raise DataError(f"{train}: kind spans is read from SQuAD's JSON alone")
+    texts = read_file(train, columns, forced)
+    task = own_task(train, texts, forced)
+    items = {"train": texts}
+    if dev is not None:
+        items["dev"] = read_file(dev, columns, task.kind)
+        require_labels(task, dev, items["dev"])
+    return task, items
+
+
+def columns_of(config: Finetune) -> Columns:
+    """The columns that the settings name."""
+    one = config.label[0] if len(config.label) == 1 else None
+    return Columns(first=config.text, second=config.pair, label=one, labels=() if one else config.label)
+
+
+def questions(train: str, dev: str | None) -> tuple[Task, dict[str, Any]]:
+    """SQuAD's form; a file with impossible questions is of version 2.0."""
+    kept, _ = usable(found := read_questions(train), train)
+    task = Task(name=stem(train), kind="spans", metrics=("f1", "exact"), maximum_length=384, unanswerable=any(one.impossible for one in found))
+    return task, {"train": kept} | ({"dev": read_questions(dev)} if dev else {})
+
+
+def tagged(config: Finetune, train: str, dev: str | None) -> tuple[Task, dict[str, Any]]:
+    """Words with tags, in CoNLL's columns or as lists."""
+    read = lambda location: sentences(config, location)  # noqa: E731
+    found = read(train)
+    return tags.own_task(stem(train), train, found), {"train": found} | ({"dev": read(dev)} if dev else {})
+
+
+def sentences(config: Finetune, location: str) -> list[Any]:
+    """The tagged sentences of a file."""
+    if kind_of(location) != "conll":
+        return read_tagged(location, config.text, config.label[0])
+    column = config.label[0]
+    if column != "label" and not column.lstrip("-").isdigit():
+        raise DataError(f"{location} has columns without names: give --label a number, 1 for the second column or -1 for the last, not {column}")
+    return read_sentences(location, -1 if column == "label" else int(column))
+
+
+def stem(location: str) -> str:
+    """A file's name without what follows its first point."""
+    return location.rsplit("/", 1)[-1].split(".")[0]

@@ -1,0 +1,91 @@
+"""Questions on contexts as a kind of task: windows in, spans of the context out."""
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from pipeline.config.finetune import Cutting
+from pipeline.errors import DataError
+from pipeline.tasks.answers import Answer, answer_of_logits, best_threshold
+from pipeline.tasks.pieces import Tokenization
+from pipeline.tasks.prepared import Logits, Prepared, Tuned
+from pipeline.tasks.schema import ENCODED
+from pipeline.tasks.squad import Question, trainable
+from pipeline.tasks.squad_metrics import score as squad_score
+from pipeline.tasks.task import Task
+from pipeline.tasks.windows import Windowing, windows
+from pipeline.text.vocabulary import Vocabulary
+
+EXAMINED = ("exact", "f1", "HasAns_exact", "HasAns_f1", "NoAns_exact", "NoAns_f1")
+"""Of the official scores those that are percentages."""
+NO_MARGIN = 0.0
+"""Threshold of SQuAD 2.0 where none was tuned: no answer where it scores higher than the best span."""
+
+
+def usable(items: Sequence[Question], location: str) -> tuple[list[Question], tuple[str, ...]]:
+    """The questions that can be learnt from, and how many cannot, by reason. Raises DataError where none can."""
+    kept, lost = trainable(items)
+    if not kept:
+        raise DataError(f"{location} has no question that can be learnt from: {', '.join(f'{times} {reason}' for reason, times in lost.items())}")
+    return kept, tuple(f"{times:,} questions left out ({reason})" for reason, times in lost.items())
+
+
+def prepare(task: Task, items: Sequence[Question], vocabulary: Vocabulary, cutting: Cutting) -> Prepared:
+    """The windows of each question, in order; their label is the answer's first and last token, [CLS] where it is not in the window."""
+    assert cutting.maximum_length is not None and cutting.stride is not None
+    windowing = Windowing(maximum_length=cutting.maximum_length, stride=cutting.stride, question_length=cutting.question_length)
+    found = windows(Tokenization(vocabulary), items, windowing)
+    flat = [(place, window) for place, ones in enumerate(found) for window in ones]
+    columns = {
+        "ids": pa.array([window.ids for _, window in flat], ENCODED.field("ids").type),
+        "first_length": pa.array([window.first_length for _, window in flat], pa.int32()),
+        "label": pa.nulls(len(flat), pa.float32()),
+        "labels": pa.array([(window.start, window.end) for _, window in flat], ENCODED.field("labels").type),
+        "row": pa.array([place for place, _ in flat], pa.int64()),
+    }
+    longer = sum(len(ones) > 1 for ones in found)
+    notes = (f"{longer:,} contexts in several windows of {cutting.maximum_length} tokens, {len(flat):,} windows in all",) if longer else ()
+    return Prepared(items=items, rows=pa.table(columns, schema=ENCODED), windows=found, notes=notes)
+
+
+def answers(task: Task, prepared: Prepared, logits: Logits, longest: int) -> dict[str, Answer]:
+    """The n-best answers to each question, by its id; logits (L, 2) of each window."""
+    found, start = {}, 0
+    for question, ones in zip(prepared.items, prepared.windows, strict=True):
+        mine = logits[start : start + len(ones)]
+        start += len(ones)
+        found[question.id] = answer_of_logits(
+            question.context, ones, [pair[:, 0] for pair in mine], [pair[:, 1] for pair in mine], unanswerable=task.unanswerable, longest=longest
+        )
+    return found
+
+
+def texts_of(task: Task, found: dict[str, Answer], tuned: Tuned) -> dict[str, str]:
+    """The answer to each question, empty for none; only where the task has such is there a threshold."""
+    threshold = tuned.get("null_threshold", NO_MARGIN) if task.unanswerable else None
+    return {id: answer.text(threshold) for id, answer in found.items()}
+
+
+def tune(task: Task, prepared: Prepared, logits: Logits, cutting: Cutting) -> Tuned:
+    """The threshold of no answer with the highest F1 on these questions, and that F1; nothing for a task in which all have answers."""
+    if not task.unanswerable:
+        return {}
+    best = best_threshold(answers(task, prepared, logits, cutting.longest_answer), prepared.items)
+    return {"null_threshold": best["threshold_tuned_on_dev"], "f1_tuned_on_dev": best["f1_tuned_on_dev"] / 100}
+
+
+def score(task: Task, prepared: Prepared, logits: Logits, cutting: Cutting, tuned: Tuned) -> dict[str, float]:
+    """The official scores, as shares of 1."""
+    found = squad_score(texts_of(task, answers(task, prepared, logits, cutting.longest_answer), tuned), prepared.items)
+    return {name: found[name] / 100 for name in EXAMINED if name in found}
+
+
+def baseline(task: Task, train: Prepared, prepared: Prepared) -> dict[str, float]:
+    """What "no answer" scores where a task has such; nothing else is an answer to all questions."""
+    found = squad_score({question.id: "" for question in prepared.items}, prepared.items)
+    return {name: found[name] / 100 for name in EXAMINED if name in found}
+
+
+def collapsed(task: Task, prepared: Prepared, logits: Logits, cutting: Cutting) -> bool:
+    """Whether all questions have the same answer."""
+    return len(set(texts_of(task, answers(task, prepared, logits, cutting.longest_answer), {}).values())) < 2

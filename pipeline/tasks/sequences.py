@@ -1,0 +1,90 @@
+"""Texts and pairs of texts as a kind of task: one class, several labels or a number each."""
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline.config.finetune import Cutting
+from pipeline.tasks.encoding import aggregated, encode
+from pipeline.tasks.metrics import majority, multilabel_baseline, multilabel_score, tuned_thresholds
+from pipeline.tasks.metrics import score as class_score
+from pipeline.tasks.prepared import Logits, Prepared, Tuned
+from pipeline.tasks.tables import left_out
+from pipeline.tasks.task import Task
+from pipeline.text.vocabulary import Vocabulary
+from pipeline.text.wordpiece import WordPiece
+
+
+def prepare(task: Task, items: pa.Table, vocabulary: Vocabulary, cutting: Cutting) -> Prepared:
+    """The rows of a table of TEXTS, cut at the length or in passages."""
+    found = encode(task, items, WordPiece(vocabulary), cutting.maximum_length, cutting.stride if cutting.passages else None)
+    lost = left_out(items)
+    notes = [f"{found.cut:,} cut at {cutting.maximum_length} tokens (--cutting.passages True reads the rest)"] if found.cut else []
+    notes += [f"{found.passages:,} in several passages of {cutting.maximum_length} tokens"] if found.passages else []
+    notes += [f"{len(lost)} lines left out, the first {lost[0]}"] if lost else []
+    return Prepared(items=items, rows=found.rows, notes=tuple(notes))
+
+
+def of_texts(prepared: Prepared, logits: Logits) -> np.ndarray:
+    """Float32 (texts, classes): the logits of each text, of several passages their mean."""
+    return aggregated(prepared.rows["row"].to_numpy(), np.asarray(logits, np.float32))
+
+
+def first_rows(prepared: Prepared) -> np.ndarray:
+    """Which rows are the first of their text, bool (rows,)."""
+    return np.diff(prepared.rows["row"].to_numpy(), prepend=-1) != 0
+
+
+def truth(task: Task, prepared: Prepared) -> np.ndarray:
+    """Class numbers or values (texts,), or 0 and 1 (texts, classes)."""
+    rows = prepared.rows.filter(pa.array(first_rows(prepared)))
+    if task.kind == "multilabel":
+        return rows["labels"].combine_chunks().flatten().to_numpy().reshape(-1, len(task.labels))
+    return rows["label"].to_numpy()
+
+
+def probabilities(task: Task, logits: np.ndarray) -> np.ndarray:
+    """Of each class (texts, classes): softmax, or of multi-label tasks each label's own."""
+    wide = logits.astype(np.float64)
+    if task.kind == "multilabel":
+        return 0.5 * (1 + np.tanh(0.5 * wide))  # the logistic function, without overflow
+    shares = np.exp(wide - wide.max(axis=1, keepdims=True))
+    return shares / shares.sum(axis=1, keepdims=True)
+
+
+def answers(task: Task, prepared: Prepared, logits: Logits, tuned: Tuned) -> np.ndarray:
+    """Class numbers or values (texts,), or 0 and 1 (texts, classes)."""
+    whole = of_texts(prepared, logits)
+    if task.kind == "regression":
+        return whole[:, 0].astype(np.float64)
+    if task.kind == "multilabel":
+        return (probabilities(task, whole) >= np.asarray(tuned.get("thresholds", [0.5] * len(task.labels)))).astype(np.int64)
+    return whole.argmax(-1)
+
+
+def tune(task: Task, prepared: Prepared, logits: Logits, cutting: Cutting) -> Tuned:
+    """Of multi-label tasks each label's threshold of the highest F1 on these texts, and the scores with them."""
+    if task.kind != "multilabel":
+        return {}
+    thresholds = [float(value) for value in tuned_thresholds(probabilities(task, of_texts(prepared, logits)), truth(task, prepared))]
+    with_them = score(task, prepared, logits, cutting, {"thresholds": thresholds})
+    return {"thresholds": thresholds} | {f"{name}_tuned_on_dev": value for name, value in with_them.items()}
+
+
+def score(task: Task, prepared: Prepared, logits: Logits, cutting: Cutting, tuned: Tuned) -> dict[str, float]:
+    """The task's metrics."""
+    found = answers(task, prepared, logits, tuned)
+    return multilabel_score(task, found, truth(task, prepared)) if task.kind == "multilabel" else class_score(task, found, truth(task, prepared))
+
+
+def baseline(task: Task, train: Prepared, prepared: Prepared) -> dict[str, float]:
+    """The metrics of one answer to everything: the commonest class, the mean value, or the labels that more than half of the texts have."""
+    mine, theirs = truth(task, train), truth(task, prepared)
+    return multilabel_baseline(task, mine, theirs) if task.kind == "multilabel" else majority(task, mine, theirs)
+
+
+def collapsed(task: Task, prepared: Prepared, logits: Logits, cutting: Cutting) -> bool:
+    """Whether all texts have the same answer, though their labels differ."""
+    found, true = answers(task, prepared, logits, {}), truth(task, prepared)
+    if task.kind == "regression":
+        return not np.isfinite(found).all() or bool(np.ptp(found) < 1e-3 * max(np.ptp(true), 1e-9))
+    return bool((found == found[:1]).all() and (true != true[:1]).any())

@@ -1,0 +1,121 @@
+"""A fine-tuned model on disk, in the published format, with what its task needs beside it.
+
+    FOLDER/
+        model.safetensors config.json vocab.txt tokenizer.json tokenizer_config.json     what transformers reads
+        task.json                                                                        kind, labels, cutting, pooling, thresholds
+        adapters.safetensors                                                             of a bottleneck adapter, which transformers does not know
+        manifest.json                                                                    size and SHA-256 of each, last
+"""
+
+import json
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+
+from pipeline import storage
+from pipeline.config.adapters import Adapter, Bottleneck, NoAdapter
+from pipeline.config.finetune import Cutting
+from pipeline.config.flat import unflatten
+from pipeline.config.model import Model
+from pipeline.errors import CheckpointError
+from pipeline.model.adapters import adapter_state, add_adapter, load_adapter_state, merge
+from pipeline.model.weights import model_settings, published_config, take, to_published
+from pipeline.objectives.tasks import OBJECTIVES, TaskObjective
+from pipeline.tasks.prepared import Tuned
+from pipeline.tasks.task import Task
+from pipeline.text.vocabulary import Vocabulary, load_vocabulary, save_vocabulary
+from pipeline.train.checkpoint import CONFIG, WEIGHTS, read_tensors
+
+TASK, ADAPTERS = "task.json", "adapters.safetensors"
+ARCHITECTURES = {
+    "classification": "BertForSequenceClassification",
+    "multilabel": "BertForSequenceClassification",
+    "regression": "BertForSequenceClassification",
+    "tags": "BertForTokenClassification",
+    "spans": "BertForQuestionAnswering",
+}
+PROBLEMS = {"classification": "single_label_classification", "multilabel": "multi_label_classification", "regression": "regression"}
+UNUSED = "encoder.pooler."
+"""What transformers' models of tokens have not."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class About:
+    """What a fine-tuned model is, beside its weights."""
+
+    task: Task
+    cutting: Cutting
+    """With a length and a stride."""
+    pooling: str
+    tuned: Tuned
+    lineage: dict[str, Any]
+    """Where it is from: the checkpoint, the settings, scores."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TunedModel:
+    """A fine-tuned model, in evaluation mode and float32 on the CPU."""
+
+    about: About
+    model: Model
+    vocabulary: Vocabulary
+    module: TaskObjective
+
+
+def save_tuned(target: str, module: TaskObjective, about: About, model: Model, vocabulary: Vocabulary, adapter: Adapter = NoAdapter()) -> None:
+    """Publish a module's weights, low-rank adapters merged into them (also in the module), and what its task needs."""
+    merge(module)
+    carried = adapter_state(module) if isinstance(adapter, Bottleneck) else {}
+    weights = {name: tensor for name, tensor in module.state_dict().items() if name not in carried and not (module.per_token and name.startswith(UNUSED))}
+    with tempfile.TemporaryDirectory(prefix="bertstream-tuned-") as temporary:
+        folder = Path(temporary)
+        save_file(to_published(weights), folder / WEIGHTS, metadata={"format": "pt"})
+        if carried:
+            save_file(carried, folder / ADAPTERS)
+        (folder / CONFIG).write_text(json.dumps(config_of(about.task, model, vocabulary), indent=2) + "\n")
+        (folder / TASK).write_text(json.dumps(task_file(about, adapter), indent=1) + "\n")
+        save_vocabulary(vocabulary, folder, about.cutting.maximum_length or model.maximum_positions)
+        storage.publish(folder, target, {"task": about.task.name})
+
+
+def config_of(task: Task, model: Model, vocabulary: Vocabulary) -> dict[str, Any]:
+    """What config.json says: labels by their names, so that none has to be guessed from its number."""
+    labels = task.labels or (("score",) if task.kind == "regression" else ())
+    named = {"id2label": dict(enumerate(labels)), "label2id": {label: number for number, label in enumerate(labels)}} if labels else {}
+    problem = {"problem_type": PROBLEMS[task.kind]} if task.kind in PROBLEMS else {}
+    return published_config(model, vocabulary.size, vocabulary.pad_id) | {"architectures": [ARCHITECTURES[task.kind]]} | named | problem
+
+
+def task_file(about: About, adapter: Adapter) -> dict[str, Any]:
+    """What task.json says."""
+    kept = {name: value for name, value in asdict(about.task).items() if name != "splits"}
+    carried = asdict(adapter) if isinstance(adapter, Bottleneck) else None
+    return {"task": kept, "cutting": asdict(about.cutting), "pooling": about.pooling, "tuned": about.tuned, "bottleneck": carried, "lineage": about.lineage}
+
+
+def load_tuned(location: str) -> TunedModel:
+    """A fine-tuned model from the folder of one. Raises CheckpointError where it is none, or damaged."""
+    location = storage.absolute(location)
+    if not storage.exists(storage.join(location, TASK)):
+        raise CheckpointError(f"checkpoint {location} has no {TASK}: give a folder that fine-tuning wrote, such as output/finetune/NAME/model")
+    if problem := storage.damage(location):
+        raise CheckpointError(f"checkpoint {location} is damaged: {problem}")
+    said, config = storage.read_json(storage.join(location, TASK)), storage.read_json(storage.join(location, CONFIG))
+    task = Task(**{name: tuple(value) if isinstance(value, list) else value for name, value in said["task"].items()})
+    about = About(task=task, cutting=unflatten(Cutting, said["cutting"]), pooling=said["pooling"], tuned=said["tuned"], lineage=said["lineage"])
+    model, vocabulary = model_settings(config), load_vocabulary(location, None)
+    module = OBJECTIVES[task.kind](model, vocabulary.size, len(task.labels), torch.Generator().manual_seed(0), about.pooling, None).eval()
+    taken = take(read_tensors(storage.join(location, WEIGHTS)), module)
+    if missing := [name for name in taken.missing if not (module.per_token and name.startswith("bert.pooler."))]:
+        raise CheckpointError(f"checkpoint {location}: tensor {missing[0]} is missing")
+    if said["bottleneck"]:
+        add_adapter(module, Bottleneck(**said["bottleneck"]), torch.Generator().manual_seed(0))
+        load_adapter_state(module, read_tensors(storage.join(location, ADAPTERS)))
+    module.load_state_dict(taken.state, strict=False)
+    return TunedModel(about=about, model=model, vocabulary=vocabulary, module=module)
+
+
