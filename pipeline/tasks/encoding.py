@@ -3,7 +3,9 @@
 N rows.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -56,14 +58,21 @@ def encode_part(task: Task, texts: pa.Table, start: int, wordpiece: WordPiece, l
     runs = np.stack((starts, starts + counts), axis=2).ravel()
     tokens = gather_runs(source, runs)
     offsets = np.append(0, np.cumsum(counts.sum(axis=1))).astype(np.int32)
+    labels = texts["label"].to_pylist()
     columns = [
         pa.ListArray.from_arrays(offsets, tokens),
         pa.array((kept_a + 2).astype(np.int32)),
-        pa.array([None if label is None else task.number(label) for label in texts["label"].to_pylist()], pa.float32()),
+        pa.array(of_kind(task.number, task.kind != "multilabel", labels), pa.float32()),
+        pa.array(of_kind(task.indicators, task.kind == "multilabel", labels), ENCODED.field("labels").type),
         pa.array(np.arange(start, start + len(ones))),
     ]
     cut = np.count_nonzero((kept_a < lengths[0]) | (kept_b < lengths[1]))
     return Encoded(rows=pa.table(columns, schema=ENCODED), cut=int(cut))
+
+
+def of_kind(understand: Callable[[str], Any], right: bool, labels: Sequence[str | None]) -> list[Any]:
+    """What the labels mean where this is the right way to understand them for the task's kind, else None for each."""
+    return [understand(label) if right and label is not None else None for label in labels]
 
 
 def gather_runs(source: np.ndarray, runs: np.ndarray) -> np.ndarray:

@@ -25,10 +25,18 @@ def test_a_text_or_a_pair_stands_between_special_tokens_and_labels_are_numbers()
     found = encoded(CLASSES, ("A bb", None, "good"), ("a", "b ab", "neutral"), ("a", "", None))
     assert found.rows.schema == ENCODED and found.cut == 0
     assert found.rows.to_pylist() == [
-        {"ids": [CLS, A, B, BB, SEP], "first_length": 5, "label": 2.0, "row": 0},
-        {"ids": [CLS, A, SEP, B, A, BB, SEP], "first_length": 3, "label": 0.0, "row": 1},
-        {"ids": [CLS, A, SEP, SEP], "first_length": 3, "label": None, "row": 2},
+        {"ids": [CLS, A, B, BB, SEP], "first_length": 5, "label": 2.0, "labels": None, "row": 0},
+        {"ids": [CLS, A, SEP, B, A, BB, SEP], "first_length": 3, "label": 0.0, "labels": None, "row": 1},
+        {"ids": [CLS, A, SEP, SEP], "first_length": 3, "label": None, "labels": None, "row": 2},
     ]
+
+
+def test_the_labels_of_a_multilabel_task_are_0_and_1_for_each_class():
+    task = Task(name="topics", kind="multilabel", labels=("art", "law", "war"), metrics=("micro_f1",))
+    found = encoded(task, ("a", None, '["war", "art"]'), ("a", None, "[]"), ("a", None, None)).rows
+    assert found["labels"].to_pylist() == [[1.0, 0.0, 1.0], [0.0, 0.0, 0.0], None] and found["label"].null_count == 3
+    with pytest.raises(ValueError, match=r"label 'sea' is none of the labels of topics \(art, law, war\)"):
+        encoded(task, ("a", None, '["sea"]'))
 
 
 def test_a_literal_special_token_is_text():
