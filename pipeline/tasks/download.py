@@ -142,12 +142,12 @@ def divide_mrpc(fetched: list[Path], folder: Path) -> None:
 
 
 def table(location: str) -> list[list[str]]:
-    """The lines of a file, their fields by tabs. Raises DataError where a line has not as many as the first."""
-    rows = [line.strip().split("\t") for line in lines(location)]
-    for number, row in enumerate(rows, 1):
-        if len(row) != len(rows[0]):
-            raise DataError(f"{Path(location).name}:{number}: {len(row)} columns instead of {len(rows[0])}: fetch it again")
-    return rows
+    """The lines of a file that are not blank, their fields by tabs. Raises DataError where a line has not as many as the first."""
+    rows = [(number, line.strip().split("\t")) for number, line in enumerate(lines(location), 1) if line.strip()]
+    for number, row in rows:
+        if len(row) != len(rows[0][1]):
+            raise DataError(f"{Path(location).name}:{number}: {len(row)} columns instead of {len(rows[0][1])}: fetch it again")
+    return [row for _, row in rows]
 
 
 PARAPHRASES = "senteval/senteval_data/msr_paraphrase"

@@ -64,7 +64,7 @@ def test_mrpc_is_divided_by_the_listed_ids(served: tuple[Path, str], tmp_path: P
     head = "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\r\n"
     (folder / "senteval/senteval_data/msr_paraphrase_train.txt").write_text(head + '1\t10\t11\ta "b\tc\r\n0\t20\t21\té\tf\r\n0\t21\t20\tg\th\r\n', newline="")
     (folder / "senteval/senteval_data/msr_paraphrase_test.txt").write_text(head + "1\t30\t31\tx\ty\r\n0\t40\t41\tz\tw\r\n", newline="")
-    (folder / "glue/data/mrpc_dev_ids.tsv").write_text("20\t21\n")
+    (folder / "glue/data/mrpc_dev_ids.tsv").write_text("20\t21\n\n")
     fetch_glue(str(tmp_path / "glue"), ("mrpc",), lambda _: None, base)
     columns = "#1 ID\t#2 ID\t#1 String\t#2 String\n"
     assert {path.name: path.read_text() for path in (tmp_path / "glue/MRPC").iterdir()} == {
