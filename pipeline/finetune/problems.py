@@ -54,10 +54,10 @@ def read_problems(config: Finetune, initial: Initial, report: Report) -> list[Pr
         folder = config.data or downloaded(config, names, report)
         found = [read_known(config, task, folder, initial, report) for task in known.wanted_tasks(names, folder)]
     if BUILTIN in config.task:
-        from pipeline.corpus.builtin import packages_and_texts
+        from pipeline.corpus.builtin import package_docstrings
         from pipeline.tasks.builtin import builtin_task
 
-        task, train, dev = builtin_task(packages_and_texts())
+        task, train, dev = builtin_task(package_docstrings())
         found.append(problem_of(config, task, train, {"dev": dev}, (), initial, report))
     return found
 

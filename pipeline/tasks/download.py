@@ -86,7 +86,7 @@ def fetch_task(root: Path, task: str, report: Callable[[str], None], base: str) 
 
 def layout(task: str) -> str:
     """What to do where a task cannot be fetched."""
-    return f"fetch GLUE by other means and name its folder in the official layout, such as GLUE/{TASKS[task].splits[0].file}, as in glue=GLUE"
+    return f"fetch GLUE by other means and name its folder in the official layout, such as GLUE/{TASKS[task].splits[0].file}: GLUE=folder of make, --data folder of the job"
 
 
 def fetch(url: str, place: Path, report: Callable[[str], None], instead: str) -> Path:

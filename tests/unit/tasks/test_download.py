@@ -78,7 +78,7 @@ def test_mrpc_is_divided_by_the_listed_ids(served: tuple[Path, str], tmp_path: P
 
 
 def test_what_cannot_be_fetched_is_one_line_with_url_and_remedy(served: tuple[Path, str], tmp_path: Path) -> None:
-    remedy = r"fetch GLUE by other means and name its folder in the official layout, such as GLUE/CoLA/train.tsv, as in glue=GLUE$"
+    remedy = r"fetch GLUE by other means and name its folder in the official layout, such as GLUE/CoLA/train.tsv: GLUE=folder of make, --data folder of the job$"
     for base, why in ((served[1], "404 Client Error: .*"), ("http://127.0.0.1:1", ".*refused.*|HTTPConnectionPool.*")):
         with pytest.raises(DataError, match=rf"^{base}/glue/data/CoLA.zip cannot be fetched \(({why})\): {remedy}") as error:
             fetch_glue(str(tmp_path / "glue"), ("cola",), lambda _: None, base)
