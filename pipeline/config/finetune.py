@@ -19,7 +19,7 @@ class Cutting:
     maximum_length: int | None = None
     """Tokens of a row with its special tokens; none: the task's (128, questions 384), or the checkpoint's positions where those are fewer."""
     stride: int | None = None
-    """Tokens that a window, or a passage, shares with the next; none: 128 for questions, 32 for others, or a quarter of the length where that is less."""
+    """Tokens that a window, or a passage, shares with the next; none: 128 for questions, 32 for others, or a third of the length where that is less."""
     question_length: int = 64
     """Tokens of a question; longer ones are cut."""
     longest_answer: int = 30

@@ -113,5 +113,5 @@ def left_out(problem: Problem, config: Finetune, share: Share) -> str | None:
     rows = problem.train.rows.num_rows
     parts = [f"{share.seeds} of {config.seeds} seeds"] * (share.seeds < config.seeds)
     parts += [f"{share.epochs} of {config.recipe.epochs} epochs"] * (share.epochs < config.recipe.epochs)
-    parts += [f"{share.rows:,} of {rows:,} rows"] if share.rows and share.rows < rows else []
+    parts += [f"{share.rows:,} of {rows:,} rows"] if share.rows and share.rows != config.recipe.training_rows and share.rows < rows else []
     return f"{problem.task.name}: {', '.join(parts)}, to fit {config.minutes:g} minutes" if parts else None

@@ -1,6 +1,7 @@
 """What is to be learnt: a task with its splits as rows of ids, from its official files, from one's own, or from the built-in ones."""
 
 import hashlib
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,12 +11,15 @@ import pyarrow as pa
 
 from pipeline import storage
 from pipeline.config.finetune import Cutting, Finetune
+from pipeline.corpus.builtin import distributions, package_docstrings
 from pipeline.errors import ConfigError, DataError
 from pipeline.tasks import known
+from pipeline.tasks.builtin import builtin_task
 from pipeline.tasks.download import fetch_glue
 from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.own import read_own
 from pipeline.tasks.prepared import Prepared, fitted
+from pipeline.tasks.schema import TEXTS
 from pipeline.tasks.task import Task
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.initial import Initial
@@ -54,12 +58,22 @@ def read_problems(config: Finetune, initial: Initial, report: Report) -> list[Pr
         folder = config.data or downloaded(config, names, report)
         found = [read_known(config, task, folder, initial, report) for task in known.wanted_tasks(names, folder)]
     if BUILTIN in config.task:
-        from pipeline.corpus.builtin import package_docstrings
-        from pipeline.tasks.builtin import builtin_task
-
-        task, train, dev = builtin_task(package_docstrings())
+        task, train, dev = kept_builtin(storage.join(config.output, "finetune", BUILTIN), report)
         found.append(problem_of(config, task, train, {"dev": dev}, (), initial, report))
     return found
+
+
+def kept_builtin(folder: str, report: Report) -> tuple[Task, pa.Table, pa.Table]:
+    """The built-in task, read from the installed packages once: as long as they stay, it is kept in a folder of the output."""
+    installed = json.dumps({name: one.version for name, one in distributions().items()})
+    place = storage.join(folder, f"{hashlib.sha256(installed.encode()).hexdigest()[:16]}.json")
+    if not storage.exists(place):
+        report("builtin: reading the documentation strings of the installed packages, a minute or so")
+        task, train, dev = builtin_task(package_docstrings())
+        storage.write_json(place, {"labels": task.labels, "train": train.to_pylist(), "dev": dev.to_pylist()})
+    kept = storage.read_json(place)
+    task = Task(name=BUILTIN, kind="classification", labels=tuple(kept["labels"]), metrics=("accuracy", "macro_f1"))
+    return task, *(pa.Table.from_pylist(kept[split], schema=TEXTS) for split in ("train", "dev"))
 
 
 def downloaded(config: Finetune, names: Sequence[str], report: Report) -> str:

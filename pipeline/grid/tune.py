@@ -77,7 +77,7 @@ def connect(config: Finetune) -> None:
     # Tune would else turn Ctrl-C into a finished experiment.
     os.environ.setdefault("TUNE_DISABLE_SIGINT_HANDLER", "1")
     os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
-    os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_SYNCER", "1")
+    os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")  # the new one prints a box for each experiment at verbose=0 too
     cluster.connect(config.placement.address)
 
 
