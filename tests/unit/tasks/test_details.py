@@ -30,4 +30,4 @@ def test_classes_have_a_confusion_matrix_by_hand() -> None:
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "classification"])
 def test_other_kinds_have_nothing_more(kind: str) -> None:
-    assert KINDS[kind].details(Task(name="t", kind=kind, metrics=("f1",)), split([0.0]), [], Cutting(), {}) == {}
+    assert KINDS[kind].details(Task(name="t", kind=kind, metrics=("f1",)), split(TRUE), [], Cutting(), {}) == {}
