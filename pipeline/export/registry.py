@@ -37,6 +37,7 @@ SIGNATURE = ModelSignature(
 REQUIRED = ("bertstream", "mlflow", "numpy", "pandas", "pyarrow", "safetensors", "tokenizers", "torch")
 REQUIRED_FOR_TASKS = (*REQUIRED, "scikit-learn", "scipy")
 SQLITE = "sqlite:///"
+TRACKING, REGISTRY = "MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI"
 USE = """Where bertstream is installed:
 
 ```python
@@ -184,7 +185,8 @@ def has_distribution(name: str) -> bool:
 @contextmanager
 def at(uri: str) -> Iterator[None]:
     """MLflow's global tracking and registry URIs inside: logging a model knows no others."""
-    before = mlflow.get_tracking_uri(), mlflow.get_registry_uri()
+    # MLflow writes both into the environment, for processes that are started from here; what was not set must not be set afterwards.
+    before = os.environ.get(TRACKING), os.environ.get(REGISTRY)
     mlflow.set_tracking_uri(uri)
     mlflow.set_registry_uri(uri)
     try:
@@ -192,3 +194,5 @@ def at(uri: str) -> Iterator[None]:
     finally:
         mlflow.set_tracking_uri(before[0])
         mlflow.set_registry_uri(before[1])
+        if before[1] is None:
+            os.environ.pop(REGISTRY, None)
