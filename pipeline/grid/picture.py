@@ -34,6 +34,7 @@ def draw_confusion(confusion: Sequence[Sequence[int]], labels: Sequence[str], ti
 
 
 def short(label: str) -> str:
-    """A label on one line, cut; dollar signs would begin a formula."""
-    line = " ".join(label.split()).replace("$", r"\$")
-    return line if len(line) <= LONGEST_NAME else f"{line[: LONGEST_NAME - 1]}…"
+    """A label on one line, its middle cut out where it is long; dollar signs would begin a formula."""
+    line = " ".join(label.split())
+    cut = line if len(line) <= LONGEST_NAME else f"{line[: LONGEST_NAME // 2]}…{line[-(LONGEST_NAME // 2 - 1) :]}"
+    return cut.replace("$", r"\$")
