@@ -2,16 +2,20 @@
 
 import importlib.metadata
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import mlflow
 import pandas as pd
+import pyarrow as pa
 import torch
 from mlflow.models import Model, ModelSignature
+from mlflow.models.model import ModelInfo
 from mlflow.tracking import MlflowClient
-from mlflow.types import ColSpec, ParamSchema, ParamSpec, Schema
+from mlflow.types import ColSpec, DataType, ParamSchema, ParamSpec, Schema
+from mlflow.types.schema import Array, Map
 
 from pipeline import storage
 from pipeline.errors import CheckpointError, ConfigError
@@ -19,16 +23,21 @@ from pipeline.export.inference import embeddings, encode, fill_masks, read_token
 from pipeline.export.onnx_graphs import quiet as without_warnings
 from pipeline.export.probe import TOLERANCE, difference
 from pipeline.export.trained import Trained
+from pipeline.predict.answers import answer_items, answer_schema, items_of
+from pipeline.tasks.task import Task
 from pipeline.text.vocabulary import load_vocabulary
 from pipeline.train.tracking import has_run, quiet
+from pipeline.train.tuned import load_tuned
 
-CODE = Path(__file__).with_name("served.py")
+CODE, TASK_CODE = Path(__file__).with_name("served.py"), Path(__file__).with_name("served_task.py")
 SIGNATURE = ModelSignature(
     inputs=Schema([ColSpec("string", "text")]),
     params=ParamSchema([ParamSpec("task", "string", "fill-mask"), ParamSpec("top", "long", 5)]),
 )
 REQUIRED = ("bertstream", "mlflow", "numpy", "pandas", "pyarrow", "safetensors", "tokenizers", "torch")
+REQUIRED_FOR_TASKS = (*REQUIRED, "scikit-learn", "scipy")
 SQLITE = "sqlite:///"
+TRACKING, REGISTRY = "MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI"
 USE = """Where bertstream is installed:
 
 ```python
@@ -63,32 +72,77 @@ def log(published: Path, trained: Trained, uri: str, run_id: str, step: int) -> 
     Raises CheckpointError, and deletes what was logged, when they differ.
     """
     with at(uri), without_warnings():
-        client = MlflowClient()
-        # Made beforehand: Model.log would put it into the default experiment, and its files where the command was called.
-        made = client.create_logged_model(client.get_run(run_id).info.experiment_id, name="model", source_run_id=run_id)
-        logged = Model.log(
-            artifact_path=None,
-            model_id=made.model_id,
-            flavor=mlflow.pyfunc,
-            run_id=run_id,
-            step=step,
-            python_model=str(CODE),
-            artifacts={"model": str(published)},
-            signature=SIGNATURE,
-            pip_requirements=requirements(),
-        )
+        logged = log_code(CODE, str(published), run_id, "model", step, SIGNATURE, REQUIRED)
         worst = largest_difference(mlflow.pyfunc.load_model(logged.model_uri), published, trained)
         if not worst <= TOLERANCE:
-            client.delete_logged_model(made.model_id)
+            MlflowClient().delete_logged_model(logged.model_id)
             raise CheckpointError(f"export {logged.model_uri}: answers differ from the checkpoint's by {worst:.2g} of the largest, more than {TOLERANCE}")
     return logged.model_uri
 
 
-def register(model_uri: str, name: str, uri: str) -> str:
+def log_code(code: Path, folder: str, run_id: str, name: str, step: int, signature: ModelSignature, required: Sequence[str]) -> ModelInfo:
+    """Log code and the folder that it loads, as its artifact `model`, to a run of the MLflow that is set."""
+    client = MlflowClient()
+    # Made beforehand: Model.log would put it into the default experiment, and its files where the command was called.
+    made = client.create_logged_model(client.get_run(run_id).info.experiment_id, name=name, source_run_id=run_id)
+    return Model.log(
+        artifact_path=None,
+        model_id=made.model_id,
+        flavor=mlflow.pyfunc,
+        run_id=run_id,
+        step=step,
+        python_model=str(code),
+        artifacts={"model": folder},
+        signature=signature,
+        pip_requirements=requirements(required),
+    )
+
+
+def log_tuned(folder: str, asked: Mapping[str, Sequence[str | None]], uri: str, run_id: str, name: str) -> str:
+    """Log a fine-tuned model's folder to a run, load it back, compare its answers to what is asked with the folder's, and give its models:/ URI.
+
+    Raises CheckpointError, and deletes what was logged, when they differ.
+    """
+    os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
+    tuned = load_tuned(folder)
+    ours = answer_items(tuned, items_of(tuned, asked), torch.device("cpu"), torch.autocast("cpu", enabled=False)).to_pylist()
+    with at(uri), without_warnings():
+        logged = log_code(TASK_CODE, folder, run_id, name, 0, task_signature(tuned.about.task), REQUIRED_FOR_TASKS)
+        theirs = mlflow.pyfunc.load_model(logged.model_uri).predict(pd.DataFrame(dict(asked), dtype=object))
+        if not alike(ours, theirs):
+            MlflowClient().delete_logged_model(logged.model_id)
+            raise CheckpointError(f"model {logged.model_uri}: its answers differ from those of {folder}")
+    return logged.model_uri
+
+
+def task_signature(task: Task) -> ModelSignature:
+    """The columns of a task's questions and answers; a text may have a second beside it."""
+    sequences = [ColSpec("string", "text"), ColSpec("string", "second", required=False)]
+    inputs = {"tags": [ColSpec("string", "text")], "spans": [ColSpec("string", "question"), ColSpec("string", "context")]}.get(task.kind, sequences)
+    return ModelSignature(inputs=Schema(inputs), outputs=Schema([ColSpec(mlflow_type(field.type), field.name, required=False) for field in answer_schema(task)]))
+
+
+def mlflow_type(kind: pa.DataType) -> str | Array | Map:
+    """What MLflow calls a type of a column of answers."""
+    if pa.types.is_struct(kind):
+        return Map(DataType.double)
+    return Array(DataType.string) if pa.types.is_list(kind) else {pa.string(): "string", pa.float64(): "double", pa.int64(): "long"}[kind]
+
+
+def alike(ours: Any, theirs: Any) -> bool:
+    """Whether answers are equal, numbers to the tolerance."""
+    if isinstance(ours, dict):
+        return isinstance(theirs, dict) and ours.keys() == theirs.keys() and all(alike(ours[key], theirs[key]) for key in ours)
+    if isinstance(ours, list):
+        return isinstance(theirs, list) and len(ours) == len(theirs) and all(map(alike, ours, theirs))
+    return abs(ours - theirs) <= TOLERANCE * max(1.0, abs(ours)) if isinstance(ours, float) and isinstance(theirs, float) else ours == theirs
+
+
+def register(model_uri: str, name: str, uri: str, tags: dict[str, str] | None = None) -> str:
     """Make a logged model the newest version under a name, and give the version's models:/ URI. Raises ConfigError for a name that MLflow refuses."""
     with at(uri), without_warnings():
         try:
-            version = mlflow.register_model(model_uri, name)
+            version = mlflow.register_model(model_uri, name, tags=tags)
         except mlflow.MlflowException as error:
             raise ConfigError(f"register ({name}): {storage.first_line(error)}") from error
     return f"models:/{name}/{version.version}"
@@ -113,9 +167,9 @@ def shares(guesses: list[list[list[dict[str, str | float]]]]) -> list[float]:
     return [guess["probability"] for text in guesses for blank in text for guess in blank]
 
 
-def requirements() -> list[str]:
+def requirements(required: Sequence[str]) -> list[str]:
     """The installed versions of what the code imports; a local label such as +cpu is no part of them."""
-    found = {name: importlib.metadata.version(name).split("+")[0] for name in REQUIRED if has_distribution(name)}
+    found = {name: importlib.metadata.version(name).split("+")[0] for name in required if has_distribution(name)}
     return [f"{name}=={version}" for name, version in found.items()]
 
 
@@ -131,7 +185,8 @@ def has_distribution(name: str) -> bool:
 @contextmanager
 def at(uri: str) -> Iterator[None]:
     """MLflow's global tracking and registry URIs inside: logging a model knows no others."""
-    before = mlflow.get_tracking_uri(), mlflow.get_registry_uri()
+    # MLflow writes both into the environment, for processes that are started from here; what was not set must not be set afterwards.
+    before = os.environ.get(TRACKING), os.environ.get(REGISTRY)
     mlflow.set_tracking_uri(uri)
     mlflow.set_registry_uri(uri)
     try:
@@ -139,3 +194,5 @@ def at(uri: str) -> Iterator[None]:
     finally:
         mlflow.set_tracking_uri(before[0])
         mlflow.set_registry_uri(before[1])
+        if before[1] is None:
+            os.environ.pop(REGISTRY, None)

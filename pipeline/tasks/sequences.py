@@ -1,9 +1,12 @@
 """Texts and pairs of texts as a kind of task: one class, several labels or a number each."""
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 
 from pipeline.config.finetune import Cutting
+from pipeline.tasks import metrics
 from pipeline.tasks.encoding import aggregated, encode
 from pipeline.tasks.metrics import majority, tuned_thresholds
 from pipeline.tasks.metrics import score as class_score
@@ -86,3 +89,11 @@ def collapsed(task: Task, prepared: Prepared, logits: Logits, cutting: Cutting) 
     if task.kind == "regression":
         return not np.isfinite(found).all() or bool(np.ptp(found) < 1e-3 * max(np.ptp(true), 1e-9))
     return bool((found == found[:1]).all() and (true != true[:1]).any())
+
+
+def details(task: Task, prepared: Prepared, logits: Logits, cutting: Cutting, tuned: Tuned) -> dict[str, Any]:
+    """Of classes how often each (row) was taken for each (column), and the figures of each."""
+    if task.kind != "classification":
+        return {}
+    found, true = answers(task, prepared, logits, tuned), truth(task, prepared)
+    return {"confusion": metrics.confusion(task, found, true).tolist(), "per_class": metrics.per_class(task, found, true)}

@@ -34,17 +34,17 @@ MAY_IMPORT = {
     "train": TRAIN_SIDE,
     "export": ABOVE,
     "predict": ABOVE,
-    "grid": ABOVE,
+    "grid": ABOVE | {"finetune"},
     "plan": ABOVE,
     "show": ABOVE,
     "pretrain": ABOVE,
-    "finetune": ABOVE,
+    "finetune": ABOVE | {"finetune"},
     "bench": ABOVE | {"pretrain", "bench"},
 }
 """Part of the package -> the parts it may import; a new part needs a place here."""
 
 MAY_RAY = ("corpus", "cluster", "pretrain", "train.worker", "train.launch", "grid", "predict", "bench")
-MAY_MLFLOW = ("train.tracking", "grid", "export.registry", "export.served")
+MAY_MLFLOW = ("train.tracking", "grid", "export.registry", "export.served", "export.served_task")
 TORCH_FREE = (*GROUND, "text", "corpus", "tasks", "cluster")
 
 

@@ -1,0 +1,30 @@
+"""What a logged MLflow model of a fine-tuned task runs: MLflow copies this file into the model and executes it when the model is loaded (models from code)."""
+
+from typing import Any
+
+import pandas as pd
+import torch
+from mlflow.models import set_model
+from mlflow.pyfunc import PythonModel, PythonModelContext
+
+from pipeline.predict.answers import answer_items, items_of
+from pipeline.train.tuned import load_tuned
+
+
+class ServedTask(PythonModel):
+    """Texts, sentences or questions in columns -> of each row its answer as a record."""
+
+    def load_context(self, context: PythonModelContext) -> None:
+        self.tuned = load_tuned(context.artifacts["model"])
+
+    def predict(self, context: PythonModelContext, model_input: pd.DataFrame, params: dict[str, Any] | None = None) -> list[dict[str, Any]]:
+        columns = {name: texts(model_input[name], None if name == "second" else "") for name in model_input.columns}
+        return answer_items(self.tuned, items_of(self.tuned, columns), torch.device("cpu"), torch.autocast("cpu", enabled=False)).to_pylist()
+
+
+def texts(column: pd.Series, missing: str | None) -> list[str | None]:
+    """The column's texts; an empty cell of a CSV file is missing."""
+    return [missing if pd.isna(value) else str(value) for value in column]
+
+
+set_model(ServedTask())

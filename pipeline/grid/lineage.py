@@ -1,0 +1,64 @@
+"""Where a checkpoint is from: the fine-tuned models, the pretraining run and the corpus behind it."""
+
+from typing import Any
+
+from pipeline import storage
+from pipeline.errors import PipelineError
+from pipeline.train.initial import Initial
+from pipeline.train.run import read_run
+from pipeline.train.tuned import TASK
+
+OF_A_RUN = ("checkpoints", "export", "exports")
+"""Folders of a run with models in them."""
+DEEPEST = 3
+"""Folders between a run's and a model's, such as exports/step-1000/huggingface."""
+
+
+def lineage(checkpoint: str, initial: Initial) -> dict[str, str]:
+    """Tags: checkpoint, encoder (its fingerprint) and, as far as can be told, what is behind them."""
+    location = storage.absolute(checkpoint)
+    return {"checkpoint": location, "encoder": initial.fingerprint} | ancestors(location, frozenset())
+
+
+def ancestors(location: str, seen: frozenset[str]) -> dict[str, str]:
+    """finetuned_from of a fine-tuned model, the trials from the last to the first; and the pretraining behind it."""
+    try:
+        said = tuned_from(location)
+    except (OSError, ValueError, PipelineError):  # what cannot be read says nothing: the model itself was read before
+        return {}
+    if said is None:
+        return pretraining(location)
+    before = storage.absolute(said["checkpoint"])
+    behind = ancestors(before, seen | {location}) if before not in seen | {location} else {}
+    earlier = behind.pop("finetuned_from", None)
+    return {"finetuned_from": said["trial"] if earlier is None else f"{said['trial']} {earlier}"} | behind
+
+
+def tuned_from(location: str) -> dict[str, Any] | None:
+    """The lineage that a fine-tuned model's folder holds; None for another model."""
+    place = storage.join(location, TASK)
+    if not storage.exists(place):
+        return None
+    said = storage.read_json(place).get("lineage", {})
+    return said if {"checkpoint", "trial"} <= said.keys() else None
+
+
+def pretraining(location: str) -> dict[str, str]:
+    """The run of ours that a model lies in, and its corpus; nothing for other models."""
+    parts = location.rstrip("/").split("/")
+    for depth in range(1, DEEPEST + 1):
+        if len(parts) > depth + 1 and parts[-depth] in OF_A_RUN:
+            return of_run("/".join(parts[:-depth]))
+    return {}
+
+
+def of_run(folder: str) -> dict[str, str]:
+    """What a run's run.json says."""
+    try:
+        recorded = read_run(folder)
+    except (OSError, PipelineError):
+        return {}
+    if recorded is None:
+        return {}
+    found = {"pretraining_run": recorded["mlflow_run_id"], "pretraining_folder": folder, "corpus": recorded["identity"].get("corpus.fingerprint"), "corpus_folder": recorded["corpus"]}
+    return {name: str(value) for name, value in found.items() if value is not None}

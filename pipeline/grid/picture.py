@@ -1,0 +1,40 @@
+"""How often each class was taken for each, as a picture."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+
+WRITTEN = 20
+"""Classes up to which counts are written in their cells."""
+LONGEST_NAME = 24
+INK = 0.55
+"""Share of a row from which on a cell is so dark that its count is white."""
+
+
+def draw_confusion(confusion: Sequence[Sequence[int]], labels: Sequence[str], title: str) -> Figure:
+    """Rows are the true classes, columns the answers; a cell has its count and its share of the row, which colours it."""
+    counts = np.asarray(confusion, np.int64)
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    names, several = [short(label) for label in labels], len(labels) <= WRITTEN
+    cells = max(2.2, (0.62 if several else 0.16) * len(labels))  # inches
+    figure = Figure(figsize=(cells + 0.09 * max(map(len, names)) + 2.0, cells + 0.09 * max(map(len, names)) + 1.2), layout="constrained")
+    axes = figure.subplots()
+    image = axes.imshow(shares, cmap="Blues", vmin=0.0, vmax=1.0)
+    axes.set_xticks(range(len(names)), names, rotation=90 if len(names) > 3 else 0, fontsize="small" if several else "xx-small")
+    axes.set_yticks(range(len(names)), names, fontsize="small" if several else "xx-small")
+    axes.set_xlabel("answer")
+    axes.set_ylabel("label")
+    axes.set_title(title, fontsize="medium")
+    for row, column in np.ndindex(*counts.shape) if several else ():
+        text = f"{counts[row, column]:,}\n{100 * shares[row, column]:.0f}%"
+        axes.text(column, row, text, ha="center", va="center", fontsize=7, color="white" if shares[row, column] > INK else "black")
+    figure.colorbar(image, ax=axes, label="share of the label's rows", shrink=0.7)
+    return figure
+
+
+def short(label: str) -> str:
+    """A label on one line, its middle cut out where it is long; dollar signs would begin a formula."""
+    line = " ".join(label.split())
+    cut = line if len(line) <= LONGEST_NAME else f"{line[: LONGEST_NAME // 2]}…{line[-(LONGEST_NAME // 2 - 1) :]}"
+    return cut.replace("$", r"\$")
