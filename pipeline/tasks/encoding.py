@@ -1,13 +1,17 @@
-"""Texts to ids: [CLS] A [SEP], or [CLS] A [SEP] B [SEP], cut to a length as `tokenizers` cuts.
+"""Texts to ids: [CLS] A [SEP], or [CLS] A [SEP] B [SEP], cut to a length as `tokenizers` cuts, or in several rows that overlap.
 
-N rows.
+N texts, R rows.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from pipeline.errors import ConfigError
+from pipeline.tasks.parts import parts
 from pipeline.tasks.schema import ENCODED
 from pipeline.tasks.task import Task
 from pipeline.text.wordpiece import WordPiece, gathered
@@ -23,47 +27,100 @@ class Encoded:
     """Rows as ids."""
 
     rows: pa.Table
-    """Schema ENCODED, in the order of the texts."""
+    """Schema ENCODED, in the order of the texts; rows of the same text follow each other."""
     cut: int
-    """How many of them lost tokens to the length."""
+    """How many texts lost tokens to the length."""
+    passages: int = 0
+    """How many texts became several rows."""
 
 
-def encode(task: Task, texts: pa.Table, wordpiece: WordPiece, maximum_length: int | None = None) -> Encoded:
+def encode(task: Task, texts: pa.Table, wordpiece: WordPiece, maximum_length: int | None = None, passages: int | None = None) -> Encoded:
     """The rows of a table of TEXTS as ids of at most `maximum_length` tokens (None: the task's), special tokens in a text being text.
 
-    Raises ValueError for a length below 3, and for a label that is none of the task's.
+    `passages`: a text that is longer becomes several rows with its place and label, of which each shares so many tokens with the next; of a
+    pair the second does, beside a first that is cut only where it has more than half of the room. None: texts are cut.
+    Raises ValueError for a length below 3, and for a label that is none of the task's; ConfigError for passages that share all they have.
     """
     length = task.maximum_length if maximum_length is None else maximum_length
     if length < SPECIALS[True]:
         raise ValueError(f"maximum_length ({length}) must be at least {SPECIALS[True]}")
-    parts = [encode_part(task, texts.slice(start, ROWS_AT_ONCE), start, wordpiece, length) for start in range(0, texts.num_rows, ROWS_AT_ONCE)]
-    return Encoded(rows=pa.concat_tables([ENCODED.empty_table(), *(part.rows for part in parts)]), cut=sum(part.cut for part in parts))
+    require_room(length, passages, texts["second"].null_count < texts.num_rows)
+    done = [encode_part(task, texts.slice(start, ROWS_AT_ONCE), start, wordpiece, length, passages) for start in range(0, texts.num_rows, ROWS_AT_ONCE)]
+    rows = pa.concat_tables([ENCODED.empty_table(), *(part.rows for part in done)])
+    return Encoded(rows=rows, cut=sum(part.cut for part in done), passages=sum(part.passages for part in done))
 
 
-def encode_part(task: Task, texts: pa.Table, start: int, wordpiece: WordPiece, length: int) -> Encoded:
+def require_room(length: int, passages: int | None, paired: bool) -> None:
+    """Raise ConfigError unless each passage has room for more tokens than it shares with the next."""
+    room = length - SPECIALS[True] - (length - SPECIALS[True]) // 2 if paired else length - SPECIALS[False]
+    if passages is not None and not 0 <= passages < room:
+        beside = f"{SPECIALS[True]} special tokens and a first text" if paired else f"{SPECIALS[False]} special tokens"
+        raise ConfigError(
+            f"passages ({passages}) must be from 0 to less than the {room} tokens that maximum_length ({length}) leaves a passage beside {beside}: "
+            "lower passages or raise the length"
+        )
+
+
+def encode_part(task: Task, texts: pa.Table, start: int, wordpiece: WordPiece, length: int, passages: int | None) -> Encoded:
     """As encode; `start` is the place of the first of these texts."""
     second = texts["second"].to_pylist()
     paired = np.array([text is not None for text in second])
     ids, bounds = wordpiece.encode([*texts["first"].to_pylist(), *(text or "" for text in second)])
-    lengths = np.diff(bounds).reshape(2, -1)
-    kept_a, kept_b = kept_lengths(lengths[0], lengths[1], length - np.where(paired, SPECIALS[True], SPECIALS[False]))
-    ones, vocabulary = np.ones_like(kept_a), wordpiece.vocabulary
+    lengths, room = np.diff(bounds).reshape(2, -1), length - np.where(paired, SPECIALS[True], SPECIALS[False])
+    text, start_a, end_a, start_b, end_b = cut_to_room(lengths, room) if passages is None else in_passages(lengths, room, paired, passages)
+    ones, vocabulary = np.ones_like(text), wordpiece.vocabulary
     # five runs a row: [CLS], A, [SEP], B, [SEP]; those two entries stand behind the ids
     source = np.append(ids, np.array([vocabulary.cls_id, vocabulary.sep_id], np.int32))
     cls, sep = ones * len(ids), ones * (len(ids) + 1)
-    starts = np.stack((cls, bounds[: len(ones)], sep, bounds[len(ones) : -1], sep), axis=1)
-    counts = np.stack((ones, kept_a, ones, kept_b, paired.astype(np.int64)), axis=1)
+    starts = np.stack((cls, bounds[text] + start_a, sep, bounds[text + len(paired)] + start_b, sep), axis=1)
+    counts = np.stack((ones, end_a - start_a, ones, end_b - start_b, paired[text].astype(np.int64)), axis=1)
     runs = np.stack((starts, starts + counts), axis=2).ravel()
     tokens = gather_runs(source, runs)
     offsets = np.append(0, np.cumsum(counts.sum(axis=1))).astype(np.int32)
+    labels = texts["label"].take(text).to_pylist()
     columns = [
         pa.ListArray.from_arrays(offsets, tokens),
-        pa.array((kept_a + 2).astype(np.int32)),
-        pa.array([None if label is None else task.number(label) for label in texts["label"].to_pylist()], pa.float32()),
-        pa.array(np.arange(start, start + len(ones))),
+        pa.array((end_a - start_a + 2).astype(np.int32)),
+        pa.array(of_kind(task.number, task.kind != "multilabel", labels), pa.float32()),
+        pa.array(of_kind(task.indicators, task.kind == "multilabel", labels), ENCODED.field("labels").type),
+        pa.array(start + text),
     ]
-    cut = np.count_nonzero((kept_a < lengths[0]) | (kept_b < lengths[1]))
-    return Encoded(rows=pa.table(columns, schema=ENCODED), cut=int(cut))
+    # passages end where the text does, so a text whose last row ends before its tokens do has lost some
+    last = np.append(np.flatnonzero(np.diff(text)), len(text) - 1)
+    cut = np.count_nonzero((end_a[last] < lengths[0]) | (end_b[last] < lengths[1]))
+    return Encoded(rows=pa.table(columns, schema=ENCODED), cut=int(cut), passages=int(np.count_nonzero(np.bincount(text) > 1)))
+
+
+def cut_to_room(lengths: np.ndarray, room: np.ndarray) -> np.ndarray:
+    """One row for each text: (5, R) of place, start and end in A, start and end in B; `lengths` (2, N), `room` (N,), in tokens."""
+    nothing = np.zeros_like(room)
+    kept_a, kept_b = kept_lengths(lengths[0], lengths[1], room)
+    return np.stack((np.arange(len(room)), nothing, kept_a, nothing, kept_b))
+
+
+def in_passages(lengths: np.ndarray, room: np.ndarray, paired: np.ndarray, stride: int) -> np.ndarray:
+    """As many rows as hold each text, as of cut_to_room; of a pair they are cut from B, and A has half of the room at least."""
+    rows: list[tuple[int, int, int, int, int]] = []
+    for place, (a, b, space, pair) in enumerate(zip(*lengths.tolist(), room.tolist(), paired.tolist())):
+        kept = min(a, max(space // 2, space - b))
+        if pair:
+            rows += [(place, 0, kept, start, end) for start, end in ([(0, b)] if kept + b <= space else parts(b, space - kept, stride))]
+        else:
+            rows += [(place, start, end, 0, 0) for start, end in parts(a, space, stride)]
+    return np.array(rows, np.int64).T
+
+
+def aggregated(rows: np.ndarray, logits: np.ndarray) -> np.ndarray:
+    """The mean logits (N, …) of the rows of each text, in the order of texts, from `rows` (R,), the places in TEXTS, and `logits` (R, …)."""
+    places, text = np.unique(rows, return_inverse=True)
+    sums = np.zeros((len(places), *logits.shape[1:]))
+    np.add.at(sums, text, logits)
+    return sums / np.bincount(text).reshape(-1, *(1,) * (logits.ndim - 1))
+
+
+def of_kind(understand: Callable[[str], Any], right: bool, labels: Sequence[str | None]) -> list[Any]:
+    """What the labels mean where this is the right way to understand them for the task's kind, else None for each."""
+    return [understand(label) if right and label is not None else None for label in labels]
 
 
 def gather_runs(source: np.ndarray, runs: np.ndarray) -> np.ndarray:

@@ -5,21 +5,27 @@ import io
 import json
 import math
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline import storage
-from pipeline.errors import DataError
+from pipeline.errors import ConfigError, DataError
 from pipeline.tasks.content import COMPRESSED, content_of, decoded
 from pipeline.tasks.tables import require_columns, tab_separated, texts_table
-from pipeline.tasks.task import Kind, Task, finite, require_trainable, shown
+from pipeline.tasks.task import Kind, Task, finite, list_in, require_trainable, several, shown
 
 MOST_NUMERIC_CLASSES = 20
 """More distinct numbers than this are values and not classes (stars and grades are fewer)."""
+BETWEEN_LABELS = ";"
+"""What divides the labels of a multilabel task in one text, as in a cell of CSV."""
+MULTILABEL_METRICS = ("micro_f1", "macro_f1", "subset_accuracy")
+TRUTHS = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False}
+"""What stands in the columns of 0 and 1, in small letters."""
 Values = Iterator[tuple[int, Sequence[Any]]]
 """(line from 1, or number of the row from 1 in Parquet; the wanted columns' values)."""
 
@@ -31,14 +37,23 @@ class Columns:
     first: str
     second: str | None = None
     label: str | None = None
+    """Of a multilabel task a column of lists, or of texts whose labels are divided by semicolons."""
+    labels: tuple[str, ...] = ()
+    """Of a multilabel task instead: columns of 0 and 1, or false and true, each a label that is named as the column is."""
+
+    def __post_init__(self) -> None:
+        if self.label is not None and self.labels:
+            raise ConfigError(f"columns.label ({self.label}) and columns.labels ({', '.join(self.labels)}) are both given: leave one of them out")
 
     @property
     def names(self) -> list[str]:
-        return [name for name in (self.first, self.second, self.label) if name is not None]
+        return [name for name in (self.first, self.second, self.label, *self.labels) if name is not None]
 
 
-def read_file(location: str, columns: Columns) -> pa.Table:
+def read_file(location: str, columns: Columns, kind: Kind | None = None) -> pa.Table:
     """The rows of a file at a path or URL, schema TEXTS; a row's id is the line that it begins at (in Parquet its number), from 1.
+
+    `kind` None: multilabel where one label is a list or its JSON. Then all are, and texts are divided by semicolons; an empty one is no label.
 
     The name tells the format: .csv, .tsv, .jsonl, .ndjson, .json or .parquet, each perhaps with .gz. In CSV quotes enclose; in TSV they are characters.
     Raises DataError, with file and line, for another name, a column that is not there, broken quoting or JSON, an empty text, and a label
@@ -48,14 +63,18 @@ def read_file(location: str, columns: Columns) -> pa.Table:
     reader = next((read for suffix, read in READERS.items() if name.endswith(suffix)), None)
     if reader is None:
         raise DataError(f"{location}: the name of a file tells its format; end it in one of {', '.join(READERS)}")
-    rows = (row_of(location, line, columns, values) for line, values in reader(location, content_of(location), columns.names))
-    return texts_table(location, rows)
+    if columns.labels and kind not in (None, "multilabel"):
+        raise ConfigError(f"columns.labels ({', '.join(columns.labels)}) make a multilabel task, and kind is {kind}: leave one of them out")
+    found = [(line, dict(zip(columns.names, values))) for line, values in reader(location, content_of(location), columns.names)]
+    lists = kind == "multilabel" or kind is None and any(list_in(values.get(columns.label)) is not None for _, values in found)
+    return texts_table(location, (row_of(location, line, columns, values, lists) for line, values in found))
 
 
-def own_task(location: str, texts: pa.Table, kind: Kind | None = None) -> Task:
+def own_task(location: str, texts: pa.Table, kind: Kind | None = None, labels: tuple[str, ...] = ()) -> Task:
     """The task that a training file's labels make: labels sorted, as numbers where all are. `kind` None: recognised.
 
-    Raises DataError for labels of one kind only, and where a regression is asked for and a label is no number.
+    `labels`: those of a multilabel task in their order, where columns name them; else those that its rows have. Raises DataError for labels
+    of one kind only, and where a regression or multilabel task is asked for and a label is no number or list.
     """
     require_trainable(texts, location)
     kind = kind or recognised(texts)
@@ -64,20 +83,30 @@ def own_task(location: str, texts: pa.Table, kind: Kind | None = None) -> Task:
         task = Task(name=name, kind=kind, metrics=("pearson", "spearman", "mean_absolute_error"))
         require_labels(task, location, texts)
         return task
-    return Task(name=name, kind=kind, labels=sorted_labels(texts), metrics=("accuracy", "macro_f1"))
+    if kind == "multilabel":
+        return Task(name=name, kind=kind, labels=labels or sorted_labels(named_labels(location, texts)), metrics=MULTILABEL_METRICS)
+    return Task(name=name, kind=kind, labels=sorted_labels(texts["label"].to_pylist()), metrics=("accuracy", "macro_f1"))
 
 
 def recognised(texts: pa.Table) -> Kind:
-    """Regression where all labels are numbers, and some have a fraction or more than MOST_NUMERIC_CLASSES differ; else classification."""
-    values = numbers(set(texts["label"].to_pylist()))
+    """Regression where all labels are numbers, and some have a fraction or more than MOST_NUMERIC_CLASSES differ; multilabel where all are lists; else classification."""
+    labels = set(texts["label"].to_pylist())
+    if all(list_in(label) is not None for label in labels):
+        return "multilabel"
+    values = numbers(labels)
     if values is None:
         return "classification"
     return "regression" if len(set(values)) > MOST_NUMERIC_CLASSES or any(value != int(value) for value in values) else "classification"
 
 
-def sorted_labels(texts: pa.Table) -> tuple[str, ...]:
+def named_labels(location: str, texts: pa.Table) -> list[str]:
+    """All labels that the rows of a multilabel task have. Raises DataError at the first row whose label is no list."""
+    return list(chain.from_iterable(checked(location, line, several, label) for line, label in zip(texts["id"].to_pylist(), texts["label"].to_pylist())))
+
+
+def sorted_labels(labels: Sequence[str]) -> tuple[str, ...]:
     """The distinct labels: by value where all are numbers, else by letters."""
-    labels = sorted(set(texts["label"].to_pylist()))
+    labels = sorted(set(labels))
     values = numbers(labels)
     return tuple(labels if values is None else (label for _, label in sorted(zip(values, labels))))
 
@@ -93,15 +122,19 @@ def numbers(labels: Sequence[str] | set[str]) -> list[float] | None:
 def require_labels(task: Task, location: str, texts: pa.Table) -> None:
     """Raise DataError at the first label of a file that read_file gave and the task does not know."""
     for line, label in zip(texts["id"].to_pylist(), texts["label"].to_pylist()):
-        try:
-            task.number(label)
-        except ValueError as error:
-            raise DataError(f"{location}:{line}: {error}") from None
+        checked(location, line, task.indicators if task.kind == "multilabel" else task.number, label)
 
 
-def row_of(location: str, line: int, columns: Columns, values: Sequence[Any]) -> tuple[str, str, str | None, str | None]:
-    """The wanted columns' values as a row of TEXTS. Raises DataError."""
-    by_name = dict(zip(columns.names, values))
+def checked(location: str, line: str, understand: Callable[[str], Any], label: str) -> Any:
+    """What a label means. Raises DataError, with file and line, where `understand` raises ValueError."""
+    try:
+        return understand(label)
+    except ValueError as error:
+        raise DataError(f"{location}:{line}: {error}") from None
+
+
+def row_of(location: str, line: int, columns: Columns, by_name: dict[str, Any], lists: bool) -> tuple[str, str, str | None, str | None]:
+    """The wanted columns' values as a row of TEXTS; `lists`: as one of a multilabel task. Raises DataError."""
     for name in (columns.first, columns.second):
         if name is None:
             continue
@@ -110,8 +143,35 @@ def row_of(location: str, line: int, columns: Columns, values: Sequence[Any]) ->
             raise DataError(f"{location}:{line}: column {name} is no text but {shown(text)}")
         if not text or not text.strip():
             raise DataError(f"{location}:{line}: column {name} is empty")
-    label = None if columns.label is None else label_text(location, line, columns.label, by_name[columns.label])
-    return str(line), by_name[columns.first], by_name.get(columns.second or ""), label
+    return str(line), by_name[columns.first], by_name.get(columns.second or ""), row_label(location, line, columns, by_name, lists)
+
+
+def row_label(location: str, line: int, columns: Columns, by_name: dict[str, Any], lists: bool) -> str | None:
+    """A row's label as it stands in TEXTS; None where the file has none. Raises DataError."""
+    if columns.labels:
+        return labels_text(name for name in columns.labels if truth(location, line, name, by_name[name]))
+    if columns.label is None:
+        return None
+    value = by_name[columns.label]
+    if not lists:
+        return label_text(location, line, columns.label, value)
+    listed = list_in(value)
+    if listed is None and isinstance(value, str):
+        listed = [label for label in value.split(BETWEEN_LABELS) if label.strip()]
+    return labels_text(label_text(location, line, columns.label, label) for label in ([value] if listed is None else listed))
+
+
+def labels_text(labels: Iterable[str]) -> str:
+    """Labels as a JSON list of texts: sorted and each once, so that the same labels are the same text."""
+    return json.dumps(sorted(set(labels)), ensure_ascii=False)
+
+
+def truth(location: str, line: int, column: str, value: Any) -> bool:
+    """Whether a row has the label of a column of 0 and 1. Raises DataError for all else."""
+    found = TRUTHS.get(str(value).strip().lower())
+    if found is None:
+        raise DataError(f"{location}:{line}: column {column} is {shown('' if value is None else value)}; a column of a label holds 0 or 1, or false or true")
+    return found
 
 
 def label_text(location: str, line: int, column: str, value: Any) -> str:
@@ -122,7 +182,7 @@ def label_text(location: str, line: int, column: str, value: Any) -> str:
         return json.dumps(value)
     if isinstance(value, str):
         return value.strip()
-    raise DataError(f"{location}:{line}: column {column} is no label but {shown(value)}; a label is one text, number or truth value")
+    raise DataError(f"{location}:{line}: column {column} is no label but {shown(value)}; a label is one text, number or truth value, or of kind multilabel a list of them")
 
 
 def read_csv(location: str, content: bytes, wanted: Sequence[str]) -> Values:

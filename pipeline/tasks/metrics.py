@@ -1,4 +1,7 @@
-"""How predictions are scored: class numbers or values, (N,), against those of the labels. What a metric cannot tell is 0, without a word."""
+"""How predictions are scored: class numbers or values, (N,), or the 0 and 1 of a multilabel task, (N, L), against those of the labels.
+
+What a metric cannot tell is 0, without a word.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,6 +11,9 @@ from scipy import stats
 from sklearn import metrics
 
 from pipeline.tasks.task import Task
+
+TUNED = "_tuned_on_dev"
+"""Ends the name of a figure whose thresholds were chosen on the rows that it is of: it is higher than on new ones."""
 
 
 def accuracy(predictions: np.ndarray, labels: np.ndarray) -> float:
@@ -20,8 +26,25 @@ def f1(predictions: np.ndarray, labels: np.ndarray) -> float:
 
 
 def macro_f1(predictions: np.ndarray, labels: np.ndarray) -> float:
-    """Mean over the classes that are predicted or labels."""
+    """Mean over the classes that are predicted or labels; of a multilabel task over all of its labels."""
+    if labels.ndim == 2:
+        return float(metrics.f1_score(indicators(labels), indicators(predictions), labels=range(labels.shape[1]), average="macro", zero_division=0.0))
     return float(metrics.f1_score(labels, predictions, average="macro", zero_division=0.0))
+
+
+def micro_f1(predictions: np.ndarray, labels: np.ndarray) -> float:
+    """Of all labels of all rows together."""
+    return float(metrics.f1_score(indicators(labels), indicators(predictions), average="micro", zero_division=0.0))
+
+
+def subset_accuracy(predictions: np.ndarray, labels: np.ndarray) -> float:
+    """The share of rows whose labels are all right."""
+    return float(metrics.accuracy_score(indicators(labels), indicators(predictions)))
+
+
+def indicators(matrix: np.ndarray) -> np.ndarray:
+    """0 and 1 as scikit-learn takes them for labels even where there is one: with a last column that nothing has."""
+    return np.pad(matrix.astype(np.int64), ((0, 0), (0, 1)))
 
 
 def matthews(predictions: np.ndarray, labels: np.ndarray) -> float:
@@ -45,7 +68,7 @@ def mean_absolute_error(predictions: np.ndarray, labels: np.ndarray) -> float:
 
 
 METRICS: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
-    measure.__name__: measure for measure in (accuracy, f1, macro_f1, matthews, pearson, spearman, mean_absolute_error)
+    measure.__name__: measure for measure in (accuracy, f1, macro_f1, micro_f1, subset_accuracy, matthews, pearson, spearman, mean_absolute_error)
 }
 
 
@@ -74,7 +97,12 @@ def score(task: Task, predictions: np.ndarray, labels: np.ndarray) -> dict[str, 
 
 
 def majority(task: Task, train_labels: np.ndarray, labels: np.ndarray) -> dict[str, float]:
-    """The task's metrics of one answer to everything: the most frequent class of the training split, or the mean of its values."""
+    """The task's metrics of one answer to everything: the most frequent class of the training split, or the mean of its values.
+
+    Of a multilabel task: the labels that more than half of its rows have.
+    """
+    if task.kind == "multilabel":
+        return score(task, np.tile(train_labels.mean(axis=0) > 0.5, (len(labels), 1)), labels)
     answer = train_labels.mean() if task.kind == "regression" else np.bincount(train_labels.astype(np.int64)).argmax()
     return score(task, np.full(len(labels), answer), labels)
 
@@ -88,5 +116,34 @@ def confusion(task: Task, predictions: np.ndarray, labels: np.ndarray) -> np.nda
 
 def per_class(task: Task, predictions: np.ndarray, labels: np.ndarray) -> dict[str, dict[str, float]]:
     """{label: {precision, recall, f1, count}}; count is how many rows have the label, and what is not defined is 0."""
+    if task.kind == "multilabel":
+        predictions, labels = indicators(predictions), indicators(labels)
     figures = metrics.precision_recall_fscore_support(labels, predictions, labels=range(len(task.labels)), zero_division=0.0)
     return {label: dict(zip(("precision", "recall", "f1", "count"), map(float, row))) for label, row in zip(task.labels, zip(*figures))}
+
+
+def tuned_thresholds(probabilities: np.ndarray, truth: np.ndarray) -> np.ndarray:
+    """The threshold (L,) from which on each label of a multilabel task is given, tuned on dev: of the best F1 on these rows, both (N, L).
+
+    Of thresholds that are as good the one nearest to 0.5; 0.5 for a label that no row has.
+    """
+    return np.array([tuned_threshold(*column) for column in zip(probabilities.T.astype(np.float64), truth.T > 0)])
+
+
+def tuned_threshold(probabilities: np.ndarray, truth: np.ndarray) -> float:
+    """Of one label, both (N,): 0.5, or half-way between two probabilities that follow each other."""
+    if not truth.any():
+        return 0.5
+    order = np.argsort(probabilities)
+    ranked, before = probabilities[order], np.append(0, np.cumsum(truth[order]))  # before: how many of the lower-ranked rows have the label
+    distinct = np.append(0.0, np.unique(probabilities))
+    thresholds = np.append(0.5, (distinct[1:] + distinct[:-1]) / 2)
+    places = np.searchsorted(ranked, thresholds)
+    scores = 2 * (before[-1] - before[places]) / (len(ranked) - places + before[-1])
+    return float(thresholds[np.lexsort((thresholds, np.abs(thresholds - 0.5), -scores))[0]])
+
+
+def tuned_scores(task: Task, probabilities: np.ndarray, truth: np.ndarray) -> dict[str, float]:
+    """The metrics of a multilabel task with thresholds tuned on these very rows, named so; both (N, L)."""
+    found = score(task, probabilities >= tuned_thresholds(probabilities, truth), truth)
+    return {f"{name}{TUNED}": value for name, value in found.items()}

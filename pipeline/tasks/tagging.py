@@ -8,18 +8,24 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import Any
 
 import numpy as np
 
 from pipeline.errors import ConfigError, DataError
-from pipeline.tasks.content import lines
+from pipeline.tasks.content import COMPRESSED, content_of, lines
 from pipeline.tasks.entities import OUTSIDE, iob2, is_chunk_tag, split
+from pipeline.tasks.files import READERS, Values
 from pipeline.tasks.parts import most_context, parts
 from pipeline.tasks.pieces import Pieces, Tokenization
+from pipeline.tasks.squad import SURROGATE
+from pipeline.tasks.task import shown
 from pipeline.text.vocabulary import Vocabulary
 
 DOCUMENT_START = "-DOCSTART-"
 BLANK = re.compile("[ \t]+")  # other white space, such as a no-break space, may stand in a word
+WITH_LISTS = (".jsonl", ".ndjson", ".json", ".parquet")
+"""Formats of own files whose columns can hold lists."""
 IGNORED = -100
 """The label of what the loss leaves out (PyTorch's ignore_index)."""
 SPECIAL_TOKENS = 2
@@ -71,6 +77,11 @@ def read_sentences(location: str, column: int = -1) -> list[Sentence]:
     sentences = list(sentences_of(location, column))
     if not sentences:
         raise DataError(f"{location} has 0 sentences: give a file with a word and its tags on each line, and blank lines between sentences")
+    return in_iob2(sentences)
+
+
+def in_iob2(sentences: list[Sentence]) -> list[Sentence]:
+    """The sentences as IOB2 where all tags are chunks, else as they are."""
     if all(is_chunk_tag(tag) for sentence in sentences for tag in sentence.tags):
         return [Sentence(words=sentence.words, tags=iob2(sentence.tags)) for sentence in sentences]
     return sentences
@@ -78,17 +89,75 @@ def read_sentences(location: str, column: int = -1) -> list[Sentence]:
 
 def sentences_of(location: str, column: int) -> Iterator[Sentence]:
     """The sentences with their tags as they stand."""
-    columns, words, tags = 0, [], []
+    columns = 0
+    for block in blocks(location):
+        for number, cells in block:
+            columns = columns or len(cells)
+            require_column(f"{location}, line {number}", column, len(cells), columns)
+        yield Sentence(words=tuple(cells[0] for _, cells in block), tags=tuple(cells[column] for _, cells in block))
+
+
+def blocks(location: str) -> Iterator[list[tuple[int, list[str]]]]:
+    """The lines of each sentence of a CoNLL file: number of the line from 1, and its cells."""
+    block: list[tuple[int, list[str]]] = []
     for number, line in enumerate([*lines(location), ""], 1):
         cells = BLANK.split(line.strip(" \t"))
         if cells[0] not in ("", DOCUMENT_START):
-            columns = columns or len(cells)
-            require_column(f"{location}, line {number}", column, len(cells), columns)
-            words.append(cells[0])
-            tags.append(cells[column])
-        elif words:
-            yield Sentence(words=tuple(words), tags=tuple(tags))
-            words, tags = [], []
+            block.append((number, cells))
+        elif block:
+            yield block
+            block = []
+
+
+def read_tagged(location: str, words_column: str, tags_column: str) -> list[Sentence]:
+    """The sentences of JSON lines or Parquet, one a row: two lists of texts of equal length. Chunks come as IOB2, as of read_sentences.
+
+    Raises DataError, with file and line (in Parquet the row's number from 1), for what is no such list and for lists of different lengths.
+    """
+    sentences = []
+    for line, values in rows_of_lists(location, (words_column, tags_column)):
+        words, tags = (texts_in(f"{location}:{line}: column {column}", value) for column, value in zip((words_column, tags_column), values))
+        if len(words) != len(tags):
+            raise DataError(f"{location}:{line}: column {words_column} has {len(words)} words and column {tags_column} {len(tags)} tags: give each word one tag")
+        sentences.append(Sentence(words=words, tags=tags))
+    if not sentences:
+        raise DataError(f"{location} has no rows")
+    return in_iob2(sentences)
+
+
+def read_words(location: str, words_column: str | None = None) -> list[tuple[str, ...]]:
+    """The words of sentences to be tagged: a column of lists in JSON lines or Parquet (None: words), else the first column of a CoNLL file.
+
+    Raises DataError for a file without sentences, and with file and line for what is no list of texts.
+    """
+    if location.lower().removesuffix(COMPRESSED).endswith(WITH_LISTS):
+        column = words_column or "words"
+        sentences = [texts_in(f"{location}:{line}: column {column}", value) for line, (value,) in rows_of_lists(location, (column,))]
+    else:
+        sentences = [tuple(cells[0] for _, cells in block) for block in blocks(location)]
+    if not sentences:
+        raise DataError(f"{location} has 0 sentences: give a file with a word on each line and blank lines between sentences, or JSON lines with lists of words")
+    return sentences
+
+
+def rows_of_lists(location: str, columns: Sequence[str]) -> Values:
+    """The rows of a file whose columns can hold lists. Raises DataError for another."""
+    suffix = next((suffix for suffix in WITH_LISTS if location.lower().removesuffix(COMPRESSED).endswith(suffix)), None)
+    if suffix is None:
+        raise DataError(f"{location}: columns of lists are read from {', '.join(WITH_LISTS)}; a file with a word and its tags on each line has no names of columns")
+    return READERS[suffix](location, content_of(location), columns)
+
+
+def texts_in(place: str, value: Any) -> tuple[str, ...]:
+    """The texts of a list, of which there is one at least. Raises DataError; `place` is file, line and column."""
+    if not isinstance(value, list) or not value:
+        raise DataError(f"{place} is {'empty' if value is None or value == [] else f'no list but {shown(value)}'}; a list of texts is read, one for each word")
+    for text in value:
+        if not isinstance(text, str):
+            raise DataError(f"{place} holds {shown(text)}, which is no text; words and the names of tags, such as B-PER, are read")
+        if SURROGATE.search(text):
+            raise DataError(f"{place} holds {shown(text)}, half of a surrogate pair, which is no character")
+    return tuple(value)
 
 
 def require_column(place: str, column: int, there: int, columns: int) -> None:

@@ -1,16 +1,17 @@
 """What a task is: its labels and their numbers, its metrics, and where its rows lie."""
 
+import json
 import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import pyarrow as pa
 
 from pipeline.errors import DataError
 
-Kind = Literal["classification", "regression"]
+Kind = Literal["classification", "regression", "multilabel"]
 LONGEST_SHOWN = 60
 """Characters of a value that stand in an error."""
 
@@ -35,7 +36,7 @@ class Split:
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """What is asked of a text or of a pair of texts: one of several classes, or a number."""
+    """What is asked of a text or of a pair of texts: one of several classes, any number of them (multilabel), or a number."""
 
     name: str
     kind: Kind
@@ -63,6 +64,29 @@ class Task:
         if label not in self.labels:
             raise ValueError(f"label {shown(label)} is none of the labels of {self.name} ({', '.join(self.labels)})")
         return float(self.labels.index(label))
+
+    def indicators(self, label: str) -> list[float]:
+        """Of a multilabel task: 1 for each class that a JSON list of texts names, 0 for the others. Raises ValueError in a few words."""
+        named = {self.number(name) for name in several(label)}
+        return [float(number in named) for number in range(len(self.labels))]
+
+
+def several(label: str) -> list[str]:
+    """The labels that a row of a multilabel task has, written as a JSON list of texts. Raises ValueError in a few words."""
+    found = list_in(label)
+    if found is None or not all(isinstance(name, str) for name in found):
+        raise ValueError(f"label {shown(label)} is no list of labels")
+    return found
+
+
+def list_in(value: Any) -> list[Any] | None:
+    """A value that is a list, or a text that holds a list as JSON; None for all else."""
+    if isinstance(value, str) and value.lstrip().startswith("["):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            return None
+    return value if isinstance(value, list) else None
 
 
 def finite(label: str) -> float:

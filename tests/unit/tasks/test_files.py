@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.errors import DataError
+from pipeline.errors import ConfigError, DataError
 from pipeline.tasks.files import READERS, Columns, own_task, read_file, require_labels
 from pipeline.tasks.schema import TEXTS
+from pipeline.tasks.task import Kind
 
 REVIEWS = Columns(first="review", label="stars")
 PAIRS = Columns(first="a", second="b", label="same")
@@ -25,9 +26,9 @@ def rows(texts: pa.Table) -> list[tuple]:
     return [tuple(row.values()) for row in texts.to_pylist()]
 
 
-def read(folder: Path, name: str, content: str | bytes, columns: Columns = REVIEWS) -> pa.Table:
+def read(folder: Path, name: str, content: str | bytes, columns: Columns = REVIEWS, kind: Kind | None = None) -> pa.Table:
     (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
-    return read_file(str(folder / name), columns)
+    return read_file(str(folder / name), columns, kind)
 
 
 def parquet(folder: Path, table: dict[str, list[Any]], columns: Columns = REVIEWS) -> pa.Table:
@@ -95,7 +96,9 @@ def test_a_long_text_in_csv_is_read(tmp_path: Path):
         ("t.jsonl", '{"review": "x", "stars": 1}\n{"review": "x"}\n', r"t.jsonl:2 has no column stars: its columns are review"),
         ("t.jsonl", '{"review": "x", "stars": NaN}\n', r"t.jsonl:1: column stars has no label \('nan'\); leave.*"),
         ("t.jsonl", '{"review": "x", "stars": null}\n', r"t.jsonl:1: column stars has no label \(''\); leave.*"),
-        ("t.jsonl", '{"review": "x", "stars": [1]}\n', r"t.jsonl:1: column stars is no label but '\[1\]'; a label is one text, number or truth value"),
+        ("t.jsonl", '{"review": "x", "stars": {"a": 1}}\n', r"t.jsonl:1: column stars is no label but .*; a label is one text, number or truth value, or of kind multilabel a list of them"),
+        ("t.jsonl", '{"review": "x", "stars": [[1]]}\n', r"t.jsonl:1: column stars is no label but '\[1\]'; a label is one text, number or truth value, or of .*"),
+        ("t.jsonl", '{"review": "x", "stars": ["a"]}\n{"review": "x", "stars": null}\n', r"t.jsonl:2: column stars has no label \(''\); leave.*"),
         ("t.jsonl", '{"review": 7, "stars": 1}\n', r"t.jsonl:1: column review is no text but '7'"),
         ("t.jsonl", '{"review": null, "stars": 1}\n', r"t.jsonl:1: column review is empty"),
         ("t.jsonl", '{"review": "\\ud800", "stars": 1}\n', r"t.jsonl: '.*' holds half of a surrogate pair, which is no character"),
@@ -165,3 +168,49 @@ def test_every_format_is_read(tmp_path: Path):
     assert set(made) | {".parquet"} == set(READERS)
     for suffix, content in made.items():
         assert read(tmp_path, f"t{suffix}", content).drop_columns("id").to_pylist() == [{"first": "x", "second": None, "label": "1"}]
+
+
+def test_lists_of_labels_are_seen_and_then_all_are_lists(tmp_path: Path):
+    values = [["war", "art", "war"], [], "law; sea ;", "law", [1, True]]
+    content = "\n".join(json.dumps({"review": "x", "stars": value}) for value in values)
+    assert read(tmp_path, "t.jsonl", content)["label"].to_pylist() == ['["art", "war"]', "[]", '["law", "sea"]', '["law"]', '["1", "true"]']
+    assert parquet(tmp_path, {"review": ["x", "y"], "stars": [["b", "a"], []]})["label"].to_pylist() == ['["a", "b"]', "[]"]
+    assert read(tmp_path, "t.csv", 'review,stars\nx,"[""b"", ""a""]"\ny,c;d\n')["label"].to_pylist() == ['["a", "b"]', '["c", "d"]']
+
+
+def test_semicolons_divide_labels_only_where_the_kind_is_forced(tmp_path: Path):
+    content = "review,stars\nx,é; b\ny,\nz,[a\n"
+    assert read(tmp_path, "t.csv", content, kind="multilabel")["label"].to_pylist() == ['["b", "é"]', "[]", '["[a"]']
+    assert read(tmp_path, "t.csv", "review,stars\nx,a; b\n")["label"].to_pylist() == ["a; b"]
+    with pytest.raises(DataError, match=r"t.jsonl:1: column stars is no label but .* or of kind multilabel a list of them$"):
+        read(tmp_path, "t.jsonl", '{"review": "x", "stars": ["a"]}', kind="classification")
+
+
+def test_columns_of_0_and_1_are_labels(tmp_path: Path):
+    topics = Columns(first="review", labels=("war", "art"))
+    assert read(tmp_path, "t.csv", "art,review,war\n1,x,True\n0,y,1\n1.0,z,false\n", topics)["label"].to_pylist() == ['["art", "war"]', '["war"]', '["art"]']
+    texts = parquet(tmp_path, {"review": ["x", "y"], "war": [1.0, 0.0], "art": [False, False]}, topics)
+    assert texts["label"].to_pylist() == ['["war"]', "[]"]
+    assert own_task("t.parquet", texts, labels=topics.labels).labels == ("war", "art")
+    for value, shown in (("2", "'2'"), ("", "''"), ("yes", "'yes'")):
+        with pytest.raises(DataError, match=rf"t.csv:2: column war is {shown}; a column of a label holds 0 or 1, or false or true$"):
+            read(tmp_path, "t.csv", f"art,review,war\n1,x,{value}\n", topics)
+
+
+def test_label_and_labels_do_not_go_together(tmp_path: Path):
+    with pytest.raises(ConfigError, match=r"columns.label \(c\) and columns.labels \(a, b\) are both given: leave one of them out$"):
+        Columns(first="x", label="c", labels=("a", "b"))
+    with pytest.raises(ConfigError, match=r"columns.labels \(a, b\) make a multilabel task, and kind is regression: leave one of them out$"):
+        read(tmp_path, "t.csv", "", Columns(first="x", labels=("a", "b")), "regression")
+
+
+def test_a_task_of_several_labels_is_recognised():
+    task = own_task("/x/topics.jsonl", labelled('["b", "a"]', "[]", '["c"]'))
+    assert (task.kind, task.labels, task.metrics) == ("multilabel", ("a", "b", "c"), ("micro_f1", "macro_f1", "subset_accuracy"))
+    assert own_task("x.csv", labelled('["10", "9"]', "[]")).labels == ("9", "10")
+    assert own_task("x.csv", labelled("[1]", "b")).kind == "classification"
+    require_labels(task, "dev.csv", labelled('["c", "a"]', "[]"))
+    with pytest.raises(DataError, match=r"dev.csv:1: label 'd' is none of the labels of topics \(a, b, c\)$"):
+        require_labels(task, "dev.csv", labelled("[]", '["d"]'))
+    with pytest.raises(DataError, match=r"x.csv:1: label 'b;c' is no list of labels$"):
+        own_task("x.csv", labelled('["a"]', "b;c"), "multilabel")

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.tasks.glue import TASKS
-from pipeline.tasks.metrics import METRICS, confusion, majority, per_class, score
+from pipeline.tasks.metrics import METRICS, confusion, majority, per_class, score, tuned_scores, tuned_thresholds
 from pipeline.tasks.task import Task
 
 THREE = Task(name="three", kind="classification", labels=("a", "b", "c"), metrics=("accuracy", "macro_f1"))
@@ -85,3 +85,44 @@ def test_confusion_holds_the_other_figures(pairs: list[tuple[int, int]]):
     for place, row in enumerate(per_class(THREE, predictions, labels).values()):
         assert row["recall"] == pytest.approx(table[place, place] / max(1, table[place].sum()))
         assert row["precision"] == pytest.approx(table[place, place] / max(1, table[:, place].sum()))
+
+
+TOPICS = Task(name="topics", kind="multilabel", labels=("a", "b", "c"), metrics=("micro_f1", "macro_f1", "subset_accuracy"))
+
+
+def test_several_labels_by_hand():
+    labels = np.array([[1, 0, 0], [1, 1, 0], [0, 0, 0], [0, 1, 0]], np.float32)
+    predictions = np.array([[1, 0, 0], [1, 0, 0], [0, 0, 0], [1, 1, 0]], np.float32)
+    # a: 2 right, 1 too many; b: 1 right, 1 missed; c: nothing
+    assert score(TOPICS, predictions, labels) == pytest.approx({"micro_f1": 6 / 8, "macro_f1": (4 / 5 + 2 / 3 + 0) / 3, "subset_accuracy": 0.5})
+    assert per_class(TOPICS, predictions, labels) == {
+        "a": pytest.approx({"precision": 2 / 3, "recall": 1.0, "f1": 4 / 5, "count": 2}),
+        "b": pytest.approx({"precision": 1.0, "recall": 1 / 2, "f1": 2 / 3, "count": 2}),
+        "c": {"precision": 0.0, "recall": 0.0, "f1": 0.0, "count": 0},
+    }
+    assert majority(TOPICS, np.array([[1, 1, 0], [1, 0, 0], [0, 0, 0]]), labels) == pytest.approx({"micro_f1": 4 / 8, "macro_f1": 2 * 2 / 6 / 3, "subset_accuracy": 0.25})
+
+
+def test_one_label_is_scored_as_a_label_and_not_as_two_classes():
+    labels, predictions = np.array([[1], [0], [0]]), np.array([[1], [1], [0]])
+    assert score(TOPICS, predictions, labels) == pytest.approx({"micro_f1": 2 / 3, "macro_f1": 2 / 3, "subset_accuracy": 2 / 3})
+
+
+def test_thresholds_by_hand():
+    probabilities = np.array([[0.9, 0.1, 0.6, 0.4], [0.8, 0.3, 0.7, 0.6], [0.2, 0.2, 0.8, 0.1]], np.float32)
+    truth = np.array([[1, 0, 0, 1], [0, 1, 0, 1], [0, 0, 0, 1]])
+    # above the 0.8 that is wrong; below the 0.3 that is right; no row has it; all rows: half-way to nothing
+    assert tuned_thresholds(probabilities, truth) == pytest.approx([0.85, 0.25, 0.5, 0.05])
+    assert tuned_scores(TOPICS, probabilities[:, :2], truth[:, :2]) == {"micro_f1_tuned_on_dev": 1.0, "macro_f1_tuned_on_dev": 1.0, "subset_accuracy_tuned_on_dev": 1.0}
+    assert tuned_thresholds(np.array([[0.3], [0.7]]), np.array([[0], [1]])).tolist() == [0.5]
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.sampled_from([0.0, 0.1, 0.3, 0.5, 0.7, 1.0]), st.booleans()), min_size=1, max_size=12))
+def test_no_threshold_is_better_and_none_as_good_nearer_to_half(rows: list[tuple[float, bool]]):
+    probabilities, truth = np.array([p for p, _ in rows]), np.array([t for _, t in rows])
+    (found,) = tuned_thresholds(probabilities[:, None], truth[:, None])
+    best, grid = METRICS["f1"](probabilities >= found, truth), np.arange(101) / 100
+    for threshold in grid:
+        assert METRICS["f1"](probabilities >= threshold, truth) <= best
+    assert METRICS["f1"](probabilities >= 0.5, truth) < best or found == 0.5

@@ -1,16 +1,19 @@
 """CoNLL files, pieces and their labels, and predictions back to words, by hand."""
 
 import gzip
+import json
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.errors import ConfigError, DataError
 from pipeline.tasks.pieces import Tokenization
-from pipeline.tasks.tagging import IGNORED, Sentence, Tagging, TaggingWindow, encode, predicted_tags, read_sentences, tag_names
+from pipeline.tasks.tagging import IGNORED, Sentence, Tagging, TaggingWindow, encode, predicted_tags, read_sentences, read_tagged, read_words, tag_names
 from pipeline.text.splitting import SPECIALS
 from pipeline.text.vocabulary import Vocabulary
 
@@ -149,3 +152,52 @@ def test_settings_that_leave_no_room_are_refused(stride: int) -> None:
         f"tagging.stride ({stride}) must be from 0 to less than the 62 pieces that tagging.maximum_length (64) "
         "leaves beside 2 special tokens: lower the stride or raise the length"
     )
+
+
+ROWS = [{"id": 7, "tokens": ["EU", "rejects"], "tags": ["I-ORG", "O"]}, {"id": 8, "tokens": ["a b"], "tags": ["I-LOC"]}]
+
+
+def test_lists_of_words_and_tags_are_read_as_iob2(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress("\n".join(map(json.dumps, ROWS)).encode()))
+    pq.write_table(pa.Table.from_pylist(ROWS), tmp_path / "a.parquet")
+    for name in ("a.jsonl.gz", "a.parquet"):
+        found = read_tagged(str(tmp_path / name), "tokens", "tags")
+        assert found == [sentence("EU rejects", "B-ORG O"), Sentence(words=("a b",), tags=("B-LOC",))]
+        assert read_words(str(tmp_path / name), "tokens") == [found[0].words, found[1].words]
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"tokens": ["a", "b", "c"], "tags": ["O", "O"]}, "{file}:2: column tokens has 3 words and column tags 2 tags: give each word one tag"),
+        ({"tokens": ["a"], "tags": [3]}, "{file}:2: column tags holds '3', which is no text; words and the names of tags, such as B-PER, are read"),
+        ({"tokens": "a", "tags": ["O"]}, "{file}:2: column tokens is no list but 'a'; a list of texts is read, one for each word"),
+        ({"tokens": [], "tags": []}, "{file}:2: column tokens is empty; a list of texts is read, one for each word"),
+        ({"tokens": ["a"], "tags": None}, "{file}:2: column tags is empty; a list of texts is read, one for each word"),
+        ({"tokens": ["\ud800"], "tags": ["O"]}, "{file}:2: column tokens holds '\\ud800', half of a surrogate pair, which is no character"),
+        ({"tokens": ["a"]}, "{file}:2 has no column tags: its columns are tokens"),
+    ],
+)
+def test_broken_lists_are_named_with_file_and_line(row: dict[str, object], message: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text(f"{json.dumps(ROWS[0])}\n{json.dumps(row)}\n")
+    with pytest.raises(DataError) as error:
+        read_tagged(str(path), "tokens", "tags")
+    assert str(error.value) == message.format(file=path)
+
+
+def test_files_that_hold_no_lists_are_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"a.csv: columns of lists are read from .jsonl, .ndjson, .json, .parquet; a file with a word and its tags on each line has .*"):
+        read_tagged(str(tmp_path / "a.csv"), "tokens", "tags")
+    (tmp_path / "a.jsonl").write_text("\n")
+    with pytest.raises(DataError, match=r"a.jsonl has no rows$"):
+        read_tagged(str(tmp_path / "a.jsonl"), "tokens", "tags")
+    with pytest.raises(DataError, match=r"a.jsonl has 0 sentences: give a file with a word on each line and blank lines between sentences, or JSON lines .*"):
+        read_words(str(tmp_path / "a.jsonl"))
+
+
+def test_words_without_tags_are_the_first_column(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("EU\nrejects VBZ O\n\nLondon\n")
+    assert read_words(str(tmp_path / "a.txt")) == [("EU", "rejects"), ("London",)]
+    (tmp_path / "a.json").write_text('{"words": ["EU"]}\n')
+    assert read_words(str(tmp_path / "a.json")) == [("EU",)]

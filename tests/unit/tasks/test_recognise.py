@@ -1,0 +1,72 @@
+"""What files are, by name and by content."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from pipeline.errors import DataError
+from pipeline.tasks.recognise import kind_of
+
+CONLL = "-DOCSTART- -X- O\n\nEU NNP B-ORG\nrejects VBZ O\n\nLondon NNP B-LOC\n"
+SQUAD = json.dumps({"version": "1.1", "data": []}, indent=1)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "kind"),
+    [
+        ("a.csv", "", "table"),
+        ("A.TSV.gz", "", "table"),
+        ("a.jsonl", SQUAD, "table"),
+        ("a.ndjson", "", "table"),
+        ("a.parquet", "", "table"),
+        ("a.json", SQUAD, "squad"),
+        ("a.json", '\n{"text": "x"}\n{"text": "y"}\n', "table"),
+        ("a.json", '{"data": "x", "label": 1}', "table"),
+        ("a.conll", "", "conll"),
+        ("a.iob", "", "conll"),
+        ("a.bio", "", "conll"),
+        ("a.txt", CONLL, "conll"),
+        ("eng.train", CONLL.replace("\n", "\r\n"), "conll"),
+        ("testa", "\ufeffa\tO\n \t\nb\tO", "conll"),
+    ],
+)
+def test_files_are_known(tmp_path: Path, name: str, content: str, kind: str):
+    (tmp_path / name).write_text(content, newline="")
+    assert kind_of(str(tmp_path / name)) == kind
+
+
+def test_compressed_files_are_known_by_their_content(tmp_path: Path):
+    for name, content, kind in (("eng.train.gz", CONLL, "conll"), ("dev-v1.1.json.gz", SQUAD, "squad")):
+        (tmp_path / name).write_bytes(gzip.compress(content.encode()))
+        assert kind_of(str(tmp_path / name)) == kind
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.txt", b"Two words.\n\nThree words here.\n"),
+        ("a.txt", b"EU B-ORG\nrejects O\n"),
+        ("a.txt", b"one\n\nword\n"),
+        ("a.txt", b"-DOCSTART- O\n\n"),
+        ("a.json", b"[1, 2]"),
+        ("a.json", b"[" * 100_000),
+        ("a.json", b"a O\n\nb O\n"),
+        ("a.png", b"\x89PNG\r\n\x1a\n\xff\xfe"),
+        ("a", b""),
+    ],
+)
+def test_what_is_none_of_them_is_told_what_is_known(tmp_path: Path, name: str, content: bytes):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError) as error:
+        kind_of(str(tmp_path / name))
+    assert str(error.value) == (
+        f"{tmp_path / name}: neither its name nor its content tells what it is; known are tables (.csv, .tsv, .jsonl, .ndjson, .parquet, or .json with one object a "
+        'line), SQuAD (.json, one object with a list "data") and CoNLL (.conll, .iob, .bio, .iob2, .bio2, or a word and its tags on each line and blank lines between sentences)'
+    )
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path):
+    with pytest.raises(DataError, match=r"gone.txt is not there$"):
+        kind_of(str(tmp_path / "gone.txt"))
