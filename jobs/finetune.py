@@ -1,7 +1,8 @@
-"""Fine-tune a pretrained encoder on GLUE tasks, each with several seeds, and print their table.
+"""Fine-tune a pretrained encoder on tasks or on your own files, each with several seeds on Ray Tune, and print their table.
 
-    python jobs/finetune.py --checkpoint output/runs/bert-tiny-5a00950e/export --glue FOLDER --task glue
-    python jobs/finetune.py --checkpoint FOLDER_OR_hf://OWNER/NAME --glue FOLDER --task stsb --seeds 5 --optimizer.learning-rate 1e-4
+    python jobs/finetune.py --checkpoint output/runs/bert-tiny-5a00950e/export --data FOLDER --task glue
+    python jobs/finetune.py --checkpoint FOLDER_OR_hf://OWNER/NAME --train my.csv --dev my-dev.csv --text review --label stars
+    python jobs/finetune.py --checkpoint FOLDER --data FOLDER --task mrpc --search.over optimizer.learning_rate=1e-4,3e-4 --search.over recipe.rows_per_step=16,32
 
 The same command again trains only what has no result yet.
 """
@@ -21,9 +22,12 @@ def main(arguments: Sequence[str]) -> int:
     try:
         config = tyro.cli(Finetune, prog="python jobs/finetune.py", description=__doc__, args=list(arguments), config=(tyro.conf.UseAppendAction, tyro.conf.FlagConversionOff))
         set_ray_defaults()
-        from pipeline.finetune import finetune, table
+        from pipeline.finetune.job import finetune
 
-        print(f"\n{table(finetune(config, report=lambda line: print(line, flush=True)))}")
+        found = finetune(config, report=lambda line: print(line, flush=True))
+        print(f"\n{found.table}\n")
+        for task, folder in found.models.items():
+            print(f"model of {task}, the best of its seeds on dev: {folder}")
         return 0
     except PipelineError as error:
         print(f"error: {error}", file=sys.stderr)

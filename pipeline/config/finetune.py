@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from pipeline.config.adapters import Adapter, NoAdapter
+from pipeline.config.adapters import Adapter, Freeze, NoAdapter
 from pipeline.config.checks import require, require_above_zero, require_at_least, require_share
 from pipeline.config.data import VocabularySettings
 from pipeline.config.training import AdamW, LinearDecay, Placement
@@ -56,17 +56,12 @@ class Recipe:
     """Whether a class counts in the loss in inverse proportion to its rows."""
     group_lengths: bool = False
     """Whether rows of similar length share a step (of each 50 steps' rows, sorted); less padding where attention pads."""
-    freeze_layers: int = 0
-    """Lowest layers that keep their weights; the embeddings with them."""
-    freeze_embeddings: bool = False
-    """Whether the embeddings keep their weights."""
 
     def __post_init__(self) -> None:
         require_at_least("recipe.epochs", self.epochs, 1)
         require_at_least("recipe.rows_per_step", self.rows_per_step, 1)
         require(self.training_rows is None or self.training_rows >= 1, f"recipe.training_rows ({self.training_rows}) must be at least 1")
         require(self.patience is None or self.patience >= 1, f"recipe.patience ({self.patience}) must be at least 1")
-        require_at_least("recipe.freeze_layers", self.freeze_layers, 0)
         if self.dropout is not None:
             require_share("recipe.dropout", self.dropout)
 
@@ -152,6 +147,7 @@ class Finetune:
     placement: Placement = Placement()
     optimizer: AdamW = AdamW(learning_rate=5e-5)
     schedule: LinearDecay = LinearDecay(warmup_share=0.1)
+    freeze: Freeze = Freeze()
     adapter: Adapter = NoAdapter()
 
     def __post_init__(self) -> None:

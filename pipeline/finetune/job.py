@@ -93,8 +93,8 @@ def encoder_of(config: Finetune, checkpoint: str, report: Report) -> Initial:
         initial = read_initial(Pretrain(init=checkpoint, output=config.output, vocabulary=config.vocabulary), report)
     except CheckpointError as error:  # read_initial speaks of its own setting
         raise CheckpointError(f"checkpoint {str(error).removeprefix('init ')}") from error
-    if config.recipe.freeze_layers > initial.model.layers:
-        raise ConfigError(f"recipe.freeze_layers ({config.recipe.freeze_layers}) must be at most the checkpoint's layers ({initial.model.layers})")
+    if config.freeze.layers > initial.model.layers:
+        raise ConfigError(f"freeze.layers ({config.freeze.layers}) must be at most the checkpoint's layers ({initial.model.layers})")
     return initial
 
 

@@ -16,7 +16,7 @@ GRIDS: dict[str, dict[str, tuple[Any, ...]]] = {
     "miniatures": {"recipe.rows_per_step": (8, 16, 32, 64, 128), "optimizer.learning_rate": (3e-4, 1e-4, 5e-5, 3e-5), "recipe.epochs": (4,)},
 }
 """Devlin et al. 2019, A.3; google-research/bert's README of the smaller models."""
-SEARCHED = ("recipe", "optimizer", "schedule", "adapter")
+SEARCHED = ("recipe", "optimizer", "schedule", "freeze", "adapter")
 DRAWS = 7_001
 """Stream of the generator that draws settings."""
 

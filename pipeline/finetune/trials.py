@@ -26,7 +26,7 @@ from pipeline.train.tuned import About, save_tuned
 from pipeline.train.worker import autocast_of, chosen_precision, cores
 
 RESULT, MODEL = "result.json", "model"
-SHAPING = ("recipe", "vocabulary", "optimizer", "schedule", "adapter", "random_weights")
+SHAPING = ("recipe", "vocabulary", "optimizer", "schedule", "freeze", "adapter", "random_weights")
 """Settings that, with the encoder, the rows, the cutting and the seed, make a trial what it is."""
 
 
@@ -80,8 +80,7 @@ def build(config: Finetune, problem: Problem, initial: Initial, seed: int) -> Ta
         with_encoder(module_of(initial, model).encoder, module)
     if not isinstance(config.adapter, NoAdapter):
         add_adapter(module, config.adapter, random)
-    if config.recipe.freeze_layers or config.recipe.freeze_embeddings:
-        freeze(module, config.recipe.freeze_layers, True)
+    freeze(module, config.freeze.layers, config.freeze.embeddings)
     return module
 
 

@@ -29,6 +29,10 @@ class Watch(tune.Callback):
     def __init__(self, trials: Sequence[Trial], tell: Callable[[Trial, str, dict[str, Any]], None]) -> None:
         self.trials, self.tell = trials, tell
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Nothing: Tune pickles its callbacks to restore an experiment, which is not how trials continue here."""
+        return {}
+
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         self.tell(self.trials[trial.config["number"]], "running", {})
 

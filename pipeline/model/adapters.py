@@ -125,6 +125,7 @@ ADAPTERS: dict[type, Callable[..., None]] = {settings.NoAdapter: add_nothing, se
 def add_adapter(module: nn.Module, adapter: settings.Adapter, generator: torch.Generator | None = None) -> None:
     """Put adapters into `module.encoder` and freeze the weights that they stand in for; pooler and heads train, as do LayerNorms beside bottlenecks.
 
+    (google-research/adapter-bert trains adapters, LayerNorms and the head, and leaves the pooler as it was; here every fine-tuning trains it.)
     The plain weights stay the same objects under their names. Adapters start from `generator`, on the weights' device, or from torch's global one.
     """
     ADAPTERS[type(adapter)](module.encoder, adapter, generator)

@@ -25,11 +25,13 @@ class Way:
     """Metrics of an answer that needs no model; the first split is the training one."""
     collapsed: Callable[[Task, Prepared, Logits, Cutting], bool]
     """Whether a model gives the same answer to everything."""
+    details: Callable[[Task, Prepared, Logits, Cutting, Tuned], dict[str, Any]]
+    """What more there is to say of a split than its metrics, as JSON writes it."""
 
 
 def way(module: Any) -> Way:
     """The functions of a module by their names."""
-    return Way(prepare=module.prepare, score=module.score, tune=module.tune, baseline=module.baseline, collapsed=module.collapsed)
+    return Way(prepare=module.prepare, score=module.score, tune=module.tune, baseline=module.baseline, collapsed=module.collapsed, details=module.details)
 
 
 KINDS: dict[Kind, Way] = {

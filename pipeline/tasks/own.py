@@ -25,7 +25,7 @@ def read_own(config: Finetune, train: str, dev: str | None) -> tuple[Task, dict[
     if forced == "spans":
         raise DataError(f"{train}: kind spans is read from SQuAD's JSON alone")
     texts = read_file(train, columns, forced)
-    task = own_task(train, texts, forced)
+    task = own_task(train, texts, forced, columns.labels)
     items = {"train": texts}
     if dev is not None:
         items["dev"] = read_file(dev, columns, task.kind)

@@ -1,6 +1,7 @@
 """Questions on contexts as a kind of task: windows in, spans of the context out."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pyarrow as pa
 
@@ -89,3 +90,8 @@ def baseline(task: Task, train: Prepared, prepared: Prepared) -> dict[str, float
 def collapsed(task: Task, prepared: Prepared, logits: Logits, cutting: Cutting) -> bool:
     """Whether all questions have the same answer."""
     return len(set(texts_of(task, answers(task, prepared, logits, cutting.longest_answer), {}).values())) < 2
+
+
+def details(task: Task, prepared: Prepared, logits: Logits, cutting: Cutting, tuned: Tuned) -> dict[str, Any]:
+    """Nothing: the scores say all."""
+    return {}

@@ -18,7 +18,7 @@ ENCODED = pa.schema(
         EXAMPLE.field("ids"),  # [CLS] A [SEP], or [CLS] A [SEP] B [SEP]
         EXAMPLE.field("first_length"),  # length of [CLS] A [SEP]: where segment 1 starts; for a single text, the length of ids
         pa.field("label", pa.float32()),  # class number, or the value of a regression; null where the split has none, and for a multilabel task
-        pa.field("labels", pa.list_(pa.float32())),  # of a multilabel task 0 or 1 for each class; null where the split has none, and for other tasks
+        pa.field("labels", pa.list_(pa.float32())),  # multilabel: 0 or 1 for each class; tags: of each token its number, or -100; spans: first and last token; null where the split has none, and for other tasks
         pa.field("row", pa.int64(), nullable=False),  # place in the table of TEXTS
     ]
 )

@@ -1,11 +1,14 @@
 """Texts and pairs of texts as a kind of task: one class, several labels or a number each."""
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 
 from pipeline.config.finetune import Cutting
+from pipeline.tasks import metrics
 from pipeline.tasks.encoding import aggregated, encode
-from pipeline.tasks.metrics import majority, multilabel_baseline, multilabel_score, tuned_thresholds
+from pipeline.tasks.metrics import majority, tuned_thresholds
 from pipeline.tasks.metrics import score as class_score
 from pipeline.tasks.prepared import Logits, Prepared, Tuned
 from pipeline.tasks.tables import left_out
@@ -72,14 +75,12 @@ def tune(task: Task, prepared: Prepared, logits: Logits, cutting: Cutting) -> Tu
 
 def score(task: Task, prepared: Prepared, logits: Logits, cutting: Cutting, tuned: Tuned) -> dict[str, float]:
     """The task's metrics."""
-    found = answers(task, prepared, logits, tuned)
-    return multilabel_score(task, found, truth(task, prepared)) if task.kind == "multilabel" else class_score(task, found, truth(task, prepared))
+    return class_score(task, answers(task, prepared, logits, tuned), truth(task, prepared))
 
 
 def baseline(task: Task, train: Prepared, prepared: Prepared) -> dict[str, float]:
     """The metrics of one answer to everything: the commonest class, the mean value, or the labels that more than half of the texts have."""
-    mine, theirs = truth(task, train), truth(task, prepared)
-    return multilabel_baseline(task, mine, theirs) if task.kind == "multilabel" else majority(task, mine, theirs)
+    return majority(task, truth(task, train), truth(task, prepared))
 
 
 def collapsed(task: Task, prepared: Prepared, logits: Logits, cutting: Cutting) -> bool:
@@ -88,3 +89,11 @@ def collapsed(task: Task, prepared: Prepared, logits: Logits, cutting: Cutting) 
     if task.kind == "regression":
         return not np.isfinite(found).all() or bool(np.ptp(found) < 1e-3 * max(np.ptp(true), 1e-9))
     return bool((found == found[:1]).all() and (true != true[:1]).any())
+
+
+def details(task: Task, prepared: Prepared, logits: Logits, cutting: Cutting, tuned: Tuned) -> dict[str, Any]:
+    """Of classes how often each (row) was taken for each (column), and the figures of each."""
+    if task.kind != "classification":
+        return {}
+    found, true = answers(task, prepared, logits, tuned), truth(task, prepared)
+    return {"confusion": metrics.confusion(task, found, true).tolist(), "per_class": metrics.per_class(task, found, true)}

@@ -1,6 +1,7 @@
 """Tags of words as a kind of task: sentences in, a tag for every word out."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -85,6 +86,11 @@ def tune(task: Task, prepared: Prepared, logits: Logits, cutting: Cutting) -> Tu
 def collapsed(task: Task, prepared: Prepared, logits: Logits, cutting: Cutting) -> bool:
     """Whether all words have the same tag, or none an entity."""
     return len({tag for found in answers(task, prepared, logits) for tag in found.tags}) < 2
+
+
+def details(task: Task, prepared: Prepared, logits: Logits, cutting: Cutting, tuned: Tuned) -> dict[str, Any]:
+    """Nothing: types have their figures among the scores."""
+    return {}
 
 
 def own_task(name: str, location: str, items: Sequence[Sentence]) -> Task:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from pipeline.errors import DataError
 
-Kind = Literal["classification", "regression", "multilabel"]
+Kind = Literal["classification", "regression", "multilabel", "tags", "spans"]
 LONGEST_SHOWN = 60
 """Characters of a value that stand in an error."""
 
@@ -24,10 +24,11 @@ class Split:
     """train, dev or test; a task with more than one of a kind adds to the name, as in dev-mismatched."""
     file: str
     """Path below the folder of all tasks."""
-    first: str
+    first: str = ""
+    """Column of the text; of questions and tagged words, whose files have forms of their own, nothing."""
     second: str | None = None
     label: str | None = "label"
-    """None: a test split, whose labels are not public."""
+    """None: a test split, whose labels are not public. Of tagged words the number of the column."""
     id: str = "index"
     """A file without this column has rows numbered from 0."""
     headings: tuple[str, ...] = ()
@@ -47,6 +48,8 @@ class Task:
     maximum_length: int = 128
     """Tokens of a row with its special tokens."""
     splits: tuple[Split, ...] = ()
+    unanswerable: bool = False
+    """Whether some questions have no answer (SQuAD 2.0)."""
     skips_broken_lines: bool = False
     """Whether labelled splits leave out, and name, the lines that cannot be read; else the first one is an error."""
 

@@ -39,6 +39,8 @@ class Result:
     """What was chosen on the first development split beside the weights."""
     collapsed: bool
     """Whether the same answer is given to the whole first development split."""
+    details: dict[str, Any]
+    """What more there is to say of the first development split."""
     curve: list[tuple[int, float]]
     """(step, mean training loss since the point before)."""
     epochs: list[Scores]
@@ -101,6 +103,7 @@ def run_trial(
         scores=epochs[best[1] - 1],
         tuned=tuned,
         collapsed=way.collapsed(task, splits[first], best[3][first], cutting),
+        details=way.details(task, splits[first], best[3][first], cutting, tuned),
         curve=course.curve,
         epochs=epochs,
         best_epoch=best[1],

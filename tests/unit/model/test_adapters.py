@@ -112,7 +112,7 @@ def test_so_many_parameters_train(adapter: Adapter, count: int) -> None:
 
 
 def test_low_rank_parameters_are_the_published_number() -> None:
-    # Hu et al. 2021, table 9: 0.3 M for a base model at rank 8; 12 layers * 2 matrices * 8 * (768 + 768).
+    # Hu et al. 2021, table 2: 0.3 M for a base model at rank 8; 12 layers * 2 matrices * 8 * (768 + 768).
     with torch.device("meta"):
         module = SequenceTask(Model(layers=12, width=768, heads=12, feed_forward=3072), 30_522, 2)
     add_adapter(module, LowRank())
@@ -249,6 +249,18 @@ def test_no_backward_runs_where_nothing_below_trains(adapter: Adapter, layers: i
     module = adapted(adapter)
     freeze(module, layers, embeddings)
     assert with_gradient(module) == wanted
+
+
+@pytest.mark.parametrize("adapter", KINDS)
+def test_adapters_compute_in_the_type_of_the_layers_and_keep_gradients_whole(adapter: Adapter) -> None:
+    module, types = adapted(adapter), set()
+    module.encoder.layers[0].attention.qkv.register_forward_hook(lambda _, given, out: types.add(out.dtype))
+    module.encoder.layers[0].feed_forward_adapter.register_forward_hook(lambda _, given, out: types.add(out.dtype))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        module(make_batch())["task"][0].backward()
+    assert types == {torch.bfloat16}
+    assert {parameter.grad.dtype for parameter in module.parameters() if parameter.requires_grad} == {torch.float32}
+    assert all(parameter.grad is None for parameter in module.parameters() if not parameter.requires_grad)
 
 
 def test_frozen_parts_stay_and_the_others_move() -> None:

@@ -1,0 +1,111 @@
+"""What a fine-tuned model answers to texts, sentences or questions: one row an item, as people read it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import torch
+
+from pipeline.errors import DataError
+from pipeline.tasks import questions, sequences, tags
+from pipeline.tasks.answers import Answer
+from pipeline.tasks.kinds import KINDS
+from pipeline.tasks.prepared import Logits, Prepared
+from pipeline.tasks.schema import TEXTS
+from pipeline.tasks.squad import Question
+from pipeline.tasks.tagging import Sentence
+from pipeline.tasks.task import Task, listed
+from pipeline.train.trial import logits_of
+from pipeline.train.tuned import TunedModel
+
+COLUMNS: dict[str, tuple[str, ...]] = {"tags": ("text",), "spans": ("question", "context")}
+"""Kind of task -> the columns that are asked of; of all other kinds:"""
+OF_TEXTS = ("text",)
+
+
+def asked_columns(task: Task) -> tuple[str, ...]:
+    """The columns that items are made of; texts may have `second` beside them, and tags take lists in `words` instead."""
+    return COLUMNS.get(task.kind, OF_TEXTS)
+
+
+def items_of(tuned: TunedModel, columns: Mapping[str, Sequence[Any]]) -> Any:
+    """The items of a model's task, one a row, from columns of equal lengths.
+
+    Texts: `text`, and of pairs `second`, None for none. Tags: `text`, words divided by white space, or lists of words in `words`. Spans:
+    `question` and `context`. Raises DataError for a column that is not there.
+    """
+    task = tuned.about.task
+    if missing := [name for name in asked_columns(task) if name not in columns and not (task.kind == "tags" and "words" in columns)]:
+        raise DataError(f"column {missing[0]} is wanted for {task.name} ({task.kind}), and there are {listed(list(columns))}")
+    if task.kind == "tags":
+        # A tag that the task knows stands for the one that is asked.
+        words = columns["words"] if "words" in columns else [text.split() for text in columns["text"]]
+        return [Sentence(words=tuple(ones), tags=(task.labels[0],) * len(ones)) for ones in words]
+    if task.kind == "spans":
+        pairs = zip(columns["question"], columns["context"], strict=True)
+        return [Question(id=str(place), question=question, context=context, answers=()) for place, (question, context) in enumerate(pairs)]
+    first = columns["text"]
+    return pa.table([[str(place) for place in range(len(first))], first, columns.get("second", [None] * len(first)), [None] * len(first)], schema=TEXTS)
+
+
+def answer_schema(task: Task) -> pa.Schema:
+    """The columns of answers."""
+    shares = pa.struct([pa.field(label, pa.float64()) for label in task.labels])
+    fields = {
+        "classification": {"label": pa.string(), "probability": pa.float64(), "probabilities": shares},
+        "multilabel": {"labels": pa.list_(pa.string()), "probabilities": shares},
+        "regression": {"score": pa.float64()},
+        "tags": {"words": pa.list_(pa.string()), "tags": pa.list_(pa.string())},
+        "spans": {"answer": pa.string(), "start": pa.int64(), "end": pa.int64(), "probability": pa.float64()},
+    }
+    return pa.schema(fields[task.kind])
+
+
+def answer_items(tuned: TunedModel, items: Any, device: torch.device, autocast: torch.autocast) -> pa.Table:
+    """One row an item, in their order, schema `answer_schema`.
+
+    A label's probability is the softmax, of several labels each its own. A span is of the characters `start` to `end` of its context, and
+    has its share of the n-best; no answer is empty, without places. The model is moved to the device.
+    """
+    about = tuned.about
+    if not len(items):
+        return answer_schema(about.task).empty_table()
+    prepared = KINDS[about.task.kind].prepare(about.task, items, tuned.vocabulary, about.cutting)
+    logits = logits_of(tuned.module.to(device), prepared.rows, device, autocast)
+    rows = {"tags": tag_rows, "spans": span_rows}.get(about.task.kind, sequence_rows)(tuned, prepared, logits)
+    return pa.Table.from_pylist(rows, schema=answer_schema(about.task))
+
+
+def sequence_rows(tuned: TunedModel, prepared: Prepared, logits: Logits) -> list[dict[str, Any]]:
+    """Of each text its label, its labels or its value."""
+    task = tuned.about.task
+    found = sequences.answers(task, prepared, logits, tuned.about.tuned)
+    if task.kind == "regression":
+        return [{"score": float(value)} for value in found]
+    shares = [dict(zip(task.labels, map(float, row))) for row in sequences.probabilities(task, sequences.of_texts(prepared, logits))]
+    if task.kind == "multilabel":
+        chosen = [[label for label, given in zip(task.labels, row) if given] for row in found]
+        return [{"labels": labels, "probabilities": of_labels} for labels, of_labels in zip(chosen, shares)]
+    names = [task.labels[number] for number in found]
+    return [{"label": name, "probability": of_labels[name], "probabilities": of_labels} for name, of_labels in zip(names, shares)]
+
+
+def tag_rows(tuned: TunedModel, prepared: Prepared, logits: Logits) -> list[dict[str, Any]]:
+    """Of each sentence its words and their tags."""
+    found = tags.answers(tuned.about.task, prepared, logits)
+    return [{"words": list(sentence.words), "tags": list(one.tags)} for sentence, one in zip(prepared.items, found, strict=True)]
+
+
+def span_rows(tuned: TunedModel, prepared: Prepared, logits: Logits) -> list[dict[str, Any]]:
+    """Of each question its answer."""
+    about = tuned.about
+    found = questions.answers(about.task, prepared, logits, about.cutting.longest_answer)
+    texts = questions.texts_of(about.task, found, about.tuned)
+    return [span_row(found[question.id], texts[question.id]) for question in prepared.items]
+
+
+def span_row(answer: Answer, text: str) -> dict[str, Any]:
+    """The span of an answer's n-best that has the text; of an empty one there may be none."""
+    span = next((span for span in answer.spans if span.text == text), None)
+    places = {"start": span.start, "end": span.end} if span and text else {"start": None, "end": None}
+    return {"answer": text, **places, "probability": span.probability if span else None}

@@ -1,0 +1,33 @@
+"""What is said of a split beside its metrics."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from pipeline.config.finetune import Cutting
+from pipeline.tasks.kinds import KINDS
+from pipeline.tasks.prepared import Prepared
+from pipeline.tasks.schema import ENCODED, TEXTS
+from pipeline.tasks.task import Task
+
+TRUE, FOUND = [0, 0, 0, 1, 1], [0, 1, 1, 1, 1]
+
+
+def split(labels: list[float]) -> Prepared:
+    """Texts of one token with these labels; the second text has two passages."""
+    places = [0, 1, 1, *range(2, len(labels))]
+    rows = {"ids": [[2]] * len(places), "first_length": [1] * len(places), "label": [labels[place] for place in places], "labels": [None] * len(places), "row": places}
+    return Prepared(items=TEXTS.empty_table(), rows=pa.table({name: rows[name] for name in ENCODED.names}, schema=ENCODED))
+
+
+def test_classes_have_a_confusion_matrix_by_hand() -> None:
+    logits = [np.eye(2, dtype=np.float32)[place] for place in (FOUND[0], FOUND[1], *FOUND[1:])]
+    found = KINDS["classification"].details(Task(name="t", kind="classification", labels=("no", "yes"), metrics=("accuracy",)), split(TRUE), logits, Cutting(), {})
+    assert found["confusion"] == [[1, 2], [0, 2]]
+    assert found["per_class"]["no"] == {"precision": 1.0, "recall": pytest.approx(1 / 3), "f1": pytest.approx(0.5), "count": 3.0}
+    assert found["per_class"]["yes"] == {"precision": 0.5, "recall": 1.0, "f1": pytest.approx(2 / 3), "count": 2.0}
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "classification"])
+def test_other_kinds_have_nothing_more(kind: str) -> None:
+    assert KINDS[kind].details(Task(name="t", kind=kind, metrics=("f1",)), split([0.0]), [], Cutting(), {}) == {}
