@@ -10,9 +10,11 @@ from typing import Any
 import pyarrow as pa
 import ray
 import torch
+from ray.data import DataContext
 
-from pipeline import cluster, storage
+from pipeline import cluster, errors, storage
 from pipeline.config.predict import Predict
+from pipeline.corpus.tasks import MOST_BLOCKS, patient, quiet
 from pipeline.errors import ConfigError, DataError, PipelineError
 from pipeline.predict import model, output
 from pipeline.predict.inputs import InputFile, list_inputs, parts_of
@@ -79,43 +81,66 @@ def answer_all(config: Predict, files: Sequence[InputFile], parts: Parts, report
     if cluster.nodes() > 1 and not storage.is_url(parts.folder):
         report(f"{cluster.nodes()} machines: output ({config.output}) must be a folder that all of them see, or a URL")
     report(f"{len(files):,} files, {use.actors} processes with the model, each {use.cpus:g} CPUs" + (f" and {use.gpus:g} GPUs" if use.gpus else ""))
-    ray.data.DataContext.get_current().enable_progress_bars = False
     done, counts = parts.done(), parts.counts()
-    items = [{"file": number} for number in range(len(files)) if not (number in counts and all((number, part) in done for part in range(counts[number])))]
-    rows = (
-        ray.data.from_items(items, override_num_blocks=len(items))
-        .map_batches(Reader(list(files), done, config.rows_per_part), batch_size=1, batch_format="pyarrow", num_cpus=READER_CPUS)
-        # one part a block: blocks are what is dealt to the processes
-        .repartition(target_num_rows_per_block=1, strict=True)
-        .map_batches(
-            Answering,
-            fn_constructor_args=(config, list(files), parts, threads(config, use)),
-            batch_size=1,
-            batch_format="pyarrow",
-            num_cpus=use.cpus,
-            num_gpus=use.gpus or None,
-            compute=ray.data.ActorPoolStrategy(size=use.actors),
+    items = [number for number in range(len(files)) if not (number in counts and all((number, part) in done for part in range(counts[number])))]
+    with DataContext.current(patient()), quiet():
+        rows = (
+            ray.data.from_items([{"file": number} for number in items], override_num_blocks=min(len(items), MOST_BLOCKS))
+            .map_batches(Reader(list(files), done, config.rows_per_part), batch_size=1, batch_format="pyarrow", num_cpus=READER_CPUS)
+            # one part a block: blocks are what is dealt to the processes
+            .repartition(target_num_rows_per_block=1, strict=True)
+            .map_batches(
+                Answering,
+                fn_constructor_args=(config, list(files), parts, threads(config, use)),
+                batch_size=1,
+                batch_format="pyarrow",
+                num_cpus=use.cpus,
+                num_gpus=use.gpus or None,
+                compute=ray.data.ActorPoolStrategy(size=use.actors),
+            )
         )
-    )
-    try:
         follow(rows, parts, report)
-    except Exception as error:
-        inner = cause(error)
-        if inner is error:
-            raise
-        raise inner from None
 
 
 def follow(rows: Any, parts: Parts, report: Report) -> None:
-    """Take what is done as it is done, and say so now and then."""
+    """Take what is done as it is done, and say so now and then. Raises the PipelineError of a row that has one."""
     answered, said = 0, time.monotonic()
     for row in rows.iter_rows():
-        if row["parts"] is not None:
-            parts.close(row["file"], row["parts"])
+        if row["error"]:
+            raise getattr(errors, row["error"])(row["message"])
+        if row["parts"]:
+            parts.close(row["file"], row["parts"] - 1)
         answered += row["rows"]
         if time.monotonic() - said > REPORT_SECONDS:
             said = time.monotonic()
             report(f"{answered:,} rows answered")
+
+
+PART = pa.schema(
+    [
+        ("file", pa.int64()),
+        ("part", pa.int64()),
+        ("rows", pa.int64()),  # of the table
+        ("table", pa.large_binary()),  # an Arrow stream; null where there is nothing to answer
+        ("parts", pa.int64()),  # at a file's end how many it has, and one: 0 elsewhere
+        ("error", pa.string()),  # the kind of error that ended the reading or answering, and its line: Ray would wrap it in a traceback
+        ("message", pa.string()),
+    ]
+)
+
+
+def row(file: int, *, part: int = -1, rows: int = 0, table: bytes | None = None, parts: int = 0, error: PipelineError | None = None) -> pa.Table:
+    """A table of one row of PART."""
+    kind, message = (type(error).__name__, str(error)) if error else ("", "")
+    return pa.Table.from_pylist([{"file": file, "part": part, "rows": rows, "table": table, "parts": parts, "error": kind, "message": message}], schema=PART)
+
+
+def as_bytes(table: pa.Table) -> bytes:
+    """A table as an Arrow stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue().to_pybytes()
 
 
 class Reader:
@@ -125,23 +150,15 @@ class Reader:
         self.files, self.done, self.rows = files, done, rows
 
     def __call__(self, batch: pa.Table) -> Iterator[pa.Table]:
-        file, part = batch["file"][0].as_py(), -1
-        for part, table in enumerate(parts_of(self.files[file], self.rows)):
-            if (file, part) not in self.done:
-                yield record(file, part, table, None)
-        yield record(file, -1, None, part + 1)
-
-
-def record(file: int, part: int, table: pa.Table | None, parts: int | None) -> pa.Table:
-    """A part on its way to a model, as one row: its table as the bytes of an Arrow stream."""
-    content = None
-    if table is not None:
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, table.schema) as writer:
-            writer.write_table(table)
-        content = sink.getvalue().to_pybytes()
-    schema = pa.schema([("file", pa.int64()), ("part", pa.int64()), ("table", pa.large_binary()), ("parts", pa.int64())])
-    return pa.table([[file], [part], [content], [parts]], schema=schema)
+        file, count = batch["file"][0].as_py(), 0
+        try:
+            for part, table in enumerate(parts_of(self.files[file], self.rows)):
+                count = part + 1
+                if (file, part) not in self.done:
+                    yield row(file, part=part, rows=table.num_rows, table=as_bytes(table))
+            yield row(file, parts=count + 1)
+        except PipelineError as error:
+            yield row(file, error=error)
 
 
 class Answering:
@@ -153,20 +170,17 @@ class Answering:
         self.model = model.load(config)
 
     def __call__(self, batch: pa.Table) -> pa.Table:
-        row = batch.to_pylist()[0]
-        if row["table"] is None:
-            return pa.table({"file": [row["file"]], "parts": [row["parts"]], "rows": [0]})
-        table = pa.ipc.open_stream(row["table"]).read_all()
-        answers, empty = self.answered(table, row["file"], row["part"])
-        self.parts.publish(row["file"], row["part"], kept(table, self.files[row["file"]]), answers, empty)
-        return pa.table({"file": [row["file"]], "parts": pa.array([None], pa.int64()), "rows": [table.num_rows]})
-
-    def answered(self, table: pa.Table, file: int, part: int) -> tuple[pa.Table, int]:
+        given = batch.to_pylist()[0]
+        if given["table"] is None:
+            return batch
+        file, part, table = given["file"], given["part"], pa.ipc.open_stream(given["table"]).read_all()
         try:
-            return model.answered(self.model, table, self.config.text, self.config.pair)
-        except DataError as error:
+            answers, empty = model.answered(self.model, table, self.config.text, self.config.pair)
+        except PipelineError as error:
             first = part * self.config.rows_per_part + 1
-            raise DataError(f"{self.files[file].location}, rows {first} to {first + table.num_rows - 1}: {error}") from None
+            return row(file, error=type(error)(f"{self.files[file].location}, rows {first} to {first + table.num_rows - 1}: {error}"))
+        self.parts.publish(file, part, kept(table, self.files[file]), answers, empty)
+        return row(file, part=part, rows=table.num_rows)
 
 
 def kept(table: pa.Table, file: InputFile) -> pa.Table:
@@ -198,13 +212,3 @@ def fit(config: Predict, *, cpus: float, gpus: float) -> Use:
 def threads(config: Predict, use: Use) -> int:
     """CPU threads of each process."""
     return config.placement.threads or max(1, cores() // use.actors if not use.gpus else int(use.cpus))
-
-
-def cause(error: BaseException) -> BaseException:
-    """The pipeline's own error behind those that Ray wraps around it, else the error itself."""
-    inner: BaseException | None = error
-    while inner is not None:
-        if isinstance(inner, PipelineError):
-            return inner
-        inner = getattr(inner, "cause", None) or inner.__cause__
-    return error

@@ -43,7 +43,7 @@ MAY_IMPORT = {
 }
 """Part of the package -> the parts it may import; a new part needs a place here."""
 
-MAY_RAY = ("corpus", "cluster", "pretrain", "train.worker", "train.launch", "grid", "predict", "bench")
+MAY_RAY = ("corpus", "cluster", "pretrain", "train.worker", "train.launch", "grid", "predict.job", "bench")
 MAY_MLFLOW = ("train.tracking", "grid", "export.registry", "export.served")
 TORCH_FREE = (*GROUND, "text", "corpus", "tasks", "cluster")
 
