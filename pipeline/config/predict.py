@@ -71,15 +71,14 @@ class Score:
     """Column of the text; of the list of words, for tags."""
     pair: str | None = None
     """Column of the second text of a pair."""
-    label: tuple[str, ...] = ("label",)
-    """Column of the label or value, or of the list of tags; several: one 0/1 column a label. In CoNLL's columns a number from 0, -1 for the last."""
+    label: tuple[str, ...] = ()
+    """Column of the label or value, or of the list of tags; none: label; several: one 0/1 column a label. In CoNLL's columns a number from 0, -1 for the last."""
     placement: Placement = Placement()
 
     def __post_init__(self) -> None:
         require((self.checkpoint is None) != (self.predictions is None), f"checkpoint ({self.checkpoint}) or predictions ({self.predictions}): give one of both")
         require((self.input is None) != (self.task is None), f"input ({self.input}) or task ({self.task}): give one of both")
         require((self.task is None) == (self.data is None), f"task ({self.task}) and data ({self.data}), the folder of its files, belong together: give both")
-        require(self.label != (), "label () names no column: give --label NAME")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -111,34 +111,35 @@ def with_words(text: str, blank: str, words: list[str]) -> str:
     return text
 
 
-def asked(table: pa.Table, kind: str, text: str | None, pair: str | None) -> dict[str, list[object]]:
-    """The columns of `items_of` from those of a table, by the names that are set or usual. Raises DataError that names a table's columns."""
+def asked(table: pa.Table, kind: str, text: str | None, pair: str | None) -> dict[str, str]:
+    """The columns that `items_of` takes, and which of the table's they are: by the names that are set, or usual. Raises DataError that names the table's."""
     first, second = text or DEFAULT_TEXT.get(kind, "text"), pair or ("question" if kind == "spans" else None)
     if kind == "tags" and text is None and first not in table.column_names:
         first = "text"  # words divided by white space
     for flag, name in (("text", first), ("pair", second)):
         if name is not None and name not in table.column_names:
             raise DataError(f"input has no column {name}: its columns are {listed(table.column_names)}; name the right one with --{flag}")
-    columns = {"first": table[first].to_pylist()} | ({"second": table[second].to_pylist()} if second else {})
-    names = {"first": "context", "second": "question"} if kind == "spans" else {"first": "text", "second": "second"}
-    if kind == "tags" and any(isinstance(value, list) for value in columns["first"]):
-        names["first"] = "words"
-    return {names[name]: values for name, values in columns.items()}
+    if kind == "spans":
+        return {"context": first, "question": str(second)}
+    lists = kind == "tags" and pa.types.is_nested(table[first].type)
+    return {"words" if lists else "text": first} | ({"second": second} if second else {})
 
 
-def is_empty(value: object, words: bool) -> bool:
-    """Whether there is nothing to answer. Raises DataError for what is no text, nor, where such are wanted, words."""
+def is_empty(value: object, column: str, words: bool) -> bool:
+    """Whether there is nothing to answer. Raises DataError for what is no text, nor, where such are wanted, a list of words."""
     if words and isinstance(value, list) and all(isinstance(word, str) for word in value):
         return not value
-    if value is not None and not isinstance(value, str):
-        raise DataError(f"{shown(value)} is no {'list of words' if words else 'text'}")
-    return not (value or "").strip()
+    if value is not None and (words or not isinstance(value, str)):
+        raise DataError(f"column {column} holds {value if isinstance(value, int | float) else shown(value)}, which is no {'list of words' if words else 'text'}")
+    return value is None or not str(value).strip()
 
 
 def answered(model: Answerer, table: pa.Table, text: str | None, pair: str | None) -> tuple[pa.Table, int]:
     """One row of answers a row of the table, null where a text is empty, and how many are."""
-    columns = asked(table, model.kind, text, pair)
-    there = [not any(is_empty(value, name == "words") for name, value in zip(columns, values)) for values in zip(*columns.values(), strict=True)]
+    names = asked(table, model.kind, text, pair)
+    columns = {name: table[column].to_pylist() for name, column in names.items()}
+    gaps = [[is_empty(value, names[name], name == "words") for value in values] for name, values in columns.items()]
+    there = [not any(empty) for empty in zip(*gaps, strict=True)]
     wanted = {name: [value for value, given in zip(values, there) if given] for name, values in columns.items()}
     found = model.answer(wanted) if any(there) else model.schema.empty_table()
     places = iter(range(found.num_rows))

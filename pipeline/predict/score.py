@@ -79,17 +79,12 @@ def of_task(config: Score, task: Task) -> Labelled:
         raise ConfigError(f"task ({config.task}) is of the kind {asked.kind}, and the model's of {task.kind}: choose a model of that kind")
     if where.label is None and task.kind != "spans":
         raise ConfigError(f"split ({config.split}) of {config.task} has no public labels: choose another, such as dev, or answer it with jobs/predict.py")
+    if set(asked.labels) - set(task.labels):
+        raise ConfigError(f"task ({config.task}) has the labels {', '.join(asked.labels)}, and the model's ({task.name}) are {', '.join(task.labels)}: choose a model of that task")
     items, _ = known.read_items(asked, config.data, config.split)
-    require_known(task, where.file, items)
     has_train = known.has_train(asked) and known.there(config.data, asked.split("train")) is not None
     train = known.read_items(asked, config.data, "train")[0] if has_train and task.kind != "spans" else None
     return Labelled(name=f"{config.task} {config.split}", items=items, train=train)
-
-
-def require_known(task: Task, location: str, items: Any) -> None:
-    """Raise DataError where a label is none of the model's."""
-    if isinstance(items, pa.Table):
-        require_labels(task, location, items)
 
 
 def of_file(config: Score, task: Task) -> Labelled:
@@ -104,7 +99,7 @@ def of_file(config: Score, task: Task) -> Labelled:
     if task.kind == "tags":
         return Labelled(name=config.input, items=own.sentences(columns, config.input), train=None)
     items = read_file(config.input, own.columns_of(columns), task.kind)
-    require_known(task, config.input, items)
+    require_labels(task, config.input, items)
     return Labelled(name=config.input, items=items, train=None)
 
 
