@@ -37,8 +37,8 @@ def compare(config: Compare, report: Report) -> list[str]:
         lines += seed_lines(a, b)
         rows = row_difference(both, [result.models[task] for result in found], task)
         if rows is not None:
-            percent = not a.name.endswith(UNITS)
-            lines.append(f"  over development rows, the best model of either alone: {figures(rows, percent)}")
+            unsure = "" if rows.better else "; on other rows it may be the other way round"
+            lines.append(f"  over development rows, the best model of either alone: {figures(rows, not a.name.endswith(UNITS))}{unsure}")
     if len(selecting[0]) > 1:
         lines.append(f"of {len(selecting[0])} tasks compared so, one in twenty seems different by chance")
     return lines

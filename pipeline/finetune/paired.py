@@ -24,8 +24,8 @@ class Difference:
 
     @property
     def better(self) -> int:
-        """1 where B's score is surely the higher, -1 where A's is, 0 where neither can be told."""
-        return int(self.low > 0) - int(self.high < 0)
+        """1 where B's score is surely the higher, -1 where A's is, 0 where neither can be told, as of differences without any spread."""
+        return 0 if self.exact else int(self.low > 0) - int(self.high < 0)
 
     @property
     def exact(self) -> bool:
@@ -73,6 +73,8 @@ def verdict(task: str, found: Difference, *, percent: bool = True, lower_is_bett
         return f"no difference can be told on {task}: A and B score the same with every seed"
     if not math.isfinite(found.low):
         return f"no difference can be told on {task}: one seed says nothing of the spread; give --seeds 2 or more"
+    if found.exact:  # collapsed models do so, and answers to a few rows by chance
+        return f"no difference can be told on {task}: all seeds differ by the same, {figures(found, percent).split()[0]}, which says nothing of the spread; give more seeds or development rows"
     better = -found.better if lower_is_better else found.better
     if better:
         return f"{'B' if better > 0 else 'A'} is better on {task}: {figures(found, percent)}"

@@ -59,15 +59,15 @@ def kill_when(arguments: list[str], folder: Path) -> int:
 
 
 def test_killed_and_continued_it_writes_the_bytes_of_an_undisturbed_run(checkpoint: str, reviews: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    asked = ["--checkpoint", checkpoint, "--input", str(reviews), "--rows-per-part", "10", "--actors", "1", "--placement.threads", "1"]
+    asked = ["--checkpoint", checkpoint, "--input", str(reviews), "--rows-per-part", "25", "--actors", "1", "--placement.threads", "1"]
     undisturbed, killed = tmp_path / "undisturbed.parquet", tmp_path / "killed.parquet"
     assert main([*asked, "--output", str(undisturbed)]) == 0
     assert "400 rows of 2 files, 20 of them empty and without an answer" in capsys.readouterr().out
 
-    assert 2 <= kill_when([*asked, "--output", str(killed)], tmp_path / "killed.parquet.parts") < 40
+    assert 2 <= kill_when([*asked, "--output", str(killed)], tmp_path / "killed.parquet.parts") < 16
     assert not killed.exists()
     assert main([*asked[:-4], "--output", str(killed), "--pair", "label"]) == 2
-    assert "killed.parquet.parts holds answers of the settings text None, pair None, top 5, rows_per_part 10 and not of text None, pair label" in capsys.readouterr().err
+    assert "killed.parquet.parts holds answers of the settings text None, pair None, top 5, rows_per_part 25 and not of text None, pair label" in capsys.readouterr().err
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "killed.parquet.parts").glob("*-*.parquet")}
     assert main([*asked, "--output", str(killed)]) == 0
     assert f"{len(before)} parts are answered already" in capsys.readouterr().out

@@ -67,6 +67,11 @@ def test_the_bootstrap_of_a_mean_is_about_as_wide_as_the_normal_interval() -> No
         (Difference(mean=0.003, low=-0.012, high=0.018), {}, "no difference can be told on mrpc: +0.3 (-1.2 to 1.8); more seeds would narrow it"),
         (Difference(mean=0.0, low=0.0, high=0.0), {}, "no difference can be told on mrpc: A and B score the same with every seed"),
         (Difference(mean=0.1, low=-math.inf, high=math.inf), {}, "no difference can be told on mrpc: one seed says nothing of the spread; give --seeds 2 or more"),
+        (
+            Difference(mean=0.111, low=0.111, high=0.111),
+            {},
+            "no difference can be told on mrpc: all seeds differ by the same, +11.1, which says nothing of the spread; give more seeds or development rows",
+        ),
         (Difference(mean=-0.2, low=-0.3, high=-0.1), {"percent": False, "lower_is_better": True}, "B is better on mrpc: -0.200 (-0.300 to -0.100)"),
     ],
 )
