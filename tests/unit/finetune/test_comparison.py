@@ -27,9 +27,9 @@ def test_both_medians_the_mean_difference_and_plain_words() -> None:
 
 
 def test_of_an_error_the_smaller_is_better() -> None:
-    lines = seed_lines(scores("dev mean_absolute_error", 0.5, 0.6), scores("dev mean_absolute_error", 1.5, 1.61))
-    assert lines[0] == "mrpc, dev mean_absolute_error: median A 0.55, B 1.55, 2 seeds"
-    assert lines[2] == "  A is better on mrpc: +1.005 (0.941 to 1.069)"
+    lines = seed_lines(scores("dev mean_absolute_error", 0.5, 0.6), scores("dev mean_absolute_error", 1.5, 1.62))
+    assert lines[0] == "mrpc, dev mean_absolute_error: median A 0.55, B 1.56, 2 seeds"
+    assert lines[2] == "  A is better on mrpc: +1.010 (0.883 to 1.137)"
 
 
 def test_the_metric_that_selects_is_the_first_of_each_task() -> None:

@@ -1,5 +1,6 @@
 """Models and files of answers scored beside what needs no model, by hand."""
 
+import importlib
 import json
 from pathlib import Path
 
@@ -150,3 +151,11 @@ def test_settings_that_cannot_work_are_refused(make, message: str) -> None:
     with pytest.raises(ConfigError) as error:
         make()
     assert str(error.value) == message
+
+
+@pytest.mark.parametrize("name", ["predict", "score", "compare"])
+def test_help_names_each_flag(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        importlib.import_module(f"jobs.{name}").main(["--help"])
+    text = capsys.readouterr().out
+    assert ended.value.code == 0 and "--checkpoint" in text and "--text" in text and "--pair" in text
