@@ -8,6 +8,8 @@ BIN := $(VENV)/bin
 PRESET ?= bert-tiny
 ARGS ?=
 GLUE ?=
+GRID ?= none
+MINUTES ?= 20
 CHECKPOINT ?=
 OUTPUT ?= output
 MLFLOW_PORT ?= 5000
@@ -17,7 +19,7 @@ TORCH := $(shell sed -n 's/^torch==//p' cluster/requirements.txt)
 # Where pip finds the CPU build of torch, when its own settings do not say: the index that pytorch.org names for "CPU".
 TORCH_INDEX ?=
 
-.PHONY: help pretrain finetune-glue test fuzz bench mlflow stop clean
+.PHONY: help pretrain finetune finetune-glue test fuzz bench mlflow stop clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
@@ -32,11 +34,17 @@ pretrain: $(VENV)/.installed ## train bert-tiny on the built-in corpus through a
 	@cluster/head.sh environment | sed 's/^/    /'
 	@echo "    ray job submit -- python jobs/pretrain.py bert-mini --corpus PATH_OR_URL --steps 500 --workers 2"
 
-finetune-glue: $(VENV)/.installed ## fine-tune the newest run's model, or CHECKPOINT=…, on the GLUE tasks in GLUE=folder
-	@test -n '$(GLUE)' || { echo "error: GLUE=folder is not given: name the folder of the official GLUE archives, unpacked (SST-2/train.tsv and so on)" >&2; exit 2; }
-	@checkpoint='$(CHECKPOINT)'; test -n "$$checkpoint" || checkpoint=$$(ls -td '$(OUTPUT)'/runs/*/export 2>/dev/null | head -1); \
-	    test -n "$$checkpoint" || { echo "error: there is no finished run in $(OUTPUT)/runs: make pretrain first, or give CHECKPOINT=folder" >&2; exit 2; }; \
-	    $(BIN)/python jobs/finetune.py --checkpoint "$$checkpoint" --glue '$(GLUE)' --task glue --output '$(OUTPUT)' $(ARGS)
+# The newest run's model, or CHECKPOINT=…
+newest = checkpoint='$(CHECKPOINT)'; test -n "$$checkpoint" || checkpoint=$$(ls -td '$(OUTPUT)'/runs/*/export 2>/dev/null | head -1); \
+    test -n "$$checkpoint" || { echo "error: there is no finished run in $(OUTPUT)/runs: make pretrain first, or give CHECKPOINT=folder" >&2; exit 2; }
+# The published grids whole take what they take; what is not a grid fits MINUTES.
+minutes = $(if $(filter none,$(GRID)),--minutes $(MINUTES),--search.grid $(GRID))
+
+finetune: $(VENV)/.installed ## fine-tune the newest run's model, or CHECKPOINT=…, on the built-in task: which package is a documentation string of
+	@$(newest); $(BIN)/python jobs/finetune.py --checkpoint "$$checkpoint" --task builtin --output '$(OUTPUT)' $(minutes) $(ARGS)
+
+finetune-glue: $(VENV)/.installed ## the same on GLUE, in GLUE=folder or downloaded once; GRID=bert or miniatures for the published grids, else within MINUTES=20
+	@$(newest); $(BIN)/python jobs/finetune.py --checkpoint "$$checkpoint" --task glue $(if $(GLUE),--data '$(GLUE)') --output '$(OUTPUT)' $(minutes) $(ARGS)
 
 test: $(VENV)/.installed-test ## run the tests
 	$(BIN)/python -m pytest

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import fsspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -225,3 +226,21 @@ def hub(tmp_path: Path) -> Iterator[Path]:
     fsspec.register_implementation("hf", Hub, clobber=True)
     yield tmp_path
     _registry.pop("hf")
+
+
+@pytest.fixture
+def glue(tmp_path: Path, tiny_vocabulary: Vocabulary) -> Path:
+    """CoLA and STS-B of made-up sentences; a sentence is acceptable where its first word is one of half of the words, and a pair is as like as it has words in common."""
+    words = sorted(word for word in tiny_vocabulary.tokens if word.isalpha() and len(word) > 2)
+    random = np.random.default_rng(0)
+    for folder in ("CoLA", "STS-B"):
+        (tmp_path / folder).mkdir()
+    for split, rows in (("train", 60), ("dev", 20)):
+        sentences = [list(random.choice(words, random.integers(3, 9))) for _ in range(rows)]
+        cola = [f"x\t{int(words.index(sentence[0]) < len(words) // 2)}\t\t{' '.join(sentence)}" for sentence in sentences]
+        (tmp_path / "CoLA" / f"{split}.tsv").write_text("\n".join(cola) + "\n")
+        head = "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore"
+        pairs = [(sentence, sentence[:kept] + list(random.choice(words, 3))) for sentence in sentences for kept in [random.integers(0, len(sentence))]]
+        stsb = [f"{i}\tg\tf\ty\to\ts\ts\t{' '.join(a)}\t{' '.join(b)}\t{5 * len(set(a) & set(b)) / len(set(a)):.2f}" for i, (a, b) in enumerate(pairs)]
+        (tmp_path / "STS-B" / f"{split}.tsv").write_text("\n".join([head, *stsb]) + "\n")
+    return tmp_path

@@ -81,6 +81,17 @@ def read_docstrings(blocks: Iterator[bytes], name: str) -> Iterator[Record | Dro
             yield Record(id=f"{name}:{number}", parent=name, title=title, paragraphs=unwrap(text))
 
 
+def package_docstrings() -> Iterator[tuple[str, str]]:
+    """(package as it is imported, text) of all documentation strings of the built-in corpus."""
+    for distribution in distributions().values():
+        for file in sorted(distribution.files or []):
+            path = Path(str(distribution.locate_file(file)))
+            if file.suffix == ".py" and len(file.parts) > 1 and file.parts[0] != ".." and path.is_file():
+                for record in read_docstrings(iter([path.read_bytes()]), str(file)):
+                    if isinstance(record, Record):
+                        yield file.parts[0], "\n".join(record.paragraphs)
+
+
 def docstrings(code: CodeType) -> Iterator[tuple[str, str]]:
     """(qualified name, cleaned text) of each documentation string in a code object, in the file's order."""
     if (text := docstring(code)) is not None:

@@ -2,12 +2,14 @@
 
 import hashlib
 import math
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 import ray
+from ray.data._internal.execution.execution_callback import ExecutionCallback
 
 from pipeline.config.data import Sampling
 from pipeline.config.phases import Phase
@@ -23,6 +25,7 @@ from pipeline.text.wordpiece import TABLE_CHUNKS, WordPiece
 INPUT_BLOCKS = 2_000  # Ray Data plans more than this for seconds at every start
 BLOCK_BYTES = 4 * 2**20  # the rows of about one window: without it Ray Data collects 128 MiB before it hands anything on
 MEASURED_WINDOWS = 2
+REST_SECONDS = 0.01  # a hundred rounds a second, each of which hands on all that is ready
 CHARACTERS_PER_TOKEN = 5  # of English, for estimates only
 
 
@@ -115,6 +118,17 @@ def windows_for(settings: StreamSettings, rows: int) -> int:
     return math.ceil(2 * rows / per_window) + len(sample)
 
 
+class Pause(ExecutionCallback):
+    """A rest in each round of Ray Data's loop.
+
+    Where the consumer is slower than the stream, all that is ready may not be read yet, and the loop asks again at once (ray 2.60,
+    process_completed_tasks): that took one whole core, beside the training that it waits for.
+    """
+
+    def on_execution_step(self, executor: object) -> None:
+        time.sleep(REST_SECONDS)
+
+
 def build_stream(settings: StreamSettings, cursor: Cursor | None, rows: int) -> ray.data.Dataset:
     """Blocks of batch.rows_per_slot rows (schema ROW) from the row after `cursor` on, at least `rows` of them, in the global order.
 
@@ -134,5 +148,6 @@ def build_stream(settings: StreamSettings, cursor: Cursor | None, rows: int) -> 
         .repartition(target_num_rows_per_block=settings.batch.rows_per_slot, strict=True)
     )
     stream.context.target_max_block_size = BLOCK_BYTES
+    stream.context.custom_execution_callback_classes = [Pause]
     stream.context.raise_original_map_exception = True  # a DataError must arrive as one
     return stream

@@ -12,6 +12,7 @@ from pipeline import storage
 from pipeline.config.finetune import Cutting, Finetune
 from pipeline.errors import ConfigError, DataError
 from pipeline.tasks import known
+from pipeline.tasks.download import fetch_glue
 from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.own import read_own
 from pipeline.tasks.prepared import Prepared, fitted
@@ -50,16 +51,24 @@ def read_problems(config: Finetune, initial: Initial, report: Report) -> list[Pr
         return [problem_of(config, task, *with_dev(items, report), initial, report)]
     names, found = tuple(name for name in config.task if name != BUILTIN), []
     if names:
-        if config.data is None:
-            raise ConfigError(f"data is not given: name the folder of the files of {', '.join(names)}")
-        found = [read_known(config, task, config.data, initial, report) for task in known.wanted_tasks(names, config.data)]
+        folder = config.data or downloaded(config, names, report)
+        found = [read_known(config, task, folder, initial, report) for task in known.wanted_tasks(names, folder)]
     if BUILTIN in config.task:
-        from pipeline.corpus.builtin import packages_and_texts
+        from pipeline.corpus.builtin import package_docstrings
         from pipeline.tasks.builtin import builtin_task
 
-        task, train, dev = builtin_task(packages_and_texts())
+        task, train, dev = builtin_task(package_docstrings())
         found.append(problem_of(config, task, train, {"dev": dev}, (), initial, report))
     return found
+
+
+def downloaded(config: Finetune, names: Sequence[str], report: Report) -> str:
+    """The folder in the output that GLUE's archives are downloaded to, once. Raises ConfigError for tasks that are not GLUE's, DataError without internet."""
+    if others := [name for name in names if name not in (*known.GLUE, "glue")]:
+        raise ConfigError(f"data is not given: name the folder of the files of {', '.join(others)}; only GLUE is downloaded")
+    folder = storage.join(config.output, "glue")
+    fetch_glue(folder, known.GLUE if "glue" in names else tuple(names), report)
+    return folder
 
 
 def read_known(config: Finetune, task: Task, folder: str, initial: Initial, report: Report) -> Problem:

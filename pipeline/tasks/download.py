@@ -1,0 +1,166 @@
+"""GLUE's official archives, fetched once into the folder of all tasks."""
+
+import os
+import shutil
+import stat
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+import requests
+
+from pipeline import storage
+from pipeline.errors import ConfigError, DataError
+from pipeline.tasks.content import lines
+from pipeline.tasks.glue import TASKS
+
+BASE = "https://dl.fbaipublicfiles.com"
+"""Where the benchmark's owners keep the archives (gluebenchmark.com/tasks)."""
+TIMEOUT = (10, 60)
+"""Seconds to connect, and between two answers."""
+BLOCK_BYTES = 1 << 20
+SHOWN_CHARACTERS = 200
+"""Of a library's error in ours."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Archive:
+    """Where a task's files come from, below the base."""
+
+    folder: str
+    """Below the folder of all tasks, and in the archive."""
+    files: tuple[str, ...]
+    fill: Callable[[list[Path], Path], None]
+    """Makes the task's folder, at the second path, of what was fetched."""
+
+
+def fetch_glue(folder: str, tasks: Sequence[str], report: Callable[[str], None], base: str = BASE) -> None:
+    """Fetch what is not there of these tasks' files into a local folder, in the layout that pipeline.tasks.glue reads.
+
+    A task's folder appears when all of it is there. Raises ConfigError for a URL as the folder or a task that is none of GLUE's, and DataError
+    for what cannot be fetched, unpacked or written, and for a folder that lacks files.
+    """
+    if storage.is_url(storage.absolute(folder)):
+        raise ConfigError(f"glue ({folder}) must be a local folder to fetch archives into: name one, or copy the archives there unpacked")
+    if unknown := [name for name in tasks if name not in ARCHIVES]:
+        raise ConfigError(f"task ({', '.join(unknown)}) is none of GLUE's: choose of {', '.join(ARCHIVES)}")
+    root = Path(storage.absolute(folder))
+    for name in dict.fromkeys(tasks):
+        if not is_there(root, name):
+            try:
+                fetch_task(root, name, report, base)
+            except OSError as error:
+                raise DataError(f"{root / ARCHIVES[name].folder} cannot be written ({storage.first_line(error)}): free space there or name another folder") from error
+
+
+def is_there(root: Path, task: str) -> bool:
+    """Whether a task's folder is there. Raises DataError where it lacks one of the task's files."""
+    place, missing = root / ARCHIVES[task].folder, missing_files(root, task)
+    if missing and place.exists():
+        raise DataError(f"{place} has no {missing[0].rsplit('/', 1)[1]}: put it there, or remove the folder to have the whole task fetched")
+    return not missing
+
+
+def missing_files(root: Path, task: str) -> list[str]:
+    """The files of a task's splits that are not there."""
+    return [split.file for split in TASKS[task].splits if not (root / split.file).is_file()]
+
+
+def fetch_task(root: Path, task: str, report: Callable[[str], None], base: str) -> None:
+    """Fetch one task: fill its folder beside its place, and move it there."""
+    archive = ARCHIVES[task]
+    root.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{archive.folder}.", dir=root) as temporary:
+        fetched = [fetch(f"{base}/{file}", Path(temporary) / Path(file).name, report, layout(task)) for file in archive.files]
+        unpacked = Path(temporary) / "unpacked"
+        unpacked.mkdir()
+        archive.fill(fetched, unpacked / archive.folder)
+        if missing := missing_files(unpacked, task):
+            raise DataError(f"{base}/{archive.files[0]} has no {missing[0]}: {layout(task)}")
+        if not is_there(root, task):  # another process may have been as quick
+            os.replace(unpacked / archive.folder, root / archive.folder)
+
+
+def layout(task: str) -> str:
+    """What to do where a task cannot be fetched."""
+    return f"fetch GLUE by other means and name its folder in the official layout, such as GLUE/{TASKS[task].splits[0].file}: GLUE=folder of make, --data folder of the job"
+
+
+def fetch(url: str, place: Path, report: Callable[[str], None], instead: str) -> Path:
+    """The file of a URL, written to a place. Raises DataError where it cannot be fetched whole."""
+    report(f"fetching {url}")
+    try:
+        with requests.get(url, stream=True, timeout=TIMEOUT) as answer, open(place, "wb") as file:
+            answer.raise_for_status()
+            file.writelines(answer.iter_content(BLOCK_BYTES))
+    except requests.RequestException as error:
+        raise DataError(f"{url} cannot be fetched ({storage.first_line(error)[:SHOWN_CHARACTERS]}): {instead}") from error
+    return place
+
+
+def unzip(fetched: list[Path], folder: Path) -> None:
+    """Unpack an archive beside the task's folder, which is in it. Raises DataError for one that is damaged or has entries outside of it."""
+    (location,) = fetched
+    try:
+        with zipfile.ZipFile(location) as archive:
+            for entry in archive.infolist():
+                require_inside(location.name, entry)
+            archive.extractall(folder.parent)
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+        raise DataError(f"{location.name} is no zip that can be unpacked ({storage.first_line(error)}): fetch it again") from error
+
+
+def require_inside(archive: str, entry: zipfile.ZipInfo) -> None:
+    """Raise DataError for an entry that would be written outside of the folder, or that is a link."""
+    path = PurePosixPath(entry.filename.replace("\\", "/"))
+    if path.is_absolute() or ".." in path.parts or ":" in path.parts[0] or stat.S_ISLNK(entry.external_attr >> 16):
+        raise DataError(f"{archive} is refused: its entry {entry.filename!r} leads out of the folder that it is unpacked in")
+
+
+def move(fetched: list[Path], folder: Path) -> None:
+    """The diagnostic set is a table by itself."""
+    folder.mkdir()
+    shutil.move(fetched[0], folder / "diagnostic.tsv")
+
+
+def divide_mrpc(fetched: list[Path], folder: Path) -> None:
+    """MRPC's own training and test files as the benchmark divides them: the pairs whose ids it lists are the development split."""
+    train, test, ids = (table(str(file)) for file in fetched)
+    listed = {tuple(row) for row in ids}
+    head, rows = train[0], train[1:]
+    splits = {
+        "train": [head, *(row for row in rows if (row[1], row[2]) not in listed)],
+        "dev": [head, *(row for row in rows if (row[1], row[2]) in listed)],
+        "test": [["index", *test[0][1:]], *([str(number), *row[1:]] for number, row in enumerate(test[1:]))],  # its labels are not the benchmark's to show
+    }
+    folder.mkdir()
+    for name, split in splits.items():
+        (folder / f"{name}.tsv").write_text("".join("\t".join(row) + "\n" for row in split), encoding="utf-8", newline="")
+
+
+def table(location: str) -> list[list[str]]:
+    """The lines of a file that are not blank, their fields by tabs. Raises DataError where a line has not as many as the first."""
+    rows = [(number, line.strip().split("\t")) for number, line in enumerate(lines(location), 1) if line.strip()]
+    for number, row in rows:
+        if len(row) != len(rows[0][1]):
+            raise DataError(f"{Path(location).name}:{number}: {len(row)} columns instead of {len(rows[0][1])}: fetch it again")
+    return [row for _, row in rows]
+
+
+PARAPHRASES = "senteval/senteval_data/msr_paraphrase"
+ARCHIVES: dict[str, Archive] = {
+    "cola": Archive(folder="CoLA", files=("glue/data/CoLA.zip",), fill=unzip),
+    "sst2": Archive(folder="SST-2", files=("glue/data/SST-2.zip",), fill=unzip),
+    "mrpc": Archive(folder="MRPC", files=(f"{PARAPHRASES}_train.txt", f"{PARAPHRASES}_test.txt", "glue/data/mrpc_dev_ids.tsv"), fill=divide_mrpc),
+    "stsb": Archive(folder="STS-B", files=("glue/data/STS-B.zip",), fill=unzip),
+    "qqp": Archive(folder="QQP", files=("glue/data/QQP-clean.zip",), fill=unzip),
+    "mnli": Archive(folder="MNLI", files=("glue/data/MNLI.zip",), fill=unzip),
+    "qnli": Archive(folder="QNLI", files=("glue/data/QNLIv2.zip",), fill=unzip),
+    "rte": Archive(folder="RTE", files=("glue/data/RTE.zip",), fill=unzip),
+    "wnli": Archive(folder="WNLI", files=("glue/data/WNLI.zip",), fill=unzip),
+    "ax": Archive(folder="diagnostic", files=("glue/data/AX.tsv",), fill=move),
+}
+"""Task -> its files: those that the benchmark's own download script fetches."""

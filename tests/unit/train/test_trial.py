@@ -1,0 +1,128 @@
+"""A training on the CPU: against a plain loop of transformers, and what a recipe changes."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from pipeline.batch import Batch
+from pipeline.config.finetune import Cutting, Finetune, Recipe
+from pipeline.config.model import Model
+from pipeline.model.weights import published_config, to_published
+from pipeline.objectives.sequences import SequenceTask
+from pipeline.tasks import sequences
+from pipeline.tasks.glue import TASKS
+from pipeline.tasks.prepared import Prepared
+from pipeline.tasks.tables import read_split
+from pipeline.text.vocabulary import Vocabulary
+from pipeline.train.schedule import rate_share
+from pipeline.train.trial import batches, class_weights, drawn, logits_of, run_trial
+
+CPU = torch.device("cpu")
+PLAIN = torch.autocast("cpu", enabled=False)
+CUTTING = Cutting(maximum_length=32, stride=8)
+SETTINGS = Model(layers=2, width=16, heads=2, feed_forward=32, maximum_positions=32, hidden_dropout=0.0, attention_dropout=0.0, initializer_deviation=0.3)
+
+
+def prepared(name: str, glue: Path, vocabulary: Vocabulary) -> dict[str, Prepared]:
+    return {split: sequences.prepare(TASKS[name], read_split(TASKS[name], str(glue), split), vocabulary, CUTTING) for split in ("train", "dev")}
+
+
+def module_of(name: str, vocabulary: Vocabulary) -> SequenceTask:
+    kind = TASKS[name].kind
+    return SequenceTask(SETTINGS, vocabulary.size, 2 if kind == "classification" else 1, torch.Generator().manual_seed(0), kind=kind)
+
+
+def config_of(name: str, **recipe: object) -> Finetune:
+    config = Finetune(checkpoint="a", data="b", task=(name,), recipe=Recipe(**{"epochs": 2, "rows_per_step": 16} | recipe))
+    return replace(config, optimizer=replace(config.optimizer, learning_rate=1e-3))
+
+
+def theirs(module: SequenceTask, settings: Model, vocabulary: Vocabulary) -> torch.nn.Module:
+    """transformers' BertForSequenceClassification with the same weights."""
+    transformers = pytest.importorskip("transformers")
+    classes = module.classification_head.out_features
+    config = transformers.BertConfig(**published_config(settings, vocabulary.size, vocabulary.pad_id), num_labels=classes, problem_type="regression" if module.kind == "regression" else None)
+    model = transformers.BertForSequenceClassification(config)
+    model.load_state_dict(to_published(module.state_dict()))
+    return model.train()
+
+
+def padded(batch: Batch) -> dict[str, torch.Tensor]:
+    """A batch as transformers takes it."""
+    lengths = batch.offsets.diff().tolist()
+    ids, segments = (torch.nn.utils.rnn.pad_sequence(list(values.split(lengths)), batch_first=True) for values in (batch.ids_T, batch.segments_T))
+    return {"input_ids": ids, "token_type_ids": segments, "attention_mask": (torch.arange(ids.shape[1]) < torch.tensor(lengths)[:, None]).long()}
+
+
+@pytest.mark.parametrize("name", ["cola", "stsb"])
+def test_a_whole_training_equals_a_plain_loop_of_transformers(glue: Path, tiny_vocabulary: Vocabulary, name: str) -> None:
+    task, config, rows, module = TASKS[name], config_of(name), prepared(name, glue, tiny_vocabulary), module_of(name, tiny_vocabulary)
+    peer = theirs(module, SETTINGS, tiny_vocabulary)
+    result = run_trial(config, task, CUTTING, module, rows["train"], {"dev": rows["dev"]}, seed=5, device=CPU, autocast=PLAIN)
+    matrices = [weight for weight in peer.parameters() if weight.ndim > 1]
+    groups = [{"params": matrices, "weight_decay": 0.01}, {"params": [weight for weight in peer.parameters() if weight.ndim < 2], "weight_decay": 0.0}]
+    optimizer, losses = torch.optim.AdamW(groups, lr=1e-3, eps=1e-6), []
+    for epoch in range(2):
+        for batch in batches(rows["train"].rows, config.recipe, 5, epoch):
+            labels = batch.label_N if task.kind == "regression" else batch.label_N.long()
+            loss = peer(**padded(batch), labels=labels).loss
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(peer.parameters(), 1.0)
+            for group in optimizer.param_groups:
+                group["lr"] = 1e-3 * rate_share(config.schedule, len(losses), 8)
+            optimizer.step()
+            optimizer.zero_grad()
+            losses.append(loss.item())
+    assert result.steps == len(losses) == 8
+    # Eight steps are fewer than a curve's points: each step is one.
+    assert [step for step, _ in result.curve] == list(range(1, 9)) and [loss for _, loss in result.curve] == pytest.approx(losses, rel=1e-5)
+    peer.eval()
+    whole = next(batches(rows["dev"].rows, replace(config.recipe, rows_per_step=99), 0, 0))
+    order = np.random.Generator(np.random.Philox(key=np.random.SeedSequence((0, 0)).generate_state(2, np.uint64))).permutation(20)
+    with torch.no_grad():
+        logits = peer(**padded(whole)).logits
+    np.testing.assert_allclose(np.array(logits_of(module, rows["dev"].rows, CPU, PLAIN))[order], logits.numpy(), rtol=1e-4, atol=1e-4)
+    answers = logits.argmax(-1) if task.kind == "classification" else logits[:, 0]
+    if task.kind == "classification":
+        assert not result.collapsed or len(set(answers.tolist())) == 1
+    assert result.scores["dev"] == sequences.score(task, rows["dev"], [row for row in logits.numpy()[np.argsort(order)]], CUTTING, {}) or task.kind == "regression"
+
+
+def test_every_row_comes_once_an_epoch_in_another_order(glue: Path, tiny_vocabulary: Vocabulary) -> None:
+    rows = prepared("stsb", glue, tiny_vocabulary)["train"].rows
+    for recipe in (Recipe(rows_per_step=16), Recipe(rows_per_step=16, group_lengths=True)):
+        orders = [torch.cat([batch.label_N for batch in batches(rows, recipe, 3, epoch)]).tolist() for epoch in (0, 1, 0)]
+        assert orders[0] == orders[2] != orders[1] and sorted(orders[0]) == sorted(orders[1]) == sorted(rows["label"].to_pylist())
+        assert sorted(batch.sequences for batch in batches(rows, recipe, 3, 0)) == [12, 16, 16, 16]
+
+
+def test_rows_of_a_step_are_of_similar_length_where_asked(glue: Path, tiny_vocabulary: Vocabulary) -> None:
+    rows = prepared("stsb", glue, tiny_vocabulary)["train"].rows
+    spread = [sum(int(batch.offsets.diff().max() - batch.offsets.diff().min()) for batch in batches(rows, Recipe(rows_per_step=16, group_lengths=grouped), 3, 0)) for grouped in (False, True)]
+    assert spread[1] < spread[0] / 2
+
+
+def test_training_stops_where_the_development_score_no_longer_rises_and_keeps_the_best_weights(glue: Path, tiny_vocabulary: Vocabulary) -> None:
+    rows, module = prepared("stsb", glue, tiny_vocabulary), module_of("stsb", tiny_vocabulary)
+    config = config_of("stsb", epochs=12, patience=2)
+    result = run_trial(config, TASKS["stsb"], CUTTING, module, rows["train"], {"dev": rows["dev"]}, seed=5, device=CPU, autocast=PLAIN)
+    values = [scores["dev"]["pearson"] for scores in result.epochs]
+    assert result.best_epoch == 1 + values.index(max(values)) and (len(values) == result.best_epoch + 2 or len(values) == 12)
+    kept = sequences.score(TASKS["stsb"], rows["dev"], logits_of(module, rows["dev"].rows, CPU, PLAIN), CUTTING, {})
+    assert kept == result.scores["dev"] == result.epochs[result.best_epoch - 1]["dev"]
+
+
+def test_fewer_rows_are_drawn_by_the_seed(glue: Path, tiny_vocabulary: Vocabulary) -> None:
+    rows = prepared("stsb", glue, tiny_vocabulary)["train"].rows
+    first, again, other = (drawn(rows, 20, seed)["row"].to_pylist() for seed in (1, 1, 2))
+    assert first == again != other and len(set(first)) == 20 and first == sorted(first)
+    assert drawn(rows, None, 1).num_rows == drawn(rows, 60, 1).num_rows == 60
+
+
+def test_class_weights_are_inverse_to_counts(glue: Path, tiny_vocabulary: Vocabulary) -> None:
+    rows = prepared("cola", glue, tiny_vocabulary)["train"].rows
+    counts = np.bincount(rows["label"].to_numpy().astype(int))
+    np.testing.assert_allclose(class_weights(TASKS["cola"], rows).numpy() * counts, [30.0, 30.0])
