@@ -121,8 +121,8 @@ class Finetune:
     """Column of the text in your own file; of the list of words, for tags."""
     pair: str | None = None
     """Column of the second text of a pair."""
-    label: tuple[str, ...] = ("label",)
-    """Column of the label or value, or of the list of tags; several: one 0/1 column a label. In CoNLL's columns a number from 0, -1 for the last."""
+    label: tuple[str, ...] = ()
+    """Column of the label or value, or of the list of tags; none: label; several: one 0/1 column a label. In CoNLL's columns a number from 0, -1 for the last."""
     kind: Literal["auto", "classification", "regression", "multilabel", "tags", "spans"] = "auto"
     """What the labels of your own file are; auto: recognised."""
     seeds: int = 3
@@ -153,6 +153,5 @@ class Finetune:
     def __post_init__(self) -> None:
         require((self.task == ()) != (self.train is None), f"task ({', '.join(self.task) or 'none'}) or train ({self.train}): give one of both, such as --task sst2 or --train my.csv")
         require(self.dev is None or self.train is not None, f"dev ({self.dev}) belongs to train, which is not given")
-        require(self.label != (), "label () names no column: give --label NAME")
         require_at_least("seeds", self.seeds, 1)
         require(self.minutes is None or self.minutes > 0, f"minutes ({self.minutes}) must be above 0")

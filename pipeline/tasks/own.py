@@ -35,8 +35,13 @@ def read_own(config: Finetune, train: str, dev: str | None) -> tuple[Task, dict[
 
 def columns_of(config: Finetune) -> Columns:
     """The columns that the settings name."""
-    one = config.label[0] if len(config.label) == 1 else None
+    one = None if len(config.label) > 1 else first_label(config)
     return Columns(first=config.text, second=config.pair, label=one, labels=() if one else config.label)
+
+
+def first_label(config: Finetune) -> str:
+    """The column of the label, or of the tags."""
+    return config.label[0] if config.label else "label"
 
 
 def questions(train: str, dev: str | None) -> tuple[Task, dict[str, Any]]:
@@ -56,8 +61,8 @@ def tagged(config: Finetune, train: str, dev: str | None) -> tuple[Task, dict[st
 def sentences(config: Finetune, location: str) -> list[Any]:
     """The tagged sentences of a file."""
     if kind_of(location) != "conll":
-        return read_tagged(location, config.text, config.label[0])
-    column = config.label[0]
+        return read_tagged(location, config.text, first_label(config))
+    column = first_label(config)
     if column != "label" and not column.lstrip("-").isdigit():
         raise DataError(f"{location} has columns without names: give --label a number, 1 for the second column or -1 for the last, not {column}")
     return read_sentences(location, -1 if column == "label" else int(column))

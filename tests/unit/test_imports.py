@@ -17,7 +17,7 @@ JOBS = sorted((ROOT / "jobs").glob("*.py"))
 GROUND = {"errors", "config", "environment", "presets", "storage"}
 MODEL_SIDE = GROUND | {"batch", "text.schema", "model"}
 TRAIN_SIDE = MODEL_SIDE | {"text", "corpus", "tasks", "objectives", "cluster", "train"}
-ABOVE = TRAIN_SIDE | {"grid", "predict", "export", "plan", "show"}
+ABOVE = TRAIN_SIDE | {"finetune", "grid", "predict", "export", "plan", "show"}
 MAY_IMPORT = {
     "errors": set(),
     "environment": set(),
@@ -43,7 +43,7 @@ MAY_IMPORT = {
 }
 """Part of the package -> the parts it may import; a new part needs a place here."""
 
-MAY_RAY = ("corpus", "cluster", "pretrain", "train.worker", "train.launch", "grid", "predict", "bench")
+MAY_RAY = ("corpus", "cluster", "pretrain", "train.worker", "train.launch", "grid", "predict.job", "bench")
 MAY_MLFLOW = ("train.tracking", "grid", "export.registry", "export.served", "export.served_task")
 TORCH_FREE = (*GROUND, "text", "corpus", "tasks", "cluster")
 

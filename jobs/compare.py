@@ -1,0 +1,37 @@
+"""Fine-tune two encoders on the same tasks with the same seeds, and tell in plain words whether one is better.
+
+    python jobs/compare.py --checkpoint A --checkpoint B --data FOLDER --task mrpc --task cola --seeds 5
+    python jobs/compare.py --checkpoint A --checkpoint B --train my.csv --text review --label stars
+
+The same command again trains only what has no result yet, so more seeds cost only themselves.
+"""
+
+import sys
+from collections.abc import Sequence
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Parse, train and compare; 0 when all is compared, 2 for what the user can fix."""
+    import tyro
+
+    from pipeline.config.predict import Compare
+    from pipeline.environment import set_ray_defaults
+    from pipeline.errors import PipelineError
+
+    try:
+        config = tyro.cli(Compare, prog="python jobs/compare.py", description=__doc__, args=list(arguments), config=(tyro.conf.UseAppendAction, tyro.conf.FlagConversionOff))
+        set_ray_defaults()
+        from pipeline.finetune.comparison import compare
+
+        print("", *compare(config, report=lambda line: print(line, flush=True)), sep="\n")
+        return 0
+    except PipelineError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("stopped; the same command trains what has no result yet", file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

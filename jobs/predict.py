@@ -1,0 +1,37 @@
+"""Answer a file or a corpus with a fine-tuned model, or fill the [MASK]s of texts with a pretrained one.
+
+    python jobs/predict.py --checkpoint output/finetune/NAME/model --input reviews.csv --text body --output answers.parquet
+    python jobs/predict.py --checkpoint output/runs/NAME/export --input masked.txt --output filled.jsonl
+
+Every column of a table is kept, rows stay in their order, and the same command again goes on with what is not answered yet.
+"""
+
+import sys
+from collections.abc import Sequence
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Parse and answer; 0 when the output is there, 2 for what the user can fix."""
+    import tyro
+
+    from pipeline.config.predict import Predict
+    from pipeline.environment import set_ray_defaults
+    from pipeline.errors import PipelineError
+
+    try:
+        config = tyro.cli(Predict, prog="python jobs/predict.py", description=__doc__, args=list(arguments), config=(tyro.conf.FlagConversionOff,))
+        set_ray_defaults()
+        from pipeline.predict.job import predict
+
+        predict(config, report=lambda line: print(line, flush=True))
+        return 0
+    except PipelineError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("stopped; the same command goes on with what is not answered yet", file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

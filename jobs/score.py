@@ -1,0 +1,31 @@
+"""Score a fine-tuned model on labelled examples, or a file of answers to SQuAD's questions, beside what needs no model.
+
+    python jobs/score.py --checkpoint output/finetune/NAME/model --input labelled.csv --text body --label stars
+    python jobs/score.py --checkpoint output/finetune/NAME/model --task sst2 --data FOLDER --split dev
+    python jobs/score.py --predictions answers.json --input dev-v1.1.json
+"""
+
+import sys
+from collections.abc import Sequence
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Parse and score; 0 when it is done, 2 for what the user can fix."""
+    import tyro
+
+    from pipeline.config.predict import Score
+    from pipeline.errors import PipelineError
+
+    try:
+        config = tyro.cli(Score, prog="python jobs/score.py", description=__doc__, args=list(arguments), config=(tyro.conf.UseAppendAction, tyro.conf.FlagConversionOff))
+        from pipeline.predict.score import score
+
+        score(config, report=lambda line: print(line, flush=True))
+        return 0
+    except PipelineError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

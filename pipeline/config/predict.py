@@ -1,0 +1,99 @@
+"""Settings of what is done with a fine-tuned model: answers, scores, and the comparison of two encoders."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from pipeline.config.checks import require, require_above_zero, require_at_least
+from pipeline.config.finetune import Finetune
+from pipeline.config.training import Placement
+
+OUTPUTS = (".parquet", ".csv", ".jsonl", ".ndjson", ".json")
+Format = Literal["auto", "table", "squad", "words", "text"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Predict:
+    """Answer a file, or a corpus of files, with a model."""
+
+    checkpoint: str
+    """Folder or URL of a fine-tuned model, such as output/finetune/NAME/model; or of a pretrained one, such as a run's export, which fills [MASK]s."""
+    input: str
+    """File, folder, glob or URL of what is answered."""
+    output: str
+    """File or URL of the answers: .parquet, .csv or .jsonl; of SQuAD's questions also .json, {id: answer} as its official scripts read it."""
+    format: Format = "auto"
+    """table: CSV, TSV, JSON lines, Parquet; squad: SQuAD's JSON; words: CoNLL's columns, of which the first is read; text: a text a line; auto: by each file's name."""
+    text: str | None = None
+    """Column of the text; none: text, of questions context, of tags words."""
+    pair: str | None = None
+    """Column of the second text of a pair; of questions the question's; none: question there, and no second text elsewhere."""
+    top: int = 5
+    """Likeliest words of each [MASK]."""
+    rows_per_part: int = 2_000
+    """Rows that are answered, and published, together: what a killed job loses at most, of each of its processes."""
+    replace: bool = False
+    """Whether an output that is there may be replaced."""
+    actors: int | None = None
+    """Processes that hold the model; none: as many as fit."""
+    cpus: float = 1.0
+    """CPUs of each."""
+    gpus: float | None = None
+    """GPUs of each, such as 0.25; none: one where there are any."""
+    placement: Placement = Placement()
+
+    def __post_init__(self) -> None:
+        require(self.output.endswith(OUTPUTS), f"output ({self.output}) must end in one of {', '.join(OUTPUTS)}, which says its format")
+        require_at_least("top", self.top, 1)
+        require_at_least("rows_per_part", self.rows_per_part, 1)
+        require(self.actors is None or self.actors >= 1, f"actors ({self.actors}) must be at least 1")
+        require_above_zero("cpus", self.cpus)
+        require(self.gpus is None or self.gpus >= 0, f"gpus ({self.gpus}) must be at least 0")
+        require(self.gpus is None or self.gpus <= 1, f"gpus ({self.gpus}) must be at most 1: a process uses one")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Score:
+    """Score a fine-tuned model, or a file of answers, on labelled examples."""
+
+    checkpoint: str | None = None
+    """Folder or URL of a fine-tuned model."""
+    predictions: str | None = None
+    """Instead of a model: SQuAD's official JSON of answers, {id: text}, to the questions of input."""
+    input: str | None = None
+    """Labelled file: CSV, TSV, JSON lines, Parquet, SQuAD's JSON or CoNLL's columns."""
+    task: str | None = None
+    """Instead of input: a task by its name, whose files are in data."""
+    data: str | None = None
+    """Folder of the task's files in their official layout."""
+    split: str = "dev"
+    """Which of the task's splits."""
+    text: str = "text"
+    """Column of the text; of the list of words, for tags."""
+    pair: str | None = None
+    """Column of the second text of a pair."""
+    label: tuple[str, ...] = ()
+    """Column of the label or value, or of the list of tags; none: label; several: one 0/1 column a label. In CoNLL's columns a number from 0, -1 for the last."""
+    placement: Placement = Placement()
+
+    def __post_init__(self) -> None:
+        require((self.checkpoint is None) != (self.predictions is None), f"checkpoint ({self.checkpoint}) or predictions ({self.predictions}): give one of both")
+        require((self.input is None) != (self.task is None), f"input ({self.input}) or task ({self.task}): give one of both")
+        require((self.task is None) == (self.data is None), f"task ({self.task}) and data ({self.data}), the folder of its files, belong together: give both")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compare(Finetune):
+    """Fine-tune two encoders on the same tasks with the same seeds, and tell whether one is better."""
+
+    checkpoint: tuple[str, ...]  # type: ignore[assignment]
+    """Folder, URL or hf://OWNER/NAME of a published BERT; given twice, A and then B."""
+    seeds: int = 5
+    """Runs of each task with either encoder; each seed of A is compared with the same seed of B."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(len(self.checkpoint) == 2, f"checkpoint ({', '.join(self.checkpoint) or 'none'}) must be given twice: --checkpoint A --checkpoint B")
+        require(self.checkpoint[0] != self.checkpoint[1], f"checkpoint ({self.checkpoint[0]}) is given twice: give two that differ")
+        require_at_least("seeds", self.seeds, 2)
+        require(self.minutes is None, f"minutes ({self.minutes}) would give the two encoders unequal trials: leave it out, and lower --seeds or --recipe.training-rows")
+        require(self.register is None, f"register ({self.register}) is for one encoder: fine-tune the better one by itself")

@@ -1,0 +1,102 @@
+"""Two encoders fine-tuned on the same tasks with the same seeds, and what the paired differences of their scores say."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+
+import numpy as np
+
+from pipeline.config.finetune import Finetune
+from pipeline.config.predict import Compare
+from pipeline.finetune.job import encoder_of, finetune
+from pipeline.finetune.paired import Difference, figures, over_rows, over_seeds, verdict
+from pipeline.finetune.problems import Problem, read_problems
+from pipeline.finetune.table import UNITS, Reported, shown
+from pipeline.finetune.trials import device_of
+from pipeline.tasks import metrics, questions, sequences
+from pipeline.tasks.prepared import Prepared
+from pipeline.tasks.squad_metrics import best_of
+from pipeline.train.trial import logits_of
+from pipeline.train.tuned import TunedModel, load_tuned
+from pipeline.train.worker import autocast_of, chosen_precision
+
+Report = Callable[[str], None]
+OfRows = Callable[[np.ndarray], float]
+"""A score of the development items at these places."""
+
+
+def compare(config: Compare, report: Report) -> list[str]:
+    """Fine-tune with both encoders and give the lines that say which is better at what. Raises PipelineError as finetune does."""
+    both, found = [one_of(config, checkpoint) for checkpoint in config.checkpoint], []
+    for letter, one in zip("AB", both):
+        report(f"{letter}: {one.checkpoint}")
+        found.append(finetune(one, report))
+    lines = [f"A: {config.checkpoint[0]}", f"B: {config.checkpoint[1]}"]
+    selecting = [first_of_each(result.rows) for result in found]
+    for task in selecting[0]:
+        a, b = selecting[0][task], selecting[1][task]
+        lines += seed_lines(a, b)
+        rows = row_difference(both, [result.models[task] for result in found], task)
+        if rows is not None:
+            unsure = "" if rows.better else "; on other rows it may be the other way round"
+            lines.append(f"  over development rows, the best model of either alone: {figures(rows, not a.name.endswith(UNITS))}{unsure}")
+    if len(selecting[0]) > 1:
+        lines.append(f"of {len(selecting[0])} tasks compared so, one in twenty seems different by chance")
+    return lines
+
+
+def one_of(config: Compare, checkpoint: str) -> Finetune:
+    """The fine-tuning of one of the encoders."""
+    return Finetune(**{one.name: getattr(config, one.name) for one in fields(Finetune)} | {"checkpoint": checkpoint})
+
+
+def first_of_each(rows: Sequence[Reported]) -> dict[str, Reported]:
+    """Of each task the metric that selects, on the split that selects: the first that is reported."""
+    found: dict[str, Reported] = {}
+    for row in rows:
+        found.setdefault(row.task, row)
+    return found
+
+
+def seed_lines(a: Reported, b: Reported) -> list[str]:
+    """Both medians, and what the differences of the same seeds say."""
+    percent = not a.name.endswith(UNITS)
+    seeds = over_seeds(a.values, b.values)
+    collapsed = "".join(f"; {one.collapsed} of {letter}'s seeds collapsed" for letter, one in (("A", a), ("B", b)) if one.collapsed)
+    medians = f"{a.task}, {a.name}: median A {shown(a.name, a.median)}, B {shown(b.name, b.median)}, {len(a.values)} seeds{collapsed}"
+    mean = f"  mean of B less A over seeds, with 95% interval: {figures(seeds, percent)}"
+    return [medians, mean, f"  {verdict(a.task, seeds, percent=percent, lower_is_better=not percent)}"]
+
+
+def row_difference(both: Sequence[Finetune], models: Sequence[str], task: str) -> Difference | None:
+    """The difference of the two best models over the development items; None for a kind whose items are not scored one by one."""
+    scores, rows = [], 0
+    for config, model in zip(both, models, strict=True):
+        problem = next(one for one in read_problems(config, encoder_of(config, config.checkpoint, silent), silent) if one.task.name == task)
+        if problem.task.kind == "tags":
+            return None
+        rows = len(next(iter(problem.splits.values())).items)
+        scores.append(of_rows(config, problem, load_tuned(model)))
+    return over_rows(scores[0], scores[1], rows)
+
+
+def silent(line: str) -> None:
+    """Says what was said when the models were trained."""
+
+
+def of_rows(config: Finetune, problem: Problem, tuned: TunedModel) -> OfRows:
+    """The metric that selects, of a model's answers to any of the development items."""
+    task, prepared, device = problem.task, next(iter(problem.splits.values())), device_of(config)
+    logits = logits_of(tuned.module.to(device), prepared.rows, device, autocast_of(chosen_precision(config.placement, device), device))
+    if task.kind == "spans":
+        place = 1 if task.metrics[0] == "f1" else 0
+        texts = questions.texts_of(task, questions.answers(task, prepared, logits, problem.cutting.longest_answer), {})  # as the trials were scored
+        values = np.array([best_of(texts[item.id], item, task.unanswerable)[place] for item in prepared.items])
+        return lambda places: float(values[places].mean())
+    return of_answers(problem, prepared, sequences.answers(task, prepared, logits, {}))
+
+
+def of_answers(problem: Problem, prepared: Prepared, answers: np.ndarray) -> OfRows:
+    """The metric that selects, of texts' answers."""
+    true, name = sequences.truth(problem.task, prepared), problem.task.metrics[0]
+    measure = metrics.METRICS[name]
+    return lambda places: measure(answers[places], true[places])

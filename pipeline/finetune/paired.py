@@ -1,0 +1,81 @@
+"""Whether one of two encoders is better: paired differences of their scores, and how sure they are.
+
+n seeds, R rows of a development split.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+CONFIDENCE = 0.95
+DRAWS = 1_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """B's score less A's, and an interval that holds the true difference in 95 of 100 comparisons."""
+
+    mean: float
+    low: float
+    high: float
+
+    @property
+    def better(self) -> int:
+        """1 where B's score is surely the higher, -1 where A's is, 0 where neither can be told, as of differences without any spread."""
+        return 0 if self.exact else int(self.low > 0) - int(self.high < 0)
+
+    @property
+    def exact(self) -> bool:
+        """Whether all that was compared differs by the same."""
+        return self.low == self.high
+
+
+def over_seeds(a: Sequence[float], b: Sequence[float]) -> Difference:
+    """The mean of the differences of the same seeds, with Student's interval for n of them; infinite for n = 1.
+
+    Raises ValueError where the numbers of seeds differ, or there is none.
+    """
+    if len(a) != len(b) or not a:
+        raise ValueError(f"{len(a)} seeds of A and {len(b)} of B: as many are needed of both, and one at least")
+    found = np.asarray(b, np.float64) - np.asarray(a, np.float64)
+    mean = float(found.mean())
+    if len(found) == 1:
+        return Difference(mean=mean, low=-math.inf, high=math.inf)
+    half = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(found) - 1) * found.std(ddof=1) / math.sqrt(len(found)))
+    return Difference(mean=mean, low=mean - half, high=mean + half)
+
+
+def over_rows(a: Callable[[np.ndarray], float], b: Callable[[np.ndarray], float], rows: int, draws: int = DRAWS, seed: int = 0) -> Difference:
+    """The difference of two models' scores on all R rows, with the percentile bootstrap's interval (Efron 1979): rows drawn with replacement, the same for both.
+
+    `a` and `b` give a score of the rows at these places, int64 (R,).
+    """
+    random = np.random.Generator(np.random.Philox(seed))
+    everything = np.arange(rows)
+    drawn = (random.integers(rows, size=rows) for _ in range(draws))
+    low, high = np.quantile([b(places) - a(places) for places in drawn], [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    return Difference(mean=b(everything) - a(everything), low=float(low), high=float(high))
+
+
+def figures(found: Difference, percent: bool) -> str:
+    """Mean and interval for people: in points of percent, or in the metric's own unit."""
+    if percent:
+        return f"{100 * found.mean:+.1f} ({100 * found.low:.1f} to {100 * found.high:.1f})"
+    return f"{found.mean:+.3f} ({found.low:.3f} to {found.high:.3f})"
+
+
+def verdict(task: str, found: Difference, *, percent: bool = True, lower_is_better: bool = False) -> str:
+    """What a difference over seeds says, in plain words."""
+    if found.exact and found.mean == 0:
+        return f"no difference can be told on {task}: A and B score the same with every seed"
+    if not math.isfinite(found.low):
+        return f"no difference can be told on {task}: one seed says nothing of the spread; give --seeds 2 or more"
+    if found.exact:  # collapsed models do so, and answers to a few rows by chance
+        return f"no difference can be told on {task}: all seeds differ by the same, {figures(found, percent).split()[0]}, which says nothing of the spread; give more seeds or development rows"
+    better = -found.better if lower_is_better else found.better
+    if better:
+        return f"{'B' if better > 0 else 'A'} is better on {task}: {figures(found, percent)}"
+    return f"no difference can be told on {task}: {figures(found, percent)}; more seeds would narrow it"

@@ -1,0 +1,214 @@
+"""A corpus of inputs answered on Ray Data: read as streams, cut into parts, each answered by one of several loaded models and published by itself."""
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import ray
+import torch
+from ray.data import DataContext
+
+from pipeline import cluster, errors, storage
+from pipeline.config.predict import Predict
+from pipeline.corpus.tasks import MOST_BLOCKS, patient, quiet
+from pipeline.errors import ConfigError, DataError, PipelineError
+from pipeline.predict import model, output
+from pipeline.predict.inputs import InputFile, list_inputs, parts_of
+from pipeline.predict.parts import Parts, unified
+from pipeline.train.worker import cores
+
+Report = Callable[[str], None]
+READER_CPUS = 0.5
+"""Of a process that reads, and of the one that deals out parts: they wait for the models."""
+REPORT_SECONDS = 5.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Use:
+    """What the processes that hold the model ask of the cluster."""
+
+    actors: int
+    cpus: float
+    gpus: float
+
+
+def predict(config: Predict, report: Report) -> None:
+    """Answer all that is asked and write the output. Raises PipelineError in one line for all that the user can fix."""
+    target = storage.absolute(config.output)
+    output.require_free(target, config.replace)
+    kind, fingerprint = model.kind_of(config.checkpoint), model.fingerprint(config.checkpoint)
+    output.require_form(target, kind)
+    files = list_inputs(config.input, config.format, kind == "tags")
+    parts = Parts(folder=target + ".parts")
+    begun = time.monotonic()
+    with storage.locked(parts.folder):
+        parts.begin(about(config, files, fingerprint))
+        before = len(parts.done())
+        if before:
+            report(f"{before:,} parts are answered already")
+        if parts.missing(len(files)):
+            answer_all(config, files, parts, report)
+        schemas, rows, empty = parts.schemas()
+        if not rows:
+            raise DataError(f"input ({config.input}) has no rows in {len(files)} files")
+        schema = unified(schemas)
+        output.write(parts.tables(schema), parts.final(schema), target, parts.folder)
+    storage.delete_folder(parts.folder)
+    without = f", {empty:,} of them empty and without an answer" if empty else ""
+    report(f"{rows:,} rows of {len(files):,} files{without}, in {time.monotonic() - begun:.0f} s: {target}")
+
+
+def about(config: Predict, files: Sequence[InputFile], fingerprint: str) -> dict[str, Any]:
+    """What decides the parts' content, each by a word for people."""
+    stamps = hashlib.sha256(json.dumps([vars(file) for file in files]).encode()).hexdigest()[:12]
+    size = sum(file.bytes for file in files)
+    settings = {"text": config.text, "pair": config.pair, "top": config.top, "rows_per_part": config.rows_per_part}
+    return {
+        "input": f"{storage.absolute(config.input)} ({len(files)} files, {size:,} bytes, {stamps})",
+        "model": f"{storage.absolute(config.checkpoint)} ({fingerprint})",
+        "settings": ", ".join(f"{name} {value}" for name, value in settings.items()),
+    }
+
+
+def answer_all(config: Predict, files: Sequence[InputFile], parts: Parts, report: Report) -> None:
+    """Answer and publish every part that is missing."""
+    cluster.connect(config.placement.address)
+    use = fit(config, cpus=ray.cluster_resources().get("CPU", 0.0), gpus=ray.cluster_resources().get("GPU", 0.0))
+    if cluster.nodes() > 1 and not storage.is_url(parts.folder):
+        report(f"{cluster.nodes()} machines: output ({config.output}) must be a folder that all of them see, or a URL")
+    report(f"{len(files):,} files, {use.actors} processes with the model, each {use.cpus:g} CPUs" + (f" and {use.gpus:g} GPUs" if use.gpus else ""))
+    done, counts = parts.done(), parts.counts()
+    items = [number for number in range(len(files)) if not (number in counts and all((number, part) in done for part in range(counts[number])))]
+    with DataContext.current(patient()), quiet():
+        rows = (
+            ray.data.from_items([{"file": number} for number in items], override_num_blocks=min(len(items), MOST_BLOCKS))
+            .map_batches(Reader(list(files), done, config.rows_per_part), batch_size=1, batch_format="pyarrow", num_cpus=READER_CPUS)
+            # one part a block: blocks are what is dealt to the processes
+            .repartition(target_num_rows_per_block=1, strict=True)
+            .map_batches(
+                Answering,
+                fn_constructor_args=(config, list(files), parts, threads(config, use)),
+                batch_size=1,
+                batch_format="pyarrow",
+                num_cpus=use.cpus,
+                num_gpus=use.gpus or None,
+                compute=ray.data.ActorPoolStrategy(size=use.actors),
+            )
+        )
+        follow(rows, parts, report)
+
+
+def follow(rows: Any, parts: Parts, report: Report) -> None:
+    """Take what is done as it is done, and say so now and then. Raises the PipelineError of a row that has one."""
+    answered, said = 0, time.monotonic()
+    for row in rows.iter_rows():
+        if row["error"]:
+            raise getattr(errors, row["error"])(row["message"])
+        if row["parts"]:
+            parts.close(row["file"], row["parts"] - 1)
+        answered += row["rows"]
+        if time.monotonic() - said > REPORT_SECONDS:
+            said = time.monotonic()
+            report(f"{answered:,} rows answered")
+
+
+PART = pa.schema(
+    [
+        ("file", pa.int64()),
+        ("part", pa.int64()),
+        ("rows", pa.int64()),  # of the table
+        ("table", pa.large_binary()),  # an Arrow stream; null where there is nothing to answer
+        ("parts", pa.int64()),  # at a file's end how many it has, and one: 0 elsewhere
+        ("error", pa.string()),  # the kind of error that ended the reading or answering, and its line: Ray would wrap it in a traceback
+        ("message", pa.string()),
+    ]
+)
+
+
+def row(file: int, *, part: int = -1, rows: int = 0, table: bytes | None = None, parts: int = 0, error: PipelineError | None = None) -> pa.Table:
+    """A table of one row of PART."""
+    kind, message = (type(error).__name__, str(error)) if error else ("", "")
+    return pa.Table.from_pylist([{"file": file, "part": part, "rows": rows, "table": table, "parts": parts, "error": kind, "message": message}], schema=PART)
+
+
+def as_bytes(table: pa.Table) -> bytes:
+    """A table as an Arrow stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue().to_pybytes()
+
+
+class Reader:
+    """Reads a file as a stream: a row for each of its parts that is not answered yet, and one for its end."""
+
+    def __init__(self, files: list[InputFile], done: set[tuple[int, int]], rows: int) -> None:
+        self.files, self.done, self.rows = files, done, rows
+
+    def __call__(self, batch: pa.Table) -> Iterator[pa.Table]:
+        file, count = batch["file"][0].as_py(), 0
+        try:
+            for part, table in enumerate(parts_of(self.files[file], self.rows)):
+                count = part + 1
+                if (file, part) not in self.done:
+                    yield row(file, part=part, rows=table.num_rows, table=as_bytes(table))
+            yield row(file, parts=count + 1)
+        except PipelineError as error:
+            yield row(file, error=error)
+
+
+class Answering:
+    """A process with the model, which answers parts and publishes them."""
+
+    def __init__(self, config: Predict, files: list[InputFile], parts: Parts, threads: int) -> None:
+        torch.set_num_threads(threads)
+        self.config, self.files, self.parts = config, files, parts
+        self.model = model.load(config)
+
+    def __call__(self, batch: pa.Table) -> pa.Table:
+        given = batch.to_pylist()[0]
+        if given["table"] is None:
+            return batch
+        file, part, table = given["file"], given["part"], pa.ipc.open_stream(given["table"]).read_all()
+        try:
+            answers, empty = model.answered(self.model, table, self.config.text, self.config.pair)
+        except PipelineError as error:
+            first = part * self.config.rows_per_part + 1
+            return row(file, error=type(error)(f"{self.files[file].location}, rows {first} to {first + table.num_rows - 1}: {error}"))
+        self.parts.publish(file, part, kept(table, self.files[file]), answers, empty)
+        return row(file, part=part, rows=table.num_rows)
+
+
+def kept(table: pa.Table, file: InputFile) -> pa.Table:
+    """What of an input's columns goes to the output: all, but of SQuAD's questions the contexts, and of sentences the words, which come with their tags."""
+    dropped = {"squad": ["context"], "words": ["words"]}.get(file.form, [])
+    return table.drop_columns(dropped)
+
+
+def fit(config: Predict, *, cpus: float, gpus: float) -> Use:
+    """How many processes hold the model, and what of a cluster each has; a whole CPU is left for reading.
+
+    Raises ConfigError where not one fits.
+    """
+    there = gpus if config.placement.device != "cpu" else 0.0
+    share = min(1.0, there) if config.gpus is None else config.gpus
+    if share > there:
+        raise ConfigError(f"gpus ({share:g}) is more than there is: the cluster has {there:g} GPUs; ask for at most that, or for 0")
+    if config.placement.device == "cuda" and not share:
+        raise ConfigError(f"placement.device cuda needs GPUs: gpus is {share:g} and the cluster has {there:g}")
+    most = int((cpus - 2 * READER_CPUS) / config.cpus + 1e-6)
+    if share:
+        most = min(most, int(there / share + 1e-6))
+    wanted = config.actors or max(most, 1)
+    if wanted > most:
+        raise ConfigError(f"actors ({wanted}) of {config.cpus:g} CPUs do not fit: the cluster has {cpus:g} CPUs, of which {2 * READER_CPUS:g} reads; at most {most} fit: lower --actors or --cpus")
+    return Use(actors=wanted, cpus=config.cpus, gpus=share)
+
+
+def threads(config: Predict, use: Use) -> int:
+    """CPU threads of each process."""
+    return config.placement.threads or max(1, cores() // use.actors if not use.gpus else int(use.cpus))

@@ -1,0 +1,87 @@
+"""The file of answers, in the form that its name tells: written beside its parts, and published whole."""
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.csv as pc
+import pyarrow.parquet as pq
+
+from pipeline import storage
+from pipeline.errors import ConfigError
+from pipeline.predict.parts import as_text
+
+JOINED = "joined"
+
+
+def require_free(output: str, replace: bool) -> None:
+    """Raise ConfigError unless nothing is at `output`, or it may be replaced."""
+    if storage.exists(output) and not replace:
+        raise ConfigError(f"output {output} is there already: give --replace True, or choose another --output")
+
+
+def require_form(output: str, kind: str) -> None:
+    """Raise ConfigError where a kind of answers cannot be written so."""
+    if output.endswith(".json") and kind != "spans":
+        raise ConfigError(f"output ({output}): .json is for answers to questions, and the model's are {kind}: end it in .jsonl, .csv or .parquet")
+
+
+def write(tables: Iterator[pa.Table], schema: pa.Schema, output: str, folder: str) -> None:
+    """Join tables of a schema to the output, which is there when it is whole."""
+    form = next(write for ending, write in FORMS.items() if output.endswith(ending))
+    if storage.is_url(output):  # an object store shows an object only when it is whole
+        system, path = storage.filesystem(output)
+        with system.open_output_stream(path, compression=None) as stream:
+            form(tables, schema, stream)
+        return
+    temporary = storage.join(folder, JOINED)
+    with open(temporary, "wb") as stream:
+        form(tables, schema, stream)
+        stream.flush()
+        os.fsync(stream.fileno())
+    os.replace(temporary, output)
+
+
+def write_parquet(tables: Iterator[pa.Table], schema: pa.Schema, stream: BinaryIO) -> None:
+    """Parquet, a row group a part."""
+    with pq.ParquetWriter(stream, schema, compression="zstd") as writer:
+        for table in tables:
+            writer.write_table(table)
+
+
+def write_csv(tables: Iterator[pa.Table], schema: pa.Schema, stream: BinaryIO) -> None:
+    """CSV; lists and structures are written as JSON."""
+    nested = {field.name for field in schema if pa.types.is_nested(field.type)}
+    flat = pa.schema([pa.field(field.name, pa.string() if field.name in nested else field.type) for field in schema])
+    with pc.CSVWriter(stream, flat) as writer:
+        for table in tables:
+            columns = [pa.array(map(as_text, table[name].to_pylist()), pa.string()) if name in nested else table[name] for name in flat.names]
+            writer.write_table(pa.table(columns, schema=flat))
+
+
+def write_json_lines(tables: Iterator[pa.Table], schema: pa.Schema, stream: BinaryIO) -> None:
+    """One object a line."""
+    for table in tables:
+        for row in table.to_pylist():
+            stream.write((json.dumps(row, ensure_ascii=False, default=str) + "\n").encode())
+
+
+def write_answers(tables: Iterator[pa.Table], schema: pa.Schema, stream: BinaryIO) -> None:
+    """{id: answer}, empty for none, as SQuAD's official scripts read it; a table without ids has the rows' numbers from 0."""
+    found: dict[str, Any] = {}
+    answer = "predicted_answer" if "predicted_answer" in schema.names else "answer"
+    for table in tables:
+        ids = table["id"].to_pylist() if "id" in schema.names else range(len(found), len(found) + table.num_rows)
+        found |= {str(id): text or "" for id, text in zip(ids, table[answer].to_pylist())}
+    stream.write((json.dumps(found, ensure_ascii=False, indent=0) + "\n").encode())
+
+
+FORMS: dict[str, Callable[[Iterator[pa.Table], pa.Schema, BinaryIO], None]] = {
+    ".parquet": write_parquet,
+    ".csv": write_csv,
+    ".jsonl": write_json_lines,
+    ".ndjson": write_json_lines,
+    ".json": write_answers,
+}

@@ -1,0 +1,144 @@
+"""Answered parts on disk, and what they are joined to.
+
+    OUTPUT.parts/
+        about.json              input, model and settings that the parts are of, written first
+        FFFFFF-PPPPPP.parquet   part P of file F: columns input/NAME as they came, answer/NAME; the metadata counts what had no text
+        FFFFFF.json             how many parts file F has, written when its end was reached
+"""
+
+import io
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline import storage
+from pipeline.errors import ConfigError
+
+ABOUT, FOLDER = "about.json", ".parts"
+INPUT, ANSWER = "input/", "answer/"
+EMPTY = b"empty"
+PREFIX = "predicted_"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """The folder of parts beside an output."""
+
+    folder: str
+
+    def place(self, file: int, part: int) -> str:
+        return storage.join(self.folder, f"{file:06d}-{part:06d}.parquet")
+
+    def done(self) -> set[tuple[int, int]]:
+        """(file, part) of those that are answered."""
+        names = [name.removesuffix(".parquet") for name in storage.children(self.folder) if name.endswith(".parquet")]
+        return {(int(name[:6]), int(name[7:])) for name in names}
+
+    def counts(self) -> dict[int, int]:
+        """File -> how many parts it has, where that is known."""
+        names = [name for name in storage.children(self.folder) if name.endswith(".json") and name != ABOUT]
+        return {int(name[:6]): storage.read_json(storage.join(self.folder, name))["parts"] for name in names}
+
+    def begin(self, about: dict[str, Any]) -> None:
+        """Say what the parts are of. Raises ConfigError where they are of something else."""
+        place = storage.join(self.folder, ABOUT)
+        if not storage.exists(place):
+            storage.write_json(place, about)
+            return
+        before = storage.read_json(place)
+        for name in about:
+            if before.get(name) != about[name]:
+                raise ConfigError(f"{self.folder} holds answers of the {name} {before.get(name)} and not of {about[name]}: give that again, delete the folder, or choose another --output")
+
+    def publish(self, file: int, part: int, rows: pa.Table, answers: pa.Table, empty: int) -> None:
+        """Write a part as a whole."""
+        columns = {INPUT + name: rows[name] for name in rows.column_names} | {ANSWER + name: answers[name] for name in answers.column_names}
+        buffer = io.BytesIO()
+        pq.write_table(pa.table(columns).replace_schema_metadata({EMPTY: str(empty)}), buffer, compression="zstd")
+        storage.write_bytes(self.place(file, part), buffer.getvalue())
+
+    def close(self, file: int, parts: int) -> None:
+        """Say how many parts a file has."""
+        storage.write_json(storage.join(self.folder, f"{file:06d}.json"), {"parts": parts})
+
+    def missing(self, files: int) -> bool:
+        """Whether anything is not answered yet."""
+        done, counts = self.done(), self.counts()
+        return not all(file in counts and all((file, part) in done for part in range(counts[file])) for file in range(files))
+
+    def read(self, place: str) -> pa.Table:
+        """One part."""
+        return pq.read_table(io.BytesIO(storage.read_bytes(place)))
+
+    def schemas(self) -> tuple[list[pa.Schema], int, int]:
+        """Schema of each part in order, and of all together the rows, and those without an answer."""
+        found, rows, empty = [], 0, 0
+        for file, part in sorted(self.done()):
+            system, path = storage.filesystem(self.place(file, part))
+            about = pq.read_metadata(system.open_input_file(path))
+            schema = about.schema.to_arrow_schema()
+            found.append(schema)
+            rows, empty = rows + about.num_rows, empty + int(about.metadata[EMPTY])
+        return found, rows, empty
+
+    def final(self, schema: pa.Schema) -> pa.Schema:
+        """A schema of the parts with the output's names."""
+        names = renamed(schema.names)
+        return pa.schema([pa.field(names[field.name], field.type) for field in schema])
+
+    def tables(self, schema: pa.Schema) -> Iterator[pa.Table]:
+        """The parts in order, as one schema with the columns' own names."""
+        final = self.final(schema)
+        for file, part in sorted(self.done()):
+            table = self.read(self.place(file, part))
+            columns = [as_type(table[name], schema.field(name).type) if name in table.column_names else pa.nulls(table.num_rows, schema.field(name).type) for name in schema.names]
+            yield pa.table(columns, schema=final)
+
+
+def renamed(names: Sequence[str]) -> dict[str, str]:
+    """Column of a part -> its name in the output: an input's own, an answer's with predicted_ before it where an input's column has it."""
+    taken = {name.removeprefix(INPUT) for name in names if name.startswith(INPUT)}
+    found = {name: name.removeprefix(INPUT) for name in names if name.startswith(INPUT)}
+    for name in [name for name in names if name.startswith(ANSWER)]:
+        wanted = name.removeprefix(ANSWER)
+        while wanted in taken:
+            wanted = PREFIX + wanted
+        taken.add(wanted)
+        found[name] = wanted
+    return found
+
+
+def unified(schemas: Sequence[pa.Schema]) -> pa.Schema:
+    """All columns of the parts, the input's first, each in the type that holds what it is in any of them, or text."""
+    types: dict[str, list[pa.DataType]] = {}
+    for schema in schemas:
+        for field in schema:
+            types.setdefault(field.name, []).append(field.type)
+    names = [name for name in types if name.startswith(INPUT)] + [name for name in types if name.startswith(ANSWER)]
+    return pa.schema([pa.field(name, widest(types[name])) for name in names])
+
+
+def widest(types: Sequence[pa.DataType]) -> pa.DataType:
+    """The type that holds all of these; text where there is none."""
+    try:
+        fields = [pa.schema([pa.field("column", one)]) for one in dict.fromkeys(types)]
+        found = pa.unify_schemas(fields, promote_options="permissive").field("column").type
+    except pa.ArrowException:
+        return pa.string()
+    return pa.string() if pa.types.is_null(found) else found
+
+
+def as_type(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
+    """A column as a type; as text values are written as JSON."""
+    if column.type == wanted or not pa.types.is_string(wanted) or pa.types.is_null(column.type):
+        return column.cast(wanted)
+    return pa.chunked_array([pa.array([as_text(value) for value in column.to_pylist()], pa.string())])
+
+
+def as_text(value: Any) -> str | None:
+    """A value as JSON writes it, texts and nothing as they are."""
+    return value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

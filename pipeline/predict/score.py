@@ -1,0 +1,192 @@
+"""A fine-tuned model's scores on labelled examples, or those of answers that somebody else made, beside what needs no model."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from pipeline import storage
+from pipeline.config.finetune import Finetune
+from pipeline.config.predict import Score
+from pipeline.errors import ConfigError, DataError
+from pipeline.predict.model import device_of
+from pipeline.tasks import known, own
+from pipeline.tasks.content import content_of
+from pipeline.tasks.files import read_file, require_labels
+from pipeline.tasks.kinds import KINDS
+from pipeline.tasks.prepared import Prepared
+from pipeline.tasks.recognise import kind_of
+from pipeline.tasks.squad import Question, read_questions
+from pipeline.tasks.squad_metrics import score as squad_score
+from pipeline.tasks.task import Task, shown
+from pipeline.train.trial import logits_of
+from pipeline.train.tuned import TunedModel, load_tuned
+from pipeline.train.worker import autocast_of, chosen_precision
+
+Report = Callable[[str], None]
+UNITS = ("mean_absolute_error",)
+"""Metrics that are no shares of 1."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Labelled:
+    """Examples with labels."""
+
+    name: str
+    items: Any
+    train: Any
+    """Training items that a baseline learns from; None where only these examples are there."""
+
+
+def score(config: Score, report: Report) -> dict[str, float]:
+    """Print the scores, and give them: shares of 1 of a model, percent of a file of answers. Raises PipelineError in one line for all that the user can fix."""
+    if config.predictions is not None:
+        return score_answers(config, config.predictions, report)
+    assert config.checkpoint is not None
+    tuned = load_tuned(config.checkpoint)
+    task, way = tuned.about.task, KINDS[tuned.about.task.kind]
+    given = of_task(config, task) if config.task else of_file(config, task)
+    prepared = way.prepare(task, given.items, tuned.vocabulary, tuned.about.cutting)
+    device = device_of(config.placement)
+    logits = logits_of(tuned.module.to(device), prepared.rows, device, autocast_of(chosen_precision(config.placement, device), device))
+    found = way.score(task, prepared, logits, tuned.about.cutting, tuned.about.tuned)
+    baseline, words = baseline_of(tuned, given, prepared)
+    report(", ".join([f"{given.name}: {len(given.items):,} {nouns(task)}", *prepared.notes]))
+    for line in table(found, baseline, words):
+        report(line)
+    for line in detail_lines(task, way.details(task, prepared, logits, tuned.about.cutting, tuned.about.tuned)):
+        report(line)
+    if way.collapsed(task, prepared, logits, tuned.about.cutting):
+        report("the model gives the same answer to everything")
+    return found
+
+
+def nouns(task: Task) -> str:
+    """What a task's items are called."""
+    return {"spans": "questions", "tags": "sentences"}.get(task.kind, "rows")
+
+
+def of_task(config: Score, task: Task) -> Labelled:
+    """A split of a task that is known by name. Raises PipelineError where the model is of another kind or other labels, or the split has none."""
+    assert config.task is not None and config.data is not None
+    if config.task not in known.TASKS:
+        raise ConfigError(f"task ({config.task}) is none that is known: choose of {', '.join(known.TASKS)}, or give a labelled file with --input")
+    asked = known.TASKS[config.task]
+    where = asked.split(config.split)
+    if asked.kind != task.kind:
+        raise ConfigError(f"task ({config.task}) is of the kind {asked.kind}, and the model's of {task.kind}: choose a model of that kind")
+    if where.label is None and task.kind != "spans":
+        raise ConfigError(f"split ({config.split}) of {config.task} has no public labels: choose another, such as dev, or answer it with jobs/predict.py")
+    if set(asked.labels) - set(task.labels):
+        raise ConfigError(f"task ({config.task}) has the labels {', '.join(asked.labels)}, and the model's ({task.name}) are {', '.join(task.labels)}: choose a model of that task")
+    items, _ = known.read_items(asked, config.data, config.split)
+    has_train = known.has_train(asked) and known.there(config.data, asked.split("train")) is not None
+    train = known.read_items(asked, config.data, "train")[0] if has_train and task.kind != "spans" else None
+    return Labelled(name=f"{config.task} {config.split}", items=items, train=train)
+
+
+def of_file(config: Score, task: Task) -> Labelled:
+    """A labelled file. Raises DataError where it cannot be read, or has labels that are none of the model's."""
+    assert config.input is not None
+    form = kind_of(config.input)
+    columns = Finetune(checkpoint="", train=config.input, text=config.text, pair=config.pair, label=config.label, kind=task.kind)
+    if (form == "squad") != (task.kind == "spans") or (form == "conll" and task.kind != "tags"):
+        raise DataError(f"input {config.input} is of the form {form}, and the model's task ({task.name}) is of the kind {task.kind}: give a file that suits it")
+    if task.kind == "spans":
+        return Labelled(name=config.input, items=read_questions(config.input), train=None)
+    if task.kind == "tags":
+        return Labelled(name=config.input, items=own.sentences(columns, config.input), train=None)
+    items = read_file(config.input, own.columns_of(columns), task.kind)
+    require_labels(task, config.input, items)
+    return Labelled(name=config.input, items=items, train=None)
+
+
+def baseline_of(tuned: TunedModel, given: Labelled, prepared: Prepared) -> tuple[dict[str, float], str]:
+    """What an answer that needs no model scores, and what it is; of a file alone it is chosen on the file itself, so nothing of its kind is better."""
+    task = tuned.about.task
+    answer = {"regression": "the mean value", "multilabel": "the labels of most rows", "tags": "each word's commonest tag", "spans": "no answer"}.get(task.kind, "the commonest label")
+    if task.kind == "spans":
+        return KINDS[task.kind].baseline(task, prepared, prepared), answer
+    if given.train is None:
+        return ({}, "") if task.kind == "tags" else (KINDS[task.kind].baseline(task, prepared, prepared), f"{answer} of these rows")
+    train = given.train if task.kind == "tags" else without_texts(given.train)
+    if task.kind == "tags":  # its words are what counts, and tags that the model does not know may be among them
+        learnt = Prepared(items=train, rows=prepared.rows)
+    else:
+        learnt = KINDS[task.kind].prepare(task, train, tuned.vocabulary, tuned.about.cutting)
+    return KINDS[task.kind].baseline(task, learnt, prepared), f"{answer} in training"
+
+
+def without_texts(texts: pa.Table) -> pa.Table:
+    """The same labels with texts that are encoded in no time."""
+    rows = texts.num_rows
+    columns = {"first": pa.array(["-"] * rows, pa.string()), "second": pa.nulls(rows, pa.string())}
+    return pa.table([columns.get(field.name, texts[field.name]) for field in texts.schema], schema=texts.schema)
+
+
+def shown_figure(name: str, value: float | None) -> str:
+    """A value in percent, or in its unit."""
+    return "" if value is None else f"{value:.3f}" if name.endswith(UNITS) else f"{100 * value:.2f}"
+
+
+def table(found: Mapping[str, float], baseline: Mapping[str, float], words: str) -> list[str]:
+    """Lines of metrics beside the baseline's, in percent but for UNITS."""
+    head = ["metric", "score"] + ([f"baseline: {words}"] if baseline else [])
+    rows = [[name, shown_figure(name, value)] + ([shown_figure(name, baseline.get(name))] if baseline else []) for name, value in found.items()]
+    return aligned([head, *rows])
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows as lines, the first column to the left and the others to the right."""
+    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
+    return ["  ".join(cell.rjust(width) if place else cell.ljust(width) for place, (cell, width) in enumerate(zip(row, widths))).rstrip() for row in rows]
+
+
+def detail_lines(task: Task, details: Mapping[str, Any]) -> list[str]:
+    """Lines of each class' figures and of how often each was taken for each; nothing where there are no classes."""
+    if not details:
+        return []
+    each = [["class", "precision", "recall", "f1", "rows"]]
+    each += [[label, *(f"{100 * one[name]:.1f}" for name in ("precision", "recall", "f1")), f"{one['count']:.0f}"] for label, one in details["per_class"].items()]
+    taken = [["true \\ answered", *task.labels], *([label, *map(str, row)] for label, row in zip(task.labels, details["confusion"]))]
+    return ["", *aligned(each), "", *aligned(taken)]
+
+
+def score_answers(config: Score, predictions: str, report: Report) -> dict[str, float]:
+    """The official scores of a JSON file of answers. Raises DataError where it is none, or not one of its ids is a question's."""
+    questions = asked_questions(config)
+    answers = read_answers(predictions)
+    ids = {question.id for question in questions}
+    if not ids & answers.keys():
+        raise DataError(f"{predictions} has {len(answers):,} answers, and not one is to a question of {config.input or config.task}, such as {shown(questions[0].id)}: give the answers to these questions")
+    found = squad_score(answers, questions)
+    beside = f", {len(answers.keys() - ids):,} answers to other questions passed over" if answers.keys() - ids else ""
+    report(f"{predictions}: {len(answers):,} answers to {len(questions):,} questions, {found['missing']:.0f} without an answer{beside}")
+    for line in aligned([["metric", "score"], *([name, f"{value:.3f}"] for name, value in found.items() if not name.endswith(("total", "missing")))]):
+        report(line)
+    return found
+
+
+def asked_questions(config: Score) -> list[Question]:
+    """The questions that answers are to. Raises PipelineError for what has none."""
+    if config.task is None:
+        assert config.input is not None
+        return read_questions(config.input)
+    assert config.data is not None
+    task = known.TASKS.get(config.task)
+    if task is None or task.kind != "spans":
+        raise ConfigError(f"predictions ({config.predictions}) are scored on questions, and task ({config.task}) has none: choose squad1 or squad2")
+    return known.read_items(task, config.data, config.split)[0]
+
+
+def read_answers(location: str) -> dict[str, str]:
+    """{id: answer} of a JSON file, which may be gzip. Raises DataError."""
+    try:
+        whole = json.loads(content_of(location))
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{location} is no JSON that can be read ({storage.first_line(error)}): give {{id: answer}}, as SQuAD's official scripts read it") from error
+    if not isinstance(whole, dict) or not all(isinstance(answer, str) for answer in whole.values()):
+        raise DataError(f"{location} is no JSON object of ids and texts: give {{id: answer}}, as SQuAD's official scripts read it")
+    return whole

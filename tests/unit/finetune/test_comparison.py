@@ -1,0 +1,54 @@
+"""What the comparison of two encoders says of scores that are made up."""
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline.config.finetune import Cutting, Recipe
+from pipeline.config.predict import Compare
+from pipeline.finetune.comparison import first_of_each, of_answers, one_of, seed_lines
+from pipeline.finetune.problems import Problem
+from pipeline.finetune.table import Reported
+from pipeline.tasks.prepared import Prepared
+from pipeline.tasks.schema import ENCODED
+from pipeline.tasks.task import Task
+
+
+def scores(name: str, *values: float, collapsed: int = 0, task: str = "mrpc") -> Reported:
+    return Reported(task=task, name=name, values=values, baseline=None, collapsed=collapsed, setting="")
+
+
+def test_both_medians_the_mean_difference_and_plain_words() -> None:
+    a, b = scores("dev accuracy", 0.70, 0.71, 0.72, collapsed=1), scores("dev accuracy", 0.75, 0.76, 0.78)
+    assert seed_lines(a, b) == [
+        "mrpc, dev accuracy: median A 71.0, B 76.0, 3 seeds; 1 of A's seeds collapsed",
+        "  mean of B less A over seeds, with 95% interval: +5.3 (3.9 to 6.8)",
+        "  B is better on mrpc: +5.3 (3.9 to 6.8)",
+    ]
+
+
+def test_of_an_error_the_smaller_is_better() -> None:
+    lines = seed_lines(scores("dev mean_absolute_error", 0.5, 0.6), scores("dev mean_absolute_error", 1.5, 1.62))
+    assert lines[0] == "mrpc, dev mean_absolute_error: median A 0.55, B 1.56, 2 seeds"
+    assert lines[2] == "  A is better on mrpc: +1.010 (0.883 to 1.137)"
+
+
+def test_the_metric_that_selects_is_the_first_of_each_task() -> None:
+    rows = [scores("dev f1", 0.1), scores("dev accuracy", 0.2), scores("dev matthews", 0.3, task="cola")]
+    assert first_of_each(rows) == {"mrpc": rows[0], "cola": rows[2]}
+
+
+def test_each_encoder_is_fine_tuned_by_the_same_settings() -> None:
+    config = Compare(checkpoint=("/a", "/b"), task=("mrpc",), data="/glue", recipe=Recipe(epochs=7))
+    one, other = one_of(config, "/a"), one_of(config, "/b")
+    assert (one.checkpoint, other.checkpoint, one.recipe.epochs, one.seeds) == ("/a", "/b", 7, 5)
+    assert type(one).__name__ == "Finetune"
+
+
+def test_the_metric_of_any_rows() -> None:
+    columns = {"ids": [[1]] * 4, "first_length": [1] * 4, "label": [0.0, 1.0, 1.0, 0.0], "labels": [None] * 4, "row": range(4)}
+    rows = pa.table([pa.array(list(columns[field.name]), field.type) for field in ENCODED], schema=ENCODED)
+    task = Task(name="mrpc", kind="classification", labels=("0", "1"), metrics=("accuracy", "f1"))
+    prepared = Prepared(items=None, rows=rows)
+    problem = Problem(task=task, cutting=Cutting(), train=prepared, splits={"dev": prepared}, digest="")
+    score = of_answers(problem, prepared, np.array([0, 1, 0, 0]))
+    assert [score(np.array(places)) for places in ([0, 1, 2, 3], [2, 2], [0, 1, 2, 2])] == [0.75, 0.0, 0.5]

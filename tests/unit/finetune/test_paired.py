@@ -1,0 +1,85 @@
+"""Paired differences and their intervals, by hand."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from pipeline.finetune.paired import Difference, figures, over_rows, over_seeds, verdict
+
+SCORES = st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=2, max_size=8)
+
+
+def test_an_interval_over_seeds_by_hand() -> None:
+    # differences 1, 2, 3: mean 2, deviation 1; Student's 0.975 quantile with 2 degrees of freedom is 4.30265
+    found = over_seeds([0.0, 1.0, 2.0], [1.0, 3.0, 5.0])
+    assert found.mean == 2.0
+    assert (found.low, found.high) == pytest.approx((2 - 4.30265 / math.sqrt(3), 2 + 4.30265 / math.sqrt(3)), abs=1e-5)
+    assert found.better == 0
+
+
+def test_the_interval_is_that_of_the_paired_test() -> None:
+    a, b = np.random.default_rng(3).normal(size=(2, 6))
+    wanted = stats.ttest_rel(b, a).confidence_interval(0.95)
+    found = over_seeds(a.tolist(), b.tolist())
+    assert (found.low, found.high) == pytest.approx((wanted.low, wanted.high))
+
+
+@given(SCORES)
+def test_what_is_added_to_every_seed_of_both_changes_nothing_and_exchanging_both_turns_it_round(pairs: list[tuple[float, float]]) -> None:
+    a, b = zip(*pairs)
+    found, other = over_seeds(a, b), over_seeds(b, a)
+    assert (found.mean, found.low, found.high) == pytest.approx((-other.mean, -other.high, -other.low))
+    moved = over_seeds([value + 5 for value in a], [value + 5 for value in b])
+    assert (found.low, found.high) == pytest.approx((moved.low, moved.high), abs=1e-9)
+
+
+def test_one_seed_says_nothing_and_unequal_numbers_are_refused() -> None:
+    assert over_seeds([0.5], [0.9]) == Difference(mean=pytest.approx(0.4), low=-math.inf, high=math.inf)
+    with pytest.raises(ValueError, match=r"1 seeds of A and 2 of B: as many are needed of both, and one at least"):
+        over_seeds([1.0], [1.0, 2.0])
+
+
+def test_rows_are_drawn_the_same_for_both() -> None:
+    a = np.random.default_rng(1).random(200)
+    b = a + 0.25
+    found = over_rows(lambda places: float(a[places].mean()), lambda places: float(b[places].mean()), 200)
+    assert (found.mean, found.low, found.high) == pytest.approx((0.25, 0.25, 0.25))
+
+
+def test_the_bootstrap_of_a_mean_is_about_as_wide_as_the_normal_interval() -> None:
+    values = np.random.default_rng(2).normal(size=400)
+    found = over_rows(lambda places: 0.0, lambda places: float(values[places].mean()), 400)
+    half = 1.96 * values.std() / 20
+    assert found.mean == pytest.approx(values.mean())
+    assert (found.high - found.low) / 2 == pytest.approx(half, rel=0.15)
+    assert found == over_rows(lambda places: 0.0, lambda places: float(values[places].mean()), 400)
+
+
+@pytest.mark.parametrize(
+    ("found", "options", "words"),
+    [
+        (Difference(mean=0.021, low=0.004, high=0.038), {}, "B is better on mrpc: +2.1 (0.4 to 3.8)"),
+        (Difference(mean=-0.021, low=-0.038, high=-0.004), {}, "A is better on mrpc: -2.1 (-3.8 to -0.4)"),
+        (Difference(mean=0.003, low=-0.012, high=0.018), {}, "no difference can be told on mrpc: +0.3 (-1.2 to 1.8); more seeds would narrow it"),
+        (Difference(mean=0.0, low=0.0, high=0.0), {}, "no difference can be told on mrpc: A and B score the same with every seed"),
+        (Difference(mean=0.1, low=-math.inf, high=math.inf), {}, "no difference can be told on mrpc: one seed says nothing of the spread; give --seeds 2 or more"),
+        (
+            Difference(mean=0.111, low=0.111, high=0.111),
+            {},
+            "no difference can be told on mrpc: all seeds differ by the same, +11.1, which says nothing of the spread; give more seeds or development rows",
+        ),
+        (Difference(mean=-0.2, low=-0.3, high=-0.1), {"percent": False, "lower_is_better": True}, "B is better on mrpc: -0.200 (-0.300 to -0.100)"),
+    ],
+)
+def test_the_words(found: Difference, options: dict[str, bool], words: str) -> None:
+    assert verdict("mrpc", found, **options) == words
+
+
+def test_figures_are_points_of_percent_or_the_metrics_unit() -> None:
+    found = Difference(mean=0.0123, low=-0.1, high=0.1246)
+    assert figures(found, True) == "+1.2 (-10.0 to 12.5)"
+    assert figures(found, False) == "+0.012 (-0.100 to 0.125)"

@@ -1,0 +1,126 @@
+"""Files of every form as tables of so many rows, and what is said of those that cannot be read."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.errors import ConfigError, DataError
+from pipeline.predict.inputs import InputFile, as_column, form_of, list_inputs, parts_of, recut
+
+SQUAD = {"data": [{"paragraphs": [{"context": "London is big.", "qas": [{"id": "q1", "question": "What is big?"}]}]}]}
+
+
+def file(path: Path, form: str = "table") -> InputFile:
+    return InputFile(location=str(path), form=form, bytes=1, stamp="1")
+
+
+def rows(path: Path, form: str = "table", size: int = 2) -> list[list[dict]]:
+    return [part.to_pylist() for part in parts_of(file(path, form), size)]
+
+
+def written(path: Path, text: str) -> Path:
+    path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
+    return path
+
+
+@pytest.mark.parametrize("ending", ["csv", "csv.gz"])
+def test_csv_keeps_all_columns_and_lines_in_quotes(tmp_path: Path, ending: str) -> None:
+    path = written(tmp_path / f"a.{ending}", '\ufeffid,text\r\n1,"a, ""b""\nc"\r\n\r\n2,\r\n3,d\r\n')
+    assert rows(path) == [[{"id": "1", "text": 'a, "b"\nc'}, {"id": "2", "text": ""}], [{"id": "3", "text": "d"}]]
+
+
+def test_tsv_has_quotes_as_characters(tmp_path: Path) -> None:
+    assert rows(written(tmp_path / "a.tsv", 'text\tn\n"a\t1\n')) == [[{"text": '"a', "n": "1"}]]
+
+
+def test_json_lines_keep_types_and_what_has_none_is_json(tmp_path: Path) -> None:
+    lines = [{"text": "a", "n": 1, "m": 1}, {"text": "b\ud800", "m": "x", "k": [1, 2]}]
+    path = written(tmp_path / "a.jsonl", "\n".join(map(json.dumps, lines)) + "\n\n")
+    assert rows(path) == [[{"text": "a", "n": 1, "m": "1", "k": None}, {"text": "b\ufffd", "n": None, "m": "x", "k": [1, 2]}]]
+
+
+def test_parquet_is_cut_across_its_row_groups(tmp_path: Path) -> None:
+    table = pa.table({"text": [str(n) for n in range(7)], "when": pa.array(range(7), pa.timestamp("ms"))})
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=2)
+    found = list(parts_of(file(tmp_path / "a.parquet"), 3))
+    assert [part.num_rows for part in found] == [3, 3, 1]
+    assert pa.concat_tables(found).equals(table)
+
+
+@given(st.lists(st.integers(0, 9), max_size=12), st.integers(1, 7))
+@settings(max_examples=50)
+def test_recut_keeps_rows_and_their_order(sizes: list[int], rows: int) -> None:
+    numbers, tables = iter(range(1000)), []
+    for size in sizes:
+        tables.append(pa.table({"n": pa.array([next(numbers) for _ in range(size)], pa.int64())}))
+    found = list(recut(iter(tables), rows))
+    assert [n for part in found for n in part["n"].to_pylist()] == list(range(sum(sizes)))
+    assert all(part.num_rows == rows for part in found[:-1]) and all(0 < part.num_rows <= rows for part in found)
+
+
+def test_questions_sentences_and_lines(tmp_path: Path) -> None:
+    squad = written(tmp_path / "a.json", json.dumps(SQUAD))
+    assert rows(squad, "squad") == [[{"id": "q1", "question": "What is big?", "context": "London is big."}]]
+    words = written(tmp_path / "a.conll", "EU B-ORG\nrejects O\n\nLondon B-LOC\n")
+    assert rows(words, "words") == [[{"words": ["EU", "rejects"]}, {"words": ["London"]}]]
+    assert rows(written(tmp_path / "a.txt", "one\r\n\ntwo"), "text") == [[{"text": "one"}, {"text": ""}], [{"text": "two"}]]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("a.csv", "text,n\na,1\nb\n", "{file}:3: 1 columns where the first line names 2; enclose a text that holds a separator in quotes (CSV)"),
+        ("a.csv", "text,text\na,1\n", "{file}: column 'text' is there twice; give each a name of its own"),
+        ("a.jsonl", '{"text": "a"}\n{"text": \n', "{file}:2: not JSON (Expecting value: line 2 column 1 (char 10)); one object a line is read"),
+        ("a.jsonl", '[1]\n', "{file}:1: '[1]' is no object; one object a line is read"),
+    ],
+)
+def test_what_cannot_be_read_is_named_with_its_line(tmp_path: Path, name: str, text: str, message: str) -> None:
+    path = written(tmp_path / name, text)
+    with pytest.raises(DataError) as error:
+        rows(path)
+    assert str(error.value) == message.format(file=path)
+
+
+def test_bytes_that_are_no_utf8_and_damaged_gzip_are_one_line(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"good\nb\xffd\n")
+    with pytest.raises(DataError, match=r"a.txt:2: byte 0xff is not UTF-8; save the file as UTF-8$"):
+        rows(tmp_path / "a.txt", "text")
+    (tmp_path / "b.txt.gz").write_bytes(gzip.compress(b"good\n" * 1000)[:-9])
+    with pytest.raises(DataError, match=r"b.txt.gz cannot be decompressed after line \d+: give a plain or gzip file that can$"):
+        rows(tmp_path / "b.txt.gz", "text")
+    (tmp_path / "c.parquet").write_bytes(b"PAR1 no PAR1")
+    with pytest.raises(DataError, match=r"c.parquet cannot be read as Parquet: "):
+        rows(tmp_path / "c.parquet")
+
+
+def test_the_form_of_a_file(tmp_path: Path) -> None:
+    words = written(tmp_path / "words.txt", "EU B-ORG\nrejects O\n\n")
+    assert form_of(str(words), "auto", True) == "words"
+    assert form_of(str(words), "auto", False) == "text"
+    assert form_of(str(words), "table", False) == "table"
+    assert form_of(str(written(tmp_path / "a.json", json.dumps(SQUAD))), "auto", False) == "squad"
+    assert form_of(str(written(tmp_path / "b.json", '{"text": "a"}\n')), "auto", False) == "table"
+    assert [form_of(name, "auto", False) for name in ("a.CSV.gz", "s3://b/a.parquet", "a.conll")] == ["table", "table", "words"]
+    with pytest.raises(DataError, match=r"input a.doc: its name tells no form; end it in .csv, .tsv, .*, .txt, or give --format table, squad, words or text$"):
+        form_of("a.doc", "auto", False)
+
+
+def test_files_are_listed_by_name_and_what_is_not_there_is_named(tmp_path: Path) -> None:
+    for name in ("b.csv", "a.csv", "c.txt"):
+        written(tmp_path / name, "text\nx\n")
+    assert [Path(one.location).name for one in list_inputs(str(tmp_path), "auto", False)] == ["a.csv", "b.csv", "c.txt"]
+    assert [Path(one.location).name for one in list_inputs(f"{tmp_path}/*.csv", "auto", False)] == ["a.csv", "b.csv"]
+    with pytest.raises(ConfigError) as error:
+        list_inputs(f"{tmp_path}/*.tsv", "auto", False)
+    assert str(error.value) == f"input ({tmp_path}/*.tsv): there is no such file, nothing in this folder, or nothing that matches; give a file, a folder or a pattern in quotes"
+
+
+def test_numbers_beyond_64_bits_are_kept_as_json() -> None:
+    assert as_column([1, 2**70, None]).to_pylist() == ["1", str(2**70), None]

@@ -1,0 +1,78 @@
+"""What a job asks of a cluster, and what of an input goes to its output, without Ray."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from pipeline.config.predict import Predict
+from pipeline.config.training import Placement
+from pipeline.errors import ConfigError
+from pipeline.predict.inputs import InputFile
+from pipeline.predict.job import Reader, Use, about, fit, kept, threads
+
+
+def config(**settings) -> Predict:
+    return Predict(checkpoint="/m", input="/a.csv", output="/b.csv", **settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "cpus", "gpus", "use"),
+    [
+        ({}, 2, 0, Use(actors=1, cpus=1.0, gpus=0.0)),
+        ({}, 9, 0, Use(actors=8, cpus=1.0, gpus=0.0)),
+        ({"cpus": 0.5}, 2, 0, Use(actors=2, cpus=0.5, gpus=0.0)),
+        ({}, 9, 2, Use(actors=2, cpus=1.0, gpus=1.0)),
+        ({"gpus": 0.25}, 9, 1, Use(actors=4, cpus=1.0, gpus=0.25)),
+        ({"gpus": 0.0, "actors": 3}, 9, 1, Use(actors=3, cpus=1.0, gpus=0.0)),
+        ({"placement": Placement(device="cpu")}, 3, 1, Use(actors=2, cpus=1.0, gpus=0.0)),
+    ],
+)
+def test_processes_fit_the_cluster_beside_the_reader(settings: dict, cpus: float, gpus: float, use: Use) -> None:
+    assert fit(config(**settings), cpus=cpus, gpus=gpus) == use
+
+
+@pytest.mark.parametrize(
+    ("settings", "cpus", "gpus", "message"),
+    [
+        ({"gpus": 0.5}, 4, 0, "gpus (0.5) is more than there is: the cluster has 0 GPUs; ask for at most that, or for 0"),
+        ({"placement": Placement(device="cuda")}, 4, 0, "placement.device cuda needs GPUs: gpus is 0 and the cluster has 0"),
+        ({"actors": 4}, 4, 0, "actors (4) of 1 CPUs do not fit: the cluster has 4 CPUs, of which 1 reads; at most 3 fit: lower --actors or --cpus"),
+        ({}, 1, 0, "actors (1) of 1 CPUs do not fit: the cluster has 1 CPUs, of which 1 reads; at most 0 fit: lower --actors or --cpus"),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_both_values(settings: dict, cpus: float, gpus: float, message: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        fit(config(**settings), cpus=cpus, gpus=gpus)
+    assert str(error.value) == message
+
+
+def test_threads_are_those_asked_for() -> None:
+    assert threads(config(placement=Placement(threads=3)), Use(actors=2, cpus=1.0, gpus=0.0)) == 3
+    assert threads(config(), Use(actors=1, cpus=2.0, gpus=1.0)) == 2
+
+
+def test_questions_leave_their_contexts_behind_and_tables_nothing() -> None:
+    table = pa.table({"id": ["a"], "question": ["b"], "context": ["c"], "words": [["d"]]})
+    forms = {form: kept(table, InputFile(location="a", form=form, bytes=1, stamp="")).column_names for form in ("table", "squad", "words")}
+    assert forms == {"table": ["id", "question", "context", "words"], "squad": ["id", "question", "words"], "words": ["id", "question", "context"]}
+
+
+def test_what_parts_are_of_changes_with_the_input_the_model_and_the_settings() -> None:
+    file = InputFile(location="/a.csv", form="table", bytes=1_234, stamp="1")
+    first = about(config(), [file], "abc")
+    assert first["input"].startswith("/a.csv (1 files, 1,234 bytes, ") and first["model"] == "/m (abc)"
+    assert first["settings"] == "text None, pair None, top 5, rows_per_part 2000"
+    assert about(config(), [InputFile(location="/a.csv", form="table", bytes=1_234, stamp="2")], "abc")["input"] != first["input"]
+    assert about(config(placement=Placement(threads=2), actors=2), [file], "abc") == first
+
+
+def test_a_reader_gives_what_is_not_done_and_then_the_number_of_parts(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a\nb\nc\n")
+    (tmp_path / "b.txt").write_bytes(b"a\n\xff\n")
+    files = [InputFile(location=f"{tmp_path}/{name}.txt", form="text", bytes=1, stamp="") for name in "ab"]
+    found = pa.concat_tables(Reader(files, {(0, 0)}, 1)(pa.table({"file": [0]}))).to_pylist()
+    assert [(row["file"], row["part"], row["rows"], row["parts"]) for row in found] == [(0, 1, 1, 0), (0, 2, 1, 0), (0, -1, 0, 4)]
+    assert pa.ipc.open_stream(found[0]["table"]).read_all().to_pylist() == [{"text": "b"}]
+    broken = pa.concat_tables(Reader(files, set(), 5)(pa.table({"file": [1]}))).to_pylist()
+    assert [(row["error"], row["message"]) for row in broken] == [("DataError", f"{tmp_path}/b.txt:2: byte 0xff is not UTF-8; save the file as UTF-8")]

@@ -1,0 +1,145 @@
+"""Tables answered by models of every kind: which columns are read, and rows without a text."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from pipeline import storage
+from pipeline.config.finetune import Cutting
+from pipeline.config.model import Model
+from pipeline.config.predict import Predict
+from pipeline.config.training import Placement
+from pipeline.errors import CheckpointError, ConfigError, DataError
+from pipeline.model.weights import published_config, to_published
+from pipeline.objectives.pretraining import BertPretraining
+from pipeline.objectives.tasks import OBJECTIVES
+from pipeline.predict.model import Answerer, answered, asked, fingerprint, kind_of, load, with_words
+from pipeline.tasks.task import Kind, Task
+from pipeline.text.vocabulary import Vocabulary, save_vocabulary
+from pipeline.train.tuned import About, save_tuned
+
+MODEL = Model(layers=1, width=32, heads=2, feed_forward=64, maximum_positions=32, initializer_deviation=0.5)
+LABELS: dict[str, tuple[str, ...]] = {"classification": ("bad", "good"), "multilabel": ("red", "green"), "tags": ("O", "B-LOC")}
+Make = Callable[[Kind], Answerer]
+
+
+def config(checkpoint: Path | str) -> Predict:
+    return Predict(checkpoint=str(checkpoint), input="a.csv", output="a.parquet", top=2, placement=Placement(device="cpu", precision="float32"))
+
+
+@pytest.fixture
+def make(tiny_vocabulary: Vocabulary, tmp_path: Path) -> Make:
+    """A published model of a kind with weights at random, loaded as a job does."""
+
+    def build(kind: Kind) -> Answerer:
+        task = Task(name="made-up", kind=kind, labels=LABELS.get(kind, ()), metrics=("accuracy",))
+        module = OBJECTIVES[kind](MODEL, tiny_vocabulary.size, len(task.labels), torch.Generator().manual_seed(5), "cls", None)
+        said = About(task=task, cutting=Cutting(maximum_length=16, stride=4, question_length=4), pooling="cls", tuned={}, lineage={})
+        save_tuned(str(tmp_path / kind), module, said, MODEL, tiny_vocabulary)
+        return load(config(tmp_path / kind))
+
+    return build
+
+
+def about(value: Any) -> Any:
+    """The value with numbers that may differ in their rounding: other texts of a batch change how it is summed."""
+    if isinstance(value, dict):
+        return {name: about(inner) for name, inner in value.items()}
+    return pytest.approx(value, abs=1e-5) if isinstance(value, float) else value
+
+
+TABLES = {
+    "classification": pa.table({"text": ["kar lost", " ", "mir", None]}),
+    "regression": pa.table({"text": ["kar lost", "", "mir", "\t"]}),
+    "multilabel": pa.table({"text": ["kar lost", "", "mir", ""]}),
+    "tags": pa.table({"words": [["kar", "lost"], [], ["mir"], None]}),
+    "spans": pa.table({"context": ["kar lost kand", "", "mir", "kar"], "question": ["kar?", "mir?", "lost?", None]}),
+}
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_rows_without_a_text_have_no_answer_and_the_others_that_which_they_have_alone(kind: Kind, make: Make) -> None:
+    model, table = make(kind), TABLES[kind]
+    found, empty = answered(model, table, None, None)
+    assert model.kind == kind and empty == 2 and found.schema == model.schema
+    rows = found.to_pylist()
+    assert all(value is None for row in (rows[1], rows[3]) for value in row.values())
+    for place in (0, 2):
+        alone, none = answered(model, table.slice(place, 1), None, None)
+        assert none == 0
+        assert about(alone.to_pylist()[0]) == rows[place]
+    nothing, all_empty = answered(model, table.take([1, 3]), None, None)
+    assert all_empty == 2 and nothing.schema == model.schema and nothing.num_rows == 2
+
+
+def test_pairs_and_named_columns_reach_the_model(make: Make) -> None:
+    model = make("classification")
+    table = pa.table({"a": ["kar lost", "kar lost", "kar"], "b": ["mir", "nel sup", ""]})
+    found, empty = answered(model, table, "a", "b")
+    alone, _ = answered(model, table, "a", None)
+    assert empty == 1 and found["probability"].to_pylist()[2] is None
+    assert len({*found["probability"].to_pylist(), alone["probability"][0].as_py()}) == 4
+
+
+def test_a_sentence_of_spaces_is_tagged_as_its_list_of_words(make: Make) -> None:
+    model = make("tags")
+    one, other = answered(model, pa.table({"text": ["kar lost"]}), None, None), answered(model, pa.table({"words": [["kar", "lost"]]}), None, None)
+    assert one[0].to_pylist() == other[0].to_pylist() and len(one[0]["tags"][0]) == 2
+
+
+def test_columns_that_are_not_there_or_hold_no_text_are_named(make: Make) -> None:
+    with pytest.raises(DataError, match=r"input has no column text: its columns are a, b; name the right one with --text$"):
+        asked(pa.table({"a": ["x"], "b": ["y"]}), "classification", None, None)
+    with pytest.raises(DataError, match=r"input has no column question: its columns are context; name the right one with --pair$"):
+        asked(pa.table({"context": ["x"]}), "spans", None, None)
+    with pytest.raises(DataError, match=r"column text holds 3, which is no text$"):
+        answered(make("classification"), pa.table({"text": [3]}), None, None)
+    with pytest.raises(DataError, match=r"column words holds '\[3\]', which is no list of words$"):
+        answered(make("tags"), pa.table({"words": [[3]]}), None, None)
+
+
+@pytest.fixture
+def pretrained(tiny_vocabulary: Vocabulary, tmp_path: Path) -> Path:
+    """A published pretrained model with weights at random."""
+    folder = tmp_path / "written"
+    folder.mkdir()
+    module = BertPretraining(MODEL, tiny_vocabulary.size, torch.Generator().manual_seed(2))
+    save_file(to_published(module.state_dict()), folder / "model.safetensors", metadata={"format": "pt"})
+    (folder / "config.json").write_text(json.dumps(published_config(MODEL, tiny_vocabulary.size, tiny_vocabulary.pad_id)))
+    save_vocabulary(tiny_vocabulary, folder, MODEL.maximum_positions)
+    storage.publish(folder, str(tmp_path / "export"), {})
+    return tmp_path / "export"
+
+
+def test_a_pretrained_model_fills_blanks(pretrained: Path, tiny_vocabulary: Vocabulary) -> None:
+    assert kind_of(str(pretrained)) == "fill"
+    found, empty = answered(load(config(pretrained)), pa.table({"text": ["kar [MASK] lost [MASK].", "", "no blank"]}), None, None)
+    first, second, third = found.to_pylist()
+    assert empty == 1 and second == {"filled": None, "guesses": None} and third == {"filled": "no blank", "guesses": []}
+    assert [len(ones) for ones in first["guesses"]] == [2, 2]
+    assert all(ones[0]["probability"] >= ones[1]["probability"] > 0 and ones[0]["token"] in tiny_vocabulary.tokens for ones in first["guesses"])
+    assert first["filled"] == with_words("kar [MASK] lost [MASK].", "[MASK]", [ones[0]["token"] for ones in first["guesses"]])
+
+
+def test_words_go_into_their_blanks() -> None:
+    assert with_words("a [MASK] [MASK] b [MASK]", "[MASK]", ["run", "##ning"]) == "a running b [MASK]"
+    assert with_words("a [MASK].", "[MASK]", ["\u0120b"]) == "a b."
+
+
+def test_a_folder_that_is_no_model_is_named_and_another_model_has_another_fingerprint(tmp_path: Path, make: Make, pretrained: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"has no manifest.json: give a model that fine-tuning wrote, such as output/finetune/NAME/model, or a run's export$"):
+        fingerprint(str(tmp_path / "nothing"))
+    make("tags")
+    assert fingerprint(str(tmp_path / "tags")) != fingerprint(str(pretrained))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_gpu_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"placement.device cuda needs a GPU, and this process sees none: use placement.device cpu$"):
+        load(Predict(checkpoint=str(tmp_path), input="a.csv", output="a.csv", placement=Placement(device="cuda")))

@@ -1,0 +1,109 @@
+"""Parts on disk, the columns that they come to together, and the files that they are joined to."""
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv as pc
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline.errors import ConfigError
+from pipeline.predict import output
+from pipeline.predict.parts import Parts, renamed, unified, widest
+
+ANSWERS = pa.table({"label": ["good", None], "shares": [[0.25, 0.75], None]})
+
+
+def parts(tmp_path: Path) -> Parts:
+    """Two parts of file 0 and one of file 1, whose columns differ."""
+    made = Parts(folder=str(tmp_path / "out.parts"))
+    made.publish(0, 1, pa.table({"text": ["c", "d"], "n": [1.5, 2.0]}), ANSWERS, 1)
+    made.publish(0, 0, pa.table({"text": ["a", ""], "n": [1, 2]}), ANSWERS, 1)
+    made.publish(1, 0, pa.table({"text": ["e", "f"], "label": ["x", "y"], "m": [[1], []]}), ANSWERS, 1)
+    return made
+
+
+def joined(made: Parts, target: Path) -> None:
+    schemas, rows, empty = made.schemas()
+    assert (rows, empty) == (6, 3)
+    schema = unified(schemas)
+    output.write(made.tables(schema), made.final(schema), str(target), made.folder)
+
+
+def test_what_is_done_is_told_from_what_is_missing(tmp_path: Path) -> None:
+    made = parts(tmp_path)
+    assert made.done() == {(0, 0), (0, 1), (1, 0)}
+    assert made.missing(2)  # nothing says that the files have no more
+    made.close(0, 2)
+    made.close(1, 2)
+    assert made.counts() == {0: 2, 1: 2} and made.missing(2) and not made.missing(1)
+
+
+def test_parts_of_something_else_are_refused_with_both_values(tmp_path: Path) -> None:
+    made = parts(tmp_path)
+    made.begin({"input": "a.csv", "model": "m1"})
+    made.begin({"input": "a.csv", "model": "m1"})
+    with pytest.raises(ConfigError) as error:
+        made.begin({"input": "a.csv", "model": "m2"})
+    assert str(error.value) == f"{made.folder} holds answers of the model m1 and not of m2: give that again, delete the folder, or choose another --output"
+
+
+def test_parts_are_joined_in_order_with_all_their_columns(tmp_path: Path) -> None:
+    made = parts(tmp_path)
+    joined(made, tmp_path / "out.parquet")
+    found = pq.read_table(tmp_path / "out.parquet")
+    assert found.column_names == ["text", "n", "label", "m", "predicted_label", "shares"]
+    assert found["text"].to_pylist() == ["a", "", "c", "d", "e", "f"]
+    assert found["n"].to_pylist() == [1.0, 2.0, 1.5, 2.0, None, None]
+    assert found["label"].to_pylist() == [None] * 4 + ["x", "y"]
+    assert found["predicted_label"].to_pylist() == ["good", None] * 3
+    assert not (tmp_path / "out.parts" / output.JOINED).exists()
+
+
+def test_csv_has_lists_as_json(tmp_path: Path) -> None:
+    joined(parts(tmp_path), tmp_path / "out.csv")
+    found = pc.read_csv(tmp_path / "out.csv").to_pylist()
+    assert found[0] == {"text": "a", "n": 1.0, "label": "", "m": "", "predicted_label": "good", "shares": "[0.25, 0.75]"}
+
+
+def test_json_lines_have_a_row_each(tmp_path: Path) -> None:
+    joined(parts(tmp_path), tmp_path / "out.jsonl")
+    found = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert len(found) == 6
+    assert found[4] == {"text": "e", "n": None, "label": "x", "m": [1], "predicted_label": "good", "shares": [0.25, 0.75]}
+
+
+def test_answers_by_id_are_as_the_official_scripts_read_them(tmp_path: Path) -> None:
+    made = Parts(folder=str(tmp_path / "out.parts"))
+    made.publish(0, 0, pa.table({"id": ["q1", "q2"]}), pa.table({"answer": ["Zürich", None]}), 1)
+    schema = unified(made.schemas()[0])
+    output.write(made.tables(schema), made.final(schema), str(tmp_path / "out.json"), made.folder)
+    assert json.loads((tmp_path / "out.json").read_text()) == {"q1": "Zürich", "q2": ""}
+
+
+def test_an_output_is_not_replaced_unasked_and_its_form_suits_the_answers(tmp_path: Path) -> None:
+    (tmp_path / "out.csv").write_text("mine")
+    with pytest.raises(ConfigError) as error:
+        output.require_free(str(tmp_path / "out.csv"), False)
+    assert str(error.value) == f"output {tmp_path}/out.csv is there already: give --replace True, or choose another --output"
+    output.require_free(str(tmp_path / "out.csv"), True)
+    with pytest.raises(ConfigError, match=r"output \(a.json\): .json is for answers to questions, and the model's are tags: end it in .jsonl, .csv or .parquet"):
+        output.require_form("a.json", "tags")
+    output.require_form("a.json", "spans")
+
+
+def test_no_answer_takes_the_name_of_an_inputs_column() -> None:
+    assert renamed(["input/label", "input/predicted_label", "answer/label", "answer/score"]) == {
+        "input/label": "label",
+        "input/predicted_label": "predicted_label",
+        "answer/label": "predicted_predicted_label",
+        "answer/score": "score",
+    }
+
+
+def test_the_widest_type() -> None:
+    assert widest([pa.null(), pa.int64(), pa.float64()]) == pa.float64()
+    assert widest([pa.int64(), pa.string()]) == pa.string()
+    assert widest([pa.null()]) == pa.string()
+    assert widest([pa.list_(pa.int64()), pa.list_(pa.int64())]) == pa.list_(pa.int64())
