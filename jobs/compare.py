@@ -21,7 +21,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         config = tyro.cli(Compare, prog="python jobs/compare.py", description=__doc__, args=list(arguments), config=(tyro.conf.UseAppendAction, tyro.conf.FlagConversionOff))
         set_ray_defaults()
-        from pipeline.finetune.comparison import compare
+        from pipeline.grid.comparison import compare
 
         print("", *compare(config, report=lambda line: print(line, flush=True)), sep="\n")
         return 0

@@ -22,7 +22,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         config = tyro.cli(Finetune, prog="python jobs/finetune.py", description=__doc__, args=list(arguments), config=(tyro.conf.UseAppendAction, tyro.conf.FlagConversionOff))
         set_ray_defaults()
-        from pipeline.finetune.job import finetune
+        from pipeline.grid.job import finetune
 
         found = finetune(config, report=lambda line: print(line, flush=True))
         print(f"\n{found.table}\n")

@@ -7,7 +7,7 @@ import numpy as np
 
 from pipeline.config.finetune import Finetune
 from pipeline.config.predict import Compare
-from pipeline.finetune.job import encoder_of, finetune
+from pipeline.grid.job import encoder_of, finetune
 from pipeline.finetune.paired import Difference, figures, over_rows, over_seeds, verdict
 from pipeline.finetune.problems import Problem, read_problems
 from pipeline.finetune.table import UNITS, Reported, shown

@@ -5,7 +5,7 @@ import pyarrow as pa
 
 from pipeline.config.finetune import Cutting, Recipe
 from pipeline.config.predict import Compare
-from pipeline.finetune.comparison import first_of_each, of_answers, one_of, seed_lines
+from pipeline.grid.comparison import first_of_each, of_answers, one_of, seed_lines
 from pipeline.finetune.problems import Problem
 from pipeline.finetune.table import Reported
 from pipeline.tasks.prepared import Prepared
