@@ -43,4 +43,4 @@ def predictions(config: Finetune, model: str, task: str, split: str) -> Predicti
     texts = read_split(TASKS[task], config.data, split)
     prepared = sequences.prepare(tuned.about.task, texts, tuned.vocabulary, tuned.about.cutting)
     logits = logits_of(tuned.module.to(device), prepared.rows, device, autocast_of(chosen_precision(config.placement, device), device))
-    return Predictions(ids=texts["id"].to_pylist(), values=sequences.answers(tuned.about.task, prepared, logits, tuned.about.tuned))
+    return Predictions(ids=texts["id"].to_pylist(), values=sequences.chosen(tuned.about.task, sequences.answers(tuned.about.task, prepared, logits, tuned.about.cutting), tuned.about.tuned))

@@ -89,10 +89,10 @@ def of_rows(config: Finetune, problem: Problem, tuned: TunedModel) -> OfRows:
     logits = logits_of(tuned.module.to(device), prepared.rows, device, autocast_of(chosen_precision(config.placement, device), device))
     if task.kind == "spans":
         place = 1 if task.metrics[0] == "f1" else 0
-        texts = questions.texts_of(task, questions.answers(task, prepared, logits, problem.cutting.longest_answer), {})  # as the trials were scored
+        texts = questions.texts_of(task, questions.answers(task, prepared, logits, problem.cutting), {})  # as the trials were scored
         values = np.array([best_of(texts[item.id], item, task.unanswerable)[place] for item in prepared.items])
         return lambda places: float(values[places].mean())
-    return of_answers(problem, prepared, sequences.answers(task, prepared, logits, {}))
+    return of_answers(problem, prepared, sequences.chosen(task, sequences.answers(task, prepared, logits, problem.cutting), {}))
 
 
 def of_answers(problem: Problem, prepared: Prepared, answers: np.ndarray) -> OfRows:

@@ -79,27 +79,28 @@ def answer_items(tuned: TunedModel, items: Any, device: torch.device, autocast: 
 def sequence_rows(tuned: TunedModel, prepared: Prepared, logits: Logits) -> list[dict[str, Any]]:
     """Of each text its label, its labels or its value."""
     task = tuned.about.task
-    found = sequences.answers(task, prepared, logits, tuned.about.tuned)
+    found = sequences.answers(task, prepared, logits, tuned.about.cutting)
+    said = sequences.chosen(task, found, tuned.about.tuned)
     if task.kind == "regression":
-        return [{"score": float(value)} for value in found]
-    shares = [dict(zip(task.labels, map(float, row))) for row in sequences.probabilities(task, sequences.of_texts(prepared, logits))]
+        return [{"score": float(value)} for value in said]
+    shares = [dict(zip(task.labels, map(float, row))) for row in sequences.probabilities(task, found)]
     if task.kind == "multilabel":
-        chosen = [[label for label, given in zip(task.labels, row) if given] for row in found]
+        chosen = [[label for label, given in zip(task.labels, row) if given] for row in said]
         return [{"labels": labels, "probabilities": of_labels} for labels, of_labels in zip(chosen, shares)]
-    names = [task.labels[number] for number in found]
+    names = [task.labels[number] for number in said]
     return [{"label": name, "probability": of_labels[name], "probabilities": of_labels} for name, of_labels in zip(names, shares)]
 
 
 def tag_rows(tuned: TunedModel, prepared: Prepared, logits: Logits) -> list[dict[str, Any]]:
     """Of each sentence its words and their tags."""
-    found = tags.answers(tuned.about.task, prepared, logits)
+    found = tags.answers(tuned.about.task, prepared, logits, tuned.about.cutting)
     return [{"words": list(sentence.words), "tags": list(one.tags)} for sentence, one in zip(prepared.items, found, strict=True)]
 
 
 def span_rows(tuned: TunedModel, prepared: Prepared, logits: Logits) -> list[dict[str, Any]]:
     """Of each question its answer."""
     about = tuned.about
-    found = questions.answers(about.task, prepared, logits, about.cutting.longest_answer)
+    found = questions.answers(about.task, prepared, logits, about.cutting)
     texts = questions.texts_of(about.task, found, about.tuned)
     return [span_row(found[question.id], texts[question.id]) for question in prepared.items]
 

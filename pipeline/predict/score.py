@@ -51,14 +51,15 @@ def score(config: Score, report: Report) -> dict[str, float]:
     prepared = way.prepare(task, given.items, tuned.vocabulary, tuned.about.cutting)
     device = device_of(config.placement)
     logits = logits_of(tuned.module.to(device), prepared.rows, device, autocast_of(chosen_precision(config.placement, device), device))
-    found = way.score(task, prepared, logits, tuned.about.cutting, tuned.about.tuned)
+    said = way.answers(task, prepared, logits, tuned.about.cutting)
+    found = way.score(task, prepared, said, tuned.about.tuned)
     baseline, words = baseline_of(tuned, given, prepared)
     report(", ".join([f"{given.name}: {len(given.items):,} {nouns(task)}", *prepared.notes]))
     for line in table(found, baseline, words):
         report(line)
-    for line in detail_lines(task, way.details(task, prepared, logits, tuned.about.cutting, tuned.about.tuned)):
+    for line in detail_lines(task, way.details(task, prepared, said, tuned.about.tuned)):
         report(line)
-    if way.collapsed(task, prepared, logits, tuned.about.cutting):
+    if way.collapsed(task, prepared, said):
         report("the model gives the same answer to everything")
     return found
 

@@ -1,7 +1,7 @@
 """The kinds of task, each with its way from items to rows, and from logits to scores."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from pipeline.config.finetune import Cutting
@@ -17,21 +17,23 @@ class Way:
 
     prepare: Callable[[Task, Any, Vocabulary, Cutting], Prepared]
     """Items as rows of ids."""
-    score: Callable[[Task, Prepared, Logits, Cutting, Tuned], dict[str, float]]
+    answers: Callable[[Task, Prepared, Logits, Cutting], Any]
+    """What a model's logits say of each item; the functions below take it."""
+    score: Callable[[Task, Prepared, Any, Tuned], dict[str, float]]
     """Metrics of a split, as shares of 1 but for mean_absolute_error."""
-    tune: Callable[[Task, Prepared, Logits, Cutting], Tuned]
+    tune: Callable[[Task, Prepared, Any], Tuned]
     """What is chosen on the development set beside the weights."""
     baseline: Callable[[Task, Prepared, Prepared], dict[str, float]]
     """Metrics of an answer that needs no model; the first split is the training one."""
-    collapsed: Callable[[Task, Prepared, Logits, Cutting], bool]
+    collapsed: Callable[[Task, Prepared, Any], bool]
     """Whether a model gives the same answer to everything."""
-    details: Callable[[Task, Prepared, Logits, Cutting, Tuned], dict[str, Any]]
+    details: Callable[[Task, Prepared, Any, Tuned], dict[str, Any]]
     """What more there is to say of a split than its metrics, as JSON writes it."""
 
 
 def way(module: Any) -> Way:
     """The functions of a module by their names."""
-    return Way(prepare=module.prepare, score=module.score, tune=module.tune, baseline=module.baseline, collapsed=module.collapsed, details=module.details)
+    return Way(**{one.name: getattr(module, one.name) for one in fields(Way)})
 
 
 KINDS: dict[Kind, Way] = {

@@ -49,14 +49,14 @@ def prepare(task: Task, items: Sequence[Question], vocabulary: Vocabulary, cutti
     return Prepared(items=items, rows=pa.table(columns, schema=ENCODED), windows=found, notes=notes)
 
 
-def answers(task: Task, prepared: Prepared, logits: Logits, longest: int) -> dict[str, Answer]:
+def answers(task: Task, prepared: Prepared, logits: Logits, cutting: Cutting) -> dict[str, Answer]:
     """The n-best answers to each question, by its id; logits (L, 2) of each window."""
     found, start = {}, 0
     for question, ones in zip(prepared.items, prepared.windows, strict=True):
         mine = logits[start : start + len(ones)]
         start += len(ones)
         found[question.id] = answer_of_logits(
-            question.context, ones, [pair[:, 0] for pair in mine], [pair[:, 1] for pair in mine], unanswerable=task.unanswerable, longest=longest
+            question.context, ones, [pair[:, 0] for pair in mine], [pair[:, 1] for pair in mine], unanswerable=task.unanswerable, longest=cutting.longest_answer
         )
     return found
 
@@ -67,18 +67,18 @@ def texts_of(task: Task, found: dict[str, Answer], tuned: Tuned) -> dict[str, st
     return {id: answer.text(threshold) for id, answer in found.items()}
 
 
-def tune(task: Task, prepared: Prepared, logits: Logits, cutting: Cutting) -> Tuned:
+def tune(task: Task, prepared: Prepared, found: dict[str, Answer]) -> Tuned:
     """The threshold of no answer with the highest F1 on these questions, and that F1; nothing for a task in which all have answers."""
     if not task.unanswerable:
         return {}
-    best = best_threshold(answers(task, prepared, logits, cutting.longest_answer), prepared.items)
+    best = best_threshold(found, prepared.items)
     return {"null_threshold": best["threshold_tuned_on_dev"], "f1_tuned_on_dev": best["f1_tuned_on_dev"] / 100}
 
 
-def score(task: Task, prepared: Prepared, logits: Logits, cutting: Cutting, tuned: Tuned) -> dict[str, float]:
+def score(task: Task, prepared: Prepared, found: dict[str, Answer], tuned: Tuned) -> dict[str, float]:
     """The official scores, as shares of 1."""
-    found = squad_score(texts_of(task, answers(task, prepared, logits, cutting.longest_answer), tuned), prepared.items)
-    return {name: found[name] / 100 for name in EXAMINED if name in found}
+    scores = squad_score(texts_of(task, found, tuned), prepared.items)
+    return {name: scores[name] / 100 for name in EXAMINED if name in scores}
 
 
 def baseline(task: Task, train: Prepared, prepared: Prepared) -> dict[str, float]:
@@ -87,11 +87,11 @@ def baseline(task: Task, train: Prepared, prepared: Prepared) -> dict[str, float
     return {name: found[name] / 100 for name in EXAMINED if name in found}
 
 
-def collapsed(task: Task, prepared: Prepared, logits: Logits, cutting: Cutting) -> bool:
+def collapsed(task: Task, prepared: Prepared, found: dict[str, Answer]) -> bool:
     """Whether all questions have the same answer."""
-    return len(set(texts_of(task, answers(task, prepared, logits, cutting.longest_answer), {}).values())) < 2
+    return len(set(texts_of(task, found, {}).values())) < 2
 
 
-def details(task: Task, prepared: Prepared, logits: Logits, cutting: Cutting, tuned: Tuned) -> dict[str, Any]:
+def details(task: Task, prepared: Prepared, found: dict[str, Answer], tuned: Tuned) -> dict[str, Any]:
     """Nothing: the scores say all."""
     return {}

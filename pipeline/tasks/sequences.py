@@ -27,7 +27,7 @@ def prepare(task: Task, items: pa.Table, vocabulary: Vocabulary, cutting: Cuttin
     return Prepared(items=items, rows=found.rows, notes=tuple(notes))
 
 
-def of_texts(prepared: Prepared, logits: Logits) -> np.ndarray:
+def answers(task: Task, prepared: Prepared, logits: Logits, cutting: Cutting) -> np.ndarray:
     """Float32 (texts, classes): the logits of each text, of several passages their mean."""
     return aggregated(prepared.rows["row"].to_numpy(), np.asarray(logits, np.float32))
 
@@ -54,28 +54,27 @@ def probabilities(task: Task, logits: np.ndarray) -> np.ndarray:
     return shares / shares.sum(axis=1, keepdims=True)
 
 
-def answers(task: Task, prepared: Prepared, logits: Logits, tuned: Tuned) -> np.ndarray:
-    """Class numbers or values (texts,), or 0 and 1 (texts, classes)."""
-    whole = of_texts(prepared, logits)
+def chosen(task: Task, found: np.ndarray, tuned: Tuned) -> np.ndarray:
+    """Class numbers or values (texts,), or 0 and 1 (texts, classes), of what `answers` gave."""
     if task.kind == "regression":
-        return whole[:, 0].astype(np.float64)
+        return found[:, 0].astype(np.float64)
     if task.kind == "multilabel":
-        return (probabilities(task, whole) >= np.asarray(tuned.get("thresholds", [0.5] * len(task.labels)))).astype(np.int64)
-    return whole.argmax(-1)
+        return (probabilities(task, found) >= np.asarray(tuned.get("thresholds", [0.5] * len(task.labels)))).astype(np.int64)
+    return found.argmax(-1)
 
 
-def tune(task: Task, prepared: Prepared, logits: Logits, cutting: Cutting) -> Tuned:
+def tune(task: Task, prepared: Prepared, found: np.ndarray) -> Tuned:
     """Of multi-label tasks each label's threshold of the highest F1 on these texts, and the scores with them."""
     if task.kind != "multilabel":
         return {}
-    thresholds = [float(value) for value in tuned_thresholds(probabilities(task, of_texts(prepared, logits)), truth(task, prepared))]
-    with_them = score(task, prepared, logits, cutting, {"thresholds": thresholds})
+    thresholds = [float(value) for value in tuned_thresholds(probabilities(task, found), truth(task, prepared))]
+    with_them = score(task, prepared, found, {"thresholds": thresholds})
     return {"thresholds": thresholds} | {f"{name}_tuned_on_dev": value for name, value in with_them.items()}
 
 
-def score(task: Task, prepared: Prepared, logits: Logits, cutting: Cutting, tuned: Tuned) -> dict[str, float]:
+def score(task: Task, prepared: Prepared, found: np.ndarray, tuned: Tuned) -> dict[str, float]:
     """The task's metrics."""
-    return class_score(task, answers(task, prepared, logits, tuned), truth(task, prepared))
+    return class_score(task, chosen(task, found, tuned), truth(task, prepared))
 
 
 def baseline(task: Task, train: Prepared, prepared: Prepared) -> dict[str, float]:
@@ -83,17 +82,17 @@ def baseline(task: Task, train: Prepared, prepared: Prepared) -> dict[str, float
     return majority(task, truth(task, train), truth(task, prepared))
 
 
-def collapsed(task: Task, prepared: Prepared, logits: Logits, cutting: Cutting) -> bool:
+def collapsed(task: Task, prepared: Prepared, found: np.ndarray) -> bool:
     """Whether all texts have the same answer, though their labels differ."""
-    found, true = answers(task, prepared, logits, {}), truth(task, prepared)
+    said, true = chosen(task, found, {}), truth(task, prepared)
     if task.kind == "regression":
-        return not np.isfinite(found).all() or bool(np.ptp(found) < 1e-3 * max(np.ptp(true), 1e-9))
-    return bool((found == found[:1]).all() and (true != true[:1]).any())
+        return not np.isfinite(said).all() or bool(np.ptp(said) < 1e-3 * max(np.ptp(true), 1e-9))
+    return bool((said == said[:1]).all() and (true != true[:1]).any())
 
 
-def details(task: Task, prepared: Prepared, logits: Logits, cutting: Cutting, tuned: Tuned) -> dict[str, Any]:
+def details(task: Task, prepared: Prepared, found: np.ndarray, tuned: Tuned) -> dict[str, Any]:
     """Of classes how often each (row) was taken for each (column), and the figures of each."""
     if task.kind != "classification":
         return {}
-    found, true = answers(task, prepared, logits, tuned), truth(task, prepared)
-    return {"confusion": metrics.confusion(task, found, true).tolist(), "per_class": metrics.per_class(task, found, true)}
+    said, true = chosen(task, found, tuned), truth(task, prepared)
+    return {"confusion": metrics.confusion(task, said, true).tolist(), "per_class": metrics.per_class(task, said, true)}

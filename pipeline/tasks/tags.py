@@ -36,7 +36,7 @@ def prepare(task: Task, items: Sequence[Sentence], vocabulary: Vocabulary, cutti
     return Prepared(items=items, rows=pa.table(columns, schema=ENCODED), windows=found, notes=notes)
 
 
-def answers(task: Task, prepared: Prepared, logits: Logits) -> list[PredictedTags]:
+def answers(task: Task, prepared: Prepared, logits: Logits, cutting: Cutting) -> list[PredictedTags]:
     """The tags of each sentence; logits (L, tags) of each window."""
     found, start = [], 0
     for sentence, ones in zip(prepared.items, prepared.windows, strict=True):
@@ -58,9 +58,9 @@ def figures(task: Task, true: Sequence[Sequence[str]], predicted: Sequence[Seque
     return shares if chunks(task) else {"accuracy": shares["accuracy"]}
 
 
-def score(task: Task, prepared: Prepared, logits: Logits, cutting: Cutting, tuned: Tuned) -> dict[str, float]:
+def score(task: Task, prepared: Prepared, found: Sequence[PredictedTags], tuned: Tuned) -> dict[str, float]:
     """As `figures`, of the likeliest tags."""
-    return figures(task, [item.tags for item in prepared.items], [found.tags for found in answers(task, prepared, logits)])
+    return figures(task, [item.tags for item in prepared.items], [one.tags for one in found])
 
 
 def baseline(task: Task, train: Prepared, prepared: Prepared) -> dict[str, float]:
@@ -78,17 +78,17 @@ def baseline(task: Task, train: Prepared, prepared: Prepared) -> dict[str, float
     return figures(task, [item.tags for item in prepared.items], [[best.get(word, common) for word in item.words] for item in prepared.items])
 
 
-def tune(task: Task, prepared: Prepared, logits: Logits, cutting: Cutting) -> Tuned:
+def tune(task: Task, prepared: Prepared, found: Sequence[PredictedTags]) -> Tuned:
     """Nothing."""
     return {}
 
 
-def collapsed(task: Task, prepared: Prepared, logits: Logits, cutting: Cutting) -> bool:
+def collapsed(task: Task, prepared: Prepared, found: Sequence[PredictedTags]) -> bool:
     """Whether all words have the same tag, or none an entity."""
-    return len({tag for found in answers(task, prepared, logits) for tag in found.tags}) < 2
+    return len({tag for one in found for tag in one.tags}) < 2
 
 
-def details(task: Task, prepared: Prepared, logits: Logits, cutting: Cutting, tuned: Tuned) -> dict[str, Any]:
+def details(task: Task, prepared: Prepared, found: Sequence[PredictedTags], tuned: Tuned) -> dict[str, Any]:
     """Nothing: types have their figures among the scores."""
     return {}
 

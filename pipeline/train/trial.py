@@ -84,26 +84,26 @@ def run_trial(
     rows = drawn(train.rows, recipe.training_rows, seed)
     optimizer, course, epochs = build_optimizer(config.optimizer, module), Course(), []
     first = next(iter(splits))
-    best: tuple[float, int, dict[str, Tensor], dict[str, Logits]] | None = None
+    best: tuple[float, int, dict[str, Tensor], Any] | None = None
     for epoch in range(1, recipe.epochs + 1):
         train_epoch(config, module, optimizer, rows, course, epoch - 1, seed=seed, device=device, autocast=autocast)
-        found = {name: logits_of(module, split.rows, device, autocast) for name, split in splits.items()}
-        epochs.append({name: way.score(task, split, found[name], cutting, {}) for name, split in splits.items()})
+        found = {name: way.answers(task, split, logits_of(module, split.rows, device, autocast), cutting) for name, split in splits.items()}
+        epochs.append({name: way.score(task, split, found[name], {}) for name, split in splits.items()})
         after_epoch(epoch, epochs[-1])
         value = epochs[-1][first][task.metrics[0]]
         if recipe.patience is None or best is None or value > best[0]:
-            best = value, epoch, copy.deepcopy(module.state_dict()) if recipe.patience else {}, found
+            best = value, epoch, copy.deepcopy(module.state_dict()) if recipe.patience else {}, found[first]
         elif epoch - best[1] >= recipe.patience:
             break
     assert best is not None
     if recipe.patience:
         module.load_state_dict(best[2])
-    tuned = way.tune(task, splits[first], best[3][first], cutting)
+    tuned = way.tune(task, splits[first], best[3])
     return Result(
         scores=epochs[best[1] - 1],
         tuned=tuned,
-        collapsed=way.collapsed(task, splits[first], best[3][first], cutting),
-        details=way.details(task, splits[first], best[3][first], cutting, tuned),
+        collapsed=way.collapsed(task, splits[first], best[3]),
+        details=way.details(task, splits[first], best[3], tuned),
         curve=course.curve,
         epochs=epochs,
         best_epoch=best[1],

@@ -49,6 +49,10 @@ def saying(prepared: Prepared, outputs: int) -> list[np.ndarray]:
     return found
 
 
+def said(kind: str, task: Task, prepared: Prepared, logits: object) -> object:
+    return KINDS[kind].answers(task, prepared, logits, CUTTING)
+
+
 def test_questions_become_windows_and_logits_that_say_their_answers_score_100() -> None:
     prepared = KINDS["spans"].prepare(SPANS, QUESTIONS, VOCABULARY, CUTTING)
     assert prepared.rows.schema == ENCODED and prepared.rows["row"].to_pylist() == [0, 0, 1, 2]
@@ -56,10 +60,10 @@ def test_questions_become_windows_and_logits_that_say_their_answers_score_100() 
     # The answer stands in both windows of the first question: [CLS] red [SEP] and ten pieces before it; then from the window that begins at the tenth piece.
     assert prepared.rows["labels"].to_pylist() == [[13.0, 13.0], [4.0, 4.0], [4.0, 5.0], [0.0, 0.0]]
     logits = saying(prepared, 2)
-    assert KINDS["spans"].score(SPANS, prepared, logits, CUTTING, {}) == {name: 1.0 for name in ("exact", "f1", "HasAns_exact", "HasAns_f1", "NoAns_exact", "NoAns_f1")}
-    assert not KINDS["spans"].collapsed(SPANS, prepared, logits, CUTTING)
+    assert KINDS["spans"].score(SPANS, prepared, said("spans", SPANS, prepared, logits), {}) == {name: 1.0 for name in ("exact", "f1", "HasAns_exact", "HasAns_f1", "NoAns_exact", "NoAns_f1")}
+    assert not KINDS["spans"].collapsed(SPANS, prepared, said("spans", SPANS, prepared, logits))
     silent = [one - 99 * (np.arange(len(one))[:, None] > 0) for one in logits]
-    assert KINDS["spans"].collapsed(SPANS, prepared, silent, CUTTING)
+    assert KINDS["spans"].collapsed(SPANS, prepared, said("spans", SPANS, prepared, silent))
 
 
 def test_the_threshold_of_no_answer_is_what_was_tuned() -> None:
@@ -67,9 +71,9 @@ def test_the_threshold_of_no_answer_is_what_was_tuned() -> None:
     logits = saying(prepared, 2)
     for one in logits:
         one[0] += 20  # [CLS] above all spans: nothing is answered until a threshold says otherwise
-    assert KINDS["spans"].score(SPANS, prepared, logits, CUTTING, {})["f1"] == pytest.approx(1 / 3)
-    tuned = KINDS["spans"].tune(SPANS, prepared, logits, CUTTING)
-    assert tuned["f1_tuned_on_dev"] == 1.0 and KINDS["spans"].score(SPANS, prepared, logits, CUTTING, tuned)["f1"] == 1.0
+    assert KINDS["spans"].score(SPANS, prepared, said("spans", SPANS, prepared, logits), {})["f1"] == pytest.approx(1 / 3)
+    tuned = KINDS["spans"].tune(SPANS, prepared, said("spans", SPANS, prepared, logits))
+    assert tuned["f1_tuned_on_dev"] == 1.0 and KINDS["spans"].score(SPANS, prepared, said("spans", SPANS, prepared, logits), tuned)["f1"] == 1.0
 
 
 def test_questions_that_cannot_be_learnt_from_are_counted_by_name() -> None:
@@ -86,11 +90,11 @@ def test_tags_become_windows_and_every_word_has_one() -> None:
     assert prepared.rows["row"].to_pylist() == [0, 1, 1, 1] and prepared.notes == ("1 sentences in several windows of 16 tokens",)
     # [CLS] red a ##b ##c green [SEP]: a word's later pieces are not labelled.
     assert prepared.rows["labels"].to_pylist()[0] == [-100, 0, 1, -100, -100, 2, -100]
-    scores = KINDS["tags"].score(TAGS, prepared, saying(prepared, 5), CUTTING, {})
+    scores = KINDS["tags"].score(TAGS, prepared, said("tags", TAGS, prepared, saying(prepared, 5)), {})
     assert scores["f1"] == scores["X_f1"] == scores["Y_f1"] == scores["accuracy"] == 1.0
     nothing = [np.zeros_like(one) for one in saying(prepared, 5)]
-    assert KINDS["tags"].collapsed(TAGS, prepared, nothing, CUTTING) and not KINDS["tags"].collapsed(TAGS, prepared, saying(prepared, 5), CUTTING)
-    assert KINDS["tags"].score(TAGS, prepared, nothing, CUTTING, {})["accuracy"] == pytest.approx(30 / 33)
+    assert KINDS["tags"].collapsed(TAGS, prepared, said("tags", TAGS, prepared, nothing)) and not KINDS["tags"].collapsed(TAGS, prepared, said("tags", TAGS, prepared, saying(prepared, 5)))
+    assert KINDS["tags"].score(TAGS, prepared, said("tags", TAGS, prepared, nothing), {})["accuracy"] == pytest.approx(30 / 33)
 
 
 def test_the_baseline_of_tags_is_each_word_s_commonest() -> None:
@@ -109,9 +113,9 @@ def test_passages_are_trained_each_and_answered_together() -> None:
     assert prepared.rows["row"].to_pylist() == [0, 1, 2, 3, 4, 5, 6, 7, 7, 8, 8] and prepared.notes == ("2 in several passages of 16 tokens",)
     assert prepared.rows["label"].to_pylist() == [0, 1, 1, 0, 1, 0, 1, 0, 0, 1, 1]
     right = np.stack([1 - prepared.rows["label"].to_numpy(), prepared.rows["label"].to_numpy()], 1)
-    assert KINDS["classification"].score(task, prepared, right, CUTTING, {}) == {"accuracy": 1.0}
+    assert KINDS["classification"].score(task, prepared, said("classification", task, prepared, right), {}) == {"accuracy": 1.0}
     right[7] = (0, 1.5)  # one passage of the eighth text says yes by more than the other says no
-    assert KINDS["classification"].score(task, prepared, right, CUTTING, {})["accuracy"] == pytest.approx(8 / 9)
+    assert KINDS["classification"].score(task, prepared, said("classification", task, prepared, right), {})["accuracy"] == pytest.approx(8 / 9)
 
 
 def test_several_labels_and_their_thresholds() -> None:
@@ -119,21 +123,21 @@ def test_several_labels_and_their_thresholds() -> None:
     prepared = KINDS["multilabel"].prepare(task, texts(['["a"]', '["a", "b"]', "[]"]), VOCABULARY, CUTTING)
     assert prepared.rows["labels"].to_pylist() == [[1, 0], [1, 1], [0, 0]]
     logits = np.array([[2.0, -3.0], [2.0, -1.0], [-2.0, -3.0]])
-    assert KINDS["multilabel"].score(task, prepared, logits, CUTTING, {}) == {"micro_f1": pytest.approx(0.8), "subset_accuracy": pytest.approx(2 / 3)}
-    tuned = KINDS["multilabel"].tune(task, prepared, logits, CUTTING)
+    assert KINDS["multilabel"].score(task, prepared, said("multilabel", task, prepared, logits), {}) == {"micro_f1": pytest.approx(0.8), "subset_accuracy": pytest.approx(2 / 3)}
+    tuned = KINDS["multilabel"].tune(task, prepared, said("multilabel", task, prepared, logits))
     assert tuned["micro_f1_tuned_on_dev"] == 1.0 and tuned["thresholds"][0] == 0.5 and 0.05 < tuned["thresholds"][1] < 0.27
-    assert KINDS["multilabel"].score(task, prepared, logits, CUTTING, tuned)["micro_f1"] == 1.0
+    assert KINDS["multilabel"].score(task, prepared, said("multilabel", task, prepared, logits), tuned)["micro_f1"] == 1.0
     # More than half of the texts have a, and b has one of three.
     assert KINDS["multilabel"].baseline(task, prepared, prepared)["micro_f1"] == pytest.approx(2 * 2 / (3 + 3))
-    assert KINDS["multilabel"].collapsed(task, prepared, -np.ones((3, 2)), CUTTING)
+    assert KINDS["multilabel"].collapsed(task, prepared, said("multilabel", task, prepared, -np.ones((3, 2))))
 
 
 def test_numbers_and_when_they_are_all_the_same() -> None:
     task = Task(name="r", kind="regression", metrics=("pearson", "mean_absolute_error"))
     prepared = KINDS["regression"].prepare(task, texts(["1", "2", "4.5"]), VOCABULARY, CUTTING)
-    assert KINDS["regression"].score(task, prepared, np.array([[1.0], [2.0], [5.5]]), CUTTING, {}) == {"pearson": pytest.approx(0.997, abs=1e-3), "mean_absolute_error": pytest.approx(1 / 3)}
-    assert KINDS["regression"].collapsed(task, prepared, np.array([[2.0], [2.0], [2.0001]]), CUTTING)
-    assert KINDS["regression"].collapsed(task, prepared, np.array([[2.0], [np.nan], [3.0]]), CUTTING)
+    assert KINDS["regression"].score(task, prepared, said("regression", task, prepared, np.array([[1.0], [2.0], [5.5]])), {}) == {"pearson": pytest.approx(0.997, abs=1e-3), "mean_absolute_error": pytest.approx(1 / 3)}
+    assert KINDS["regression"].collapsed(task, prepared, said("regression", task, prepared, np.array([[2.0], [2.0], [2.0001]])))
+    assert KINDS["regression"].collapsed(task, prepared, said("regression", task, prepared, np.array([[2.0], [np.nan], [3.0]])))
     assert KINDS["regression"].baseline(task, prepared, prepared)["mean_absolute_error"] == pytest.approx(4 / 3, abs=1e-6)
 
 
