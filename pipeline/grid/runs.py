@@ -225,13 +225,18 @@ def log_table(parent: GridRun, text: str, rows: Sequence[Reported]) -> None:
         client = MlflowClient(tracking_uri=parent.uri)
         client.log_text(parent.run_id, f"{text}\n", "table.md")
         columns = ("task", "split and metric", "median", "lowest", "highest", "seeds", "collapsed", "baseline", "setting")
-        data = [[one.task, one.name, one.median, min(one.values), max(one.values), len(one.values), one.collapsed, one.baseline, one.setting] for one in rows]
+        data = [[one.task, one.name, *map(shown, (one.median, min(one.values), max(one.values))), len(one.values), one.collapsed, shown(one.baseline), one.setting] for one in rows]
         client.log_dict(parent.run_id, {"columns": columns, "data": data}, "table.json")
         client.set_tag(parent.run_id, TABLES, '[{"path": "table.json", "type": "table"}]')
         there, now = client.get_run(parent.run_id).data.metrics, int(time.time() * 1000)
         fresh = [Metric(name, value, now, 0) for one in rows for name, value in figures(one) if there.get(name) != value]
         for start in range(0, len(fresh), METRICS_A_CALL):
             client.log_batch(parent.run_id, metrics=fresh[start : start + METRICS_A_CALL])
+
+
+def shown(value: float | None) -> float | None:
+    """A value with the six digits that people read; the metrics have all."""
+    return None if value is None else float(f"{value:.6g}")
 
 
 def figures(one: Reported) -> Iterator[tuple[str, float]]:

@@ -231,7 +231,7 @@ def test_a_grid_ends_as_its_work_does(grid: GridRun, uri: str, error: BaseExcept
 
 
 ROWS = [
-    Reported(task="mrpc", name="dev f1", values=(0.8, 0.9, 0.7), baseline=0.6, collapsed=1, setting=""),
+    Reported(task="mrpc", name="dev f1", values=(0.8, 0.9, 2 / 3), baseline=0.6, collapsed=1, setting=""),
     Reported(task="mrpc", name="dev exact", values=(0.5,), baseline=None, collapsed=0, setting="learning rate 0.1"),
 ]
 
@@ -243,13 +243,13 @@ def test_the_table_is_text_rows_and_metrics(grid: GridRun, uri: str) -> None:
     run = client.get_run(grid.run_id)
     assert there["table.md"].read_text() == "| a |\n"
     assert run.data.metrics == {
-        "mrpc/dev f1/median": 0.8, "mrpc/dev f1/lowest": 0.7, "mrpc/dev f1/highest": 0.9, "mrpc/dev f1/baseline": 0.6,
+        "mrpc/dev f1/median": 0.8, "mrpc/dev f1/lowest": 2 / 3, "mrpc/dev f1/highest": 0.9, "mrpc/dev f1/baseline": 0.6,
         "mrpc/dev exact/median": 0.5, "mrpc/dev exact/lowest": 0.5, "mrpc/dev exact/highest": 0.5,
     }  # fmt: skip
     assert [len(client.get_metric_history(grid.run_id, name)) for name in run.data.metrics] == [1] * 7  # the same again is no new point
     with at(uri):
         table = client.load_table(client.get_run(grid.run_id).info.experiment_id, "table.json", [grid.run_id])
-    assert table["median"].tolist() == [0.8, 0.5] and table["setting"].tolist() == ["", "learning rate 0.1"] and table["collapsed"].tolist() == [1, 0]
+    assert table["lowest"].tolist() == [0.666667, 0.5] and table["median"].tolist() == [0.8, 0.5] and table["setting"].tolist() == ["", "learning rate 0.1"] and table["collapsed"].tolist() == [1, 0]
 
 
 @pytest.mark.parametrize("name", ["a/b", "a:b", "it's", " "])
