@@ -190,6 +190,8 @@ def run_all(grid: Grid, ones: Sequence[Trial], parent: Any, live: Live, *, may_s
                 runs.log_trial(parent, trial, news)
 
         fresh = tune.run_trials(grid.config, missing, grid.problems, grid.initial, tell, may_stop=may_stop) if missing else {}
+        for trial in missing:  # those that were stopped early; the others are there
+            runs.log_trial(parent, trial, fresh[trial.name])
     return ready | fresh
 
 

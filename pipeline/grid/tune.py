@@ -92,7 +92,8 @@ def run_trials(
     scheduler: TrialScheduler = FIFOScheduler()
     if may_stop:
         most = max(trial.config.recipe.epochs for trial in trials)
-        scheduler = ASHAScheduler(time_attr="training_iteration", metric=SCORE, mode="max", max_t=most, grace_period=1, reduction_factor=3)
+        # Past its max_t it would end the trials that it has let through to the end, too.
+        scheduler = ASHAScheduler(time_attr="training_iteration", metric=SCORE, mode="max", max_t=most + 1, grace_period=1, reduction_factor=3)
     with tempfile.TemporaryDirectory(prefix="bertstream-tune-") as folder:
         function = tune.with_parameters(work, trials=list(trials), problems={name: ray.put(one) for name, one in problems.items()}, initial=initial)
         found = tune.Tuner(
@@ -114,9 +115,11 @@ def work(settings: dict[str, int], trials: list[Trial], problems: dict[str, Any]
     first, metric = next(iter(problem.splits)), problem.task.metrics[0]
 
     def after_epoch(epoch: int, scores: Scores) -> None:
-        tune.report({SCORE: scores[first][metric], EPOCH: epoch})
+        if epoch < trial.config.recipe.epochs:  # a trial that comes to its end is not stopped there, before its result is published
+            tune.report({SCORE: scores[first][metric], EPOCH: epoch})
 
-    trial_work.run(trial, problem, initial, after_epoch)
+    found = trial_work.run(trial, problem, initial, after_epoch)
+    tune.report({SCORE: found["scores"][first][metric], EPOCH: found["best_epoch"]})
 
 
 def stopped(trial: Trial, last: dict[str, Any]) -> dict[str, Any]:
