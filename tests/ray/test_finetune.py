@@ -1,0 +1,98 @@
+"""jobs/finetune.py on Ray Tune: a table, models, MLflow; again from its results; killed and continued; what is refused."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import ray
+from mlflow.tracking import MlflowClient
+
+from jobs.finetune import main
+from pipeline.tasks.glue import TASKS
+from pipeline.train.checkpoint import folder_of
+from pipeline.train.tuned import load_tuned
+
+pytestmark = pytest.mark.usefixtures("local_ray")
+
+
+def command(tiny_run: Path, glue: Path, output: Path, *more: str) -> list[str]:
+    return ["--checkpoint", folder_of(str(tiny_run), 3), "--data", str(glue), "--task", "glue", "--output", str(output), "--recipe.epochs", "2", "--seeds", "2",
+            "--recipe.rows-per-step", "16", "--cutting.maximum-length", "32", "--placement.threads", "1", "--trials.cpus", "3", *more]  # fmt: skip
+
+
+def scores(output: Path) -> dict[str, dict[str, object]]:
+    """Trial -> its scores."""
+    return {path.parent.name: json.loads(path.read_text())["scores"] for path in sorted((output / "finetune").glob("*/result.json"))}
+
+
+def test_a_grid_selects_reports_and_continues_after_a_kill(tiny_run: Path, glue: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    searched = ("--search.over", "optimizer.learning_rate=1e-4,1e-3")
+    assert main(command(tiny_run, glue, tmp_path / "a", *searched)) == 0
+    out = capsys.readouterr().out
+    assert "8 trials: 4 that select one of 2 settings, 4 that report it on fresh seeds" in out
+    assert "cola: selected learning rate 0.00" in out and "(best of 2: " in out and "selected on dev" in out
+    assert "no GLUE submission file: a model of sst2, a model of mrpc, a model of qqp, a model of mnli, a model of qnli and " in out
+    names = list(scores(tmp_path / "a"))
+    assert [name.rsplit("-", 1)[0] for name in names] == ["cola-seed0", "cola-seed0", "cola-seed1", "cola-seed2", "stsb-seed0", "stsb-seed0", "stsb-seed1", "stsb-seed2"]
+    models = [path.parent for path in (tmp_path / "a" / "finetune").glob("*/model/task.json")]
+    assert sorted(load_tuned(str(model)).about.task.name for model in models) == ["cola", "stsb"]
+    client = MlflowClient(tracking_uri=f"sqlite:///{tmp_path}/a/mlflow.db")
+    found = client.search_runs([client.get_experiment_by_name("finetune").experiment_id])
+    assert len(found) == 9 and sum("mlflow.parentRunId" in run.data.tags for run in found) == 8 and {run.info.status for run in found} == {"FINISHED"}
+
+    # Killed when the first trial has its result, and continued, it comes to the same scores; what was there is not trained again.
+    environment = os.environ | {"RAY_ADDRESS": ray.get_runtime_context().gcs_address}
+    asked = command(tiny_run, glue, tmp_path / "b", *searched)
+    with subprocess.Popen([sys.executable, "jobs/finetune.py", *asked, "--trials.at-once", "1"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment) as job:
+        until = time.monotonic() + 150
+        while job.poll() is None and not scores(tmp_path / "b") and time.monotonic() < until:
+            time.sleep(0.01)
+        job.kill()
+    assert job.returncode == -signal.SIGKILL, job.stderr
+    time.sleep(1)  # the trial that was under way ends with its job
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "b" / "finetune").glob("*/result.json")}
+    assert 1 <= len(before) < 8
+    assert main(asked) == 0
+    again = capsys.readouterr().out
+    assert f"{len(before)} of 4 trials have their results already" in again
+    assert all(path.stat().st_mtime_ns == then for path, then in before.items())
+    assert scores(tmp_path / "b") == scores(tmp_path / "a")
+    assert again[again.index("| task") :].replace(str(tmp_path / "b"), "") == out[out.index("| task") :].replace(str(tmp_path / "a"), "")
+    client = MlflowClient(tracking_uri=f"sqlite:///{tmp_path}/b/mlflow.db")
+    found = client.search_runs([client.get_experiment_by_name("finetune").experiment_id])
+    assert len(found) == 9 and {run.info.status for run in found} == {"FINISHED"}
+
+
+def test_what_cannot_be_trained_is_one_line(tiny_run: Path, glue: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for more, message in (
+        (("--cutting.maximum-length", "99"), "cutting.maximum_length (99) must be at most the checkpoint's positions (32)"),
+        (("--checkpoint", str(glue)), f"checkpoint {glue} has no config.json"),
+        (("--data", str(tmp_path)), f"data ({tmp_path}) has none of GLUE's training files, such as SST-2/train.tsv: name the folder"),
+        (("--task", "ax"), "task (ax) is none that can be trained: choose of cola, sst2,"),
+        (("--task", "rte"), f"{glue}/RTE/train.tsv (split train of rte) is not there; {glue} has CoLA, STS-B"),
+        (("--trials.gpus", "0.5"), "trials.gpus (0.5) is more than there is: the cluster has 0 GPUs; ask for at most that, or for 0"),
+        (("--freeze.layers", "7"), "freeze.layers (7) must be at most the checkpoint's layers (2)"),
+        (("--start-from", "mnli"), "start_from (mnli) must be one of the tasks asked for (cola, stsb), and none of rte, mrpc, stsb, which it starts"),
+        (("--train", "my.csv"), "task (glue) or train (my.csv): give one of both, such as --task sst2 or --train my.csv"),
+    ):
+        assert main(command(tiny_run, glue, tmp_path / "output", *more)) == 2
+        found = capsys.readouterr().err
+        assert found.startswith(f"error: {message}") and found.count("\n") == 1, found
+    assert not scores(tmp_path / "output") and TASKS["ax"].splits
+
+
+def test_one_s_own_file_with_its_tenth_set_aside(tiny_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = ["review,stars"] + [f'"{"kar mist" if row % 2 else "lond sur"} {"nest " * (row % 7)}{row}",{"good" if row % 2 else "bad"}' for row in range(80)]
+    (tmp_path / "my.csv").write_text("\n".join(lines) + "\n")
+    asked = ["--checkpoint", folder_of(str(tiny_run), 3), "--train", str(tmp_path / "my.csv"), "--text", "review", "--label", "stars", "--output", str(tmp_path / "o"), "--seeds", "1",
+             "--recipe.epochs", "8", "--optimizer.learning-rate", "1e-3", "--trials.cpus", "3", "--recipe.patience", "2", "adapter:low-rank", "--adapter.rank", "4"]  # fmt: skip
+    assert main(asked) == 0
+    out = capsys.readouterr().out
+    assert "no --dev: " in out and "of 80 rows are set aside by a hash of their text" in out and "| my   | dev accuracy" in out
+    (folder,) = (tmp_path / "o" / "finetune").glob("my-seed0-*/model")
+    assert load_tuned(str(folder)).about.task.labels == ("bad", "good") and not (folder / "adapters.safetensors").exists()

@@ -1,0 +1,74 @@
+"""What is trained where the time is short, and the table of what came out."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from pipeline.config.finetune import Finetune, Recipe
+from pipeline.config.model import Model
+from pipeline.finetune.plan import Share, fitted, kept_shares, left_out, total_seconds, trial_seconds
+from pipeline.finetune.table import PUBLISHED, Reported, glue_line, select, shown, table
+
+
+def problem(name: str, rows: int, dev: int = 320) -> SimpleNamespace:
+    """As much of a problem as a plan asks of it."""
+    sized = lambda number: SimpleNamespace(rows=SimpleNamespace(num_rows=number))  # noqa: E731
+    return SimpleNamespace(task=SimpleNamespace(name=name, metrics=("accuracy",)), train=sized(rows), splits={"dev": sized(dev)})
+
+
+def config(minutes: float | None, seeds: int = 3) -> Finetune:
+    return Finetune(checkpoint="c", task=("a",), data="d", seeds=seeds, minutes=minutes, recipe=Recipe(epochs=3, rows_per_step=32))
+
+
+def test_a_trial_takes_its_steps_and_evaluations() -> None:
+    # 4 s to start; in each of 3 epochs 100 steps of 0.1 s, and 10 batches of evaluation at 0.4 of a step.
+    assert trial_seconds(config(None), problem("a", 3_200), 0.1, Share(seeds=1, epochs=3, rows=None)) == pytest.approx(4 + 3 * (10 + 0.4))
+    assert trial_seconds(config(None), problem("a", 3_200), 0.1, Share(seeds=1, epochs=3, rows=320)) == pytest.approx(4 + 3 * (1 + 0.4))
+
+
+def test_a_large_task_loses_seeds_then_epochs_then_rows_before_a_small_one_loses_seeds() -> None:
+    small, large, steps = problem("small", 3_200), problem("large", 320_000), {"small": 0.01, "large": 0.01}
+    whole = Share(seeds=3, epochs=3, rows=None)
+    seconds = total_seconds(config(None), [small, large], steps, {"small": whole, "large": whole}, 1, 1)
+    assert fitted(config(None), [small, large], steps, 1, 1) == fitted(config(seconds / 60 + 1), [small, large], steps, 1, 1) == {"small": whole, "large": whole}
+    assert fitted(config(seconds / 60 / 2), [small, large], steps, 1, 1) == {"small": whole, "large": Share(seeds=1, epochs=3, rows=None)}
+    found = fitted(config(1.5), [small, large], steps, 1, 1)
+    assert found["small"] == whole and found["large"].seeds == 1 and found["large"].epochs == 1 and found["large"].rows in (50_000, 100_000)
+    assert left_out(large, config(1.5), found["large"]) == f"large: 1 of 3 seeds, 1 of 3 epochs, {found['large'].rows:,} of 320,000 rows, to fit 1.5 minutes"
+    assert left_out(small, config(1.5), whole) is None
+    least = fitted(config(0.01), [small, large], steps, 1, 1)
+    assert least == {"small": Share(seeds=1, epochs=3, rows=None), "large": Share(seeds=1, epochs=1, rows=5_000)}
+
+
+def test_what_was_decided_stays_decided(tmp_path: Path) -> None:
+    first, later = {"a": Share(seeds=1, epochs=2, rows=None)}, {"a": Share(seeds=3, epochs=3, rows=5)}
+    assert kept_shares(str(tmp_path / "plan.json"), first) == first == kept_shares(str(tmp_path / "plan.json"), later)
+
+
+def row(task: str, name: str, *values: float, collapsed: int = 0, setting: str = "") -> Reported:
+    return Reported(task=task, name=name, values=values, baseline=0.5, collapsed=collapsed, setting=setting)
+
+
+def test_the_table_has_medians_and_spreads_beside_the_published_row_of_the_size() -> None:
+    rows = [row("mrpc", "dev accuracy", 0.7, 0.9, 0.8, collapsed=1), row("mrpc", "dev f1", 0.1, 0.2, 0.3, collapsed=1), row("own", "dev mean_absolute_error", 1.5)]
+    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in table(rows, Model(layers=2, width=128, heads=2, feed_forward=512)).split("\n")]
+    assert lines[0] == ["task", "split and metric", "median", "of seeds", "seeds", "collapsed", "baseline", "BERT-tiny, GLUE test"]
+    assert lines[2] == ["mrpc", "dev accuracy", "80.0", "70.0 to 90.0", "3", "1 of 3", "50.0", "81.1/71.1"] and lines[3][-1] == ""
+    assert lines[4] == ["own", "dev mean_absolute_error", "1.50", "1.50 to 1.50", "1", "", "0.50", ""]
+    other = table(rows, Model(layers=3, width=48, heads=2, feed_forward=512))
+    assert "published" not in other.split("\n")[0] and "GLUE test" not in other and shown("x", None) == ""
+    assert set(PUBLISHED) == {(2, 128), (4, 256), (4, 512), (8, 512), (12, 768), (24, 1024)}
+
+
+def test_glue_is_a_mean_of_tasks_each_averaged_first() -> None:
+    rows = [row("mrpc", "dev accuracy", 0.6), row("mrpc", "dev f1", 0.8), row("wnli", "dev accuracy", 0.5), row("ax", "test matthews", 0.1), row("builtin", "dev accuracy", 1.0)]
+    assert glue_line(rows, ("mrpc", "wnli", "ax")).startswith("mean of 2 of GLUE's 9 tasks on the development sets: 60.0 (WNLI with what its trials score")
+    assert glue_line(rows[:2], ("mrpc", "wnli", "ax")) is None
+
+
+def test_the_best_median_selects_and_trials_stopped_early_do_not_count() -> None:
+    trials = [SimpleNamespace(problem="a", name=f"{rate}-{seed}", chosen={"rate": rate}) for rate in (1, 2, 3) for seed in range(3)]
+    values = {"1-0": 0.5, "1-1": 0.9, "1-2": 0.1, "2-0": 0.6, "2-1": 0.6, "2-2": 0.0}
+    results = {trial.name: {"scores": {"dev": {"accuracy": values[trial.name]}}} if trial.name in values else {"score": 0.99} for trial in trials}
+    assert select(trials, results, problem("a", 10)) == ({"rate": 2}, 0.6)

@@ -1,0 +1,74 @@
+"""What is set aside, and what makes a trial's name another."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from pipeline.config.adapters import LowRank
+from pipeline.config.finetune import Cutting, Finetune, Recipe, Trials
+from pipeline.config.training import Placement
+from pipeline.errors import ConfigError, DataError
+from pipeline.finetune.problems import Problem, digest, downloaded, texts, with_dev
+from pipeline.finetune.trials import identity_of, make_trial
+from pipeline.tasks import sequences
+from pipeline.tasks.glue import TASKS
+from pipeline.tasks.schema import TEXTS
+from pipeline.tasks.squad import Question
+from pipeline.tasks.tables import read_split
+from pipeline.text.vocabulary import Vocabulary
+from pipeline.train.initial import Initial
+from pipeline.config.model import Model
+
+
+def table(rows: int) -> pa.Table:
+    return pa.Table.from_pylist([{"id": str(n), "first": f"text {n}", "second": None, "label": str(n % 2)} for n in range(rows)], schema=TEXTS)
+
+
+def test_a_tenth_is_set_aside_by_a_hash_and_given_files_are_left_alone() -> None:
+    said: list[str] = []
+    train, splits, _ = with_dev({"train": table(400)}, said.append)
+    assert 20 <= len(splits["dev"]) <= 60 and len(train) + len(splits["dev"]) == 400 and not set(texts(train)) & set(texts(splits["dev"]))
+    assert said == [f"no --dev: {len(splits['dev'])} of 400 rows are set aside by a hash of their text"]
+    longer, again, _ = with_dev({"train": table(500)}, said.append)
+    assert set(texts(splits["dev"])) <= set(texts(again["dev"]))  # more rows move none of the others
+    assert with_dev({"train": table(4), "dev": table(2)}, said.append)[1]["dev"].num_rows == 2
+    with pytest.raises(DataError, match=r"^train has 1 rows, too few to set some aside: name a development file with --dev$"):
+        with_dev({"train": table(1)}, said.append)
+
+
+def test_questions_of_one_context_stay_together() -> None:
+    questions = [Question(id=str(n), question="a", context=f"context {n // 5}", answers=()) for n in range(300)]
+    train, splits, _ = with_dev({"train": questions}, lambda line: None)
+    assert not {one.context for one in train} & {one.context for one in splits["dev"]} and splits["dev"]
+
+
+def test_only_glue_is_downloaded(tmp_path: Path) -> None:
+    config = Finetune(checkpoint="c", task=("squad1", "sst2"), output=str(tmp_path))
+    with pytest.raises(ConfigError, match=r"^data is not given: name the folder of the files of squad1; only GLUE is downloaded$"):
+        downloaded(config, config.task, lambda line: None)
+
+
+def test_a_trial_is_named_by_all_that_shapes_it_and_nothing_else(glue: Path, tiny_vocabulary: Vocabulary) -> None:
+    cutting = Cutting(maximum_length=32, stride=8)
+    train = sequences.prepare(TASKS["stsb"], read_split(TASKS["stsb"], str(glue), "train"), tiny_vocabulary, cutting)
+    problem = Problem(task=TASKS["stsb"], cutting=cutting, train=train, splits={}, digest=digest(train.rows))
+    initial = Initial(folder="f", fingerprint="e", model=Model(), vocabulary=tiny_vocabulary)
+    config = Finetune(checkpoint="c", task=("stsb",), data="d")
+    name = lambda config, problem=problem, seed=0: make_trial(config, problem, initial, seed, {}, "report").name  # noqa: E731
+    assert name(config) == name(replace(config, checkpoint="other", placement=Placement(threads=3), trials=Trials(cpus=2), seeds=9, minutes=3, output="o")) and name(config).startswith("stsb-seed0-")
+    others = [
+        name(config, seed=1), name(replace(config, recipe=Recipe(epochs=4))), name(replace(config, optimizer=replace(config.optimizer, learning_rate=1e-4))),
+        name(replace(config, adapter=LowRank())), name(replace(config, random_weights=True)), name(config, replace(problem, cutting=Cutting(maximum_length=16, stride=8))),
+        name(config, replace(problem, digest="other")),
+    ]  # fmt: skip
+    assert len({name(config), *others}) == 8
+    assert identity_of(config, problem, initial, 0)["rows"] == problem.digest
+
+
+def test_the_digest_is_of_ids_and_labels_of_every_kind(glue: Path, tiny_vocabulary: Vocabulary) -> None:
+    rows = sequences.prepare(TASKS["stsb"], read_split(TASKS["stsb"], str(glue), "train"), tiny_vocabulary, Cutting(maximum_length=32, stride=8)).rows
+    other = rows.set_column(2, "label", pa.array([9.0, *rows["label"].to_pylist()[1:]], pa.float32()))
+    lists = rows.set_column(3, rows.schema.field("labels"), pa.array([[1.0, 0.0]] * rows.num_rows, rows.schema.field("labels").type))
+    assert len({digest(rows), digest(other), digest(lists), digest(rows.slice(1))}) == 4

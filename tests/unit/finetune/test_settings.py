@@ -1,0 +1,57 @@
+"""Which settings a search tries."""
+
+from dataclasses import replace
+
+import pytest
+
+from pipeline.config.finetune import Finetune, Search
+from pipeline.config.training import LinearDecay
+from pipeline.errors import ConfigError
+from pipeline.finetune.settings import GRIDS, settings_of, warnings, with_setting
+
+
+def config(**search: object) -> Finetune:
+    return Finetune(checkpoint="c", task=("sst2",), data="d", search=Search(**search))
+
+
+def test_the_published_grids() -> None:
+    assert settings_of(config()) == [{}]
+    found = settings_of(config(grid="bert"))
+    assert len(found) == 18 and {"recipe.rows_per_step": 32, "optimizer.learning_rate": 2e-5, "recipe.epochs": 4} in found
+    found = settings_of(config(grid="miniatures"))
+    assert len(found) == 20 and {one["recipe.epochs"] for one in found} == {4} and set(GRIDS) == set(Search.__dataclass_fields__["grid"].type.__args__)
+
+
+def test_values_and_ranges_of_any_setting() -> None:
+    found = settings_of(config(over=("recipe.rows-per-step=8,16", "optimizer.learning_rate=1e-5..1e-3", "recipe.patience=None,2"), samples=3))
+    assert len(found) == 3 * 2 * 2 and found == settings_of(config(over=("recipe.rows-per-step=8,16", "optimizer.learning_rate=1e-5..1e-3", "recipe.patience=None,2"), samples=3))
+    rates = {one["optimizer.learning_rate"] for one in found}
+    assert len(rates) == 3 and all(1e-5 <= rate <= 1e-3 for rate in rates) and {one["recipe.patience"] for one in found} == {None, 2}
+    other = with_setting(config(), found[0])
+    assert other.optimizer.learning_rate == found[0]["optimizer.learning_rate"] and other.recipe.rows_per_step == 8 and other.recipe.epochs == 3
+    assert {type(one["recipe.epochs"]) for one in settings_of(config(over=("recipe.epochs=2..6",)))} == {int}
+    assert settings_of(config(over=("recipe.pooling=cls,mean", "recipe.balance_classes=True,False")))[1] == {"recipe.pooling": "cls", "recipe.balance_classes": False}
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ("recipe.rows_per_step", r"search\.over \(recipe\.rows_per_step\) must be NAME=VALUE,VALUE or NAME=LOW\.\.HIGH with a name of recipe\.epochs, "),
+        ("seeds=1,2", r"search\.over \(seeds=1,2\) must be NAME=VALUE"),
+        ("recipe.epochs=two", r"search\.over \(recipe\.epochs=two\): two is no int$"),
+        ("optimizer.learning_rate=1..0.1", r"search\.over \(optimizer\.learning_rate=1\.\.0\.1\): a range is LOW\.\.HIGH with 0 < LOW < HIGH, such as 1e-5\.\.1e-3$"),
+        ("recipe.rows_per_step=0", r"rows_per_step \(0\) must be at least 1"),
+    ],
+)
+def test_what_cannot_be_searched_is_one_line(entry: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        settings_of(config(over=(entry,)))
+
+
+def test_rates_far_above_the_usual_and_no_warm_up_are_warned_of() -> None:
+    assert warnings(config(), [{}]) == []
+    assert warnings(config(), [{"optimizer.learning_rate": 2e-3}, {}]) == [
+        "warning: optimizer.learning_rate 0.002 is above 0.001, and published rates end at 3e-4: the encoder may forget what it learnt"
+    ]
+    (line,) = warnings(replace(config(), schedule=LinearDecay(warmup_share=0.0)), [{}])
+    assert line.startswith("warning: schedule.warmup_share is 0")
