@@ -72,7 +72,7 @@ def test_what_cannot_be_trained_is_one_line(tiny_run: Path, glue: Path, tmp_path
     for more, message in (
         (("--cutting.maximum-length", "99"), "cutting.maximum_length (99) must be at most the checkpoint's positions (32)"),
         (("--checkpoint", str(glue)), f"checkpoint {glue} has no config.json"),
-        (("--data", str(tmp_path)), f"data ({tmp_path}) has none of GLUE's training files, such as SST-2/train.tsv: name the folder"),
+        (("--data", str(tmp_path / "empty")), f"data ({tmp_path}/empty) has none of GLUE's training files, such as SST-2/train.tsv: name the folder"),
         (("--task", "ax"), "task (ax) is none that can be trained: choose of cola, sst2,"),
         (("--task", "rte"), f"{glue}/RTE/train.tsv (split train of rte) is not there; {glue} has CoLA, STS-B"),
         (("--trials.gpus", "0.5"), "trials.gpus (0.5) is more than there is: the cluster has 0 GPUs; ask for at most that, or for 0"),
@@ -80,7 +80,7 @@ def test_what_cannot_be_trained_is_one_line(tiny_run: Path, glue: Path, tmp_path
         (("--start-from", "mnli"), "start_from (mnli) must be one of the tasks asked for (cola, stsb), and none of rte, mrpc, stsb, which it starts"),
         (("--train", "my.csv"), "task (glue) or train (my.csv): give one of both, such as --task sst2 or --train my.csv"),
     ):
-        assert main(command(tiny_run, glue, tmp_path / "output", *more)) == 2
+        assert main(command(tiny_run, glue, tmp_path / "output", *more)) == 2, more
         found = capsys.readouterr().err
         assert found.startswith(f"error: {message}") and found.count("\n") == 1, found
     assert not scores(tmp_path / "output") and TASKS["ax"].splits
