@@ -6,6 +6,7 @@
     python jobs/bench.py wikitext --dump simplewiki-pages-articles.xml.bz2
     python jobs/bench.py step tiny mini --lengths full
     python jobs/bench.py job
+    python jobs/bench.py finetune --checkpoint EXPORT --data GLUE
 """
 
 import os
@@ -77,6 +78,13 @@ def main(arguments: Sequence[str]) -> int:
         from pipeline.bench import step
 
         return step.main(arguments[1:])
+    if list(arguments[:1]) == ["finetune"]:  # all cores
+        from pipeline.environment import set_ray_defaults
+
+        set_ray_defaults()
+        from pipeline.bench import finetune
+
+        return finetune.main(arguments[1:])
     # One core: libraries read these when they are imported.
     os.environ |= {"RAYON_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
     import tyro

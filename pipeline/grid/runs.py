@@ -30,6 +30,7 @@ EXPERIMENT, SQLITE = "finetune", "sqlite:///"
 GRID, TRIAL = "grid", "trial"
 """Tags with the names of a grid and of a trial, by which they are found again."""
 PARENT = "mlflow.parentRunId"
+DESCRIPTION = "mlflow.note.content"  # Markdown on the run's first page
 TABLES = "mlflow.loggedArtifacts"
 """Tag by which MLflow's UI knows an artifact to be a table."""
 RETRY_SECONDS = 30.0
@@ -227,6 +228,7 @@ def log_table(parent: GridRun, text: str, rows: Sequence[Reported]) -> None:
         columns = ("task", "split and metric", "median", "lowest", "highest", "seeds", "collapsed", "baseline", "setting")
         data = [[one.task, one.name, *map(shown, (one.median, min(one.values), max(one.values))), len(one.values), one.collapsed, shown(one.baseline), one.setting] for one in rows]
         client.log_dict(parent.run_id, {"columns": columns, "data": data}, "table.json")
+        client.set_tag(parent.run_id, DESCRIPTION, text)
         client.set_tag(parent.run_id, TABLES, '[{"path": "table.json", "type": "table"}]')
         there, now = client.get_run(parent.run_id).data.metrics, int(time.time() * 1000)
         fresh = [Metric(name, value, now, 0) for one in rows for name, value in figures(one) if there.get(name) != value]

@@ -20,6 +20,7 @@ RETRY_SECONDS = 5.0
 LAST_FLUSH_SECONDS = 60.0  # how long the end of a run waits for a server that is away
 METRICS_A_CALL = 1_000  # MLflow's limit of log_batch
 PARAMETERS_A_CALL = 100
+KIND = {"mlflow.experimentKind": "custom_model_development"}  # else MLflow's UI may take an experiment for one of chat models, and hides the charts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +62,7 @@ def open_run(uri: str, experiment: str, name: str, run_id: str | None, parameter
             client.update_run(run_id, status="RUNNING")
             return MlflowRun(uri=uri, run_id=run_id)
         found = client.get_experiment_by_name(experiment)
-        experiment_id = found.experiment_id if found else client.create_experiment(experiment, artifact_location=artifact_location(uri))
+        experiment_id = found.experiment_id if found else client.create_experiment(experiment, artifact_location=artifact_location(uri), tags=KIND)
         run = client.create_run(experiment_id, run_name=name, tags=tags)
         entries = [Param(key, str(value)) for key, value in parameters.items()]
         for start in range(0, len(entries), PARAMETERS_A_CALL):

@@ -1,0 +1,157 @@
+"""Fine-tuning beside the Trainer of transformers, with dynamic padding and rows grouped by length: the same rows, weights, rates and precision."""
+
+import logging
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+import tyro
+
+from pipeline.config.finetune import Finetune, Recipe
+from pipeline.errors import ConfigError, PipelineError
+from pipeline.finetune.problems import Problem, read_problems
+from pipeline.finetune.trials import build, device_of
+from pipeline.grid.job import encoder_of
+from pipeline.tasks.kinds import KINDS
+from pipeline.train.initial import Initial
+from pipeline.train.trial import drawn, run_trial
+from pipeline.train.tuned import About, save_tuned
+from pipeline.train.worker import autocast_of, chosen_precision, cores
+
+AIM, FLOOR = 1.5, 1.2
+NEAR = 0.02
+"""How far below theirs our accuracy may be by chance."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Fine-tuning beside the Trainer of transformers, in turns."""
+
+    checkpoint: str
+    """As in jobs/finetune.py."""
+    data: str | None = None
+    """Folder of GLUE; none: the built-in task."""
+    task: str = "sst2"
+    """One of those of classes."""
+    rows: int = 6_000
+    """Training rows, once through."""
+    rows_per_step: int = 32
+    learning_rate: float = 3e-4
+    repetitions: int = 3
+    """Trainings of each side, in turns."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Side:
+    """What one training came to."""
+
+    seconds: float
+    accuracy: float
+    tokens: int
+    """Without padding."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Measure and print; 0 where the ratio reaches its floor and the accuracies agree, 1 where not, 2 for what the user can fix."""
+    try:
+        wanted = tyro.cli(Settings, prog="python jobs/bench.py finetune", args=list(arguments))
+        return measure(wanted)
+    except PipelineError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+def measure(wanted: Settings) -> int:
+    """Both sides in turns."""
+    task = wanted.task if wanted.data else "builtin"
+    recipe = Recipe(epochs=1, rows_per_step=wanted.rows_per_step, training_rows=wanted.rows)
+    with tempfile.TemporaryDirectory(prefix="bertstream-bench-") as folder:
+        config = Finetune(checkpoint=wanted.checkpoint, data=wanted.data, task=(task,), output=folder, recipe=recipe)
+        config = Finetune(**vars(config) | {"optimizer": type(config.optimizer)(learning_rate=wanted.learning_rate)})
+        initial = encoder_of(config, config.checkpoint, print)
+        (problem,) = read_problems(config, initial, print)
+        if problem.task.kind != "classification":
+            raise ConfigError(f"task ({task}) is of the kind {problem.task.kind}: choose one of classes, such as sst2 or mrpc")
+        torch.set_num_threads(cores())
+        print(f"{initial.model.layers} layers of width {initial.model.width}, {cores()} CPU threads, {chosen_precision(config.placement, device_of(config))}")
+        sides: dict[str, list[Side]] = {"ours": [], "Trainer": []}
+        for seed in range(wanted.repetitions):
+            sides["ours"].append(ours(config, problem, initial, seed))
+            sides["Trainer"].append(theirs(config, problem, initial, seed, Path(folder, str(seed))))
+            for name, ones in sides.items():
+                print(f"seed {seed}  {name:<8} {ones[-1].seconds:6.1f} s  {ones[-1].tokens / ones[-1].seconds:8,.0f} tokens/s  accuracy {100 * ones[-1].accuracy:.1f}%", flush=True)
+    return verdict(sides)
+
+
+def verdict(sides: dict[str, list[Side]]) -> int:
+    """Print medians and the ratio of the turns; 1 where it is below its floor, or our accuracy clearly below theirs."""
+    ratio = statistics.median(b.seconds / a.seconds for a, b in zip(sides["ours"], sides["Trainer"], strict=True))
+    mine, other = (statistics.median(one.accuracy for one in sides[name]) for name in ("ours", "Trainer"))
+    print(f"ours / transformers' Trainer: {ratio:.2f} times as fast (aim {AIM:g}); median accuracy {100 * mine:.1f}% and {100 * other:.1f}%")
+    low = [f"the ratio {ratio:.2f}, floor {FLOOR:g}"] * (ratio < FLOOR) + [f"accuracy, by {100 * (other - mine):.1f}"] * (mine < other - NEAR)
+    for line in low:
+        print(f"below its floor: {line}")
+    return 1 if low else 0
+
+
+def ours(config: Finetune, problem: Problem, initial: Initial, seed: int) -> Side:
+    """One training of ours, evaluation not in its time."""
+    device = device_of(config)
+    autocast = autocast_of(chosen_precision(config.placement, device), device)
+    module = build(config, problem, initial, seed).to(device)
+    found = run_trial(config, problem.task, problem.cutting, module, problem.train, problem.splits, seed=seed, device=device, autocast=autocast)
+    return Side(seconds=found.seconds, accuracy=accuracy(problem, found.scores), tokens=found.tokens)
+
+
+def accuracy(problem: Problem, scores: dict[str, dict[str, float]]) -> float:
+    """The metric that selects, on the development split."""
+    return scores[next(iter(problem.splits))][problem.task.metrics[0]]
+
+
+def theirs(config: Finetune, problem: Problem, initial: Initial, seed: int, folder: Path) -> Side:
+    """One training of the Trainer's, from the same weights, head and all; evaluation not in its time."""
+    try:
+        import accelerate  # noqa: F401  (the Trainer says so in many lines)
+        from transformers import AutoModelForSequenceClassification, DataCollatorWithPadding, PreTrainedTokenizerFast, Trainer, TrainingArguments
+        from transformers.utils import logging as quiet
+    except ImportError as error:
+        raise ConfigError(f"bench finetune needs transformers and accelerate ({error}): pip install 'bertstream[bench]'") from error
+    quiet.set_verbosity_error()
+    quiet.disable_progress_bar()
+    logging.getLogger("accelerate").setLevel(logging.ERROR)
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    said = About(task=problem.task, cutting=problem.cutting, pooling="cls", tuned={}, lineage={})
+    save_tuned(str(folder / "model"), build(config, problem, initial, seed), said, initial.model, initial.vocabulary)
+    model = AutoModelForSequenceClassification.from_pretrained(folder / "model", attn_implementation="sdpa")
+    rows = drawn(problem.train.rows, config.recipe.training_rows, seed)
+    dev = next(iter(problem.splits.values()))
+    asked = TrainingArguments(
+        output_dir=str(folder / "out"), num_train_epochs=1, per_device_train_batch_size=config.recipe.rows_per_step, per_device_eval_batch_size=64,
+        learning_rate=config.optimizer.learning_rate, weight_decay=config.optimizer.weight_decay, warmup_steps=config.schedule.warmup_share, lr_scheduler_type="linear",
+        bf16=chosen_precision(config.placement, device_of(config)) == "bfloat16", train_sampling_strategy="group_by_length", optim="adamw_torch_fused", seed=seed,
+        report_to=[], save_strategy="no", logging_strategy="no", disable_tqdm=True, use_cpu=device_of(config).type == "cpu", dataloader_pin_memory=False,
+    )  # fmt: skip
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(folder / "model")
+    trainer = Trainer(model=model, args=asked, train_dataset=examples(rows), eval_dataset=examples(dev.rows), data_collator=DataCollatorWithPadding(tokenizer))
+    begun = time.perf_counter()
+    trainer.train()
+    seconds = time.perf_counter() - begun
+    logits = np.asarray(trainer.predict(trainer.eval_dataset).predictions, np.float32)
+    way = KINDS[problem.task.kind]
+    scores = way.score(problem.task, dev, way.answers(problem.task, dev, logits, problem.cutting), {})
+    return Side(seconds=seconds, accuracy=scores[problem.task.metrics[0]], tokens=len(rows["ids"].combine_chunks().flatten()))
+
+
+def examples(rows: pa.Table) -> list[dict[str, Any]]:
+    """Rows as the Trainer takes them."""
+    columns = zip(rows["ids"].to_pylist(), rows["first_length"].to_pylist(), rows["label"].to_pylist())
+    return [{"input_ids": ids, "token_type_ids": [int(place >= first) for place in range(len(ids))], "attention_mask": [1] * len(ids), "labels": int(label)} for ids, first, label in columns]
