@@ -40,7 +40,7 @@ class Problem:
     splits: dict[str, Prepared]
     """Those with labels to be scored on; the first is the development split, which selects."""
     digest: str
-    """Of the training rows: another file of the same name is another problem."""
+    """Of the rows of all splits, and of what they are of: another file of the same name is another problem."""
 
     @property
     def tokens(self) -> int:
@@ -102,7 +102,7 @@ def problem_of(config: Finetune, task: Task, train: Any, splits: dict[str, Any],
     for name, one in prepared.items():
         report(", ".join([f"{task.name} {name}: {len(one.items):,} {noun(task)}", *(lost if name == "train" else ()), *one.notes]))
     mine = prepared.pop("train")
-    return Problem(task=task, cutting=cutting, train=mine, splits=prepared, digest=digest(mine.rows))
+    return Problem(task=task, cutting=cutting, train=mine, splits=prepared, digest=digest([mine, *prepared.values()]))
 
 
 def noun(task: Task) -> str:
@@ -110,14 +110,16 @@ def noun(task: Task) -> str:
     return {"spans": "questions", "tags": "sentences"}.get(task.kind, "rows")
 
 
-def digest(rows: pa.Table) -> str:
-    """Of the ids and labels."""
+def digest(splits: Sequence[Prepared]) -> str:
+    """Of the ids of all rows, and of what they are of, all true answers among it."""
     found = hashlib.sha256()
-    for column in ("ids", "labels"):
-        lists = rows[column].combine_chunks()
-        found.update(np.ascontiguousarray(lists.value_lengths().fill_null(0)))
-        found.update(np.ascontiguousarray(lists.flatten()))
-    found.update(np.ascontiguousarray(rows["label"].combine_chunks().fill_null(-1.0)))
+    for split in splits:
+        ids = split.rows["ids"].combine_chunks()
+        found.update(np.ascontiguousarray(ids.value_lengths()))
+        found.update(np.ascontiguousarray(ids.flatten()))
+        items = split.items.to_pylist() if isinstance(split.items, pa.Table) else split.items
+        for item in items:
+            found.update(repr(item).encode("utf-8", "surrogatepass"))
     return found.hexdigest()[:16]
 
 

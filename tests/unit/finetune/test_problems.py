@@ -14,6 +14,7 @@ from pipeline.finetune.problems import Problem, digest, downloaded, texts, with_
 from pipeline.finetune.trials import identity_of, make_trial
 from pipeline.tasks import sequences
 from pipeline.tasks.glue import TASKS
+from pipeline.tasks.prepared import Prepared
 from pipeline.tasks.schema import TEXTS
 from pipeline.tasks.squad import Question
 from pipeline.tasks.tables import read_split
@@ -53,7 +54,7 @@ def test_only_glue_is_downloaded(tmp_path: Path) -> None:
 def test_a_trial_is_named_by_all_that_shapes_it_and_nothing_else(glue: Path, tiny_vocabulary: Vocabulary) -> None:
     cutting = Cutting(maximum_length=32, stride=8)
     train = sequences.prepare(TASKS["stsb"], read_split(TASKS["stsb"], str(glue), "train"), tiny_vocabulary, cutting)
-    problem = Problem(task=TASKS["stsb"], cutting=cutting, train=train, splits={}, digest=digest(train.rows))
+    problem = Problem(task=TASKS["stsb"], cutting=cutting, train=train, splits={}, digest=digest([train]))
     initial = Initial(folder="f", fingerprint="e", model=Model(), vocabulary=tiny_vocabulary)
     config = Finetune(checkpoint="c", task=("stsb",), data="d")
     name = lambda config, problem=problem, seed=0: make_trial(config, problem, initial, seed, {}, "report").name  # noqa: E731
@@ -67,8 +68,14 @@ def test_a_trial_is_named_by_all_that_shapes_it_and_nothing_else(glue: Path, tin
     assert identity_of(config, problem, initial, 0)["rows"] == problem.digest
 
 
-def test_the_digest_is_of_ids_and_labels_of_every_kind(glue: Path, tiny_vocabulary: Vocabulary) -> None:
-    rows = sequences.prepare(TASKS["stsb"], read_split(TASKS["stsb"], str(glue), "train"), tiny_vocabulary, Cutting(maximum_length=32, stride=8)).rows
-    other = rows.set_column(2, "label", pa.array([9.0, *rows["label"].to_pylist()[1:]], pa.float32()))
-    lists = rows.set_column(3, rows.schema.field("labels"), pa.array([[1.0, 0.0]] * rows.num_rows, rows.schema.field("labels").type))
-    assert len({digest(rows), digest(other), digest(lists), digest(rows.slice(1))}) == 4
+def test_the_digest_is_of_ids_and_true_answers_of_all_splits(glue: Path, tiny_vocabulary: Vocabulary) -> None:
+    def prepared(split: str, length: int = 32, relabelled: bool = False) -> Prepared:
+        items = read_split(TASKS["stsb"], str(glue), split)
+        if relabelled:
+            items = items.set_column(3, items.schema.field("label"), pa.array(["1.5", *items["label"].to_pylist()[1:]]))
+        return sequences.prepare(TASKS["stsb"], items, tiny_vocabulary, Cutting(maximum_length=length, stride=4))
+
+    train, dev = prepared("train"), prepared("dev")
+    assert digest([train, dev]) == digest([prepared("train"), prepared("dev")])
+    # A dev file with another label, another length, splits the other way round.
+    assert len({digest([train, dev]), digest([train, prepared("dev", relabelled=True)]), digest([prepared("train", 8), dev]), digest([dev, train]), digest([train])}) == 5

@@ -117,12 +117,12 @@ def test_thresholds_by_hand():
     assert tuned_thresholds(np.array([[0.3], [0.7]]), np.array([[0], [1]])).tolist() == [0.5]
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=25)
 @given(st.lists(st.tuples(st.sampled_from([0.0, 0.1, 0.3, 0.5, 0.7, 1.0]), st.booleans()), min_size=1, max_size=12))
 def test_no_threshold_is_better_and_none_as_good_nearer_to_half(rows: list[tuple[float, bool]]):
     probabilities, truth = np.array([p for p, _ in rows]), np.array([t for _, t in rows])
     (found,) = tuned_thresholds(probabilities[:, None], truth[:, None])
-    best, grid = METRICS["f1"](probabilities >= found, truth), np.arange(101) / 100
+    best, grid = METRICS["f1"](probabilities >= found, truth), np.arange(21) / 20
     for threshold in grid:
         assert METRICS["f1"](probabilities >= threshold, truth) <= best
     assert METRICS["f1"](probabilities >= 0.5, truth) < best or found == 0.5
