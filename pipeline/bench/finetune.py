@@ -19,13 +19,13 @@ import tyro
 from pipeline.config.finetune import Finetune, Recipe
 from pipeline.errors import ConfigError, PipelineError
 from pipeline.finetune.problems import Problem, read_problems
-from pipeline.finetune.trials import build, device_of
+from pipeline.finetune.trials import autocast_for, build, device_of
 from pipeline.grid.job import encoder_of
 from pipeline.tasks.kinds import KINDS
 from pipeline.train.initial import Initial
 from pipeline.train.trial import drawn, run_trial
 from pipeline.train.tuned import About, save_tuned
-from pipeline.train.worker import autocast_of, chosen_precision, cores
+from pipeline.train.worker import chosen_precision, cores
 
 AIM, FLOOR = 1.5, 1.2
 NEAR = 0.02
@@ -42,7 +42,7 @@ class Settings:
     """Folder of GLUE; none: the built-in task."""
     task: str = "sst2"
     """One of those of classes."""
-    rows: int = 6_000
+    rows: int = 8_000
     """Training rows, once through."""
     rows_per_step: int = 32
     learning_rate: float = 3e-4
@@ -82,7 +82,7 @@ def measure(wanted: Settings) -> int:
         if problem.task.kind != "classification":
             raise ConfigError(f"task ({task}) is of the kind {problem.task.kind}: choose one of classes, such as sst2 or mrpc")
         torch.set_num_threads(cores())
-        print(f"{initial.model.layers} layers of width {initial.model.width}, {cores()} CPU threads, {chosen_precision(config.placement, device_of(config))}")
+        print(f"{initial.model.layers} layers of width {initial.model.width}, {cores()} CPU threads, the Trainer in {chosen_precision(config.placement, device_of(config))}")
         sides: dict[str, list[Side]] = {"ours": [], "Trainer": []}
         for seed in range(wanted.repetitions):
             sides["ours"].append(ours(config, problem, initial, seed))
@@ -106,7 +106,7 @@ def verdict(sides: dict[str, list[Side]]) -> int:
 def ours(config: Finetune, problem: Problem, initial: Initial, seed: int) -> Side:
     """One training of ours, evaluation not in its time."""
     device = device_of(config)
-    autocast = autocast_of(chosen_precision(config.placement, device), device)
+    autocast = autocast_for(config, initial.model.width, device)
     module = build(config, problem, initial, seed).to(device)
     found = run_trial(config, problem.task, problem.cutting, module, problem.train, problem.splits, seed=seed, device=device, autocast=autocast)
     return Side(seconds=found.seconds, accuracy=accuracy(problem, found.scores), tokens=found.tokens)

@@ -54,8 +54,8 @@ class Recipe:
     """Epochs without a better development score after which training stops, and the best epoch's weights are taken; none: all epochs, the last one's."""
     balance_classes: bool = False
     """Whether a class counts in the loss in inverse proportion to its rows."""
-    group_lengths: bool = False
-    """Whether rows of similar length share a step (of each 50 steps' rows, sorted); less padding where attention pads."""
+    group_lengths: bool = True
+    """Whether rows of similar length share a step (each 50 steps' rows are sorted among themselves, as transformers' Trainer can): less padding where attention pads."""
 
     def __post_init__(self) -> None:
         require_at_least("recipe.epochs", self.epochs, 1)

@@ -11,12 +11,11 @@ import torch
 from pipeline import storage
 from pipeline.config.finetune import Finetune
 from pipeline.finetune.problems import Problem
-from pipeline.finetune.trials import build, device_of
+from pipeline.finetune.trials import autocast_for, build, device_of
 from pipeline.train.initial import Initial
 from pipeline.train.optim import build_optimizer
 from pipeline.train.step import update
 from pipeline.train.trial import batches
-from pipeline.train.worker import autocast_of, chosen_precision
 
 LARGE = 10_000
 """Training rows above which a task needs no more than one seed where time is short: its spread is small."""
@@ -39,7 +38,7 @@ class Share:
 def seconds_of(config: Finetune, problem: Problem, initial: Initial) -> tuple[float, float]:
     """Seconds of a step and of a row of it, measured on a few steps of this problem on this device."""
     device = device_of(config)
-    autocast = autocast_of(chosen_precision(config.placement, device), device)
+    autocast = autocast_for(config, initial.model.width, device)
     threads = torch.get_num_threads()
     torch.set_num_threads(config.placement.threads or max(1, round(config.trials.cpus)))
     module = build(config, problem, initial, 0).to(device).train()

@@ -26,6 +26,8 @@ from pipeline.train.tuned import About, save_tuned
 from pipeline.train.worker import autocast_of, chosen_precision, cores
 
 RESULT, MODEL = "result.json", "model"
+NARROW = 128
+"""Width up to which float32 is faster on a CPU: a step of bert-tiny on SST-2 takes 22 ms and 41 in bfloat16, of bert-mini 87 and 70."""
 SHAPING = ("recipe", "vocabulary", "optimizer", "schedule", "freeze", "adapter", "random_weights")
 """Settings that, with the encoder, the rows, the cutting and the seed, make a trial what it is."""
 
@@ -84,6 +86,12 @@ def build(config: Finetune, problem: Problem, initial: Initial, seed: int) -> Ta
     return module
 
 
+def autocast_for(config: Finetune, width: int, device: torch.device) -> torch.autocast:
+    """The trial's number format: as pretraining's, but for float32 where a narrow model's few tokens on a CPU gain nothing from bfloat16."""
+    narrow = config.placement.precision == "auto" and device.type == "cpu" and width <= NARROW
+    return autocast_of("float32" if narrow else chosen_precision(config.placement, device), device)
+
+
 def device_of(config: Finetune) -> torch.device:
     """The GPU that this process sees, unless the CPU is asked for."""
     return torch.device("cuda" if config.placement.device != "cpu" and torch.cuda.is_available() else "cpu")
@@ -98,7 +106,7 @@ def run(trial: Trial, problem: Problem, initial: Initial, after_epoch: Callable[
     module = build(config, problem, initial, trial.seed).to(device)
     trained = run_trial(
         config, problem.task, problem.cutting, module, problem.train, problem.splits,
-        seed=trial.seed, device=device, autocast=autocast_of(chosen_precision(config.placement, device), device), after_epoch=after_epoch,
+        seed=trial.seed, device=device, autocast=autocast_for(config, initial.model.width, device), after_epoch=after_epoch,
     )  # fmt: skip
     result = about(trained) | {"settings": identity_of(config, problem, initial, trial.seed), "chosen": trial.chosen, "stage": trial.stage}
     if trial.stage == "report":
