@@ -21,7 +21,7 @@ from pipeline.errors import ConfigError, PipelineError
 from pipeline.finetune.problems import Problem, read_problems
 from pipeline.finetune.trials import autocast_for, build, device_of
 from pipeline.grid.job import encoder_of
-from pipeline.tasks.kinds import KINDS
+from pipeline.tasks.metrics import METRICS
 from pipeline.train.initial import Initial
 from pipeline.train.trial import drawn, run_trial
 from pipeline.train.tuned import About, save_tuned
@@ -145,10 +145,9 @@ def theirs(config: Finetune, problem: Problem, initial: Initial, seed: int, fold
     begun = time.perf_counter()
     trainer.train()
     seconds = time.perf_counter() - begun
-    logits = np.asarray(trainer.predict(trainer.eval_dataset).predictions, np.float32)
-    way = KINDS[problem.task.kind]
-    scores = way.score(problem.task, dev, way.answers(problem.task, dev, logits, problem.cutting), {})
-    return Side(seconds=seconds, accuracy=scores[problem.task.metrics[0]], tokens=len(rows["ids"].combine_chunks().flatten()))
+    answered = trainer.predict(trainer.eval_dataset)  # in an order of its own, by length
+    scored = METRICS[problem.task.metrics[0]](np.asarray(answered.predictions, np.float32).argmax(-1), np.asarray(answered.label_ids))
+    return Side(seconds=seconds, accuracy=scored, tokens=len(rows["ids"].combine_chunks().flatten()))
 
 
 def examples(rows: pa.Table) -> list[dict[str, Any]]:
