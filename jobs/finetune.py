@@ -25,7 +25,6 @@ def main(arguments: Sequence[str]) -> int:
         from pipeline.grid.job import finetune
 
         found = finetune(config, report=lambda line: print(line, flush=True))
-        print(f"\n{found.table}\n")
         for task, folder in found.models.items():
             print(f"model of {task}, the best of its seeds on dev: {folder}")
         return 0

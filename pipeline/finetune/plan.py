@@ -69,13 +69,13 @@ def shorter(whole: Share, large: bool) -> list[Share]:
         return [whole, replace(whole, seeds=min(whole.seeds, 2)), replace(whole, seeds=1)]
     one = replace(whole, seeds=1)
     fewer = [replace(one, epochs=epochs) for epochs in range(whole.epochs, 0, -1)]
-    return [whole, *fewer, *(replace(fewer[-1], rows=rows) for rows in (100_000, 50_000, 20_000, 10_000, 5_000))]
+    return [whole, *fewer, *(replace(fewer[-1], rows=rows) for rows in (100_000, 50_000, 20_000, 10_000, 5_000) if rows < (whole.rows or math.inf))]
 
 
 def fitted(config: Finetune, problems: Sequence[Problem], per_step: dict[str, float], at_once: float, settings: int) -> dict[str, Share]:
     """What is trained of each problem: all, or where `minutes` are fewer, less of the large ones and then of the small ones, the most expensive first."""
     whole = Share(seeds=config.seeds, epochs=config.recipe.epochs, rows=config.recipe.training_rows)
-    ladders = {one.task.name: shorter(whole, one.train.rows.num_rows > LARGE) for one in problems}
+    ladders = {one.task.name: shorter(whole, min(one.train.rows.num_rows, whole.rows or one.train.rows.num_rows) > LARGE) for one in problems}
     places = dict.fromkeys(ladders, 0)
     by_name = {one.task.name: one for one in problems}
 
@@ -88,7 +88,7 @@ def fitted(config: Finetune, problems: Sequence[Problem], per_step: dict[str, fl
         left = [name for name in ladders if places[name] + 1 < len(ladders[name])]
         if not left:
             break
-        large = [name for name in left if len(ladders[name]) > 3]
+        large = [name for name in left if ladders[name][-1].epochs < whole.epochs or ladders[name][-1].rows != whole.rows]
         places[max(large or left, key=cost)] += 1
     return {name: ladders[name][place] for name, place in places.items()}
 

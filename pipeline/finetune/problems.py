@@ -51,11 +51,15 @@ class Problem:
 def read_problems(config: Finetune, initial: Initial, report: Report) -> list[Problem]:
     """All that is asked for; says what was read, left out and cut. Raises PipelineError for what cannot be."""
     if config.train is not None:
-        task, items = read_own(config, config.train, config.dev)
-        return [problem_of(config, task, *with_dev(items, report), initial, report)]
+        task, items, lost = read_own(config, config.train, config.dev)
+        return [problem_of(config, task, *with_dev(items, report), lost, initial, report)]
     names, found = tuple(name for name in config.task if name != BUILTIN), []
     if names:
-        folder = config.data or downloaded(config, names, report)
+        folder = data_of(config)
+        if config.data is None:
+            download(config, names, folder, report)
+        if not has_files(folder):
+            raise ConfigError(f"data ({folder}) is no folder with files: name the folder of the files of {', '.join(names)}")
         found = [read_known(config, task, folder, initial, report) for task in known.wanted_tasks(names, folder)]
     if BUILTIN in config.task:
         task, train, dev = kept_builtin(storage.join(config.output, "finetune", BUILTIN), report)
@@ -76,13 +80,26 @@ def kept_builtin(folder: str, report: Report) -> tuple[Task, pa.Table, pa.Table]
     return task, *(pa.Table.from_pylist(kept[split], schema=TEXTS) for split in ("train", "dev"))
 
 
-def downloaded(config: Finetune, names: Sequence[str], report: Report) -> str:
-    """The folder in the output that GLUE's archives are downloaded to, once. Raises ConfigError for tasks that are not GLUE's, DataError without internet."""
+def has_files(folder: str) -> bool:
+    """Whether a folder is there, with something in it."""
+    try:
+        return bool(storage.children(folder))
+    except OSError:  # a file
+        return False
+
+
+def data_of(config: Finetune) -> str:
+    """The folder of the tasks' files; where none is given, the one in the output that GLUE's archives are downloaded to."""
+    return config.data or storage.join(config.output, "glue")
+
+
+def download(config: Finetune, names: Sequence[str], folder: str, report: Report) -> None:
+    """Fetch GLUE's archives, once. Raises ConfigError for tasks that are not GLUE's, DataError without internet."""
+    if unknown := [name for name in names if name not in (*known.TASKS, "glue")]:
+        raise ConfigError(f"task ({', '.join(unknown)}) is none that is known: choose of {', '.join(known.TASKS)}, {BUILTIN}, or glue")
     if others := [name for name in names if name not in (*known.GLUE, "glue")]:
         raise ConfigError(f"data is not given: name the folder of the files of {', '.join(others)}; only GLUE is downloaded")
-    folder = storage.join(config.output, "glue")
     fetch_glue(folder, known.GLUE if "glue" in names else tuple(names), report)
-    return folder
 
 
 def read_known(config: Finetune, task: Task, folder: str, initial: Initial, report: Report) -> Problem:
@@ -123,16 +140,16 @@ def digest(splits: Sequence[Prepared]) -> str:
     return found.hexdigest()[:16]
 
 
-def with_dev(items: dict[str, Any], report: Report) -> tuple[Any, dict[str, Any], tuple[str, ...]]:
-    """(training items, development items, what was left out): those given, or a tenth of the training items set aside by a hash of their text."""
+def with_dev(items: dict[str, Any], report: Report) -> tuple[Any, dict[str, Any]]:
+    """(training items, development items): those given, or a tenth of the training items set aside by a hash of their text."""
     if "dev" in items:
-        return items["train"], {"dev": items["dev"]}, ()
+        return items["train"], {"dev": items["dev"]}
     train = items["train"]
     aside = np.array([is_aside(text) for text in texts(train)])
     if aside.all() or not aside.any():
         raise DataError(f"train has {len(train)} rows, too few to set some aside: name a development file with --dev")
     report(f"no --dev: {aside.sum():,} of {len(train):,} rows are set aside by a hash of their text")
-    return chosen(train, ~aside), {"dev": chosen(train, aside)}, ()
+    return chosen(train, ~aside), {"dev": chosen(train, aside)}
 
 
 def texts(items: Any) -> list[str]:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import json
 import math
 from typing import Any, get_type_hints
 
@@ -39,7 +40,7 @@ def settings_of(config: Finetune) -> list[dict[str, Any]]:
     found = [one | drawn for drawn in draws(config.search, ranges, config) for one in fixed]
     for one in found:
         with_setting(config, one)
-    return found
+    return list({json.dumps(one, sort_keys=True): one for one in found}.values())  # whole numbers of a short range are drawn twice
 
 
 def require_name(config: Finetune, entry: str, name: str, equals: str) -> None:
@@ -63,13 +64,21 @@ def bounds(entry: str, given: str) -> tuple[float, float]:
 def typed(config: Finetune, entry: str, name: str, text: str) -> Any:
     """A value of the setting's type. Raises ConfigError."""
     hint = hint_of(config, name)
-    kinds = [kind for kind in (bool, int, float, str) if kind is hint or kind in getattr(hint, "__args__", ())]
-    try:
-        if bool in kinds:
-            return {"True": True, "False": False}[text]
-        return None if text == "None" else kinds[0](text) if kinds else text
-    except (ValueError, KeyError):
-        raise ConfigError(f"search.over ({entry}): {text} is no {kinds[0].__name__}") from None
+    options = getattr(hint, "__args__", (hint,))
+    if text == "None" and type(None) in options:
+        return None
+    for known in options:
+        if known is bool and text in ("True", "False"):
+            return text == "True"
+        if known in (int, float):
+            try:
+                return known(text)
+            except ValueError:
+                continue
+        if known is str or known == text:
+            return text
+    wanted = ", ".join(getattr(option, "__name__", str(option)).replace("NoneType", "None") for option in options)
+    raise ConfigError(f"search.over ({entry}): {text} is none of {wanted}")
 
 
 def hint_of(config: Any, name: str) -> Any:
@@ -91,7 +100,8 @@ def draws(search: Search, ranges: dict[str, tuple[float, float]], config: Finetu
 
 def rounded(config: Finetune, name: str, value: float) -> float | int:
     """Three digits, or a whole number where the setting is one."""
-    return round(value) if hint_of(config, name) is int else float(f"{value:.3g}")
+    hint = hint_of(config, name)
+    return round(value) if int in getattr(hint, "__args__", (hint,)) else float(f"{value:.3g}")
 
 
 def with_setting(config: Any, chosen: dict[str, Any]) -> Any:

@@ -20,7 +20,7 @@ PUBLISHED: dict[tuple[int, int], tuple[str, dict[str, str]]] = {
     (12, 768): ("BERT-base", {"cola": "52.1", "sst2": "93.5", "mrpc": "88.9", "stsb": "85.8", "qqp": "71.2", "mnli": "84.6/83.4", "qnli": "90.5", "rte": "66.4"}),
     (24, 1024): ("BERT-large", {"cola": "60.5", "sst2": "94.9", "mrpc": "89.3", "stsb": "86.5", "qqp": "72.1", "mnli": "86.7/85.9", "qnli": "92.7", "rte": "70.1"}),
 }
-"""(layers, width) -> name and GLUE test scores of google-research/bert's README, as written there: MRPC and QQP F1/accuracy, STS-B Pearson/Spearman, MNLI matched/mismatched."""
+"""(layers, width) -> name and GLUE test scores of google-research/bert's README, of base and large of Devlin et al. 2019, table 1: MRPC and QQP F1/accuracy, STS-B Pearson/Spearman, MNLI matched/mismatched."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +50,8 @@ def reported(problem: Problem, baselines: Mapping[str, Mapping[str, float]], res
     for split in problem.splits:
         for metric in problem.task.metrics:
             values = tuple(result["scores"][split][metric] for result in results)
-            found.append(Reported(task=problem.task.name, name=f"{split} {metric}", values=values, baseline=baselines[split].get(metric), collapsed=collapsed, setting=setting))
+            chosen = " (best epoch on dev)" if any(result["best_epoch"] < len(result["epochs"]) for result in results) else ""
+            found.append(Reported(task=problem.task.name, name=f"{split} {metric}{chosen}", values=values, baseline=baselines[split].get(metric), collapsed=collapsed, setting=setting))
     for name in [name for name in results[0]["tuned"] if name.endswith("_tuned_on_dev")]:
         values = tuple(result["tuned"][name] for result in results)
         found.append(Reported(task=problem.task.name, name=name.replace("_", " "), values=values, baseline=None, collapsed=collapsed, setting=setting))
@@ -58,14 +59,19 @@ def reported(problem: Problem, baselines: Mapping[str, Mapping[str, float]], res
 
 
 def select(trials: Sequence[Trial], results: Mapping[str, dict[str, Any]], problem: Problem) -> tuple[dict[str, Any], float]:
-    """The setting with the best median on the development split over the seeds that select, and that median; trials that were stopped early do not count."""
-    scores: dict[str, list[tuple[dict[str, Any], float]]] = {}
+    """The setting with the best median on the development split over the seeds that select, and that median.
+
+    One of which a seed was stopped early does not count, as long as there is another: a median of what was left would flatter it.
+    """
+    ones: dict[str, list[Trial]] = {}
     first, metric = next(iter(problem.splits)), problem.task.metrics[0]
     for trial in trials:
-        if trial.problem == problem.task.name and "scores" in results[trial.name]:
-            scores.setdefault(str(trial.chosen), []).append((trial.chosen, results[trial.name]["scores"][first][metric]))
-    medians = [(ones[0][0], statistics.median(value for _, value in ones)) for ones in scores.values()]
-    return max(medians, key=lambda one: one[1])
+        if trial.problem == problem.task.name:
+            ones.setdefault(str(trial.chosen), []).append(trial)
+    scores = {name: [results[trial.name]["scores"][first][metric] for trial in mine if "scores" in results[trial.name]] for name, mine in ones.items()}
+    most = max(len(values) for values in scores.values())
+    name = max((name for name, values in scores.items() if len(values) == most), key=lambda name: statistics.median(scores[name]))
+    return ones[name][0].chosen, statistics.median(scores[name])
 
 
 def shown(name: str, value: float | None) -> str:
@@ -73,21 +79,33 @@ def shown(name: str, value: float | None) -> str:
     return "" if value is None else f"{value:.2f}" if name.endswith(UNITS) else f"{100 * value:.1f}"
 
 
+def published_figure(one: Reported, published: Mapping[str, str]) -> str:
+    """The figure of the same metric in a published row; empty where there is none."""
+    split, metric = one.name.split(" ")[:2]
+    figures = published.get(one.task, "").split("/")
+    places = {"mrpc": ("f1", "accuracy"), "qqp": ("f1", "accuracy"), "stsb": ("pearson", "spearman")}
+    if one.task == "mnli":
+        place = 1 if split == "dev-mismatched" else 0
+    elif one.task in places:
+        # The larger models' rows have one figure for these: F1, and of STS-B Spearman's.
+        place = places[one.task].index(metric) if len(figures) == 2 else 0 if metric in ("f1", "spearman") else 1
+    else:
+        place = 0
+    return figures[place] if place < len(figures) else ""
+
+
 def cells(one: Reported, published: Mapping[str, str]) -> list[str]:
     """A row of the table."""
     collapsed = f"{one.collapsed} of {len(one.values)}" if one.collapsed else ""
     spread = f"{shown(one.name, min(one.values))} to {shown(one.name, max(one.values))}"
-    return [one.task, one.name, shown(one.name, one.median), spread, str(len(one.values)), collapsed, shown(one.name, one.baseline), published.get(one.task, ""), one.setting]
+    return [one.task, one.name, shown(one.name, one.median), spread, str(len(one.values)), collapsed, shown(one.name, one.baseline), published_figure(one, published), one.setting]
 
 
 def table(rows: Sequence[Reported], model: Model) -> str:
     """The table in Markdown, which a terminal shows aligned; percent, but for mean_absolute_error."""
     name, published = PUBLISHED.get((model.layers, model.width), ("", {}))
     head = ["task", "split and metric", "median", "of seeds", "seeds", "collapsed", "baseline", f"{name}, GLUE test" if name else "published", "setting"]
-    lines, seen = [head], set()
-    for one in rows:
-        lines.append(cells(one, published if one.task not in seen else {}))
-        seen.add(one.task)
+    lines = [head, *(cells(one, published) for one in rows)]
     kept = [place for place in range(len(head)) if place < 5 or any(line[place] for line in lines[1:])]
     widths = [max(len(line[place]) for line in lines) for place in kept]
     text = [[line[place].ljust(width) if place < 2 else line[place].rjust(width) for place, width in zip(kept, widths)] for line in lines]

@@ -2,6 +2,7 @@
 
     OUTPUT/finetune/TASK-seedN-DIGEST/
         model/           the fine-tuned model, where it is asked for
+        stopped.json     of a trial that a search with early stopping ended
         result.json      published last: its presence means done
 """
 
@@ -20,12 +21,13 @@ from pipeline.config.flat import flatten
 from pipeline.finetune.problems import Problem
 from pipeline.model.adapters import add_adapter, freeze
 from pipeline.objectives.tasks import OBJECTIVES, TaskObjective
+from pipeline.tasks.task import Task
 from pipeline.train.initial import Initial, module_of
 from pipeline.train.trial import Scores, about, class_weights, run_trial, with_encoder
 from pipeline.train.tuned import About, save_tuned
 from pipeline.train.worker import autocast_of, chosen_precision, cores
 
-RESULT, MODEL = "result.json", "model"
+RESULT, MODEL, STOPPED = "result.json", "model", "stopped.json"
 NARROW = 128
 """Width up to which float32 is faster on a CPU: a step of bert-tiny on SST-2 takes 22 ms and 41 in bfloat16, of bert-mini 87 and 70."""
 SHAPING = ("recipe", "vocabulary", "optimizer", "schedule", "freeze", "adapter", "random_weights")
@@ -62,12 +64,28 @@ def identity_of(config: Finetune, problem: Problem, initial: Initial, seed: int)
     """What makes a trial what it is."""
     shaping = {key: value for key, value in flatten(config).items() if key.split(".")[0] in SHAPING}
     cutting = {f"cutting.{key}": value for key, value in vars(problem.cutting).items()}
-    return shaping | cutting | {"encoder": initial.fingerprint, "vocabulary": initial.vocabulary.fingerprint, "task": problem.task.name, "kind": problem.task.kind, "seed": seed, "rows": problem.digest}
+    return shaping | cutting | {"encoder": initial.fingerprint, "vocabulary": initial.vocabulary.fingerprint, "seed": seed, "rows": problem.digest} | task_identity(problem.task) | {"precision": precision_of(config, initial.model.width, device_of(config))}
+
+
+def task_identity(task: Task) -> dict[str, Any]:
+    """What of a task shapes its trials: its kind, its labels by their names and order, its metrics."""
+    return {"task": task.name, "kind": task.kind, "labels": list(task.labels), "metrics": list(task.metrics), "unanswerable": task.unanswerable}
 
 
 def result_of(trial: Trial) -> dict[str, Any] | None:
     """A finished trial's result; None where there is none yet."""
     place = storage.join(trial.folder, RESULT)
+    return storage.read_json(place) if storage.exists(place) else None
+
+
+def has_model(trial: Trial) -> bool:
+    """Whether a trial's model is there, whole."""
+    return storage.exists(storage.join(trial.folder, MODEL, storage.MANIFEST))
+
+
+def stopped_of(trial: Trial) -> dict[str, Any] | None:
+    """What is known of a trial that a search ended early; None where none did. It is no result of the trial."""
+    place = storage.join(trial.folder, STOPPED)
     return storage.read_json(place) if storage.exists(place) else None
 
 
@@ -86,20 +104,26 @@ def build(config: Finetune, problem: Problem, initial: Initial, seed: int) -> Ta
     return module
 
 
-def autocast_for(config: Finetune, width: int, device: torch.device) -> torch.autocast:
+def precision_of(config: Finetune, width: int, device: torch.device) -> str:
     """The trial's number format: as pretraining's, but for float32 where a narrow model's few tokens on a CPU gain nothing from bfloat16."""
     narrow = config.placement.precision == "auto" and device.type == "cpu" and width <= NARROW
-    return autocast_of("float32" if narrow else chosen_precision(config.placement, device), device)
+    return "float32" if narrow else chosen_precision(config.placement, device)
+
+
+def autocast_for(config: Finetune, width: int, device: torch.device) -> torch.autocast:
+    """The same as a context."""
+    return autocast_of(precision_of(config, width, device), device)
 
 
 def device_of(config: Finetune) -> torch.device:
-    """The GPU that this process sees, unless the CPU is asked for."""
-    return torch.device("cuda" if config.placement.device != "cpu" and torch.cuda.is_available() else "cpu")
+    """The GPU that this process sees, unless the CPU or no share of a GPU is asked for."""
+    wanted = config.placement.device != "cpu" and config.trials.gpus != 0
+    return torch.device("cuda" if wanted and torch.cuda.is_available() else "cpu")
 
 
 def run(trial: Trial, problem: Problem, initial: Initial, after_epoch: Callable[[int, Scores], None] = lambda epoch, scores: None) -> dict[str, Any]:
     """The trial's result: read where it is there, else trained, and published after its model."""
-    if (found := result_of(trial)) is not None:
+    if (found := result_of(trial)) is not None and (trial.stage != "report" or has_model(trial)):
         return found
     config, device = trial.config, device_of(trial.config)
     torch.set_num_threads(config.placement.threads or max(1, min(cores(), round(config.trials.cpus))))

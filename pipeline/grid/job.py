@@ -7,14 +7,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pipeline import storage
+from pipeline.config.adapters import Bottleneck
 from pipeline.config.finetune import Finetune
 from pipeline.config.flat import flatten
 from pipeline.config.jobs import Pretrain
 from pipeline.config.training import Tracking
-from pipeline.errors import CheckpointError, ConfigError
+from pipeline.errors import CheckpointError, ConfigError, DataError
 from pipeline.finetune import plan, trials
 from pipeline.finetune.live import Live
-from pipeline.finetune.problems import Problem, read_problems
+from pipeline.finetune.problems import Problem, data_of, read_problems
 from pipeline.finetune.settings import settings_of, warnings, with_setting
 from pipeline.finetune.submission import submit
 from pipeline.finetune.table import Reported, glue_line, reported, select, table
@@ -24,8 +25,11 @@ from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.known import GLUE
 from pipeline.train.initial import Initial, read_initial
 from pipeline.train.tracking import tracking_uri
+from pipeline.train.tuned import ADAPTERS
 
 Report = Callable[[str], None]
+WEIGHTED = ("classification", "tags")
+"""Kinds whose classes may count differently in the loss."""
 STARTED = ("rte", "mrpc", "stsb")
 """Tasks that another one's encoder may start."""
 
@@ -35,7 +39,6 @@ class Found:
     """What fine-tuning came to."""
 
     rows: list[Reported]
-    table: str
     models: dict[str, str]
     """Task -> folder of the best of its reported models on the development split, which selects it."""
 
@@ -54,7 +57,7 @@ class Grid:
 
 
 def finetune(config: Finetune, report: Report) -> Found:
-    """Run every trial that has no result yet, and give the table.
+    """Run every trial that has no result yet, print the table, and give what is in it.
 
     Raises PipelineError in one line for all that the user can fix, before anything is trained.
     """
@@ -64,6 +67,7 @@ def finetune(config: Finetune, report: Report) -> Found:
     initial = encoder_of(config, config.checkpoint, report)
     problems = {one.task.name: one for one in read_problems(config, initial, report)}
     require_start(config, problems)
+    require_fitting(config, settings, initial, problems)
     uri = tracking_uri(Tracking(uri=config.mlflow_uri), config.output)
     tune.connect(config)
     for line in warnings(config, settings):
@@ -74,17 +78,21 @@ def finetune(config: Finetune, report: Report) -> Found:
     with runs.tracked(parent, live):
         rows, models = [], {}
         for wave in waves(config, problems):
-            start = grid.initial if wave is None else encoder_of(config, models[str(config.start_from)], report)
+            start = grid.initial if wave is None else encoder_of(config, models[wave], report)
+            mine = config if wave is None else replace(config, checkpoint=models[wave])
             names = [name for name in problems if (name in STARTED and config.start_from in problems) == (wave is not None)]
-            found, best = run_wave(replace(grid, initial=start, problems={name: problems[name] for name in names}), parent, live, report)
+            found, best = run_wave(replace(grid, config=mine, initial=start, problems={name: problems[name] for name in names}), parent, live, report)
             rows, models = rows + found, models | best
         text = table(rows, initial.model)
         runs.log_table(parent, text, rows)
-        summary = "\n".join(filter(None, [text, glue_line(rows, GLUE)]))
+        report("\n".join(filter(None, ["", text, glue_line(rows, GLUE), ""])))
         for name, folder in models.items():
             runs.log_best(parent, config, problems[name], name, folder, len(models) > 1, report)
-        submit(config, problems, models, report)
-    return Found(rows=rows, table=summary, models=models)
+        try:
+            submit(replace(config, data=data_of(config)), problems, models, report)
+        except DataError as error:  # the scores are there, and a file of GLUE's that is odd does not undo them
+            report(f"no GLUE submission file: {error}")
+    return Found(rows=rows, models=models)
 
 
 def encoder_of(config: Finetune, checkpoint: str, report: Report) -> Initial:
@@ -93,9 +101,21 @@ def encoder_of(config: Finetune, checkpoint: str, report: Report) -> Initial:
         initial = read_initial(Pretrain(init=checkpoint, output=config.output, vocabulary=config.vocabulary), report)
     except CheckpointError as error:  # read_initial speaks of its own setting
         raise CheckpointError(f"checkpoint {str(error).removeprefix('init ')}") from error
-    if config.freeze.layers > initial.model.layers:
-        raise ConfigError(f"freeze.layers ({config.freeze.layers}) must be at most the checkpoint's layers ({initial.model.layers})")
     return initial
+
+
+def require_fitting(config: Finetune, settings: Sequence[dict[str, Any]], initial: Initial, problems: Mapping[str, Problem]) -> None:
+    """Raise ConfigError for settings that cannot be with this checkpoint and these tasks."""
+    for one in (with_setting(config, setting) for setting in settings):
+        if one.freeze.layers > initial.model.layers:
+            raise ConfigError(f"freeze.layers ({one.freeze.layers}) must be at most the checkpoint's layers ({initial.model.layers})")
+        odd = [name for name, problem in problems.items() if problem.task.kind not in WEIGHTED]
+        if one.recipe.balance_classes and odd:
+            raise ConfigError(f"recipe.balance_classes (True) is for {' and '.join(WEIGHTED)}, and {', '.join(odd)} is {problems[odd[0]].task.kind}: leave it out")
+    if config.start_from and (isinstance(config.adapter, Bottleneck) or config.random_weights):
+        raise ConfigError(f"start_from ({config.start_from}) hands on a whole encoder: leave out {'random_weights' if config.random_weights else 'adapter:bottleneck'}")
+    if storage.exists(storage.join(storage.absolute(config.checkpoint), ADAPTERS)):
+        raise ConfigError(f"checkpoint ({config.checkpoint}) has a bottleneck adapter beside its encoder, which cannot be gone on with: choose another")
 
 
 def require_start(config: Finetune, problems: Mapping[str, Problem]) -> None:
@@ -164,20 +184,24 @@ def run_wave(grid: Grid, parent: Any, live: Live, report: Report) -> tuple[list[
     for name, ones in reporting.items():
         mine = [results[trial.name] for trial in ones]
         rows += reported(grid.problems[name], grid.baselines[name], mine, words[name])
-        models[name] = keep_best(grid.problems[name], ones, mine)
+        models[name] = best_model(grid.problems[name], ones, mine)
     return rows, models
 
 
 def trial_of(grid: Grid, name: str, seed: int, setting: dict[str, Any], stage: str) -> Trial:
     """The trial of a setting, as long as the problem's share allows."""
     share, config = grid.shares[name], with_setting(grid.config, setting)
-    recipe = replace(config.recipe, training_rows=share.rows, epochs=min(config.recipe.epochs, share.epochs) if share.epochs < grid.config.recipe.epochs else config.recipe.epochs)
+    recipe = config.recipe
+    if share.epochs < grid.config.recipe.epochs:
+        recipe = replace(recipe, epochs=min(recipe.epochs, share.epochs))
+    if share.rows is not None:
+        recipe = replace(recipe, training_rows=min(recipe.training_rows or share.rows, share.rows))
     return make_trial(replace(config, recipe=recipe), grid.problems[name], grid.initial, seed, setting, stage)
 
 
 def run_all(grid: Grid, ones: Sequence[Trial], parent: Any, live: Live, *, may_stop: bool) -> dict[str, dict[str, Any]]:
     """The results of trials; only those that have none are sent to the cluster."""
-    ready = {trial.name: result for trial in ones if (result := trials.result_of(trial)) is not None}
+    ready = {trial.name: result for trial in ones if (result := finished(trial, may_stop)) is not None}
     missing = [trial for trial in ones if trial.name not in ready]
     with live.table(ones, ready):
         for trial in ones:
@@ -195,13 +219,19 @@ def run_all(grid: Grid, ones: Sequence[Trial], parent: Any, live: Live, *, may_s
     return ready | fresh
 
 
-def keep_best(problem: Problem, ones: Sequence[Trial], results: Sequence[dict[str, Any]]) -> str:
-    """Folder of the model with the best score on the development split; the others' are deleted."""
+def finished(trial: Trial, may_stop: bool) -> dict[str, Any] | None:
+    """A trial's result where nothing is left to do: one that reports has its model too, and one that a search ended counts in such a search alone."""
+    result = trials.result_of(trial)
+    if result is None:
+        return trials.stopped_of(trial) if may_stop else None
+    return result if trial.stage != "report" or trials.has_model(trial) else None
+
+
+def best_model(problem: Problem, ones: Sequence[Trial], results: Sequence[dict[str, Any]]) -> str:
+    """Folder of the model with the best score on the development split."""
     first, metric = next(iter(problem.splits)), problem.task.metrics[0]
-    order = sorted(range(len(ones)), key=lambda place: -results[place]["scores"][first][metric])
-    for place in order[1:]:
-        storage.delete_folder(storage.join(ones[place].folder, trials.MODEL))
-    return storage.join(ones[order[0]].folder, trials.MODEL)
+    best = max(range(len(ones)), key=lambda place: results[place]["scores"][first][metric])
+    return storage.join(ones[best].folder, trials.MODEL)
 
 
 def in_words(setting: dict[str, Any]) -> str:

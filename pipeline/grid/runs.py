@@ -214,7 +214,7 @@ def write_artifacts(client: MlflowClient, run_id: str, trial: Trial, result: dic
     """Of classes how often each was taken for each, and the figures of each; thresholds of labels."""
     if details := result.get("details"):
         title = f"{trial.problem}, {next(iter(result['scores']))}, seed {trial.seed}"
-        client.log_figure(run_id, draw_confusion(details["confusion"], list(details["per_class"]), title), "confusion.png")
+        client.log_figure(run_id, draw_confusion(details["confusion"], details["labels"], title), "confusion.png")
         client.log_dict(run_id, details["per_class"], "per_class.json")
     if any(isinstance(value, list) for value in result.get("tuned", {}).values()):
         client.log_dict(run_id, result["tuned"], "tuned.json")

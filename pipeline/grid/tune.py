@@ -103,7 +103,7 @@ def run_trials(
             run_config=tune.RunConfig(name="trials", storage_path=folder, verbose=0, callbacks=[Watch(trials, tell)], failure_config=tune.FailureConfig(max_failures=1)),
         ).fit()
     if found.errors:
-        raise cause(found.errors[0])
+        raise cause(found.errors)
     last = {one.config["number"]: one.metrics or {} for one in found}
     return {trial.name: trial_work.result_of(trial) or stopped(trial, last[number]) for number, trial in enumerate(trials)}
 
@@ -125,15 +125,16 @@ def work(settings: dict[str, int], trials: list[Trial], problems: dict[str, Any]
 def stopped(trial: Trial, last: dict[str, Any]) -> dict[str, Any]:
     """The result, which is also published, of a trial that the scheduler ended."""
     result = {"stopped_after_epoch": last[EPOCH], "score": last[SCORE], "chosen": trial.chosen, "stage": trial.stage}
-    storage.write_json(storage.join(trial.folder, trial_work.RESULT), result)
+    storage.write_json(storage.join(trial.folder, trial_work.STOPPED), result)
     return result
 
 
-def cause(error: BaseException) -> BaseException:
-    """The pipeline's own error behind those that Ray wraps around it, else the error itself."""
-    inner: BaseException | None = error
+def cause(errors: Sequence[BaseException]) -> PipelineError:
+    """The pipeline's own error behind the first that Ray wraps, else what it says in a line."""
+    inner: BaseException | None = errors[0]
     while inner is not None:
         if isinstance(inner, PipelineError):
             return inner
         inner = getattr(inner, "cause", None) or inner.__cause__
-    return error
+    said = [line.strip() for line in str(errors[0]).splitlines() if line.strip()] or [type(errors[0]).__name__]
+    return PipelineError(f"{len(errors)} trials failed, the first with: {said[-1]}; the others have their results, and the same command tries these again")

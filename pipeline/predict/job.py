@@ -36,13 +36,21 @@ class Use:
     gpus: float
 
 
+def inputs_of(given: str, target: str, format: str, *, tags: bool) -> list[InputFile]:
+    """The files to be answered, without the output and its parts, which may lie in the same folder."""
+    found = [file for file in list_inputs(given, format, tags) if file.location != target and not file.location.startswith(f"{target}.parts/")]
+    if not found:
+        raise ConfigError(f"input ({given}) has no other file than the output: give another folder")
+    return found
+
+
 def predict(config: Predict, report: Report) -> None:
     """Answer all that is asked and write the output. Raises PipelineError in one line for all that the user can fix."""
     target = storage.absolute(config.output)
     output.require_free(target, config.replace)
     kind, fingerprint = model.kind_of(config.checkpoint), model.fingerprint(config.checkpoint)
     output.require_form(target, kind)
-    files = list_inputs(config.input, config.format, kind == "tags")
+    files = inputs_of(config.input, target, config.format, tags=kind == "tags")
     parts = Parts(folder=target + ".parts")
     begun = time.monotonic()
     with storage.locked(parts.folder):

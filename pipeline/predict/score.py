@@ -57,6 +57,8 @@ def score(config: Score, report: Report) -> dict[str, float]:
     report(", ".join([f"{given.name}: {len(given.items):,} {nouns(task)}", *prepared.notes]))
     for line in table(found, baseline, words):
         report(line)
+    if tuned.about.tuned:
+        report("with the thresholds that were tuned on the model's development set: on that set these scores are too good")
     for line in detail_lines(task, way.details(task, prepared, said, tuned.about.tuned)):
         report(line)
     if way.collapsed(task, prepared, said):
@@ -150,7 +152,8 @@ def detail_lines(task: Task, details: Mapping[str, Any]) -> list[str]:
     if not details:
         return []
     each = [["class", "precision", "recall", "f1", "rows"]]
-    each += [[label, *(f"{100 * one[name]:.1f}" for name in ("precision", "recall", "f1")), f"{one['count']:.0f}"] for label, one in details["per_class"].items()]
+    by_label = [(label, details["per_class"][label]) for label in task.labels]
+    each += [[label, *(f"{100 * one[name]:.1f}" for name in ("precision", "recall", "f1")), f"{one['count']:.0f}"] for label, one in by_label]
     taken = [["true \\ answered", *task.labels], *([label, *map(str, row)] for label, row in zip(task.labels, details["confusion"]))]
     return ["", *aligned(each), "", *aligned(taken)]
 

@@ -56,8 +56,8 @@ def require_room(length: int, passages: int | None, paired: bool) -> None:
     if passages is not None and not 0 <= passages < room:
         beside = f"{SPECIALS[True]} special tokens and a first text" if paired else f"{SPECIALS[False]} special tokens"
         raise ConfigError(
-            f"passages ({passages}) must be from 0 to less than the {room} tokens that maximum_length ({length}) leaves a passage beside {beside}: "
-            "lower passages or raise the length"
+            f"cutting.stride ({passages}) must be from 0 to less than the {room} tokens that cutting.maximum_length ({length}) leaves a passage beside {beside}: "
+            "lower the stride or raise the length"
         )
 
 

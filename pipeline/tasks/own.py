@@ -13,13 +13,16 @@ from pipeline.tasks.tagging import read_sentences, read_tagged
 from pipeline.tasks.task import Task
 
 
-def read_own(config: Finetune, train: str, dev: str | None) -> tuple[Task, dict[str, Any]]:
-    """The task that a training file makes, and the items of the files by split. Raises DataError for what cannot be read, and for labels that training has not."""
+def read_own(config: Finetune, train: str, dev: str | None) -> tuple[Task, dict[str, Any], tuple[str, ...]]:
+    """The task that a training file makes, the items of the files by split, and what was left out. Raises DataError for what cannot be read, and for labels that training has not."""
     form = kind_of(train)
+    forms = {"squad": "spans", "conll": "tags"}
+    if config.kind not in ("auto", forms.get(form, config.kind)):
+        raise DataError(f"{train} is of the form {form}, which is of the kind {forms[form]}, and kind ({config.kind}) asks for another")
     if form == "squad":
         return questions(train, dev)
     if form == "conll" or config.kind == "tags":
-        return tagged(config, train, dev)
+        return *tagged(config, train, dev), ()
     columns = columns_of(config)
     forced = None if config.kind == "auto" else config.kind
     if forced == "spans":
@@ -30,7 +33,7 @@ def read_own(config: Finetune, train: str, dev: str | None) -> tuple[Task, dict[
     if dev is not None:
         items["dev"] = read_file(dev, columns, task.kind)
         require_labels(task, dev, items["dev"])
-    return task, items
+    return task, items, ()
 
 
 def columns_of(config: Finetune) -> Columns:
@@ -44,18 +47,17 @@ def first_label(config: Finetune) -> str:
     return config.label[0] if config.label else "label"
 
 
-def questions(train: str, dev: str | None) -> tuple[Task, dict[str, Any]]:
+def questions(train: str, dev: str | None) -> tuple[Task, dict[str, Any], tuple[str, ...]]:
     """SQuAD's form; a file with impossible questions is of version 2.0."""
-    kept, _ = usable(found := read_questions(train), train)
+    kept, lost = usable(found := read_questions(train), train)
     task = Task(name=stem(train), kind="spans", metrics=("f1", "exact"), maximum_length=384, unanswerable=any(one.impossible for one in found))
-    return task, {"train": kept} | ({"dev": read_questions(dev)} if dev else {})
+    return task, {"train": kept} | ({"dev": read_questions(dev)} if dev else {}), lost
 
 
 def tagged(config: Finetune, train: str, dev: str | None) -> tuple[Task, dict[str, Any]]:
     """Words with tags, in CoNLL's columns or as lists."""
-    read = lambda location: sentences(config, location)  # noqa: E731
-    found = read(train)
-    return tags.own_task(stem(train), train, found), {"train": found} | ({"dev": read(dev)} if dev else {})
+    found = {"train": sentences(config, train)} | ({"dev": sentences(config, dev)} if dev else {})
+    return tags.own_task(stem(train), train, found["train"]), found
 
 
 def sentences(config: Finetune, location: str) -> list[Any]:

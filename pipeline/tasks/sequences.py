@@ -95,4 +95,4 @@ def details(task: Task, prepared: Prepared, found: np.ndarray, tuned: Tuned) -> 
     if task.kind != "classification":
         return {}
     said, true = chosen(task, found, tuned), truth(task, prepared)
-    return {"confusion": metrics.confusion(task, said, true).tolist(), "per_class": metrics.per_class(task, said, true)}
+    return {"labels": list(task.labels), "confusion": metrics.confusion(task, said, true).tolist(), "per_class": metrics.per_class(task, said, true)}

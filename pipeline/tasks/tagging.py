@@ -53,7 +53,7 @@ class Tagging:
         room = self.maximum_length - SPECIAL_TOKENS
         if not 0 <= self.stride < room:
             raise ConfigError(
-                f"tagging.stride ({self.stride}) must be from 0 to less than the {room} pieces that tagging.maximum_length ({self.maximum_length}) "
+                f"cutting.stride ({self.stride}) must be from 0 to less than the {room} pieces that cutting.maximum_length ({self.maximum_length}) "
                 f"leaves beside {SPECIAL_TOKENS} special tokens: lower the stride or raise the length"
             )
 

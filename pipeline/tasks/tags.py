@@ -64,7 +64,7 @@ def score(task: Task, prepared: Prepared, found: Sequence[PredictedTags], tuned:
 
 
 def baseline(task: Task, train: Prepared, prepared: Prepared) -> dict[str, float]:
-    """Scores of each word's commonest tag in the training sentences, and the commonest tag of all for words that are not in them (conlleval's baseline)."""
+    """Scores of each word's commonest tag in the training sentences, and the commonest tag of all for words that are not in them."""
     counts: dict[str, dict[str, int]] = {}
     for sentence in train.items:
         for word, tag in zip(sentence.words, sentence.tags):

@@ -29,12 +29,12 @@ class Windowing:
 
     def __post_init__(self) -> None:
         if self.question_length < 1 or self.stride < 0:
-            raise ConfigError(f"windows.question_length ({self.question_length}) must be at least 1, windows.stride ({self.stride}) at least 0")
+            raise ConfigError(f"cutting.question_length ({self.question_length}) must be at least 1, cutting.stride ({self.stride}) at least 0")
         room = self.maximum_length - self.question_length - SPECIAL_TOKENS
         if room <= self.stride:
             raise ConfigError(
-                f"windows.stride ({self.stride}) must be less than the {room} pieces of context that windows.maximum_length ({self.maximum_length}) "
-                f"leaves beside windows.question_length ({self.question_length}) and {SPECIAL_TOKENS} special tokens: lower the stride or raise the length"
+                f"cutting.stride ({self.stride}) must be less than the {room} pieces of context that cutting.maximum_length ({self.maximum_length}) "
+                f"leaves beside cutting.question_length ({self.question_length}) and {SPECIAL_TOKENS} special tokens: lower the stride or raise the length"
             )
 
 

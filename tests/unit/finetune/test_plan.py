@@ -8,7 +8,7 @@ import pytest
 from pipeline.config.finetune import Finetune, Recipe
 from pipeline.config.model import Model
 from pipeline.finetune.plan import Share, fitted, kept_shares, left_out, total_seconds, trial_seconds
-from pipeline.finetune.table import PUBLISHED, Reported, glue_line, select, shown, table
+from pipeline.finetune.table import PUBLISHED, Reported, glue_line, published_figure, select, shown, table
 
 
 def problem(name: str, rows: int, dev: int = 320) -> SimpleNamespace:
@@ -54,7 +54,7 @@ def test_the_table_has_medians_and_spreads_beside_the_published_row_of_the_size(
     rows = [row("mrpc", "dev accuracy", 0.7, 0.9, 0.8, collapsed=1), row("mrpc", "dev f1", 0.1, 0.2, 0.3, collapsed=1), row("own", "dev mean_absolute_error", 1.5)]
     lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in table(rows, Model(layers=2, width=128, heads=2, feed_forward=512)).split("\n")]
     assert lines[0] == ["task", "split and metric", "median", "of seeds", "seeds", "collapsed", "baseline", "BERT-tiny, GLUE test"]
-    assert lines[2] == ["mrpc", "dev accuracy", "80.0", "70.0 to 90.0", "3", "1 of 3", "50.0", "81.1/71.1"] and lines[3][-1] == ""
+    assert lines[2] == ["mrpc", "dev accuracy", "80.0", "70.0 to 90.0", "3", "1 of 3", "50.0", "71.1"] and lines[3][-1] == "81.1"
     assert lines[4] == ["own", "dev mean_absolute_error", "1.50", "1.50 to 1.50", "1", "", "0.50", ""]
     other = table(rows, Model(layers=3, width=48, heads=2, feed_forward=512))
     assert "published" not in other.split("\n")[0] and "GLUE test" not in other and shown("x", None) == ""
@@ -72,3 +72,25 @@ def test_the_best_median_selects_and_trials_stopped_early_do_not_count() -> None
     values = {"1-0": 0.5, "1-1": 0.9, "1-2": 0.1, "2-0": 0.6, "2-1": 0.6, "2-2": 0.0}
     results = {trial.name: {"scores": {"dev": {"accuracy": values[trial.name]}}} if trial.name in values else {"score": 0.99} for trial in trials}
     assert select(trials, results, problem("a", 10)) == ({"rate": 2}, 0.6)
+    # One seed that did well while the others were stopped does not win; where all lost some, those with the most are left.
+    del values["2-1"], values["2-2"]
+    results |= {f"2-{seed}": {"score": 0.1} for seed in (1, 2)}
+    assert select(trials, results, problem("a", 10)) == ({"rate": 1}, 0.5)
+
+
+def test_the_published_figure_is_of_the_same_metric() -> None:
+    base = PUBLISHED[(12, 768)][1]
+    mini = PUBLISHED[(4, 256)][1]
+    figure = lambda task, name, row: published_figure(Reported(task=task, name=name, values=(0.0,), baseline=None, collapsed=0, setting=""), row)  # noqa: E731
+    assert [figure("mrpc", name, mini) for name in ("dev accuracy", "dev f1")] == ["71.8", "81.1"] and [figure("mrpc", name, base) for name in ("dev accuracy", "dev f1")] == ["", "88.9"]
+    assert [figure("stsb", name, mini) for name in ("dev pearson", "dev spearman")] == ["75.4", "73.3"] and [figure("stsb", name, base) for name in ("dev pearson", "dev spearman")] == ["", "85.8"]
+    assert [figure("mnli", name, base) for name in ("dev accuracy", "dev-mismatched accuracy")] == ["84.6", "83.4"] and figure("own", "dev accuracy", base) == ""
+    assert figure("sst2", "dev accuracy (best epoch on dev)", mini) == "85.9"
+
+
+def test_a_limit_that_was_set_is_never_raised() -> None:
+    limited = Finetune(checkpoint="c", task=("a",), data="d", minutes=0.01, recipe=Recipe(epochs=3, rows_per_step=32, training_rows=20_000))
+    found = fitted(limited, [problem("large", 320_000)], {"large": 0.01}, 1, 1)
+    assert found == {"large": Share(seeds=1, epochs=1, rows=5_000)}
+    small = Finetune(checkpoint="c", task=("a",), data="d", minutes=0.01, recipe=Recipe(epochs=3, rows_per_step=32, training_rows=2_000))
+    assert fitted(small, [problem("large", 320_000)], {"large": 0.01}, 1, 1) == {"large": Share(seeds=1, epochs=3, rows=2_000)}

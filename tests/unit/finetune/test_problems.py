@@ -10,7 +10,7 @@ from pipeline.config.adapters import LowRank
 from pipeline.config.finetune import Cutting, Finetune, Recipe, Trials
 from pipeline.config.training import Placement
 from pipeline.errors import ConfigError, DataError
-from pipeline.finetune.problems import Problem, digest, downloaded, texts, with_dev
+from pipeline.finetune.problems import Problem, digest, download, texts, with_dev
 from pipeline.finetune.trials import identity_of, make_trial
 from pipeline.tasks import sequences
 from pipeline.tasks.glue import TASKS
@@ -29,10 +29,10 @@ def table(rows: int) -> pa.Table:
 
 def test_a_tenth_is_set_aside_by_a_hash_and_given_files_are_left_alone() -> None:
     said: list[str] = []
-    train, splits, _ = with_dev({"train": table(400)}, said.append)
+    train, splits = with_dev({"train": table(400)}, said.append)
     assert 20 <= len(splits["dev"]) <= 60 and len(train) + len(splits["dev"]) == 400 and not set(texts(train)) & set(texts(splits["dev"]))
     assert said == [f"no --dev: {len(splits['dev'])} of 400 rows are set aside by a hash of their text"]
-    longer, again, _ = with_dev({"train": table(500)}, said.append)
+    longer, again = with_dev({"train": table(500)}, said.append)
     assert set(texts(splits["dev"])) <= set(texts(again["dev"]))  # more rows move none of the others
     assert with_dev({"train": table(4), "dev": table(2)}, said.append)[1]["dev"].num_rows == 2
     with pytest.raises(DataError, match=r"^train has 1 rows, too few to set some aside: name a development file with --dev$"):
@@ -41,14 +41,16 @@ def test_a_tenth_is_set_aside_by_a_hash_and_given_files_are_left_alone() -> None
 
 def test_questions_of_one_context_stay_together() -> None:
     questions = [Question(id=str(n), question="a", context=f"context {n // 5}", answers=()) for n in range(300)]
-    train, splits, _ = with_dev({"train": questions}, lambda line: None)
+    train, splits = with_dev({"train": questions}, lambda line: None)
     assert not {one.context for one in train} & {one.context for one in splits["dev"]} and splits["dev"]
 
 
 def test_only_glue_is_downloaded(tmp_path: Path) -> None:
     config = Finetune(checkpoint="c", task=("squad1", "sst2"), output=str(tmp_path))
+    with pytest.raises(ConfigError, match=r"^task \(sst-2\) is none that is known: choose of cola, "):
+        download(config, ("sst-2",), str(tmp_path), lambda line: None)
     with pytest.raises(ConfigError, match=r"^data is not given: name the folder of the files of squad1; only GLUE is downloaded$"):
-        downloaded(config, config.task, lambda line: None)
+        download(config, config.task, str(tmp_path), lambda line: None)
 
 
 def test_a_trial_is_named_by_all_that_shapes_it_and_nothing_else(glue: Path, tiny_vocabulary: Vocabulary) -> None:
@@ -64,7 +66,8 @@ def test_a_trial_is_named_by_all_that_shapes_it_and_nothing_else(glue: Path, tin
         name(replace(config, adapter=LowRank())), name(replace(config, random_weights=True)), name(config, replace(problem, cutting=Cutting(maximum_length=16, stride=8))),
         name(config, replace(problem, digest="other")),
     ]  # fmt: skip
-    assert len({name(config), *others}) == 8
+    others.append(name(config, replace(problem, task=replace(TASKS["stsb"], labels=("other",)))))
+    assert len({name(config), *others}) == 9
     assert identity_of(config, problem, initial, 0)["rows"] == problem.digest
 
 

@@ -29,7 +29,9 @@ def test_values_and_ranges_of_any_setting() -> None:
     assert len(rates) == 3 and all(1e-5 <= rate <= 1e-3 for rate in rates) and {one["recipe.patience"] for one in found} == {None, 2}
     other = with_setting(config(), found[0])
     assert other.optimizer.learning_rate == found[0]["optimizer.learning_rate"] and other.recipe.rows_per_step == 8 and other.recipe.epochs == 3
-    assert {type(one["recipe.epochs"]) for one in settings_of(config(over=("recipe.epochs=2..6",)))} == {int}
+    assert {type(one[name]) for name in ("recipe.epochs", "recipe.patience") for one in settings_of(config(over=(f"{name}=2..6",)))} == {int}
+    short = [one["recipe.epochs"] for one in settings_of(config(over=("recipe.epochs=2..4",)))]
+    assert len(short) == len(set(short)) <= 3  # equal draws are one setting
     assert settings_of(config(over=("recipe.pooling=cls,mean", "recipe.balance_classes=True,False")))[1] == {"recipe.pooling": "cls", "recipe.balance_classes": False}
 
 
@@ -38,8 +40,11 @@ def test_values_and_ranges_of_any_setting() -> None:
     [
         ("recipe.rows_per_step", r"search\.over \(recipe\.rows_per_step\) must be NAME=VALUE,VALUE or NAME=LOW\.\.HIGH with a name of recipe\.epochs, "),
         ("seeds=1,2", r"search\.over \(seeds=1,2\) must be NAME=VALUE"),
-        ("recipe.epochs=two", r"search\.over \(recipe\.epochs=two\): two is no int$"),
+        ("recipe.epochs=two", r"search\.over \(recipe\.epochs=two\): two is none of int$"),
         ("optimizer.learning_rate=1..0.1", r"search\.over \(optimizer\.learning_rate=1\.\.0\.1\): a range is LOW\.\.HIGH with 0 < LOW < HIGH, such as 1e-5\.\.1e-3$"),
+        ("recipe.epochs=None", r"search\.over \(recipe\.epochs=None\): None is none of int$"),
+        ("recipe.pooling=cls,maen", r"search\.over \(recipe\.pooling=cls,maen\): maen is none of cls, mean, attention$"),
+        ("recipe.balance_classes=yes", r"search\.over \(recipe\.balance_classes=yes\): yes is none of bool$"),
         ("recipe.rows_per_step=0", r"rows_per_step \(0\) must be at least 1"),
     ],
 )

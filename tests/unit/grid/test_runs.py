@@ -34,7 +34,7 @@ RESULT: dict[str, Any] = {
     "best_epoch": 2,
     "steps": 4,
     "seconds": 2.5,
-    "details": {"confusion": [[3, 1], [0, 4]], "per_class": {"no": {"precision": 1.0, "recall": 0.75, "f1": 0.857, "count": 4.0}, "yes": {"precision": 0.8, "recall": 1.0, "f1": 0.889, "count": 4.0}}},
+    "details": {"labels": ["no", "yes"], "confusion": [[3, 1], [0, 4]], "per_class": {"no": {"precision": 1.0, "recall": 0.75, "f1": 0.857, "count": 4.0}, "yes": {"precision": 0.8, "recall": 1.0, "f1": 0.889, "count": 4.0}}},
 }
 STOPPED = {"stopped_after_epoch": 1, "score": 0.25, "chosen": {}, "stage": "select"}
 

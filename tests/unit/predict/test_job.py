@@ -9,7 +9,7 @@ from pipeline.config.predict import Predict
 from pipeline.config.training import Placement
 from pipeline.errors import ConfigError
 from pipeline.predict.inputs import InputFile
-from pipeline.predict.job import Reader, Use, about, fit, kept, threads
+from pipeline.predict.job import Reader, Use, about, fit, inputs_of, kept, threads
 
 
 def config(**settings) -> Predict:
@@ -76,3 +76,10 @@ def test_a_reader_gives_what_is_not_done_and_then_the_number_of_parts(tmp_path: 
     assert pa.ipc.open_stream(found[0]["table"]).read_all().to_pylist() == [{"text": "b"}]
     broken = pa.concat_tables(Reader(files, set(), 5)(pa.table({"file": [1]}))).to_pylist()
     assert [(row["error"], row["message"]) for row in broken] == [("DataError", f"{tmp_path}/b.txt:2: byte 0xff is not UTF-8; save the file as UTF-8")]
+
+
+def test_an_output_in_the_input_s_folder_is_no_input(tmp_path: Path) -> None:
+    for name in ("a.jsonl", "answers.jsonl", "answers.jsonl.parts/00000-00000.parquet"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text('{"text": "a"}\n')
+    assert [file.location.rsplit("/", 1)[-1] for file in inputs_of(str(tmp_path), str(tmp_path / "answers.jsonl"), "auto", tags=False)] == ["a.jsonl"]

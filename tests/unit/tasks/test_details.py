@@ -24,7 +24,7 @@ def test_classes_have_a_confusion_matrix_by_hand() -> None:
     logits = [np.eye(2, dtype=np.float32)[place] for place in (FOUND[0], FOUND[1], *FOUND[1:])]
     task, way = Task(name="t", kind="classification", labels=("no", "yes"), metrics=("accuracy",)), KINDS["classification"]
     found = way.details(task, split(TRUE), way.answers(task, split(TRUE), logits, Cutting()), {})
-    assert found["confusion"] == [[1, 2], [0, 2]]
+    assert found["confusion"] == [[1, 2], [0, 2]] and found["labels"] == ["no", "yes"]
     assert found["per_class"]["no"] == {"precision": 1.0, "recall": pytest.approx(1 / 3), "f1": pytest.approx(0.5), "count": 3.0}
     assert found["per_class"]["yes"] == {"precision": 0.5, "recall": 1.0, "f1": pytest.approx(2 / 3), "count": 2.0}
 

@@ -112,9 +112,9 @@ def test_passages_hold_every_token_of_texts_and_seconds(sizes: list[tuple[int, i
 @pytest.mark.parametrize(
     ("second", "passages", "words"),
     [
-        (None, 4, r"passages \(4\) must be from 0 to less than the 4 tokens that maximum_length \(6\) leaves a passage beside 2 special tokens: lower .*"),
-        (None, -1, r"passages \(-1\) must be from 0 to less than the 4 tokens .*"),
-        ("b", 2, r"passages \(2\) must be from 0 to less than the 2 tokens that maximum_length \(6\) leaves a passage beside 3 special tokens and a first text: .*"),
+        (None, 4, r"cutting\.stride \(4\) must be from 0 to less than the 4 tokens that cutting\.maximum_length \(6\) leaves a passage beside 2 special tokens: lower .*"),
+        (None, -1, r"cutting\.stride \(-1\) must be from 0 to less than the 4 tokens .*"),
+        ("b", 2, r"cutting\.stride \(2\) must be from 0 to less than the 2 tokens that cutting\.maximum_length \(6\) leaves a passage beside 3 special tokens and a first text: .*"),
     ],
 )
 def test_passages_that_share_all_they_have_are_refused(second: str | None, passages: int, words: str):

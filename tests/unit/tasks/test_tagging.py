@@ -149,7 +149,7 @@ def test_settings_that_leave_no_room_are_refused(stride: int) -> None:
     with pytest.raises(ConfigError) as error:
         Tagging(maximum_length=64, stride=stride)
     assert str(error.value) == (
-        f"tagging.stride ({stride}) must be from 0 to less than the 62 pieces that tagging.maximum_length (64) "
+        f"cutting.stride ({stride}) must be from 0 to less than the 62 pieces that cutting.maximum_length (64) "
         "leaves beside 2 special tokens: lower the stride or raise the length"
     )
 
