@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -113,6 +113,8 @@ def read_known(config: Finetune, task: Task, folder: str, initial: Initial, repo
 
 def problem_of(config: Finetune, task: Task, train: Any, splits: dict[str, Any], lost: tuple[str, ...], initial: Initial, report: Report) -> Problem:
     """A problem from the items of its splits."""
+    if isinstance(train, pa.Table):
+        task = replace(task, paired=train["second"].null_count < train.num_rows)
     cutting = fitted(config.cutting, task, initial.model.maximum_positions)
     way = KINDS[task.kind]
     prepared = {name: way.prepare(task, items, initial.vocabulary, cutting) for name, items in {"train": train, **splits}.items()}

@@ -21,6 +21,8 @@ from pipeline.train.tuned import TunedModel
 COLUMNS: dict[str, tuple[str, ...]] = {"tags": ("text",), "spans": ("question", "context")}
 """Kind of task -> the columns that are asked of; of all other kinds:"""
 OF_TEXTS = ("text",)
+CUT = b"cut"
+"""Metadata of a table of answers: how many of its texts lost tokens to the model's length."""
 
 
 def asked_columns(task: Task) -> tuple[str, ...]:
@@ -44,6 +46,8 @@ def items_of(tuned: TunedModel, columns: Mapping[str, Sequence[Any]]) -> Any:
     if task.kind == "spans":
         pairs = zip(columns["question"], columns["context"], strict=True)
         return [Question(id=str(place), question=question, context=context, answers=()) for place, (question, context) in enumerate(pairs)]
+    if task.paired and "second" not in columns:
+        raise DataError(f"{task.name} was learnt on pairs of texts: name the column of the second with --pair")
     first = columns["text"]
     return pa.table([[str(place) for place in range(len(first))], first, columns.get("second", [None] * len(first)), [None] * len(first)], schema=TEXTS)
 
@@ -73,7 +77,7 @@ def answer_items(tuned: TunedModel, items: Any, device: torch.device, autocast: 
     prepared = KINDS[about.task.kind].prepare(about.task, items, tuned.vocabulary, about.cutting)
     logits = logits_of(tuned.module.to(device), prepared.rows, device, autocast)
     rows = {"tags": tag_rows, "spans": span_rows}.get(about.task.kind, sequence_rows)(tuned, prepared, logits)
-    return pa.Table.from_pylist(rows, schema=answer_schema(about.task))
+    return pa.Table.from_pylist(rows, schema=answer_schema(about.task)).replace_schema_metadata({CUT: str(prepared.cut)})
 
 
 def sequence_rows(tuned: TunedModel, prepared: Prepared, logits: Logits) -> list[dict[str, Any]]:

@@ -60,13 +60,14 @@ def predict(config: Predict, report: Report) -> None:
             report(f"{before:,} parts are answered already")
         if parts.missing(len(files)):
             answer_all(config, files, parts, report)
-        schemas, rows, empty = parts.schemas()
+        schemas, rows, empty, cut = parts.schemas()
         if not rows:
             raise DataError(f"input ({config.input}) has no rows in {len(files)} files")
         schema = unified(schemas)
         output.write(parts.tables(schema), parts.final(schema), target, parts.folder)
     storage.delete_folder(parts.folder)
     without = f", {empty:,} of them empty and without an answer" if empty else ""
+    without += f", {cut:,} longer than the model reads and cut" if cut else ""
     report(f"{rows:,} rows of {len(files):,} files{without}, in {time.monotonic() - begun:.0f} s: {target}")
 
 

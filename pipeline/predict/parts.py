@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from pipeline import storage
 from pipeline.errors import ConfigError
+from pipeline.predict.answers import CUT
 
 ABOUT, FOLDER = "about.json", ".parts"
 INPUT, ANSWER = "input/", "answer/"
@@ -58,7 +59,7 @@ class Parts:
         """Write a part as a whole."""
         columns = {INPUT + name: rows[name] for name in rows.column_names} | {ANSWER + name: answers[name] for name in answers.column_names}
         buffer = io.BytesIO()
-        pq.write_table(pa.table(columns).replace_schema_metadata({EMPTY: str(empty)}), buffer, compression="zstd")
+        pq.write_table(pa.table(columns).replace_schema_metadata({EMPTY: str(empty), CUT: (answers.schema.metadata or {}).get(CUT, b"0")}), buffer, compression="zstd")
         storage.write_bytes(self.place(file, part), buffer.getvalue())
 
     def close(self, file: int, parts: int) -> None:
@@ -74,16 +75,16 @@ class Parts:
         """One part."""
         return pq.read_table(io.BytesIO(storage.read_bytes(place)))
 
-    def schemas(self) -> tuple[list[pa.Schema], int, int]:
-        """Schema of each part in order, and of all together the rows, and those without an answer."""
-        found, rows, empty = [], 0, 0
+    def schemas(self) -> tuple[list[pa.Schema], int, int, int]:
+        """Schema of each part in order, and of all together the rows, those without an answer, and those whose text was cut."""
+        found, rows, empty, cut = [], 0, 0, 0
         for file, part in sorted(self.done()):
             system, path = storage.filesystem(self.place(file, part))
             about = pq.read_metadata(system.open_input_file(path))
             schema = about.schema.to_arrow_schema()
             found.append(schema)
-            rows, empty = rows + about.num_rows, empty + int(about.metadata[EMPTY])
-        return found, rows, empty
+            rows, empty, cut = rows + about.num_rows, empty + int(about.metadata[EMPTY]), cut + int(about.metadata[CUT])
+        return found, rows, empty, cut
 
     def final(self, schema: pa.Schema) -> pa.Schema:
         """A schema of the parts with the output's names."""

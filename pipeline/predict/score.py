@@ -101,6 +101,8 @@ def of_file(config: Score, task: Task) -> Labelled:
         return Labelled(name=config.input, items=read_questions(config.input), train=None)
     if task.kind == "tags":
         return Labelled(name=config.input, items=own.sentences(columns, config.input), train=None)
+    if task.paired and config.pair is None:
+        raise DataError(f"{task.name} was learnt on pairs of texts: name the column of the second with --pair")
     items = read_file(config.input, own.columns_of(columns), task.kind)
     require_labels(task, config.input, items)
     return Labelled(name=config.input, items=items, train=None)

@@ -30,6 +30,8 @@ class Prepared:
     """Schema ENCODED; `row` is the place of the item that a row is of."""
     windows: Sequence[Sequence[Any]] = ()
     """Of each sentence or question its windows, which are the rows in their order."""
+    cut: int = 0
+    """Texts that lost tokens to the length."""
     notes: tuple[str, ...] = ()
     """What was cut or left out, with counts."""
 

@@ -24,7 +24,7 @@ def prepare(task: Task, items: pa.Table, vocabulary: Vocabulary, cutting: Cuttin
     notes = [f"{found.cut:,} cut at {cutting.maximum_length} tokens (--cutting.passages True reads the rest)"] if found.cut else []
     notes += [f"{found.passages:,} in several passages of {cutting.maximum_length} tokens"] if found.passages else []
     notes += [f"{len(lost)} lines left out, the first {lost[0]}"] if lost else []
-    return Prepared(items=items, rows=found.rows, notes=tuple(notes))
+    return Prepared(items=items, rows=found.rows, cut=found.cut, notes=tuple(notes))
 
 
 def answers(task: Task, prepared: Prepared, logits: Logits, cutting: Cutting) -> np.ndarray:

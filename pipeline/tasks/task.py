@@ -48,6 +48,8 @@ class Task:
     maximum_length: int = 128
     """Tokens of a row with its special tokens."""
     splits: tuple[Split, ...] = ()
+    paired: bool = False
+    """Whether its rows are pairs of texts; what is answered must be pairs then."""
     unanswerable: bool = False
     """Whether some questions have no answer (SQuAD 2.0)."""
     skips_broken_lines: bool = False

@@ -1,6 +1,7 @@
 """What fine-tuned models answer: the same as their logits say by hand, whatever the kind."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from pipeline.config.finetune import Cutting
 from pipeline.config.model import Model
 from pipeline.errors import DataError
 from pipeline.objectives.tasks import OBJECTIVES
-from pipeline.predict.answers import answer_items, answer_schema, items_of, span_row
+from pipeline.predict.answers import CUT, answer_items, answer_schema, items_of, span_row
 from pipeline.tasks.answers import Answer, Span
 from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.prepared import Tuned
@@ -132,3 +133,12 @@ def test_a_missing_column_is_named(make: Make) -> None:
         items_of(make("spans"), {"question": ["kar?"]})
     with pytest.raises(DataError, match=r"^column text is wanted for made-up \(tags\), and there are none$"):
         items_of(make("tags"), {})
+
+
+def test_texts_that_are_cut_are_counted_and_pairs_are_asked_for(make: Make) -> None:
+    tuned = make("classification")
+    found = answer_items(tuned, items_of(tuned, {"text": ["kar", "kar " * 500]}), CPU, EXACT)
+    assert found.schema.metadata == {CUT: b"1"}
+    paired = replace(tuned, about=replace(tuned.about, task=replace(tuned.about.task, paired=True)))
+    with pytest.raises(DataError, match=r"was learnt on pairs of texts: name the column of the second with --pair$"):
+        items_of(paired, {"text": ["a"]})

@@ -25,7 +25,7 @@ def parts(tmp_path: Path) -> Parts:
 
 
 def joined(made: Parts, target: Path) -> None:
-    schemas, rows, empty = made.schemas()
+    schemas, rows, empty, _ = made.schemas()
     assert (rows, empty) == (6, 3)
     schema = unified(schemas)
     output.write(made.tables(schema), made.final(schema), str(target), made.folder)
