@@ -35,8 +35,8 @@ class Share:
     rows: int | None
 
 
-def seconds_of(config: Finetune, problem: Problem, initial: Initial) -> tuple[float, float]:
-    """Seconds of a step and of a row of it, measured on a few steps of this problem on this device."""
+def seconds_of(config: Finetune, problem: Problem, initial: Initial) -> float:
+    """Seconds of a step, measured on a few steps of this problem on this device."""
     device = device_of(config)
     autocast = autocast_for(config, initial.model.width, device)
     threads = torch.get_num_threads()
@@ -51,8 +51,7 @@ def seconds_of(config: Finetune, problem: Problem, initial: Initial) -> tuple[fl
         float(update(optimizer, module, rate=0.0, clip_norm=1.0))
         times.append(time.perf_counter() - begun)
     torch.set_num_threads(threads)
-    step = min(times[WARMUP:] or times)
-    return step, step / min(config.recipe.rows_per_step, problem.train.rows.num_rows)
+    return min(times[WARMUP:] or times)
 
 
 def trial_seconds(config: Finetune, problem: Problem, per_step: float, share: Share) -> float:

@@ -42,11 +42,6 @@ class Problem:
     digest: str
     """Of the rows of all splits, and of what they are of: another file of the same name is another problem."""
 
-    @property
-    def tokens(self) -> int:
-        """Of the training rows."""
-        return len(self.train.rows["ids"].combine_chunks().flatten())
-
 
 def read_problems(config: Finetune, initial: Initial, report: Report) -> list[Problem]:
     """All that is asked for; says what was read, left out and cut. Raises PipelineError for what cannot be."""

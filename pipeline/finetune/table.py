@@ -8,7 +8,7 @@ from typing import Any
 from pipeline.config.model import Model
 from pipeline.finetune.problems import Problem
 from pipeline.finetune.trials import Trial
-from pipeline.tasks.glue import NOT_AVERAGED
+from pipeline.tasks.glue import NOT_AVERAGED, glue_mean
 
 UNITS = ("mean_absolute_error",)
 """Metrics that are no shares of 1."""
@@ -115,9 +115,9 @@ def table(rows: Sequence[Reported], model: Model) -> str:
 
 def glue_line(rows: Sequence[Reported], names: Sequence[str]) -> str | None:
     """The mean over GLUE's tasks that are there, of medians, averaged within a task first; None where there are none."""
-    by_task = {name: [one.median for one in rows if one.task == name] for name in names if name not in NOT_AVERAGED}
-    there = {name: statistics.mean(values) for name, values in by_task.items() if values}
+    by_task = {name: {one.name: one.median for one in rows if one.task == name} for name in names}
+    there = {name: values for name, values in by_task.items() if values and name not in NOT_AVERAGED}
     if len(there) < 2:
         return None
     with_wnli = " (WNLI with what its trials score, as every task; BERT's authors left it out)" if "wnli" in there else ""
-    return f"mean of {len(there)} of GLUE's 9 tasks on the development sets: {100 * statistics.mean(there.values()):.1f}{with_wnli}"
+    return f"mean of {len(there)} of GLUE's 9 tasks on the development sets: {100 * glue_mean(there):.1f}{with_wnli}"

@@ -135,7 +135,7 @@ def planned(config: Finetune, initial: Initial, problems: dict[str, Problem], se
     many = tune.at_once(config)
     per_step = {}
     for name, problem in problems.items():
-        per_step[name], _ = plan.seconds_of(config, problem, initial)
+        per_step[name] = plan.seconds_of(config, problem, initial)
     shares = plan.fitted(config, list(problems.values()), per_step, many, len(settings))
     shares = plan.kept_shares(storage.join(config.output, "finetune", "grids", f"{grid_name(config, problems, initial)}.json"), shares)
     for name, problem in problems.items():

@@ -12,9 +12,6 @@ from sklearn import metrics
 
 from pipeline.tasks.task import Task
 
-TUNED = "_tuned_on_dev"
-"""Ends the name of a figure whose thresholds were chosen on the rows that it is of: it is higher than on new ones."""
-
 
 def accuracy(predictions: np.ndarray, labels: np.ndarray) -> float:
     return float(metrics.accuracy_score(labels, predictions))
@@ -141,9 +138,3 @@ def tuned_threshold(probabilities: np.ndarray, truth: np.ndarray) -> float:
     places = np.searchsorted(ranked, thresholds)
     scores = 2 * (before[-1] - before[places]) / (len(ranked) - places + before[-1])
     return float(thresholds[np.lexsort((thresholds, np.abs(thresholds - 0.5), -scores))[0]])
-
-
-def tuned_scores(task: Task, probabilities: np.ndarray, truth: np.ndarray) -> dict[str, float]:
-    """The metrics of a multilabel task with thresholds tuned on these very rows, named so; both (N, L)."""
-    found = score(task, probabilities >= tuned_thresholds(probabilities, truth), truth)
-    return {f"{name}{TUNED}": value for name, value in found.items()}

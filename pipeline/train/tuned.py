@@ -22,7 +22,7 @@ from pipeline.config.finetune import Cutting
 from pipeline.config.flat import unflatten
 from pipeline.config.model import Model
 from pipeline.errors import CheckpointError
-from pipeline.model.adapters import adapter_state, add_adapter, load_adapter_state, merge
+from pipeline.model.adapters import adapter_state, add_adapter, load_adapter_state, merge, plain_state
 from pipeline.model.weights import model_settings, published_config, take, to_published
 from pipeline.objectives.tasks import OBJECTIVES, TaskObjective
 from pipeline.tasks.prepared import Tuned
@@ -69,8 +69,8 @@ class TunedModel:
 def save_tuned(target: str, module: TaskObjective, about: About, model: Model, vocabulary: Vocabulary, adapter: Adapter = NoAdapter()) -> None:
     """Publish a module's weights, low-rank adapters merged into them (also in the module), and what its task needs."""
     merge(module)
-    carried = adapter_state(module) if isinstance(adapter, Bottleneck) else {}
-    weights = {name: tensor for name, tensor in module.state_dict().items() if name not in carried and not (module.per_token and name.startswith(UNUSED))}
+    carried = adapter_state(module)
+    weights = {name: tensor for name, tensor in plain_state(module).items() if not (module.per_token and name.startswith(UNUSED))}
     with tempfile.TemporaryDirectory(prefix="bertstream-tuned-") as temporary:
         folder = Path(temporary)
         save_file(to_published(weights), folder / WEIGHTS, metadata={"format": "pt"})

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.tasks.glue import TASKS
-from pipeline.tasks.metrics import METRICS, confusion, majority, per_class, score, tuned_scores, tuned_thresholds
+from pipeline.tasks.metrics import METRICS, confusion, majority, per_class, score, tuned_thresholds
 from pipeline.tasks.task import Task
 
 THREE = Task(name="three", kind="classification", labels=("a", "b", "c"), metrics=("accuracy", "macro_f1"))
@@ -113,7 +113,6 @@ def test_thresholds_by_hand():
     truth = np.array([[1, 0, 0, 1], [0, 1, 0, 1], [0, 0, 0, 1]])
     # above the 0.8 that is wrong; below the 0.3 that is right; no row has it; all rows: half-way to nothing
     assert tuned_thresholds(probabilities, truth) == pytest.approx([0.85, 0.25, 0.5, 0.05])
-    assert tuned_scores(TOPICS, probabilities[:, :2], truth[:, :2]) == {"micro_f1_tuned_on_dev": 1.0, "macro_f1_tuned_on_dev": 1.0, "subset_accuracy_tuned_on_dev": 1.0}
     assert tuned_thresholds(np.array([[0.3], [0.7]]), np.array([[0], [1]])).tolist() == [0.5]
 
 
