@@ -19,7 +19,7 @@ TORCH := $(shell sed -n 's/^torch==//p' cluster/requirements.txt)
 # Where pip finds the CPU build of torch, when its own settings do not say: the index that pytorch.org names for "CPU".
 TORCH_INDEX ?=
 
-.PHONY: help pretrain finetune finetune-glue test fuzz bench mlflow stop clean
+.PHONY: help pretrain finetune finetune-glue test test-long fuzz bench mlflow stop clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
@@ -48,6 +48,9 @@ finetune-glue: $(VENV)/.installed ## the same on GLUE, in GLUE=folder or downloa
 
 test: $(VENV)/.installed-test ## run the tests
 	$(BIN)/python -m pytest
+
+test-long: $(VENV)/.installed-test ## run the few tests that `make test` leaves out for time
+	$(BIN)/python -m pytest -m long
 
 fuzz: $(VENV)/.installed-test ## throw mutated files of every format at the readers for SECONDS=60 from SEED=0
 	$(BIN)/python tests/fuzz/readers.py --seconds $(SECONDS) --seed $(SEED)

@@ -114,7 +114,7 @@ def test_a_run_with_other_settings_is_refused(config: Pretrain, undisturbed: tup
         pretrain(replace(config, name="world-1", steps=240), print)
 
 
-@pytest.mark.parametrize("world", [2, 3, 4])
+@pytest.mark.parametrize("world", [2, pytest.param(3, marks=pytest.mark.long), 4])
 def test_every_world_sees_the_same_batches_and_losses(config: Pretrain, undisturbed: tuple[dict, History], world: int) -> None:
     summary = pretrain(replace(config, name=f"world-{world}", workers=world), print)
     assert summary["workers"] == world
@@ -149,6 +149,7 @@ def test_a_published_model_is_gone_on_with(config: Pretrain, undisturbed: tuple[
         pretrain(replace(again, init=other["export"]), print)
 
 
+@pytest.mark.long
 def test_a_constant_rate_may_go_on_but_not_back(config: Pretrain) -> None:
     short = replace(config, name="growing", steps=20, schedule=ConstantRate(warmup_steps=5))
     assert pretrain(short, print)["steps"] == 20

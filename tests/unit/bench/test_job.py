@@ -1,6 +1,7 @@
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import psutil
@@ -50,6 +51,9 @@ def test_the_sides_take_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         alone.wait(2)
         monkeypatch.setattr(other, "poll", iter([None, None, 0]).__next__)  # done after two turns of each
         turns = take_turns(alone, ray)
+        until = time.monotonic() + 10  # a signal is not there at once
+        while psutil.Process(one.pid).status() != psutil.STATUS_STOPPED and time.monotonic() < until:
+            time.sleep(0.01)
         assert psutil.Process(one.pid).status() == psutil.STATUS_STOPPED != psutil.Process(other.pid).status()
         assert by_turn(turns, alone.intervals(), ray.intervals()) == [Rates(alone=7, under_ray=9)] * 2
         for side, others in ((alone, turns.under_ray), (ray, turns.alone)):  # whoever stands logs nothing
