@@ -106,7 +106,7 @@ def verdict(sides: dict[str, list[Side]]) -> int:
 def ours(config: Finetune, problem: Problem, initial: Initial, seed: int) -> Side:
     """One training of ours, evaluation not in its time."""
     device = device_of(config)
-    autocast = autocast_for(config, initial.model.width, device)
+    autocast = autocast_for(config.placement, initial.model.width, device)
     module = build(config, problem, initial, seed).to(device)
     found = run_trial(config, problem.task, problem.cutting, module, problem.train, problem.splits, seed=seed, device=device, autocast=autocast)
     return Side(seconds=found.seconds, accuracy=accuracy(problem, found.scores), tokens=found.tokens)

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.live import Live as Drawn
 from rich.table import Table
 
+from pipeline.finetune.settings import in_words
 from pipeline.finetune.trials import Trial
 
 MOST_SHOWN = 20
@@ -69,8 +70,7 @@ class Live:
         ordered = sorted(self.trials, key=lambda trial: STATES.index(self.states[trial.name][0]))
         for trial in ordered[:MOST_SHOWN]:
             state, line = self.states[trial.name]
-            setting = ", ".join(f"{name.rsplit('.', 1)[-1]}={value:g}" if isinstance(value, float) else f"{name.rsplit('.', 1)[-1]}={value}" for name, value in trial.chosen.items())
-            table.add_row(trial.name.rsplit("-", 1)[0], setting, state, line)
+            table.add_row(trial.name.rsplit("-", 1)[0], in_words(trial.chosen), state, line)
         if len(ordered) > MOST_SHOWN:
             table.add_row("…", f"{len(ordered) - MOST_SHOWN} more", "", "")
         return table

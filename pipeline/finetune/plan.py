@@ -38,7 +38,7 @@ class Share:
 def seconds_of(config: Finetune, problem: Problem, initial: Initial) -> float:
     """Seconds of a step, measured on a few steps of this problem on this device."""
     device = device_of(config)
-    autocast = autocast_for(config, initial.model.width, device)
+    autocast = autocast_for(config.placement, initial.model.width, device)
     threads = torch.get_num_threads()
     torch.set_num_threads(config.placement.threads or max(1, round(config.trials.cpus)))
     module = build(config, problem, initial, 0).to(device).train()

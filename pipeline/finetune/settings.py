@@ -112,6 +112,11 @@ def with_setting(config: Any, chosen: dict[str, Any]) -> Any:
     return config
 
 
+def in_words(setting: dict[str, Any]) -> str:
+    """A setting for people."""
+    return ", ".join(f"{name.rsplit('.', 1)[-1].replace('_', ' ')} {f'{value:g}' if isinstance(value, float) else value}" for name, value in setting.items())
+
+
 def warnings(config: Finetune, settings: list[dict[str, Any]]) -> list[str]:
     """What a person should know before the trials start: rates at which encoders forget what they were pretrained for."""
     rates = {one.get("optimizer.learning_rate", config.optimizer.learning_rate) for one in settings}

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from pipeline import storage
 from pipeline.config.finetune import Finetune
 from pipeline.finetune.problems import Problem
-from pipeline.finetune.trials import device_of
+from pipeline.finetune.trials import autocast_for, device_of
 from pipeline.tasks import sequences
 from pipeline.tasks.glue import TASKS
 from pipeline.tasks.known import GLUE
@@ -13,7 +13,6 @@ from pipeline.tasks.submission import FILES, Predictions, write_submission
 from pipeline.tasks.tables import read_split
 from pipeline.train.trial import logits_of
 from pipeline.train.tuned import load_tuned
-from pipeline.train.worker import autocast_of, chosen_precision
 
 ZIP = "glue-submission.zip"
 ANSWERS_FOR = {"ax": "mnli"}
@@ -42,5 +41,6 @@ def predictions(config: Finetune, model: str, task: str, split: str) -> Predicti
     tuned, device = load_tuned(model), device_of(config)
     texts = read_split(TASKS[task], config.data, split)
     prepared = sequences.prepare(tuned.about.task, texts, tuned.vocabulary, tuned.about.cutting)
-    logits = logits_of(tuned.module.to(device), prepared.rows, device, autocast_of(chosen_precision(config.placement, device), device))
-    return Predictions(ids=texts["id"].to_pylist(), values=sequences.chosen(tuned.about.task, sequences.answers(tuned.about.task, prepared, logits, tuned.about.cutting), tuned.about.tuned))
+    logits = logits_of(tuned.module.to(device), prepared.rows, device, autocast_for(config.placement, tuned.model.width, device))
+    found = sequences.answers(tuned.about.task, prepared, logits, tuned.about.cutting)
+    return Predictions(ids=texts["id"].to_pylist(), values=sequences.chosen(tuned.about.task, found, tuned.about.tuned))

@@ -11,7 +11,7 @@ from pipeline.finetune.trials import Trial
 from pipeline.tasks.glue import NOT_AVERAGED, glue_mean
 
 UNITS = ("mean_absolute_error",)
-"""Metrics that are no shares of 1."""
+"""Metrics in the unit of the labels: no shares of 1, and the smaller is the better."""
 PUBLISHED: dict[tuple[int, int], tuple[str, dict[str, str]]] = {
     (2, 128): ("BERT-tiny", {"cola": "0.0", "sst2": "83.2", "mrpc": "81.1/71.1", "stsb": "74.3/73.6", "qqp": "62.2/83.4", "mnli": "70.2/70.3", "qnli": "81.5", "rte": "57.2", "wnli": "62.3"}),
     (4, 256): ("BERT-mini", {"cola": "0.0", "sst2": "85.9", "mrpc": "81.1/71.8", "stsb": "75.4/73.3", "qqp": "66.4/86.2", "mnli": "74.8/74.3", "qnli": "84.1", "rte": "57.9", "wnli": "62.3"}),
@@ -74,9 +74,14 @@ def select(trials: Sequence[Trial], results: Mapping[str, dict[str, Any]], probl
     return ones[name][0].chosen, statistics.median(scores[name])
 
 
-def shown(name: str, value: float | None) -> str:
-    """A value in percent, or in its unit."""
-    return "" if value is None else f"{value:.2f}" if name.endswith(UNITS) else f"{100 * value:.1f}"
+def is_share(name: str) -> bool:
+    """Whether a figure, by its split and metric and what else is said of it, is a share of 1."""
+    return not set(name.split(" ")) & set(UNITS)
+
+
+def shown(name: str, value: float | None, digits: int = 1) -> str:
+    """A value in percent with so many digits, or in its unit with one more."""
+    return "" if value is None else f"{100 * value:.{digits}f}" if is_share(name) else f"{value:.{digits + 1}f}"
 
 
 def published_figure(one: Reported, published: Mapping[str, str]) -> str:

@@ -18,12 +18,13 @@ from pipeline import storage
 from pipeline.config.adapters import NoAdapter
 from pipeline.config.finetune import Finetune
 from pipeline.config.flat import flatten
+from pipeline.config.training import Placement
 from pipeline.finetune.problems import Problem
 from pipeline.model.adapters import add_adapter, freeze
 from pipeline.objectives.tasks import OBJECTIVES, TaskObjective
 from pipeline.tasks.task import Task
 from pipeline.train.initial import Initial, module_of
-from pipeline.train.trial import Scores, about, class_weights, run_trial, with_encoder
+from pipeline.train.trial import Scores, class_weights, run_trial, with_encoder
 from pipeline.train.tuned import About, save_tuned
 from pipeline.train.worker import autocast_of, chosen_precision, cores
 
@@ -64,7 +65,7 @@ def identity_of(config: Finetune, problem: Problem, initial: Initial, seed: int)
     """What makes a trial what it is."""
     shaping = {key: value for key, value in flatten(config).items() if key.split(".")[0] in SHAPING}
     cutting = {f"cutting.{key}": value for key, value in vars(problem.cutting).items()}
-    return shaping | cutting | {"encoder": initial.fingerprint, "vocabulary": initial.vocabulary.fingerprint, "seed": seed, "rows": problem.digest} | task_identity(problem.task) | {"precision": precision_of(config, initial.model.width, device_of(config))}
+    return shaping | cutting | {"encoder": initial.fingerprint, "vocabulary": initial.vocabulary.fingerprint, "seed": seed, "rows": problem.digest} | task_identity(problem.task) | {"precision": precision_of(config.placement, initial.model.width, device_of(config))}
 
 
 def task_identity(task: Task) -> dict[str, Any]:
@@ -104,15 +105,15 @@ def build(config: Finetune, problem: Problem, initial: Initial, seed: int) -> Ta
     return module
 
 
-def precision_of(config: Finetune, width: int, device: torch.device) -> str:
-    """The trial's number format: as pretraining's, but for float32 where a narrow model's few tokens on a CPU gain nothing from bfloat16."""
-    narrow = config.placement.precision == "auto" and device.type == "cpu" and width <= NARROW
-    return "float32" if narrow else chosen_precision(config.placement, device)
+def precision_of(placement: Placement, width: int, device: torch.device) -> str:
+    """The number format in which a model is fine-tuned and used: as pretraining's, but for float32 where a narrow model's few tokens on a CPU gain nothing from bfloat16."""
+    narrow = placement.precision == "auto" and device.type == "cpu" and width <= NARROW
+    return "float32" if narrow else chosen_precision(placement, device)
 
 
-def autocast_for(config: Finetune, width: int, device: torch.device) -> torch.autocast:
+def autocast_for(placement: Placement, width: int, device: torch.device) -> torch.autocast:
     """The same as a context."""
-    return autocast_of(precision_of(config, width, device), device)
+    return autocast_of(precision_of(placement, width, device), device)
 
 
 def device_of(config: Finetune) -> torch.device:
@@ -130,9 +131,9 @@ def run(trial: Trial, problem: Problem, initial: Initial, after_epoch: Callable[
     module = build(config, problem, initial, trial.seed).to(device)
     trained = run_trial(
         config, problem.task, problem.cutting, module, problem.train, problem.splits,
-        seed=trial.seed, device=device, autocast=autocast_for(config, initial.model.width, device), after_epoch=after_epoch,
+        seed=trial.seed, device=device, autocast=autocast_for(config.placement, initial.model.width, device), after_epoch=after_epoch,
     )  # fmt: skip
-    result = about(trained) | {"settings": identity_of(config, problem, initial, trial.seed), "chosen": trial.chosen, "stage": trial.stage}
+    result = vars(trained) | {"settings": identity_of(config, problem, initial, trial.seed), "chosen": trial.chosen, "stage": trial.stage}
     if trial.stage == "report":
         lineage = {"checkpoint": config.checkpoint, "encoder": initial.fingerprint, "trial": trial.name, "scores": trained.scores}
         said = About(task=problem.task, cutting=problem.cutting, pooling=config.recipe.pooling, tuned=trained.tuned, lineage=lineage)

@@ -10,14 +10,13 @@ from pipeline.config.predict import Compare
 from pipeline.grid.job import encoder_of, finetune
 from pipeline.finetune.paired import Difference, figures, over_rows, over_seeds, verdict
 from pipeline.finetune.problems import Problem, read_problems
-from pipeline.finetune.table import UNITS, Reported, shown
-from pipeline.finetune.trials import device_of
+from pipeline.finetune.table import Reported, is_share, shown
+from pipeline.finetune.trials import autocast_for, device_of
 from pipeline.tasks import metrics, questions, sequences
 from pipeline.tasks.prepared import Prepared
 from pipeline.tasks.squad_metrics import best_of
 from pipeline.train.trial import logits_of
 from pipeline.train.tuned import TunedModel, load_tuned
-from pipeline.train.worker import autocast_of, chosen_precision
 
 Report = Callable[[str], None]
 OfRows = Callable[[np.ndarray], float]
@@ -38,7 +37,7 @@ def compare(config: Compare, report: Report) -> list[str]:
         rows = row_difference(both, [result.models[task] for result in found], task)
         if rows is not None:
             unsure = "" if rows.better else "; on other rows it may be the other way round"
-            lines.append(f"  over development rows, the best model of either alone: {figures(rows, not a.name.endswith(UNITS))}{unsure}")
+            lines.append(f"  over development rows, the best model of either alone: {figures(rows, is_share(a.name))}{unsure}")
     if len(selecting[0]) > 1:
         lines.append(f"of {len(selecting[0])} tasks compared so, one in twenty seems different by chance")
     return lines
@@ -59,7 +58,7 @@ def first_of_each(rows: Sequence[Reported]) -> dict[str, Reported]:
 
 def seed_lines(a: Reported, b: Reported) -> list[str]:
     """Both medians, and what the differences of the same seeds say."""
-    percent = not a.name.endswith(UNITS)
+    percent = is_share(a.name)
     seeds = over_seeds(a.values, b.values)
     collapsed = "".join(f"; {one.collapsed} of {letter}'s seeds collapsed" for letter, one in (("A", a), ("B", b)) if one.collapsed)
     medians = f"{a.task}, {a.name}: median A {shown(a.name, a.median)}, B {shown(b.name, b.median)}, {len(a.values)} seeds{collapsed}"
@@ -86,7 +85,7 @@ def silent(line: str) -> None:
 def of_rows(config: Finetune, problem: Problem, tuned: TunedModel) -> OfRows:
     """The metric that selects, of a model's answers to any of the development items."""
     task, prepared, device = problem.task, next(iter(problem.splits.values())), device_of(config)
-    logits = logits_of(tuned.module.to(device), prepared.rows, device, autocast_of(chosen_precision(config.placement, device), device))
+    logits = logits_of(tuned.module.to(device), prepared.rows, device, autocast_for(config.placement, tuned.model.width, device))
     if task.kind == "spans":
         place = 1 if task.metrics[0] == "f1" else 0
         texts = questions.texts_of(task, questions.answers(task, prepared, logits, problem.cutting), {})  # as the trials were scored

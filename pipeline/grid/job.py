@@ -16,7 +16,7 @@ from pipeline.errors import CheckpointError, ConfigError, DataError
 from pipeline.finetune import plan, trials
 from pipeline.finetune.live import Live
 from pipeline.finetune.problems import Problem, data_of, read_problems
-from pipeline.finetune.settings import settings_of, warnings, with_setting
+from pipeline.finetune.settings import in_words, settings_of, warnings, with_setting
 from pipeline.finetune.submission import submit
 from pipeline.finetune.table import Reported, glue_line, reported, select, table
 from pipeline.finetune.trials import Trial, make_trial
@@ -98,10 +98,9 @@ def finetune(config: Finetune, report: Report) -> Found:
 def encoder_of(config: Finetune, checkpoint: str, report: Report) -> Initial:
     """The published model of a checkpoint. Raises CheckpointError where it cannot be used."""
     try:
-        initial = read_initial(Pretrain(init=checkpoint, output=config.output, vocabulary=config.vocabulary), report)
+        return read_initial(Pretrain(init=checkpoint, output=config.output, vocabulary=config.vocabulary), report)
     except CheckpointError as error:  # read_initial speaks of its own setting
         raise CheckpointError(f"checkpoint {str(error).removeprefix('init ')}") from error
-    return initial
 
 
 def require_fitting(config: Finetune, settings: Sequence[dict[str, Any]], initial: Initial, problems: Mapping[str, Problem]) -> None:
@@ -168,14 +167,16 @@ def run_wave(grid: Grid, parent: Any, live: Live, report: Report) -> tuple[list[
     chosen = {name: grid.settings[0] for name in grid.problems}
     words = dict.fromkeys(grid.problems, "")
     if len(grid.settings) > 1:
-        selecting = [trial_of(grid, name, seed, one, "select") for name in grid.problems for one in grid.settings for seed in range(grid.config.search.seeds)]
+        asked = [trial_of(grid, name, seed, one, "select") for name in grid.problems for one in grid.settings for seed in range(grid.config.search.seeds)]
+        selecting = list({trial.name: trial for trial in asked}.values())  # settings that the time makes equal are one
         groups = [[trial for trial in selecting if trial.problem == name] for name in grid.problems] if grid.config.search.stop_early else [selecting]
         found = {}
         for group in groups:  # halving compares scores, which are of one task then
             found |= run_all(grid, group, parent, live, may_stop=grid.config.search.stop_early)
         for name, problem in grid.problems.items():
             chosen[name], value = select(selecting, found, problem)
-            words[name] = f"{in_words(chosen[name])} (best of {len(grid.settings)}: {100 * value:.1f}, selected on dev)"
+            tried = len({str(trial.chosen) for trial in selecting if trial.problem == name})
+            words[name] = f"{in_words(chosen[name])} (best of {tried}: {100 * value:.1f}, selected on dev)"
             report(f"{name}: selected {words[name]}")
     first = grid.config.search.seeds if len(grid.settings) > 1 else 0
     reporting = {name: [trial_of(grid, name, first + seed, chosen[name], "report") for seed in range(grid.shares[name].seeds)] for name in grid.problems}
@@ -196,7 +197,9 @@ def trial_of(grid: Grid, name: str, seed: int, setting: dict[str, Any], stage: s
         recipe = replace(recipe, epochs=min(recipe.epochs, share.epochs))
     if share.rows is not None:
         recipe = replace(recipe, training_rows=min(recipe.training_rows or share.rows, share.rows))
-    return make_trial(replace(config, recipe=recipe), grid.problems[name], grid.initial, seed, setting, stage)
+    config = replace(config, recipe=recipe)
+    effective = {name: value for name, value in flatten(config).items() if name in setting}
+    return make_trial(config, grid.problems[name], grid.initial, seed, effective, stage)
 
 
 def run_all(grid: Grid, ones: Sequence[Trial], parent: Any, live: Live, *, may_stop: bool) -> dict[str, dict[str, Any]]:
@@ -232,8 +235,3 @@ def best_model(problem: Problem, ones: Sequence[Trial], results: Sequence[dict[s
     first, metric = next(iter(problem.splits)), problem.task.metrics[0]
     best = max(range(len(ones)), key=lambda place: results[place]["scores"][first][metric])
     return storage.join(ones[best].folder, trials.MODEL)
-
-
-def in_words(setting: dict[str, Any]) -> str:
-    """A setting for people."""
-    return ", ".join(f"{name.rsplit('.', 1)[-1].replace('_', ' ')} {value:g}" if isinstance(value, float) else f"{name.rsplit('.', 1)[-1].replace('_', ' ')} {value}" for name, value in setting.items())

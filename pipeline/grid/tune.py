@@ -73,7 +73,7 @@ def at_once(config: Finetune) -> int:
 
 
 def connect(config: Finetune) -> None:
-    """Join or start Ray. Raises ConfigError where results would not be seen by all."""
+    """Join or start Ray. Raises ConfigError where an address does not answer."""
     # Tune would else turn Ctrl-C into a finished experiment.
     os.environ.setdefault("TUNE_DISABLE_SIGINT_HANDLER", "1")
     os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
@@ -95,7 +95,7 @@ def run_trials(
         # Past its max_t it would end the trials that it has let through to the end, too.
         scheduler = ASHAScheduler(time_attr="training_iteration", metric=SCORE, mode="max", max_t=most + 1, grace_period=1, reduction_factor=3)
     with tempfile.TemporaryDirectory(prefix="bertstream-tune-") as folder:
-        function = tune.with_parameters(work, trials=list(trials), problems={name: ray.put(one) for name, one in problems.items()}, initial=initial)
+        function = tune.with_parameters(work, trials=list(trials), problems={name: ray.put(problems[name]) for name in {trial.problem for trial in trials}}, initial=initial)
         found = tune.Tuner(
             tune.with_resources(function, asked),
             param_space={"number": tune.grid_search(list(range(len(trials))))},

@@ -13,6 +13,7 @@ from pipeline.config.training import Placement
 from pipeline.errors import CheckpointError, ConfigError, DataError
 from pipeline.export.inference import TEXTS_AT_ONCE, encode, fill_masks
 from pipeline.export.trained import Trained, load_trained
+from pipeline.finetune.trials import autocast_for
 from pipeline.predict.answers import answer_items, answer_schema, items_of
 from pipeline.tasks.task import listed, shown
 from pipeline.text.vocabulary import Vocabulary, load_vocabulary
@@ -65,10 +66,10 @@ def device_of(placement: Placement) -> torch.device:
 def load(config: Predict) -> Answerer:
     """The model of a config on the device that this process has. Raises CheckpointError where it is damaged, or none."""
     device = device_of(config.placement)
-    autocast = autocast_of(chosen_precision(config.placement, device), device)
     if kind_of(config.checkpoint) == FILL:
-        return filling(config, device, autocast)
+        return filling(config, device, autocast_of(chosen_precision(config.placement, device), device))
     tuned = load_tuned(config.checkpoint)
+    autocast = autocast_for(config.placement, tuned.model.width, device)
     return Answerer(kind=tuned.about.task.kind, schema=answer_schema(tuned.about.task), answer=lambda columns: answer_items(tuned, items_of(tuned, columns), device, autocast))
 
 

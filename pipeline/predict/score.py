@@ -11,6 +11,9 @@ from pipeline import storage
 from pipeline.config.finetune import Finetune
 from pipeline.config.predict import Score
 from pipeline.errors import ConfigError, DataError
+from pipeline.finetune.problems import noun
+from pipeline.finetune.table import shown as shown_figure
+from pipeline.finetune.trials import autocast_for
 from pipeline.predict.model import device_of
 from pipeline.tasks import known, own
 from pipeline.tasks.content import content_of
@@ -23,10 +26,8 @@ from pipeline.tasks.squad_metrics import score as squad_score
 from pipeline.tasks.task import Task, shown
 from pipeline.train.trial import logits_of
 from pipeline.train.tuned import TunedModel, load_tuned
-from pipeline.train.worker import autocast_of, chosen_precision
 
 Report = Callable[[str], None]
-UNITS = ("mean_absolute_error",)
 """Metrics that are no shares of 1."""
 
 
@@ -50,11 +51,11 @@ def score(config: Score, report: Report) -> dict[str, float]:
     given = of_task(config, task) if config.task else of_file(config, task)
     prepared = way.prepare(task, given.items, tuned.vocabulary, tuned.about.cutting)
     device = device_of(config.placement)
-    logits = logits_of(tuned.module.to(device), prepared.rows, device, autocast_of(chosen_precision(config.placement, device), device))
+    logits = logits_of(tuned.module.to(device), prepared.rows, device, autocast_for(config.placement, tuned.model.width, device))
     said = way.answers(task, prepared, logits, tuned.about.cutting)
     found = way.score(task, prepared, said, tuned.about.tuned)
     baseline, words = baseline_of(tuned, given, prepared)
-    report(", ".join([f"{given.name}: {len(given.items):,} {nouns(task)}", *prepared.notes]))
+    report(", ".join([f"{given.name}: {len(given.items):,} {noun(task)}", *prepared.notes]))
     for line in table(found, baseline, words):
         report(line)
     if tuned.about.tuned:
@@ -64,11 +65,6 @@ def score(config: Score, report: Report) -> dict[str, float]:
     if way.collapsed(task, prepared, said):
         report("the model gives the same answer to everything")
     return found
-
-
-def nouns(task: Task) -> str:
-    """What a task's items are called."""
-    return {"spans": "questions", "tags": "sentences"}.get(task.kind, "rows")
 
 
 def of_task(config: Score, task: Task) -> Labelled:
@@ -131,15 +127,10 @@ def without_texts(texts: pa.Table) -> pa.Table:
     return pa.table([columns.get(field.name, texts[field.name]) for field in texts.schema], schema=texts.schema)
 
 
-def shown_figure(name: str, value: float | None) -> str:
-    """A value in percent, or in its unit."""
-    return "" if value is None else f"{value:.3f}" if name.endswith(UNITS) else f"{100 * value:.2f}"
-
-
 def table(found: Mapping[str, float], baseline: Mapping[str, float], words: str) -> list[str]:
-    """Lines of metrics beside the baseline's, in percent but for UNITS."""
+    """Lines of metrics beside the baseline's."""
     head = ["metric", "score"] + ([f"baseline: {words}"] if baseline else [])
-    rows = [[name, shown_figure(name, value)] + ([shown_figure(name, baseline.get(name))] if baseline else []) for name, value in found.items()]
+    rows = [[name, shown_figure(name, value, 2)] + ([shown_figure(name, baseline.get(name), 2)] if baseline else []) for name, value in found.items()]
     return aligned([head, *rows])
 
 

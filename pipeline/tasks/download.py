@@ -44,7 +44,7 @@ def fetch_glue(folder: str, tasks: Sequence[str], report: Callable[[str], None],
     for what cannot be fetched, unpacked or written, and for a folder that lacks files.
     """
     if storage.is_url(storage.absolute(folder)):
-        raise ConfigError(f"glue ({folder}) must be a local folder to fetch archives into: name one, or copy the archives there unpacked")
+        raise ConfigError(f"data ({folder}) must be a local folder to fetch archives into: name one, or copy the archives there unpacked")
     if unknown := [name for name in tasks if name not in ARCHIVES]:
         raise ConfigError(f"task ({', '.join(unknown)}) is none of GLUE's: choose of {', '.join(ARCHIVES)}")
     root = Path(storage.absolute(folder))

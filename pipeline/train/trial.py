@@ -188,8 +188,3 @@ def class_weights(task: Task, rows: pa.Table) -> Tensor:
     found = rows["label"].to_numpy() if task.kind == "classification" else rows["labels"].combine_chunks().flatten().to_numpy()
     counts = np.bincount(found[found >= 0].astype(np.int64), minlength=len(task.labels)).astype(np.float64)
     return torch.from_numpy(np.where(counts > 0, counts.mean() / np.maximum(counts, 1), 1.0)).float()
-
-
-def about(result: Result) -> dict[str, Any]:
-    """A result as JSON writes it."""
-    return dict(vars(result))

@@ -94,3 +94,8 @@ def test_a_limit_that_was_set_is_never_raised() -> None:
     assert found == {"large": Share(seeds=1, epochs=1, rows=5_000)}
     small = Finetune(checkpoint="c", task=("a",), data="d", minutes=0.01, recipe=Recipe(epochs=3, rows_per_step=32, training_rows=2_000))
     assert fitted(small, [problem("large", 320_000)], {"large": 0.01}, 1, 1) == {"large": Share(seeds=1, epochs=3, rows=2_000)}
+
+
+def test_an_error_is_in_its_unit_whatever_else_is_said_of_it() -> None:
+    assert shown("dev mean_absolute_error (best epoch on dev)", 0.25) == "0.25" and shown("dev accuracy (best epoch on dev)", 0.25) == "25.0"
+    assert shown("mean_absolute_error", 0.25, 2) == "0.250" and shown("f1", 0.25, 2) == "25.00"

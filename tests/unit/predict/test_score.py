@@ -125,7 +125,7 @@ def test_what_cannot_be_scored_is_one_line(arguments: list[str], message: str, t
 
 
 def test_figures_in_percent_or_their_unit() -> None:
-    assert [shown_figure("accuracy", 0.12345), shown_figure("mean_absolute_error", 0.12345), shown_figure("f1", None)] == ["12.35", "0.123", ""]
+    assert [shown_figure("accuracy", 0.12345, 2), shown_figure("mean_absolute_error", 0.12345, 2), shown_figure("f1", None, 2)] == ["12.35", "0.123", ""]
     assert table({"accuracy": 0.5}, {}, "") == ["metric    score", "accuracy  50.00"]
     assert aligned([["a", "bb"], ["ccc", "d"]]) == ["a    bb", "ccc   d"]
     assert detail_lines(Task(name="a", kind="regression", metrics=("pearson",)), {}) == []

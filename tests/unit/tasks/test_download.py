@@ -133,5 +133,5 @@ def test_every_task_has_its_archive_and_others_are_refused(tmp_path: Path) -> No
     assert all(split.file.startswith(f"{ARCHIVES[name].folder}/") for name, task in TASKS.items() for split in task.splits)
     with pytest.raises(ConfigError, match=r"^task \(squad\) is none of GLUE's: choose of cola, sst2, mrpc, stsb, qqp, mnli, qnli, rte, wnli, ax$"):
         fetch_glue(str(tmp_path), ("rte", "squad"), lambda _: None)
-    with pytest.raises(ConfigError, match=r"^glue \(s3://x/glue\) must be a local folder to fetch archives into: name one, or copy the archives there unpacked$"):
+    with pytest.raises(ConfigError, match=r"^data \(s3://x/glue\) must be a local folder to fetch archives into: name one, or copy the archives there unpacked$"):
         fetch_glue("s3://x/glue", ("rte",), lambda _: None)

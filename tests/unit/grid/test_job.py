@@ -1,0 +1,43 @@
+"""Which trials a grid asks for."""
+
+from pathlib import Path
+
+from pipeline.config.finetune import Cutting, Finetune, Recipe, Search
+from pipeline.config.model import Model
+from pipeline.finetune.plan import Share
+from pipeline.finetune.problems import Problem, digest
+from pipeline.finetune.settings import settings_of
+from pipeline.grid.job import Grid, finished, trial_of
+from pipeline.storage import write_json
+from pipeline.tasks import sequences
+from pipeline.tasks.glue import TASKS
+from pipeline.tasks.tables import read_split
+from pipeline.text.vocabulary import Vocabulary
+from pipeline.train.initial import Initial
+
+
+def grid_of(glue: Path, vocabulary: Vocabulary, share: Share, *over: str) -> Grid:
+    cutting = Cutting(maximum_length=32, stride=8)
+    train = sequences.prepare(TASKS["cola"], read_split(TASKS["cola"], str(glue), "train"), vocabulary, cutting)
+    problem = Problem(task=TASKS["cola"], cutting=cutting, train=train, splits={}, digest=digest([train]))
+    config = Finetune(checkpoint="c", task=("cola",), data="d", output=str(glue / "o"), recipe=Recipe(epochs=3), search=Search(over=over))
+    initial = Initial(folder="f", fingerprint="e", model=Model(), vocabulary=vocabulary)
+    return Grid(config=config, initial=initial, problems={"cola": problem}, settings=settings_of(config), shares={"cola": share}, baselines={})
+
+
+def test_what_is_said_to_be_chosen_is_what_is_trained(glue: Path, tiny_vocabulary: Vocabulary) -> None:
+    grid = grid_of(glue, tiny_vocabulary, Share(seeds=1, epochs=1, rows=50), "recipe.epochs=1,2,3", "recipe.training_rows=20,1000")
+    trials = [trial_of(grid, "cola", 0, setting, "select") for setting in grid.settings]
+    assert len(trials) == 6 and [trial.config.recipe.epochs for trial in trials] == [1] * 6
+    assert [trial.config.recipe.training_rows for trial in trials] == [20, 50] * 3  # a share lowers what was set, and raises nothing
+    assert all(trial.chosen == {"recipe.epochs": 1, "recipe.training_rows": trial.config.recipe.training_rows} for trial in trials) and len({trial.name for trial in trials}) == 2
+    assert trial_of(grid, "cola", 0, trials[1].chosen, "select").name == trials[1].name
+
+
+def test_a_trial_that_a_search_ended_is_a_result_in_such_a_search_alone(glue: Path, tiny_vocabulary: Vocabulary) -> None:
+    grid = grid_of(glue, tiny_vocabulary, Share(seeds=1, epochs=3, rows=None))
+    select, report = (trial_of(grid, "cola", 0, {}, stage) for stage in ("select", "report"))
+    write_json(f"{select.folder}/stopped.json", {"score": 0.1})
+    assert finished(select, may_stop=True) == {"score": 0.1} and finished(select, may_stop=False) is None
+    write_json(f"{select.folder}/result.json", {"scores": {}})
+    assert finished(select, may_stop=False) == {"scores": {}} and finished(report, may_stop=False) is None  # what is reported has its model
