@@ -6,6 +6,8 @@ import signal
 import subprocess
 import sys
 import time
+import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,13 @@ import ray
 from mlflow.tracking import MlflowClient
 
 from jobs.finetune import main
+from pipeline.config.jobs import Pretrain
+from pipeline.tasks import submission
+from pipeline.tasks.glue import INFERENCE, TASKS
+from pipeline.tasks.submission import FILES
+from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.checkpoint import folder_of
+from pipeline.train.initial import read_initial
 from pipeline.train.tuned import load_tuned
 
 pytestmark = pytest.mark.usefixtures("local_ray")
@@ -22,6 +30,22 @@ pytestmark = pytest.mark.usefixtures("local_ray")
 def command(tiny_run: Path, glue: Path, output: Path, *more: str) -> list[str]:
     return ["--checkpoint", folder_of(str(tiny_run), 3), "--data", str(glue), "--task", "glue", "--output", str(output), "--recipe.epochs", "2", "--seeds", "2",
             "--recipe.rows-per-step", "16", "--cutting.maximum-length", "32", "--placement.threads", "1", "--trials.cpus", "3", *more]  # fmt: skip
+
+
+def write_glue(folder: Path, vocabulary: Vocabulary, rows: int) -> None:
+    """Every file of GLUE, with `rows` rows of made-up words; a task's splits have the same texts, and AX those of MNLI."""
+    words = sorted(word for word in vocabulary.tokens if word.isalpha() and len(word) > 2)
+    for task in TASKS.values():
+        for split in task.splits:
+            columns = split.headings or tuple(dict.fromkeys(filter(None, (split.id, split.first, split.second, split.label))))
+            lines = [] if split.headings else ["\t".join(columns)]
+            for row in range(rows):
+                label = task.labels[row % len(task.labels)] if task.labels else str(row / 2)
+                cells = {split.id: str(row), split.first: f"{words[row]} {words[row + 1]}", split.second: words[row + 2], split.label: label}
+                lines.append("\t".join(cells.get(column, "x") for column in columns))
+            place = folder / split.file
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text("\n".join(lines) + "\n")
 
 
 def scores(output: Path) -> dict[str, dict[str, object]]:
@@ -98,3 +122,29 @@ def test_one_s_own_file_with_its_tenth_set_aside(tiny_run: Path, tmp_path: Path,
     assert len(ended) == 3 and all(names in ({"result.json"}, {"stopped.json"}) for names in ended) and {"result.json"} in ended
     (folder,) = (tmp_path / "o" / "finetune").glob("my-seed1-*/model")
     assert load_tuned(str(folder)).about.task.labels == ("bad", "good") and not (folder / "adapters.safetensors").exists()
+
+
+@pytest.mark.long
+def test_all_of_glue_gives_the_submission_file_and_mnli_s_encoder_starts_others(
+    tiny_run: Path, tiny_vocabulary: Vocabulary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_glue(tmp_path / "glue", tiny_vocabulary, rows=6)
+    files = {name: replace(one, rows=6) for name, one in FILES.items()}  # the official splits have up to 390,965
+    monkeypatch.setattr(submission, "FILES", files)
+    monkeypatch.setattr("pipeline.finetune.submission.FILES", files)
+    asked = ["--checkpoint", folder_of(str(tiny_run), 3), "--data", str(tmp_path / "glue"), "--task", "glue", "--output", str(tmp_path / "o"), "--recipe.epochs", "1", "--seeds", "1",
+             "--recipe.rows-per-step", "6", "--cutting.maximum-length", "32", "--trials.cpus", "3", "--start-from", "mnli", "--optimizer.learning-rate", "1e-3"]  # fmt: skip
+    assert main(asked) == 0
+    out = capsys.readouterr().out
+    assert "mean of 9 of GLUE's 9 tasks" in out and f"GLUE submission file: {tmp_path}/o/glue-submission.zip" in out
+    with zipfile.ZipFile(tmp_path / "o" / "glue-submission.zip") as written:
+        answers = {name: written.read(name).decode().splitlines() for name in written.namelist()}
+    assert sorted(answers) == sorted(f"{name}.tsv" for name in files) and {len(lines) for lines in answers.values()} == {7}
+    assert answers["AX.tsv"] == answers["MNLI-m.tsv"], "the same rows, by the same model"
+    assert {line.split("\t")[1] for line in answers["AX.tsv"][1:]} <= set(INFERENCE)
+
+    (mnli,) = (tmp_path / "o" / "finetune").glob("mnli-seed0-*/model")
+    started = {path.name.split("-")[0]: json.loads((path / "result.json").read_text())["settings"]["encoder"] for path in (tmp_path / "o" / "finetune").glob("*-seed0-*")}
+    encoder = read_initial(Pretrain(init=str(mnli)), lambda line: None).fingerprint
+    assert {name for name, found in started.items() if found == encoder} == {"rte", "mrpc", "stsb"}
+    assert len(set(started.values())) == 2
