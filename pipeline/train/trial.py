@@ -4,7 +4,9 @@ import copy
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,12 +16,14 @@ from torch import Tensor, nn
 
 from pipeline.batch import Batch, collate_labelled
 from pipeline.config.finetune import Cutting, Finetune, Recipe
+from pipeline.config.training import AdamW
 from pipeline.objectives.tasks import TaskObjective
 from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.prepared import Logits, Prepared, Tuned
 from pipeline.tasks.task import Task
 from pipeline.train.optim import build_optimizer
 from pipeline.train.schedule import rate_share
+from pipeline.train.seen_words import SeenWords
 from pipeline.train.step import seed_dropout, update
 
 ROWS_AT_ONCE = 64  # in evaluation
@@ -82,11 +86,15 @@ def run_trial(
     """Train the module on the rows of `train` and score it on each of `splits`, of which the first selects; the module keeps the weights that are scored."""
     recipe, way = config.recipe, KINDS[task.kind]
     rows = drawn(train.rows, recipe.training_rows, seed)
-    optimizer, course, epochs = build_optimizer(config.optimizer, module), Course(), []
+    training = seen_words(config, module, rows)
+    with training():
+        optimizer = build_optimizer(config.optimizer, module)
+    course, epochs = Course(), []
     first = next(iter(splits))
     best: tuple[float, int, dict[str, Tensor], Any] | None = None
     for epoch in range(1, recipe.epochs + 1):
-        train_epoch(config, module, optimizer, rows, course, epoch - 1, seed=seed, device=device, autocast=autocast)
+        with training():
+            train_epoch(config, module, optimizer, rows, course, epoch - 1, seed=seed, device=device, autocast=autocast)
         found = {name: way.answers(task, split, logits_of(module, split.rows, device, autocast), cutting) for name, split in splits.items()}
         epochs.append({name: way.score(task, split, found[name], {}) for name, split in splits.items()})
         after_epoch(epoch, epochs[-1])
@@ -136,6 +144,14 @@ def train_epoch(
     if course.step % every:
         course.curve.append((course.step, float(total / count)))
     course.seconds += time.perf_counter() - begun
+
+
+def seen_words(config: Finetune, module: TaskObjective, rows: pa.Table) -> Callable[[], AbstractContextManager[None]]:
+    """What to train in: of the word embeddings those that the rows have, where the others could only decay (LAMB's update looks at the whole table)."""
+    embeddings = module.encoder.embeddings
+    if type(config.optimizer) is not AdamW or not embeddings.words.weight.requires_grad:
+        return nullcontext
+    return partial(SeenWords(embeddings.words, torch.tensor(rows["ids"].combine_chunks().flatten().to_numpy())).train_in, embeddings)
 
 
 def drawn(rows: pa.Table, most: int | None, seed: int) -> pa.Table:

@@ -79,6 +79,9 @@ def test_a_whole_training_equals_a_plain_loop_of_transformers(glue: Path, tiny_v
     assert result.steps == len(losses) == 8
     # Eight steps are fewer than a curve's points: each step is one.
     assert [step for step, _ in result.curve] == list(range(1, 9)) and [loss for _, loss in result.curve] == pytest.approx(losses, rel=1e-5)
+    ours, whole = module.encoder.embeddings.words.weight, peer.bert.embeddings.word_embeddings.weight
+    assert len(set(rows["train"].rows["ids"].combine_chunks().flatten().to_pylist())) < len(ours), "some words have nothing but decay"
+    torch.testing.assert_close(ours, whole, rtol=1e-4, atol=1e-5)
     peer.eval()
     whole = next(batches(rows["dev"].rows, replace(config.recipe, rows_per_step=99), 0, 0))
     order = np.random.Generator(np.random.Philox(key=np.random.SeedSequence((0, 0)).generate_state(2, np.uint64))).permutation(20)
