@@ -1,6 +1,6 @@
 """Settings of fine-tuning."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from pipeline.config.adapters import Adapter, Freeze, NoAdapter
@@ -8,6 +8,10 @@ from pipeline.config.checks import require, require_above_zero, require_at_least
 from pipeline.config.data import VocabularySettings
 from pipeline.config.training import AdamW, LinearDecay, Placement
 
+RATES = ((256, 3e-4), (512, 1e-4))
+"""Width of an encoder at most -> the peak learning rate of its fine-tuning, where none is asked for: small encoders take the highest of the miniatures' grid."""
+WIDE_RATE = 5e-5
+"""That of wider encoders: the highest of BERT's grid."""
 HIGH_RATE = 1e-3
 """Learning rates above it are warned of: the published grids end at 5e-5 for base, and at 3e-4 for the miniatures."""
 
@@ -104,6 +108,17 @@ class Trials:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TaskAdamW(AdamW):
+    __doc__ = AdamW.__doc__
+
+    learning_rate: float | None = None  # type: ignore[assignment]
+    """Peak learning rate; none: by the encoder's width, 3e-4 up to 256, 1e-4 up to 512, 5e-5 above."""
+
+    def __post_init__(self) -> None:
+        AdamW(**vars(self) | {"learning_rate": WIDE_RATE if self.learning_rate is None else self.learning_rate})  # checks
+
+
+@dataclass(frozen=True, kw_only=True)
 class Finetune:
     """Fine-tune a pretrained encoder on tasks, each with several seeds."""
 
@@ -145,7 +160,7 @@ class Finetune:
     trials: Trials = Trials()
     vocabulary: VocabularySettings = VocabularySettings()
     placement: Placement = Placement()
-    optimizer: AdamW = AdamW(learning_rate=5e-5)
+    optimizer: TaskAdamW = TaskAdamW()
     schedule: LinearDecay = LinearDecay(warmup_share=0.1)
     freeze: Freeze = Freeze()
     adapter: Adapter = NoAdapter()
@@ -155,3 +170,9 @@ class Finetune:
         require(self.dev is None or self.train is not None, f"dev ({self.dev}) belongs to train, which is not given")
         require_at_least("seeds", self.seeds, 1)
         require(self.minutes is None or self.minutes > 0, f"minutes ({self.minutes}) must be above 0")
+
+    def for_width(self, width: int) -> "Finetune":
+        """With the learning rate that is asked for, or that of an encoder of this width."""
+        if self.optimizer.learning_rate is not None:
+            return self
+        return replace(self, optimizer=replace(self.optimizer, learning_rate=next((rate for most, rate in RATES if width <= most), WIDE_RATE)))

@@ -15,7 +15,7 @@ from pipeline.finetune.trials import autocast_for, build, device_of
 from pipeline.train.initial import Initial
 from pipeline.train.optim import build_optimizer
 from pipeline.train.step import update
-from pipeline.train.trial import batches
+from pipeline.train.trial import batches, seen_words
 
 LARGE = 10_000
 """Training rows above which a task needs no more than one seed where time is short: its spread is small."""
@@ -42,14 +42,16 @@ def seconds_of(config: Finetune, problem: Problem, initial: Initial) -> float:
     threads = torch.get_num_threads()
     torch.set_num_threads(config.placement.threads or max(1, round(config.trials.cpus)))
     module = build(config, problem, initial, 0).to(device).train()
-    optimizer, times = build_optimizer(config.optimizer, module), []
-    for batch in itertools.islice(batches(problem.train.rows, config.recipe, 0, 0), STEPS):
-        begun = time.perf_counter()
-        with autocast:
-            loss, count = module(batch.to(device))["task"]
-        (loss / count).backward()
-        float(update(optimizer, module, rate=0.0, clip_norm=1.0))
-        times.append(time.perf_counter() - begun)
+    times = []
+    with seen_words(config, module, problem.train.rows)():
+        optimizer = build_optimizer(config.optimizer, module)
+        for batch in itertools.islice(batches(problem.train.rows, config.recipe, 0, 0), STEPS):
+            begun = time.perf_counter()
+            with autocast:
+                loss, count = module(batch.to(device))["task"]
+            (loss / count).backward()
+            float(update(optimizer, module, rate=0.0, clip_norm=1.0))
+            times.append(time.perf_counter() - begun)
     torch.set_num_threads(threads)
     return min(times[WARMUP:] or times)
 

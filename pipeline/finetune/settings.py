@@ -120,7 +120,7 @@ def in_words(setting: dict[str, Any]) -> str:
 def warnings(config: Finetune, settings: list[dict[str, Any]]) -> list[str]:
     """What a person should know before the trials start: rates at which encoders forget what they were pretrained for."""
     rates = {one.get("optimizer.learning_rate", config.optimizer.learning_rate) for one in settings}
-    high = sorted(rate for rate in rates if rate > HIGH_RATE)
+    high = sorted(rate for rate in rates if rate is not None and rate > HIGH_RATE)
     found = [f"warning: optimizer.learning_rate {', '.join(f'{rate:g}' for rate in high)} is above {HIGH_RATE:g}, and published rates end at 3e-4: the encoder may forget what it learnt"] * bool(high)
     share = config.schedule.warmup_share
     return found + ["warning: schedule.warmup_share is 0: without a warm-up large encoders collapse (Mosbach et al. 2021); 0.1 is the default"] * (share == 0)

@@ -65,6 +65,7 @@ def finetune(config: Finetune, report: Report) -> Found:
     settings = settings_of(config)
     storage.require_writable("output", config.output)
     initial = encoder_of(config, config.checkpoint, report)
+    config = config.for_width(initial.model.width)
     problems = {one.task.name: one for one in read_problems(config, initial, report)}
     require_start(config, problems)
     require_fitting(config, settings, initial, problems)
@@ -191,7 +192,7 @@ def run_wave(grid: Grid, parent: Any, live: Live, report: Report) -> tuple[list[
 
 def trial_of(grid: Grid, name: str, seed: int, setting: dict[str, Any], stage: str) -> Trial:
     """The trial of a setting, as long as the problem's share allows."""
-    share, config = grid.shares[name], with_setting(grid.config, setting)
+    share, config = grid.shares[name], with_setting(grid.config, setting).for_width(grid.initial.model.width)
     recipe = config.recipe
     if share.epochs < grid.config.recipe.epochs:
         recipe = replace(recipe, epochs=min(recipe.epochs, share.epochs))

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from pipeline.config import training as settings
+from pipeline.config.finetune import TaskAdamW
 from pipeline.errors import CheckpointError
 from pipeline.train.lamb import Lamb
 
@@ -52,7 +53,7 @@ def lamb(chosen: settings.AdamW, groups: list[dict[str, Any]]) -> torch.optim.Op
     return Lamb(groups, lr=chosen.learning_rate, betas=(chosen.beta1, chosen.beta2), eps=chosen.epsilon)
 
 
-OPTIMIZERS: dict[type, Callable[..., torch.optim.Optimizer]] = {settings.AdamW: adam_w, settings.Lamb: lamb}
+OPTIMIZERS: dict[type, Callable[..., torch.optim.Optimizer]] = {settings.AdamW: adam_w, TaskAdamW: adam_w, settings.Lamb: lamb}
 
 
 def build_optimizer(chosen: settings.AdamW, module: nn.Module) -> torch.optim.Optimizer:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from pipeline.batch import Batch, collate_labelled
 from pipeline.config.finetune import Cutting, Finetune, Recipe
-from pipeline.config.training import AdamW
+from pipeline.config.training import Lamb
 from pipeline.objectives.tasks import TaskObjective
 from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.prepared import Logits, Prepared, Tuned
@@ -149,7 +149,7 @@ def train_epoch(
 def seen_words(config: Finetune, module: TaskObjective, rows: pa.Table) -> Callable[[], AbstractContextManager[None]]:
     """What to train in: of the word embeddings those that the rows have, where the others could only decay (LAMB's update looks at the whole table)."""
     embeddings = module.encoder.embeddings
-    if type(config.optimizer) is not AdamW or not embeddings.words.weight.requires_grad:
+    if isinstance(config.optimizer, Lamb) or not embeddings.words.weight.requires_grad:
         return nullcontext
     return partial(SeenWords(embeddings.words, torch.tensor(rows["ids"].combine_chunks().flatten().to_numpy())).train_in, embeddings)
 

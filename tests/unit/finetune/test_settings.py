@@ -60,3 +60,14 @@ def test_rates_far_above_the_usual_and_no_warm_up_are_warned_of() -> None:
     ]
     (line,) = warnings(replace(config(), schedule=LinearDecay(warmup_share=0.0)), [{}])
     assert line.startswith("warning: schedule.warmup_share is 0")
+
+
+def test_the_learning_rate_is_the_one_asked_for_or_that_of_the_encoder_s_width() -> None:
+    plain = Finetune(checkpoint="a", task=("sst2",))
+    assert [plain.for_width(width).optimizer.learning_rate for width in (128, 256, 512, 768, 1024)] == [3e-4, 3e-4, 1e-4, 5e-5, 5e-5]
+    asked = replace(plain, optimizer=replace(plain.optimizer, learning_rate=2e-5))
+    assert asked.for_width(128) == asked
+    with pytest.raises(ConfigError, match=r"optimizer\.learning_rate \(2\) must lie between 0 and 1"):
+        replace(plain.optimizer, learning_rate=2)
+    with pytest.raises(ConfigError, match=r"optimizer\.beta1 \(1\) must be at least 0 and below 1"):
+        replace(plain.optimizer, beta1=1)
