@@ -96,7 +96,7 @@ def test_the_softmax_of_an_answer_sees_its_own_window_alone() -> None:
             "ids_T": beside.ids_T[6:], "segments_T": beside.segments_T[6:], "positions_T": beside.positions_T[6:], "offsets": torch.tensor([0, 20], dtype=torch.int32), "labels": beside.labels[2:],
         })  # fmt: skip
         mine = Batch(**vars(beside) | {
-            "ids_T": beside.ids_T[:6], "segments_T": beside.segments_T[:6], "positions_T": beside.positions_T[:6], "offsets": torch.tensor([0, 6], dtype=torch.int32), "labels": beside.labels[:2],
+            "ids_T": beside.ids_T[:6], "segments_T": beside.segments_T[:6], "positions_T": beside.positions_T[:6], "offsets": torch.tensor([0, 6], dtype=torch.int32), "labels": beside.labels[:2], "maximum_length": 6,
         })  # fmt: skip
         torch.testing.assert_close(both, module(mine)["task"][0] + module(rest)["task"][0], rtol=1e-5, atol=1e-6)
     assert first > 0

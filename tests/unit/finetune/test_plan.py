@@ -1,5 +1,6 @@
 """What is trained where the time is short, and the table of what came out."""
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -8,7 +9,7 @@ import pytest
 from pipeline.config.finetune import Finetune, Recipe
 from pipeline.config.model import Model
 from pipeline.finetune.plan import Share, fitted, kept_shares, left_out, total_seconds, trial_seconds
-from pipeline.finetune.table import PUBLISHED, Reported, glue_line, published_figure, select, shown, table
+from pipeline.finetune.table import PUBLISHED, Reported, glue_line, published_figure, reported, select, shown, table
 
 
 def problem(name: str, rows: int, dev: int = 320) -> SimpleNamespace:
@@ -41,6 +42,19 @@ def test_a_large_task_loses_seeds_then_epochs_then_rows_before_a_small_one_loses
     assert least == {"small": Share(seeds=1, epochs=3, rows=None), "large": Share(seeds=1, epochs=1, rows=5_000)}
 
 
+def test_fewer_rows_than_asked_for_are_a_way_out() -> None:
+    large = problem("large", 320_000)
+    asked = replace(config(0.01), recipe=Recipe(epochs=3, rows_per_step=32, training_rows=60_000))
+    assert fitted(asked, [large], {"large": 0.01}, 1, 1)["large"].rows == 5_000
+
+
+def test_seeds_that_collapsed_are_counted_and_stay_among_the_values() -> None:
+    results = [{"scores": {"dev": {"accuracy": value}}, "collapsed": value == 0.5, "best_epoch": 3, "epochs": [{}] * 3, "tuned": {}} for value in (0.5, 0.8, 0.5)]
+    (found,) = reported(problem("a", 10), {"dev": {"accuracy": 0.5}}, results, "")
+    assert found.collapsed == 2 and found.values == (0.5, 0.8, 0.5) and found.median == 0.5 and found.name == "dev accuracy"
+    assert reported(problem("a", 10), {"dev": {}}, [results[0] | {"best_epoch": 1}], "")[0].name == "dev accuracy (best epoch on dev)"
+
+
 def test_what_was_decided_stays_decided(tmp_path: Path) -> None:
     first, later = {"a": Share(seeds=1, epochs=2, rows=None)}, {"a": Share(seeds=3, epochs=3, rows=5)}
     assert kept_shares(str(tmp_path / "plan.json"), first) == first == kept_shares(str(tmp_path / "plan.json"), later)
@@ -51,10 +65,10 @@ def row(task: str, name: str, *values: float, collapsed: int = 0, setting: str =
 
 
 def test_the_table_has_medians_and_spreads_beside_the_published_row_of_the_size() -> None:
-    rows = [row("mrpc", "dev accuracy", 0.7, 0.9, 0.8, collapsed=1), row("mrpc", "dev f1", 0.1, 0.2, 0.3, collapsed=1), row("own", "dev mean_absolute_error", 1.5)]
+    rows = [row("mrpc", "dev accuracy", 0.7, 0.95, 0.8, collapsed=1), row("mrpc", "dev f1", 0.1, 0.2, 0.3, collapsed=1), row("own", "dev mean_absolute_error", 1.5)]
     lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in table(rows, Model(layers=2, width=128, heads=2, feed_forward=512)).split("\n")]
     assert lines[0] == ["task", "split and metric", "median", "of seeds", "seeds", "collapsed", "baseline", "BERT-tiny, GLUE test"]
-    assert lines[2] == ["mrpc", "dev accuracy", "80.0", "70.0 to 90.0", "3", "1 of 3", "50.0", "71.1"] and lines[3][-1] == "81.1"
+    assert lines[2] == ["mrpc", "dev accuracy", "80.0", "70.0 to 95.0", "3", "1 of 3", "50.0", "71.1"] and lines[3][-1] == "81.1"
     assert lines[4] == ["own", "dev mean_absolute_error", "1.50", "1.50 to 1.50", "1", "", "0.50", ""]
     other = table(rows, Model(layers=3, width=48, heads=2, feed_forward=512))
     assert "published" not in other.split("\n")[0] and "GLUE test" not in other and shown("x", None) == ""

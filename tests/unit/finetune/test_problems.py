@@ -6,9 +6,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from pipeline.config.adapters import LowRank
+from pipeline.config.adapters import Freeze, LowRank
 from pipeline.config.finetune import Cutting, Finetune, Recipe, Trials
-from pipeline.config.training import Placement
+from pipeline.config.model import Model
+from pipeline.config.training import LinearDecay, Placement
 from pipeline.errors import ConfigError, DataError
 from pipeline.finetune.problems import Problem, digest, download, texts, with_dev
 from pipeline.finetune.trials import identity_of, make_trial
@@ -20,7 +21,6 @@ from pipeline.tasks.squad import Question
 from pipeline.tasks.tables import read_split
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.initial import Initial
-from pipeline.config.model import Model
 
 
 def table(rows: int) -> pa.Table:
@@ -66,8 +66,11 @@ def test_a_trial_is_named_by_all_that_shapes_it_and_nothing_else(glue: Path, tin
         name(replace(config, adapter=LowRank())), name(replace(config, random_weights=True)), name(config, replace(problem, cutting=Cutting(maximum_length=16, stride=8))),
         name(config, replace(problem, digest="other")),
     ]  # fmt: skip
-    others.append(name(config, replace(problem, task=replace(TASKS["stsb"], labels=("other",)))))
-    assert len({name(config), *others}) == 9
+    others += [
+        name(config, replace(problem, task=replace(TASKS["stsb"], labels=("other",)))), name(replace(config, schedule=LinearDecay(warmup_share=0.2))), name(replace(config, freeze=Freeze(layers=1))),
+        name(replace(config, vocabulary=replace(config.vocabulary, lowercase=False))),
+    ]  # fmt: skip
+    assert len({name(config), *others}) == 12
     assert identity_of(config, problem, initial, 0)["rows"] == problem.digest
 
 

@@ -1,5 +1,6 @@
 """Which trials a grid asks for."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from pipeline.config.finetune import Cutting, Finetune, Recipe, Search
@@ -7,7 +8,7 @@ from pipeline.config.model import Model
 from pipeline.finetune.plan import Share
 from pipeline.finetune.problems import Problem, digest
 from pipeline.finetune.settings import settings_of
-from pipeline.grid.job import Grid, finished, trial_of
+from pipeline.grid.job import Grid, best_model, finished, trial_of
 from pipeline.storage import write_json
 from pipeline.tasks import sequences
 from pipeline.tasks.glue import TASKS
@@ -32,6 +33,16 @@ def test_what_is_said_to_be_chosen_is_what_is_trained(glue: Path, tiny_vocabular
     assert [trial.config.recipe.training_rows for trial in trials] == [20, 50] * 3  # a share lowers what was set, and raises nothing
     assert all(trial.chosen == {"recipe.epochs": 1, "recipe.training_rows": trial.config.recipe.training_rows} for trial in trials) and len({trial.name for trial in trials}) == 2
     assert trial_of(grid, "cola", 0, trials[1].chosen, "select").name == trials[1].name
+    longer = grid_of(glue, tiny_vocabulary, Share(seeds=1, epochs=2, rows=None), "recipe.epochs=1,3")
+    assert [trial_of(longer, "cola", 0, setting, "select").config.recipe.epochs for setting in longer.settings] == [1, 2]
+
+
+def test_the_best_model_is_that_of_the_seed_with_the_best_score_on_the_first_split(glue: Path, tiny_vocabulary: Vocabulary) -> None:
+    grid = grid_of(glue, tiny_vocabulary, Share(seeds=3, epochs=3, rows=None))
+    trials = [trial_of(grid, "cola", seed, {}, "report") for seed in range(3)]
+    problem = replace(grid.problems["cola"], splits={"dev": grid.problems["cola"].train, "other": grid.problems["cola"].train})
+    results = [{"scores": {"dev": {"matthews": value}, "other": {"matthews": -value}}} for value in (0.1, 0.3, 0.2)]
+    assert best_model(problem, trials, results) == f"{trials[1].folder}/model"
 
 
 def test_a_trial_that_a_search_ended_is_a_result_in_such_a_search_alone(glue: Path, tiny_vocabulary: Vocabulary) -> None:

@@ -106,6 +106,8 @@ def test_rows_of_a_step_are_of_similar_length_where_asked(glue: Path, tiny_vocab
     rows = prepared("stsb", glue, tiny_vocabulary)["train"].rows
     spread = [sum(int(batch.offsets.diff().max() - batch.offsets.diff().min()) for batch in batches(rows, Recipe(rows_per_step=16, group_lengths=grouped), 3, 0)) for grouped in (False, True)]
     assert spread[1] < spread[0] / 2
+    longest = [int(batch.offsets.diff().max()) for seed in range(3) for batch in batches(rows, Recipe(rows_per_step=16), seed, 0)]
+    assert any(longest[place : place + 4] != sorted(longest[place : place + 4]) for place in (0, 4, 8)), "short rows do not come first"
 
 
 def test_training_stops_where_the_development_score_no_longer_rises_and_keeps_the_best_weights(glue: Path, tiny_vocabulary: Vocabulary) -> None:
