@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import statistics
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +20,9 @@ from pipeline.train.trial import batches, seen_words
 
 LARGE = 10_000
 """Training rows above which a task needs no more than one seed where time is short: its spread is small."""
-STEPS, WARMUP = 6, 2
+STEPS, LEAST_STEPS, WARMUP = 30, 6, 2
+"""Measured of each problem: so many, or after the least so many as MEASURED_SECONDS take."""
+MEASURED_SECONDS = 3.0
 EVALUATED = 0.4
 """Time of a row's forward alone, of a whole step's."""
 START_SECONDS = 4.0
@@ -36,7 +39,7 @@ class Share:
 
 
 def seconds_of(config: Finetune, problem: Problem, initial: Initial) -> float:
-    """Seconds of a step, measured on a few steps of this problem on this device."""
+    """Mean seconds of a step, measured on a few steps of this problem on this device; steps differ by the length of their rows."""
     device = device_of(config)
     autocast = autocast_for(config.placement, initial.model.width, device)
     threads = torch.get_num_threads()
@@ -52,8 +55,10 @@ def seconds_of(config: Finetune, problem: Problem, initial: Initial) -> float:
             (loss / count).backward()
             float(update(optimizer, module, rate=0.0, clip_norm=1.0))
             times.append(time.perf_counter() - begun)
+            if len(times) >= LEAST_STEPS and sum(times) > MEASURED_SECONDS:
+                break
     torch.set_num_threads(threads)
-    return min(times[WARMUP:] or times)
+    return statistics.mean(times[WARMUP:] or times)
 
 
 def trial_seconds(config: Finetune, problem: Problem, per_step: float, share: Share) -> float:

@@ -133,9 +133,7 @@ def waves(config: Finetune, problems: Mapping[str, Problem]) -> list[str | None]
 def planned(config: Finetune, initial: Initial, problems: dict[str, Problem], settings: list[dict[str, Any]], report: Report) -> Grid:
     """What is trained of each problem in the time, and how long it takes; says both."""
     many = tune.at_once(config)
-    per_step = {}
-    for name, problem in problems.items():
-        per_step[name] = plan.seconds_of(config, problem, initial)
+    per_step = tune.seconds_per_step(config, problems, initial)
     shares = plan.fitted(config, list(problems.values()), per_step, many, len(settings))
     shares = plan.kept_shares(storage.join(config.output, "finetune", "grids", f"{grid_name(config, problems, initial)}.json"), shares)
     for name, problem in problems.items():
@@ -155,6 +153,7 @@ def grid_name(config: Finetune, problems: Mapping[str, Problem], initial: Initia
     shaping = {key: value for key, value in flatten(config).items() if key.split(".")[0] not in ("placement", "trials", "output", "mlflow_uri", "register", "checkpoint", "data", "train", "dev")}
     content = json.dumps([shaping, initial.fingerprint, sorted((name, one.digest) for name, one in problems.items())], sort_keys=True)
     names = "-".join(problems) if len(problems) < 4 else f"{len(problems)}-tasks"
+    names += "-random-weights" * config.random_weights
     return f"{names}-{hashlib.sha256(content.encode()).hexdigest()[:8]}"
 
 

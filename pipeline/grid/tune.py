@@ -1,6 +1,7 @@
 """Trials on Ray Tune: shared out over the cluster, and stopped early where that is asked for."""
 
 import os
+import statistics
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -12,6 +13,7 @@ from ray.tune.schedulers import ASHAScheduler, FIFOScheduler, TrialScheduler
 from pipeline import cluster, storage
 from pipeline.config.finetune import Finetune
 from pipeline.errors import ConfigError, PipelineError
+from pipeline.finetune import plan
 from pipeline.finetune import trials as trial_work
 from pipeline.finetune.problems import Problem
 from pipeline.finetune.trials import Trial
@@ -19,6 +21,8 @@ from pipeline.train.initial import Initial
 from pipeline.train.trial import Scores
 
 SCORE, EPOCH = "score", "epoch"
+MEASURED_AT_ONCE = 8
+"""Processes that measure at most."""
 Results = dict[str, dict[str, Any]]
 """Trial's name -> what its result.json says."""
 
@@ -81,6 +85,25 @@ def connect(config: Finetune) -> None:
     cluster.connect(config.placement.address)
 
 
+def seconds_per_step(config: Finetune, problems: Mapping[str, Problem], initial: Initial) -> dict[str, float]:
+    """Problem -> seconds of a step, measured where trials will run and beside as many others: cores that share memory and caches are slower together.
+
+    Raises PipelineError in a line where not even a few steps can be made.
+    """
+    asked, there = resources(config), {name: ray.put(problem) for name, problem in problems.items()}
+    few_steps = ray.remote(num_cpus=asked["CPU"], num_gpus=asked.get("GPU", 0.0), max_retries=0)(measure)
+    try:
+        found = ray.get([few_steps.remote(config, there, initial) for _ in range(min(at_once(config), MEASURED_AT_ONCE))])
+    except ray.exceptions.RayError as error:
+        raise cause([error], "measuring a few steps failed: {}") from error
+    return {name: statistics.median(one[name] for one in found) for name in problems}
+
+
+def measure(config: Finetune, problems: dict[str, Any], initial: Initial) -> dict[str, float]:
+    """What a process measures."""
+    return {name: plan.seconds_of(config, ray.get(problem), initial) for name, problem in problems.items()}
+
+
 def run_trials(
     config: Finetune, trials: Sequence[Trial], problems: Mapping[str, Problem], initial: Initial, tell: Callable[[Trial, str, dict[str, Any]], None], *, may_stop: bool
 ) -> Results:
@@ -103,7 +126,7 @@ def run_trials(
             run_config=tune.RunConfig(name="trials", storage_path=folder, verbose=0, callbacks=[Watch(trials, tell)], failure_config=tune.FailureConfig(max_failures=1)),
         ).fit()
     if found.errors:
-        raise cause(found.errors)
+        raise cause(found.errors, f"{len(found.errors)} trials failed, the first with: {{}}; the others have their results, and the same command tries these again")
     last = {one.config["number"]: one.metrics or {} for one in found}
     return {trial.name: trial_work.result_of(trial) or stopped(trial, last[number]) for number, trial in enumerate(trials)}
 
@@ -129,12 +152,12 @@ def stopped(trial: Trial, last: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-def cause(errors: Sequence[BaseException]) -> PipelineError:
-    """The pipeline's own error behind the first that Ray wraps, else what it says in a line."""
+def cause(errors: Sequence[BaseException], words: str) -> PipelineError:
+    """The pipeline's own error behind the first that Ray wraps, else its last line in `words`."""
     inner: BaseException | None = errors[0]
     while inner is not None:
         if isinstance(inner, PipelineError):
             return inner
         inner = getattr(inner, "cause", None) or inner.__cause__
     said = [line.strip() for line in str(errors[0]).splitlines() if line.strip()] or [type(errors[0]).__name__]
-    return PipelineError(f"{len(errors)} trials failed, the first with: {said[-1]}; the others have their results, and the same command tries these again")
+    return PipelineError(words.format(said[-1]))
