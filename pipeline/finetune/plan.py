@@ -105,12 +105,15 @@ def total_seconds(config: Finetune, problems: Sequence[Problem], per_step: dict[
     return sum(runs[one.task.name] * trial_seconds(config, one, per_step[one.task.name], shares[one.task.name]) for one in problems) / at_once
 
 
-def kept_shares(place: str, shares: dict[str, Share]) -> dict[str, Share]:
-    """The shares that were decided when these trials were first asked for, or these, written down: a rerun must ask for the same trials."""
-    if storage.exists(place):
-        return {name: Share(**share) for name, share in storage.read_json(place).items()}
-    storage.write_json(place, {name: vars(share) for name, share in shares.items()})
-    return shares
+def write(place: str, shares: dict[str, Share], per_step: dict[str, float]) -> None:
+    """Write down what is decided, and the seconds of a step by which it was: a rerun must ask for the same trials, at once."""
+    storage.write_json(place, {name: vars(share) | {"seconds_per_step": per_step[name]} for name, share in shares.items()})
+
+
+def read(place: str) -> tuple[dict[str, Share], dict[str, float]]:
+    """What was decided when these trials were first asked for."""
+    written = storage.read_json(place)
+    return {name: Share(seeds=one["seeds"], epochs=one["epochs"], rows=one["rows"]) for name, one in written.items()}, {name: one["seconds_per_step"] for name, one in written.items()}
 
 
 def left_out(problem: Problem, config: Finetune, share: Share) -> str | None:

@@ -133,9 +133,13 @@ def waves(config: Finetune, problems: Mapping[str, Problem]) -> list[str | None]
 def planned(config: Finetune, initial: Initial, problems: dict[str, Problem], settings: list[dict[str, Any]], report: Report) -> Grid:
     """What is trained of each problem in the time, and how long it takes; says both."""
     many = tune.at_once(config)
-    per_step = tune.seconds_per_step(config, problems, initial)
-    shares = plan.fitted(config, list(problems.values()), per_step, many, len(settings))
-    shares = plan.kept_shares(storage.join(config.output, "finetune", "grids", f"{grid_name(config, problems, initial)}.json"), shares)
+    place = storage.join(config.output, "finetune", "grids", f"{grid_name(config, problems, initial)}.json")
+    if storage.exists(place):
+        shares, per_step = plan.read(place)
+    else:
+        per_step = tune.seconds_per_step(config, problems, initial)
+        shares = plan.fitted(config, list(problems.values()), per_step, many, len(settings))
+        plan.write(place, shares, per_step)
     for name, problem in problems.items():
         if line := plan.left_out(problem, config, shares[name]):
             report(line)

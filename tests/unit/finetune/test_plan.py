@@ -8,7 +8,7 @@ import pytest
 
 from pipeline.config.finetune import Finetune, Recipe
 from pipeline.config.model import Model
-from pipeline.finetune.plan import Share, fitted, kept_shares, left_out, total_seconds, trial_seconds
+from pipeline.finetune.plan import Share, fitted, left_out, read, total_seconds, trial_seconds, write
 from pipeline.finetune.table import PUBLISHED, Reported, glue_line, published_figure, reported, select, shown, table
 
 
@@ -56,8 +56,9 @@ def test_seeds_that_collapsed_are_counted_and_stay_among_the_values() -> None:
 
 
 def test_what_was_decided_stays_decided(tmp_path: Path) -> None:
-    first, later = {"a": Share(seeds=1, epochs=2, rows=None)}, {"a": Share(seeds=3, epochs=3, rows=5)}
-    assert kept_shares(str(tmp_path / "plan.json"), first) == first == kept_shares(str(tmp_path / "plan.json"), later)
+    shares, per_step = {"a": Share(seeds=1, epochs=2, rows=None), "b": Share(seeds=3, epochs=3, rows=5)}, {"a": 0.1, "b": 0.25}
+    write(str(tmp_path / "plan.json"), shares, per_step)
+    assert read(str(tmp_path / "plan.json")) == (shares, per_step)
 
 
 def row(task: str, name: str, *values: float, collapsed: int = 0, setting: str = "") -> Reported:
