@@ -146,8 +146,8 @@ def planned(config: Finetune, initial: Initial, problems: dict[str, Problem], se
     seconds = plan.total_seconds(config, list(problems.values()), per_step, shares, many, len(settings))
     selecting = len(settings) * config.search.seeds * len(problems) if len(settings) > 1 else 0
     reporting = sum(share.seeds for share in shares.values())
-    parts = f"{selecting} that select one of {len(settings)} settings, {reporting} that report it on fresh seeds" if selecting else f"{len(problems)} task{'s' * (len(problems) > 1)}, {config.seeds} seeds at most"
-    report(f"{selecting + reporting} trials: {parts}; {many} at once, about {duration(seconds)}")
+    parts = f"{selecting} that select one of {len(settings)} settings, {reporting} that report it on fresh seeds" if selecting else f"{len(problems)} task{'s' * (len(problems) > 1)}, {config.seeds} seed{'s' * (config.seeds > 1)} at most"
+    report(f"{selecting + reporting} trial{'s' * (selecting + reporting > 1)}: {parts}; {many} at once, about {duration(seconds)}")
     baselines = {name: {split: KINDS[one.task.kind].baseline(one.task, one.train, prepared) for split, prepared in one.splits.items()} for name, one in problems.items()}
     return Grid(config=config, initial=initial, problems=problems, settings=settings, shares=shares, baselines=baselines)
 
