@@ -19,13 +19,13 @@ import tyro
 from pipeline.config.finetune import Finetune, Recipe
 from pipeline.errors import ConfigError, PipelineError
 from pipeline.finetune.problems import Problem, read_problems
-from pipeline.finetune.trials import autocast_for, build, device_of
+from pipeline.finetune.trials import autocast_for, build, device_of, precision_of
 from pipeline.grid.job import encoder_of
 from pipeline.tasks.metrics import METRICS
 from pipeline.train.initial import Initial
 from pipeline.train.trial import drawn, run_trial
 from pipeline.train.tuned import About, save_tuned
-from pipeline.train.worker import chosen_precision, cores
+from pipeline.train.worker import cores
 
 AIM, FLOOR = 1.5, 1.2
 NEAR = 0.02
@@ -82,7 +82,7 @@ def measure(wanted: Settings) -> int:
         if problem.task.kind != "classification":
             raise ConfigError(f"task ({task}) is of the kind {problem.task.kind}: choose one of classes, such as sst2 or mrpc")
         torch.set_num_threads(cores())
-        print(f"{initial.model.layers} layers of width {initial.model.width}, {cores()} CPU threads, the Trainer in {chosen_precision(config.placement, device_of(config))}")
+        print(f"{initial.model.layers} layers of width {initial.model.width}, {cores()} CPU threads, {precision_of(config.placement, initial.model.width, device_of(config))} on both sides")
         sides: dict[str, list[Side]] = {"ours": [], "Trainer": []}
         for seed in range(wanted.repetitions):
             sides["ours"].append(ours(config, problem, initial, seed))
@@ -137,7 +137,7 @@ def theirs(config: Finetune, problem: Problem, initial: Initial, seed: int, fold
     asked = TrainingArguments(
         output_dir=str(folder / "out"), num_train_epochs=1, per_device_train_batch_size=config.recipe.rows_per_step, per_device_eval_batch_size=64,
         learning_rate=config.optimizer.learning_rate, weight_decay=config.optimizer.weight_decay, warmup_steps=config.schedule.warmup_share, lr_scheduler_type="linear",
-        bf16=chosen_precision(config.placement, device_of(config)) == "bfloat16", train_sampling_strategy="group_by_length", optim="adamw_torch_fused", seed=seed,
+        bf16=precision_of(config.placement, initial.model.width, device_of(config)) == "bfloat16", train_sampling_strategy="group_by_length", optim="adamw_torch_fused", seed=seed,
         report_to=[], save_strategy="no", logging_strategy="no", disable_tqdm=True, use_cpu=device_of(config).type == "cpu", dataloader_pin_memory=False,
     )  # fmt: skip
     tokenizer = PreTrainedTokenizerFast.from_pretrained(folder / "model")
