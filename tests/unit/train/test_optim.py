@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from pipeline.config.adapters import LowRank
+from pipeline.config.finetune import Finetune
 from pipeline.config.jobs import Pretrain
 from pipeline.config.training import AdamW, Lamb
 from pipeline.errors import CheckpointError
@@ -68,7 +69,7 @@ def test_a_missing_or_misshapen_tensor_is_refused() -> None:
 
 
 def test_every_kind_of_optimiser_has_its_function() -> None:
-    assert set(OPTIMIZERS) == set(typing.get_args(typing.get_type_hints(Pretrain)["optimizer"]))
+    assert set(OPTIMIZERS) == {*typing.get_args(typing.get_type_hints(Pretrain)["optimizer"]), typing.get_type_hints(Finetune)["optimizer"]}
 
 
 @pytest.mark.parametrize("kind", [AdamW, Lamb])
