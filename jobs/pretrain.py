@@ -4,7 +4,8 @@
     python jobs/pretrain.py continue --init FOLDER_OR_hf://OWNER/NAME --corpus PATH_OR_URL --vocabulary.extend 1000
     ray job submit -- python jobs/pretrain.py bert-mini --corpus PATH_OR_URL --corpus PATH_OR_URL --steps 500 --workers 2
 
-The same command again continues a run that was stopped. --show prints the whole configuration and stops.
+The same command again continues a run that was stopped. --show prints the whole configuration and stops; --plan prints what the run
+would take on --workers GPUs: parameters, tokens, arithmetic, hours and cost by machine, storage, and how slots are dealt.
 """
 
 import sys
@@ -23,13 +24,13 @@ def main(arguments: Sequence[str]) -> int:
 
     try:
         preset, rest = split_preset(arguments)
-        show = "--show" in rest
+        show, plan = "--show" in rest, "--plan" in rest
         description = f"{__doc__}\nPresets (first word; bert-tiny when left out): {', '.join(PRESETS)}"
         config = tyro.cli(
             type(PRESETS[preset]),
             prog="python jobs/pretrain.py [PRESET]",
             description=description,
-            args=[word for word in rest if word != "--show"],
+            args=[word for word in rest if word not in ("--show", "--plan")],
             default=PRESETS[preset],
             config=(tyro.conf.UseAppendAction, tyro.conf.FlagConversionOff),
         )
@@ -37,6 +38,11 @@ def main(arguments: Sequence[str]) -> int:
         require_init(preset, config)
         if show:
             print("\n".join(f"{name} = {value!r}" for name, value in flatten(config).items()))
+            return 0
+        if plan:
+            from pipeline.plan import plan_text, read_prices
+
+            print(plan_text(config, read_prices()))
             return 0
 
         set_ray_defaults()

@@ -1,5 +1,6 @@
 """What a prepared corpus holds, for people."""
 
+from pipeline.columns import aligned
 from pipeline.corpus.prepare import Corpus
 
 COLUMNS = ("weight", "files", "documents", "pieces", "characters", "heldout_characters")
@@ -11,8 +12,6 @@ def corpus_text(corpus: Corpus) -> str:
     every = ("all", "", *(corpus.counts[name] for name in COLUMNS[1:]), sum(corpus.dropped.values()))
     lines = [[str(cell) if isinstance(cell, str) else f"{cell:,}" for cell in row] for row in (*rows, every)]
     heads = ["source", *(name.replace("heldout_", "held-out ") for name in COLUMNS), "dropped"]
-    widths = [max(len(line[place]) for line in (heads, *lines)) for place in range(len(heads))]
-    table = ["  ".join(cell.ljust(width) if place == 0 else cell.rjust(width) for place, (cell, width) in enumerate(zip(line, widths))) for line in (heads, *lines)]
     reasons = [f"dropped: {reason:20}{count:>12,}" for reason, count in sorted(corpus.dropped.items())]
     windows = f"{corpus.counts['windows']:,} windows, {corpus.counts['heldout_windows']:,} of them held out; fingerprint {corpus.fingerprint[:12]}"
-    return "\n".join([*table, "", *reasons, *([""] if reasons else []), windows])
+    return "\n".join([*aligned(heads, lines), "", *reasons, *([""] if reasons else []), windows])

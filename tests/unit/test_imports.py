@@ -14,11 +14,12 @@ ROOT = Path(__file__).parents[2]
 FILES = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in sorted((ROOT / "pipeline").rglob("*.py"))}
 JOBS = sorted((ROOT / "jobs").glob("*.py"))
 
-GROUND = {"errors", "config", "environment", "presets", "storage"}
+GROUND = {"columns", "errors", "config", "environment", "presets", "storage"}
 MODEL_SIDE = GROUND | {"batch", "text.schema", "model"}
 TRAIN_SIDE = MODEL_SIDE | {"text", "corpus", "tasks", "objectives", "cluster", "train"}
 ABOVE = TRAIN_SIDE | {"finetune", "grid", "predict", "export", "plan", "show"}
 MAY_IMPORT = {
+    "columns": set(),
     "errors": set(),
     "environment": set(),
     "config": {"errors", "config"},

@@ -1,0 +1,187 @@
+"""What a pretraining run will take, without running it: size, tokens, arithmetic, time and cost on GPUs, storage, and how evenly slots are dealt."""
+
+import math
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from pipeline.columns import aligned
+from pipeline.config.jobs import Pretrain
+from pipeline.config.phases import Phase
+from pipeline.corpus.order import offset, slots_at
+from pipeline.errors import ConfigError
+from pipeline.model.flops import PEAKS, Counted, flops_per_token
+from pipeline.objectives.pretraining import BertPretraining
+
+PRICES = Path(__file__).parents[1] / "cluster" / "prices.toml"
+FILL = 0.92  # real tokens of a row's maximum_length: 118.4 of 128 over 109,000 rows of books and Wikipedia
+STREAM_TOKENS = 3.2e6  # a second and core through Ray Data: `jobs/bench.py stream` on English books
+CHECKPOINT_BYTES = 12  # a parameter: it and both moments of Adam, in float32
+EXPORT_BYTES = 4
+MOST_WORLDS = 12
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """A machine that can be rented: a row of the price table."""
+
+    name: str
+    chip: str
+    gpus: int
+    cpus: int
+    on_demand: float
+    """USD an hour."""
+    spot: float
+    utilisation: float
+    """Share of the chip's dense peak that a step reaches."""
+
+    @property
+    def flops(self) -> float:
+        """Operations a second that one GPU is expected to do."""
+        peaks = PEAKS[self.chip]
+        return self.utilisation * peaks.get("bfloat16", peaks["float32"])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Load:
+    """What a phase puts through the model."""
+
+    phase: Phase
+    rows: int
+    tokens: float
+    flops: float
+    """Of forward and backward, matrix products alone."""
+
+
+def read_prices(path: Path = PRICES) -> list[Machine]:
+    """The machines of a price table. Raises ConfigError naming the row and what is wrong with it."""
+    try:
+        table = tomllib.loads(path.read_text())
+    except FileNotFoundError as error:
+        raise ConfigError(f"{path} is missing: it holds what machines cost, and comes with the project") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not TOML: {error}") from error
+    return [machine_of(path, name, row) for name, row in table.items()]
+
+
+def machine_of(path: Path, name: str, row: Any) -> Machine:
+    """A row of the price table, checked."""
+    wanted = [field.name for field in fields(Machine) if field.name != "name"]
+    if not isinstance(row, dict):
+        raise ConfigError(f"{path}: {name} ({row!r}) must be a table of {', '.join(wanted)}")
+    if sorted(row) != sorted(wanted):
+        raise ConfigError(f"{path}: {name} must have {', '.join(wanted)}, and has {', '.join(row)}")
+    if row["chip"] not in PEAKS:
+        raise ConfigError(f"{path}: {name}.chip ({row['chip']}) is not one of {', '.join(PEAKS)}")
+    for key in wanted[1:]:
+        whole = key in ("gpus", "cpus")
+        if isinstance(row[key], bool) or not isinstance(row[key], int if whole else int | float) or not row[key] > 0:
+            raise ConfigError(f"{path}: {name}.{key} ({row[key]!r}) must be a {'whole ' if whole else ''}number above 0")
+    if row["utilisation"] > 1:
+        raise ConfigError(f"{path}: {name}.utilisation ({row['utilisation']}) is a share of the peak: at most 1")
+    return Machine(name=name, **row)
+
+
+def loads(config: Pretrain) -> Iterator[Load]:
+    """What each phase puts through the model, with rows as full as English books and Wikipedia make them."""
+    for phase in config.all_phases:
+        rows = offset(phase.end - phase.first, phase.batch)
+        length = FILL * phase.sampling.maximum_length
+        tokens = rows * length
+        counted = Counted(tokens=round(tokens), squares=round(rows * length**2), masked=round(tokens * phase.sampling.masking.share))
+        yield Load(phase=phase, rows=rows, tokens=tokens, flops=tokens * flops_per_token(config.model, config.vocabulary.size, counted))
+
+
+def parameters(config: Pretrain) -> int:
+    """Trained numbers of the model with both heads; tied ones count once."""
+    with torch.device("meta"):
+        return sum(parameter.numel() for parameter in BertPretraining(config.model, config.vocabulary.size).parameters())
+
+
+def most_slots(slots: int, world: int) -> int:
+    """Slots of a step for the rank that has most."""
+    return math.ceil(slots / world)
+
+
+def imbalance(slots: int, world: int) -> float:
+    """Time that a step takes above that of evenly dealt slots, as a share; the step waits for the rank that has most."""
+    return most_slots(slots, world) * world / slots - 1
+
+
+def seconds(work: list[Load], world: int, flops: float) -> float:
+    """How long so many GPUs take, each of them doing `flops` operations a second: arithmetic and uneven dealing, without communication."""
+    return sum(load.flops / (world * flops) * (1 + imbalance(slots_of(load.phase), world)) for load in work)
+
+
+def slots_of(phase: Phase) -> int:
+    """Slots of a step after the warm-up of the batch."""
+    return slots_at(phase.end - phase.first - 1, phase.batch)
+
+
+def worlds(slots: int, asked: int) -> list[int]:
+    """Worker counts to show: all, or where they are many those that deal evenly, and the one asked for."""
+    every = range(1, slots + 1)
+    even = [world for world in every if slots % world == 0]
+    return list(every) if slots <= MOST_WORLDS else sorted({*even, asked})
+
+
+def plan_text(config: Pretrain, machines: list[Machine]) -> str:
+    """The plan for a terminal."""
+    work, count, world = list(loads(config)), parameters(config), config.workers
+    rows, tokens, flops = (sum(getattr(load, name) for load in work) for name in ("rows", "tokens", "flops"))
+    kept = (config.checkpoint.keep + 1) * count * CHECKPOINT_BYTES / 1e9
+    facts = [
+        ("parameters", f"{count / 1e6:,.1f} M (vocabulary of {config.vocabulary.size:,})"),
+        ("steps", "; ".join(phase_text(load) for load in work)),
+        ("tokens", f"about {tokens / 1e9:,.2f} billion in {rows:,} rows ({FILL:.0%} of the length is text in English books and Wikipedia)"),
+        ("arithmetic", f"{flops:.2e} floating-point operations in matrix products, forward and backward"),
+        ("storage", f"{kept:,.1f} GB of checkpoints ({config.checkpoint.keep} kept, one being written), {count * EXPORT_BYTES / 1e9:,.2f} GB for the model at the end"),
+    ]
+    width = max(len(name) for name, _ in facts) + 2
+    return "\n".join(
+        [
+            f"plan of {config.name} on {world} GPU worker{'s' * (world > 1)}; nothing is run",
+            *(f"  {name:<{width}}{value}" for name, value in facts),
+            "",
+            *machine_lines(work, tokens, world, machines),
+            f"  Prices and the assumed utilisation are those of cluster/prices.toml; time is arithmetic and uneven slots alone, without communication between machines.",
+            f"  Cores feed the GPUs at {STREAM_TOKENS / 1e6:.1f} M tokens a second each, measured on English books.",
+            "",
+            *(line for load in work for line in dealing_lines(load.phase, world)),
+        ]
+    )
+
+
+def phase_text(load: Load) -> str:
+    """Steps, rows and length of a phase."""
+    phase = load.phase
+    return f"{phase.end - phase.first:,} of {phase.batch.rows_per_step:,} rows at length {phase.sampling.maximum_length}"
+
+
+def machine_lines(work: list[Load], tokens: float, world: int, machines: list[Machine]) -> list[str]:
+    """A line a machine: how many, how fast, how long and for how much."""
+    heads = ("machine", "GPU", "machines", "of peak", "tokens/s", "cores to feed", "hours", "on demand", "spot", "a billion tokens")
+    rows = []
+    for machine in machines:
+        needed, hours = math.ceil(world / machine.gpus), seconds(work, world, machine.flops) / 3600
+        speed = tokens / hours / 3600
+        cores = max(1, math.ceil(speed / STREAM_TOKENS))
+        prices = [needed * hours * price for price in (machine.on_demand, machine.spot)]
+        figures = (f"{needed} of {machine.cpus} CPUs", f"{machine.utilisation:.0%}", f"{speed:,.0f}", str(cores), f"{hours:,.1f}", *(f"${price:,.0f}" for price in prices))
+        rows.append((f"  {machine.name}", machine.chip, *figures, f"${prices[0] / tokens * 1e9:,.2f}"))
+    return aligned(("  " + heads[0], *heads[1:]), rows)
+
+
+def dealing_lines(phase: Phase, asked: int) -> list[str]:
+    """How the slots of a step are dealt in worlds of several sizes."""
+    slots = slots_of(phase)
+    rows = []
+    for world in worlds(slots, asked):
+        most, least = most_slots(slots, world), slots // world
+        rows.append((f"  {world}", str(most) if most == least else f"{least} to {most}", f"{imbalance(slots, world):.0%}"))
+    title = f"  at length {phase.sampling.maximum_length} a step has {slots} slot{'s' * (slots > 1)} of {phase.batch.rows_per_slot} rows"
+    return [title, *aligned(("  workers", "slots a rank", "longer than evenly dealt"), rows), ""]

@@ -1,0 +1,94 @@
+"""The plan of a run against figures worked out by hand, and a price table with mistakes in it."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from jobs import pretrain
+from pipeline.config.training import Batch
+from pipeline.errors import ConfigError
+from pipeline.plan import FILL, imbalance, loads, parameters, plan_text, read_prices, seconds
+from pipeline.presets import PRESETS, bert, small_model
+from pipeline.train.naming import with_name
+
+ROW = {"chip": '"A100"', "gpus": "8", "cpus": "96", "on_demand": "22.0", "spot": "13", "utilisation": "0.5"}
+
+
+def prices(folder: Path, **changes: str | None) -> Path:
+    path = folder / "prices.toml"
+    path.write_text("[box]\n" + "\n".join(f"{key} = {value}" for key, value in (ROW | changes).items() if value is not None))
+    return path
+
+
+def test_parameters_are_those_of_the_published_models():
+    assert parameters(PRESETS["bert-base"]) == 110_106_428  # BertForPreTraining of bert-base-uncased
+    assert parameters(PRESETS["bert-large"]) == 336_226_108
+
+
+def test_the_published_recipe_has_two_phases():
+    short, long = loads(PRESETS["bert-base"])
+    assert (short.rows, long.rows) == (900_000 * 256, 100_000 * 256)
+    assert long.tokens == pytest.approx(FILL * 512 * long.rows)
+    layers = 12 * (4 * 768**2 + 2 * 768 * 3072)
+    attention = 2 * 12 * 768 * FILL * 512
+    head = 0.15 * (768**2 + 30_522 * 768)
+    assert long.flops / long.tokens == pytest.approx(6 * (layers + attention + head), rel=1e-6)
+
+
+def test_a_warming_batch_has_fewer_rows():
+    config = bert(2, 128, 2, small_model(10, 1e-3))
+    warming = Batch(rows_per_step=8, rows_per_slot=2, warmup_steps=3, warmup_rows=2)
+    assert [load.rows for load in loads(replace(config, batch=warming))] == [2 * (1 + 2 + 3) + 7 * 8]
+
+
+@pytest.mark.parametrize(("slots", "world", "share"), [(8, 1, 0), (8, 4, 0), (8, 5, 0.25), (8, 7, 0.75), (8, 8, 0), (64, 48, 0.5)])
+def test_a_step_waits_for_the_rank_with_most_slots(slots: int, world: int, share: float):
+    assert imbalance(slots, world) == pytest.approx(share)
+
+
+def test_time_is_arithmetic_and_uneven_slots():
+    work = list(loads(PRESETS["bert-mini"]))
+    flops = sum(load.flops for load in work)
+    assert seconds(work, 4, 1e12) == pytest.approx(flops / 4e12)
+    assert seconds(work, 5, 1e12) == pytest.approx(flops / 5e12 * 1.25)
+
+
+def test_cost_is_machines_times_hours_times_price(tmp_path: Path):
+    config = with_name(PRESETS["bert-mini"], "bert-mini")
+    (machine,) = read_prices(prices(tmp_path))
+    work = list(loads(config))
+    hours = sum(load.flops for load in work) / (0.5 * 312e12) / 3600
+    line = next(line for line in plan_text(config, [machine]).splitlines() if line.startswith("  box"))
+    assert f"{hours:,.1f}" in line and f"${22 * hours:,.0f}" in line and f"${13 * hours:,.0f}" in line
+    assert f"${22 * hours / work[0].tokens * 1e9:,.2f}" in line
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"chip": '"A1000"'}, r"box.chip \(A1000\) is not one of H100 SXM"),
+        ({"gpus": "1.5"}, r"box.gpus \(1.5\) must be a whole number above 0"),
+        ({"spot": "0"}, r"box.spot \(0\) must be a number above 0"),
+        ({"spot": '"1"'}, r"box.spot \('1'\) must be a number above 0"),
+        ({"utilisation": "30.0"}, r"box.utilisation \(30.0\) is a share of the peak: at most 1"),
+        ({"cpus": None}, "box must have chip, gpus, cpus, on_demand, spot, utilisation, and has chip, gpus, on_demand, spot, utilisation"),
+        ({"chip": "A100"}, "is not TOML"),
+    ],
+)
+def test_a_price_table_with_a_mistake_is_one_line(tmp_path: Path, changes: dict[str, str | None], message: str):
+    with pytest.raises(ConfigError, match=message) as refused:
+        read_prices(prices(tmp_path, **changes))
+    assert "\n" not in str(refused.value)
+    with pytest.raises(ConfigError, match="is missing"):
+        read_prices(tmp_path / "other.toml")
+
+
+def test_the_job_prints_the_plan_and_leaves_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    assert pretrain.main(["bert-base", "--workers", "8", "--plan"]) == 0
+    text = capsys.readouterr().out
+    assert "110.1 M" in text and "AWS p5.48xlarge" in text and "  7              1 to 2" in text
+    assert list(tmp_path.iterdir()) == []
+    assert pretrain.main(["bert-base", "--workers", "9", "--plan"]) == 2
+    assert "workers (9) must be at most the slots of a step (8" in capsys.readouterr().err
