@@ -131,7 +131,7 @@ def worlds(slots: int, asked: int) -> list[int]:
 
 def plan_text(config: Pretrain, machines: list[Machine]) -> str:
     """The plan for a terminal."""
-    work, count, world = list(loads(config)), parameters(config), config.workers
+    work, count, world = list(loads(config)), parameters(config), config.worker_range.most
     rows, tokens, flops = (sum(getattr(load, name) for load in work) for name in ("rows", "tokens", "flops"))
     kept = (config.checkpoint.keep + 1) * count * CHECKPOINT_BYTES / 1e9
     facts = [

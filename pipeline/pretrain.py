@@ -47,7 +47,7 @@ def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
     cluster.connect(config.placement.address)
     if uri.startswith("sqlite:") and cluster.nodes() > 1:
         raise ConfigError(f"tracking.uri ({uri}) is a file on one machine and the cluster has {cluster.nodes()}: start a server (mlflow server) and set MLFLOW_TRACKING_URI")
-    resources = cluster.worker_resources(config.placement, config.workers)
+    resources = cluster.worker_resources(config.placement, config.worker_range)
     if config.placement.precision == "float8" and not resources.gpu:
         refuse_float8(torch.device("cpu"))
     stream = stream_settings(config, initial, report)
@@ -73,7 +73,7 @@ def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
             tags, tracked_as = tags | {"continues": f"{tracked_as} from step {back}"}, None
         mlflow = open_run(uri, config.tracking.experiment, str(config.name), tracked_as, flatten(config) | corpus_parameters(stream.corpus) | tags, tags)
         run.write_run(folder, wanted, config.steps, mlflow.run_id, stream.corpus.folder)
-        report(f"run {config.name}: {'continuing' if newest else 'starting'}, {config.steps:,} steps on {config.workers} {'GPU' if resources.gpu else 'CPU'} worker{'s' * (config.workers > 1)}")
+        report(f"run {config.name}: {'continuing' if newest else 'starting'}, {config.steps:,} steps on {config.worker_range} {'GPU' if resources.gpu else 'CPU'} worker{'s' * (config.worker_range.most > 1)}")
         job = Job(config=config, folder=folder, stream=stream, initial=initial, tracker=tracker)
         with tracked(tracker, mlflow, report, lambda step, metrics: report(progress_line(config.steps, step, metrics))):
             summary = fit(job, resources) | {"name": str(config.name), "mlflow_uri": mlflow.uri, "mlflow_run_id": mlflow.run_id}

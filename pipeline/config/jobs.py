@@ -8,6 +8,7 @@ from pipeline.config.data import Preparation, Sampling, VocabularySettings
 from pipeline.config.model import Model
 from pipeline.config.phases import OnePhase, Phase, TwoPhases, split
 from pipeline.config.training import AdamW, Batch, Checkpoints, Evaluation, Lamb, LinearDecay, Placement, Schedule, Tracking, WarmupStableDecay
+from pipeline.config.workers import WorkerRange, worker_range
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,8 +24,9 @@ class Pretrain:
     """Folder, s3:// or gs:// URL or hf://OWNER/NAME of a published BERT to start from, such as a run's export: its weights, vocabulary and sizes. None: random weights."""
     steps: int = 1_000
     """Optimiser updates in all."""
-    workers: int = 1
-    """Ray Train workers; every number from 1 to the slots of the smallest step sees the same global batches."""
+    workers: int | str = 1
+    """Ray Train workers; every number from 1 to the slots of the smallest step sees the same global batches. LEAST..MOST, as in 2..8, takes as many
+    as there is room for, fewer when nodes go and more when they come."""
     name: str | None = None
     """Name of the run; none: the preset's name and a digest of the settings, so the same command continues the same run."""
     output: str = "output"
@@ -47,10 +49,10 @@ class Pretrain:
 
     def __post_init__(self) -> None:
         require_at_least("steps", self.steps, 1)
-        require_at_least("workers", self.workers, 1)
+        most = self.worker_range.most
         require(0 <= self.seed < 2**63, f"seed ({self.seed}) must be a whole number from 0 to 2^63 - 1")
         for batch, sampling, phase in zip(("batch", "phases"), ("sampling", "phases"), self.all_phases):
-            refuse_surplus_workers(self.workers, phase.batch, batch)
+            refuse_surplus_workers(most, phase.batch, batch)
             require(
                 phase.sampling.maximum_length <= self.model.maximum_positions,
                 f"{sampling}.maximum_length ({phase.sampling.maximum_length}) must be at most model.maximum_positions ({self.model.maximum_positions})",
@@ -64,6 +66,10 @@ class Pretrain:
             self.name is None or (self.name != "" and all(c.isalnum() or c in "-_." for c in self.name) and self.name[0] != "."),
             f"name ({self.name!r}) may hold letters, digits, '-', '_' and '.' only and must not start with '.'",
         )
+
+    @property
+    def worker_range(self) -> WorkerRange:
+        return worker_range(self.workers)
 
     @property
     def all_phases(self) -> tuple[Phase, ...]:

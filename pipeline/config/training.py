@@ -172,10 +172,15 @@ class Checkpoints:
     """Steps between checkpoints; one always follows the last step."""
     keep: int = 3
     """Newest checkpoints kept."""
+    keep_best: bool = False
+    """Keep the one with the lowest held-out loss too, among those at steps that are evaluated (evaluation.every)."""
+    patience_seconds: int = 300
+    """How long a checkpoint that cannot be written is tried again, while training goes on, before the run stops."""
 
     def __post_init__(self) -> None:
         require_at_least("checkpoint.every", self.every, 1)
         require_at_least("checkpoint.keep", self.keep, 1)
+        require_at_least("checkpoint.patience_seconds", self.patience_seconds, 0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,7 +213,15 @@ class Placement:
     table_chunks: int = 1_000_000
     """Distinct words whose WordPiece ids each data process keeps, some 200 bytes each; beyond that its table starts anew."""
     restarts: int = 8
-    """Worker failures after which the run gives up."""
+    """Worker failures after which the run gives up; nodes that are taken away with notice do not count."""
+    hang_seconds: int = 120
+    """A worker that gives no sign of life for so long, though its process is there, is replaced."""
+    worker_cpus: float | None = None
+    """CPUs that each worker asks Ray for; none: its share of those that are there with one left for data, 1 at most."""
+    worker_resource: str | None = None
+    """Resource of the nodes that train, of which each worker takes 1 (ray start --resources '{"NAME": 4}'): other nodes are left to data."""
+    autoscaled: bool = False
+    """The cluster adds nodes when asked: workers that have no room yet are waited for instead of being refused."""
     address: str | None = None
     """Ray cluster to join; none: RAY_ADDRESS, else a head on this machine, else Ray starts in this process."""
 
@@ -216,3 +229,6 @@ class Placement:
         require(self.threads is None or self.threads >= 1, f"placement.threads ({self.threads}) must be at least 1")
         require_at_least("placement.table_chunks", self.table_chunks, 1)
         require_at_least("placement.restarts", self.restarts, 0)
+        require_at_least("placement.hang_seconds", self.hang_seconds, 1)
+        require(self.worker_cpus is None or self.worker_cpus > 0, f"placement.worker_cpus ({self.worker_cpus}) must be above 0")
+        require(self.worker_resource != "", "placement.worker_resource ('') must be the name of a resource")

@@ -8,7 +8,7 @@
 
 import json
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -51,6 +51,8 @@ class State:
     """How many steps took how long, in the meter's buckets."""
     interval: dict[str, float] = field(default_factory=dict)
     """What the meter holds since the last logged step."""
+    heldout_loss: float | None = None
+    """Of masked tokens, where these weights were evaluated."""
     heldout_before: dict[str, float] = field(default_factory=dict)
     """Held-out metrics of the untrained model, at the first phase's length."""
 
@@ -66,13 +68,35 @@ def steps_saved(run_folder: str) -> list[int]:
     return sorted(int(name[5:]) for name in names if name.startswith("step-") and name[5:].isdigit())
 
 
+@dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    """Weights by their published names and the optimiser's state, on the host; training does not change them."""
+
+    weights: dict[str, torch.Tensor]
+    optimizer: dict[str, torch.Tensor]
+
+
+def snapshot(module: nn.Module, optimizer: torch.optim.Optimizer) -> Snapshot:
+    """A copy of what a checkpoint holds of the model as it is now."""
+    weights, states = to_published(module.state_dict()), optimizer_tensors(optimizer, module)
+    return Snapshot(
+        weights={name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in weights.items()},
+        optimizer={name: tensor.cpu() for name, tensor in states.items()},
+    )
+
+
 def save(run_folder: str, state: State, module: nn.Module, optimizer: torch.optim.Optimizer, model: Model, vocabulary: Vocabulary) -> str:
-    """Publish a checkpoint and give its folder."""
+    """Publish a checkpoint of the model as it is now and give its folder."""
+    return publish(run_folder, state, snapshot(module, optimizer), model, vocabulary)
+
+
+def publish(run_folder: str, state: State, taken: Snapshot, model: Model, vocabulary: Vocabulary) -> str:
+    """Publish a checkpoint and give its folder. Raises OSError or SafetensorError where it cannot be written."""
     target = folder_of(run_folder, state.step)
     with tempfile.TemporaryDirectory(prefix="bertstream-checkpoint-") as temporary:
         folder = Path(temporary)
-        save_file(to_published(module.state_dict()), folder / WEIGHTS, metadata={"format": "pt"})
-        save_file(optimizer_tensors(optimizer, module), folder / OPTIMIZER)
+        save_file(taken.weights, folder / WEIGHTS, metadata={"format": "pt"})
+        save_file(taken.optimizer, folder / OPTIMIZER)
         config = published_config(model, len(vocabulary.tokens), vocabulary.pad_id)
         (folder / CONFIG).write_text(json.dumps(config, indent=2) + "\n")
         (folder / STATE).write_text(json.dumps(asdict(state), indent=1) + "\n")
@@ -96,11 +120,21 @@ def read_position(run_folder: str, step: int) -> Cursor:
     return Cursor(**storage.read_json(storage.join(run_folder, "positions", f"step-{step:08d}.json")))
 
 
-def keep_newest(run_folder: str, keep: int, step: int, stays: int | None = None) -> None:
-    """Delete all but the newest `keep` checkpoints up to `step`, the one just published, and but that of step `stays`; what lies beyond it is not sound and does not count."""
+def keep_newest(run_folder: str, keep: int, step: int, stays: Collection[int] = ()) -> None:
+    """Delete all but the newest `keep` checkpoints up to `step`, the one just published, and but those of the steps in `stays`; what lies beyond it is not sound and does not count."""
     for old in [saved for saved in steps_saved(run_folder) if saved <= step][:-keep]:
-        if old != stays:
+        if old not in stays:
             storage.delete_folder(folder_of(run_folder, old))
+
+
+def best_step(run_folder: str) -> int | None:
+    """The step of the published checkpoint with the lowest held-out loss; None where none was evaluated."""
+    losses = {}
+    for step in steps_saved(run_folder):
+        if storage.exists(storage.join(folder_of(run_folder, step), storage.MANIFEST)):
+            losses[step] = read_state(folder_of(run_folder, step)).heldout_loss
+    known = {step: loss for step, loss in losses.items() if loss is not None}
+    return min(known, key=lambda step: known[step]) if known else None
 
 
 def go_back(run_folder: str, step: int) -> None:

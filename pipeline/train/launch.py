@@ -17,6 +17,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from pipeline import storage
 from pipeline.cluster import NAMESPACE, WorkerResources
+from pipeline.config.jobs import Pretrain
 from pipeline.corpus.order import entered, offset
 from pipeline.corpus.stream import build_stream, in_phase
 from pipeline.errors import ConfigError, PipelineError
@@ -26,6 +27,8 @@ from pipeline.train.worker import STREAM, Job, pipeline_cause, run
 
 POLL_SECONDS = 1.0
 START_ATTEMPTS = 60  # of a worker group that finds no room, a minute each
+ELASTIC_START_SECONDS = 15  # after which an elastic group that was to be as large as before takes the nodes that are left
+RESIZE_SECONDS = 10.0  # between looks for nodes that came
 STREAM_BYTES = 256 * 2**20  # of finished blocks that the stream may run ahead by
 
 
@@ -80,6 +83,7 @@ def fit(job: Job, resources: WorkerResources) -> dict[str, Any]:
     Raises the worker's PipelineError where it raised one, PipelineError in one line for all else.
     """
     before = signal.getsignal(signal.SIGINT)
+    os.environ.update(train_environment(job.config))
     try:
         for phase in job.config.all_phases:
             if phase.end == job.config.steps or newest_state(job).step < phase.end:
@@ -92,6 +96,12 @@ def fit(job: Job, resources: WorkerResources) -> dict[str, Any]:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, before)  # Ray leaves its own behind
     return ray.get(job.tracker.summary.remote())
+
+
+def train_environment(config: Pretrain) -> dict[str, str]:
+    """How soon Ray Train gives up a worker that hangs, and waits no more for nodes that went; it reads both from the environment of the driver."""
+    start = {"RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": str(ELASTIC_START_SECONDS)} if config.worker_range.elastic else {}
+    return start | {"RAY_TRAIN_WORKER_HEALTH_CHECK_TIMEOUT_S": str(config.placement.hang_seconds)}
 
 
 def newest_state(job: Job) -> checkpoint.State:
@@ -112,16 +122,22 @@ def trainer(job: Job, resources: WorkerResources) -> TorchTrainer:
             raise failure
         state = newest_state(job)
         phase = config.phase_at(state.step)
-        rows = offset(phase.end - phase.first + 1, phase.batch) - offset(state.step - phase.first, phase.batch) + config.workers * phase.batch.rows_per_slot
+        rows = offset(phase.end - phase.first + 1, phase.batch) - offset(state.step - phase.first, phase.batch) + config.worker_range.most * phase.batch.rows_per_slot
         return build_stream(in_phase(job.stream, phase), entered(state.cursor, phase, state.step), rows)
 
+    workers = config.worker_range
     system, path = storage.filesystem(storage.join(config.output, "ray"))
     return TorchTrainer(
         run,
         train_loop_config={"job": job},
         datasets={STREAM: stream},
         dataset_config=DataConfig(datasets_to_split=[STREAM], execution_options=options),
-        scaling_config=ScalingConfig(num_workers=config.workers, use_gpu=resources.gpu, resources_per_worker=resources.to_ray()),
+        scaling_config=ScalingConfig(
+            num_workers=(workers.least, workers.most) if workers.elastic else workers.most,
+            use_gpu=resources.gpu,
+            resources_per_worker=resources.to_ray(),
+            elastic_resize_monitor_interval_s=RESIZE_SECONDS,
+        ),
         torch_config=TorchConfig(backend="cpu:gloo,cuda:nccl" if resources.gpu else "gloo"),
         run_config=RunConfig(
             name=str(config.name),

@@ -18,13 +18,15 @@ from pipeline.corpus.order import check_chain, entered, slots_at, slots_of_rank
 from pipeline.errors import ConfigError, DataError
 from pipeline.objectives.pretraining import BertPretraining
 from pipeline.text.vocabulary import Vocabulary
-from pipeline.train import checkpoint
 from pipeline.train.checkpoint import State
 from pipeline.train.evaluate import evaluate
 from pipeline.train.hardware import peak_memory_bytes, told_what_to_lower, utilisation_percent
 from pipeline.train.meter import Meter, Step, training_metrics
+from pipeline.train.notice import Notice
+from pipeline.train.saver import Saver
 from pipeline.train.schedule import decay_start, rate_share
 from pipeline.train.step import Record, Slot, backward, exchange, make_slot, update
+from pipeline.train.stragglers import Stragglers
 
 MOST_SKIPPED = 20
 """Steps in a row without a finite gradient after which a run that skips them ends all the same."""
@@ -47,7 +49,13 @@ class Work:
     log: Callable[[int, dict[str, float]], None]
     """Takes (steps done, metrics); does nothing on ranks other than 0."""
     flush: Callable[[], None]
-    """Has what was logged sent before a checkpoint is published: a run resumed from it logs later steps only."""
+    """Has what was logged sent before a checkpoint is published: a run resumed from it logs later steps only. Called from another thread."""
+    say: Callable[[str], None] = print
+    """Takes a line for people; does nothing on ranks other than 0. Called from other threads too."""
+    leaving: Callable[[], bool] = lambda: False
+    """Whether a node of the run was told that it will be taken away; every rank calls it at the same steps and gets the same answer."""
+    place: str = "worker 0"
+    """What people call this rank."""
 
 
 def train(work: Work, blocks: Iterator[pa.Table], module: BertPretraining, optimizer: torch.optim.Optimizer, state: State) -> State:
@@ -55,13 +63,21 @@ def train(work: Work, blocks: Iterator[pa.Table], module: BertPretraining, optim
 
     `blocks` and the held-out batches are that phase's. Raises DataError when the blocks are not the rows that must follow, or end early.
     """
+    objective = distributed(module, work)
+    with Saver(work.folder, work.config, work.vocabulary, work.flush, work.say) as saver, Stragglers(objective, work.rank, work.world, work.place, work.device) as stragglers:
+        return train_phase(work, blocks, module, objective, optimizer, state, saver, stragglers)
+
+
+def train_phase(
+    work: Work, blocks: Iterator[pa.Table], module: BertPretraining, objective: nn.Module, optimizer: torch.optim.Optimizer, state: State, saver: Saver, stragglers: Stragglers
+) -> State:
+    """`train`, with the module as it is called and what goes on beside the steps."""
     config, start = work.config, state.step
     phase = config.phase_at(start)
-    objective = distributed(module, work)
     if state.step == 0:
         state = dataclasses.replace(state, heldout_before=state.heldout_before | evaluated(work, module, state, phase))
     state = dataclasses.replace(state, cursor=entered(state.cursor, phase, start))
-    meter = Meter(work.world, state.interval, work.device)
+    meter, notice = Meter(work.world, state.interval, work.device), Notice(work.leaving)
     for step in range(start, phase.end):
         places = slots_of_rank(step - phase.first, start - phase.first, phase.batch, work.rank, work.world)
         slots = take_slots(work, blocks, meter, places, step, phase.batch.rows_per_slot)
@@ -77,14 +93,16 @@ def train(work: Work, blocks: Iterator[pa.Table], module: BertPretraining, optim
         meter.add(step_of(state.step, sums, counts, norm, records))
         done = state.step
         if done % config.tracking.every == 0 or done == phase.end:
-            state = log_interval(work, state, meter, rate, norm)
+            state = log_interval(work, state, meter, rate, norm, stragglers)
         if done % config.evaluation.every == 0 or done == phase.end:
             state = count_time(work, state, meter)
-            evaluated(work, module, state, phase)
+            state = dataclasses.replace(state, heldout_loss=evaluated(work, module, state, phase).get("heldout/mlm_loss"))
             meter.resume_clock()
-        if done % config.checkpoint.every == 0 or done in (phase.end, decay_start(config)):
+        saver.check()
+        if done % config.checkpoint.every == 0 or done in (phase.end, decay_start(config)) or notice.asks_for_checkpoint(done, meter.step_seconds):
             state = count_time(work, state, meter)
-            save(work, state, module, optimizer)
+            if work.rank == 0:
+                saver.save(state, module, optimizer)
     return state
 
 
@@ -124,7 +142,7 @@ def advance(state: State, records: Sequence[Record]) -> State:
     for record in records:
         crc32 = zlib.crc32(record.crc32.to_bytes(4, "little"), crc32)
     summed = {name: getattr(state, name) + sum(getattr(record, name) for record in records) for name in ("tokens", "squares", "masked")}
-    return dataclasses.replace(state, step=state.step + 1, cursor=records[-1].last, crc32=crc32, **summed)
+    return dataclasses.replace(state, step=state.step + 1, cursor=records[-1].last, crc32=crc32, heldout_loss=None, **summed)
 
 
 def step_of(number: int, sums: dict[str, torch.Tensor], counts: dict[str, int], norm: torch.Tensor, records: Sequence[Record]) -> Step:
@@ -165,14 +183,16 @@ def refuse_nonfinite(work: Work, meter: Meter) -> None:
     )
 
 
-def log_interval(work: Work, state: State, meter: Meter, rate: float, norm: torch.Tensor) -> State:
-    """Log the means since the last logged step and begin the next interval."""
+def log_interval(work: Work, state: State, meter: Meter, rate: float, norm: torch.Tensor, stragglers: Stragglers) -> State:
+    """Log the means since the last logged step, name a worker that all others wait for, and begin the next interval."""
     state = count_time(work, state, meter)
     metrics = training_metrics(meter.total) | {"speed/peak_memory_gigabytes": peak_memory_bytes(work.device) / 1e9}
     if work.peak_flops is not None:
         peak = work.world * work.peak_flops
         metrics["speed/model_flops_utilisation_percent"] = utilisation_percent(work.config, work.vocabulary.size, meter.total, meter.total["seconds"], peak)
     meter.clear()
+    if line := stragglers.read():
+        work.say(line)
     work.log(
         state.step,
         metrics
@@ -194,12 +214,3 @@ def evaluated(work: Work, module: BertPretraining, state: State, phase: Phase) -
         metrics |= {"heldout/maximum_length": phase.sampling.maximum_length}
         work.log(state.step, metrics)
     return metrics
-
-
-def save(work: Work, state: State, module: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """Publish a checkpoint from rank 0, then drop the oldest."""
-    if work.rank == 0:
-        work.flush()
-        checkpoint.write_position(work.folder, state.step, state.cursor)
-        checkpoint.save(work.folder, state, module, optimizer, work.config.model, work.vocabulary)
-        checkpoint.keep_newest(work.folder, work.config.checkpoint.keep, state.step, decay_start(work.config))

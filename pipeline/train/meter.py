@@ -50,6 +50,8 @@ class Meter:
         """Steps up to the last one read whose gradient was not finite."""
         self.newest_nonfinite = 0
         """Number of the newest step read whose gradient was not finite; 0 before one."""
+        self.step_seconds = 0.0
+        """Mean of the steps that were read last, the same on every rank; 0 before."""
         self.wait = 0.0
         self.started = time.perf_counter()
 
@@ -76,6 +78,8 @@ class Meter:
             self._count(step, dict(zip(names, of_step, strict=True)), finite=bool(np.isfinite([norm, *of_step]).all()))
         for milliseconds in durations(self.marks):
             self._increase({f"time.{bucket(milliseconds)}": 1})
+        if self.steps:
+            self.step_seconds = slowest[1].item() / len(self.steps)
         self._increase({"wait_seconds": slowest[0].item(), "seconds": slowest[1].item()})
         self.steps, self.marks, self.wait, self.started = [], self.marks[-1:], 0.0, now
         return dict(self.total)

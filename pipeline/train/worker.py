@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import ray
 import ray.train
+import ray.util
 import torch
 from ray.actor import ActorHandle
 from ray.train.torch import get_device
@@ -111,6 +112,9 @@ def work_on(job: Job, device: torch.device) -> None:
         peak_flops=device_peak(device, precision),
         log=points.log if rank == 0 else ignore,
         flush=points.flush if rank == 0 else ignore,
+        say=say,
+        leaving=lambda: ray.train.get_preemption_info() is not None,
+        place=f"worker {rank} on {ray.util.get_node_ip_address()}",
     )
     if not folder:
         state = started(job, work, module, wordpiece, precision)
@@ -136,8 +140,8 @@ class Points:
         self.under_way.append(self.tracker.log.remote(step, metrics))
 
     def flush(self) -> None:
-        ray.get(self.under_way)  # the tracker takes calls in any order
-        self.under_way = []
+        sent, self.under_way = self.under_way, []
+        ray.get(sent)  # the tracker takes calls in any order
         ray.get(self.tracker.flush.remote())
 
 

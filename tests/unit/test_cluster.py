@@ -4,6 +4,7 @@ import pytest
 
 from pipeline.cluster import SMALLEST_CPU_SHARE, WorkerResources, answers, connect, fit
 from pipeline.config.training import Placement
+from pipeline.config.workers import worker_range
 from pipeline.errors import ConfigError
 
 
@@ -12,14 +13,14 @@ from pipeline.errors import ConfigError
     [(2, 1, 1.0), (2, 2, 0.5), (8, 4, 1.0), (2, 4, 0.25), (4, 4, 0.75), (4, 9, 0.33), (64, 3, 1.0), (1.5, 1, 0.5), (2, 10, 0.1)],
 )
 def test_workers_share_what_one_cpu_for_data_leaves(cpus: float, workers: int, share: float) -> None:
-    assert fit(Placement(), workers, cpus=cpus, gpus=0) == WorkerResources(cpus=share, gpu=False)
+    assert fit(Placement(), worker_range(workers), cpus=cpus, gpus=0) == WorkerResources(cpus=share, gpu=False)
 
 
 def test_a_whole_cpu_is_left_for_data_in_every_cluster_and_the_most_that_is_named_fits() -> None:
     for cpus in range(2, 40):
         for workers in range(1, 400):
             try:
-                resources = fit(Placement(), workers, cpus=cpus, gpus=0)
+                resources = fit(Placement(), worker_range(workers), cpus=cpus, gpus=0)
             except ConfigError as error:
                 most = workers - 1
                 assert f"use at most {most} workers" in str(error)
@@ -38,13 +39,13 @@ def test_a_whole_cpu_is_left_for_data_in_every_cluster_and_the_most_that_is_name
 )
 def test_workers_that_do_not_fit_are_refused(cpus: float, workers: int, message: str) -> None:
     with pytest.raises(ConfigError) as refused:
-        fit(Placement(), workers, cpus=cpus, gpus=0)
+        fit(Placement(), worker_range(workers), cpus=cpus, gpus=0)
     assert str(refused.value) == message
 
 
 def test_gpus_are_used_where_every_worker_gets_one() -> None:
     def uses(device: str, gpus: float) -> bool:
-        return fit(Placement(device=device), 2, cpus=8, gpus=gpus).gpu
+        return fit(Placement(device=device), worker_range(2), cpus=8, gpus=gpus).gpu
 
     assert uses("auto", 2) and uses("auto", 8) and uses("cuda", 2)
     assert not uses("auto", 0) and not uses("auto", 1) and not uses("cpu", 8)
@@ -52,8 +53,8 @@ def test_gpus_are_used_where_every_worker_gets_one() -> None:
 
 def test_cuda_without_gpus_is_refused() -> None:
     with pytest.raises(ConfigError) as refused:
-        fit(Placement(device="cuda"), 2, cpus=8, gpus=1)
-    assert str(refused.value) == "workers (2) with placement.device cuda need as many GPUs, the cluster has 1; use fewer workers or placement.device cpu"
+        fit(Placement(device="cuda"), worker_range(2), cpus=8, gpus=1)
+    assert str(refused.value) == "workers (2) with placement.device cuda need as many GPUs, the cluster has 1; use fewer workers, placement.device cpu, or placement.autoscaled"
 
 
 def test_what_ray_is_asked_for() -> None:
@@ -91,3 +92,34 @@ def test_an_address_that_does_not_answer_is_refused_by_its_name(name: str, monke
     assert str(refused.value) == (
         f"{name} ({address}) does not answer; start a head there (ray start --head), or leave the address out to run on this machine alone"
     )
+
+
+def test_an_elastic_run_must_leave_a_cpu_for_data_at_its_largest() -> None:
+    elastic = worker_range("2..8")
+    assert fit(Placement(worker_cpus=1), elastic, cpus=9, gpus=0) == WorkerResources(cpus=1, gpu=False)
+    with pytest.raises(ConfigError) as refused:
+        fit(Placement(worker_cpus=1), elastic, cpus=8, gpus=0)
+    assert str(refused.value) == (
+        "workers (2..8) do not fit: the cluster has 8 CPUs, and one whole CPU must be left for data; use at most 7 workers, or name the nodes that train with placement.worker_resource"
+    )
+    # The GPUs, or the units of the resource, that are there bound the workers that can come; new nodes bring their own CPUs.
+    assert fit(Placement(worker_cpus=1), elastic, cpus=4, gpus=3) == WorkerResources(cpus=1, gpu=True)
+    assert fit(Placement(worker_cpus=1, worker_resource="trainer"), elastic, cpus=4, gpus=0, custom=3) == WorkerResources(cpus=1, gpu=False, custom="trainer")
+    with pytest.raises(ConfigError, match="one whole CPU must be left for data"):
+        fit(Placement(worker_cpus=1, worker_resource="trainer"), elastic, cpus=3, gpus=0, custom=3)
+
+
+def test_nodes_that_train_must_be_there_for_the_least_workers() -> None:
+    with pytest.raises(ConfigError) as refused:
+        fit(Placement(worker_resource="trainer"), worker_range("2..4"), cpus=8, gpus=0, custom=1)
+    assert str(refused.value) == (
+        "workers (2..4) need as many units of placement.worker_resource (trainer), the cluster has 1; start nodes with --resources '{\"trainer\": 1}', or use placement.autoscaled"
+    )
+    assert WorkerResources(cpus=1.0, gpu=True, custom="trainer").to_ray() == {"CPU": 1.0, "GPU": 1, "trainer": 1}
+
+
+def test_a_cluster_that_grows_is_asked_for_what_is_not_there() -> None:
+    assert fit(Placement(autoscaled=True, device="cuda", worker_cpus=4), worker_range(8), cpus=0, gpus=0) == WorkerResources(cpus=4, gpu=True)
+    assert fit(Placement(autoscaled=True, device="cpu"), worker_range("2..8"), cpus=0, gpus=0) == WorkerResources(cpus=1, gpu=False)
+    with pytest.raises(ConfigError, match="placement.autoscaled needs placement.device cuda or cpu"):
+        fit(Placement(autoscaled=True), worker_range(8), cpus=0, gpus=0)

@@ -157,7 +157,12 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: Placement(threads=0), "placement.threads (0) must be at least 1"),
     (lambda: Placement(restarts=-1), "placement.restarts (-1) must be at least 0"),
     (lambda: Pretrain(steps=0), "steps (0) must be at least 1"),
-    (lambda: Pretrain(workers=0), "workers (0) must be at least 1"),
+    (lambda: Pretrain(workers=0), "workers (0) must be a number from 1 on, or two with two dots between them as in 2..8"),
+    (lambda: Pretrain(workers="3..2"), "workers (3..2) must be a number from 1 on, or two with two dots between them as in 2..8"),
+    (lambda: Pretrain(workers="2..."), "workers (2...) must be a number from 1 on, or two with two dots between them as in 2..8"),
+    (lambda: Pretrain(workers="many"), "workers (many) must be a number from 1 on, or two with two dots between them as in 2..8"),
+    (lambda: Pretrain(workers=-1), "workers (-1) must be a number from 1 on, or two with two dots between them as in 2..8"),
+    (lambda: Pretrain(workers="2..9", batch=Batch(rows_per_step=256, rows_per_slot=32)), "workers (9) must be at most the slots of a step (8 = batch.rows_per_step 256 / batch.rows_per_slot 32): use fewer workers or smaller slots"),
     (lambda: Pretrain(seed=-1), "seed (-1) must be a whole number from 0 to 2^63 - 1"),
     (lambda: Pretrain(seed=2**63), "seed (9223372036854775808) must be a whole number from 0 to 2^63 - 1"),
     (

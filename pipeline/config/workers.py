@@ -1,0 +1,31 @@
+"""How many workers a run may have."""
+
+import re
+from dataclasses import dataclass
+
+from pipeline.errors import ConfigError
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerRange:
+    """From `least` to `most` workers; elastic where these differ."""
+
+    least: int
+    most: int
+
+    @property
+    def elastic(self) -> bool:
+        return self.least < self.most
+
+    def __str__(self) -> str:
+        return f"{self.least}..{self.most}" if self.elastic else str(self.most)
+
+
+def worker_range(workers: int | str) -> WorkerRange:
+    """The range that a number, or two with two dots between them, means. Raises ConfigError for anything else."""
+    found = re.fullmatch(r"(\d+)(?:\.\.(\d+))?", str(workers))
+    least = int(found[1]) if found else 0
+    most = int(found[2] or found[1]) if found else 0
+    if not 1 <= least <= most:
+        raise ConfigError(f"workers ({workers}) must be a number from 1 on, or two with two dots between them as in 2..8")
+    return WorkerRange(least=least, most=most)

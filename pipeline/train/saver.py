@@ -1,0 +1,87 @@
+"""Checkpoints, written by a thread of rank 0 while training goes on."""
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import TracebackType
+
+import torch
+from safetensors import SafetensorError
+from torch import nn
+
+from pipeline import storage
+from pipeline.config.jobs import Pretrain
+from pipeline.errors import CheckpointError
+from pipeline.text.vocabulary import Vocabulary
+from pipeline.train import checkpoint
+from pipeline.train.checkpoint import Snapshot, State
+from pipeline.train.schedule import decay_start
+
+FIRST_WAIT, LONGEST_WAIT = 1.0, 30.0
+"""Seconds between attempts at a write that fails; each wait is twice the one before."""
+
+
+class Saver:
+    """Publishes one checkpoint at a time, in order; a write that fails is tried again for `checkpoint.patience_seconds`.
+
+    A context: its end waits for what is being written, and gives up a write that fails when training itself has failed.
+    """
+
+    def __init__(self, folder: str, config: Pretrain, vocabulary: Vocabulary, flush: Callable[[], None], say: Callable[[str], None]) -> None:
+        self.folder, self.config, self.vocabulary, self.flush, self.say = folder, config, vocabulary, flush, say
+        self.thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
+        self.writing: Future[None] | None = None
+        self.given_up = threading.Event()
+
+    def __enter__(self) -> "Saver":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if error is not None:
+            self.given_up.set()
+        self.thread.shutdown(wait=True)
+        if error is None:
+            self.finish()
+
+    def save(self, state: State, module: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        """Copy weights and optimiser state to the host and have them published; waits for the checkpoint before. Raises CheckpointError as `check` does."""
+        self.finish()
+        self.writing = self.thread.submit(self._write, state, checkpoint.snapshot(module, optimizer))
+
+    def check(self) -> None:
+        """Raise CheckpointError where a checkpoint could not be written for too long; never waits."""
+        if self.writing is not None and self.writing.done():
+            self.finish()
+
+    def finish(self) -> None:
+        """Wait for the checkpoint that is being written, if there is one. Raises CheckpointError as `check` does."""
+        if self.writing is not None:
+            writing, self.writing = self.writing, None
+            writing.result()
+
+    def _write(self, state: State, taken: Snapshot) -> None:
+        self.flush()
+        started, wait, patience = time.monotonic(), FIRST_WAIT, self.config.checkpoint.patience_seconds
+        while True:
+            try:
+                return self._publish(state, taken)
+            except (OSError, SafetensorError) as error:
+                left, reason = patience - (time.monotonic() - started), storage.first_line(error)
+                if left <= 0 or self.given_up.is_set():
+                    raise CheckpointError(
+                        f"the checkpoint of step {state.step} could not be written below {self.folder} for {patience} s ({reason}); "
+                        "make room or give access, and start the same command again: it continues from the checkpoint before"
+                    ) from error
+                if wait == FIRST_WAIT:
+                    self.say(f"the checkpoint of step {state.step} cannot be written ({reason}); trying again for {patience} s while training goes on")
+                self.given_up.wait(min(wait, left))
+                wait = min(2 * wait, LONGEST_WAIT)
+
+    def _publish(self, state: State, taken: Snapshot) -> None:
+        kept = self.config.checkpoint
+        assert state.cursor is not None
+        checkpoint.write_position(self.folder, state.step, state.cursor)
+        checkpoint.publish(self.folder, state, taken, self.config.model, self.vocabulary)
+        best = checkpoint.best_step(self.folder) if kept.keep_best else None
+        checkpoint.keep_newest(self.folder, kept.keep, state.step, {step for step in (best, decay_start(self.config)) if step is not None})

@@ -1,0 +1,58 @@
+"""Which worker the others wait for: the forward passes of all, side by side. Waiting for one another happens in the backward."""
+
+from statistics import median
+from types import TracebackType
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from pipeline.train.meter import durations, mark
+
+SLOW = 2.0
+"""Times the median of the other workers."""
+INTERVALS = 3
+"""In a row, of those that are logged, before a worker is called slow."""
+
+
+class Stragglers:
+    """Times the forward passes of this rank's module; a context, in which the hooks that do so are there. Nothing at all with one worker."""
+
+    def __init__(self, objective: nn.Module, rank: int, world: int, place: str, device: torch.device) -> None:
+        self.objective, self.rank, self.world, self.device = objective, rank, world, device
+        self.marks: list[Any] = []
+        self.slow_for = [0] * world
+        self.places: list[str] = [place] * world
+        if world > 1:
+            dist.all_gather_object(self.places, place)
+
+    def __enter__(self) -> "Stragglers":
+        if self.world > 1:
+            keep = lambda *_: self.marks.append(mark(self.device))  # noqa: E731  (a hook's arguments are not needed)
+            self.hooks = [self.objective.register_forward_pre_hook(keep), self.objective.register_forward_hook(keep)]
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        for hook in self.hooks if self.world > 1 else ():
+            hook.remove()
+
+    def read(self) -> str | None:
+        """Compare the passes since the last call, all ranks together; a line on the worker that has just turned out slow, or None. The device has done them all."""
+        if self.world == 1:
+            return None
+        passes, self.marks = durations(self.marks)[::2], []
+        mine = torch.tensor([median(passes) if passes else 0.0], dtype=torch.float64)
+        every = [torch.empty_like(mine) for _ in range(self.world)]
+        dist.all_gather(every, mine)
+        return self.judge([float(milliseconds) for milliseconds in every])
+
+    def judge(self, milliseconds: list[float]) -> str | None:
+        """Count the intervals in which each worker was slow, and name one at its third in a row."""
+        found = None
+        for rank, own in enumerate(milliseconds):
+            others = median(milliseconds[:rank] + milliseconds[rank + 1 :])
+            self.slow_for[rank] = self.slow_for[rank] + 1 if own > SLOW * others > 0 else 0
+            if self.slow_for[rank] == INTERVALS:
+                found = f"{self.places[rank]} is slow: its forward passes take {own:,.0f} ms, those of the others {others:,.0f} ms; every step waits for it"
+        return found

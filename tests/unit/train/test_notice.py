@@ -1,0 +1,36 @@
+"""When notices are asked for, and what they make of the steps."""
+
+from pipeline.train.notice import LOOKS_BETWEEN, Notice
+
+
+def saved(steps: int, step_seconds: float, leaving: range) -> tuple[list[int], list[int]]:
+    """Steps after which was asked, and after which a checkpoint was wanted, where the node is leaving in the steps of a range."""
+    asked: list[int] = []
+    now = [0]
+
+    def answer() -> bool:
+        asked.append(now[0])
+        return now[0] in leaving
+
+    notice, wanted = Notice(answer), []
+    for step in range(1, steps + 1):
+        now[0] = step
+        if notice.asks_for_checkpoint(step, step_seconds):
+            wanted.append(step)
+    return asked, wanted
+
+
+def test_fast_steps_are_asked_after_once_a_second_and_slow_ones_each():
+    assert saved(100, 0.05, range(0))[0] == [20, 40, 60, 80, 100]
+    assert saved(4, 3.0, range(0))[0] == [1, 2, 3, 4] == saved(4, 0.0, range(0))[0]
+
+
+def test_a_notice_is_a_checkpoint_at_once_and_every_ten_looks_from_there_on():
+    _, wanted = saved(40, 1.0, range(5, 32))
+    assert wanted == [5, 5 + LOOKS_BETWEEN, 5 + 2 * LOOKS_BETWEEN]
+
+
+def test_a_second_notice_is_one_like_the_first():
+    assert saved(20, 1.0, range(5, 7))[1] == [5]
+    _, wanted = saved(20, 1.0, range(12, 13))
+    assert wanted == [12]

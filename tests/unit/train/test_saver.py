@@ -1,0 +1,99 @@
+"""Checkpoints written beside the training: what is in them, and storage that refuses them for a while or for good."""
+
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from pipeline.config.jobs import Pretrain
+from pipeline.config.training import AdamW, Checkpoints
+from pipeline.corpus.order import Cursor
+from pipeline.errors import CheckpointError
+from pipeline.train import checkpoint
+from pipeline.train.checkpoint import State
+from pipeline.train.optim import build_optimizer
+from pipeline.train.saver import Saver
+
+CURSOR = Cursor(epoch=0, window=1, row=2, rows_in_window=9)
+
+
+@pytest.fixture
+def module(training, tiny_config: Pretrain) -> torch.nn.Module:
+    return training.module(tiny_config)
+
+
+def saver(folder: Path, config: Pretrain, vocabulary, said: list[str], **settings) -> Saver:
+    return Saver(str(folder), replace(config, checkpoint=Checkpoints(**settings)), vocabulary, lambda: None, said.append)
+
+
+def state(step: int, loss: float | None = None) -> State:
+    return State(step=step, cursor=CURSOR, heldout_loss=loss)
+
+
+def blocked(folder: Path) -> Path:
+    """A file in the place of the folder that checkpoints are written to."""
+    place = folder / "checkpoints"
+    place.write_text("")
+    return place
+
+
+def test_what_is_written_is_the_model_of_that_moment(module, tiny_config: Pretrain, tiny_vocabulary, tmp_path: Path):
+    optimizer, before = build_optimizer(AdamW(), module), {name: tensor.clone() for name, tensor in module.state_dict().items()}
+    released = threading.Event()
+    with Saver(str(tmp_path), tiny_config, tiny_vocabulary, lambda: released.wait(30), print) as writer:
+        writer.save(state(3), module, optimizer)
+        with torch.no_grad():
+            for parameter in module.parameters():
+                parameter.add_(1.0)
+        assert checkpoint.steps_saved(str(tmp_path)) == []  # training has gone on before anything was written
+        released.set()
+    assert checkpoint.load(checkpoint.folder_of(str(tmp_path), 3), module, None, tiny_config.model) == state(3)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in module.state_dict().items())
+
+
+def test_storage_that_refuses_for_a_while_gets_its_checkpoint(module, tiny_config: Pretrain, tiny_vocabulary, tmp_path: Path):
+    place, said = blocked(tmp_path), []
+    with saver(tmp_path, tiny_config, tiny_vocabulary, said) as writer:
+        writer.save(state(3), module, build_optimizer(AdamW(), module))
+        while not said:
+            time.sleep(0.01)
+        writer.check()  # training goes on
+        place.unlink()
+    assert checkpoint.newest_sound(str(tmp_path), pytest.fail) == checkpoint.folder_of(str(tmp_path), 3)
+    assert len(said) == 1 and said[0].startswith("the checkpoint of step 3 cannot be written (") and said[0].endswith("; trying again for 300 s while training goes on")
+
+
+def test_storage_that_refuses_for_too_long_ends_the_run_in_one_line(module, tiny_config: Pretrain, tiny_vocabulary, tmp_path: Path):
+    blocked(tmp_path)
+    with pytest.raises(CheckpointError, match=r"^the checkpoint of step 3 could not be written below .* for 0 s \(.*\); make room or give access, and start the same command again"):
+        with saver(tmp_path, tiny_config, tiny_vocabulary, [], patience_seconds=0) as writer:
+            writer.save(state(3), module, build_optimizer(AdamW(), module))
+            while writer.writing and not writer.writing.done():
+                time.sleep(0.01)
+            writer.check()
+            pytest.fail("the loop would train on")
+
+
+def test_a_training_that_failed_does_not_wait_for_storage_that_refuses(module, tiny_config: Pretrain, tiny_vocabulary, tmp_path: Path):
+    blocked(tmp_path)
+    with pytest.raises(ZeroDivisionError):
+        with saver(tmp_path, tiny_config, tiny_vocabulary, [], patience_seconds=3_600) as writer:
+            writer.save(state(3), module, build_optimizer(AdamW(), module))
+            raise ZeroDivisionError
+
+
+@pytest.fixture
+def losses() -> Iterator[list[float | None]]:
+    yield [3.0, 2.0, None, 2.5, 2.4]
+
+
+@pytest.mark.parametrize(("keep_best", "left"), [(False, [4, 5]), (True, [2, 4, 5])])
+def test_the_best_is_kept_beside_the_newest(module, tiny_config: Pretrain, tiny_vocabulary, tmp_path: Path, losses: list[float | None], keep_best: bool, left: list[int]):
+    with saver(tmp_path, tiny_config, tiny_vocabulary, [], keep=2, keep_best=keep_best) as writer:
+        for step, loss in enumerate(losses, start=1):
+            writer.save(state(step, loss), module, build_optimizer(AdamW(), module))
+    assert checkpoint.steps_saved(str(tmp_path)) == left
