@@ -5,13 +5,15 @@ where there is no manifest there is nothing, and what does not match its manifes
 """
 
 import fcntl
+import functools
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from pyarrow import fs
@@ -20,6 +22,14 @@ from pipeline.errors import ConfigError
 
 MANIFEST = "manifest.json"
 HUB = "hf://"
+TRANSIENT = (
+    *(f"AWS Error {name}" for name in ("INTERNAL_FAILURE", "SERVICE_UNAVAILABLE", "NETWORK_CONNECTION", "SLOW_DOWN", "THROTTLING", "REQUEST_TIMEOUT", "UNKNOWN")),
+    *(f"google::cloud::Status({name}" for name in ("UNAVAILABLE", "INTERNAL", "DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED")),
+)
+"""What stands in errors of object stores that are over the next time; their libraries do not try again once an answer has begun."""
+WAITS = (0.2, 1.0, 3.0, 9.0)
+"""Seconds before the second try, the third, …"""
+Arguments, Result = ParamSpec("Arguments"), TypeVar("Result")
 
 
 def is_url(location: str) -> bool:
@@ -73,12 +83,36 @@ def first_line(error: BaseException) -> str:
     return text.splitlines()[0] if text else type(error).__name__
 
 
+def retried(call: Callable[[], Result]) -> Result:
+    """What a call gives; made again where it fails as object stores do now and then. Raises its last error."""
+    for wait in WAITS:
+        try:
+            return call()
+        except OSError as error:
+            if not any(word in str(error) for word in TRANSIENT):
+                raise
+            time.sleep(wait)
+    return call()
+
+
+def patient(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """The function, retried."""
+
+    @functools.wraps(function)
+    def calling(*arguments: Arguments.args, **named: Arguments.kwargs) -> Result:
+        return retried(lambda: function(*arguments, **named))
+
+    return calling
+
+
+@patient
 def exists(location: str) -> bool:
     """Whether a file or folder is there."""
     system, path = filesystem(location)
     return system.get_file_info(path).type != fs.FileType.NotFound
 
 
+@patient
 def children(location: str) -> list[str]:
     """Names of what lies directly in a folder, sorted; empty where the folder is not there."""
     system, path = filesystem(location)
@@ -86,6 +120,7 @@ def children(location: str) -> list[str]:
     return sorted(entry.base_name for entry in entries)
 
 
+@patient
 def read_bytes(location: str) -> bytes:
     """Contents of a file. Raises OSError (FileNotFoundError where there is none)."""
     system, path = filesystem(location)
@@ -93,6 +128,7 @@ def read_bytes(location: str) -> bytes:
         return stream.read()
 
 
+@patient
 def write_bytes(location: str, content: bytes) -> None:
     """Write a whole file under a temporary name and move it into place."""
     system, path = filesystem(location)
@@ -119,18 +155,21 @@ def write_json(location: str, value: Any) -> None:
     write_bytes(location, (json.dumps(value, indent=1, ensure_ascii=False, sort_keys=True) + "\n").encode())
 
 
+@patient
 def make_folder(location: str) -> None:
     """Make a folder and its parents."""
     system, path = filesystem(location)
     system.create_dir(path, recursive=True)
 
 
+@patient
 def delete_file(location: str) -> None:
     """Delete a file."""
     system, path = filesystem(location)
     system.delete_file(path)
 
 
+@patient
 def delete_folder(location: str) -> None:
     """Delete a folder: its manifest first, so that what is left of an interrupted deletion does not count."""
     system, path = filesystem(location)
@@ -183,10 +222,11 @@ def publish(folder: Path, target: str, about: dict[str, Any]) -> None:
         name = file.relative_to(folder).as_posix()
         files[name] = {"bytes": file.stat().st_size, "sha256": sha256(str(file))}
         make_folder(join(target, name).rsplit("/", 1)[0])
-        fs.copy_files(str(file), f"{path}/{name}", source_filesystem=fs.LocalFileSystem(), destination_filesystem=system)
+        retried(lambda: fs.copy_files(str(file), f"{path}/{name}", source_filesystem=fs.LocalFileSystem(), destination_filesystem=system))
     write_json(join(target, MANIFEST), about | {"files": files})
 
 
+@patient
 def sha256(location: str) -> str:
     """SHA-256 of a file's bytes, in hexadecimal."""
     system, path = filesystem(location)
@@ -209,7 +249,7 @@ def damage(target: str) -> str | None:
         location = join(target, name)
         try:
             system, path = filesystem(location)
-            size = system.get_file_info(path).size
+            size = retried(lambda: system.get_file_info(path)).size
             if size != expected["bytes"]:
                 return f"{name} has {size or 0} bytes, the manifest says {expected['bytes']}"
             if sha256(location) != expected["sha256"]:

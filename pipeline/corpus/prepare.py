@@ -189,9 +189,13 @@ def read_window(corpus: Corpus, window: Window) -> pa.Table:
     """The documents of a window (schema DOCUMENT). Raises DataError where its shard is missing or damaged."""
     location = storage.join(corpus.folder, window.shard)
     system, path = storage.filesystem(location)
-    try:
+
+    def read() -> pa.Table:
         with pq.ParquetFile(path, filesystem=system) as file:
             return file.read_row_group(window.row_group).cast(DOCUMENT)
+
+    try:
+        return storage.retried(read)
     except (OSError, pa.ArrowException, IndexError) as error:
         raise DataError(f"{location} cannot be read ({storage.first_line(error)}): delete {corpus.folder} and prepare it again") from error
 

@@ -9,7 +9,7 @@ from typing import Any
 import ray
 from ray.data import DataContext, Dataset
 
-from pipeline import errors
+from pipeline import errors, storage
 from pipeline.errors import PipelineError
 
 MOST_BLOCKS = 2_000
@@ -60,9 +60,9 @@ def rows_of(items: Sequence[Any]) -> Dataset:
 
 
 def attempt(call: Callable[[], dict[str, Any]], failed: dict[str, Any]) -> dict[str, Any]:
-    """A row of what a call gives, or `failed` with the PipelineError that it raised: Ray would wrap errors in its own and print a traceback for each."""
+    """A row of what a call gives, or `failed` with the PipelineError that it raised: Ray would wrap errors in its own and print a traceback for each. A store's passing error is a call made again."""
     try:
-        return call() | {"error": "", "message": ""}
+        return storage.retried(call) | {"error": "", "message": ""}
     except PipelineError as error:
         return failed | {"error": type(error).__name__, "message": str(error)}
 

@@ -196,7 +196,7 @@ def read_tensors(location: str) -> dict[str, torch.Tensor]:
             return load_file(path)
         with tempfile.TemporaryDirectory(prefix="bertstream-load-") as temporary:
             local = f"{temporary}/tensors"
-            fs.copy_files(path, local, source_filesystem=system, destination_filesystem=fs.LocalFileSystem())
+            storage.retried(lambda: fs.copy_files(path, local, source_filesystem=system, destination_filesystem=fs.LocalFileSystem()))
             return load_file(local)
     except (OSError, SafetensorError) as error:
         raise CheckpointError(f"{location} cannot be read: {storage.first_line(error)}") from error

@@ -1,0 +1,122 @@
+"""The jobs' own mains against an S3 server on this machine that answers slowly now and then, and now and then with an error."""
+
+import itertools
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from werkzeug.serving import WSGIRequestHandler, make_server
+
+from pipeline import storage
+from pipeline.train import checkpoint
+
+boto3 = pytest.importorskip("boto3")
+moto_server = pytest.importorskip("moto.server")
+
+BUCKET = "texts"
+ERROR_EVERY, SLOW_EVERY, SLOW_SECONDS = 17, 5, 0.2
+Answer = Iterable[bytes]
+
+
+class Flaky:
+    """An S3 server's application, of whose answers every 17th is an error and every 5th comes late."""
+
+    def __init__(self) -> None:
+        self.application = moto_server.DomainDispatcherApplication(moto_server.create_backend_app)
+        self.count, self.errors = itertools.count(1), 0
+        self.calm = True
+
+    def __call__(self, environment: dict[str, Any], start: Callable[..., Any]) -> Answer:
+        number = next(self.count)
+        if not self.calm and number % ERROR_EVERY == 0:
+            self.errors += 1
+            environment["wsgi.input"].read(int(environment.get("CONTENT_LENGTH") or 0))
+            start("500 Internal Server Error", [("Content-Type", "application/xml")])
+            return [b"<Error><Code>InternalError</Code><Message>We encountered an internal error. Please try again.</Message></Error>"]
+        if not self.calm and number % SLOW_EVERY == 0:
+            time.sleep(SLOW_SECONDS)
+        return self.application(environment, start)
+
+
+class Silent(WSGIRequestHandler):
+    """No line for each request."""
+
+    def log(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[Flaky]:
+    """The server; this process and those that it starts find it by the environment."""
+    application = Flaky()
+    server = make_server("127.0.0.1", 0, application, threaded=True, request_handler=Silent)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_port}")
+        patch.setenv("AWS_ACCESS_KEY_ID", "testing")
+        patch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
+        patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+        patch.delenv("RAY_ADDRESS", raising=False)
+        boto3.client("s3").create_bucket(Bucket=BUCKET)
+        application.calm = False
+        yield application
+        application.calm = True
+    server.shutdown()
+
+
+def job(name: str, *flags: str, tracking: Path) -> subprocess.Popen[str]:
+    """A job as a user starts it, with a Ray of its own."""
+    environment = os.environ | {"MLFLOW_TRACKING_URI": f"sqlite:///{tracking}/mlflow.db", "PYTHONUNBUFFERED": "1"}
+    return subprocess.Popen([sys.executable, f"jobs/{name}.py", *flags], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
+
+
+def finished(process: subprocess.Popen[str]) -> str:
+    """What a job said that must end well."""
+    text, _ = process.communicate(timeout=240)
+    assert process.returncode == 0, text
+    return text
+
+
+@pytest.mark.timeout(600)
+def test_prepare_pretrain_resume_and_export_on_an_object_store(s3: Flaky, small_corpus: Path, tmp_path: Path):
+    client, where = boto3.client("s3"), f"s3://{BUCKET}"
+    for file in sorted(small_corpus.iterdir())[:40]:
+        client.upload_file(str(file), BUCKET, f"raw/{file.name}")
+    sizes = ["--prepare.window-characters", "6000", "--prepare.piece-characters", "1000", "--prepare.heldout-share", "0.1", "--prepare.near-duplicates", "None"]
+    settings = ["--vocabulary.size", "150", "--sampling.maximum-length", "32", "--model.maximum-positions", "32", "--model.layers", "1", "--model.width", "32"]
+    settings += ["--model.feed-forward", "64", "--batch.rows-per-step", "16", "--batch.rows-per-slot", "4", "--evaluation.rows", "32", "--checkpoint.every", "20"]
+    settings += ["--checkpoint.keep", "2", "--checkpoint.keep-best", "True", "--evaluation.every", "20", "--tracking.every", "1", "--placement.compile", "off", "--placement.device", "cpu"]
+    command = ["bert-tiny", "--corpus", f"{where}/raw/*.txt", "--output", f"{where}/output", "--name", "stored", "--steps", "120", *sizes, *settings]
+
+    with job("pretrain", *command, tracking=tmp_path) as first:
+        assert first.stdout
+        seen = []
+        for line in first.stdout:
+            seen.append(line)
+            if (found := re.match(r"step +(\d+)/", line)) and int(found[1]) > 45:
+                first.send_signal(signal.SIGKILL)
+    assert first.returncode == -signal.SIGKILL, "".join(seen)
+
+    folder = f"{where}/output/runs/stored"
+    text = finished(job("pretrain", *command, tracking=tmp_path))
+    assert re.search(r"continuing after step [24]0\n", text), text
+    newest = checkpoint.newest_sound(folder, pytest.fail)
+    assert newest == checkpoint.folder_of(folder, 120) and checkpoint.read_state(newest).step == 120
+    kept = checkpoint.steps_saved(folder)
+    assert kept[-2:] == [100, 120] and checkpoint.best_step(folder) in kept and len(kept) <= 3
+
+    assert "model.safetensors" in storage.children(f"{folder}/export")
+    exported = finished(job("export", folder, "--kinds", "huggingface", tracking=tmp_path))
+    assert "checked" in exported
+    prepared = finished(job("prepare", "--corpus", f"{where}/raw/*.txt", "--folder", f"{where}/prepared", *sizes, tracking=tmp_path))
+    assert "windows" in prepared and storage.exists(f"{where}/prepared/manifest.json")
+    assert s3.errors > 20
