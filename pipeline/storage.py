@@ -59,12 +59,22 @@ def filesystem(location: str) -> tuple[fs.FileSystem, str]:
         return fs.LocalFileSystem(), location
     if location.startswith(HUB):
         return hub(location), unquote(location.removeprefix(HUB))
+    place, _, options = location.partition("?")
+    scheme, _, path = place.partition("://")
+    bucket, slash, key = path.partition("/")
+    # One request for a small object instead of three, and the way that every S3 server understands.
+    options = "&".join(filter(None, (options, "allow_delayed_open=true" if scheme == "s3" else "")))
     try:
-        # One request for a small object instead of three, and the way that every S3 server understands.
-        mark = "&" if "?" in location else "?"
-        return fs.FileSystem.from_uri(f"{location}{mark}allow_delayed_open=true" if location.startswith("s3://") else location)
+        system, root = store(f"{scheme}://{bucket}?{options}" if options else f"{scheme}://{bucket}")
     except Exception as error:  # pyarrow raises several kinds here, all of them about this location
         raise ConfigError(f"{location}: no file system for this URL ({first_line(error)}); use a local path, s3://, gs:// or hf://") from error
+    return system, f"{root}{slash}{unquote(key)}"
+
+
+@functools.lru_cache(maxsize=64)
+def store(bucket: str) -> tuple[fs.FileSystem, str]:
+    """The filesystem of a bucket's URL, and the bucket's path in it; made once, as it asks the server where the bucket is."""
+    return fs.FileSystem.from_uri(bucket)
 
 
 def hub(location: str) -> fs.FileSystem:
@@ -157,9 +167,9 @@ def write_json(location: str, value: Any) -> None:
 
 @patient
 def make_folder(location: str) -> None:
-    """Make a folder and its parents."""
-    system, path = filesystem(location)
-    system.create_dir(path, recursive=True)
+    """Make a local folder and its parents; object stores have none."""
+    if not is_url(absolute(location)):
+        os.makedirs(absolute(location), exist_ok=True)
 
 
 @patient

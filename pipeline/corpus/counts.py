@@ -135,6 +135,7 @@ def write_batches(location: str, tables: list[pa.Table]) -> None:
     storage.write_bytes(location, sink.getvalue())
 
 
+@storage.patient
 def read_batch(location: str, number: int) -> pa.Table:
     """One batch of an Arrow file."""
     system, path = storage.filesystem(location)

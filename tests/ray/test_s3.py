@@ -16,13 +16,14 @@ import pytest
 from werkzeug.serving import WSGIRequestHandler, make_server
 
 from pipeline import storage
+from pipeline.text.vocabulary import Vocabulary, save_vocabulary
 from pipeline.train import checkpoint
 
 boto3 = pytest.importorskip("boto3")
 moto_server = pytest.importorskip("moto.server")
 
 BUCKET = "texts"
-ERROR_EVERY, SLOW_EVERY, SLOW_SECONDS = 17, 5, 0.2
+ERROR_EVERY, SLOW_EVERY, SLOW_SECONDS = 17, 5, 0.1
 Answer = Iterable[bytes]
 
 
@@ -87,12 +88,13 @@ def finished(process: subprocess.Popen[str]) -> str:
 
 
 @pytest.mark.timeout(600)
-def test_prepare_pretrain_resume_and_export_on_an_object_store(s3: Flaky, small_corpus: Path, tmp_path: Path):
+def test_prepare_pretrain_resume_and_export_on_an_object_store(s3: Flaky, small_corpus: Path, tiny_vocabulary: Vocabulary, tmp_path: Path):
+    save_vocabulary(tiny_vocabulary, tmp_path, 32)
     client, where = boto3.client("s3"), f"s3://{BUCKET}"
     for file in sorted(small_corpus.iterdir())[:40]:
         client.upload_file(str(file), BUCKET, f"raw/{file.name}")
     sizes = ["--prepare.window-characters", "6000", "--prepare.piece-characters", "1000", "--prepare.heldout-share", "0.1", "--prepare.near-duplicates", "None"]
-    settings = ["--vocabulary.size", "150", "--sampling.maximum-length", "32", "--model.maximum-positions", "32", "--model.layers", "1", "--model.width", "32"]
+    settings = ["--vocabulary.path", str(tmp_path), "--sampling.maximum-length", "32", "--model.maximum-positions", "32", "--model.layers", "1", "--model.width", "32"]
     settings += ["--model.feed-forward", "64", "--batch.rows-per-step", "16", "--batch.rows-per-slot", "4", "--evaluation.rows", "32", "--checkpoint.every", "20"]
     settings += ["--checkpoint.keep", "2", "--checkpoint.keep-best", "True", "--evaluation.every", "20", "--tracking.every", "1", "--placement.compile", "off", "--placement.device", "cpu"]
     command = ["bert-tiny", "--corpus", f"{where}/raw/*.txt", "--output", f"{where}/output", "--name", "stored", "--steps", "120", *sizes, *settings]
