@@ -146,7 +146,7 @@ GCP: list[tuple[Change, str]] = [
 
 @pytest.mark.parametrize(
     ("name", "change", "line"),
-    [*(("aws.yaml", *case) for case in [*EVERY_LAUNCHER, *AWS]), *(("gcp.yaml", *case) for case in [*EVERY_LAUNCHER, *GCP])],
+    [*(("aws.yaml", *case) for case in [*EVERY_LAUNCHER, *AWS]), *(("gcp.yaml", *case) for case in [*EVERY_LAUNCHER[:3], *GCP])],
     ids=lambda value: value if isinstance(value, str) and value.endswith("yaml") else "",
 )
 def test_one_wrong_thing_in_a_launcher_file_is_one_line(name: str, change: Change, line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -221,8 +221,13 @@ KUBERAY: list[tuple[Change, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("change", "line"), KUBERAY)
-@pytest.mark.parametrize(("name", "spec"), [("kuberay/raycluster.yaml", "spec"), ("kuberay/rayjob.yaml", "spec.rayClusterSpec")])
+@pytest.mark.parametrize(
+    ("name", "spec", "change", "line"),
+    [
+        *(("kuberay/raycluster.yaml", "spec", *case) for case in KUBERAY),
+        *(("kuberay/rayjob.yaml", "spec.rayClusterSpec", *case) for case in [*KUBERAY[:4], KUBERAY[7], KUBERAY[-1]]),
+    ],
+)
 def test_one_wrong_thing_in_a_kuberay_file_is_one_line(name: str, spec: str, change: Change, line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert lines(changed(name, change, tmp_path), capsys) == [re.sub("^SPEC", spec, line)]
 
