@@ -247,7 +247,8 @@ def test_the_job_of_the_manifest_is_a_job_of_this_project(capsys: pytest.Capture
     entrypoint = yaml.safe_load((ROOT / "cluster/kuberay/rayjob.yaml").read_text())["spec"]["entrypoint"].split()
     assert entrypoint[:2] == ["python", "/home/ray/bertstream/jobs/pretrain.py"]
     assert load("jobs/pretrain.py").main([*entrypoint[2:], "--show"]) == 0
-    assert "workers = 8" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "workers = '4..8'" in shown and "placement.autoscaled = True" in shown
 
 
 @pytest.mark.parametrize(
