@@ -13,6 +13,7 @@ import json
 import re
 import sys
 from collections.abc import Iterator, Sequence
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -225,6 +226,9 @@ def start_commands(config: dict) -> Iterator[Problem]:
                 yield field, "the MLflow server has no login; --host 127.0.0.1, and an SSH tunnel to it"
     if not any(remote.endswith("/.ray/auth_token") for remote in config["file_mounts"]):
         yield "file_mounts", "the token does not reach the nodes; /home/ray/.ray/auth_token: ~/.ray/auth_token"
+    for index, pattern in enumerate(config["rsync_exclude"]):
+        if any(fnmatch(name, pattern) for name in ("ray-autoscaler.pem", "auth_token", "ray_bootstrap_config.yaml")):
+            yield f"rsync_exclude.{index}", f"{pattern}; it would keep the nodes' key, token or settings from them: leave it out"
 
 
 def software(config: dict) -> Iterator[Problem]:

@@ -108,6 +108,10 @@ EVERY_LAUNCHER: list[tuple[Change, str]] = [
         lambda config: config["file_mounts"].pop("/home/ray/.ray/auth_token"),
         "file_mounts: the token does not reach the nodes; /home/ray/.ray/auth_token: ~/.ray/auth_token",
     ),
+    (
+        lambda config: config.update(rsync_exclude=["output", "*.pem"]),
+        "rsync_exclude.1: *.pem; it would keep the nodes' key, token or settings from them: leave it out",
+    ),
     (lambda config: config["docker"].update(image="rayproject/ray:latest"), f"docker.image: rayproject/ray:latest; {check.RAY_IMAGE}, or your own {check.OWN_IMAGE}"),
     (command("setup_commands", "--constraint ~/bertstream/cluster/requirements.txt ", ""), "setup_commands.2: pip install without the lock; --constraint cluster/requirements.txt"),
     (lambda config: config.update(head_setup_commands=["pip install --no-deps ray==2.59.0"]), f"head_setup_commands.0: ray==2.59.0; cluster/requirements.txt has {check.LOCK['ray']}"),
