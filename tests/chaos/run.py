@@ -11,6 +11,7 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from tests.chaos.faults import FAULTS, Scene
@@ -22,11 +23,12 @@ CALM_STEPS = 15
 """Between the recovery from one fault and the next."""
 
 
-def kinds(seed: int, only: list[str]) -> "list[str]":
-    """Endless draws would need a generator; a thousand are more than fit into a day."""
+def kinds(seed: int, only: list[str]) -> Iterator[str]:
+    """Every kind once, in a drawn order, and then draws without end."""
     draw, names = random.Random(seed), only or list(FAULTS)
-    once = draw.sample(names, len(names))
-    return once + [draw.choice(names) for _ in range(1_000)]
+    yield from draw.sample(names, len(names))
+    while True:
+        yield draw.choice(names)
 
 
 def main() -> int:
@@ -61,7 +63,7 @@ def chaos(folder: Path, site: Site, server: Server, chosen: argparse.Namespace) 
         scene = Scene(site=site, run=run, driver=run.drive(site), server=server)
         scene.driver.wait_for_step(30)
         while scene.driver.step < chosen.steps - 150 and time.monotonic() - started < 60 * chosen.minutes:
-            kind = waiting.pop(0)
+            kind = next(waiting)
             took = FAULTS[kind](scene)
             seconds.setdefault(kind, []).append(took)
             print(f"{time.monotonic() - started:6.0f} s  {run.name} step {scene.driver.step:5}  {kind}: a new step after {took:.0f} s", flush=True)
