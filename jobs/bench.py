@@ -6,6 +6,8 @@
     python jobs/bench.py wikitext --dump simplewiki-pages-articles.xml.bz2
     python jobs/bench.py step tiny mini --lengths full
     python jobs/bench.py job
+    python jobs/bench.py scale
+    python jobs/bench.py checkpoint --preset bert-base
     python jobs/bench.py finetune --checkpoint EXPORT --data GLUE
 """
 
@@ -72,6 +74,30 @@ class Job:
     """Of the time from submission to the first step."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Scale:
+    """Tokens a second of 1, 2 and 4 workers whose computing is a sleep, so that only coordination shows; blocks a second of one stream; it has no floors."""
+
+    corpus: tuple[str, ...] = ()
+    """As in jobs/prepare.py. None: the built-in corpus."""
+    vocabulary: VocabularySettings = VocabularySettings(size=8_192)
+    milliseconds: float = 200.0
+    """Slept for each slot."""
+    steps: int = 50
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpoint:
+    """How long training stands still for a checkpoint, and how long it is written beside the steps; it has no floors."""
+
+    preset: str = "bert-base"
+    output: str | None = None
+    """Local folder on the disk that is measured; none: the temporary one."""
+    step_milliseconds: float = 200.0
+    """Of the steps that the cost is shared among."""
+    repetitions: int = 5
+
+
 def main(arguments: Sequence[str]) -> int:
     """Parse, measure and print; 0 when every ratio reaches its floor, 1 when one does not, 2 for what the user can fix."""
     if list(arguments[:1]) == ["step"]:  # all cores, and nothing that a bare GPU machine lacks
@@ -92,7 +118,7 @@ def main(arguments: Sequence[str]) -> int:
     from pipeline.environment import set_ray_defaults
 
     try:
-        wanted = tyro.cli(Text | Stream | Wikitext | Job, prog="python jobs/bench.py", description=__doc__, args=list(arguments), config=(tyro.conf.UseAppendAction,))
+        wanted = tyro.cli(Text | Stream | Wikitext | Job | Scale | Checkpoint, prog="python jobs/bench.py", description=__doc__, args=list(arguments), config=(tyro.conf.UseAppendAction,))
         set_ray_defaults()
         from pipeline.bench import jobs
 

@@ -9,10 +9,11 @@ import functools
 import hashlib
 import json
 import os
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, ParamSpec, TypeVar
 from urllib.parse import unquote, urlsplit
 
@@ -27,6 +28,9 @@ TRANSIENT = (
     *(f"google::cloud::Status({name}" for name in ("UNAVAILABLE", "INTERNAL", "DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED")),
 )
 """What stands in errors of object stores that are over the next time; their libraries do not try again once an answer has begun."""
+LOGIN = re.compile(r"^(https?://|[\w+.-]+://(?=[^/?#@]*:))[^/?#]*@")
+"""A name without a password is one on the web alone: hdfs://NAME@HOST has no secret in it."""
+KEY_OPTION = re.compile(r"(?i)([?&](?:access_key|secret_key|session_token|password)=)[^&]*")
 WAITS = (0.2, 1.0, 3.0, 9.0)
 """Seconds before the second try, the third, …"""
 Arguments, Result = ParamSpec("Arguments"), TypeVar("Result")
@@ -38,10 +42,27 @@ def is_url(location: str) -> bool:
 
 
 def absolute(location: str) -> str:
-    """The location as every process sees it: URLs as they are, local paths made absolute."""
+    """The location as every process sees it: URLs as they are, local paths made absolute. Raises ConfigError for a URL with a login in it."""
+    refuse_login(location)
     if location.startswith("file://"):
         return urlsplit(location).path
     return location.rstrip("/") if is_url(location) else str(Path(location).expanduser().absolute())
+
+
+def refuse_login(location: str) -> None:
+    """Raise ConfigError, without the login, for a URL that has one: locations stand in logs, manifests, model cards and MLflow."""
+    if without_login(location) != location:
+        raise ConfigError(
+            f"{without_login(location)} was given with a login in it, which would stand in logs, manifests and MLflow: "
+            "put it into the environment (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, GOOGLE_APPLICATION_CREDENTIALS) or into ~/.netrc (https://)"
+        )
+
+
+def without_login(location: str) -> str:
+    """A URL with *** in place of a user's name and password, and of keys among its options."""
+    if not is_url(location):
+        return location
+    return KEY_OPTION.sub(r"\1***", LOGIN.sub(r"\1***@", location))
 
 
 def join(location: str, *names: str) -> str:
@@ -68,7 +89,7 @@ def filesystem(location: str) -> tuple[fs.FileSystem, str]:
         system, root = store(f"{scheme}://{bucket}?{options}" if options else f"{scheme}://{bucket}")
     except Exception as error:  # pyarrow raises several kinds here, all of them about this location
         raise ConfigError(f"{location}: no file system for this URL ({first_line(error)}); use a local path, s3://, gs:// or hf://") from error
-    return system, f"{root}{slash}{unquote(key)}"
+    return system, f"{root.rstrip('/')}{slash}{unquote(key)}"
 
 
 @functools.lru_cache(maxsize=64)
@@ -247,6 +268,12 @@ def sha256(location: str) -> str:
     return digest.hexdigest()
 
 
+def leads_out(name: str) -> bool:
+    """Whether a relative name, as manifests and archives have them, is of something outside of the folder that it is relative to."""
+    path = PurePosixPath(name.replace("\\", "/"))
+    return path.is_absolute() or ".." in path.parts or ":" in (path.parts or ("",))[0]
+
+
 def damage(target: str) -> str | None:
     """What is wrong with a published folder, in a few words; None when every file matches the manifest."""
     try:
@@ -256,6 +283,8 @@ def damage(target: str) -> str | None:
     except (OSError, ValueError, KeyError, TypeError) as error:
         return f"{MANIFEST} cannot be read ({first_line(error)})"
     for name, expected in files.items():
+        if leads_out(name):
+            return f"{MANIFEST} names {name!r}, which is outside of the folder"
         location = join(target, name)
         try:
             system, path = filesystem(location)

@@ -8,7 +8,7 @@ from typing import Any
 import ray
 
 from pipeline import cluster, storage
-from pipeline.bench import job, stream, text, wikitext
+from pipeline.bench import checkpoint, job, scale, stream, text, wikitext
 from pipeline.bench.windows import split_corpora
 from pipeline.config.checks import require
 from pipeline.config.data import Preparation, Sampling, VocabularySettings
@@ -90,6 +90,33 @@ def run_job(corpus: Sequence[str], preset: str, steps: int, compiled: str, threa
     return verdict({"under Ray Train / the loop alone": statistics.median(one.under_ray / one.alone for one in found)})
 
 
+def run_scale(specs: Sequence[str], settings: VocabularySettings, milliseconds: float, steps: int) -> int:
+    cluster.connect(None)
+    with tempfile.TemporaryDirectory(prefix="bertstream-bench-") as folder:
+        vocabulary = vocabulary_of(specs, settings, folder)
+        corpus = prepare(specs, Preparation(), f"{folder}/corpus", report=lambda line: print(line, flush=True))
+        batch = Batch(rows_per_step=128, rows_per_slot=32)
+        wanted = StreamSettings(corpus=corpus, vocabulary=vocabulary, sampling=Sampling(), batch=batch, seed=0)
+        paces = [scale.pace(wanted, scale.Sleeper(batch=batch, seconds=milliseconds / 1000, steps=steps), world) for world in scale.WORLDS]
+        fastest = scale.pace(wanted, scale.Sleeper(batch=batch, seconds=0, steps=10 * steps), 1)
+    print(f"4 slots of 32 rows a step, {milliseconds:g} ms of sleep a slot in place of the model")
+    print(scale.table(paces))
+    print(f"one stream without any sleep: {fastest.blocks / fastest.seconds:,.0f} blocks/s, {fastest.tokens / fastest.seconds:,.0f} tokens/s")
+    print(scale.on_paper(fastest.blocks / fastest.seconds, fastest.tokens / fastest.blocks / batch.rows_per_slot))
+    return 0
+
+
+def run_checkpoint(preset: str, output: str | None, step_milliseconds: float, repetitions: int) -> int:
+    require(preset in PRESETS, f"preset ({preset}) must be one of {', '.join(PRESETS)}")
+    config = PRESETS[preset]
+    costs = checkpoint.measure(config, output, repetitions)
+    still, written = (statistics.median(getattr(cost, name) for cost in costs) for name in ("still", "written"))
+    between = config.checkpoint.every * step_milliseconds / 1000
+    print(f"{preset}, {costs[0].parameters / 1e6:.1f} M parameters, median of {repetitions}: training stands still for {1000 * still:,.0f} ms; published after {written:.1f} s, beside the steps")
+    print(f"every {config.checkpoint.every} steps of {step_milliseconds:g} ms: {still / between:.3%} of the time still; {written / between:.2%} of the time something is being written")
+    return 0
+
+
 def vocabulary_of(specs: Sequence[str], settings: VocabularySettings, folder: str) -> Vocabulary:
     """The given vocabulary, or one trained on a few windows of the sources."""
     if given := given_vocabulary(settings):
@@ -112,6 +139,8 @@ JOBS: dict[str, Callable[[Any], int]] = {
     "Text": lambda wanted: run_text(wanted.corpus or (BUILTIN,), wanted.vocabulary, wanted.sampling, wanted.windows),
     "Stream": lambda wanted: run_stream(wanted.corpus or (BUILTIN,), wanted.vocabulary, wanted.sampling, wanted.rows_per_slot, wanted.rows),
     "Wikitext": lambda wanted: run_wikitext(wanted.dump, wanted.extracted),
+    "Scale": lambda wanted: run_scale(wanted.corpus or (BUILTIN,), wanted.vocabulary, wanted.milliseconds, wanted.steps),
+    "Checkpoint": lambda wanted: run_checkpoint(wanted.preset, wanted.output, wanted.step_milliseconds, wanted.repetitions),
     "Job": lambda wanted: run_job(wanted.corpus or (BUILTIN,), wanted.preset, wanted.steps, wanted.compile, wanted.threads, wanted.repetitions),
 }
 """By the name of the job's settings type."""

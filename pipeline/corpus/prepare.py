@@ -160,6 +160,8 @@ def load_corpus(folder: str) -> Corpus:
     try:
         manifest = storage.read_json(storage.join(folder, storage.MANIFEST))
         windows = {split: tuple(Window(shard=s, row_group=g, documents=d, characters=c) for s, g, d, c in manifest[split]) for split in SPLITS}
+        if outside := next((window.shard for of_split in windows.values() for window in of_split if storage.leads_out(window.shard)), None):
+            raise DataError(f"{folder}/{storage.MANIFEST} names {outside!r}, which is outside of the folder")
         about = {name: manifest[name] for name in ("fingerprint", "counts", "dropped", "sources")}
         return Corpus(folder=folder, **about, **windows)
     except FileNotFoundError as error:

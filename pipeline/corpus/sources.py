@@ -31,6 +31,7 @@ class Source:
 def parse(spec: str) -> Source:
     """Parse "builtin" or PATH_OR_URL[::KEY=VALUE]…. Raises ConfigError that lists the keys and formats there are, or says what does not fit."""
     location, *options = spec.split("::")
+    storage.refuse_login(location)
     if not location:
         raise ConfigError(f"corpus {spec!r} names no file, folder or URL")
     given = parse_options(spec, options)

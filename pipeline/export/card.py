@@ -1,5 +1,6 @@
 """The model card: what a model was trained on and how, what it reaches beside what needs no model, and where it comes from."""
 
+import html
 import importlib.metadata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -138,6 +139,6 @@ def places(trained: Trained, lineage: Lineage, step: int) -> list[tuple[str, str
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table."""
+    """A Markdown table; what looks like HTML in it is text."""
     lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in line) + " |" for line in lines)
+    return "\n".join("| " + " | ".join(html.escape(cell, quote=False).replace("|", "\\|").replace("\n", " ") for cell in line) + " |" for line in lines)

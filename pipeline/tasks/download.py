@@ -8,7 +8,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import requests
 
@@ -22,6 +22,7 @@ BASE = "https://dl.fbaipublicfiles.com"
 TIMEOUT = (10, 60)
 """Seconds to connect, and between two answers."""
 BLOCK_BYTES = 1 << 20
+MOST_UNPACKED = 2 << 30  # bytes; the largest archive, QQP, unpacks to some 100 MB
 SHOWN_CHARACTERS = 200
 """Of a library's error in ours."""
 
@@ -108,6 +109,8 @@ def unzip(fetched: list[Path], folder: Path) -> None:
         with zipfile.ZipFile(location) as archive:
             for entry in archive.infolist():
                 require_inside(location.name, entry)
+            if (unpacked := sum(entry.file_size for entry in archive.infolist())) > MOST_UNPACKED:
+                raise DataError(f"{location.name} is refused: it says that it unpacks to {unpacked:,} bytes, more than {MOST_UNPACKED:,}")
             archive.extractall(folder.parent)
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         raise DataError(f"{location.name} is no zip that can be unpacked ({storage.first_line(error)}): fetch it again") from error
@@ -115,8 +118,7 @@ def unzip(fetched: list[Path], folder: Path) -> None:
 
 def require_inside(archive: str, entry: zipfile.ZipInfo) -> None:
     """Raise DataError for an entry that would be written outside of the folder, or that is a link."""
-    path = PurePosixPath(entry.filename.replace("\\", "/"))
-    if path.is_absolute() or ".." in path.parts or ":" in path.parts[0] or stat.S_ISLNK(entry.external_attr >> 16):
+    if storage.leads_out(entry.filename) or stat.S_ISLNK(entry.external_attr >> 16):
         raise DataError(f"{archive} is refused: its entry {entry.filename!r} leads out of the folder that it is unpacked in")
 
 

@@ -44,6 +44,11 @@ def tracking_uri(settings: Tracking, output: str) -> str:
                 "or give sqlite:////a/local/mlflow.db"
             )
         uri = f"sqlite:///{storage.absolute(storage.join(output, 'mlflow.db'))}"
+    if storage.without_login(uri) != uri:
+        raise ConfigError(
+            f"tracking.uri ({storage.without_login(uri)}) was given with a login in it, which would stand in summaries and model cards: "
+            "use a server (mlflow server) and MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
+        )
     prefix = "sqlite:///"
     return prefix + storage.absolute(uri[len(prefix) :]) if uri.startswith(prefix) else uri
 

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -57,13 +58,20 @@ class Site:
 
     def __init__(self, trainers: int) -> None:
         subprocess.run([program("ray"), "get-auth-token", "--generate"], check=True, capture_output=True)
-        self.temporary = tempfile.mkdtemp(prefix="bs-", dir="/tmp")  # short: Ray puts sockets in it
         self.trainers: list[Any] = []
         self.start(trainers)
 
     def start(self, trainers: int) -> None:
         """Start the head and so many nodes."""
-        self.cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 3, "include_dashboard": False, "temp_dir": self.temporary})
+        self.temporary = tempfile.mkdtemp(prefix="bs-", dir="/tmp")  # short: Ray puts sockets in it
+        # Ray notes the newest head of a machine in this folder, for those who name none: this one is not for them.
+        before = os.environ.get("RAY_TMPDIR")
+        os.environ["RAY_TMPDIR"] = self.temporary
+        os.makedirs(f"{self.temporary}/ray", exist_ok=True)
+        try:
+            self.cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 3, "include_dashboard": False, "temp_dir": self.temporary})
+        finally:
+            os.environ.pop("RAY_TMPDIR") if before is None else os.environ.update(RAY_TMPDIR=before)
         self.trainers = []
         for _ in range(trainers):
             self.add()
@@ -104,6 +112,7 @@ class Site:
         for node in list(self.trainers):
             self.remove(node)
         self.cluster.remove_node(self.cluster.head_node)
+        shutil.rmtree(self.temporary, ignore_errors=True)
 
 
 def program(name: str) -> str:

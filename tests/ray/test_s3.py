@@ -1,4 +1,4 @@
-"""The jobs' own mains against an S3 server on this machine that answers slowly now and then, and now and then with an error."""
+"""The jobs' own mains against an S3 server on this machine that answers slowly now and then, and now and then with an error; no secret of theirs is left anywhere."""
 
 import itertools
 import os
@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -24,6 +25,7 @@ moto_server = pytest.importorskip("moto.server")
 
 BUCKET = "texts"
 ERROR_EVERY, SLOW_EVERY, SLOW_SECONDS = 17, 5, 0.1
+PLANTED = "planted-secret-4711"
 Answer = Iterable[bytes]
 
 
@@ -63,7 +65,9 @@ def s3() -> Iterator[Flaky]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_port}")
         patch.setenv("AWS_ACCESS_KEY_ID", "testing")
-        patch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
+        patch.setenv("AWS_SECRET_ACCESS_KEY", PLANTED)
+        patch.setenv("HF_TOKEN", PLANTED)
+        patch.setenv("MLFLOW_TRACKING_PASSWORD", PLANTED)
         patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
         patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
         patch.delenv("RAY_ADDRESS", raising=False)
@@ -74,9 +78,16 @@ def s3() -> Iterator[Flaky]:
     server.shutdown()
 
 
-def job(name: str, *flags: str, tracking: Path) -> subprocess.Popen[str]:
+@pytest.fixture
+def ray_folder() -> Iterator[Path]:
+    """Where Ray puts sockets and logs: a short path."""
+    with tempfile.TemporaryDirectory(prefix="bs-", dir="/tmp") as folder:
+        yield Path(folder)
+
+
+def job(name: str, *flags: str, tracking: Path, ray_folder: Path) -> subprocess.Popen[str]:
     """A job as a user starts it, with a Ray of its own."""
-    environment = os.environ | {"MLFLOW_TRACKING_URI": f"sqlite:///{tracking}/mlflow.db", "PYTHONUNBUFFERED": "1"}
+    environment = os.environ | {"RAY_TMPDIR": str(ray_folder), "MLFLOW_TRACKING_URI": f"sqlite:///{tracking}/mlflow.db", "PYTHONUNBUFFERED": "1"}
     return subprocess.Popen([sys.executable, f"jobs/{name}.py", *flags], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
 
 
@@ -88,7 +99,7 @@ def finished(process: subprocess.Popen[str]) -> str:
 
 
 @pytest.mark.timeout(600)
-def test_prepare_pretrain_resume_and_export_on_an_object_store(s3: Flaky, small_corpus: Path, tiny_vocabulary: Vocabulary, tmp_path: Path):
+def test_prepare_pretrain_resume_and_export_on_an_object_store(s3: Flaky, small_corpus: Path, tiny_vocabulary: Vocabulary, tmp_path: Path, ray_folder: Path):
     save_vocabulary(tiny_vocabulary, tmp_path, 32)
     client, where = boto3.client("s3"), f"s3://{BUCKET}"
     for file in sorted(small_corpus.iterdir())[:40]:
@@ -99,7 +110,7 @@ def test_prepare_pretrain_resume_and_export_on_an_object_store(s3: Flaky, small_
     settings += ["--checkpoint.keep", "2", "--checkpoint.keep-best", "True", "--evaluation.every", "20", "--tracking.every", "1", "--placement.compile", "off", "--placement.device", "cpu"]
     command = ["bert-tiny", "--corpus", f"{where}/raw/*.txt", "--output", f"{where}/output", "--name", "stored", "--steps", "120", *sizes, *settings]
 
-    with job("pretrain", *command, tracking=tmp_path) as first:
+    with job("pretrain", *command, tracking=tmp_path, ray_folder=ray_folder) as first:
         assert first.stdout
         seen = []
         for line in first.stdout:
@@ -109,7 +120,7 @@ def test_prepare_pretrain_resume_and_export_on_an_object_store(s3: Flaky, small_
     assert first.returncode == -signal.SIGKILL, "".join(seen)
 
     folder = f"{where}/output/runs/stored"
-    text = finished(job("pretrain", *command, tracking=tmp_path))
+    text = finished(job("pretrain", *command, tracking=tmp_path, ray_folder=ray_folder))
     assert re.search(r"continuing after step [24]0\n", text), text
     newest = checkpoint.newest_sound(folder, pytest.fail)
     assert newest == checkpoint.folder_of(folder, 120) and checkpoint.read_state(newest).step == 120
@@ -117,8 +128,15 @@ def test_prepare_pretrain_resume_and_export_on_an_object_store(s3: Flaky, small_
     assert kept[-2:] == [100, 120] and checkpoint.best_step(folder) in kept and len(kept) <= 3
 
     assert "model.safetensors" in storage.children(f"{folder}/export")
-    exported = finished(job("export", folder, "--kinds", "huggingface", tracking=tmp_path))
+    exported = finished(job("export", folder, "--kinds", "huggingface", tracking=tmp_path, ray_folder=ray_folder))
     assert "checked" in exported
-    prepared = finished(job("prepare", "--corpus", f"{where}/raw/*.txt", "--folder", f"{where}/prepared", *sizes, tracking=tmp_path))
+    prepared = finished(job("prepare", "--corpus", f"{where}/raw/*.txt", "--folder", f"{where}/prepared", *sizes, tracking=tmp_path, ray_folder=ray_folder))
     assert "windows" in prepared and storage.exists(f"{where}/prepared/manifest.json")
     assert s3.errors > 20
+
+    stored = [client.get_object(Bucket=BUCKET, Key=entry["Key"])["Body"].read() for page in client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET) for entry in page["Contents"]]
+    local = [file.read_bytes() for folder in (tmp_path, ray_folder) for file in folder.rglob("*") if file.is_file()]
+    said = "".join([*seen, text, exported, prepared]).encode()
+    token = (Path.home() / ".ray" / "auth_token").read_bytes().strip()
+    assert len(stored) > 20 and len(local) > 20 and any(b"step-00000120" in content for content in local)
+    assert not [content[:200] for content in (*stored, *local, said) if PLANTED.encode() in content or token in content]

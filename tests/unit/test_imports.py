@@ -129,6 +129,12 @@ def test_mlflow_appears_only_in_tracking() -> None:
     assert "train.tracking" in users
 
 
+def test_the_time_of_day_is_read_for_points_and_benchmarks_alone() -> None:
+    """A clock that is set anew must change no decision: all else counts steps or asks the monotonic clock."""
+    readers = [short(module) for module, path in FILES.items() if any(words in path.read_text() for words in ("time.time(", "time.time_ns(", "datetime", "utcnow"))]
+    assert sorted(name for name in readers if not within(name, {"bench"})) == ["grid.runs", "train.tracking"]
+
+
 def test_nothing_needs_transformers_to_be_imported() -> None:
     top = {module: [name for node in parse(path).body for name in (imports(node) if isinstance(node, ast.Import | ast.ImportFrom) else ())] for module, path in FILES.items()}
     assert [module for module, names in top.items() if any(within(name, {"transformers", "onnx", "onnxscript", "onnxruntime"}) for name in names)] == []

@@ -210,3 +210,29 @@ def test_a_lock_refuses_a_second_process_and_goes_with_the_first(tmp_path: Path)
     with pytest.raises(ZeroDivisionError), storage.locked(str(folder)):
         raise ZeroDivisionError
     assert lock_elsewhere(folder) == "locked"
+
+
+@pytest.mark.parametrize("name", ["../other/weights", "/etc/passwd", "a/../../b", "c:\\b", "..\\b"])
+def test_a_manifest_that_names_what_is_outside_is_damage(tmp_path: Path, name: str) -> None:
+    storage.write_json(f"{tmp_path}/folder/manifest.json", {"files": {name: {"bytes": 1, "sha256": ""}}})
+    assert storage.damage(f"{tmp_path}/folder") == f"manifest.json names {name!r}, which is outside of the folder"
+    assert not storage.leads_out("train/00000-ab.parquet") and not storage.leads_out("a..b")
+
+
+def test_a_stores_passing_error_is_tried_again_and_others_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storage, "WAITS", (0.0, 0.0))
+    errors = iter([OSError("AWS Error SLOW_DOWN during PutObject"), OSError("x AWS Error INTERNAL_FAILURE y")])
+
+    def call() -> str:
+        if error := next(errors, None):
+            raise error
+        return "done"
+
+    assert storage.retried(call) == "done"
+    errors = iter([OSError("AWS Error UNKNOWN")] * 3)
+    with pytest.raises(OSError, match="UNKNOWN"):
+        storage.retried(call)
+    errors = iter([FileNotFoundError("no such key"), OSError("AWS Error UNKNOWN")])
+    with pytest.raises(FileNotFoundError):
+        storage.retried(call)
+    assert isinstance(next(errors), OSError)

@@ -125,7 +125,15 @@ def test_files_of_a_url_are_urls_that_lead_back_to_them():
     for path in ("bucket/sub/a.txt", "bucket/sub/50% of a [b].txt"):
         location = location_of("s3://bucket/sub/*?region=eu-west-1", path)
         assert location.endswith("?region=eu-west-1") and storage.filesystem(location)[1] == path
-    assert location_of("s3://key:secret@bucket/a", "bucket/a/b") == "s3://key:secret@bucket/a/b"
+    assert location_of("s3://bucket/a", "bucket/a/b") == "s3://bucket/a/b"
+
+
+@pytest.mark.parametrize("spec", ["s3://key:secret@bucket/a", "https://secret@host/a.txt::format=text", "s3://bucket/a?access_key=key&secret_key=secret"])
+def test_a_login_in_a_url_is_refused_and_not_repeated(spec: str):
+    with pytest.raises(ConfigError, match=r"\*\*\*.* was given with a login in it") as refused:
+        parse(spec)
+    assert "secret@" not in str(refused.value) and "=secret" not in str(refused.value) and "key:" not in str(refused.value)
+    assert storage.without_login("hdfs://somebody@host:90/a") == "hdfs://somebody@host:90/a"
 
 
 @pytest.mark.parametrize(("name", "words"), [("nothing", "no such file or folder"), ("*.zip", "no file matches this pattern"), ("empty", "no files in this folder")])

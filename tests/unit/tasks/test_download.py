@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import ConfigError, DataError
+from pipeline.tasks import download
 from pipeline.tasks.download import ARCHIVES, fetch_glue
 from pipeline.tasks.glue import TASKS
 from pipeline.tasks.tables import read_split
@@ -112,6 +113,14 @@ def test_an_archive_that_is_none_leaves_nothing(content: bytes, words: str, serv
     with pytest.raises(DataError, match=words):
         fetch_glue(str(tmp_path / "glue"), ("rte",), lambda _: None, served[1])
     assert list((tmp_path / "glue").iterdir()) == [] and sorted(path.name for path in tmp_path.iterdir()) == ["glue", "served"]
+
+
+def test_an_archive_that_unpacks_to_too_much_is_refused(served: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(download, "MOST_UNPACKED", 1_000)
+    (served[0] / "glue/data/RTE.zip").write_bytes(zipped({"RTE/train.tsv": "0" * 1_001}, zipfile.ZIP_DEFLATED))
+    with pytest.raises(DataError, match=r"^RTE.zip is refused: it says that it unpacks to 1,001 bytes, more than 1,000$"):
+        fetch_glue(str(tmp_path / "glue"), ("rte",), lambda _: None, served[1])
+    assert list((tmp_path / "glue").iterdir()) == []
 
 
 def test_a_folder_that_lacks_files_and_is_somebody_s_is_left_alone(tmp_path: Path) -> None:

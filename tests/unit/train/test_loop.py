@@ -1,4 +1,6 @@
+import itertools
 import math
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -66,6 +68,19 @@ def test_a_stopped_run_goes_on_exactly_as_if_never_stopped(training, tiny_config
     assert (resumed.step, resumed.cursor, resumed.crc32, resumed.tokens) == (state.step, state.cursor, state.crc32, state.tokens)
     assert resumed.heldout_before == state.heldout_before
     assert_same_weights(module, again)
+
+
+def test_a_clock_that_jumps_changes_nothing(training, tiny_config: Pretrain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config, whole, jumping = replace(tiny_config, checkpoint=Checkpoints(every=5)), {}, {}
+    state, module = training.run(config, tmp_path / "whole", whole)
+    readings = itertools.cycle([0.0, 4e9, 1.0, 2e9, -1.0])
+    monkeypatch.setattr(time, "time", lambda: next(readings))
+    with pytest.raises(KeyboardInterrupt):
+        training.run(config, tmp_path / "jumping", {}, stop_at=9)
+    again, other = training.run(config, tmp_path / "jumping", jumping)
+    assert losses(jumping) == {step: losses(whole)[step] for step in range(6, 13)} and again.cursor == state.cursor
+    assert checkpoint.steps_saved(str(tmp_path / "jumping")) == checkpoint.steps_saved(str(tmp_path / "whole")) == [5, 10, 12]
+    assert_same_weights(module, other)
 
 
 def test_another_seed_gives_other_rows_and_losses(training, tiny_config: Pretrain, tmp_path: Path) -> None:

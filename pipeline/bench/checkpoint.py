@@ -1,0 +1,46 @@
+"""What a checkpoint costs: how long training stands still for it, and how long it is written beside the steps."""
+
+import tempfile
+import time
+from dataclasses import dataclass, replace
+
+import torch
+
+from pipeline.config.jobs import Pretrain
+from pipeline.corpus.order import Cursor
+from pipeline.objectives.pretraining import BertPretraining
+from pipeline.text.vocabulary import train_vocabulary
+from pipeline.train.checkpoint import State
+from pipeline.train.optim import build_optimizer
+from pipeline.train.saver import Saver
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """Of one checkpoint."""
+
+    parameters: int
+    still: float
+    """Seconds in which training waits: the copy to the host."""
+    written: float
+    """Seconds until it is published, beside the steps."""
+
+
+def measure(config: Pretrain, output: str | None, repetitions: int) -> list[Cost]:
+    """Checkpoints of a model with random weights and an optimiser's state, below `output` or in a temporary folder."""
+    vocabulary = train_vocabulary(["a b c d e f g"] * 100, size=100, lowercase=True)
+    module = BertPretraining(config.model, config.vocabulary.size)
+    optimizer = build_optimizer(config.optimizer, module)
+    for parameter in module.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    optimizer.step()
+    count, costs = sum(parameter.numel() for parameter in module.parameters()), []
+    with tempfile.TemporaryDirectory(prefix="bertstream-bench-", dir=output) as folder:
+        with Saver(folder, replace(config, checkpoint=replace(config.checkpoint, keep=1)), vocabulary, lambda: None, print) as saver:
+            for step in range(1, repetitions + 1):
+                started = time.perf_counter()
+                saver.save(State(step=step, cursor=Cursor(epoch=0, window=0, row=0, rows_in_window=1)), module, optimizer)
+                still = time.perf_counter() - started
+                saver.finish()
+                costs.append(Cost(parameters=count, still=still, written=time.perf_counter() - started))
+    return costs

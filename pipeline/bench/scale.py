@@ -1,0 +1,113 @@
+"""What coordination costs: worlds of several workers on this machine whose computing is a sleep, all fed by one stream."""
+
+import math
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import ray
+import ray.train
+import torch
+import torch.distributed as dist
+from ray.data import ExecutionOptions
+from ray.train import DataConfig, RunConfig, ScalingConfig
+from ray.train.torch import TorchConfig, TorchTrainer
+
+from pipeline.columns import aligned
+from pipeline.config.training import Batch
+from pipeline.corpus.order import slots_at, slots_of_rank
+from pipeline.corpus.stream import StreamSettings, build_stream
+from pipeline.plan import STREAM_TOKENS
+from pipeline.train.step import exchange, make_slot
+
+WARM_STEPS = 5
+"""Before the clock starts: processes start and tables fill."""
+WORLDS = (1, 2, 4)
+GPU_TOKENS = 500_000
+"""A second of bert-base on one H100 at 30% of its peak, about."""
+ROWS = (32, 256)
+"""Of slots, in the reckoning for many GPUs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sleeper:
+    """What each worker is told."""
+
+    batch: Batch
+    seconds: float
+    """Slept for each slot."""
+    steps: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pace:
+    """What one world did after the warm-up."""
+
+    world: int
+    tokens: int
+    blocks: int
+    seconds: float
+    slept: float
+    """What the sleeps alone take."""
+
+
+def sleeping(settings: dict[str, Any]) -> None:
+    """A worker's loop: the blocks, the exchange of records and a reduction as in training, and a sleep in place of the model."""
+    about: Sleeper = settings["sleeper"]
+    context = ray.train.get_context()
+    rank, world = context.get_world_rank(), context.get_world_size()
+    blocks: Iterator = iter(ray.train.get_dataset_shard("train").iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=4))
+    tokens, started = 0, 0.0
+    for step in range(WARM_STEPS + about.steps):
+        if step == WARM_STEPS:
+            tokens, started = 0, time.perf_counter()
+        slots = [make_slot(next(blocks), place) for place in slots_of_rank(step, 0, about.batch, rank, world)]
+        records = exchange([slot.record for slot in slots], slots_at(step, about.batch), world)
+        time.sleep(about.seconds * len(slots))
+        if world > 1:
+            dist.all_reduce(torch.zeros(1))
+        tokens += sum(record.tokens for record in records)
+    ray.train.report({"tokens": tokens, "seconds": time.perf_counter() - started})
+
+
+def pace(settings: StreamSettings, sleeper: Sleeper, world: int) -> Pace:
+    """Run one world."""
+    options = ExecutionOptions(preserve_order=True)
+    rows = (WARM_STEPS + sleeper.steps + world) * sleeper.batch.rows_per_step
+    with tempfile.TemporaryDirectory(prefix="bertstream-bench-") as folder:
+        trainer = TorchTrainer(
+            sleeping,
+            train_loop_config={"sleeper": sleeper},
+            datasets={"train": build_stream(settings, None, rows)},
+            dataset_config=DataConfig(datasets_to_split=["train"], execution_options=options),
+            scaling_config=ScalingConfig(num_workers=world, resources_per_worker={"CPU": 0.1}),
+            torch_config=TorchConfig(backend="gloo"),
+            run_config=RunConfig(name="sleeping", storage_path=folder),
+        )
+        metrics = trainer.fit().metrics
+    per_rank = math.ceil(sleeper.batch.slots_per_step / world)
+    blocks = sleeper.steps * sleeper.batch.slots_per_step
+    return Pace(world=world, tokens=metrics["tokens"], blocks=blocks, seconds=metrics["seconds"], slept=sleeper.steps * per_rank * sleeper.seconds)
+
+
+def table(paces: Sequence[Pace]) -> str:
+    """A line a world."""
+    rows = [
+        (f"{one.world}", f"{one.tokens / one.seconds:,.0f}", f"{one.blocks / one.seconds:,.1f}", f"{one.slept / one.seconds:.1%}", f"{1000 * (one.seconds - one.slept) / max(1, one.blocks):.1f} ms")
+        for one in paces
+    ]
+    return "\n".join(aligned(("workers", "tokens/s", "blocks/s", "of the time is sleep", "beside it, a block"), rows))
+
+
+def on_paper(blocks_per_second: float, tokens_per_row: float) -> str:
+    """What one stream's blocks and tokens a second allow at 64 and 512 GPUs."""
+    rows = []
+    for gpus in (64, 512):
+        needed = gpus * GPU_TOKENS
+        for of_slot in ROWS:
+            blocks = needed / (of_slot * tokens_per_row)
+            rows.append((f"{gpus}", str(of_slot), f"{needed / 1e6:,.0f} M", f"{blocks:,.0f}", f"{blocks / blocks_per_second:.1f}", f"{math.ceil(needed / STREAM_TOKENS)}"))
+    heads = ("GPUs", "rows a slot", "tokens/s", "blocks/s needed", "times what one stream gives", "cores for text")
+    return "\n".join([f"on paper, GPUs that take {GPU_TOKENS:,} tokens a second each (bert-base on an H100, about):", *aligned(heads, rows)])

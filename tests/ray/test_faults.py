@@ -1,0 +1,32 @@
+"""A run on a simulated cluster of several nodes that loses one without warning and gets another: nothing is lost. `make chaos` has the other faults."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.faults import Scene, node_removed
+from tests.chaos.simulated import Run, Site, compare, history, small_corpus
+
+STEPS = 240
+
+
+@pytest.mark.timeout(420)
+def test_a_node_that_goes_and_one_that_comes_change_nothing(tmp_path: Path):
+    site = Site(2)
+    try:
+        tracking = f"sqlite:///{tmp_path}/output/mlflow.db"
+        common = {"corpus": small_corpus(tmp_path / "corpus"), "output": tmp_path / "output", "steps": STEPS, "tracking": tracking}
+        undisturbed = Run(name="undisturbed", workers="1", **common)
+        undisturbed.drive(site).wait_for_end()
+        disturbed = Run(name="disturbed", workers="1..2", **common)
+        driver = disturbed.drive(site)
+        driver.wait_for_step(40)
+        assert len(site.trainer_processes()) == 2
+        seconds = node_removed(Scene(site=site, run=disturbed, driver=driver))
+        assert len(site.trainer_processes()) == 1
+        driver.wait_for_end()
+    finally:
+        site.stop()
+    difference = compare(history(undisturbed), history(disturbed), STEPS)
+    print(f"a node went: a new step on the one that was left after {seconds:.0f} s; {difference}")
+    assert (difference.rows_wrong, difference.missing) == (0, []) and difference.loss < 1e-4
