@@ -3,8 +3,9 @@
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import ray
@@ -26,8 +27,10 @@ from pipeline.train.tracking import MlflowRun, Tracker
 from pipeline.train.worker import STREAM, Job, pipeline_cause, run
 
 POLL_SECONDS = 1.0
+SILENT_SECONDS = 60.0  # before a person is told
 START_ATTEMPTS = 60  # of a worker group that finds no room, a minute each
 ELASTIC_START_SECONDS = 15  # after which an elastic group that was to be as large as before takes the nodes that are left
+RESERVATION = "reservation.json"
 RESIZE_SECONDS = 10.0  # between looks for nodes that came
 STREAM_BYTES = 256 * 2**20  # of finished blocks that the stream may run ahead by
 
@@ -87,7 +90,10 @@ def fit(job: Job, resources: WorkerResources) -> dict[str, Any]:
     try:
         for phase in job.config.all_phases:
             if phase.end == job.config.steps or newest_state(job).step < phase.end:
-                trainer(job, resources).fit()
+                one = trainer(job, resources)
+                if job.config.worker_range.elastic:
+                    take_reservation(job.folder, f"train-{one.train_run_context.run_id}")
+                one.fit()
     except TrainingFailedError as error:
         raise plain_error(error, job) from error
     except SystemExit as error:  # Ray answers Ctrl-C with exit code 0, which would say that the run is finished
@@ -96,6 +102,19 @@ def fit(job: Job, resources: WorkerResources) -> dict[str, Any]:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, before)  # Ray leaves its own behind
     return ray.get(job.tracker.summary.remote())
+
+
+def take_reservation(folder: str, requester: str) -> None:
+    """Give up what an earlier driver of the run had reserved of the cluster, and write down the name under which this one does.
+
+    Ray keeps the nodes of an elastic group for a driver that was killed for another three minutes, in which its successor would find no room.
+    """
+    note = storage.join(folder, RESERVATION)
+    if storage.exists(note):
+        with suppress(ValueError):  # this cluster has no coordinator yet, so nothing is reserved
+            coordinator = ray.get_actor("AutoscalingCoordinator", namespace="AutoscalingCoordinator")
+            ray.get(coordinator.cancel_request.remote(requester_id=storage.read_json(note)["requester"]))
+    storage.write_json(note, {"requester": requester})
 
 
 def train_environment(config: Pretrain) -> dict[str, str]:
@@ -150,16 +169,21 @@ def trainer(job: Job, resources: WorkerResources) -> TorchTrainer:
 
 def watch(tracker: ActorHandle, stop: threading.Event, report: Callable[[str], None], show: Callable[[int, dict[str, float]], None]) -> None:
     """Pass the tracker's lines and new training metrics on until told to stop, and once after."""
-    shown = None
-    last = False
+    shown, last = None, False
+    heard, told = time.monotonic(), False
     while not last:
         last = stop.wait(POLL_SECONDS)
         messages, progress = ray.get([tracker.take_messages.remote(), tracker.progress.remote()])
         for message in messages:
             report(message)
+        if messages or (progress and progress[0] != shown):
+            heard, told = time.monotonic(), False
         if progress and progress[0] != shown:
             shown = progress[0]
             show(*progress)
+        if not told and time.monotonic() - heard > SILENT_SECONDS:
+            told = True
+            report(f"no news from the workers for {SILENT_SECONDS:.0f} s; where nodes are missing, ray status names them, and the run goes on when they are there")
 
 
 def plain_error(error: TrainingFailedError, job: Job) -> PipelineError:

@@ -5,6 +5,7 @@
         run.json            identity, steps and MLflow run
         checkpoints/        see checkpoint.py
         positions/          where the stream stood at each checkpoint
+        reservation.json    under which name the last elastic driver asked for nodes
         export/             the published format
         summary.json        written last: the run is finished
 """
