@@ -19,7 +19,7 @@ TORCH := $(shell sed -n 's/^torch==//p' cluster/requirements.txt)
 # Where pip finds the CPU build of torch, when its own settings do not say: the index that pytorch.org names for "CPU".
 TORCH_INDEX ?=
 
-.PHONY: help pretrain finetune finetune-glue test test-long fuzz bench chaos cluster-check mlflow stop clean
+.PHONY: help pretrain finetune finetune-glue test test-long fuzz bench chaos audit cluster-check mlflow stop clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
@@ -61,6 +61,9 @@ bench: $(VENV)/.installed-test ## measure the text path on the built-in corpus, 
 
 chaos: $(VENV)/.installed-test ## run training on a simulated cluster through faults at random for MINUTES=20 from SEED=0, and compare it with an undisturbed one
 	$(BIN)/python -m tests.chaos.run --minutes $(MINUTES) --seed $(SEED) $(ARGS)
+
+audit: $(VENV)/.installed-test ## ask the public advisories about every pinned version; needs the internet
+	$(BIN)/pip-audit --no-deps --disable-pip --requirement cluster/requirements.txt
 
 cluster-check: $(VENV)/.installed-test ## check the files of clusters (AWS, Google Cloud, Kubernetes) without a cloud
 	@$(BIN)/python cluster/check.py

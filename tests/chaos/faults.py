@@ -26,6 +26,10 @@ class Scene:
     driver: Driver
     server: Server | None = None
 
+    def settle(self) -> None:
+        """Wait until every node that trains has its worker."""
+        self.driver.wait_for(lambda: len(self.site.trainer_processes()) == len(self.site.trainers), LONG, "a worker on every node")
+
     def go_on(self) -> float:
         """Wait for new steps and give the seconds."""
         return self.driver.wait_for_step(self.driver.step + AHEAD, LONG)
@@ -73,7 +77,7 @@ def trainer_hangs(scene: Scene) -> float:
 
 def trainer_slow(scene: Scene) -> float:
     """Stopped for most of the time, until the log names it."""
-    scene.driver.wait_for(lambda: len(scene.site.trainer_processes()) > 1, LONG, "a second worker")
+    scene.settle()
     slow, said = first(scene.site.trainer_processes()), len(scene.driver.lines)
     started = time.monotonic()
     while not any(" is slow: " in line for line in scene.driver.lines[said:]):
@@ -92,6 +96,7 @@ def data_worker_killed(scene: Scene) -> float:
 
 def node_removed(scene: Scene) -> float:
     """Without warning; another comes when the run has gone on."""
+    scene.settle()
     scene.site.remove(scene.site.trainers[-1])
     seconds = scene.go_on()
     scene.site.add()
@@ -100,6 +105,7 @@ def node_removed(scene: Scene) -> float:
 
 def node_drained(scene: Scene) -> float:
     """With notice, and taken away at its deadline."""
+    scene.settle()
     before = published(scene.run)
     node = scene.site.trainers[-1]
     scene.site.drain(node, DRAIN_SECONDS)
@@ -115,6 +121,7 @@ def node_drained(scene: Scene) -> float:
 
 def node_added(scene: Scene) -> float:
     """The group grows to it."""
+    scene.settle()
     before = len(scene.site.trainer_processes())
     scene.site.add()
     seconds = scene.driver.wait_for(lambda: len(scene.site.trainer_processes()) > before, LONG, "another worker")
