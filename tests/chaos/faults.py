@@ -34,6 +34,15 @@ class Scene:
         """Wait for new steps and give the seconds."""
         return self.driver.wait_for_step(self.driver.step + AHEAD, LONG)
 
+    def begin_again(self, before: int) -> float:
+        """Wait until the workers have started anew, `before` being the times that they had, and for new steps; give the seconds."""
+        return self.driver.wait_for(lambda: self.starts > before, LONG, "another start of the workers") + self.go_on()
+
+    @property
+    def starts(self) -> int:
+        """How many times this driver's workers went on from a checkpoint."""
+        return sum(line.startswith("continuing after step ") for line in self.driver.lines)
+
     def restart(self) -> None:
         """Submit the same command again."""
         before = self.driver
@@ -60,16 +69,17 @@ def first(processes: list[psutil.Process]) -> psutil.Process:
 
 
 def trainer_killed(scene: Scene) -> float:
+    before = scene.starts
     first(scene.site.trainer_processes()).send_signal(signal.SIGKILL)
-    return scene.go_on()
+    return scene.begin_again(before)
 
 
 def trainer_hangs(scene: Scene) -> float:
     """SIGSTOP: the process is there and does nothing."""
-    stopped = first(scene.site.trainer_processes())
+    before, stopped = scene.starts, first(scene.site.trainer_processes())
     stopped.suspend()
     try:
-        return scene.go_on()
+        return scene.begin_again(before)
     finally:
         if stopped.is_running():
             stopped.resume()
@@ -97,8 +107,9 @@ def data_worker_killed(scene: Scene) -> float:
 def node_removed(scene: Scene) -> float:
     """Without warning; another comes when the run has gone on."""
     scene.settle()
+    before = scene.starts
     scene.site.remove(scene.site.trainers[-1])
-    seconds = scene.go_on()
+    seconds = scene.begin_again(before)
     scene.site.add()
     return seconds
 
@@ -106,7 +117,7 @@ def node_removed(scene: Scene) -> float:
 def node_drained(scene: Scene) -> float:
     """With notice, and taken away at its deadline."""
     scene.settle()
-    before = published(scene.run)
+    before, starts = published(scene.run), scene.starts
     node = scene.site.trainers[-1]
     scene.site.drain(node, DRAIN_SECONDS)
     noticed = time.monotonic()
@@ -114,7 +125,7 @@ def node_drained(scene: Scene) -> float:
     scene.driver.wait_for(lambda: any(int(folder.name[5:]) % every for folder in published(scene.run) if folder not in before), DRAIN_SECONDS, "a checkpoint because of the notice")
     time.sleep(max(0.0, DRAIN_SECONDS - (time.monotonic() - noticed)))
     scene.site.remove(node)
-    seconds = scene.go_on()
+    seconds = scene.begin_again(starts)
     scene.site.add()
     return seconds
 
@@ -126,8 +137,9 @@ def node_added(scene: Scene) -> float:
     scene.site.add()
     seconds = scene.driver.wait_for(lambda: len(scene.site.trainer_processes()) > before, LONG, "another worker")
     seconds += scene.go_on()
+    starts = scene.starts
     scene.site.remove(scene.site.trainers[-1])
-    scene.go_on()
+    scene.begin_again(starts)
     return seconds
 
 
