@@ -2,6 +2,7 @@
 
 import os
 import socket
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import ray
@@ -12,7 +13,8 @@ from pipeline.config.workers import WorkerRange
 from pipeline.errors import ConfigError
 
 NAMESPACE = "bertstream"
-SMALLEST_CPU_SHARE = 0.1
+SHARES = tuple(sixteenths / 16 for sixteenths in range(16, 0, -1))
+"""CPUs that a worker may be given where none are asked for; sums of them are exact."""
 CONNECT_SECONDS = 5.0
 
 
@@ -67,38 +69,55 @@ def nodes() -> int:
 
 def worker_resources(placement: Placement, workers: WorkerRange) -> WorkerResources:
     """What each worker asks for in this cluster, with one whole CPU left for data."""
-    total = ray.cluster_resources()
-    custom = total.get(placement.worker_resource, 0) if placement.worker_resource else None
-    return fit(placement, workers, cpus=total.get("CPU", 0), gpus=total.get("GPU", 0), custom=custom)
+    return fit(placement, workers, [node["Resources"] for node in ray.nodes() if node["Alive"]])
 
 
-def fit(placement: Placement, workers: WorkerRange, *, cpus: float, gpus: float, custom: float | None = None) -> WorkerResources:
-    """What each of `workers` asks for in a cluster with so many CPUs, GPUs and, where one is asked for, units of the custom resource.
+def fit(placement: Placement, workers: WorkerRange, nodes: Sequence[Mapping[str, float]]) -> WorkerResources:
+    """What each of `workers` asks for in a cluster of nodes with these resources.
 
-    One whole CPU is left: without it the data stage waits for ever, without a word. A cluster that scales itself is taken as it will be.
+    One whole CPU of a node is left: without it the data stage waits for ever, without a word. A cluster that scales itself is taken as it will be.
     Raises ConfigError naming both numbers when the least workers have no room, or the most could leave none for data.
     """
-    least, name = workers.least, placement.worker_resource
+    name, least = placement.worker_resource, workers.least
     if placement.autoscaled:
         return autoscaled(placement)
+    cpus, gpus, units = (sum(node.get(resource, 0) for node in nodes) for resource in ("CPU", "GPU", str(name)))
     if placement.device == "cuda" and gpus < least:
         raise ConfigError(f"workers ({workers}) with placement.device cuda need as many GPUs, the cluster has {gpus:g}; use fewer workers, placement.device cpu, or placement.autoscaled")
-    if custom is not None and custom < least:
-        raise ConfigError(f"workers ({workers}) need as many units of placement.worker_resource ({name}), the cluster has {custom:g}; start nodes with --resources '{{\"{name}\": 1}}', or use placement.autoscaled")
+    if name is not None and units < least:
+        raise ConfigError(
+            f"workers ({workers}) need as many units of placement.worker_resource ({name}), the cluster has {units:g}; start nodes with --resources '{{\"{name}\": 1}}', or use placement.autoscaled"
+        )
     gpu = placement.device != "cpu" and gpus >= least
-    most = int(min(workers.most, gpus if gpu and workers.elastic else workers.most, custom if custom is not None and workers.elastic else workers.most))
-    share = placement.worker_cpus or min(1.0, int((cpus - 1) / most * 100) / 100)
-    if share < SMALLEST_CPU_SHARE or share * most > cpus - 1 + 1e-9:
-        raise ConfigError(f"workers ({workers}) do not fit: the cluster has {cpus:g} CPUs, and one whole CPU must be left for data; {remedy(placement, workers, cpus)}")
+    bounds = [resource for resource in ("GPU" if gpu else None, name) if resource]
+    shares = [placement.worker_cpus] if placement.worker_cpus else SHARES
+    share = next((share for share in shares if leaves_a_cpu(nodes, bounds, workers, share)), None)
+    if share is None:
+        raise ConfigError(f"workers ({workers}) do not fit: the cluster has {cpus:g} CPUs, and one whole CPU must be left for data; {remedy(nodes, bounds, workers, shares[-1])}")
     return WorkerResources(cpus=share, gpu=gpu, custom=name)
 
 
-def remedy(placement: Placement, workers: WorkerRange, cpus: float) -> str:
-    """What to do where workers leave no CPU for data."""
-    most = int((cpus - 1) / (placement.worker_cpus or SMALLEST_CPU_SHARE) + 1e-9)
-    if most < 1:
-        return "give Ray 2 CPUs or more" if placement.worker_cpus is None else f"give Ray more, or lower placement.worker_cpus ({placement.worker_cpus:g})"
-    beside = ", or name the nodes that train with placement.worker_resource" if workers.elastic else ""
+def leaves_a_cpu(nodes: Sequence[Mapping[str, float]], bounds: Sequence[str], workers: WorkerRange, share: float) -> bool:
+    """Whether some node keeps a whole CPU, wherever the workers are put; a node holds no more of them than it has of each resource in `bounds`.
+
+    An elastic group fills what is left when nodes go: there must be a node that it cannot fill.
+    """
+    needed = 0
+    for node in nodes:
+        cpus, held = node.get("CPU", 0), min([workers.most, *(node.get(resource, 0) for resource in bounds)])
+        if cpus - held * share >= 1:
+            return True
+        if cpus >= 1:
+            needed += int((cpus - 1) / share) + 1
+    return not workers.elastic and workers.most < needed
+
+
+def remedy(nodes: Sequence[Mapping[str, float]], bounds: Sequence[str], workers: WorkerRange, share: float) -> str:
+    """What to do where workers of this share leave no CPU for data."""
+    most = max((most for most in range(1, workers.most) if leaves_a_cpu(nodes, bounds, WorkerRange(least=min(most, workers.least), most=most), share)), default=0)
+    if most == 0:
+        return "give Ray 2 CPUs or more" if share == SHARES[-1] else f"give Ray more, or lower placement.worker_cpus ({share:g})"
+    beside = ", or name the nodes that train with placement.worker_resource" if workers.elastic and not bounds else ""
     return f"use at most {most} worker{'s' * (most > 1)}{beside}"
 
 

@@ -16,6 +16,7 @@ from pipeline.corpus.order import offset, slots_at
 from pipeline.errors import ConfigError
 from pipeline.model.flops import PEAKS, Counted, flops_per_token
 from pipeline.objectives.pretraining import BertPretraining
+from pipeline.train.schedule import decay_start
 
 PRICES = Path(__file__).parents[1] / "cluster" / "prices.toml"
 FILL = 0.92  # real tokens of a row's maximum_length: 118.4 of 128 over 109,000 rows of books and Wikipedia
@@ -133,13 +134,14 @@ def plan_text(config: Pretrain, machines: list[Machine]) -> str:
     """The plan for a terminal."""
     work, count, world = list(loads(config)), parameters(config), config.worker_range.most
     rows, tokens, flops = (sum(getattr(load, name) for load in work) for name in ("rows", "tokens", "flops"))
-    kept = (config.checkpoint.keep + 1) * count * CHECKPOINT_BYTES / 1e9
+    stay = config.checkpoint.keep + config.checkpoint.keep_best + (decay_start(config) is not None)
+    kept = (stay + 1) * count * CHECKPOINT_BYTES / 1e9
     facts = [
         ("parameters", f"{count / 1e6:,.1f} M (vocabulary of {config.vocabulary.size:,})"),
         ("steps", "; ".join(phase_text(load) for load in work)),
         ("tokens", f"about {tokens / 1e9:,.2f} billion in {rows:,} rows ({FILL:.0%} of the length is text in English books and Wikipedia)"),
         ("arithmetic", f"{flops:.2e} floating-point operations in matrix products, forward and backward"),
-        ("storage", f"{kept:,.1f} GB of checkpoints ({config.checkpoint.keep} kept, one being written), {count * EXPORT_BYTES / 1e9:,.2f} GB for the model at the end"),
+        ("storage", f"{kept:,.1f} GB of checkpoints ({stay} kept, one being written), {count * EXPORT_BYTES / 1e9:,.2f} GB for the model at the end"),
     ]
     width = max(len(name) for name, _ in facts) + 2
     return "\n".join(

@@ -12,14 +12,14 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import Any, ParamSpec, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from pyarrow import fs
 
-from pipeline.errors import ConfigError
+from pipeline.errors import ConfigError, DataError
 
 MANIFEST = "manifest.json"
 HUB = "hf://"
@@ -28,9 +28,10 @@ TRANSIENT = (
     *(f"google::cloud::Status({name}" for name in ("UNAVAILABLE", "INTERNAL", "DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED")),
 )
 """What stands in errors of object stores that are over the next time; their libraries do not try again once an answer has begun."""
-LOGIN = re.compile(r"^(https?://|[\w+.-]+://(?=[^/?#@]*:))[^/?#]*@")
-"""A name without a password is one on the web alone: hdfs://NAME@HOST has no secret in it."""
-KEY_OPTION = re.compile(r"(?i)([?&](?:access_key|secret_key|session_token|password)=)[^&]*")
+LOGIN = re.compile(r"^(?:(https?://)[^/?#]*@|([\w+.-]+://)[^/?#@:]*:(?!\d+(?:/|$))[^@]*@)")
+"""NAME:PASSWORD@, of which the password may have any character but @, and no port; a name alone is a login on the web only: gs://anonymous@BUCKET has no secret in it."""
+KEY_OPTION = re.compile(r"(?i)([?&](?:[\w-]*(?:access_?key(?:id)?|secret(?:_?key)?|token|signature|credential|password)|sig)=)[^&]*")
+"""Keys among the options of a bucket, and what a signed URL ends in."""
 WAITS = (0.2, 1.0, 3.0, 9.0)
 """Seconds before the second try, the third, …"""
 Arguments, Result = ParamSpec("Arguments"), TypeVar("Result")
@@ -54,7 +55,7 @@ def refuse_login(location: str) -> None:
     if without_login(location) != location:
         raise ConfigError(
             f"{without_login(location)} was given with a login in it, which would stand in logs, manifests and MLflow: "
-            "put it into the environment (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, GOOGLE_APPLICATION_CREDENTIALS) or into ~/.netrc (https://)"
+            "put it into the environment (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, GOOGLE_APPLICATION_CREDENTIALS) or into ~/.netrc (https://), and fetch what a signed URL names yourself"
         )
 
 
@@ -62,7 +63,7 @@ def without_login(location: str) -> str:
     """A URL with *** in place of a user's name and password, and of keys among its options."""
     if not is_url(location):
         return location
-    return KEY_OPTION.sub(r"\1***", LOGIN.sub(r"\1***@", location))
+    return KEY_OPTION.sub(r"\1***", LOGIN.sub(lambda found: f"{found[1] or found[2]}***@", location))
 
 
 def join(location: str, *names: str) -> str:
@@ -86,8 +87,10 @@ def filesystem(location: str) -> tuple[fs.FileSystem, str]:
     # One request for a small object instead of three, and the way that every S3 server understands.
     options = "&".join(filter(None, (options, "allow_delayed_open=true" if scheme == "s3" else "")))
     try:
-        system, root = store(f"{scheme}://{bucket}?{options}" if options else f"{scheme}://{bucket}")
+        system, root = retried(lambda: store(f"{scheme}://{bucket}?{options}" if options else f"{scheme}://{bucket}"))
     except Exception as error:  # pyarrow raises several kinds here, all of them about this location
+        if passing(error):
+            raise
         raise ConfigError(f"{location}: no file system for this URL ({first_line(error)}); use a local path, s3://, gs:// or hf://") from error
     return system, f"{root.rstrip('/')}{slash}{unquote(key)}"
 
@@ -119,11 +122,16 @@ def retried(call: Callable[[], Result]) -> Result:
     for wait in WAITS:
         try:
             return call()
-        except OSError as error:
-            if not any(word in str(error) for word in TRANSIENT):
+        except (OSError, DataError) as error:
+            if not passing(error):
                 raise
             time.sleep(wait)
     return call()
+
+
+def passing(error: Exception) -> bool:
+    """Whether an error, or what an error of ours says of one, is of a store that will answer the next time."""
+    return isinstance(error, OSError | DataError) and any(word in str(error) for word in TRANSIENT)
 
 
 def patient(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
@@ -195,9 +203,10 @@ def make_folder(location: str) -> None:
 
 @patient
 def delete_file(location: str) -> None:
-    """Delete a file."""
+    """Delete a file, where it is there still: the answer of a first try may have been lost."""
     system, path = filesystem(location)
-    system.delete_file(path)
+    with suppress(FileNotFoundError):
+        system.delete_file(path)
 
 
 @patient

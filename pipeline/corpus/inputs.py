@@ -79,12 +79,13 @@ def input_file(source: Source, *, location: str, name: str, bytes: int, stamp: s
 
 
 def location_of(base: str, path: str) -> str:
-    """The location of a path in the file system of the location `base`, with its host and options."""
+    """The location of a path in the file system of the location `base`, with its host, the name before it and options."""
     if not storage.is_url(base):
         return path
     options = QUERY.search(base)
     parts = urlsplit(base)
-    host = parts.netloc if path.startswith("/") else ""  # of an object store, the bucket is part of the path
+    name, at, _ = parts.netloc.rpartition("@")
+    host = parts.netloc if path.startswith("/") else name + at  # of an object store, the bucket is part of the path
     return f"{parts.scheme}://{host}{quote(path)}{options[0] if options else ''}"
 
 

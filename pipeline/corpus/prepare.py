@@ -190,9 +190,9 @@ def is_prepared(location: str) -> bool:
 def read_window(corpus: Corpus, window: Window) -> pa.Table:
     """The documents of a window (schema DOCUMENT). Raises DataError where its shard is missing or damaged."""
     location = storage.join(corpus.folder, window.shard)
-    system, path = storage.filesystem(location)
 
     def read() -> pa.Table:
+        system, path = storage.filesystem(location)
         with pq.ParquetFile(path, filesystem=system) as file:
             return file.read_row_group(window.row_group).cast(DOCUMENT)
 

@@ -9,6 +9,7 @@
 import json
 import tempfile
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -127,14 +128,14 @@ def keep_newest(run_folder: str, keep: int, step: int, stays: Collection[int] = 
             storage.delete_folder(folder_of(run_folder, old))
 
 
-def best_step(run_folder: str) -> int | None:
-    """The step of the published checkpoint with the lowest held-out loss; None where none was evaluated."""
+def best_step(run_folder: str, first: int, last: int) -> int | None:
+    """The step after `first` and up to `last` whose sound checkpoint has the lowest held-out loss; None where none was evaluated."""
     losses = {}
-    for step in steps_saved(run_folder):
-        if storage.exists(storage.join(folder_of(run_folder, step), storage.MANIFEST)):
+    for step in [saved for saved in steps_saved(run_folder) if first < saved <= last]:
+        with suppress(OSError, ValueError, KeyError, TypeError):  # a damaged one is not the best, whatever it says
             losses[step] = read_state(folder_of(run_folder, step)).heldout_loss
-    known = {step: loss for step, loss in losses.items() if loss is not None}
-    return min(known, key=lambda step: known[step]) if known else None
+    evaluated = sorted((loss, step) for step, loss in losses.items() if loss is not None)
+    return next((step for _, step in evaluated if storage.damage(folder_of(run_folder, step)) is None), None)
 
 
 def go_back(run_folder: str, step: int) -> None:

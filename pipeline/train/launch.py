@@ -28,9 +28,11 @@ from pipeline.train.worker import STREAM, Job, pipeline_cause, run
 
 POLL_SECONDS = 1.0
 SILENT_SECONDS = 60.0  # before a person is told
-START_ATTEMPTS = 60  # of a worker group that finds no room, a minute each
+SILENT_INTERVALS = 3  # times the longest wait for news so far: some steps take minutes
+START_ATTEMPTS = 60  # of a worker group of fixed size that finds no room, a minute each; an elastic one waits for nodes as long as it takes
 ELASTIC_START_SECONDS = 15  # after which an elastic group that was to be as large as before takes the nodes that are left
 RESERVATION = "reservation.json"
+COORDINATOR_SECONDS = 5.0
 RESIZE_SECONDS = 10.0  # between looks for nodes that came
 STREAM_BYTES = 256 * 2**20  # of finished blocks that the stream may run ahead by
 
@@ -86,6 +88,7 @@ def fit(job: Job, resources: WorkerResources) -> dict[str, Any]:
     Raises the worker's PipelineError where it raised one, PipelineError in one line for all else.
     """
     before = signal.getsignal(signal.SIGINT)
+    environment = dict(os.environ)
     os.environ.update(train_environment(job.config))
     try:
         for phase in job.config.all_phases:
@@ -99,6 +102,8 @@ def fit(job: Job, resources: WorkerResources) -> dict[str, Any]:
     except SystemExit as error:  # Ray answers Ctrl-C with exit code 0, which would say that the run is finished
         raise KeyboardInterrupt from error
     finally:
+        os.environ.clear()
+        os.environ.update(environment)
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, before)  # Ray leaves its own behind
     return ray.get(job.tracker.summary.remote())
@@ -111,9 +116,10 @@ def take_reservation(folder: str, requester: str) -> None:
     """
     note = storage.join(folder, RESERVATION)
     if storage.exists(note):
-        with suppress(ValueError):  # this cluster has no coordinator yet, so nothing is reserved
+        # There may be no coordinator in this cluster, or its node may be gone: what it held is waited for then, or free.
+        with suppress(ValueError, KeyError, ray.exceptions.RayError):
             coordinator = ray.get_actor("AutoscalingCoordinator", namespace="AutoscalingCoordinator")
-            ray.get(coordinator.cancel_request.remote(requester_id=storage.read_json(note)["requester"]))
+            ray.get(coordinator.cancel_request.remote(requester_id=storage.read_json(note)["requester"]), timeout=COORDINATOR_SECONDS)
     storage.write_json(note, {"requester": requester})
 
 
@@ -162,7 +168,7 @@ def trainer(job: Job, resources: WorkerResources) -> TorchTrainer:
             name=str(config.name),
             storage_path=path,
             storage_filesystem=system,
-            failure_config=FailureConfig(max_failures=config.placement.restarts, controller_failure_limit=START_ATTEMPTS),
+            failure_config=FailureConfig(max_failures=config.placement.restarts, controller_failure_limit=-1 if workers.elastic else START_ATTEMPTS),
         ),
     )
 
@@ -170,20 +176,21 @@ def trainer(job: Job, resources: WorkerResources) -> TorchTrainer:
 def watch(tracker: ActorHandle, stop: threading.Event, report: Callable[[str], None], show: Callable[[int, dict[str, float]], None]) -> None:
     """Pass the tracker's lines and new training metrics on until told to stop, and once after."""
     shown, last = None, False
-    heard, told = time.monotonic(), False
+    heard, told, longest = time.monotonic(), False, 0.0
     while not last:
         last = stop.wait(POLL_SECONDS)
         messages, progress = ray.get([tracker.take_messages.remote(), tracker.progress.remote()])
         for message in messages:
             report(message)
         if messages or (progress and progress[0] != shown):
-            heard, told = time.monotonic(), False
+            now = time.monotonic()
+            heard, told, longest = now, False, max(longest, now - heard)
         if progress and progress[0] != shown:
             shown = progress[0]
             show(*progress)
-        if not told and time.monotonic() - heard > SILENT_SECONDS:
+        if not told and time.monotonic() - heard > max(SILENT_SECONDS, SILENT_INTERVALS * longest):
             told = True
-            report(f"no news from the workers for {SILENT_SECONDS:.0f} s; where nodes are missing, ray status names them, and the run goes on when they are there")
+            report(f"no news from the workers for {time.monotonic() - heard:.0f} s; where nodes are missing, ray status names them, and the run goes on when they are there")
 
 
 def plain_error(error: TrainingFailedError, job: Job) -> PipelineError:
@@ -191,6 +198,7 @@ def plain_error(error: TrainingFailedError, job: Job) -> PipelineError:
     if failure := ray.get(job.tracker.failure.remote()):
         return failure
     causes: list[BaseException] = []
+    starting = isinstance(error, ControllerError)
     if isinstance(error, ControllerError):
         causes = [error.controller_failure]
     elif isinstance(error, WorkerGroupError):
@@ -200,4 +208,6 @@ def plain_error(error: TrainingFailedError, job: Job) -> PipelineError:
             return known
     text = "; ".join(sorted({f"{type(cause).__name__}: {storage.first_line(cause)}" for cause in causes})) or storage.first_line(error)
     restarts = job.config.placement.restarts
+    if starting:
+        return PipelineError(f"the workers could not be started in {START_ATTEMPTS} attempts: {text}; ray status says what the cluster lacks, the same command continues from the last checkpoint")
     return PipelineError(f"training failed more often than placement.restarts ({restarts}) allows: {text}; the full error is in Ray's logs, the same command continues from the last checkpoint")

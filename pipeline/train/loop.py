@@ -77,7 +77,7 @@ def train_phase(
     if state.step == 0:
         state = dataclasses.replace(state, heldout_before=state.heldout_before | evaluated(work, module, state, phase))
     state = dataclasses.replace(state, cursor=entered(state.cursor, phase, start))
-    meter, notice = Meter(work.world, state.interval, work.device), Notice(work.leaving)
+    meter, notice = Meter(work.world, state.interval, work.device), Notice(work.leaving, elastic=config.worker_range.elastic)
     for step in range(start, phase.end):
         places = slots_of_rank(step - phase.first, start - phase.first, phase.batch, work.rank, work.world)
         slots = take_slots(work, blocks, meter, places, step, phase.batch.rows_per_slot)
@@ -99,10 +99,11 @@ def train_phase(
             state = dataclasses.replace(state, heldout_loss=evaluated(work, module, state, phase).get("heldout/mlm_loss"))
             meter.resume_clock()
         saver.check()
-        if done % config.checkpoint.every == 0 or done in (phase.end, decay_start(config)) or notice.asks_for_checkpoint(done, meter.step_seconds):
+        asked = done % config.checkpoint.every == 0 or done in (phase.end, decay_start(config))
+        if asked or notice.asks_for_checkpoint(done, meter.step_seconds):
             state = count_time(work, state, meter)
             if work.rank == 0:
-                saver.save(state, module, optimizer)
+                saver.save(state, module, optimizer, wait=asked)
     return state
 
 

@@ -1,4 +1,4 @@
-"""Notices that a node will be taken away: when to ask for one, and when to write a checkpoint because of one."""
+"""Checkpoints beside those at the asked interval: when a node will be taken away, and in elastic runs, where a resize takes what was done since the last."""
 
 from collections.abc import Callable
 
@@ -6,22 +6,34 @@ LOOK_SECONDS = 1.0
 """Between questions, about: Ray's answer is agreed on by all workers, which takes some milliseconds."""
 LOOKS_BETWEEN = 10
 """Questions between the checkpoints that follow a notice: training goes on until the node is gone."""
+ELASTIC_SECONDS = 60.0
+"""Between checkpoints of an elastic run, about: Ray gives no notice before it starts the group anew for a node that came."""
 
 
 class Notice:
     """Counts steps, never the time of day: every rank comes to the same decisions."""
 
-    def __init__(self, leaving: Callable[[], bool]) -> None:
-        self.leaving = leaving
+    def __init__(self, leaving: Callable[[], bool], *, elastic: bool) -> None:
+        self.leaving, self.elastic = leaving, elastic
         self.looks_since: int | None = None
         """Questions since the last checkpoint because of a notice; None before there is one."""
 
     def asks_for_checkpoint(self, step: int, step_seconds: float) -> bool:
-        """Whether to write one after this step, the steps of late having taken `step_seconds`: at a notice, and every ten seconds or so from there on."""
-        if step % max(1, int(LOOK_SECONDS / step_seconds) if step_seconds else 1) != 0:
+        """Whether to write one after this step, the steps of late having taken `step_seconds`: at a notice, and every ten seconds or so from there on; every minute of an elastic run."""
+        due = self.elastic and step_seconds > 0 and step % steps_in(ELASTIC_SECONDS, step_seconds) == 0
+        return self.noticed(step, step_seconds) or due
+
+    def noticed(self, step: int, step_seconds: float) -> bool:
+        """Whether to write one because of a notice."""
+        if step % steps_in(LOOK_SECONDS, step_seconds) != 0:
             return False
         if not self.leaving():
             self.looks_since = None
             return False
         self.looks_since = 0 if self.looks_since is None else (self.looks_since + 1) % LOOKS_BETWEEN
         return self.looks_since == 0
+
+
+def steps_in(seconds: float, step_seconds: float) -> int:
+    """Steps that take so long, 1 at least."""
+    return max(1, int(seconds / step_seconds)) if step_seconds else 1

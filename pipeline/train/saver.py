@@ -44,8 +44,13 @@ class Saver:
         if error is None:
             self.finish()
 
-    def save(self, state: State, module: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-        """Copy weights and optimiser state to the host and have them published; waits for the checkpoint before. Raises CheckpointError as `check` does."""
+    def save(self, state: State, module: nn.Module, optimizer: torch.optim.Optimizer, *, wait: bool) -> None:
+        """Copy weights and optimiser state to the host and have them published. While the checkpoint before is being written, wait for it, or do without this one.
+
+        Raises CheckpointError as `check` does.
+        """
+        if not wait and self.writing is not None and not self.writing.done():
+            return
         self.finish()
         self.writing = self.thread.submit(self._write, state, checkpoint.snapshot(module, optimizer))
 
@@ -83,5 +88,6 @@ class Saver:
         assert state.cursor is not None
         checkpoint.write_position(self.folder, state.step, state.cursor)
         checkpoint.publish(self.folder, state, taken, self.config.model, self.vocabulary)
-        best = checkpoint.best_step(self.folder) if kept.keep_best else None
+        phase = self.config.phase_at(state.step - 1)  # losses at other lengths cannot be compared
+        best = checkpoint.best_step(self.folder, phase.first, state.step) if kept.keep_best else None
         checkpoint.keep_newest(self.folder, kept.keep, state.step, {step for step in (best, decay_start(self.config)) if step is not None})

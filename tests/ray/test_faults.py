@@ -7,7 +7,7 @@ import pytest
 from tests.chaos.faults import Scene, node_removed
 from tests.chaos.simulated import Run, Site, compare, history, small_corpus
 
-STEPS = 240
+STEPS = 400
 
 
 @pytest.mark.timeout(420)
@@ -23,7 +23,8 @@ def test_a_node_that_goes_and_one_that_comes_change_nothing(tmp_path: Path):
         driver.wait_for_step(40)
         assert len(site.trainer_processes()) == 2
         seconds = node_removed(Scene(site=site, run=disturbed, driver=driver))
-        assert len(site.trainer_processes()) == 1
+        driver.wait_for(lambda: len(site.trainer_processes()) == 2, 120, "a worker on the node that came")
+        assert driver.step < STEPS
         driver.wait_for_end()
     finally:
         site.stop()

@@ -2,50 +2,65 @@ import socket
 
 import pytest
 
-from pipeline.cluster import SMALLEST_CPU_SHARE, WorkerResources, answers, connect, fit
+from pipeline.cluster import SHARES, WorkerResources, answers, connect, fit
 from pipeline.config.training import Placement
 from pipeline.config.workers import worker_range
 from pipeline.errors import ConfigError
 
 
+def node(cpus: float, gpus: float = 0, **custom: float) -> dict[str, float]:
+    return {"CPU": cpus, "GPU": gpus} | custom
+
+
 @pytest.mark.parametrize(
     ("cpus", "workers", "share"),
-    [(2, 1, 1.0), (2, 2, 0.5), (8, 4, 1.0), (2, 4, 0.25), (4, 4, 0.75), (4, 9, 0.33), (64, 3, 1.0), (1.5, 1, 0.5), (2, 10, 0.1)],
+    [(2, 1, 1.0), (2, 2, 0.5), (8, 4, 1.0), (2, 4, 0.25), (4, 4, 0.75), (4, 9, 0.3125), (64, 3, 1.0), (1.5, 1, 0.5), (2, 10, 0.0625)],
 )
 def test_workers_share_what_one_cpu_for_data_leaves(cpus: float, workers: int, share: float) -> None:
-    assert fit(Placement(), worker_range(workers), cpus=cpus, gpus=0) == WorkerResources(cpus=share, gpu=False)
+    assert fit(Placement(), worker_range(workers), [node(cpus)]) == WorkerResources(cpus=share, gpu=False)
 
 
 def test_a_whole_cpu_is_left_for_data_in_every_cluster_and_the_most_that_is_named_fits() -> None:
-    for cpus in range(2, 40):
+    for cpus in range(2, 20):
         for workers in range(1, 400):
             try:
-                resources = fit(Placement(), worker_range(workers), cpus=cpus, gpus=0)
+                resources = fit(Placement(), worker_range(workers), [node(cpus)])
             except ConfigError as error:
                 most = workers - 1
                 assert f"use at most {most} workers" in str(error)
                 break
-            assert resources.cpus * workers <= cpus - 1 + 1e-9 and SMALLEST_CPU_SHARE <= resources.cpus <= 1.0
-        assert most == 10 * (cpus - 1)
+            assert resources.cpus * workers <= cpus - 1 and SHARES[-1] <= resources.cpus <= 1.0
+            assert workers * resources.cpus // resources.cpus == workers  # as Ray counts how many fit
+        assert most == 16 * (cpus - 1)
+
+
+def test_a_whole_cpu_is_left_on_some_node_wherever_the_workers_are_put() -> None:
+    # Ray may put three workers on each of three nodes, or four on one: 4 CPUs less 4 shares of 0.75 is 1.
+    assert fit(Placement(), worker_range(12), [node(4, 4)] * 3).cpus == 0.75
+    assert fit(Placement(), worker_range(5), [node(2)] * 3).cpus == 1.0  # two to a node, and a fifth: one node keeps a CPU
+    assert fit(Placement(), worker_range(6), [node(2)] * 3).cpus == 0.5
+    assert fit(Placement(), worker_range(8), [node(1)] * 8 + [node(4)]).cpus == 1.0
+    with pytest.raises(ConfigError, match="the cluster has 8 CPUs, and one whole CPU must be left for data"):
+        fit(Placement(), worker_range(8), [node(1)] * 8)
 
 
 @pytest.mark.parametrize(
     ("cpus", "workers", "message"),
     [
         (1, 1, "workers (1) do not fit: the cluster has 1 CPUs, and one whole CPU must be left for data; give Ray 2 CPUs or more"),
-        (2, 32, "workers (32) do not fit: the cluster has 2 CPUs, and one whole CPU must be left for data; use at most 10 workers"),
+        (2, 32, "workers (32) do not fit: the cluster has 2 CPUs, and one whole CPU must be left for data; use at most 16 workers"),
         (0, 1, "workers (1) do not fit: the cluster has 0 CPUs, and one whole CPU must be left for data; give Ray 2 CPUs or more"),
     ],
 )
 def test_workers_that_do_not_fit_are_refused(cpus: float, workers: int, message: str) -> None:
     with pytest.raises(ConfigError) as refused:
-        fit(Placement(), worker_range(workers), cpus=cpus, gpus=0)
+        fit(Placement(), worker_range(workers), [node(cpus)])
     assert str(refused.value) == message
 
 
 def test_gpus_are_used_where_every_worker_gets_one() -> None:
     def uses(device: str, gpus: float) -> bool:
-        return fit(Placement(device=device), worker_range(2), cpus=8, gpus=gpus).gpu
+        return fit(Placement(device=device), worker_range(2), [node(8, gpus)]).gpu
 
     assert uses("auto", 2) and uses("auto", 8) and uses("cuda", 2)
     assert not uses("auto", 0) and not uses("auto", 1) and not uses("cpu", 8)
@@ -53,7 +68,7 @@ def test_gpus_are_used_where_every_worker_gets_one() -> None:
 
 def test_cuda_without_gpus_is_refused() -> None:
     with pytest.raises(ConfigError) as refused:
-        fit(Placement(device="cuda"), worker_range(2), cpus=8, gpus=1)
+        fit(Placement(device="cuda"), worker_range(2), [node(8, 1)])
     assert str(refused.value) == "workers (2) with placement.device cuda need as many GPUs, the cluster has 1; use fewer workers, placement.device cpu, or placement.autoscaled"
 
 
@@ -94,24 +109,26 @@ def test_an_address_that_does_not_answer_is_refused_by_its_name(name: str, monke
     )
 
 
-def test_an_elastic_run_must_leave_a_cpu_for_data_at_its_largest() -> None:
-    elastic = worker_range("2..8")
-    assert fit(Placement(worker_cpus=1), elastic, cpus=9, gpus=0) == WorkerResources(cpus=1, gpu=False)
+def test_an_elastic_run_must_not_be_able_to_fill_what_is_left_when_nodes_go() -> None:
+    elastic, whole = worker_range("1..5"), Placement(worker_cpus=1)
     with pytest.raises(ConfigError) as refused:
-        fit(Placement(worker_cpus=1), elastic, cpus=8, gpus=0)
+        fit(whole, elastic, [node(2)] * 3)
     assert str(refused.value) == (
-        "workers (2..8) do not fit: the cluster has 8 CPUs, and one whole CPU must be left for data; use at most 7 workers, or name the nodes that train with placement.worker_resource"
+        "workers (1..5) do not fit: the cluster has 6 CPUs, and one whole CPU must be left for data; use at most 1 worker, or name the nodes that train with placement.worker_resource"
     )
-    # The GPUs, or the units of the resource, that are there bound the workers that can come; new nodes bring their own CPUs.
-    assert fit(Placement(worker_cpus=1), elastic, cpus=4, gpus=3) == WorkerResources(cpus=1, gpu=True)
-    assert fit(Placement(worker_cpus=1, worker_resource="trainer"), elastic, cpus=4, gpus=0, custom=3) == WorkerResources(cpus=1, gpu=False, custom="trainer")
+    assert fit(Placement(), elastic, [node(2)] * 3).cpus == 0.1875  # five of them leave a CPU on one node
+    assert fit(whole, elastic, [node(6)]) == WorkerResources(cpus=1, gpu=False)
+    # A node holds no more workers than it has GPUs, or units of the resource.
+    assert fit(whole, elastic, [node(1, 1)] * 3 + [node(1)]) == WorkerResources(cpus=1, gpu=True)
+    trains = Placement(worker_cpus=1, worker_resource="trainer")
+    assert fit(trains, elastic, [node(1, trainer=1)] * 3 + [node(1)]) == WorkerResources(cpus=1, gpu=False, custom="trainer")
     with pytest.raises(ConfigError, match="one whole CPU must be left for data"):
-        fit(Placement(worker_cpus=1, worker_resource="trainer"), elastic, cpus=3, gpus=0, custom=3)
+        fit(trains, elastic, [node(1, trainer=1)] * 3)
 
 
 def test_nodes_that_train_must_be_there_for_the_least_workers() -> None:
     with pytest.raises(ConfigError) as refused:
-        fit(Placement(worker_resource="trainer"), worker_range("2..4"), cpus=8, gpus=0, custom=1)
+        fit(Placement(worker_resource="trainer"), worker_range("2..4"), [node(8, trainer=1)])
     assert str(refused.value) == (
         "workers (2..4) need as many units of placement.worker_resource (trainer), the cluster has 1; start nodes with --resources '{\"trainer\": 1}', or use placement.autoscaled"
     )
@@ -119,7 +136,7 @@ def test_nodes_that_train_must_be_there_for_the_least_workers() -> None:
 
 
 def test_a_cluster_that_grows_is_asked_for_what_is_not_there() -> None:
-    assert fit(Placement(autoscaled=True, device="cuda", worker_cpus=4), worker_range(8), cpus=0, gpus=0) == WorkerResources(cpus=4, gpu=True)
-    assert fit(Placement(autoscaled=True, device="cpu"), worker_range("2..8"), cpus=0, gpus=0) == WorkerResources(cpus=1, gpu=False)
+    assert fit(Placement(autoscaled=True, device="cuda", worker_cpus=4), worker_range(8), []) == WorkerResources(cpus=4, gpu=True)
+    assert fit(Placement(autoscaled=True, device="cpu"), worker_range("2..8"), []) == WorkerResources(cpus=1, gpu=False)
     with pytest.raises(ConfigError, match="placement.autoscaled needs placement.device cuda or cpu"):
-        fit(Placement(autoscaled=True), worker_range(8), cpus=0, gpus=0)
+        fit(Placement(autoscaled=True), worker_range(8), [])

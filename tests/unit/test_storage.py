@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pipeline import storage
-from pipeline.errors import ConfigError
+from pipeline.errors import ConfigError, DataError
 
 
 @pytest.fixture
@@ -184,7 +184,7 @@ def test_a_path_below_a_file_cannot_be_written(tmp_path: Path) -> None:
 LOCK = """
 import sys
 from pipeline import storage
-from pipeline.errors import ConfigError
+from pipeline.errors import ConfigError, DataError
 try:
     with storage.locked(sys.argv[1]):
         print("locked")
@@ -232,6 +232,8 @@ def test_a_stores_passing_error_is_tried_again_and_others_are_not(monkeypatch: p
     errors = iter([OSError("AWS Error UNKNOWN")] * 3)
     with pytest.raises(OSError, match="UNKNOWN"):
         storage.retried(call)
+    errors = iter([DataError("s3://b/x cannot be read: AWS Error UNKNOWN")])
+    assert storage.retried(call) == "done"
     errors = iter([FileNotFoundError("no such key"), OSError("AWS Error UNKNOWN")])
     with pytest.raises(FileNotFoundError):
         storage.retried(call)

@@ -128,12 +128,25 @@ def test_files_of_a_url_are_urls_that_lead_back_to_them():
     assert location_of("s3://bucket/a", "bucket/a/b") == "s3://bucket/a/b"
 
 
-@pytest.mark.parametrize("spec", ["s3://key:secret@bucket/a", "https://secret@host/a.txt::format=text", "s3://bucket/a?access_key=key&secret_key=secret"])
+@pytest.mark.parametrize("spec", [
+    "s3://key:secret@bucket/a",
+    "s3://key:secret/with+secret@bucket/a",
+    "https://secret@host/a.txt::format=text",
+    "https://user:se/secret@host/a",
+    "s3://bucket/a?access_key=key&secret_key=secret",
+    "https://host/a.txt?X-Amz-Credential=key&X-Amz-Signature=secret",
+    "https://host/a.txt?sv=1&sig=secret",
+])
 def test_a_login_in_a_url_is_refused_and_not_repeated(spec: str):
     with pytest.raises(ConfigError, match=r"\*\*\*.* was given with a login in it") as refused:
         parse(spec)
     assert "secret@" not in str(refused.value) and "=secret" not in str(refused.value) and "key:" not in str(refused.value)
-    assert storage.without_login("hdfs://somebody@host:90/a") == "hdfs://somebody@host:90/a"
+
+
+def test_what_is_no_login_is_let_through():
+    for location in ("hdfs://somebody@host:90/a", "hdfs://host:90/a@b", "gs://anonymous@bucket/a", "s3://bucket/a:b@c", "https://host:8080/x@y?page=2", "C:\\a@b"):
+        assert storage.without_login(location) == location
+    assert location_of("gs://anonymous@bucket/a/*", "bucket/a/b") == "gs://anonymous@bucket/a/b"
 
 
 @pytest.mark.parametrize(("name", "words"), [("nothing", "no such file or folder"), ("*.zip", "no file matches this pattern"), ("empty", "no files in this folder")])

@@ -3,7 +3,7 @@
 from pipeline.train.notice import LOOKS_BETWEEN, Notice
 
 
-def saved(steps: int, step_seconds: float, leaving: range) -> tuple[list[int], list[int]]:
+def saved(steps: int, step_seconds: float, leaving: range, elastic: bool = False) -> tuple[list[int], list[int]]:
     """Steps after which was asked, and after which a checkpoint was wanted, where the node is leaving in the steps of a range."""
     asked: list[int] = []
     now = [0]
@@ -12,7 +12,7 @@ def saved(steps: int, step_seconds: float, leaving: range) -> tuple[list[int], l
         asked.append(now[0])
         return now[0] in leaving
 
-    notice, wanted = Notice(answer), []
+    notice, wanted = Notice(answer, elastic=elastic), []
     for step in range(1, steps + 1):
         now[0] = step
         if notice.asks_for_checkpoint(step, step_seconds):
@@ -34,3 +34,9 @@ def test_a_second_notice_is_one_like_the_first():
     assert saved(20, 1.0, range(5, 7))[1] == [5]
     _, wanted = saved(20, 1.0, range(12, 13))
     assert wanted == [12]
+
+
+def test_an_elastic_run_writes_one_every_minute():
+    assert saved(300, 0.5, range(0), elastic=True)[1] == [120, 240]
+    assert saved(300, 0.0, range(0), elastic=True)[1] == []  # before the first steps are timed
+    assert saved(2, 100.0, range(0), elastic=True)[1] == [1, 2]

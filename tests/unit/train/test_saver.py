@@ -45,7 +45,8 @@ def test_what_is_written_is_the_model_of_that_moment(module, tiny_config: Pretra
     optimizer, before = build_optimizer(AdamW(), module), {name: tensor.clone() for name, tensor in module.state_dict().items()}
     released = threading.Event()
     with Saver(str(tmp_path), tiny_config, tiny_vocabulary, lambda: released.wait(30), print) as writer:
-        writer.save(state(3), module, optimizer)
+        writer.save(state(3), module, optimizer, wait=True)
+        writer.save(state(4), module, optimizer, wait=False)  # done without: the one before is not written yet
         with torch.no_grad():
             for parameter in module.parameters():
                 parameter.add_(1.0)
@@ -58,7 +59,7 @@ def test_what_is_written_is_the_model_of_that_moment(module, tiny_config: Pretra
 def test_storage_that_refuses_for_a_while_gets_its_checkpoint(module, tiny_config: Pretrain, tiny_vocabulary, tmp_path: Path):
     place, said = blocked(tmp_path), []
     with saver(tmp_path, tiny_config, tiny_vocabulary, said) as writer:
-        writer.save(state(3), module, build_optimizer(AdamW(), module))
+        writer.save(state(3), module, build_optimizer(AdamW(), module), wait=True)
         while not said:
             time.sleep(0.01)
         writer.check()  # training goes on
@@ -71,7 +72,7 @@ def test_storage_that_refuses_for_too_long_ends_the_run_in_one_line(module, tiny
     blocked(tmp_path)
     with pytest.raises(CheckpointError, match=r"^the checkpoint of step 3 could not be written below .* for 0 s \(.*\); make room or give access, and start the same command again"):
         with saver(tmp_path, tiny_config, tiny_vocabulary, [], patience_seconds=0) as writer:
-            writer.save(state(3), module, build_optimizer(AdamW(), module))
+            writer.save(state(3), module, build_optimizer(AdamW(), module), wait=True)
             while writer.writing and not writer.writing.done():
                 time.sleep(0.01)
             writer.check()
@@ -82,7 +83,7 @@ def test_a_training_that_failed_does_not_wait_for_storage_that_refuses(module, t
     blocked(tmp_path)
     with pytest.raises(ZeroDivisionError):
         with saver(tmp_path, tiny_config, tiny_vocabulary, [], patience_seconds=3_600) as writer:
-            writer.save(state(3), module, build_optimizer(AdamW(), module))
+            writer.save(state(3), module, build_optimizer(AdamW(), module), wait=True)
             raise ZeroDivisionError
 
 
@@ -95,5 +96,17 @@ def losses() -> Iterator[list[float | None]]:
 def test_the_best_is_kept_beside_the_newest(module, tiny_config: Pretrain, tiny_vocabulary, tmp_path: Path, losses: list[float | None], keep_best: bool, left: list[int]):
     with saver(tmp_path, tiny_config, tiny_vocabulary, [], keep=2, keep_best=keep_best) as writer:
         for step, loss in enumerate(losses, start=1):
-            writer.save(state(step, loss), module, build_optimizer(AdamW(), module))
+            writer.save(state(step, loss), module, build_optimizer(AdamW(), module), wait=True)
     assert checkpoint.steps_saved(str(tmp_path)) == left
+
+
+def test_the_best_is_sound_of_this_phase_and_no_later_than_the_run(module, tiny_config: Pretrain, tiny_vocabulary, tmp_path: Path):
+    with saver(tmp_path, tiny_config, tiny_vocabulary, [], keep=9) as writer:
+        for step, loss in ((1, 1.0), (2, 1.5), (3, 2.0), (4, 2.5), (9, 0.5)):
+            writer.save(state(step, loss), module, build_optimizer(AdamW(), module), wait=True)
+    folder = Path(checkpoint.folder_of(str(tmp_path), 2))
+    assert checkpoint.best_step(str(tmp_path), 0, 4) == 1 and checkpoint.best_step(str(tmp_path), 1, 4) == 2 and checkpoint.best_step(str(tmp_path), 4, 8) is None
+    (folder / "model.safetensors").write_bytes(b"")
+    assert checkpoint.best_step(str(tmp_path), 1, 4) == 3
+    (folder / "state.json").write_text("{")
+    assert checkpoint.best_step(str(tmp_path), 1, 4) == 3
