@@ -100,6 +100,7 @@ def trainer_slow(scene: Scene) -> float:
 
 
 def data_worker_killed(scene: Scene) -> float:
+    scene.driver.wait_for(lambda: bool(scene.site.data_processes()), LONG, "a task of the stream")
     first(scene.site.data_processes()).send_signal(signal.SIGKILL)
     return scene.go_on()
 

@@ -105,7 +105,8 @@ class Site:
         return self.processes("RayTrainWorker")
 
     def data_processes(self) -> list[psutil.Process]:
-        return self.processes(r"ray::(?!RayTrainWorker|TrainController|SplitCoordinator|Tracker|IDLE|AutoscalingCoordinator|_\w+|\w*Actor)")
+        """Those that have a task of the stream right now."""
+        return self.processes(r"ray::(MapBatches|StreamingRepartition)")
 
     def stop(self) -> None:
         """Stop all nodes."""
