@@ -98,6 +98,7 @@ def finished(process: subprocess.Popen[str]) -> str:
     return text
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_prepare_pretrain_resume_and_export_on_an_object_store(s3: Flaky, small_corpus: Path, tiny_vocabulary: Vocabulary, tmp_path: Path, ray_folder: Path):
     save_vocabulary(tiny_vocabulary, tmp_path, 32)
