@@ -10,6 +10,7 @@ from tests.chaos.simulated import Run, Site, compare, history, small_corpus
 STEPS = 400
 
 
+@pytest.mark.long
 @pytest.mark.timeout(420)
 def test_a_node_that_goes_and_one_that_comes_change_nothing(tmp_path: Path):
     site = Site(2)

@@ -114,7 +114,7 @@ def test_a_run_with_other_settings_is_refused(config: Pretrain, undisturbed: tup
         pretrain(replace(config, name="world-1", steps=240), print)
 
 
-@pytest.mark.parametrize("world", [2, pytest.param(3, marks=pytest.mark.long), 4])
+@pytest.mark.parametrize("world", [2, *(pytest.param(world, marks=pytest.mark.long) for world in (3, 4))])
 def test_every_world_sees_the_same_batches_and_losses(config: Pretrain, undisturbed: tuple[dict, History], world: int) -> None:
     summary = pretrain(replace(config, name=f"world-{world}", workers=world), print)
     assert summary["workers"] == world

@@ -1,5 +1,6 @@
 """What a driver hears of its workers, and says when it hears nothing."""
 
+import re
 import threading
 import time
 
@@ -34,9 +35,10 @@ def test_silence_is_told_once_until_there_is_news(monkeypatch: pytest.MonkeyPatc
     wait_for(2)
     stop.set()
     thread.join()
-    assert shown == [1, 2] and all(line.startswith("no news from the workers for 0 s; where nodes are missing, ray status names them") for line in told)
+    assert shown == [1, 2] and all(re.match(r"no news from the workers for \d+ s; where nodes are missing, ray status names them", line) for line in told)
 
 
+@pytest.mark.long
 def test_a_driver_gives_up_what_the_one_before_it_had_reserved(tmp_path) -> None:
     from ray.data._internal.cluster_autoscaler.default_autoscaling_coordinator import get_or_create_autoscaling_coordinator
 
