@@ -1,13 +1,14 @@
 """What coordination costs: worlds of several workers on this machine whose computing is a sleep, all fed by one stream."""
 
+import json
 import math
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-import ray
 import ray.train
 import torch
 import torch.distributed as dist
@@ -69,7 +70,8 @@ def sleeping(settings: dict[str, Any]) -> None:
         if world > 1:
             dist.all_reduce(torch.zeros(1))
         tokens += sum(record.tokens for record in records)
-    ray.train.report({"tokens": tokens, "seconds": time.perf_counter() - started})
+    if rank == 0:
+        Path(settings["result"]).write_text(json.dumps({"tokens": tokens, "seconds": time.perf_counter() - started}))
 
 
 def pace(settings: StreamSettings, sleeper: Sleeper, world: int) -> Pace:
@@ -79,14 +81,15 @@ def pace(settings: StreamSettings, sleeper: Sleeper, world: int) -> Pace:
     with tempfile.TemporaryDirectory(prefix="bertstream-bench-") as folder:
         trainer = TorchTrainer(
             sleeping,
-            train_loop_config={"sleeper": sleeper},
+            train_loop_config={"sleeper": sleeper, "result": f"{folder}/result.json"},
             datasets={"train": build_stream(settings, None, rows)},
             dataset_config=DataConfig(datasets_to_split=["train"], execution_options=options),
             scaling_config=ScalingConfig(num_workers=world, resources_per_worker={"CPU": 0.1}),
             torch_config=TorchConfig(backend="gloo"),
             run_config=RunConfig(name="sleeping", storage_path=folder),
         )
-        metrics = trainer.fit().metrics
+        trainer.fit()
+        metrics = json.loads(Path(folder, "result.json").read_text())
     per_rank = math.ceil(sleeper.batch.slots_per_step / world)
     blocks = sleeper.steps * sleeper.batch.slots_per_step
     return Pace(world=world, tokens=metrics["tokens"], blocks=blocks, seconds=metrics["seconds"], slept=sleeper.steps * per_rank * sleeper.seconds)
