@@ -113,7 +113,7 @@ def launcher(config: dict) -> Iterator[Problem]:
     except ValidationError as error:
         yield ".".join(map(str, error.absolute_path)), error.message
         return
-    except (AssertionError, AttributeError, KeyError, NotImplementedError, RuntimeError, TypeError, ValueError) as error:
+    except (AssertionError, AttributeError, KeyError, NotImplementedError, RuntimeError, TypeError, ValueError) as error:  # Ray's checks raise whatever they meet
         yield "", f"is refused by Ray: {type(error).__name__}: {error}"
         return
     for rules in (node_types, network, node_configs, start_commands, software):

@@ -79,11 +79,8 @@ class Snapshot:
 
 def snapshot(module: nn.Module, optimizer: torch.optim.Optimizer) -> Snapshot:
     """A copy of what a checkpoint holds of the model as it is now."""
-    weights, states = to_published(module.state_dict()), optimizer_tensors(optimizer, module)
-    return Snapshot(
-        weights={name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in weights.items()},
-        optimizer={name: tensor.cpu() for name, tensor in states.items()},
-    )
+    weights = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in to_published(module.state_dict()).items()}
+    return Snapshot(weights=weights, optimizer=optimizer_tensors(optimizer, module))
 
 
 def save(run_folder: str, state: State, module: nn.Module, optimizer: torch.optim.Optimizer, model: Model, vocabulary: Vocabulary) -> str:

@@ -88,8 +88,9 @@ def fit(job: Job, resources: WorkerResources) -> dict[str, Any]:
     Raises the worker's PipelineError where it raised one, PipelineError in one line for all else.
     """
     before = signal.getsignal(signal.SIGINT)
-    environment = dict(os.environ)
-    os.environ.update(train_environment(job.config))
+    wanted = train_environment(job.config)
+    environment = {name: os.environ.get(name) for name in wanted}
+    os.environ.update(wanted)
     try:
         for phase in job.config.all_phases:
             if phase.end == job.config.steps or newest_state(job).step < phase.end:
@@ -102,8 +103,8 @@ def fit(job: Job, resources: WorkerResources) -> dict[str, Any]:
     except SystemExit as error:  # Ray answers Ctrl-C with exit code 0, which would say that the run is finished
         raise KeyboardInterrupt from error
     finally:
-        os.environ.clear()
-        os.environ.update(environment)
+        for name, value in environment.items():
+            os.environ.pop(name) if value is None else os.environ.update({name: value})
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, before)  # Ray leaves its own behind
     return ray.get(job.tracker.summary.remote())
@@ -198,7 +199,6 @@ def plain_error(error: TrainingFailedError, job: Job) -> PipelineError:
     if failure := ray.get(job.tracker.failure.remote()):
         return failure
     causes: list[BaseException] = []
-    starting = isinstance(error, ControllerError)
     if isinstance(error, ControllerError):
         causes = [error.controller_failure]
     elif isinstance(error, WorkerGroupError):
@@ -208,6 +208,6 @@ def plain_error(error: TrainingFailedError, job: Job) -> PipelineError:
             return known
     text = "; ".join(sorted({f"{type(cause).__name__}: {storage.first_line(cause)}" for cause in causes})) or storage.first_line(error)
     restarts = job.config.placement.restarts
-    if starting:
-        return PipelineError(f"the workers could not be started in {START_ATTEMPTS} attempts: {text}; ray status says what the cluster lacks, the same command continues from the last checkpoint")
+    if isinstance(error, ControllerError):
+        return PipelineError(f"the workers could not be started: {text}; ray status says what the cluster lacks, the same command continues from the last checkpoint")
     return PipelineError(f"training failed more often than placement.restarts ({restarts}) allows: {text}; the full error is in Ray's logs, the same command continues from the last checkpoint")

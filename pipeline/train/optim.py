@@ -62,11 +62,11 @@ def build_optimizer(chosen: settings.AdamW, module: nn.Module) -> torch.optim.Op
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer, module: nn.Module) -> dict[str, torch.Tensor]:
-    """The optimiser's state as {parameter.state: tensor}, empty before the first step."""
+    """A copy on the host of the optimiser's state as {parameter.state: tensor}, empty before the first step."""
     tensors = {}
     for name, parameter in module.named_parameters():
         for key, value in optimizer.state.get(parameter, {}).items():
-            tensors[f"{name}.{key}"] = value.detach().clone().contiguous()
+            tensors[f"{name}.{key}"] = value.detach().to("cpu", copy=True).contiguous()
     return tensors
 
 

@@ -238,3 +238,8 @@ def test_a_stores_passing_error_is_tried_again_and_others_are_not(monkeypatch: p
     with pytest.raises(FileNotFoundError):
         storage.retried(call)
     assert isinstance(next(errors), OSError)
+
+
+def test_no_location_of_a_run_may_have_a_login_in_it() -> None:
+    with pytest.raises(ConfigError, match=r"^s3://\*\*\*@bucket/output was given with a login in it"):
+        storage.absolute("s3://key:secret@bucket/output")
