@@ -46,8 +46,8 @@ finetune: $(VENV)/.installed ## fine-tune the newest run's model, or CHECKPOINT=
 finetune-glue: $(VENV)/.installed ## the same on GLUE, in GLUE=folder or downloaded once; GRID=bert or miniatures for the published grids, else within MINUTES=20
 	@$(newest); $(BIN)/python jobs/finetune.py --checkpoint "$$checkpoint" --task glue $(if $(GLUE),--data '$(GLUE)') --output '$(OUTPUT)' $(minutes) $(ARGS)
 
-test: $(VENV)/.installed-test ## run the tests
-	$(BIN)/python -m pytest
+test: $(VENV)/.installed-test ## run the tests, those that start Ray in one process and the others in another
+	$(BIN)/python -m pytest --numprocesses 2 --no-loadscope-reorder
 
 test-long: $(VENV)/.installed-test ## run the few tests that `make test` leaves out for time
 	$(BIN)/python -m pytest -m long

@@ -1,8 +1,10 @@
 """A prepared corpus of made-up documents, a vocabulary trained on it, and the training loop over both, without Ray."""
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import fsspec
 import numpy as np
@@ -13,6 +15,7 @@ import torch
 from fsspec.implementations.dirfs import DirFileSystem
 from fsspec.implementations.local import LocalFileSystem
 from fsspec.registry import _registry
+from xdist.scheduler import LoadScopeScheduling
 
 from pipeline.environment import set_ray_defaults
 
@@ -38,10 +41,32 @@ from pipeline.train.optim import build_optimizer  # noqa: E402
 from pipeline.train.run import SUMMARY, identity, keep_vocabulary, write_run  # noqa: E402
 from pipeline.train.tracking import open_run  # noqa: E402
 
+RAY_TESTS = "tests/ray/"
+
 WORDS = [a + b for a in ("ka", "lo", "mi", "ne", "su", "ta") for b in ("r", "nd", "p", "st", "l", "m")]
 DOCUMENTS_PER_WINDOW = 6
 ENOUGH_WINDOWS = 40  # of the tiny corpus: more rows than any run of these tests takes
 CPU = torch.device("cpu")
+
+
+if "PYTEST_XDIST_WORKER" in os.environ:
+    torch.set_num_threads(1)  # a process of tests beside others: threads that wait for their turn cost more than they do
+
+
+class OneRay(LoadScopeScheduling):
+    """Several processes of tests (pytest --numprocesses): one has all that starts Ray, since two Rays are in each other's way; the others have whole files."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return RAY_TESTS if nodeid.startswith(RAY_TESTS) else nodeid.split("::")[0]
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
+    return OneRay(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes longest begins first."""
+    items.sort(key=lambda item: not item.nodeid.startswith(RAY_TESTS))
 
 
 def text_of(number: int) -> str:

@@ -367,11 +367,16 @@ def test_a_corpus_without_text_is_refused_with_its_reasons(tmp_path: Path):
 def test_a_web_source(server: tuple[Path, str], tmp_path: Path):
     folder, url = server
     (folder / "a.txt.gz").write_bytes(gzip.compress(b"Title: Far\nA document from far away, compressed."))
-    (folder / "broken.txt").write_text("can be asked about")
     found = quiet_prepare([f"{url}/a.txt.gz"], tmp_path / "out", Preparation(**(vars(SETTINGS) | {"heldout_share": 0.0})))
     assert [(row["id"], row["title"], row["text"]) for row in documents(found, "train")] == [("a.txt.gz#0", "Far", "A document from far away, compressed.")]
+
+
+@pytest.mark.long  # it is asked for five times, in 80 seconds; tests/unit/corpus/test_web.py has the tries
+def test_a_web_source_that_fails_for_good(server: tuple[Path, str], tmp_path: Path):
+    folder, url = server
+    (folder / "broken.txt").write_text("can be asked about")
     with pytest.raises(DataError, match=f"^{url}/broken.txt cannot be read: .*500 .*$"):
-        quiet_prepare([f"{url}/broken.txt"], tmp_path / "out2")
+        quiet_prepare([f"{url}/broken.txt"], tmp_path / "out")
 
 
 def test_a_multistream_dump_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
