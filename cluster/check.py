@@ -322,6 +322,8 @@ def cluster_problems(spec: dict, field: str) -> Iterator[Problem]:
         cpus, gpus = (group.get("rayStartParams", {}).get(key) for key in ("num-cpus", "num-gpus"))
         if gpus not in (None, "0") and cpus != gpus:
             yield f"{name}.rayStartParams.num-cpus", f'{cpus or "left to Ray"}; data stages would take the trainers\' cores, one for each GPU is enough: "{gpus}"'
+        if gpus in (None, "0") and any(one.get("key") in (None, "nvidia.com/gpu") for one in group["template"].get("spec", {}).get("tolerations", [])):
+            yield f"{name}.template.spec.tolerations", "pods without a GPU would take the GPU nodes' last cores; leave nvidia.com/gpu out, and name the key of every other"
         yield from pod_problems(group["template"], f"{name}.template")
 
 

@@ -221,6 +221,13 @@ KUBERAY: list[tuple[Change, str]] = [
         lambda document: container(document).update(env=[{"name": "AWS_SECRET_ACCESS_KEY", "value": "a"}]),
         "SPEC.workerGroupSpecs.1.template.spec.containers.0.env: AWS_SECRET_ACCESS_KEY is written out; a secret by reference (valueFrom.secretKeyRef)",
     ),
+    *(
+        (
+            lambda document, one=one: spec_of(document)["workerGroupSpecs"][0]["template"]["spec"]["tolerations"].append(one),
+            "SPEC.workerGroupSpecs.0.template.spec.tolerations: pods without a GPU would take the GPU nodes' last cores; leave nvidia.com/gpu out, and name the key of every other",
+        )
+        for one in ({"key": "nvidia.com/gpu", "operator": "Exists"}, {"operator": "Exists"})
+    ),
     (lambda document: group(document)["template"]["spec"].pop("securityContext"), "SPEC.workerGroupSpecs.1.template.spec.securityContext.runAsNonRoot: missing; true"),
 ]
 
