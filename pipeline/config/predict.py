@@ -86,14 +86,20 @@ class Compare(Finetune):
     """Fine-tune two encoders on the same tasks with the same seeds, and tell whether one is better."""
 
     checkpoint: tuple[str, ...]  # type: ignore[assignment]
-    """Folder, URL or hf://OWNER/NAME of a published BERT; given twice, A and then B."""
+    """Folder, URL or hf://OWNER/NAME of a published BERT; given twice, A and then B, or once with random_weights."""
+    random_weights: bool = False
+    """With one checkpoint: it is B, and A has random weights of its sizes: what did its pretraining give?"""
     seeds: int = 5
     """Runs of each task with either encoder; each seed of A is compared with the same seed of B."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(len(self.checkpoint) == 2, f"checkpoint ({', '.join(self.checkpoint) or 'none'}) must be given twice: --checkpoint A --checkpoint B")
-        require(self.checkpoint[0] != self.checkpoint[1], f"checkpoint ({self.checkpoint[0]}) is given twice: give two that differ")
+        given = f"checkpoint ({', '.join(self.checkpoint) or 'none'})"
+        if self.random_weights:
+            require(len(self.checkpoint) == 1, f"{given} must be given once with --random-weights True: it is compared with random weights of its sizes")
+        else:
+            require(len(self.checkpoint) == 2, f"{given} must be given twice: --checkpoint A --checkpoint B; or once with --random-weights True")
+        require(len(set(self.checkpoint)) == len(self.checkpoint), f"checkpoint ({self.checkpoint[0]}) is given twice: give two that differ")
         require_at_least("seeds", self.seeds, 2)
         require(self.minutes is None, f"minutes ({self.minutes}) would give the two encoders unequal trials: leave it out, and lower --seeds or --recipe.training-rows")
         require(self.register is None, f"register ({self.register}) is for one encoder: fine-tune the better one by itself")

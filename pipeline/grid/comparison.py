@@ -25,11 +25,11 @@ OfRows = Callable[[np.ndarray], float]
 
 def compare(config: Compare, report: Report) -> list[str]:
     """Fine-tune with both encoders and give the lines that say which is better at what. Raises PipelineError as finetune does."""
-    both, found = [one_of(config, checkpoint) for checkpoint in config.checkpoint], []
-    for letter, one in zip("AB", both):
-        report(f"{letter}: {one.checkpoint}")
+    both, found = sides(config), []
+    lines = [f"{letter}: {'random weights of the sizes of ' * one.random_weights}{one.checkpoint}" for letter, one in zip("AB", both)]
+    for line, one in zip(lines, both):
+        report(line)
         found.append(finetune(one, report))
-    lines = [f"A: {config.checkpoint[0]}", f"B: {config.checkpoint[1]}"]
     selecting = [first_of_each(result.rows) for result in found]
     for task in selecting[0]:
         a, b = selecting[0][task], selecting[1][task]
@@ -43,9 +43,11 @@ def compare(config: Compare, report: Report) -> list[str]:
     return lines
 
 
-def one_of(config: Compare, checkpoint: str) -> Finetune:
-    """The fine-tuning of one of the encoders."""
-    return Finetune(**{one.name: getattr(config, one.name) for one in fields(Finetune)} | {"checkpoint": checkpoint})
+def sides(config: Compare) -> list[Finetune]:
+    """The fine-tunings of A and of B."""
+    shared = {one.name: getattr(config, one.name) for one in fields(Finetune)}
+    starts = [(config.checkpoint[0], True), (config.checkpoint[0], False)] if config.random_weights else [(checkpoint, False) for checkpoint in config.checkpoint]
+    return [Finetune(**shared | {"checkpoint": checkpoint, "random_weights": random}) for checkpoint, random in starts]
 
 
 def first_of_each(rows: Sequence[Reported]) -> dict[str, Reported]:

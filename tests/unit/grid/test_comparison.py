@@ -5,7 +5,7 @@ import pyarrow as pa
 
 from pipeline.config.finetune import Cutting, Recipe
 from pipeline.config.predict import Compare
-from pipeline.grid.comparison import first_of_each, of_answers, one_of, seed_lines
+from pipeline.grid.comparison import first_of_each, of_answers, seed_lines, sides
 from pipeline.finetune.problems import Problem
 from pipeline.finetune.table import Reported
 from pipeline.tasks.prepared import Prepared
@@ -39,9 +39,14 @@ def test_the_metric_that_selects_is_the_first_of_each_task() -> None:
 
 def test_each_encoder_is_fine_tuned_by_the_same_settings() -> None:
     config = Compare(checkpoint=("/a", "/b"), task=("mrpc",), data="/glue", recipe=Recipe(epochs=7))
-    one, other = one_of(config, "/a"), one_of(config, "/b")
+    one, other = sides(config)
     assert (one.checkpoint, other.checkpoint, one.recipe.epochs, one.seeds) == ("/a", "/b", 7, 5)
-    assert type(one).__name__ == "Finetune"
+    assert type(one).__name__ == "Finetune" and not one.random_weights
+
+
+def test_one_checkpoint_is_compared_with_random_weights_of_its_sizes() -> None:
+    random, pretrained = sides(Compare(checkpoint=("/a",), random_weights=True, task=("mrpc",), data="/glue"))
+    assert (random.checkpoint, random.random_weights, pretrained.checkpoint, pretrained.random_weights) == ("/a", True, "/a", False)
 
 
 def test_the_metric_of_any_rows() -> None:
