@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
-from smart_open.compression import compression_wrapper
-
 from pipeline import storage
 from pipeline.corpus.web import WEB, WEB_TIMEOUT, WebStream
 from pipeline.errors import DataError
@@ -121,6 +119,8 @@ def blocks(location: str, expansion_limit: int = EXPANSION_LIMIT) -> Iterator[by
 
     Raises CutOff, Damaged or ExpandsTooFar after all that could be decompressed, and DataError where the file cannot be read.
     """
+    from smart_open.compression import compression_wrapper  # brings every cloud's library along that is installed
+
     raw = Source(location)
     with io.BufferedReader(raw, BLOCK_BYTES) as source:
         # The wrapper's own buffer would lose what was decompressed just before an error: read below it.

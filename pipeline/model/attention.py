@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from torch.nn.attention.varlen import varlen_attn
 
 from pipeline.batch import Batch
 from pipeline.model.dropout import dropout
@@ -99,6 +98,8 @@ def attention(qkv: Tensor, where: Layout, dropout_probability: float) -> Tensor:
     qkv (T, 3, H, D) holds queries, keys and values; the result is (T, H, D). Dropout is that of attention weights, 0 outside training.
     """
     if dropout_probability == 0 and has_kernel(qkv):
+        from torch.nn.attention.varlen import varlen_attn  # brings torch's compiler along: two seconds of every process, for a GPU alone
+
         q, k, v = qkv.unbind(1)
         return varlen_attn(q, k, v, where.offsets, where.offsets, where.maximum_length, where.maximum_length)
     return _padded_attention(qkv, where, dropout_probability)

@@ -30,10 +30,10 @@ POLL_SECONDS = 1.0
 SILENT_SECONDS = 60.0  # before a person is told
 SILENT_INTERVALS = 3  # times the longest wait for news so far: some steps take minutes
 START_ATTEMPTS = 60  # of a worker group of fixed size that finds no room, a minute each; an elastic one waits for nodes as long as it takes
-ELASTIC_START_SECONDS = 15  # after which an elastic group that was to be as large as before takes the nodes that are left
+ELASTIC_START_SECONDS = 5  # after which an elastic group that was to be as large as before takes the nodes that are left
 RESERVATION = "reservation.json"
 COORDINATOR_SECONDS = 5.0
-RESIZE_SECONDS = 10.0  # between looks for nodes that came
+RESIZE_SECONDS = 5.0  # between looks for nodes that came
 STREAM_BYTES = 256 * 2**20  # of finished blocks that the stream may run ahead by
 
 

@@ -3,11 +3,13 @@
 import dataclasses
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import ray
 import ray.train
 import ray.util
@@ -80,6 +82,7 @@ def work_on(job: Job, device: torch.device) -> None:
     config, stream = job.config, job.stream
     context = ray.train.get_context()
     rank, world = context.get_world_rank(), context.get_world_size()
+    blocks = begun(ray.train.get_dataset_shard(STREAM).iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=4))
     torch.set_num_threads(config.placement.threads or max(1, cores() // context.get_local_world_size()))
     say = (lambda text: ray.get(job.tracker.say.remote(text))) if rank == 0 else ignore
     torch.manual_seed(config.seed)
@@ -120,13 +123,25 @@ def work_on(job: Job, device: torch.device) -> None:
         state = started(job, work, module, wordpiece, precision)
     if compiles(config, len(stream.vocabulary.tokens), device, dataclasses.replace(phase, first=state.step), say):
         module.compile(dynamic=True)
-    blocks = ray.train.get_dataset_shard(STREAM).iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=4)
-    state = train(work, iter(blocks), module, optimizer, state)
+    state = train(work, blocks, module, optimizer, state)
     if state.step < config.steps:  # another phase follows
         return
     summary = summarise(job, work, module, state, phase, wordpiece)
     if rank == 0:
         ray.get(job.tracker.result.remote(summary))
+
+
+def begun(blocks: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """The blocks, of which the first is asked for at once: the stream's processes start while the model is made."""
+    coming = iter(blocks)
+    first = ThreadPoolExecutor(max_workers=1).submit(next, coming, None)
+
+    def in_order() -> Iterator[pa.Table]:
+        if (block := first.result()) is not None:
+            yield block
+            yield from coming
+
+    return in_order()
 
 
 class Points:

@@ -1,3 +1,5 @@
+import threading
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -11,7 +13,7 @@ from pipeline.errors import ConfigError
 from pipeline.objectives.pretraining import BertPretraining
 from pipeline.presets import PRESETS
 from pipeline.train import worker
-from pipeline.train.worker import compiles
+from pipeline.train.worker import begun, compiles
 
 CPU = torch.device("cpu")
 
@@ -65,3 +67,25 @@ def test_bfloat16_is_float32_within_its_rounding() -> None:
     assert torch.stack([*errors.values()]).norm() <= 4 * 2**-8 * torch.stack([gradient.norm() for gradient in exact.values()]).norm()
     # Gradients that nearly cancel, those of two classes, keep less.
     assert all(errors[name] <= 0.1 * gradient.norm() for name, gradient in exact.items() if gradient.norm() > 1e-6)
+
+
+def test_the_first_block_is_asked_for_before_it_is_wanted() -> None:
+    asked = threading.Event()
+
+    def blocks(count: int) -> Iterator[int]:
+        asked.set()
+        yield from range(count)
+
+    found = begun(blocks(3))
+    assert asked.wait(10)
+    assert list(found) == [0, 1, 2] and list(begun(blocks(0))) == []
+
+
+def test_what_a_stream_fails_with_comes_where_its_blocks_are_taken() -> None:
+    def damaged() -> Iterator[int]:
+        raise OSError("gone")
+        yield
+
+    found = begun(damaged())
+    with pytest.raises(OSError, match="^gone$"):
+        next(found)
