@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import ray
 from ray.data._internal.execution.execution_callback import ExecutionCallback
+from ray.data._internal.execution.streaming_executor import StreamingExecutor
 
 from pipeline.config.data import Sampling
 from pipeline.config.phases import Phase
@@ -26,6 +27,7 @@ INPUT_BLOCKS = 2_000  # Ray Data plans more than this for seconds at every start
 BLOCK_BYTES = 4 * 2**20  # the rows of about one window: without it Ray Data collects 128 MiB before it hands anything on
 MEASURED_WINDOWS = 2
 REST_SECONDS = 0.01  # a hundred rounds a second, each of which hands on all that is ready
+RESTS = 10  # one after the other at most, while blocks wait
 CHARACTERS_PER_TOKEN = 5  # of English, for estimates only
 
 
@@ -119,14 +121,17 @@ def windows_for(settings: StreamSettings, rows: int) -> int:
 
 
 class Pause(ExecutionCallback):
-    """A rest in each round of Ray Data's loop.
+    """A rest in each round of Ray Data's loop, up to ten times as long while blocks wait for the consumer.
 
     Where the consumer is slower than the stream, all that is ready may not be read yet, and the loop asks again at once (ray 2.60,
     process_completed_tasks): that took one whole core, beside the training that it waits for.
     """
 
-    def on_execution_step(self, executor: object) -> None:
-        time.sleep(REST_SECONDS)
+    def on_execution_step(self, executor: StreamingExecutor) -> None:
+        for _ in range(RESTS):
+            time.sleep(REST_SECONDS)
+            if executor._consumer_idling():
+                return
 
 
 def build_stream(settings: StreamSettings, cursor: Cursor | None, rows: int) -> ray.data.Dataset:

@@ -2,12 +2,14 @@ from collections import Counter
 from dataclasses import replace
 
 import pyarrow as pa
+import pytest
 
 from pipeline.config.data import Sampling
 from pipeline.config.training import Batch
+from pipeline.corpus import stream
 from pipeline.corpus.order import WindowRange
 from pipeline.corpus.prepare import Corpus, read_window
-from pipeline.corpus.stream import StreamSettings, rows_of_range, uniform, weighted, window_rows
+from pipeline.corpus.stream import REST_SECONDS, RESTS, Pause, StreamSettings, rows_of_range, uniform, weighted, window_rows
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.wordpiece import WordPiece
 
@@ -59,3 +61,16 @@ def test_the_words_that_a_process_keeps_are_bounded_by_a_setting_that_changes_no
 
 def tables(settings: StreamSettings) -> list[pa.Table]:
     return list(rows_of_range(settings, WordPiece(settings.vocabulary, settings.table_chunks), WindowRange(first=0, count=5)))
+
+
+@pytest.mark.parametrize(("taken_after", "rests"), [(0, 1), (1, 1), (4, 4), (100, RESTS)])
+def test_the_stream_rests_until_its_blocks_are_taken_but_not_for_ever(taken_after: int, rests: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr(stream.time, "sleep", slept.append)
+
+    class Executor:  # of Ray Data: what a round of its loop hands to a callback
+        def _consumer_idling(self) -> bool:
+            return len(slept) >= taken_after
+
+    Pause().on_execution_step(Executor())
+    assert slept == [REST_SECONDS] * rests
