@@ -46,7 +46,7 @@ class Scene:
     def restart(self) -> None:
         """Submit the same command again."""
         before = self.driver
-        self.driver = self.run.drive(self.site)
+        self.driver = self.run.drive(self.site.address)
         self.driver.steps += [(0.0, before.step)]  # steps done anew are not new
 
     def kill_driver(self) -> None:

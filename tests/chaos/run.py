@@ -51,7 +51,7 @@ def main() -> int:
 def chaos(folder: Path, site: Site, server: Server, chosen: argparse.Namespace) -> int:
     common = {"corpus": small_corpus(folder / "corpus"), "output": folder / "output", "steps": chosen.steps, "tracking": server.uri}
     reference = Run(name="undisturbed", workers="2", **common)
-    reference.drive(site).wait_for_end()
+    reference.drive(site.address).wait_for_end()
     undisturbed = history(reference)
     print(f"an undisturbed run of {chosen.steps:,} steps is there; faults for {chosen.minutes:g} minutes from seed {chosen.seed}", flush=True)
     started, waiting, number = time.monotonic(), kinds(chosen.seed, chosen.only), 0
@@ -60,7 +60,7 @@ def chaos(folder: Path, site: Site, server: Server, chosen: argparse.Namespace) 
     while time.monotonic() - started < 60 * chosen.minutes:
         number += 1
         run = Run(name=f"disturbed-{number}", workers="1..3", **common)
-        scene = Scene(site=site, run=run, driver=run.drive(site), server=server)
+        scene = Scene(site=site, run=run, driver=run.drive(site.address), server=server)
         scene.driver.wait_for_step(30)
         while scene.driver.step < chosen.steps - 150 and time.monotonic() - started < 60 * chosen.minutes:
             kind = next(waiting)

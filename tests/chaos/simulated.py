@@ -76,6 +76,10 @@ class Site:
         for _ in range(trainers):
             self.add()
 
+    @property
+    def address(self) -> str:
+        return self.cluster.address
+
     def add(self) -> None:
         """Add a node with a trainer; main thread only."""
         self.trainers.append(self.cluster.add_node(num_cpus=1, resources={RESOURCE: 1}))
@@ -180,10 +184,10 @@ class Run:
     tracking: str
     settings: dict[str, Any] = field(default_factory=dict)
 
-    def drive(self, site: Site) -> Driver:
+    def drive(self, address: str) -> Driver:
         settings = SETTINGS | {"steps": self.steps, "name": self.name, "corpus": self.corpus, "output": self.output, "workers": self.workers} | self.settings
         flags = [word for name, value in settings.items() for word in (f"--{name}", str(value))]
-        environment = os.environ | {"RAY_ADDRESS": site.cluster.address, "PYTHONUNBUFFERED": "1", "MLFLOW_TRACKING_URI": self.tracking}
+        environment = os.environ | {"RAY_ADDRESS": address, "PYTHONUNBUFFERED": "1", "MLFLOW_TRACKING_URI": self.tracking}
         process = subprocess.Popen(
             [sys.executable, str(ROOT / "jobs" / "pretrain.py"), "bert-tiny", *flags, *OPTIMIZER],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment, start_new_session=True,

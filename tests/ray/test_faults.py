@@ -18,9 +18,9 @@ def test_a_node_that_goes_and_one_that_comes_change_nothing(tmp_path: Path):
         tracking = f"sqlite:///{tmp_path}/output/mlflow.db"
         common = {"corpus": small_corpus(tmp_path / "corpus"), "output": tmp_path / "output", "steps": STEPS, "tracking": tracking}
         undisturbed = Run(name="undisturbed", workers="1", **common)
-        undisturbed.drive(site).wait_for_end()
+        undisturbed.drive(site.address).wait_for_end()
         disturbed = Run(name="disturbed", workers="1..2", **common)
-        driver = disturbed.drive(site)
+        driver = disturbed.drive(site.address)
         driver.wait_for_step(40)
         assert len(site.trainer_processes()) == 2
         seconds = node_removed(Scene(site=site, run=disturbed, driver=driver))

@@ -1,0 +1,134 @@
+"""Ray's autoscaler at work: a head that offers nothing, nodes that come when a run asks for them and go when it is done. Ray's own fake provider starts them on this machine."""
+
+import contextlib
+import json
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+import ray
+from ray.autoscaler._private.fake_multi_node.node_provider import FAKE_HEAD_NODE_ID
+from ray.autoscaler.v2.sdk import get_cluster_status
+
+from tests.chaos.simulated import RESOURCE, Run, history, program, small_corpus
+
+IDLE_MINUTES = 0.2
+PROVIDER = {
+    "type": "fake_multinode",
+    "head_node_id": FAKE_HEAD_NODE_ID,
+    "launch_multiple": True,
+    "use_node_id_as_ip": True,  # all nodes have this machine's address
+    "disable_node_updaters": True,
+    "disable_launch_config_check": True,
+}
+FILLED_IN = ("cluster_synced_files", "rsync_exclude", "rsync_filter", "initialization_commands", "setup_commands", "head_setup_commands", "worker_setup_commands", "worker_start_ray_commands")
+"""Settings that Ray's launcher adds to a file, and without which the autoscaler does not start."""
+HEAD_ALONE = Counter({"ray.head.default": 1})
+
+
+def node_types(most: int) -> dict[str, object]:
+    """As in cluster/aws.yaml: a head without resources, nodes for data and nodes with a trainer each, from none."""
+    return {
+        "ray.head.default": {"resources": {}, "node_config": {}, "max_workers": 0},
+        "cpu": {"resources": {"CPU": 2}, "node_config": {}, "min_workers": 0, "max_workers": most},
+        "trainer": {"resources": {"CPU": 1, RESOURCE: 1}, "node_config": {}, "min_workers": 0, "max_workers": most},
+    }
+
+
+class AutoscaledSite:
+    """A head whose autoscaler starts and ends nodes (`ray.cluster_utils.AutoscalingCluster` would stop every Ray of the machine)."""
+
+    def __init__(self, most: int) -> None:
+        subprocess.run([program("ray"), "get-auth-token", "--generate"], check=True, capture_output=True)
+        self.temporary = tempfile.mkdtemp(prefix="bs-", dir="/tmp")  # short: Ray puts sockets in it
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        self.address = f"127.0.0.1:{port}"
+        config = {
+            "cluster_name": "fake",
+            "max_workers": 2 * most,
+            "idle_timeout_minutes": IDLE_MINUTES,
+            "provider": PROVIDER | {"gcs_address": self.address},
+            "available_node_types": node_types(most),
+            "head_node_type": "ray.head.default",
+            "auth": {},
+            "file_mounts": {},
+            "upscaling_speed": 1.0,
+            **{name: [] for name in FILLED_IN},
+        }
+        file = Path(self.temporary, "cluster.json")
+        file.write_text(json.dumps(config))
+        environment = os.environ | {
+            "RAY_FAKE_CLUSTER": "1",
+            "RAY_NODE_TYPE_NAME": "ray.head.default",
+            "RAY_OVERRIDE_NODE_ID_FOR_TESTING": FAKE_HEAD_NODE_ID,
+            "AUTOSCALER_UPDATE_INTERVAL_S": "1",
+            "RAY_TMPDIR": self.temporary,
+        }
+        start = ("start", "--head", "--block", "--node-ip-address", "127.0.0.1", "--port", str(port), "--num-cpus", "0", "--include-dashboard", "False", "--temp-dir", self.temporary)
+        self.log = Path(self.temporary, "log")
+        with self.log.open("w") as log:
+            self.head = subprocess.Popen([program("ray"), *start, "--autoscaling-config", str(file)], env=environment, stdout=log, stderr=log, start_new_session=True)
+
+    def nodes(self) -> Counter[str]:
+        """Type of node -> those that are alive."""
+        status = get_cluster_status(self.address)
+        return Counter(node.ray_node_type_name for node in (*status.active_nodes, *status.idle_nodes))
+
+    def wait_for(self, wanted: Counter[str], seconds: float) -> None:
+        """Wait until the cluster has these nodes and no others."""
+        end = time.monotonic() + seconds
+        found: Counter[str] | str = "nothing yet"
+        while found != wanted:
+            assert self.head.poll() is None and time.monotonic() < end, f"{wanted} did not come within {seconds:.0f} s, there was {found}; the head said:\n{self.log.read_text()[-2000:]}"
+            time.sleep(0.5)
+            try:
+                found = self.nodes()
+            except ray.exceptions.RpcError as error:  # the head is not up yet
+                found = str(error)
+
+    def stop(self) -> None:
+        """End the head and its nodes, and nothing else of the machine."""
+        for process in psutil.process_iter(["cmdline"]):
+            if any(self.temporary in word for word in process.info["cmdline"] or ()):
+                with contextlib.suppress(psutil.NoSuchProcess):  # gone meanwhile
+                    process.kill()
+        self.head.wait()
+        shutil.rmtree(self.temporary, ignore_errors=True)
+
+
+@pytest.fixture
+def site() -> Iterator[AutoscaledSite]:
+    site = AutoscaledSite(most=2)
+    try:
+        site.wait_for(HEAD_ALONE, 60)
+        yield site
+    finally:
+        site.stop()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_nodes_come_for_a_run_and_go_after_it(site: AutoscaledSite, tmp_path: Path):
+    run = Run(
+        name="scaled", steps=60, workers="2", corpus=small_corpus(tmp_path / "corpus"), output=tmp_path / "output", tracking=f"sqlite:///{tmp_path}/output/mlflow.db",
+        settings={"placement.autoscaled": True},
+    )  # fmt: skip
+    driver = run.drive(site.address)
+    driver.wait_for_step(1)
+    at_work = site.nodes()
+    driver.wait_for_end()
+    ended = time.monotonic()
+    site.wait_for(HEAD_ALONE, 60)
+    print(f"at work: {dict(at_work)}; the head alone {time.monotonic() - ended:.0f} s after the end")
+    assert at_work["trainer"] == 2 and at_work["cpu"] >= 1
+    assert sorted(history(run)["train/mlm_loss"]) == list(range(1, 61))
