@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -118,6 +119,13 @@ class Site:
             self.remove(node)
         self.cluster.remove_node(self.cluster.head_node)
         shutil.rmtree(self.temporary, ignore_errors=True)
+
+
+def free_port() -> int:
+    """A port of this machine that nothing listens on."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
 
 
 def program(name: str) -> str:
@@ -262,11 +270,7 @@ class Server:
     """An MLflow server on this machine that can be taken away and brought back."""
 
     def __init__(self, folder: Path) -> None:
-        import socket
-
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self.folder = folder
         self.start()
 

@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
@@ -18,7 +17,7 @@ import ray
 from ray.autoscaler._private.fake_multi_node.node_provider import FAKE_HEAD_NODE_ID
 from ray.autoscaler.v2.sdk import get_cluster_status
 
-from tests.chaos.simulated import RESOURCE, Run, history, program, small_corpus
+from tests.chaos.simulated import RESOURCE, Run, free_port, history, program, small_corpus
 
 IDLE_MINUTES = 0.2
 PROVIDER = {
@@ -49,9 +48,7 @@ class AutoscaledSite:
     def __init__(self, most: int) -> None:
         subprocess.run([program("ray"), "get-auth-token", "--generate"], check=True, capture_output=True)
         self.temporary = tempfile.mkdtemp(prefix="bs-", dir="/tmp")  # short: Ray puts sockets in it
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+        port = free_port()
         self.address = f"127.0.0.1:{port}"
         config = {
             "cluster_name": "fake",
