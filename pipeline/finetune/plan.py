@@ -1,10 +1,11 @@
 """How long the trials take, and what is left out where that is too long."""
 
+import heapq
 import itertools
 import math
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -27,6 +28,8 @@ EVALUATED = 0.4
 """Time of a row's forward alone, of a whole step's."""
 START_SECONDS = 4.0
 """Of a trial: its process, reading, saving."""
+SURE = 0.9
+"""Of the time that is left, what is planned: a measured step is wrong by as much, and the table and the models come after the trials."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,31 +81,44 @@ def shorter(whole: Share, large: bool) -> list[Share]:
     return [whole, *fewer, *(replace(fewer[-1], rows=rows) for rows in (100_000, 50_000, 20_000, 10_000, 5_000) if rows < (whole.rows or math.inf))]
 
 
-def fitted(config: Finetune, problems: Sequence[Problem], per_step: dict[str, float], at_once: float, settings: int) -> dict[str, Share]:
-    """What is trained of each problem: all, or where `minutes` are fewer, less of the large ones and then of the small ones, the most expensive first."""
+def makespan(seconds: Iterable[float], at_once: int) -> float:
+    """When the last of the trials is done, where the longest begin first."""
+    free = [0.0] * at_once
+    for one in sorted(seconds, reverse=True):
+        heapq.heapreplace(free, free[0] + one)
+    return max(free)
+
+
+def total_seconds(config: Finetune, problems: Sequence[Problem], per_step: dict[str, float], shares: dict[str, Share], at_once: int, settings: int) -> float:
+    """Of all trials, about."""
+
+    def each(problem: Problem) -> list[float]:
+        share = shares[problem.task.name]
+        return [trial_seconds(config, problem, per_step[problem.task.name], share)] * (share.seeds + (settings * config.search.seeds if settings > 1 else 0))
+
+    return makespan(itertools.chain.from_iterable(map(each, problems)), at_once)
+
+
+def fitted(config: Finetune, problems: Sequence[Problem], per_step: dict[str, float], at_once: int, settings: int, spent: float = 0.0) -> dict[str, Share]:
+    """What is trained of each problem: all, or where what is left of `minutes` after `spent` seconds is too short, less of the large ones and then of the small ones, the most expensive first."""
     whole = Share(seeds=config.seeds, epochs=config.recipe.epochs, rows=config.recipe.training_rows)
     ladders = {one.task.name: shorter(whole, min(one.train.rows.num_rows, whole.rows or one.train.rows.num_rows) > LARGE) for one in problems}
     places = dict.fromkeys(ladders, 0)
     by_name = {one.task.name: one for one in problems}
 
-    def cost(name: str) -> float:
-        share = ladders[name][places[name]]
-        runs = share.seeds + (settings * config.search.seeds if settings > 1 else 0)
-        return runs * trial_seconds(config, by_name[name], per_step[name], share)
+    def chosen() -> dict[str, Share]:
+        return {name: ladders[name][place] for name, place in places.items()}
 
-    while config.minutes is not None and sum(map(cost, ladders)) / at_once > 60 * config.minutes:
+    def cost(name: str) -> float:
+        return total_seconds(config, [by_name[name]], per_step, chosen(), 1, settings)
+
+    while config.minutes is not None and total_seconds(config, problems, per_step, chosen(), at_once, settings) > SURE * (60 * config.minutes - spent):
         left = [name for name in ladders if places[name] + 1 < len(ladders[name])]
         if not left:
             break
         large = [name for name in left if ladders[name][-1].epochs < whole.epochs or ladders[name][-1].rows != whole.rows]
         places[max(large or left, key=cost)] += 1
-    return {name: ladders[name][place] for name, place in places.items()}
-
-
-def total_seconds(config: Finetune, problems: Sequence[Problem], per_step: dict[str, float], shares: dict[str, Share], at_once: float, settings: int) -> float:
-    """Of all trials, about."""
-    runs = {name: share.seeds + (settings * config.search.seeds if settings > 1 else 0) for name, share in shares.items()}
-    return sum(runs[one.task.name] * trial_seconds(config, one, per_step[one.task.name], shares[one.task.name]) for one in problems) / at_once
+    return chosen()
 
 
 def write(place: str, shares: dict[str, Share], per_step: dict[str, float]) -> None:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -52,6 +53,8 @@ class Grid:
     problems: dict[str, Problem]
     settings: list[dict[str, Any]]
     shares: dict[str, plan.Share]
+    seconds: dict[str, float]
+    """Task -> of one of its trials, about."""
     baselines: dict[str, dict[str, dict[str, float]]]
     """Task -> split -> metric -> what an answer that needs no model scores."""
 
@@ -61,6 +64,7 @@ def finetune(config: Finetune, report: Report) -> Found:
 
     Raises PipelineError in one line for all that the user can fix, before anything is trained.
     """
+    begun = time.monotonic()
     config = replace(config, output=storage.absolute(config.output))
     settings = settings_of(config)
     storage.require_writable("output", config.output)
@@ -73,7 +77,7 @@ def finetune(config: Finetune, report: Report) -> Found:
     tune.connect(config)
     for line in warnings(config, settings):
         report(line)
-    grid = planned(config, initial, problems, settings, report)
+    grid = planned(config, initial, problems, settings, begun, report)
     parent = runs.open_grid(uri, config, grid_name(config, problems, initial), initial)
     live = Live(report)
     with runs.tracked(parent, live):
@@ -130,15 +134,15 @@ def waves(config: Finetune, problems: Mapping[str, Problem]) -> list[str | None]
     return [None] if config.start_from is None or not any(name in STARTED for name in problems) else [None, config.start_from]
 
 
-def planned(config: Finetune, initial: Initial, problems: dict[str, Problem], settings: list[dict[str, Any]], report: Report) -> Grid:
-    """What is trained of each problem in the time, and how long it takes; says both."""
+def planned(config: Finetune, initial: Initial, problems: dict[str, Problem], settings: list[dict[str, Any]], begun: float, report: Report) -> Grid:
+    """What is trained of each problem in the time that is left since `begun`, and how long it takes; says both."""
     many = tune.at_once(config)
     place = storage.join(config.output, "finetune", "grids", f"{grid_name(config, problems, initial)}.json")
     if storage.exists(place):
         shares, per_step = plan.read(place)
     else:
         per_step = tune.seconds_per_step(config, problems, initial)
-        shares = plan.fitted(config, list(problems.values()), per_step, many, len(settings))
+        shares = plan.fitted(config, list(problems.values()), per_step, many, len(settings), spent=time.monotonic() - begun)
         plan.write(place, shares, per_step)
     for name, problem in problems.items():
         if line := plan.left_out(problem, config, shares[name]):
@@ -149,7 +153,8 @@ def planned(config: Finetune, initial: Initial, problems: dict[str, Problem], se
     parts = f"{selecting} that select one of {len(settings)} settings, {reporting} that report it on fresh seeds" if selecting else f"{len(problems)} task{'s' * (len(problems) > 1)}, {config.seeds} seed{'s' * (config.seeds > 1)} at most"
     report(f"{selecting + reporting} trial{'s' * (selecting + reporting > 1)}: {parts}; {many} at once, about {duration(seconds)}")
     baselines = {name: {split: KINDS[one.task.kind].baseline(one.task, one.train, prepared) for split, prepared in one.splits.items()} for name, one in problems.items()}
-    return Grid(config=config, initial=initial, problems=problems, settings=settings, shares=shares, baselines=baselines)
+    each = {name: plan.trial_seconds(config, problem, per_step[name], shares[name]) for name, problem in problems.items()}
+    return Grid(config=config, initial=initial, problems=problems, settings=settings, shares=shares, seconds=each, baselines=baselines)
 
 
 def grid_name(config: Finetune, problems: Mapping[str, Problem], initial: Initial) -> str:
@@ -209,7 +214,7 @@ def trial_of(grid: Grid, name: str, seed: int, setting: dict[str, Any], stage: s
 def run_all(grid: Grid, ones: Sequence[Trial], parent: Any, live: Live, *, may_stop: bool) -> dict[str, dict[str, Any]]:
     """The results of trials; only those that have none are sent to the cluster."""
     ready = {trial.name: result for trial in ones if (result := finished(trial, may_stop)) is not None}
-    missing = [trial for trial in ones if trial.name not in ready]
+    missing = sorted((trial for trial in ones if trial.name not in ready), key=lambda trial: -grid.seconds[trial.problem])  # the longest first: they all end sooner
     with live.table(ones, ready):
         for trial in ones:
             if trial.name in ready:

@@ -8,7 +8,7 @@ import pytest
 
 from pipeline.config.finetune import Finetune, Recipe
 from pipeline.config.model import Model
-from pipeline.finetune.plan import Share, fitted, left_out, read, total_seconds, trial_seconds, write
+from pipeline.finetune.plan import SURE, Share, fitted, left_out, makespan, read, total_seconds, trial_seconds, write
 from pipeline.finetune.table import PUBLISHED, Reported, glue_line, published_figure, reported, select, shown, table
 
 
@@ -32,7 +32,7 @@ def test_a_large_task_loses_seeds_then_epochs_then_rows_before_a_small_one_loses
     small, large, steps = problem("small", 3_200), problem("large", 320_000), {"small": 0.01, "large": 0.01}
     whole = Share(seeds=3, epochs=3, rows=None)
     seconds = total_seconds(config(None), [small, large], steps, {"small": whole, "large": whole}, 1, 1)
-    assert fitted(config(None), [small, large], steps, 1, 1) == fitted(config(seconds / 60 + 1), [small, large], steps, 1, 1) == {"small": whole, "large": whole}
+    assert fitted(config(None), [small, large], steps, 1, 1) == fitted(config(seconds / 60 / SURE + 0.1), [small, large], steps, 1, 1) == {"small": whole, "large": whole}
     assert fitted(config(seconds / 60 / 2), [small, large], steps, 1, 1) == {"small": whole, "large": Share(seeds=1, epochs=3, rows=None)}
     found = fitted(config(1.5), [small, large], steps, 1, 1)
     assert found["small"] == whole and found["large"].seeds == 1 and found["large"].epochs == 1 and found["large"].rows in (50_000, 100_000)
@@ -40,6 +40,21 @@ def test_a_large_task_loses_seeds_then_epochs_then_rows_before_a_small_one_loses
     assert left_out(small, config(1.5), whole) is None
     least = fitted(config(0.01), [small, large], steps, 1, 1)
     assert least == {"small": Share(seeds=1, epochs=3, rows=None), "large": Share(seeds=1, epochs=1, rows=5_000)}
+
+
+def test_time_that_is_spent_before_the_trials_is_not_theirs() -> None:
+    large, steps = problem("large", 320_000), {"large": 0.01}
+    whole = Share(seeds=3, epochs=3, rows=None)
+    minutes = total_seconds(config(None), [large], steps, {"large": whole}, 1, 1) / 60 / SURE + 0.1
+    assert fitted(config(minutes), [large], steps, 1, 1) == {"large": whole}
+    assert fitted(config(minutes), [large], steps, 1, 1, spent=12.0) == {"large": replace(whole, seeds=1)}
+
+
+def test_a_long_trial_is_not_shorter_for_those_beside_it() -> None:
+    assert makespan([60.0, 10.0, 10.0, 10.0], 2) == 60.0
+    assert makespan([3.0, 1.0, 4.0, 2.0], 2) == 5.0
+    assert makespan([3.0, 1.0], 4) == 3.0
+    assert makespan([], 2) == 0.0
 
 
 def test_fewer_rows_than_asked_for_are_a_way_out() -> None:

@@ -23,7 +23,7 @@ def grid_of(glue: Path, vocabulary: Vocabulary, share: Share, *over: str) -> Gri
     problem = Problem(task=TASKS["cola"], cutting=cutting, train=train, splits={}, digest=digest([train]))
     config = Finetune(checkpoint="c", task=("cola",), data="d", output=str(glue / "o"), recipe=Recipe(epochs=3), search=Search(over=over))
     initial = Initial(folder="f", fingerprint="e", model=Model(), vocabulary=vocabulary)
-    return Grid(config=config, initial=initial, problems={"cola": problem}, settings=settings_of(config), shares={"cola": share}, baselines={})
+    return Grid(config=config, initial=initial, problems={"cola": problem}, settings=settings_of(config), shares={"cola": share}, seconds={"cola": 1.0}, baselines={})
 
 
 def test_what_is_said_to_be_chosen_is_what_is_trained(glue: Path, tiny_vocabulary: Vocabulary) -> None:
