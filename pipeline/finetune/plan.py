@@ -3,11 +3,11 @@
 import heapq
 import itertools
 import math
-import statistics
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+import pyarrow.compute as pc
 import torch
 
 from pipeline import storage
@@ -42,13 +42,16 @@ class Share:
 
 
 def seconds_of(config: Finetune, problem: Problem, initial: Initial) -> float:
-    """Mean seconds of a step, measured on a few steps of this problem on this device; steps differ by the length of their rows."""
+    """Mean seconds of a step: those of a token, measured on a few steps of this problem on this device, of as many tokens as a step has on average.
+
+    Steps differ by the length of their rows, and a few of them are seldom as long as all.
+    """
     device = device_of(config)
     autocast = autocast_for(config.placement, initial.model.width, device)
     threads = torch.get_num_threads()
     torch.set_num_threads(config.placement.threads or max(1, round(config.trials.cpus)))
     module = build(config, problem, initial, 0).to(device).train()
-    times = []
+    times, tokens = [], []
     with seen_words(config, module, problem.train.rows)():
         optimizer = build_optimizer(config.optimizer, module)
         for batch in itertools.islice(batches(problem.train.rows, config.recipe, 0, 0), STEPS):
@@ -58,10 +61,13 @@ def seconds_of(config: Finetune, problem: Problem, initial: Initial) -> float:
             (loss / count).backward()
             float(update(optimizer, module, rate=0.0, clip_norm=1.0))
             times.append(time.perf_counter() - begun)
+            tokens.append(batch.tokens)
             if len(times) >= LEAST_STEPS and sum(times) > MEASURED_SECONDS:
                 break
     torch.set_num_threads(threads)
-    return statistics.mean(times[WARMUP:] or times)
+    counted = slice(WARMUP if len(times) > WARMUP else 0, None)
+    lengths = problem.train.rows["ids"].combine_chunks().value_lengths()
+    return sum(times[counted]) / sum(tokens[counted]) * pc.sum(lengths).as_py() / math.ceil(len(lengths) / config.recipe.rows_per_step)
 
 
 def trial_seconds(config: Finetune, problem: Problem, per_step: float, share: Share) -> float:

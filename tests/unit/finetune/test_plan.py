@@ -1,15 +1,26 @@
 """What is trained where the time is short, and the table of what came out."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 
-from pipeline.config.finetune import Finetune, Recipe
+from pipeline.batch import Batch
+from pipeline.config.finetune import Cutting, Finetune, Recipe
 from pipeline.config.model import Model
+from pipeline.finetune import plan
 from pipeline.finetune.plan import SURE, Share, fitted, left_out, makespan, read, total_seconds, trial_seconds, write
+from pipeline.finetune.problems import Problem
 from pipeline.finetune.table import PUBLISHED, Reported, glue_line, published_figure, reported, select, shown, table
+from pipeline.tasks import sequences
+from pipeline.tasks.glue import TASKS
+from pipeline.tasks.tables import read_split
+from pipeline.text.vocabulary import Vocabulary
+from pipeline.train.initial import Initial
 
 
 def problem(name: str, rows: int, dev: int = 320) -> SimpleNamespace:
@@ -26,6 +37,30 @@ def test_a_trial_takes_its_steps_and_evaluations() -> None:
     # 4 s to start; in each of 3 epochs 100 steps of 0.1 s, and 10 batches of evaluation at 0.4 of a step.
     assert trial_seconds(config(None), problem("a", 3_200), 0.1, Share(seeds=1, epochs=3, rows=None)) == pytest.approx(4 + 3 * (10 + 0.4))
     assert trial_seconds(config(None), problem("a", 3_200), 0.1, Share(seeds=1, epochs=3, rows=320)) == pytest.approx(4 + 3 * (1 + 0.4))
+
+
+def test_a_few_steps_tell_of_steps_of_other_lengths(glue: Path, tiny_vocabulary: Vocabulary, monkeypatch: pytest.MonkeyPatch) -> None:
+    cutting = Cutting(maximum_length=32, stride=8)
+    train = sequences.prepare(TASKS["stsb"], read_split(TASKS["stsb"], str(glue), "train"), tiny_vocabulary, cutting)
+    lengths = np.diff(train.rows["ids"].combine_chunks().offsets)
+    model = Model(layers=1, width=16, heads=2, feed_forward=32, maximum_positions=32)
+    asked = replace(config(None), random_weights=True, recipe=Recipe(rows_per_step=1, group_lengths=False)).for_width(16)
+    now, measured, real = [0.0], [], plan.batches
+
+    def watched(*arguments: Any) -> Iterator[Batch]:
+        for batch in real(*arguments):
+            measured.append(batch.tokens)
+            yield batch
+
+    def clock() -> float:
+        now[0] += 0.5 * measured[-1]
+        return now[0]
+
+    monkeypatch.setattr(plan, "batches", watched)
+    monkeypatch.setattr(plan, "time", SimpleNamespace(perf_counter=clock))
+    found = plan.seconds_of(asked, Problem(task=TASKS["stsb"], cutting=cutting, train=train, splits={}, digest=""), Initial(folder="f", fingerprint="e", model=model, vocabulary=tiny_vocabulary))
+    assert len(measured) == plan.LEAST_STEPS < len(lengths) and np.mean(measured[plan.WARMUP :]) != lengths.mean()
+    assert found == pytest.approx(0.5 * lengths.mean())
 
 
 def test_a_large_task_loses_seeds_then_epochs_then_rows_before_a_small_one_loses_seeds() -> None:
