@@ -143,7 +143,7 @@ class Finetune:
     seeds: int = 3
     """Runs of each task's setting, with seeds of their own: the head's first weights, the order of rows and dropout."""
     minutes: float | None = None
-    """Time that it may all take, about: where more would be needed, seeds, epochs and then rows of the large tasks are made fewer, and a line says which."""
+    """Time from the start to the table, about: where more would be needed, seeds, epochs and then rows of the large tasks are made fewer, and a line says which."""
     random_weights: bool = False
     """Start from random weights of the checkpoint's sizes: what the task alone teaches."""
     start_from: str | None = None

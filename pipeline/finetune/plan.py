@@ -29,7 +29,7 @@ EVALUATED = 0.4
 START_SECONDS = 4.0
 """Of a trial: its process, reading, saving."""
 SURE = 0.9
-"""Of the time that is left, what is planned: a measured step is wrong by as much, and the table and the models come after the trials."""
+"""Of the time that is left, what is planned: a few measured steps do not tell all, and the table and the models come after the trials."""
 
 
 @dataclass(frozen=True, kw_only=True)

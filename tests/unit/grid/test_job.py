@@ -1,14 +1,20 @@
 """Which trials a grid asks for."""
 
+import time
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from pipeline.config.finetune import Cutting, Finetune, Recipe, Search
 from pipeline.config.model import Model
+from pipeline.finetune.live import Live
 from pipeline.finetune.plan import Share
 from pipeline.finetune.problems import Problem, digest
 from pipeline.finetune.settings import settings_of
-from pipeline.grid.job import Grid, best_model, finished, trial_of
+from pipeline.finetune.trials import Trial
+from pipeline.grid import runs, tune
+from pipeline.grid.job import Grid, best_model, finished, planned, run_all, trial_of
 from pipeline.storage import write_json
 from pipeline.tasks import sequences
 from pipeline.tasks.glue import TASKS
@@ -52,3 +58,27 @@ def test_a_trial_that_a_search_ended_is_a_result_in_such_a_search_alone(glue: Pa
     assert finished(select, may_stop=True) == {"score": 0.1} and finished(select, may_stop=False) is None
     write_json(f"{select.folder}/result.json", {"scores": {}})
     assert finished(select, may_stop=False) == {"scores": {}} and finished(report, may_stop=False) is None  # what is reported has its model
+
+
+def test_the_longest_trials_are_sent_first(glue: Path, tiny_vocabulary: Vocabulary, monkeypatch: pytest.MonkeyPatch) -> None:
+    grid = grid_of(glue, tiny_vocabulary, Share(seeds=2, epochs=3, rows=None))
+    longer = replace(grid.problems["cola"], task=replace(grid.problems["cola"].task, name="longer"))
+    grid = replace(grid, problems=grid.problems | {"longer": longer}, shares=grid.shares | {"longer": grid.shares["cola"]}, seconds={"cola": 1.0, "longer": 2.0})
+    asked = [trial_of(grid, name, seed, {}, "report") for name in grid.problems for seed in range(2)]
+    sent: list[Trial] = []
+    monkeypatch.setattr(tune, "run_trials", lambda config, trials, *rest, **named: sent.extend(trials) or {trial.name: {} for trial in trials})
+    monkeypatch.setattr(runs, "log_trial", lambda *given: None)
+    assert run_all(grid, asked, None, Live(lambda line: None), may_stop=False).keys() == {trial.name for trial in asked}
+    assert [trial.problem for trial in sent] == ["longer", "longer", "cola", "cola"]
+
+
+def test_what_the_start_took_is_taken_from_the_minutes(glue: Path, tiny_vocabulary: Vocabulary, monkeypatch: pytest.MonkeyPatch) -> None:
+    grid = grid_of(glue, tiny_vocabulary, Share(seeds=3, epochs=3, rows=None))
+    monkeypatch.setattr(tune, "at_once", lambda config: 1)
+    monkeypatch.setattr(tune, "seconds_per_step", lambda *given: {"cola": 0.01})
+
+    def seeds(folder: str, spent: float) -> int:
+        config = replace(grid.config, minutes=5, output=str(glue / folder))
+        return planned(config, grid.initial, grid.problems, grid.settings, time.monotonic() - spent, lambda line: None).shares["cola"].seeds
+
+    assert seeds("all", 0.0) == 3 and seeds("little", 299.0) == 1
