@@ -230,10 +230,10 @@ def require_writable(name: str, location: str) -> None:
 
 
 @contextmanager
-def locked(folder: str) -> Iterator[None]:
+def locked(folder: str, *, wait: bool = False) -> Iterator[None]:
     """Hold a local folder against other processes of this machine; the lock goes with the process. Folders behind URLs are not locked.
 
-    Raises ConfigError when another process holds it.
+    When another process holds it, wait for that one, or else raise ConfigError.
     """
     if is_url(absolute(folder)):
         yield
@@ -241,7 +241,7 @@ def locked(folder: str) -> Iterator[None]:
     make_folder(folder)
     with open(f"{absolute(folder)}/.lock", "a+") as lock:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             lock.seek(0)
             raise ConfigError(f"{folder} is in use by process {lock.read().strip()}; wait for it, stop it, or choose another name") from error

@@ -6,7 +6,7 @@ from typing import Literal
 from pipeline.config.adapters import Adapter, Freeze, NoAdapter
 from pipeline.config.checks import require, require_above_zero, require_at_least, require_share
 from pipeline.config.data import VocabularySettings
-from pipeline.config.training import AdamW, LinearDecay, Placement
+from pipeline.config.training import AdamW, LinearDecay, TrialPlacement
 
 RATES = ((256, 3e-4), (512, 1e-4))
 """Width of an encoder at most -> the peak learning rate of its fine-tuning, where none is asked for: small encoders take the highest of the miniatures' grid."""
@@ -159,7 +159,7 @@ class Finetune:
     search: Search = Search()
     trials: Trials = Trials()
     vocabulary: VocabularySettings = VocabularySettings()
-    placement: Placement = Placement()
+    placement: TrialPlacement = TrialPlacement()
     optimizer: TaskAdamW = TaskAdamW()
     schedule: LinearDecay = LinearDecay(warmup_share=0.1)
     freeze: Freeze = Freeze()
@@ -170,6 +170,8 @@ class Finetune:
         require(self.dev is None or self.train is not None, f"dev ({self.dev}) belongs to train, which is not given")
         require_at_least("seeds", self.seeds, 1)
         require(self.minutes is None or self.minutes > 0, f"minutes ({self.minutes}) must be above 0")
+        require(self.placement.device != "cuda" or self.trials.gpus != 0, "placement.device cuda and trials.gpus (0) contradict each other: leave one of them out")
+        require(not self.placement.autoscaled or self.trials.at_once is not None, "placement.autoscaled needs trials.at_once: so many trials ask for nodes at the same time")
 
     def for_width(self, width: int) -> "Finetune":
         """With the learning rate that is asked for, or that of an encoder of this width."""

@@ -5,7 +5,7 @@ from typing import Literal
 
 from pipeline.config.checks import require, require_above_zero, require_at_least
 from pipeline.config.finetune import Finetune
-from pipeline.config.training import Placement
+from pipeline.config.training import ModelPlacement
 
 OUTPUTS = (".parquet", ".csv", ".jsonl", ".ndjson", ".json")
 Format = Literal["auto", "table", "squad", "words", "text"]
@@ -39,13 +39,15 @@ class Predict:
     """CPUs of each."""
     gpus: float | None = None
     """GPUs of each, such as 0.25; none: one where there are any."""
-    placement: Placement = Placement()
+    placement: ModelPlacement = ModelPlacement()
 
     def __post_init__(self) -> None:
         require(self.output.endswith(OUTPUTS), f"output ({self.output}) must end in one of {', '.join(OUTPUTS)}, which says its format")
         require_at_least("top", self.top, 1)
         require_at_least("rows_per_part", self.rows_per_part, 1)
         require(self.actors is None or self.actors >= 1, f"actors ({self.actors}) must be at least 1")
+        require(self.placement.device != "cuda" or self.gpus != 0, "placement.device cuda and gpus (0) contradict each other: leave one of them out")
+        require(not self.placement.autoscaled or self.actors is not None, "placement.autoscaled needs actors: so many processes ask for nodes")
         require_above_zero("cpus", self.cpus)
         require(self.gpus is None or self.gpus >= 0, f"gpus ({self.gpus}) must be at least 0")
         require(self.gpus is None or self.gpus <= 1, f"gpus ({self.gpus}) must be at most 1: a process uses one")
@@ -73,7 +75,7 @@ class Score:
     """Column of the second text of a pair."""
     label: tuple[str, ...] = ()
     """Column of the label or value, or of the list of tags; none: label; several: one 0/1 column a label. In CoNLL's columns a number from 0, -1 for the last."""
-    placement: Placement = Placement()
+    placement: ModelPlacement = ModelPlacement()
 
     def __post_init__(self) -> None:
         require((self.checkpoint is None) != (self.predictions is None), f"checkpoint ({self.checkpoint}) or predictions ({self.predictions}): give one of both")

@@ -198,6 +198,33 @@ class Tracking:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ModelPlacement:
+    """Where and how a fine-tuned model computes; none of it changes what it is, but for rounding."""
+
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Format of matrix products; auto: bfloat16 where the hardware computes in it, and float32 for a narrow model on a CPU."""
+    threads: int | None = None
+    """CPU threads of each process; none: as many as it has CPUs."""
+    autoscaled: bool = False
+    """The cluster adds nodes when asked: what has no room yet is waited for instead of being refused."""
+    address: str | None = None
+    """Ray cluster to join; none: RAY_ADDRESS, else a head on this machine, else Ray starts in this process."""
+
+    def __post_init__(self) -> None:
+        require(self.threads is None or self.threads >= 1, f"placement.threads ({self.threads}) must be at least 1")
+        require(not self.autoscaled or self.device != "auto", "placement.autoscaled needs placement.device cuda or cpu: the nodes that would tell are not there yet")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialPlacement(ModelPlacement):
+    """Where and how a model is fine-tuned; none of it changes what is trained, but for rounding."""
+
+    recompute: bool = False
+    """Activation checkpointing: keep each layer's input alone and compute the layer anew in the backward; less memory, a third more time."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Placement:
     """Where and how the work runs; none of it changes what is trained, but for rounding."""
 

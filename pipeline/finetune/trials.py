@@ -18,7 +18,7 @@ from pipeline import storage
 from pipeline.config.adapters import NoAdapter
 from pipeline.config.finetune import Finetune
 from pipeline.config.flat import flatten
-from pipeline.config.training import Placement
+from pipeline.config.training import ModelPlacement
 from pipeline.finetune.problems import Problem
 from pipeline.model.adapters import add_adapter, freeze
 from pipeline.objectives.tasks import OBJECTIVES, TaskObjective
@@ -101,17 +101,18 @@ def build(config: Finetune, problem: Problem, initial: Initial, seed: int) -> Ta
         with_encoder(module_of(initial, model).encoder, module)
     if not isinstance(config.adapter, NoAdapter):
         add_adapter(module, config.adapter, random)
+    module.encoder.recompute = config.placement.recompute
     freeze(module, config.freeze.layers, config.freeze.embeddings)
     return module
 
 
-def precision_of(placement: Placement, width: int, device: torch.device) -> str:
+def precision_of(placement: ModelPlacement, width: int, device: torch.device) -> str:
     """The number format in which a model is fine-tuned and used: as pretraining's, but for float32 where a narrow model's few tokens on a CPU gain nothing from bfloat16."""
     narrow = placement.precision == "auto" and device.type == "cpu" and width <= NARROW
     return "float32" if narrow else chosen_precision(placement, device)
 
 
-def autocast_for(placement: Placement, width: int, device: torch.device) -> torch.autocast:
+def autocast_for(placement: ModelPlacement, width: int, device: torch.device) -> torch.autocast:
     """The same as a context."""
     return autocast_of(precision_of(placement, width, device), device)
 
@@ -123,20 +124,26 @@ def device_of(config: Finetune) -> torch.device:
 
 
 def run(trial: Trial, problem: Problem, initial: Initial, after_epoch: Callable[[int, Scores], None] = lambda epoch, scores: None) -> dict[str, Any]:
-    """The trial's result: read where it is there, else trained, and published after its model."""
-    if (found := result_of(trial)) is not None and (trial.stage != "report" or has_model(trial)):
-        return found
+    """The trial's result: read where it is there, else trained, and published after its model. Where another job of this machine is at the same trial, its result is waited for."""
+    with storage.locked(trial.folder, wait=True):
+        if (found := result_of(trial)) is not None and (trial.stage != "report" or has_model(trial)):
+            return found
+        return trained(trial, problem, initial, after_epoch)
+
+
+def trained(trial: Trial, problem: Problem, initial: Initial, after_epoch: Callable[[int, Scores], None]) -> dict[str, Any]:
+    """The result of training it."""
     config, device = trial.config, device_of(trial.config)
     torch.set_num_threads(config.placement.threads or max(1, min(cores(), round(config.trials.cpus))))
     module = build(config, problem, initial, trial.seed).to(device)
-    trained = run_trial(
+    came_to = run_trial(
         config, problem.task, problem.cutting, module, problem.train, problem.splits,
         seed=trial.seed, device=device, autocast=autocast_for(config.placement, initial.model.width, device), after_epoch=after_epoch,
     )  # fmt: skip
-    result = vars(trained) | {"settings": identity_of(config, problem, initial, trial.seed), "chosen": trial.chosen, "stage": trial.stage}
+    result = vars(came_to) | {"settings": identity_of(config, problem, initial, trial.seed), "chosen": trial.chosen, "stage": trial.stage}
     if trial.stage == "report":
-        lineage = {"checkpoint": config.checkpoint, "encoder": initial.fingerprint, "trial": trial.name, "scores": trained.scores}
-        said = About(task=problem.task, cutting=problem.cutting, pooling=config.recipe.pooling, tuned=trained.tuned, lineage=lineage)
+        lineage = {"checkpoint": config.checkpoint, "encoder": initial.fingerprint, "trial": trial.name, "scores": came_to.scores}
+        said = About(task=problem.task, cutting=problem.cutting, pooling=config.recipe.pooling, tuned=came_to.tuned, lineage=lineage)
         save_tuned(storage.join(trial.folder, MODEL), module.cpu(), said, initial.model, initial.vocabulary, config.adapter)
     storage.write_json(storage.join(trial.folder, RESULT), result)
     return result

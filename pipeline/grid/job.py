@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pipeline import storage
+from pipeline import cluster, storage
 from pipeline.config.adapters import Bottleneck
 from pipeline.config.finetune import Finetune
 from pipeline.config.flat import flatten
@@ -75,6 +75,8 @@ def finetune(config: Finetune, report: Report) -> Found:
     require_fitting(config, settings, initial, problems)
     uri = tracking_uri(Tracking(uri=config.mlflow_uri), config.output)
     tune.connect(config)
+    if (cluster.nodes() > 1 or config.placement.autoscaled) and not storage.is_url(config.output):
+        report(f"several machines: output ({config.output}) must be a folder that all of them see, or a URL")
     for line in warnings(config, settings):
         report(line)
     grid = planned(config, initial, problems, settings, begun, report)

@@ -1,5 +1,6 @@
 """Trials on Ray Tune: shared out over the cluster, and stopped early where that is asked for."""
 
+import math
 import os
 import statistics
 import tempfile
@@ -12,7 +13,7 @@ from ray.tune.schedulers import ASHAScheduler, FIFOScheduler, TrialScheduler
 
 from pipeline import cluster, storage
 from pipeline.config.finetune import Finetune
-from pipeline.errors import ConfigError, PipelineError
+from pipeline.errors import ConfigError, DataError, PipelineError
 from pipeline.finetune import plan
 from pipeline.finetune import trials as trial_work
 from pipeline.finetune.problems import Problem
@@ -54,14 +55,18 @@ class Watch(tune.Callback):
 
 
 def resources(config: Finetune) -> dict[str, float]:
-    """CPUs and GPUs of a trial. Raises ConfigError where the cluster has fewer."""
-    total = ray.cluster_resources()
+    """CPUs and GPUs of a trial in this cluster. Raises ConfigError where it has fewer, unless nodes come when they are asked for."""
+    return fit(config, dict.fromkeys(("CPU", "GPU"), math.inf) if config.placement.autoscaled else ray.cluster_resources())
+
+
+def fit(config: Finetune, total: Mapping[str, float]) -> dict[str, float]:
+    """CPUs and GPUs of a trial in a cluster that has `total`. Raises ConfigError where that is less."""
     there = total.get("GPU", 0.0) if config.placement.device != "cpu" else 0.0
     gpus = min(1.0, there) if config.trials.gpus is None else config.trials.gpus
     if gpus > there:
         raise ConfigError(f"trials.gpus ({gpus:g}) is more than there is: the cluster has {there:g} GPUs; ask for at most that, or for 0")
     if config.placement.device == "cuda" and not gpus:
-        raise ConfigError(f"placement.device cuda needs GPUs: trials.gpus is {gpus:g} and the cluster has {there:g}")
+        raise ConfigError("placement.device cuda needs GPUs, and the cluster has none")
     if gpus > 1 and gpus != int(gpus):
         raise ConfigError(f"trials.gpus ({gpus:g}) must be at most 1, or whole: a trial uses one")
     if config.trials.cpus > total.get("CPU", 0.0):
@@ -71,9 +76,11 @@ def resources(config: Finetune) -> dict[str, float]:
 
 def at_once(config: Finetune) -> int:
     """Trials that run at the same time."""
+    if config.placement.autoscaled and config.trials.at_once:
+        return config.trials.at_once
     asked, total = resources(config), ray.cluster_resources()
-    fit = int(min(total.get(name, 0.0) / share for name, share in asked.items()) + 1e-6)
-    return max(1, min(fit, config.trials.at_once or fit))
+    room = int(min(total.get(name, 0.0) / share for name, share in asked.items()) + 1e-6)
+    return max(1, min(room, config.trials.at_once or room))
 
 
 def connect(config: Finetune) -> None:
@@ -127,8 +134,18 @@ def run_trials(
         ).fit()
     if found.errors:
         raise cause(found.errors, f"{len(found.errors)} trials failed, the first with: {{}}; the others have their results, and the same command tries these again")
-    last = {one.config["number"]: one.metrics or {} for one in found}
-    return {trial.name: trial_work.result_of(trial) or stopped(trial, last[number]) for number, trial in enumerate(trials)}
+    return published(trials, {one.config["number"]: one.metrics or {} for one in found}, may_stop=may_stop)
+
+
+def published(trials: Sequence[Trial], last: Mapping[int, dict[str, Any]], *, may_stop: bool) -> Results:
+    """The results that trials which did not fail have written; of those that the scheduler ended what they last told, by their number.
+
+    Raises DataError where a result is not to be seen.
+    """
+    results = {trial.name: trial_work.result_of(trial) for trial in trials}
+    if lost := [trial for trial in trials if results[trial.name] is None and not may_stop]:
+        raise DataError(f"{len(lost)} trials wrote their results where this machine does not see them, the first at {lost[0].folder}: give an output that all machines see, or a URL")
+    return {trial.name: results[trial.name] or stopped(trial, last[number]) for number, trial in enumerate(trials)}
 
 
 def work(settings: dict[str, int], trials: list[Trial], problems: dict[str, Any], initial: Initial) -> None:

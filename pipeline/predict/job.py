@@ -50,6 +50,7 @@ def predict(config: Predict, report: Report) -> None:
     output.require_free(target, config.replace)
     kind, fingerprint = model.kind_of(config.checkpoint), model.fingerprint(config.checkpoint)
     output.require_form(target, kind)
+    storage.require_writable("output", target.rpartition("/")[0] or "/")
     files = inputs_of(config.input, target, config.format, tags=kind == "tags")
     parts = Parts(folder=target + ".parts")
     begun = time.monotonic()
@@ -87,8 +88,8 @@ def answer_all(config: Predict, files: Sequence[InputFile], parts: Parts, report
     """Answer and publish every part that is missing."""
     cluster.connect(config.placement.address)
     use = fit(config, cpus=ray.cluster_resources().get("CPU", 0.0), gpus=ray.cluster_resources().get("GPU", 0.0))
-    if cluster.nodes() > 1 and not storage.is_url(parts.folder):
-        report(f"{cluster.nodes()} machines: output ({config.output}) must be a folder that all of them see, or a URL")
+    if (cluster.nodes() > 1 or config.placement.autoscaled) and not storage.is_url(parts.folder):
+        report(f"several machines: output ({config.output}) must be a folder that all of them see, or a URL")
     report(f"{len(files):,} files, {use.actors} processes with the model, each {use.cpus:g} CPUs" + (f" and {use.gpus:g} GPUs" if use.gpus else ""))
     done, counts = parts.done(), parts.counts()
     items = [number for number in range(len(files)) if not (number in counts and all((number, part) in done for part in range(counts[number])))]
@@ -201,20 +202,23 @@ def kept(table: pa.Table, file: InputFile) -> pa.Table:
 def fit(config: Predict, *, cpus: float, gpus: float) -> Use:
     """How many processes hold the model, and what of a cluster each has; a whole CPU is left for reading.
 
-    Raises ConfigError where not one fits.
+    A cluster that scales itself is taken as it will be. Raises ConfigError where not one fits.
     """
+    if config.placement.autoscaled and config.actors:
+        return Use(actors=config.actors, cpus=config.cpus, gpus=float(config.placement.device == "cuda") if config.gpus is None else config.gpus)
     there = gpus if config.placement.device != "cpu" else 0.0
     share = min(1.0, there) if config.gpus is None else config.gpus
     if share > there:
         raise ConfigError(f"gpus ({share:g}) is more than there is: the cluster has {there:g} GPUs; ask for at most that, or for 0")
     if config.placement.device == "cuda" and not share:
-        raise ConfigError(f"placement.device cuda needs GPUs: gpus is {share:g} and the cluster has {there:g}")
+        raise ConfigError("placement.device cuda needs GPUs, and the cluster has none")
     most = int((cpus - 2 * READER_CPUS) / config.cpus + 1e-6)
     if share:
         most = min(most, int(there / share + 1e-6))
     wanted = config.actors or max(most, 1)
     if wanted > most:
-        raise ConfigError(f"actors ({wanted}) of {config.cpus:g} CPUs do not fit: the cluster has {cpus:g} CPUs, of which {2 * READER_CPUS:g} reads; at most {most} fit: lower --actors or --cpus")
+        remedy = f"at most {most} fit: lower --actors or --cpus" if most else "lower --cpus" if cpus > 1 else "give Ray 2 CPUs (ray start --head --num-cpus 2)"
+        raise ConfigError(f"actors ({wanted}) of {config.cpus:g} CPUs do not fit: the cluster has {cpus:g} CPUs, of which {2 * READER_CPUS:g} reads; {remedy}")
     return Use(actors=wanted, cpus=config.cpus, gpus=share)
 
 

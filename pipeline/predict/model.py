@@ -9,7 +9,7 @@ from tokenizers import Tokenizer
 
 from pipeline import storage
 from pipeline.config.predict import Predict
-from pipeline.config.training import Placement
+from pipeline.config.training import ModelPlacement
 from pipeline.errors import CheckpointError, ConfigError, DataError
 from pipeline.export.inference import TEXTS_AT_ONCE, encode, fill_masks
 from pipeline.export.trained import Trained, load_trained
@@ -56,7 +56,7 @@ def kind_of(checkpoint: str) -> str:
     return str(storage.read_json(place)["task"]["kind"]) if storage.exists(place) else FILL
 
 
-def device_of(placement: Placement) -> torch.device:
+def device_of(placement: ModelPlacement) -> torch.device:
     """The GPU that this process sees, unless the CPU is asked for. Raises ConfigError where one is asked for and none is there."""
     if placement.device == "cuda" and not torch.cuda.is_available():
         raise ConfigError("placement.device cuda needs a GPU, and this process sees none: use placement.device cpu")

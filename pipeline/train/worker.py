@@ -20,7 +20,7 @@ from ray.train.torch import get_device
 from pipeline import storage
 from pipeline.config.jobs import Pretrain
 from pipeline.config.phases import Phase
-from pipeline.config.training import Placement
+from pipeline.config.training import ModelPlacement, Placement
 from pipeline.corpus.stream import StreamSettings
 from pipeline.errors import ConfigError, PipelineError
 from pipeline.model.float8 import refuse_float8, to_float8
@@ -169,7 +169,7 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def chosen_precision(placement: Placement, device: torch.device) -> str:
+def chosen_precision(placement: Placement | ModelPlacement, device: torch.device) -> str:
     """The number format of matrix products: that asked for, or bfloat16 where the hardware computes in it. Raises ConfigError where float8 cannot be had."""
     if placement.precision == "float8":
         refuse_float8(device)

@@ -19,10 +19,12 @@ from pipeline.config.data import (
     VocabularySettings,
     WholeWordMasking,
 )
+from pipeline.config.finetune import Finetune, Trials
 from pipeline.config.flat import flatten
 from pipeline.config.jobs import Pretrain
 from pipeline.config.model import Model
 from pipeline.config.phases import OnePhase, TwoPhases
+from pipeline.config.predict import Predict
 from pipeline.config.training import (
     AdamW,
     Batch,
@@ -32,9 +34,11 @@ from pipeline.config.training import (
     Evaluation,
     Lamb,
     LinearDecay,
+    ModelPlacement,
     Placement,
     PolynomialDecay,
     Tracking,
+    TrialPlacement,
     WarmupStableDecay,
 )
 from pipeline.errors import ConfigError
@@ -156,6 +160,12 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: Tracking(every=0), "tracking.every (0) must be at least 1"),
     (lambda: Placement(threads=0), "placement.threads (0) must be at least 1"),
     (lambda: Placement(restarts=-1), "placement.restarts (-1) must be at least 0"),
+    (lambda: ModelPlacement(threads=0), "placement.threads (0) must be at least 1"),
+    (lambda: TrialPlacement(autoscaled=True), "placement.autoscaled needs placement.device cuda or cpu: the nodes that would tell are not there yet"),
+    (lambda: Finetune(checkpoint="c", task=("sst2",), placement=TrialPlacement(autoscaled=True, device="cpu")), "placement.autoscaled needs trials.at_once: so many trials ask for nodes at the same time"),
+    (lambda: Finetune(checkpoint="c", task=("sst2",), placement=TrialPlacement(device="cuda"), trials=Trials(gpus=0)), "placement.device cuda and trials.gpus (0) contradict each other: leave one of them out"),
+    (lambda: Predict(checkpoint="c", input="a.csv", output="b.csv", placement=ModelPlacement(autoscaled=True, device="cpu")), "placement.autoscaled needs actors: so many processes ask for nodes"),
+    (lambda: Predict(checkpoint="c", input="a.csv", output="b.csv", placement=ModelPlacement(device="cuda"), gpus=0), "placement.device cuda and gpus (0) contradict each other: leave one of them out"),
     (lambda: Pretrain(steps=0), "steps (0) must be at least 1"),
     (lambda: Pretrain(workers=0), "workers (0) must be a number from 1 on, or two with two dots between them as in 2..8"),
     (lambda: Pretrain(workers="3..2"), "workers (3..2) must be a number from 1 on, or two with two dots between them as in 2..8"),

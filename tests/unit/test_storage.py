@@ -199,6 +199,15 @@ def lock_elsewhere(folder: Path) -> str:
     return subprocess.run([sys.executable, "-c", LOCK, str(folder)], cwd=root, capture_output=True, text=True, check=True).stdout.strip()
 
 
+def test_a_lock_may_be_waited_for(tmp_path: Path) -> None:
+    waits = "import sys; from pipeline import storage\nwith storage.locked(sys.argv[1], wait=True): print('locked')"
+    with storage.locked(str(tmp_path)):
+        second = subprocess.Popen([sys.executable, "-c", waits, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+        with pytest.raises(subprocess.TimeoutExpired):
+            second.wait(timeout=3)
+    assert second.communicate(timeout=60)[0] == "locked\n"
+
+
 def test_a_lock_refuses_a_second_process_and_goes_with_the_first(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     with storage.locked(str(folder)):

@@ -9,7 +9,7 @@ import pytest
 from pipeline.config.adapters import Freeze, LowRank
 from pipeline.config.finetune import Cutting, Finetune, Recipe, Trials
 from pipeline.config.model import Model
-from pipeline.config.training import LinearDecay, Placement
+from pipeline.config.training import LinearDecay, TrialPlacement
 from pipeline.errors import ConfigError, DataError
 from pipeline.finetune.problems import Problem, digest, download, texts, with_dev
 from pipeline.finetune.trials import identity_of, make_trial
@@ -60,7 +60,7 @@ def test_a_trial_is_named_by_all_that_shapes_it_and_nothing_else(glue: Path, tin
     initial = Initial(folder="f", fingerprint="e", model=Model(), vocabulary=tiny_vocabulary)
     config = Finetune(checkpoint="c", task=("stsb",), data="d")
     name = lambda config, problem=problem, seed=0: make_trial(config, problem, initial, seed, {}, "report").name  # noqa: E731
-    assert name(config) == name(replace(config, checkpoint="other", placement=Placement(threads=3), trials=Trials(cpus=2), seeds=9, minutes=3, output="o")) and name(config).startswith("stsb-seed0-")
+    assert name(config) == name(replace(config, checkpoint="other", placement=TrialPlacement(threads=3), trials=Trials(cpus=2), seeds=9, minutes=3, output="o")) and name(config).startswith("stsb-seed0-")
     others = [
         name(config, seed=1), name(replace(config, recipe=Recipe(epochs=4))), name(replace(config, optimizer=replace(config.optimizer, learning_rate=1e-4))),
         name(replace(config, adapter=LowRank())), name(replace(config, random_weights=True)), name(config, replace(problem, cutting=Cutting(maximum_length=16, stride=8))),

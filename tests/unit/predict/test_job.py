@@ -6,10 +6,10 @@ import pyarrow as pa
 import pytest
 
 from pipeline.config.predict import Predict
-from pipeline.config.training import Placement
+from pipeline.config.training import ModelPlacement
 from pipeline.errors import ConfigError
 from pipeline.predict.inputs import InputFile
-from pipeline.predict.job import Reader, Use, about, fit, inputs_of, kept, threads
+from pipeline.predict.job import Reader, Use, about, fit, inputs_of, kept, predict, threads
 
 
 def config(**settings) -> Predict:
@@ -25,7 +25,7 @@ def config(**settings) -> Predict:
         ({}, 9, 2, Use(actors=2, cpus=1.0, gpus=1.0)),
         ({"gpus": 0.25}, 9, 1, Use(actors=4, cpus=1.0, gpus=0.25)),
         ({"gpus": 0.0, "actors": 3}, 9, 1, Use(actors=3, cpus=1.0, gpus=0.0)),
-        ({"placement": Placement(device="cpu")}, 3, 1, Use(actors=2, cpus=1.0, gpus=0.0)),
+        ({"placement": ModelPlacement(device="cpu")}, 3, 1, Use(actors=2, cpus=1.0, gpus=0.0)),
     ],
 )
 def test_processes_fit_the_cluster_beside_the_reader(settings: dict, cpus: float, gpus: float, use: Use) -> None:
@@ -36,9 +36,10 @@ def test_processes_fit_the_cluster_beside_the_reader(settings: dict, cpus: float
     ("settings", "cpus", "gpus", "message"),
     [
         ({"gpus": 0.5}, 4, 0, "gpus (0.5) is more than there is: the cluster has 0 GPUs; ask for at most that, or for 0"),
-        ({"placement": Placement(device="cuda")}, 4, 0, "placement.device cuda needs GPUs: gpus is 0 and the cluster has 0"),
+        ({"placement": ModelPlacement(device="cuda")}, 4, 0, "placement.device cuda needs GPUs, and the cluster has none"),
         ({"actors": 4}, 4, 0, "actors (4) of 1 CPUs do not fit: the cluster has 4 CPUs, of which 1 reads; at most 3 fit: lower --actors or --cpus"),
-        ({}, 1, 0, "actors (1) of 1 CPUs do not fit: the cluster has 1 CPUs, of which 1 reads; at most 0 fit: lower --actors or --cpus"),
+        ({}, 1, 0, "actors (1) of 1 CPUs do not fit: the cluster has 1 CPUs, of which 1 reads; give Ray 2 CPUs (ray start --head --num-cpus 2)"),
+        ({"cpus": 4.0}, 4, 0, "actors (1) of 4 CPUs do not fit: the cluster has 4 CPUs, of which 1 reads; lower --cpus"),
     ],
 )
 def test_what_does_not_fit_is_refused_with_both_values(settings: dict, cpus: float, gpus: float, message: str) -> None:
@@ -47,8 +48,28 @@ def test_what_does_not_fit_is_refused_with_both_values(settings: dict, cpus: flo
     assert str(error.value) == message
 
 
+@pytest.mark.parametrize(
+    ("settings", "use"),
+    [
+        ({"placement": ModelPlacement(autoscaled=True, device="cuda"), "actors": 4}, Use(actors=4, cpus=1.0, gpus=1.0)),
+        ({"placement": ModelPlacement(autoscaled=True, device="cuda"), "actors": 4, "gpus": 0.5}, Use(actors=4, cpus=1.0, gpus=0.5)),
+        ({"placement": ModelPlacement(autoscaled=True, device="cpu"), "actors": 3, "cpus": 2.0}, Use(actors=3, cpus=2.0, gpus=0.0)),
+    ],
+)
+def test_a_cluster_that_scales_itself_is_taken_as_it_will_be(settings: dict, use: Use) -> None:
+    assert fit(config(**settings), cpus=0, gpus=0) == use
+
+
+def test_an_output_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "manifest.json").write_text("{}")
+    with pytest.raises(ConfigError, match=rf"^output \({tmp_path}/file\) cannot be written: .*; choose another folder or URL$"):
+        predict(Predict(checkpoint=f"{tmp_path}/model", input="/a.csv", output=f"{tmp_path}/file/b.csv"), print)
+
+
 def test_threads_are_those_asked_for() -> None:
-    assert threads(config(placement=Placement(threads=3)), Use(actors=2, cpus=1.0, gpus=0.0)) == 3
+    assert threads(config(placement=ModelPlacement(threads=3)), Use(actors=2, cpus=1.0, gpus=0.0)) == 3
     assert threads(config(), Use(actors=1, cpus=2.0, gpus=1.0)) == 2
 
 
@@ -64,7 +85,7 @@ def test_what_parts_are_of_changes_with_the_input_the_model_and_the_settings() -
     assert first["input"].startswith("/a.csv (1 files, 1,234 bytes, ") and first["model"] == "/m (abc)"
     assert first["settings"] == "text None, pair None, top 5, rows_per_part 2000"
     assert about(config(), [InputFile(location="/a.csv", form="table", bytes=1_234, stamp="2")], "abc")["input"] != first["input"]
-    assert about(config(placement=Placement(threads=2), actors=2), [file], "abc") == first
+    assert about(config(placement=ModelPlacement(threads=2), actors=2), [file], "abc") == first
 
 
 def test_a_reader_gives_what_is_not_done_and_then_the_number_of_parts(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from pipeline import storage
 from pipeline.config.finetune import Cutting
 from pipeline.config.model import Model
 from pipeline.config.predict import Predict
-from pipeline.config.training import Placement
+from pipeline.config.training import ModelPlacement
 from pipeline.errors import CheckpointError, ConfigError, DataError
 from pipeline.model.weights import published_config, to_published
 from pipeline.objectives.pretraining import BertPretraining
@@ -30,7 +30,7 @@ Make = Callable[[Kind], Answerer]
 
 
 def config(checkpoint: Path | str) -> Predict:
-    return Predict(checkpoint=str(checkpoint), input="a.csv", output="a.parquet", top=2, placement=Placement(device="cpu", precision="float32"))
+    return Predict(checkpoint=str(checkpoint), input="a.csv", output="a.parquet", top=2, placement=ModelPlacement(device="cpu", precision="float32"))
 
 
 @pytest.fixture
@@ -142,4 +142,4 @@ def test_a_folder_that_is_no_model_is_named_and_another_model_has_another_finger
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_a_gpu_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"placement.device cuda needs a GPU, and this process sees none: use placement.device cpu$"):
-        load(Predict(checkpoint=str(tmp_path), input="a.csv", output="a.csv", placement=Placement(device="cuda")))
+        load(Predict(checkpoint=str(tmp_path), input="a.csv", output="a.csv", placement=ModelPlacement(device="cuda")))

@@ -1,0 +1,65 @@
+"""What trials ask of a cluster, and where their results are looked for, without Ray."""
+
+import math
+from pathlib import Path
+
+import pytest
+
+from pipeline import storage
+from pipeline.config.finetune import Finetune, Trials
+from pipeline.config.training import TrialPlacement
+from pipeline.errors import ConfigError, DataError
+from pipeline.finetune.trials import STOPPED, Trial
+from pipeline.grid.tune import at_once, fit, published, resources
+
+
+def config(output: str = "o", **settings) -> Finetune:
+    return Finetune(checkpoint="c", task=("sst2",), output=output, **settings)
+
+
+def trial(output: Path, name: str) -> Trial:
+    return Trial(problem="sst2", config=config(str(output)), seed=0, name=name, chosen={}, stage="report")
+
+
+@pytest.mark.parametrize(
+    ("settings", "total", "asked"),
+    [
+        ({}, {"CPU": 2}, {"CPU": 1.0}),
+        ({}, {"CPU": 2, "GPU": 4}, {"CPU": 1.0, "GPU": 1.0}),
+        ({"trials": Trials(gpus=0.25)}, {"CPU": 2, "GPU": 1}, {"CPU": 1.0, "GPU": 0.25}),
+        ({"placement": TrialPlacement(device="cpu")}, {"CPU": 2, "GPU": 1}, {"CPU": 1.0}),
+        ({"placement": TrialPlacement(device="cuda")}, {"CPU": math.inf, "GPU": math.inf}, {"CPU": 1.0, "GPU": 1.0}),
+    ],
+)
+def test_a_trial_asks_for_what_is_there(settings: dict, total: dict[str, float], asked: dict[str, float]) -> None:
+    assert fit(config(**settings), total) == asked
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"trials": Trials(gpus=0.5)}, "trials.gpus (0.5) is more than there is: the cluster has 0 GPUs; ask for at most that, or for 0"),
+        ({"trials": Trials(cpus=3)}, "trials.cpus (3) is more than there is: the cluster has 2 CPUs"),
+        ({"placement": TrialPlacement(device="cuda")}, "placement.device cuda needs GPUs, and the cluster has none"),
+    ],
+)
+def test_more_than_there_is_is_refused(settings: dict, message: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        fit(config(**settings), {"CPU": 2})
+    assert str(refused.value) == message
+
+
+def test_a_cluster_that_scales_itself_is_taken_as_it_will_be() -> None:
+    one = config(placement=TrialPlacement(autoscaled=True, device="cuda"), trials=Trials(at_once=6, cpus=4))
+    assert resources(one) == {"CPU": 4, "GPU": 1.0} and at_once(one) == 6  # no Ray runs here
+
+
+def test_results_that_this_machine_does_not_see_are_an_error(tmp_path: Path) -> None:
+    ones = [trial(tmp_path, "a"), trial(tmp_path, "b")]
+    storage.write_json(f"{ones[0].folder}/result.json", {"scores": {}})
+    with pytest.raises(DataError) as lost:
+        published(ones, {}, may_stop=False)
+    assert str(lost.value) == f"1 trials wrote their results where this machine does not see them, the first at {ones[1].folder}: give an output that all machines see, or a URL"
+    assert not storage.exists(f"{ones[1].folder}/{STOPPED}")
+    assert published(ones, {1: {"epoch": 2, "score": 0.5}}, may_stop=True)["b"]["stopped_after_epoch"] == 2
+    assert storage.exists(f"{ones[1].folder}/{STOPPED}")
