@@ -24,7 +24,7 @@ from pipeline.model.adapters import add_adapter, freeze
 from pipeline.objectives.tasks import OBJECTIVES, TaskObjective
 from pipeline.tasks.task import Task
 from pipeline.train.initial import Initial, module_of
-from pipeline.train.trial import Scores, class_weights, run_trial, with_encoder
+from pipeline.train.trial import Scores, class_weights, label_measure, run_trial, with_encoder
 from pipeline.train.tuned import About, save_tuned
 from pipeline.train.worker import autocast_of, chosen_precision, cores
 
@@ -65,6 +65,7 @@ def identity_of(config: Finetune, problem: Problem, initial: Initial, seed: int)
     """What makes a trial what it is."""
     shaping = {key: value for key, value in flatten(config).items() if key.split(".")[0] in SHAPING}
     cutting = {f"cutting.{key}": value for key, value in vars(problem.cutting).items()}
+    shaping |= {"standardised": True} if standardises(config, problem.task) else {}
     return shaping | cutting | {"encoder": initial.fingerprint, "vocabulary": initial.vocabulary.fingerprint, "seed": seed, "rows": problem.digest} | task_identity(problem.task) | {"precision": precision_of(config.placement, initial.model.width, device_of(config))}
 
 
@@ -101,9 +102,16 @@ def build(config: Finetune, problem: Problem, initial: Initial, seed: int) -> Ta
         with_encoder(module_of(initial, model).encoder, module)
     if not isinstance(config.adapter, NoAdapter):
         add_adapter(module, config.adapter, random)
+    if standardises(config, problem.task):
+        module.learn_standardised(*label_measure(problem.train.rows))
     module.encoder.recompute = config.placement.recompute
     freeze(module, config.freeze.layers, config.freeze.embeddings)
     return module
+
+
+def standardises(config: Finetune, task: Task) -> bool:
+    """Whether a trial learns values by their deviations from the mean: those of own files, which may measure anything; the published tasks are learnt as published."""
+    return task.kind == "regression" and config.train is not None
 
 
 def precision_of(placement: ModelPlacement, width: int, device: torch.device) -> str:

@@ -40,24 +40,43 @@ class SequenceTask(nn.Module):
         self.classification_head = ClassificationHead(settings, outputs)
         self.attention_pooling = AttentionPooling(settings) if pooling == "attention" else None
         self.kind, self.pooling = kind, pooling
+        self.mean, self.deviation = 0.0, 1.0
         self.register_buffer("class_weights", class_weights, persistent=False)
         initialize(self, settings.initializer_deviation, generator)
 
     def forward(self, batch: Batch) -> Terms:
         """"task": the summed loss, float32 without dimensions, and what it is a mean over: sequences, their classes' weights, or sequences times labels."""
-        logits = self.logits(batch)
+        if self.kind == "regression":
+            assert batch.label_N is not None
+            wanted_N = (batch.label_N - self.mean) / self.deviation
+            return {"task": (F.mse_loss(self.scores(batch)[:, 0], wanted_N, reduction="sum"), batch.sequences)}
+        logits = self.scores(batch)
         if self.kind == "multilabel":
             assert batch.labels is not None
             return {"task": (F.binary_cross_entropy_with_logits(logits, batch.labels.view_as(logits), reduction="sum"), logits.numel())}
         assert batch.label_N is not None
-        if self.kind == "regression":
-            return {"task": (F.mse_loss(logits[:, 0], batch.label_N, reduction="sum"), batch.sequences)}
         labels = batch.label_N.long()
         total = F.cross_entropy(logits, labels, weight=self.class_weights, reduction="sum")
         return {"task": (total, batch.sequences if self.class_weights is None else self.class_weights[labels].sum())}
 
     def logits(self, batch: Batch) -> Tensor:
-        """Float32 (N, outputs)."""
+        """Float32 (N, outputs); of a regression values as the labels have them."""
+        return self.scores(batch) * self.deviation + self.mean
+
+    def learn_standardised(self, mean: float, deviation: float) -> None:
+        """Train a regression on (label - mean) / deviation: the head's few steps go as far whatever the labels measure."""
+        self.mean, self.deviation = mean, deviation
+
+    @torch.no_grad()
+    def fold(self) -> None:
+        """Put the labels' mean and deviation into the head's weights, which then gives values by itself, as the published format has it."""
+        self.classification_head.weight *= self.deviation
+        self.classification_head.bias *= self.deviation
+        self.classification_head.bias += self.mean
+        self.learn_standardised(0.0, 1.0)
+
+    def scores(self, batch: Batch) -> Tensor:
+        """What the head says, float32 (N, outputs)."""
         hidden_T = self.encoder(batch)
         if self.pooling == "cls":
             return self.classification_head(self.encoder.pool(hidden_T, batch))

@@ -12,6 +12,8 @@ import pyarrow as pa
 from pipeline.errors import DataError
 
 Kind = Literal["classification", "regression", "multilabel", "tags", "spans"]
+LARGEST = 1e30
+"""Absolute value of a label."""
 LONGEST_SHOWN = 60
 """Characters of a value that stand in an error."""
 
@@ -100,6 +102,8 @@ def finite(label: str) -> float:
         value = float(label)
     except ValueError:
         value = math.nan
+    if math.isfinite(value) and abs(value) > LARGEST:
+        raise ValueError(f"label {shown(label)} is beyond what a model computes with ({LARGEST:g})")
     if not math.isfinite(value):
         raise ValueError(f"label {shown(label)} is not a number")
     return value

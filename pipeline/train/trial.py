@@ -199,6 +199,12 @@ def with_encoder(pretrained: nn.Module, module: TaskObjective) -> TaskObjective:
     return module
 
 
+def label_measure(rows: pa.Table) -> tuple[float, float]:
+    """Mean and standard deviation of the values of a regression; 1 where they do not differ."""
+    values = rows["label"].to_numpy().astype(np.float64)
+    return float(values.mean()), float(values.std()) or 1.0
+
+
 def class_weights(task: Task, rows: pa.Table) -> Tensor:
     """Float32 (classes,): the mean number of labels a class, divided by each class's own; a class without any has 1."""
     found = rows["label"].to_numpy() if task.kind == "classification" else rows["labels"].combine_chunks().flatten().to_numpy()

@@ -24,6 +24,7 @@ from pipeline.config.model import Model
 from pipeline.errors import CheckpointError
 from pipeline.model.adapters import adapter_state, add_adapter, load_adapter_state, merge, plain_state
 from pipeline.model.weights import model_settings, published_config, take, to_published
+from pipeline.objectives.sequences import SequenceTask
 from pipeline.objectives.tasks import OBJECTIVES, TaskObjective
 from pipeline.tasks.prepared import Tuned
 from pipeline.tasks.task import Task
@@ -67,8 +68,10 @@ class TunedModel:
 
 
 def save_tuned(target: str, module: TaskObjective, about: About, model: Model, vocabulary: Vocabulary, adapter: Adapter = NoAdapter()) -> None:
-    """Publish a module's weights, low-rank adapters merged into them (also in the module), and what its task needs."""
+    """Publish a module's weights, low-rank adapters and the measure of a regression merged into them (also in the module), and what its task needs."""
     merge(module)
+    if isinstance(module, SequenceTask):
+        module.fold()
     carried = adapter_state(module)
     weights = {name: tensor for name, tensor in plain_state(module).items() if not (module.per_token and name.startswith(UNUSED))}
     with tempfile.TemporaryDirectory(prefix="bertstream-tuned-") as temporary:

@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 
@@ -18,7 +19,7 @@ from pipeline.tasks.prepared import Prepared
 from pipeline.tasks.tables import read_split
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.schedule import rate_share
-from pipeline.train.trial import batches, class_weights, drawn, logits_of, run_trial
+from pipeline.train.trial import batches, class_weights, drawn, label_measure, logits_of, run_trial
 
 CPU = torch.device("cpu")
 PLAIN = torch.autocast("cpu", enabled=False)
@@ -55,6 +56,20 @@ def padded(batch: Batch) -> dict[str, torch.Tensor]:
     lengths = batch.offsets.diff().tolist()
     ids, segments = (torch.nn.utils.rnn.pad_sequence(list(values.split(lengths)), batch_first=True) for values in (batch.ids_T, batch.segments_T))
     return {"input_ids": ids, "token_type_ids": segments, "attention_mask": (torch.arange(ids.shape[1]) < torch.tensor(lengths)[:, None]).long()}
+
+
+def test_values_far_from_nought_are_learnt_by_their_deviations(glue: Path, tiny_vocabulary: Vocabulary) -> None:
+    task, config, rows = replace(TASKS["stsb"], metrics=("mean_absolute_error",)), config_of("stsb"), prepared("stsb", glue, tiny_vocabulary)
+    small, large = module_of("stsb", tiny_vocabulary), module_of("stsb", tiny_vocabulary)
+    mean, deviation = label_measure(rows["train"].rows)
+    priced = {split: replace(one, rows=one.rows.set_column(2, "label", pa.array(250_000 + 1_000 * one.rows["label"].to_numpy(), pa.float32()))) for split, one in rows.items()}
+    small.learn_standardised(mean, deviation)
+    large.learn_standardised(*label_measure(priced["train"].rows))
+    results = [run_trial(config, task, CUTTING, module, ones["train"], {"dev": ones["dev"]}, seed=5, device=CPU, autocast=PLAIN) for module, ones in ((small, rows), (large, priced))]
+    np.testing.assert_allclose([loss for _, loss in results[1].curve], [loss for _, loss in results[0].curve], rtol=1e-2)  # float32 holds 250,000 to 1/64
+    assert results[1].scores["dev"]["mean_absolute_error"] == pytest.approx(1_000 * results[0].scores["dev"]["mean_absolute_error"], rel=0.02)
+    assert results[1].scores["dev"]["mean_absolute_error"] < 3_000  # without, 250,000
+    assert label_measure(rows["train"].rows.slice(0, 1))[1] == 1.0
 
 
 @pytest.mark.parametrize("name", ["cola", "stsb"])
