@@ -20,7 +20,7 @@ from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.own import read_own
 from pipeline.tasks.prepared import Prepared, fitted
 from pipeline.tasks.schema import TEXTS
-from pipeline.tasks.task import Task
+from pipeline.tasks.task import Task, several
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.initial import Initial
 
@@ -47,7 +47,9 @@ def read_problems(config: Finetune, initial: Initial, report: Report) -> list[Pr
     """All that is asked for; says what was read, left out and cut. Raises PipelineError for what cannot be."""
     if config.train is not None:
         task, items, lost = read_own(config, config.train, config.dev)
-        return [problem_of(config, task, *with_dev(items, report), lost, initial, report)]
+        if task.name in {*known.TASKS, BUILTIN}:  # as the file is called; its scores do not belong beside that task's
+            task = replace(task, name=f"own-{task.name}")
+        return [problem_of(config, task, *with_dev(task, items, report), lost, initial, report)]
     names, found = tuple(name for name in config.task if name != BUILTIN), []
     if names:
         folder = data_of(config)
@@ -114,9 +116,19 @@ def problem_of(config: Finetune, task: Task, train: Any, splits: dict[str, Any],
     way = KINDS[task.kind]
     prepared = {name: way.prepare(task, items, initial.vocabulary, cutting) for name, items in {"train": train, **splits}.items()}
     for name, one in prepared.items():
-        report(", ".join([f"{task.name} {name}: {len(one.items):,} {noun(task)}", *(lost if name == "train" else ()), *one.notes]))
+        report(", ".join([f"{task.name} {name}: {len(one.items):,} {noun(task)}", *(what_is_learnt(task, one) if name == "train" else ()), *(lost if name == "train" else ()), *one.notes]))
     mine = prepared.pop("train")
     return Problem(task=task, cutting=cutting, train=mine, splits=prepared, digest=digest([mine, *prepared.values()]))
+
+
+def what_is_learnt(task: Task, train: Prepared) -> list[str]:
+    """The kind of a task, how many labels it has, and what else whole numbers might be, in words."""
+    said = [f"{task.kind} of {len(task.labels):,} labels" if task.labels else task.kind]
+    if task.kind == "regression" and task.name not in known.TASKS:
+        values = set(train.rows["label"].to_pylist())
+        if all(value == int(value) for value in values):
+            said.append(f"{len(values):,} whole numbers as values (--kind classification takes them as classes)")
+    return said
 
 
 def noun(task: Task) -> str:
@@ -137,16 +149,30 @@ def digest(splits: Sequence[Prepared]) -> str:
     return found.hexdigest()[:16]
 
 
-def with_dev(items: dict[str, Any], report: Report) -> tuple[Any, dict[str, Any]]:
-    """(training items, development items): those given, or a tenth of the training items set aside by a hash of their text."""
+def with_dev(task: Task, items: dict[str, Any], report: Report) -> tuple[Any, dict[str, Any]]:
+    """(training items, development items): those given, or a tenth of the training items set aside by a hash of their text, but for labels that training would lack.
+
+    Raises DataError where that leaves nothing to learn, or nothing to select by.
+    """
     if "dev" in items:
         return items["train"], {"dev": items["dev"]}
     train = items["train"]
-    aside = np.array([is_aside(text) for text in texts(train)])
+    aside, labels = np.array([is_aside(text) for text in texts(train)]), labels_of(task, train)
+    learnt = set().union(*(some for some, held_out in zip(labels, aside) if not held_out))
+    aside &= np.array([some <= learnt for some in labels])
     if aside.all() or not aside.any():
         raise DataError(f"train has {len(train)} rows, too few to set some aside: name a development file with --dev")
     report(f"no --dev: {aside.sum():,} of {len(train):,} rows are set aside by a hash of their text")
     return chosen(train, ~aside), {"dev": chosen(train, aside)}
+
+
+def labels_of(task: Task, items: Any) -> list[set[str]]:
+    """The classes that each item has."""
+    if task.kind == "tags":
+        return [set(item.tags) for item in items]
+    if task.kind == "multilabel":
+        return [set(several(label)) for label in items["label"].to_pylist()]
+    return [{label} for label in items["label"].to_pylist()] if task.kind == "classification" else [set()] * len(items)
 
 
 def texts(items: Any) -> list[str]:

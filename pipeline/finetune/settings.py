@@ -33,6 +33,7 @@ def settings_of(config: Finetune) -> list[dict[str, Any]]:
         name = name.replace("-", "_")
         require_name(config, entry, name, equals)
         if ".." in given:
+            require_number(config, entry, name)
             ranges[name] = bounds(entry, given)
         else:
             values[name] = tuple(typed(config, entry, name, text) for text in given.split(","))
@@ -48,6 +49,13 @@ def require_name(config: Finetune, entry: str, name: str, equals: str) -> None:
     there = [name for name in flatten(config) if name.split(".")[0] in SEARCHED]
     if not equals or name not in there:
         raise ConfigError(f"search.over ({entry}) must be NAME=VALUE,VALUE or NAME=LOW..HIGH with a name of {', '.join(there)}")
+
+
+def require_number(config: Finetune, entry: str, name: str) -> None:
+    """Raise ConfigError unless a setting is a number, of which there are ranges."""
+    hint = hint_of(config, name)
+    if not {int, float} & set(getattr(hint, "__args__", (hint,))):
+        raise ConfigError(f"search.over ({entry}): {name} is no number and has no range; give {name}=VALUE,VALUE")
 
 
 def bounds(entry: str, given: str) -> tuple[float, float]:

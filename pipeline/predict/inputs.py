@@ -19,6 +19,7 @@ from pipeline.errors import ConfigError, DataError
 from pipeline.tasks.files import csv_rows
 from pipeline.tasks.recognise import TABLES, TAGGED, has_articles, has_tagged_words
 from pipeline.tasks.squad import read_questions
+from pipeline.tasks.tables import require_once
 from pipeline.tasks.tagging import read_words
 from pipeline.tasks.task import shown
 
@@ -109,6 +110,7 @@ def read_parquet(location: str) -> Iterator[pa.Table]:
     system, path = storage.filesystem(location)
     try:
         with pq.ParquetFile(system.open_input_file(path)) as file:
+            require_once(location, file.schema_arrow.names)
             for batch in file.iter_batches(batch_size=8_192):
                 yield pa.Table.from_batches([batch])
     except (pa.ArrowException, OSError) as error:
@@ -156,8 +158,7 @@ def read_table(location: str) -> Iterator[dict[str, Any]]:
 def named(location: str, rows: Iterator[tuple[int, Sequence[str]]]) -> Iterator[dict[str, Any]]:
     """Rows whose first one names the columns. Raises DataError for a name that stands there twice, and a row with more or fewer columns."""
     _, names = next(rows, (1, ()))
-    if doubled := [name for name in names if list(names).count(name) > 1]:
-        raise DataError(f"{location}: column {shown(doubled[0])} is there twice; give each a name of its own")
+    require_once(location, names)
     for line, fields in rows:
         if len(fields) != len(names):
             raise DataError(f"{location}:{line}: {len(fields)} columns where the first line names {len(names)}; enclose a text that holds a separator in quotes (CSV)")

@@ -65,7 +65,10 @@ def predict(config: Predict, report: Report) -> None:
         if not rows:
             raise DataError(f"input ({config.input}) has no rows in {len(files)} files")
         schema = unified(schemas)
-        output.write(parts.tables(schema), parts.final(schema), target, parts.folder)
+        try:
+            output.write(parts.tables(schema), parts.final(schema), target, parts.folder)
+        except pa.ArrowException as error:
+            raise DataError(f"output ({config.output}) cannot hold these columns: {storage.first_line(error)}; the answers are in {parts.folder}, and the same command with --output .jsonl may write them") from error
     storage.delete_folder(parts.folder)
     without = f", {empty:,} of them empty and without an answer" if empty else ""
     without += f", {cut:,} longer than the model reads and cut" if cut else ""

@@ -52,12 +52,12 @@ def write_parquet(tables: Iterator[pa.Table], schema: pa.Schema, stream: BinaryI
 
 
 def write_csv(tables: Iterator[pa.Table], schema: pa.Schema, stream: BinaryIO) -> None:
-    """CSV; lists and structures are written as JSON."""
-    nested = {field.name for field in schema if pa.types.is_nested(field.type)}
-    flat = pa.schema([pa.field(field.name, pa.string() if field.name in nested else field.type) for field in schema])
+    """CSV; lists, structures and what else CSV has no form for are written as JSON."""
+    formless = {field.name for field in schema if not any(has_form(field.type) for has_form in CSV_FORMS)}
+    flat = pa.schema([pa.field(field.name, pa.string() if field.name in formless else field.type) for field in schema])
     with pc.CSVWriter(stream, flat) as writer:
         for table in tables:
-            columns = [pa.array(map(as_text, table[name].to_pylist()), pa.string()) if name in nested else table[name] for name in flat.names]
+            columns = [pa.array(map(as_text, table[name].to_pylist()), pa.string()) if name in formless else table[name] for name in flat.names]
             writer.write_table(pa.table(columns, schema=flat))
 
 
@@ -78,6 +78,8 @@ def write_answers(tables: Iterator[pa.Table], schema: pa.Schema, stream: BinaryI
     stream.write((json.dumps(found, ensure_ascii=False, indent=0) + "\n").encode())
 
 
+CSV_FORMS = (pa.types.is_integer, pa.types.is_float32, pa.types.is_float64, pa.types.is_boolean, pa.types.is_string, pa.types.is_large_string, pa.types.is_temporal, pa.types.is_null)
+"""Whether a type is one that is written as it is; as_text does the others."""
 FORMS: dict[str, Callable[[Iterator[pa.Table], pa.Schema, BinaryIO], None]] = {
     ".parquet": write_parquet,
     ".csv": write_csv,

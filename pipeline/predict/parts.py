@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipeline import storage
@@ -21,7 +22,9 @@ from pipeline.predict.answers import CUT
 
 ABOUT, FOLDER = "about.json", ".parts"
 INPUT, ANSWER = "input/", "answer/"
-EMPTY = b"empty"
+EMPTY, WIDE = b"empty", b"wide"
+EXACT = 2**53
+"""Up to which floats hold every whole number."""
 PREFIX = "predicted_"
 
 
@@ -57,9 +60,11 @@ class Parts:
 
     def publish(self, file: int, part: int, rows: pa.Table, answers: pa.Table, empty: int) -> None:
         """Write a part as a whole."""
-        columns = {INPUT + name: rows[name] for name in rows.column_names} | {ANSWER + name: answers[name] for name in answers.column_names}
+        kept = {INPUT + name: storable(rows[name]) for name in rows.column_names}
+        columns = kept | {ANSWER + name: answers[name] for name in answers.column_names}
+        schema = pa.schema([pa.field(name, column.type, metadata={WIDE: b""} if is_wide(column) else None) for name, column in columns.items()])
         buffer = io.BytesIO()
-        pq.write_table(pa.table(columns).replace_schema_metadata({EMPTY: str(empty), CUT: (answers.schema.metadata or {}).get(CUT, b"0")}), buffer, compression="zstd")
+        pq.write_table(pa.table(columns, schema=schema).replace_schema_metadata({EMPTY: str(empty), CUT: (answers.schema.metadata or {}).get(CUT, b"0")}), buffer, compression="zstd")
         storage.write_bytes(self.place(file, part), buffer.getvalue())
 
     def close(self, file: int, parts: int) -> None:
@@ -100,6 +105,25 @@ class Parts:
             yield pa.table(columns, schema=final)
 
 
+def storable(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A column as Parquet holds it: as text where some object has no fields."""
+    return as_type(column, pa.string()) if has_empty_struct(column.type) else column
+
+
+def has_empty_struct(kind: pa.DataType) -> bool:
+    """Whether a type has a structure without fields in it."""
+    inner = [kind.field(place).type for place in range(kind.num_fields)]
+    return pa.types.is_struct(kind) and not inner or any(map(has_empty_struct, inner))
+
+
+def is_wide(column: pa.ChunkedArray) -> bool:
+    """Whether a column has whole numbers that no float holds."""
+    if not pa.types.is_integer(column.type) or column.null_count == len(column):
+        return False
+    ends = pc.min_max(column).as_py()
+    return max(abs(ends["min"]), abs(ends["max"])) > EXACT
+
+
 def renamed(names: Sequence[str]) -> dict[str, str]:
     """Column of a part -> its name in the output: an input's own, an answer's with predicted_ before it where an input's column has it."""
     taken = {name.removeprefix(INPUT) for name in names if name.startswith(INPUT)}
@@ -114,13 +138,18 @@ def renamed(names: Sequence[str]) -> dict[str, str]:
 
 
 def unified(schemas: Sequence[pa.Schema]) -> pa.Schema:
-    """All columns of the parts, the input's first, each in the type that holds what it is in any of them, or text."""
+    """All columns of the parts, the input's first, each in the type that holds what it is in any of them, or text: also where fractions meet whole numbers that no float holds."""
     types: dict[str, list[pa.DataType]] = {}
+    wide: set[str] = set()
     for schema in schemas:
         for field in schema:
             types.setdefault(field.name, []).append(field.type)
+            if WIDE in (field.metadata or {}):
+                wide.add(field.name)
+    found = {name: widest(ones) for name, ones in types.items()}
+    found |= {name: pa.string() for name in wide if pa.types.is_floating(found[name])}
     names = [name for name in types if name.startswith(INPUT)] + [name for name in types if name.startswith(ANSWER)]
-    return pa.schema([pa.field(name, widest(types[name])) for name in names])
+    return pa.schema([pa.field(name, found[name]) for name in names])
 
 
 def widest(types: Sequence[pa.DataType]) -> pa.DataType:

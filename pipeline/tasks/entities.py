@@ -7,6 +7,8 @@ from itertools import chain
 from pipeline.errors import DataError
 
 OUTSIDE = "O"
+AS_IOB = {"B": "B", "I": "I", "E": "I", "L": "I", "S": "B", "U": "B"}
+"""Marks of BIOES and BILOU -> those of IOB2."""
 
 
 def split(tag: str) -> tuple[str, str]:
@@ -19,6 +21,18 @@ def is_chunk_tag(tag: str) -> bool:
     """Whether a tag is O, B-TYPE or I-TYPE."""
     mark, kind = split(tag)
     return tag == OUTSIDE or mark in ("B", "I") and kind != ""
+
+
+def is_span_tag(tag: str) -> bool:
+    """Whether a tag is O, or one of a type that begins, goes on, ends or is alone: B, I, E, S of BIOES, or B, I, L, U of BILOU."""
+    mark, kind = split(tag)
+    return tag == OUTSIDE or mark in AS_IOB and kind != ""
+
+
+def as_iob(tag: str) -> str:
+    """A tag of BIOES or BILOU as one of IOB2."""
+    mark, kind = split(tag)
+    return tag if tag == OUTSIDE else f"{AS_IOB[mark]}-{kind}"
 
 
 def iob2(tags: Sequence[str]) -> tuple[str, ...]:

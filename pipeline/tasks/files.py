@@ -21,6 +21,8 @@ from pipeline.tasks.task import Kind, Task, finite, list_in, require_trainable, 
 
 MOST_NUMERIC_CLASSES = 20
 """More distinct numbers than this are values and not classes (stars and grades are fewer)."""
+MOST_ODD = 0.1
+"""Share of labels that are no numbers above which the others are no values either."""
 BETWEEN_LABELS = ";"
 """What divides the labels of a multilabel task in one text, as in a cell of CSV."""
 MULTILABEL_METRICS = ("micro_f1", "macro_f1", "subset_accuracy")
@@ -77,7 +79,7 @@ def own_task(location: str, texts: pa.Table, kind: Kind | None = None, labels: t
     of one kind only, and where a regression or multilabel task is asked for and a label is no number or list.
     """
     require_trainable(texts, location)
-    kind = kind or recognised(texts)
+    kind = kind or recognised(location, texts)
     name = location.rsplit("/", 1)[-1].split(".")[0]
     if kind == "regression":
         task = Task(name=name, kind=kind, metrics=("pearson", "spearman", "mean_absolute_error"))
@@ -88,15 +90,22 @@ def own_task(location: str, texts: pa.Table, kind: Kind | None = None, labels: t
     return Task(name=name, kind=kind, labels=sorted_labels(texts["label"].to_pylist()), metrics=("accuracy", "macro_f1"))
 
 
-def recognised(texts: pa.Table) -> Kind:
-    """Regression where all labels are numbers, and some have a fraction or more than MOST_NUMERIC_CLASSES differ; multilabel where all are lists; else classification."""
-    labels = set(texts["label"].to_pylist())
-    if all(list_in(label) is not None for label in labels):
+def recognised(location: str, texts: pa.Table) -> Kind:
+    """Regression where all labels are numbers, and some have a fraction or more than MOST_NUMERIC_CLASSES differ; multilabel where all are lists; else classification.
+
+    Raises DataError where nearly all would make a regression: a slip would make each value a class.
+    """
+    labels = texts["label"].to_pylist()
+    if all(list_in(label) is not None for label in set(labels)):
         return "multilabel"
-    values = numbers(labels)
-    if values is None:
+    odd = [place for place, label in enumerate(labels) if numbers([label]) is None]
+    values = set(numbers([label for place, label in enumerate(labels) if place not in set(odd)]) or ())
+    if len(odd) > MOST_ODD * len(labels) or not (len(values) > MOST_NUMERIC_CLASSES or any(value != int(value) for value in values)):
         return "classification"
-    return "regression" if len(set(values)) > MOST_NUMERIC_CLASSES or any(value != int(value) for value in values) else "classification"
+    if odd:
+        line, label = texts["id"][odd[0]].as_py(), labels[odd[0]]
+        raise DataError(f"{location}:{line}: label {shown(label)} is no number, and {len(labels) - len(odd):,} others are; mend it, or say --kind classification if each of them is a class")
+    return "regression"
 
 
 def named_labels(location: str, texts: pa.Table) -> list[str]:

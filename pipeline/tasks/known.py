@@ -1,5 +1,6 @@
 """All tasks that are known by name: GLUE's, SQuAD's, CoNLL-2003's. A new data set of a known kind is a row here."""
 
+from dataclasses import replace
 from typing import Any
 
 from pipeline import storage
@@ -79,7 +80,8 @@ def read_items(task: Task, folder: str, split: str) -> tuple[Any, tuple[str, ...
 
 
 def with_labels(task: Task, train: Any) -> Task:
-    """The task with its labels, which of tags the training sentences say."""
+    """The task with its labels, which of tags the training sentences say; where these are no chunks, words alone are scored."""
     if task.kind != "tags":
         return task
-    return Task(**vars(task) | {"labels": own_task(task.name, task.name, train).labels})
+    found = own_task(task.name, task.name, train)
+    return replace(task, labels=found.labels, metrics=tuple(name for name in task.metrics if name in found.metrics))

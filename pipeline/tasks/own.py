@@ -1,15 +1,17 @@
 """Anyone's own files as a task: what kind it is, and its items."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from pipeline.config.finetune import Finetune
 from pipeline.errors import DataError
 from pipeline.tasks import tags
+from pipeline.tasks.content import COMPRESSED
 from pipeline.tasks.files import Columns, own_task, read_file, require_labels
 from pipeline.tasks.questions import usable
 from pipeline.tasks.recognise import kind_of
 from pipeline.tasks.squad import read_questions
-from pipeline.tasks.tagging import read_sentences, read_tagged
+from pipeline.tasks.tagging import WITH_LISTS, read_sentences, read_tagged, rows_of_lists
 from pipeline.tasks.task import Task
 
 
@@ -21,7 +23,7 @@ def read_own(config: Finetune, train: str, dev: str | None) -> tuple[Task, dict[
         raise DataError(f"{train} is of the form {form}, which is of the kind {forms[form]}, and kind ({config.kind}) asks for another")
     if form == "squad":
         return questions(train, dev)
-    if form == "conll" or config.kind == "tags":
+    if form == "conll" or config.kind == "tags" or config.kind == "auto" and has_lists(train, (config.text, first_label(config))):
         return *tagged(config, train, dev), ()
     columns = columns_of(config)
     forced = None if config.kind == "auto" else config.kind
@@ -34,6 +36,14 @@ def read_own(config: Finetune, train: str, dev: str | None) -> tuple[Task, dict[
         items["dev"] = read_file(dev, columns, task.kind)
         require_labels(task, dev, items["dev"])
     return task, items, ()
+
+
+def has_lists(location: str, columns: Sequence[str]) -> bool:
+    """Whether the first row of a file has lists in all of these columns, as words and their tags are."""
+    if not location.lower().removesuffix(COMPRESSED).endswith(WITH_LISTS):
+        return False
+    _, values = next(rows_of_lists(location, columns), (1, ()))
+    return bool(values) and all(isinstance(value, list) for value in values)
 
 
 def columns_of(config: Finetune) -> Columns:

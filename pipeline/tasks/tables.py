@@ -1,13 +1,14 @@
 """Tab-separated files of a task's splits, read as GLUE's are: quotes are characters, and one line is one row."""
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
 from pipeline import storage
 from pipeline.errors import DataError
-from pipeline.tasks.content import decoded
+from pipeline.tasks.content import COMPRESSED, content_of, decoded
 from pipeline.tasks.schema import TEXTS
 from pipeline.tasks.task import Split, Task, listed, require_trainable, shown
 
@@ -55,7 +56,7 @@ def split_content(task: Task, folder: str, where: Split) -> bytes:
     """The bytes of a split's file. Raises DataError that names the files that are there."""
     location = storage.join(folder, where.file)
     try:
-        return storage.read_bytes(location)
+        return storage.read_bytes(location) if storage.exists(location) or not storage.exists(location + COMPRESSED) else content_of(location + COMPRESSED)
     except FileNotFoundError:
         inner = location.rsplit("/", 1)[0]
         there = storage.children(inner)
@@ -79,10 +80,17 @@ def column_places(location: str, names: Sequence[str], where: Split) -> list[int
 
 
 def require_columns(location: str, there: Sequence[str], wanted: Sequence[str]) -> None:
-    """Raise DataError that names a file's columns unless all that are wanted are there."""
+    """Raise DataError that names a file's columns unless all that are wanted are there, each once."""
     missing = [name for name in wanted if name not in there]
     if missing:
         raise DataError(f"{location} has no column {missing[0]}: its columns are {listed(there)}")
+    require_once(location, [name for name in there if name in wanted])
+
+
+def require_once(location: str, names: Sequence[str]) -> None:
+    """Raise DataError for a name that stands there twice."""
+    if doubled := [name for name, times in Counter(names).items() if times > 1]:
+        raise DataError(f"{location}: column {shown(doubled[0])} is there twice; give each a name of its own")
 
 
 def row_of(task: Task, where: Split, number: int, names: Sequence[str], places: Sequence[int | None], fields: Sequence[str]) -> Row:

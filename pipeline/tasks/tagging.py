@@ -14,7 +14,7 @@ import numpy as np
 
 from pipeline.errors import ConfigError, DataError
 from pipeline.tasks.content import COMPRESSED, content_of, lines
-from pipeline.tasks.entities import OUTSIDE, iob2, is_chunk_tag, split
+from pipeline.tasks.entities import OUTSIDE, as_iob, iob2, is_chunk_tag, is_span_tag, split
 from pipeline.tasks.files import READERS, Values
 from pipeline.tasks.parts import most_context, parts
 from pipeline.tasks.pieces import Pieces, Tokenization
@@ -71,7 +71,7 @@ class TaggingWindow:
 def read_sentences(location: str, column: int = -1) -> list[Sentence]:
     """The sentences of a CoNLL file, which may be gzip: a word a line, its tags in columns by spaces or tabs, a blank line after a sentence.
 
-    `column`, from 0 or from -1 backwards, has the tags; the first has the words. Where all tags are chunks, IOB1 or IOB2, they come as
+    `column`, from 0 or from -1 backwards, has the tags; the first has the words. Where all tags are chunks (IOB1, IOB2, BIOES, BILOU) they come as
     IOB2. Raises DataError for a file without sentences, and naming the line where the columns are not as in the first.
     """
     sentences = list(sentences_of(location, column))
@@ -81,9 +81,11 @@ def read_sentences(location: str, column: int = -1) -> list[Sentence]:
 
 
 def in_iob2(sentences: list[Sentence]) -> list[Sentence]:
-    """The sentences as IOB2 where all tags are chunks, else as they are."""
+    """The sentences as IOB2 where all tags are chunks, in IOB1, IOB2, BIOES or BILOU, else as they are."""
     if all(is_chunk_tag(tag) for sentence in sentences for tag in sentence.tags):
         return [Sentence(words=sentence.words, tags=iob2(sentence.tags)) for sentence in sentences]
+    if all(is_span_tag(tag) for sentence in sentences for tag in sentence.tags):
+        return [Sentence(words=sentence.words, tags=tuple(map(as_iob, sentence.tags))) for sentence in sentences]
     return sentences
 
 

@@ -1,5 +1,6 @@
 """What is set aside, and what makes a trial's name another."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,16 +12,23 @@ from pipeline.config.finetune import Cutting, Finetune, Recipe, Trials
 from pipeline.config.model import Model
 from pipeline.config.training import LinearDecay, TrialPlacement
 from pipeline.errors import ConfigError, DataError
-from pipeline.finetune.problems import Problem, digest, download, texts, with_dev
-from pipeline.finetune.trials import identity_of, make_trial
+from pipeline.finetune.problems import Problem, digest, download, is_aside, read_problems, texts, with_dev
+from pipeline.finetune.trials import build, identity_of, make_trial
 from pipeline.tasks import sequences
 from pipeline.tasks.glue import TASKS
 from pipeline.tasks.prepared import Prepared
 from pipeline.tasks.schema import TEXTS
 from pipeline.tasks.squad import Question
+from pipeline.tasks.tagging import Sentence
+from pipeline.tasks.task import Task
 from pipeline.tasks.tables import read_split
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.initial import Initial
+from pipeline.train.trial import label_measure
+
+
+CLASSES = Task(name="own", kind="classification", labels=("0", "1"), metrics=("accuracy",))
+QUESTIONS = Task(name="own", kind="spans", metrics=("f1",))
 
 
 def table(rows: int) -> pa.Table:
@@ -29,19 +37,56 @@ def table(rows: int) -> pa.Table:
 
 def test_a_tenth_is_set_aside_by_a_hash_and_given_files_are_left_alone() -> None:
     said: list[str] = []
-    train, splits = with_dev({"train": table(400)}, said.append)
+    train, splits = with_dev(CLASSES, {"train": table(400)}, said.append)
     assert 20 <= len(splits["dev"]) <= 60 and len(train) + len(splits["dev"]) == 400 and not set(texts(train)) & set(texts(splits["dev"]))
     assert said == [f"no --dev: {len(splits['dev'])} of 400 rows are set aside by a hash of their text"]
-    longer, again = with_dev({"train": table(500)}, said.append)
+    longer, again = with_dev(CLASSES, {"train": table(500)}, said.append)
     assert set(texts(splits["dev"])) <= set(texts(again["dev"]))  # more rows move none of the others
-    assert with_dev({"train": table(4), "dev": table(2)}, said.append)[1]["dev"].num_rows == 2
+    assert with_dev(CLASSES, {"train": table(4), "dev": table(2)}, said.append)[1]["dev"].num_rows == 2
     with pytest.raises(DataError, match=r"^train has 1 rows, too few to set some aside: name a development file with --dev$"):
-        with_dev({"train": table(1)}, said.append)
+        with_dev(CLASSES, {"train": table(1)}, said.append)
+
+
+def test_labels_that_training_would_lack_are_not_set_aside() -> None:
+    everything = table(400)
+    rare = next(place for place, text in enumerate(texts(everything)) if is_aside(text))
+    labels = [label if place != rare else "rare" for place, label in enumerate(everything["label"].to_pylist())]
+    marked = everything.set_column(3, everything.schema.field("label"), pa.array(labels))
+    train, splits = with_dev(CLASSES, {"train": marked}, lambda line: None)
+    assert "rare" in train["label"].to_pylist() and set(splits["dev"]["label"].to_pylist()) == {"0", "1"}
+    several = everything.set_column(3, everything.schema.field("label"), pa.array([json.dumps([label, "x"]) for label in labels]))
+    assert '["rare", "x"]' in with_dev(replace(CLASSES, kind="multilabel"), {"train": several}, lambda line: None)[0]["label"].to_pylist()
+    sentences = [Sentence(words=(text,), tags=(label,)) for text, label in zip(texts(everything), labels)]
+    assert any(one.tags == ("rare",) for one in with_dev(replace(CLASSES, kind="tags"), {"train": sentences}, lambda line: None)[0])
+    values = with_dev(replace(CLASSES, kind="regression"), {"train": marked}, lambda line: None)[1]["dev"]
+    assert "rare" in values["label"].to_pylist()  # each value may be there once
+
+
+def test_a_file_with_a_known_tasks_name_is_not_that_task(tmp_path: Path, tiny_vocabulary: Vocabulary) -> None:
+    said: list[str] = []
+    (tmp_path / "stsb.csv").write_text("text,label\n" + "".join(f"text {n},{n}\n" for n in range(60)))
+    config = Finetune(checkpoint="c", train=str(tmp_path / "stsb.csv"), output=str(tmp_path))
+    (found,) = read_problems(config, Initial(folder="f", fingerprint="e", model=Model(), vocabulary=tiny_vocabulary), said.append)
+    assert found.task.name == "own-stsb" and found.task.kind == "regression"
+    rows = found.train.rows.num_rows
+    assert said[1] == f"own-stsb train: {rows} rows, regression, {rows} whole numbers as values (--kind classification takes them as classes)"
+
+
+def test_own_values_are_learnt_standardised_and_published_tasks_as_published(glue: Path, tiny_vocabulary: Vocabulary) -> None:
+    train = sequences.prepare(TASKS["stsb"], read_split(TASKS["stsb"], str(glue), "train"), tiny_vocabulary, Cutting(maximum_length=32, stride=8))
+    problem = Problem(task=TASKS["stsb"], cutting=Cutting(maximum_length=32, stride=8), train=train, splits={}, digest="d")
+    initial = Initial(folder="f", fingerprint="e", model=Model(layers=1, width=8, heads=2, feed_forward=8), vocabulary=tiny_vocabulary)
+    own, known = Finetune(checkpoint="c", train="a.csv", random_weights=True), Finetune(checkpoint="c", task=("stsb",), random_weights=True)
+    modules = [build(config, problem, initial, 0) for config in (own, known)]
+    assert [(one.mean, one.deviation) for one in modules] == [label_measure(train.rows), (0.0, 1.0)]
+    assert make_trial(own, problem, initial, 0, {}, "report").name != make_trial(known, problem, initial, 0, {}, "report").name
+    recomputing = replace(own, placement=TrialPlacement(recompute=True))
+    assert build(recomputing, problem, initial, 0).encoder.recompute and not modules[0].encoder.recompute
 
 
 def test_questions_of_one_context_stay_together() -> None:
     questions = [Question(id=str(n), question="a", context=f"context {n // 5}", answers=()) for n in range(300)]
-    train, splits = with_dev({"train": questions}, lambda line: None)
+    train, splits = with_dev(QUESTIONS, {"train": questions}, lambda line: None)
     assert not {one.context for one in train} & {one.context for one in splits["dev"]} and splits["dev"]
 
 

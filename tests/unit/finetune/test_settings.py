@@ -42,6 +42,8 @@ def test_values_and_ranges_of_any_setting() -> None:
         ("seeds=1,2", r"search\.over \(seeds=1,2\) must be NAME=VALUE"),
         ("recipe.epochs=two", r"search\.over \(recipe\.epochs=two\): two is none of int$"),
         ("optimizer.learning_rate=1..0.1", r"search\.over \(optimizer\.learning_rate=1\.\.0\.1\): a range is LOW\.\.HIGH with 0 < LOW < HIGH, such as 1e-5\.\.1e-3$"),
+        ("recipe.pooling=1..3", r"search\.over \(recipe\.pooling=1\.\.3\): recipe\.pooling is no number and has no range; give recipe\.pooling=VALUE,VALUE$"),
+        ("freeze.embeddings=1..2", r"search\.over \(freeze\.embeddings=1\.\.2\): freeze\.embeddings is no number and has no range"),
         ("recipe.epochs=None", r"search\.over \(recipe\.epochs=None\): None is none of int$"),
         ("recipe.pooling=cls,maen", r"search\.over \(recipe\.pooling=cls,maen\): maen is none of cls, mean, attention$"),
         ("recipe.balance_classes=yes", r"search\.over \(recipe\.balance_classes=yes\): yes is none of bool$"),

@@ -29,6 +29,12 @@ def written(path: Path, text: str) -> Path:
     return path
 
 
+def test_parquet_with_a_column_twice_is_refused(tmp_path: Path) -> None:
+    pq.write_table(pa.Table.from_arrays([pa.array(["x"]), pa.array(["y"])], names=["text", "text"]), tmp_path / "a.parquet")
+    with pytest.raises(DataError, match=r"a.parquet: column 'text' is there twice; give each a name of its own$"):
+        rows(tmp_path / "a.parquet")
+
+
 @pytest.mark.parametrize("ending", ["csv", "csv.gz"])
 def test_csv_keeps_all_columns_and_lines_in_quotes(tmp_path: Path, ending: str) -> None:
     path = written(tmp_path / f"a.{ending}", '\ufeffid,text\r\n1,"a, ""b""\nc"\r\n\r\n2,\r\n3,d\r\n')

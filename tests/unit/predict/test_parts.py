@@ -49,6 +49,40 @@ def test_parts_of_something_else_are_refused_with_both_values(tmp_path: Path) ->
     assert str(error.value) == f"{made.folder} holds answers of the model m1 and not of m2: give that again, delete the folder, or choose another --output"
 
 
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
+def test_columns_that_no_format_holds_are_written_as_text(ending: str, tmp_path: Path) -> None:
+    answers = pa.table({"label": ["good"]})
+    cases = {
+        "objects without fields": ([[{}], [{}]], ["{}", "{}"]),
+        "lists of them": ([[[{}]], [[{}]]], ["[{}]", "[{}]"]),
+        "objects without fields in one part": ([[{}], [{"a": 1}]], None),
+        "whole numbers that no float holds": ([[2**60 + 1], [2.5]], [str(2**60 + 1), "2.5"]),
+        "bytes": ([pa.array([b"\xff"]), pa.array([b"a"])], None),
+        "views": ([pa.array(["a"], pa.string_view()), pa.array(["b"], pa.string_view())], None),
+        "half floats": ([pa.array([1.5], pa.float32()).cast(pa.float16()), pa.array([0.5], pa.float32()).cast(pa.float16())], None),
+        "categories": ([pa.array(["a"]).dictionary_encode(), pa.array(["b"]).dictionary_encode()], None),
+    }
+    for number, (name, (columns, wanted)) in enumerate(cases.items()):
+        made = Parts(folder=str(tmp_path / f"{number}.parts"))
+        for part, column in enumerate(columns):
+            made.publish(0, part, pa.table({"m": column}), answers, 0)
+        schema, target = unified(made.schemas()[0]), tmp_path / f"{number}.{ending}"
+        output.write(made.tables(schema), made.final(schema), str(target), made.folder)
+        assert wanted is None or made.final(schema).field("m").type == pa.string(), name
+        if ending == "parquet" and wanted:
+            assert pq.read_table(target)["m"].to_pylist() == wanted, name
+
+
+def test_whole_numbers_and_fractions_that_floats_hold_stay_numbers(tmp_path: Path) -> None:
+    made = Parts(folder=str(tmp_path / "a.parts"))
+    for part, column in enumerate(([2**53], [2.5])):
+        made.publish(0, part, pa.table({"m": column}), pa.table({"label": ["good"]}), 0)
+    assert unified(made.schemas()[0]).field("input/m").type == pa.float64()
+    alone = Parts(folder=str(tmp_path / "b.parts"))
+    alone.publish(0, 0, pa.table({"m": [2**60 + 1]}), pa.table({"label": ["good"]}), 0)
+    assert unified(alone.schemas()[0]).field("input/m").type == pa.int64()
+
+
 def test_parts_are_joined_in_order_with_all_their_columns(tmp_path: Path) -> None:
     made = parts(tmp_path)
     joined(made, tmp_path / "out.parquet")

@@ -131,11 +131,27 @@ def test_parquet_s_missing_columns_and_labels_are_named(tmp_path: Path):
         (("1.0", "2.5"), "regression"),
         (tuple(map(str, range(20))), "classification"),
         (tuple(map(str, range(21))), "regression"),
-        ((*map(str, range(21)), "many"), "classification"),
+        ((*map(str, range(21)), "many", "few", "some"), "classification"),
+        (("1.5", "2.5", "three"), "classification"),
+        (("1", "2", "three"), "classification"),
     ],
 )
 def test_the_kind_is_recognised(labels: tuple[str, ...], kind: str):
     assert own_task("x.csv", labelled(*labels, *labels)).kind == kind
+
+
+@pytest.mark.parametrize("slip", ["4,5", "Infinity", "high"])
+def test_a_slip_among_values_is_named_and_makes_no_classes(slip: str):
+    with pytest.raises(DataError) as found:
+        own_task("x.csv", labelled("1.5", "2.5", *map(str, range(20)), slip))
+    assert str(found.value) == f"x.csv:22: label {slip!r} is no number, and 22 others are; mend it, or say --kind classification if each of them is a class"
+    assert own_task("x.csv", labelled("1.5", "2.5", *map(str, range(20)), slip), "classification").kind == "classification"
+
+
+def test_a_column_that_is_there_twice_is_refused(tmp_path: Path):
+    with pytest.raises(DataError, match=r"t.csv: column 'stars' is there twice; give each a name of its own$"):
+        read(tmp_path, "t.csv", "stars,review,stars\n1,x,2\n")
+    assert rows(read(tmp_path, "t.csv", "more,stars,review,more\n1,5,x,2\n")) == [("2", "x", None, "5")]
 
 
 def test_labels_are_sorted_as_numbers_where_all_are():

@@ -1,5 +1,6 @@
 """The official files of GLUE with their quirks."""
 
+import gzip
 from pathlib import Path
 
 import pyarrow as pa
@@ -107,6 +108,14 @@ def test_what_cannot_be_read_is_named_with_file_and_line(tmp_path: Path, task: s
     with pytest.raises(DataError, match=f"{words}$") as error:
         read(tmp_path, task, split, content)
     assert "\n" not in str(error.value)
+
+
+def test_a_split_may_be_gzip(tmp_path: Path):
+    plain = read(tmp_path, "wnli", "dev", "index\tsentence1\tsentence2\tlabel\n0\tA\tB\t0\n")
+    file = next(tmp_path.rglob("dev.tsv"))
+    (file.parent / "dev.tsv.gz").write_bytes(gzip.compress(file.read_bytes(), mtime=0))
+    file.unlink()
+    assert read_split(TASKS["wnli"], str(tmp_path), "dev").equals(plain)
 
 
 def test_a_split_that_is_not_there_names_those_that_are(tmp_path: Path):

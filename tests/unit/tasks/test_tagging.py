@@ -157,6 +157,15 @@ def test_settings_that_leave_no_room_are_refused(stride: int) -> None:
 ROWS = [{"id": 7, "tokens": ["EU", "rejects"], "tags": ["I-ORG", "O"]}, {"id": 8, "tokens": ["a b"], "tags": ["I-LOC"]}]
 
 
+@pytest.mark.parametrize("tags", ["B-X I-X E-X O S-Y", "B-X I-X L-X O U-Y"])
+def test_bioes_and_bilou_are_read_as_iob2(tags: str, tmp_path: Path) -> None:
+    (tmp_path / "a.conll").write_text("\n".join(f"w {tag}" for tag in tags.split()))
+    (found,) = read_sentences(str(tmp_path / "a.conll"))
+    assert found.tags == ("B-X", "I-X", "I-X", "O", "B-Y") and tag_names([found]) == ("O", "B-X", "I-X", "B-Y", "I-Y")
+    (tmp_path / "a.conll").write_text("\n".join(f"w {tag}" for tag in [*tags.split(), "SB"]))
+    assert read_sentences(str(tmp_path / "a.conll"))[0].tags == (*tags.split(), "SB")  # other tags stay as they are
+
+
 def test_lists_of_words_and_tags_are_read_as_iob2(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress("\n".join(map(json.dumps, ROWS)).encode()))
     pq.write_table(pa.Table.from_pylist(ROWS), tmp_path / "a.parquet")
