@@ -19,7 +19,7 @@ from pipeline.corpus.shards import COUNTED
 from pipeline.corpus.sources import BUILTIN
 from pipeline.corpus.stream import StreamSettings, in_phase, rows_if_few
 from pipeline.corpus.vocabulary import extended_vocabulary, given_vocabulary, trained_vocabulary
-from pipeline.errors import ConfigError, DataError
+from pipeline.errors import CheckpointError, ConfigError, DataError
 from pipeline.export.huggingface import export
 from pipeline.model.float8 import refuse_float8
 from pipeline.train import checkpoint, run
@@ -61,7 +61,10 @@ def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
         if run.is_finished(summary, config):
             report(f"run {config.name} is finished; another --name, --seed or setting starts another run")
             return summary
-        newest = checkpoint.newest_sound(folder, lambda message: None)  # a damaged run is refused before anything starts
+        try:
+            newest = checkpoint.newest_sound(folder, lambda message: None)  # a damaged run is refused before anything starts
+        except OSError as error:
+            raise CheckpointError(f"the checkpoints of run {config.name} cannot be read: {storage.first_line(error)}; the same command tries again") from error
         done = checkpoint.read_state(newest).step if newest else 0
         if done > config.steps:
             raise ConfigError(f"steps ({config.steps}) is less than the {done} that run {config.name} has done: ask for {done} or more, or choose another --name")

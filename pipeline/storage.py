@@ -4,6 +4,7 @@ A folder is published by its manifest.json, which is written last and holds size
 where there is no manifest there is nothing, and what does not match its manifest is damaged.
 """
 
+import errno
 import fcntl
 import functools
 import hashlib
@@ -28,9 +29,9 @@ TRANSIENT = (
     *(f"google::cloud::Status({name}" for name in ("UNAVAILABLE", "INTERNAL", "DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED")),
 )
 """What stands in errors of object stores that are over the next time; their libraries do not try again once an answer has begun."""
-LOGIN = re.compile(r"^(?:(https?://)[^/?#]*@|([\w+.-]+://)[^/?#@:]*:(?!\d+(?:/|$))[^@]*@)")
-"""NAME:PASSWORD@, of which the password may have any character but @, and no port; a name alone is a login on the web only: gs://anonymous@BUCKET has no secret in it."""
-KEY_OPTION = re.compile(r"(?i)([?&](?:[\w-]*(?:access_?key(?:id)?|secret(?:_?key)?|token|signature|credential|password)|sig)=)[^&]*")
+LOGIN = re.compile(r"(?i)^(?:((?:https?|hf)://)[^/?#]*@|([\w+.-]+://)[^/?#@:]*:(?!\d+(?:/|$))[^@]*@)")
+"""NAME:PASSWORD@, of which the password may have any character but @, and no port; a name alone is a login on the web and the hub only: gs://anonymous@BUCKET has no secret in it."""
+KEY_OPTION = re.compile(r"(?i)([?&;#](?:[\w-]*(?:access_?key(?:id)?|secret(?:_?key)?|api[_-]?key|subscription-key|token|signature|credential|password|passwd)|sig|auth|pwd|key)=)[^&;#]*")
 """Keys among the options of a bucket, and what a signed URL ends in."""
 WAITS = (0.2, 1.0, 3.0, 9.0)
 """Seconds before the second try, the third, …"""
@@ -151,12 +152,27 @@ def exists(location: str) -> bool:
     return system.get_file_info(path).type != fs.FileType.NotFound
 
 
+def not_in_a_file(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """The function of a location; a file where a folder is needed is a ConfigError."""
+
+    @functools.wraps(function)
+    def calling(*arguments: Arguments.args, **named: Arguments.kwargs) -> Result:
+        try:
+            return function(*arguments, **named)
+        except NotADirectoryError as error:
+            raise ConfigError(f"{arguments[0]} is a file, and a folder is needed") from error
+
+    return calling
+
+
+@not_in_a_file
 @patient
 def children(location: str) -> list[str]:
-    """Names of what lies directly in a folder, sorted; empty where the folder is not there."""
+    """Names of what lies directly in a folder, sorted; empty where the folder is not there. Raises ConfigError for a file."""
     system, path = filesystem(location)
-    entries = system.get_file_info(fs.FileSelector(path, allow_not_found=True))
-    return sorted(entry.base_name for entry in entries)
+    # Google's store names no folders in a listing of one level (Arrow's ARROW-17020), so all that lies below is listed.
+    entries = system.get_file_info(fs.FileSelector(path, allow_not_found=True, recursive=system.type_name == "gcs"))
+    return sorted({entry.path.removeprefix(f"{path.rstrip('/')}/").split("/")[0] for entry in entries})
 
 
 @patient
@@ -216,7 +232,8 @@ def delete_folder(location: str) -> None:
     if system.get_file_info(f"{path}/{MANIFEST}").type == fs.FileType.File:
         system.delete_file(f"{path}/{MANIFEST}")
     if system.get_file_info(path).type == fs.FileType.Directory:
-        system.delete_dir(path)
+        with suppress(FileNotFoundError):  # Google's store looks for an object of the folder's name when all is gone
+            system.delete_dir(path)
 
 
 def require_writable(name: str, location: str) -> None:
@@ -284,24 +301,45 @@ def leads_out(name: str) -> bool:
 
 
 def damage(target: str) -> str | None:
-    """What is wrong with a published folder, in a few words; None when every file matches the manifest."""
+    """What is wrong with a published folder, also that it cannot be read, in a few words; None when every file matches the manifest."""
     try:
-        files = read_json(join(target, MANIFEST))["files"]
+        return mismatch(target)
+    except OSError as error:
+        return f"it cannot be read ({first_line(error)})"
+
+
+def mismatch(target: str) -> str | None:
+    """What of a published folder does not match its manifest, in a few words; None when every file does.
+
+    Raises OSError where its storage refuses to say: that tells nothing of the folder. A disk that cannot read a file has lost it.
+    """
+    try:
+        files = manifest_files(read_json(join(target, MANIFEST)))
     except FileNotFoundError:
         return f"{MANIFEST} is missing"
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except ValueError as error:
         return f"{MANIFEST} cannot be read ({first_line(error)})"
-    for name, expected in files.items():
+    for name, (size, digest) in files.items():
         if leads_out(name):
             return f"{MANIFEST} names {name!r}, which is outside of the folder"
         location = join(target, name)
         try:
             system, path = filesystem(location)
-            size = retried(lambda: system.get_file_info(path)).size
-            if size != expected["bytes"]:
-                return f"{name} has {size or 0} bytes, the manifest says {expected['bytes']}"
-            if sha256(location) != expected["sha256"]:
+            found = retried(lambda: system.get_file_info(path)).size
+            if found != size:
+                return f"{name} has {found or 0} bytes, the manifest says {size}"
+            if sha256(location) != digest:
                 return f"{name} does not match its SHA-256"
         except OSError as error:
+            if not isinstance(error, FileNotFoundError) and error.errno != errno.EIO:
+                raise
             return f"{name} cannot be read ({first_line(error)})"
     return None
+
+
+def manifest_files(manifest: Any) -> dict[str, tuple[int, str]]:
+    """Name -> size and SHA-256 of the files of a manifest. Raises ValueError where it does not say them."""
+    try:
+        return {name: (int(expected["bytes"]), str(expected["sha256"])) for name, expected in manifest["files"].items()}
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"it does not say the size and SHA-256 of each file: {type(error).__name__} {error}") from None

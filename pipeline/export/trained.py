@@ -42,7 +42,10 @@ def find_checkpoint(folder: str, step: int | None, report: Callable[[str], None]
     if not steps:
         raise ConfigError(f"{folder} has no checkpoint yet: wait for the first")
     if step is None:
-        return checkpoint.newest_sound(folder, report)
+        try:
+            return checkpoint.newest_sound(folder, report)
+        except OSError as error:
+            raise CheckpointError(f"the checkpoints of {folder} cannot be read: {storage.first_line(error)}") from error
     if step not in steps:
         raise ConfigError(f"step ({step}) has no checkpoint in {folder}: there are {there}")
     found = checkpoint.folder_of(folder, step)

@@ -119,20 +119,22 @@ def read_position(run_folder: str, step: int) -> Cursor:
 
 
 def keep_newest(run_folder: str, keep: int, step: int, stays: Collection[int] = ()) -> None:
-    """Delete all but the newest `keep` checkpoints up to `step`, the one just published, and but those of the steps in `stays`; what lies beyond it is not sound and does not count."""
-    for old in [saved for saved in steps_saved(run_folder) if saved <= step][:-keep]:
-        if old not in stays:
+    """Delete all but the newest `keep` published checkpoints up to `step`, the last one, and but those of the steps in `stays`; what lies beyond it is not sound and does not count."""
+    there = [saved for saved in steps_saved(run_folder) if saved <= step]
+    kept = [saved for saved in there if storage.exists(storage.join(folder_of(run_folder, saved), storage.MANIFEST))][-keep:]
+    for old in there:
+        if old not in kept and old not in stays:
             storage.delete_folder(folder_of(run_folder, old))
 
 
 def best_step(run_folder: str, first: int, last: int) -> int | None:
-    """The step after `first` and up to `last` whose sound checkpoint has the lowest held-out loss; None where none was evaluated."""
+    """The step after `first` and up to `last` whose sound checkpoint has the lowest held-out loss; None where none was evaluated. Raises OSError where storage refuses to say."""
     losses = {}
     for step in [saved for saved in steps_saved(run_folder) if first < saved <= last]:
-        with suppress(OSError, ValueError, KeyError, TypeError):  # a damaged one is not the best, whatever it says
+        with suppress(FileNotFoundError, ValueError, KeyError, TypeError):  # a damaged one is not the best, whatever it says
             losses[step] = read_state(folder_of(run_folder, step)).heldout_loss
     evaluated = sorted((loss, step) for step, loss in losses.items() if loss is not None)
-    return next((step for _, step in evaluated if storage.damage(folder_of(run_folder, step)) is None), None)
+    return next((step for _, step in evaluated if storage.mismatch(folder_of(run_folder, step)) is None), None)
 
 
 def go_back(run_folder: str, step: int) -> None:
@@ -147,13 +149,13 @@ def go_back(run_folder: str, step: int) -> None:
 def newest_sound(run_folder: str, report: Callable[[str], None]) -> str | None:
     """Folder of the newest checkpoint whose files all match its manifest; None when none was ever published.
 
-    Reports each that is passed over. Raises CheckpointError when there are checkpoints and all are damaged.
+    Reports each that is passed over. Raises CheckpointError when there are checkpoints and all are damaged, OSError where storage refuses to say: an older one would do the work of the newest again.
     The one place that picks: the stream's cursor and the weights come from the same checkpoint.
     """
     found = None
     for step in reversed(steps_saved(run_folder)):
         folder = folder_of(run_folder, step)
-        problem = storage.damage(folder)
+        problem = storage.mismatch(folder)
         if problem is None:
             return folder
         if problem == f"{storage.MANIFEST} is missing":  # never published: it was being written or deleted

@@ -99,11 +99,12 @@ def train_phase(
             state = dataclasses.replace(state, heldout_loss=evaluated(work, module, state, phase).get("heldout/mlm_loss"))
             meter.resume_clock()
         saver.check()
-        asked = done % config.checkpoint.every == 0 or done in (phase.end, decay_start(config))
+        needed = done in (phase.end, decay_start(config))
+        asked = needed or done % config.checkpoint.every == 0
         if asked or notice.asks_for_checkpoint(done, meter.step_seconds):
             state = count_time(work, state, meter)
             if work.rank == 0:
-                saver.save(state, module, optimizer, wait=asked)
+                saver.save(state, module, optimizer, wait=needed or asked and not saver.failing.is_set())
     return state
 
 

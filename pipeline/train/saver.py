@@ -33,6 +33,8 @@ class Saver:
         self.thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self.writing: Future[None] | None = None
         self.given_up = threading.Event()
+        self.failing = threading.Event()
+        """Set while a write is tried again."""
 
     def __enter__(self) -> "Saver":
         return self
@@ -70,7 +72,9 @@ class Saver:
         started, wait, patience = time.monotonic(), FIRST_WAIT, self.config.checkpoint.patience_seconds
         while True:
             try:
-                return self._publish(state, taken)
+                self._publish(state, taken)
+                self.failing.clear()
+                return
             except (OSError, SafetensorError) as error:
                 left, reason = patience - (time.monotonic() - started), storage.first_line(error)
                 if left <= 0 or self.given_up.is_set():
@@ -78,6 +82,7 @@ class Saver:
                         f"the checkpoint of step {state.step} could not be written below {self.folder} for {patience} s ({reason}); "
                         "make room or give access, and start the same command again: it continues from the checkpoint before"
                     ) from error
+                self.failing.set()
                 if wait == FIRST_WAIT:
                     self.say(f"the checkpoint of step {state.step} cannot be written ({reason}); trying again for {patience} s while training goes on")
                 self.given_up.wait(min(wait, left))

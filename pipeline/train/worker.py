@@ -36,6 +36,7 @@ from pipeline.train.initial import Initial, extended_state, module_of
 from pipeline.train.loop import Work, train
 from pipeline.train.meter import percentile_milliseconds
 from pipeline.train.optim import build_optimizer
+from pipeline.train.run import read_run
 
 STREAM = "train"  # name of the dataset among the trainer's
 COMPILE_SECONDS = 60  # what torch.compile costs at the start, about
@@ -80,6 +81,8 @@ def pipeline_cause(error: BaseException | None) -> PipelineError | None:
 def work_on(job: Job, device: torch.device) -> None:
     """The life of one worker."""
     config, stream = job.config, job.stream
+    if read_run(job.folder) is None:  # the driver has written it
+        raise ConfigError(f"output ({config.output}) is not the same folder on all machines: run.json of this run is not there on {ray.util.get_node_ip_address()}; use a shared folder or a URL")
     context = ray.train.get_context()
     rank, world = context.get_world_rank(), context.get_world_size()
     blocks = begun(ray.train.get_dataset_shard(STREAM).iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=4))

@@ -1,3 +1,4 @@
+import errno
 import hashlib
 import json
 import os
@@ -131,7 +132,30 @@ def test_damage_is_named(published: Path) -> None:
     assert storage.damage(str(published / "nowhere")) == "manifest.json is missing"
 
 
-@pytest.mark.parametrize("content", ["", "{", '{"step": 7}', "[]"])
+def test_storage_that_refuses_to_say_tells_nothing_of_a_folder(published: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(location: str) -> str:
+        raise PermissionError("AWS Error ACCESS_DENIED during HeadObject operation")
+
+    def lost(location: str) -> str:
+        raise OSError(errno.EIO, "Input/output error")
+
+    for function in ("read_bytes", "sha256"):
+        with monkeypatch.context() as patch:
+            patch.setattr(storage, function, refused)
+            with pytest.raises(PermissionError):
+                storage.mismatch(str(published))
+            assert storage.damage(str(published)) == "it cannot be read (AWS Error ACCESS_DENIED during HeadObject operation)"
+    monkeypatch.setattr(storage, "sha256", lost)
+    assert storage.mismatch(str(published)) == "a.txt cannot be read ([Errno 5] Input/output error)"
+
+
+def test_a_file_where_a_folder_is_needed_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match=rf"^{tmp_path}/file is a file, and a folder is needed$"):
+        storage.children(str(tmp_path / "file"))
+
+
+@pytest.mark.parametrize("content", ["", "{", '{"step": 7}', "[]", '{"files": 3}', '{"files": {"a.txt": 3}}', '{"files": {"a.txt": {"cytes": 3, "sha256": "a"}}}', '{"files": {"a.txt": {"bytes": null, "sha256": "a"}}}'])
 def test_a_broken_manifest_is_damage(published: Path, content: str) -> None:
     (published / "manifest.json").write_text(content)
     assert storage.damage(str(published)).startswith("manifest.json cannot be read (")
@@ -252,3 +276,17 @@ def test_a_stores_passing_error_is_tried_again_and_others_are_not(monkeypatch: p
 def test_no_location_of_a_run_may_have_a_login_in_it() -> None:
     with pytest.raises(ConfigError, match=r"^s3://\*\*\*@bucket/output was given with a login in it"):
         storage.absolute("s3://key:secret@bucket/output")
+    for given, shown in (
+        ("HTTPS://SECRET@host/a", "HTTPS://***@host/a"),
+        ("hf://SECRET@datasets/a", "hf://***@datasets/a"),
+        ("https://host/a.txt?api_key=SECRET&lines=2", "https://host/a.txt?api_key=***&lines=2"),
+        ("https://host/a.txt?lines=2;token=SECRET", "https://host/a.txt?lines=2;token=***"),
+        ("https://host/a.txt#access_token=SECRET", "https://host/a.txt#access_token=***"),
+        ("https://host/a?subscription-key=SECRET&pwd=SECRET&auth=SECRET", "https://host/a?subscription-key=***&pwd=***&auth=***"),
+        ("https://host/a?apikey=SECRET&key=SECRET", "https://host/a?apikey=***&key=***"),
+    ):
+        assert storage.without_login(given) == shown
+        with pytest.raises(ConfigError, match="with a login in it"):
+            storage.absolute(given)
+    for plain in ("hf://datasets/owner/name@main/a.txt", "gs://anonymous@bucket/a", "https://host:8080/a?monkey=1&keyboard=2&authors=3", "s3://bucket/a?region=eu"):
+        assert storage.without_login(plain) == plain

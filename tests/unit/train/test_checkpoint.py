@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from pipeline import storage
 from pipeline.batch import collate
 from pipeline.config.jobs import Pretrain
 from pipeline.config.model import Model
@@ -14,7 +15,7 @@ from pipeline.corpus.order import Cursor
 from pipeline.errors import CheckpointError
 from pipeline.objectives.pretraining import BertPretraining
 from pipeline.text.vocabulary import Vocabulary, load_vocabulary
-from pipeline.train.checkpoint import State, folder_of, keep_newest, load, newest_sound, read_state, save, steps_saved
+from pipeline.train.checkpoint import State, best_step, folder_of, keep_newest, load, newest_sound, read_state, save, steps_saved
 from pipeline.train.optim import build_optimizer, optimizer_tensors
 from pipeline.train.step import seed_dropout, update
 
@@ -136,6 +137,7 @@ def test_a_checkpoint_without_manifest_was_never_published(save_at, tmp_path: Pa
 def test_the_newest_are_kept(tmp_path: Path) -> None:
     for step in (5, 100, 20, 3):
         Path(folder_of(str(tmp_path), step)).mkdir(parents=True)
+        Path(folder_of(str(tmp_path), step), "manifest.json").write_text("{}")
     (tmp_path / "checkpoints" / "step-notes").mkdir()
     keep_newest(str(tmp_path), 2, 20)  # 100 lies beyond what was just published: it is no sound one, and does not count
     assert steps_saved(str(tmp_path)) == [5, 20, 100]
@@ -143,6 +145,32 @@ def test_the_newest_are_kept(tmp_path: Path) -> None:
     assert steps_saved(str(tmp_path)) == [20, 100] and (tmp_path / "checkpoints" / "step-notes").is_dir()
     keep_newest(str(tmp_path), 3, 100)
     assert steps_saved(str(tmp_path)) == [20, 100]
+
+
+def test_what_was_never_published_is_not_kept_in_the_place_of_what_was(tmp_path: Path) -> None:
+    for step in (50, 100, 150, 160, 170, 200, 210):
+        Path(folder_of(str(tmp_path), step)).mkdir(parents=True)
+        if step % 50 == 0:
+            Path(folder_of(str(tmp_path), step), "manifest.json").write_text("{}")
+    keep_newest(str(tmp_path), 3, 200)
+    assert steps_saved(str(tmp_path)) == [100, 150, 200, 210]
+
+
+def test_storage_that_refuses_to_say_picks_no_older_checkpoint(save_at, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    older, newer = save_at(1), save_at(2)
+    read = storage.read_bytes
+
+    def refusing(location: str) -> bytes:
+        if location.startswith(str(newer)):
+            raise PermissionError("AWS Error ACCESS_DENIED")
+        return read(location)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(storage, "read_bytes", refusing)
+        for call in (lambda: newest_sound(str(tmp_path), pytest.fail), lambda: best_step(str(tmp_path), 0, 2)):
+            with pytest.raises(PermissionError):
+                call()
+    assert newest_sound(str(tmp_path), pytest.fail) == str(newer) and older.exists()
 
 
 def test_transformers_loads_the_folder(trained, save_at, tiny_config: Pretrain, tiny_vocabulary: Vocabulary) -> None:

@@ -63,7 +63,12 @@ def test_storage_that_refuses_for_a_while_gets_its_checkpoint(module, tiny_confi
         while not said:
             time.sleep(0.01)
         writer.check()  # training goes on
+        assert writer.failing.is_set()
+        begun = time.monotonic()
+        writer.save(state(4), module, build_optimizer(AdamW(), module), wait=not writer.failing.is_set())  # as the loop asks: done without
+        assert time.monotonic() - begun < 1
         place.unlink()
+    assert not writer.failing.is_set()
     assert checkpoint.newest_sound(str(tmp_path), pytest.fail) == checkpoint.folder_of(str(tmp_path), 3)
     assert len(said) == 1 and said[0].startswith("the checkpoint of step 3 cannot be written (") and said[0].endswith("; trying again for 300 s while training goes on")
 

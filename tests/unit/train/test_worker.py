@@ -13,7 +13,7 @@ from pipeline.errors import ConfigError
 from pipeline.objectives.pretraining import BertPretraining
 from pipeline.presets import PRESETS
 from pipeline.train import worker
-from pipeline.train.worker import begun, compiles
+from pipeline.train.worker import Job, begun, compiles, work_on
 
 CPU = torch.device("cpu")
 
@@ -23,6 +23,12 @@ def chosen(preset: str, **placement: object) -> tuple[bool, str]:
     config, said = PRESETS[preset], []
     config = replace(config, placement=Placement(**placement))
     return compiles(config, 30_522, CPU, config.phase_at(0), said.append), said[0]
+
+
+def test_a_folder_that_only_the_driver_sees_is_refused_before_anything_is_trained(tiny_config, tmp_path) -> None:
+    job = Job(config=replace(tiny_config, output="output"), folder=str(tmp_path / "output/runs/a"), stream=None, initial=None, tracker=None)
+    with pytest.raises(ConfigError, match=r"^output \(output\) is not the same folder on all machines: run.json of this run is not there on .*; use a shared folder or a URL$"):
+        work_on(job, CPU)
 
 
 def test_what_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:

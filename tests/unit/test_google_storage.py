@@ -1,0 +1,64 @@
+"""Checkpoints and folders in Google's store, by an emulator of it: its listings name no folders."""
+
+import socket
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pipeline import storage
+from pipeline.config.jobs import Pretrain
+from pipeline.config.training import AdamW
+from pipeline.corpus.order import Cursor
+from pipeline.text.vocabulary import Vocabulary
+from pipeline.train import checkpoint
+from pipeline.train.checkpoint import State
+from pipeline.train.optim import build_optimizer
+
+emulator = pytest.importorskip("gcp_storage_emulator.server")
+
+RUN = "gs://anonymous@texts/output/runs/a"
+STATE = State(step=0, cursor=Cursor(epoch=0, window=1, row=7, rows_in_window=20))
+
+
+@pytest.fixture
+def google(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    server = emulator.create_server("127.0.0.1", port, in_memory=True, default_bucket="texts")
+    monkeypatch.setenv("CLOUD_STORAGE_EMULATOR_ENDPOINT", f"http://127.0.0.1:{port}")
+    storage.store.cache_clear()
+    server.start()
+    yield
+    server.stop()
+    storage.store.cache_clear()
+
+
+def test_folders_are_listed_published_and_deleted(google: None, tmp_path: Path) -> None:
+    (tmp_path / "inner").mkdir()
+    for name in ("a.txt", "inner/b.bin"):
+        (tmp_path / name).write_text(name)
+    storage.publish(tmp_path, f"{RUN}/export", {"step": 1})
+    storage.write_json(f"{RUN}/run.json", {})
+    assert storage.children(RUN) == ["export", "run.json"] and storage.children(f"{RUN}/export") == ["a.txt", "inner", "manifest.json"]
+    assert storage.children(f"{RUN}/nowhere") == [] and storage.damage(f"{RUN}/export") is None
+    storage.write_bytes(f"{RUN}/export/a.txt", b"A.txt")
+    assert storage.damage(f"{RUN}/export") == "a.txt does not match its SHA-256"
+    storage.delete_folder(f"{RUN}/export")
+    assert storage.children(RUN) == ["run.json"] and not storage.exists(f"{RUN}/export")
+
+
+def test_a_run_goes_on_from_its_newest_checkpoint_and_keeps_as_many_as_it_should(google: None, training, tiny_config: Pretrain, tiny_vocabulary: Vocabulary) -> None:
+    module = training.module(tiny_config)
+    optimizer = build_optimizer(AdamW(), module)
+    for step, loss in ((50, 2.0), (100, 1.0), (150, 3.0), (200, 4.0)):
+        checkpoint.save(RUN, replace(STATE, step=step, heldout_loss=loss), module, optimizer, tiny_config.model, tiny_vocabulary)
+    assert checkpoint.steps_saved(RUN) == [50, 100, 150, 200] and checkpoint.best_step(RUN, 0, 200) == 100
+    newest = checkpoint.newest_sound(RUN, pytest.fail)
+    assert newest == checkpoint.folder_of(RUN, 200) and checkpoint.load(newest, module, None, tiny_config.model).step == 200
+    storage.write_bytes(f"{newest}/state.json", b"{}")
+    assert checkpoint.newest_sound(RUN, lambda line: None) == checkpoint.folder_of(RUN, 150)
+    checkpoint.keep_newest(RUN, 2, 200, {100})
+    assert checkpoint.steps_saved(RUN) == [100, 150, 200]
