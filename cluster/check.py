@@ -26,6 +26,7 @@ VERSION = re.search(r'^version = "(.+)"', (CLUSTER.parent / "pyproject.toml").re
 RAY_IMAGE = f"rayproject/ray:{LOCK['ray']}-py311"
 OWN_IMAGE = f"bertstream:{VERSION}"
 KUBERNETES = "1.33"
+GPU = "nvidia.com/gpu"
 EVERYWHERE = ("0.0.0.0/0", "::/0")
 
 Problem = tuple[str, str]  # the dotted field, and what is there and what would be right
@@ -70,6 +71,7 @@ def check(path: Path) -> Iterator[Problem]:
     for document in documents:
         yield from open_ranges(document)
         if "AWSTemplateFormatVersion" in document:
+            yield from account(text, document)
             continue
         if "apiVersion" in document:
             yield from manifest(document, path)
@@ -92,6 +94,30 @@ def open_ranges(document: dict) -> Iterator[Problem]:
     for field, value in fields(document):
         if value in EVERYWHERE:
             yield field, f"{value} opens the nodes to the world; name your own address, as 203.0.113.7/32"
+
+
+# AWS CloudFormation
+
+
+def account(text: str, document: dict) -> Iterator[Problem]:
+    """What CloudFormation's own schemas refuse (cfn-lint), a bucket that may be public, a group that lets anything but SSH in from outside."""
+    from cfnlint.api import lint
+    from cfnlint.core import get_rules
+
+    refused = lint(text, get_rules([], [], []), ["us-east-1"])
+    for match in refused:
+        yield f"line {match.linenumber}", match.message
+    if refused:
+        return
+    for name, resource in document["Resources"].items():
+        properties = resource.get("Properties", {})
+        blocked = properties.get("PublicAccessBlockConfiguration", {})
+        if resource["Type"] == "AWS::S3::Bucket" and not all(blocked.get(key) is True for key in ("BlockPublicAcls", "BlockPublicPolicy", "IgnorePublicAcls", "RestrictPublicBuckets")):
+            yield f"Resources.{name}.Properties.PublicAccessBlockConfiguration", "the bucket may become public; all four true"
+        rules = properties.get("SecurityGroupIngress", []) if resource["Type"] == "AWS::EC2::SecurityGroup" else [properties] if resource["Type"] == "AWS::EC2::SecurityGroupIngress" else []
+        for rule in rules:
+            if "SourceSecurityGroupId" not in rule and (rule.get("FromPort"), rule.get("ToPort")) != (22, 22):
+                yield f"Resources.{name}.Properties", f"ports {rule.get('FromPort', 'all')} to {rule.get('ToPort', 'all')} are open to an address; 22 alone, and a tunnel to the others"
 
 
 # Ray's cluster launcher
@@ -224,6 +250,12 @@ def start_commands(config: dict) -> Iterator[Problem]:
                 yield field, f"--dashboard-host={host[1] if host else '(missing)'}; --dashboard-host=127.0.0.1, and an SSH tunnel to it"
             if "mlflow server" in command and not re.search(r"--host[= ]127\.0\.0\.1\b", command):
                 yield field, "the MLflow server has no login; --host 127.0.0.1, and an SSH tunnel to it"
+    for key in ("run_options", "head_run_options", "worker_run_options"):
+        for index, option in enumerate(config["docker"].get(key, [])):
+            name, _, value = option.removeprefix("--env=").partition("=")
+            yield from environment_problems(name, value, f"docker.{key}.{index}")
+    if "aws_credentials" in config["provider"]:
+        yield "provider.aws_credentials", "keys are written out; leave them to aws configure, and to the nodes' roles"
     if not any(remote.endswith("/.ray/auth_token") for remote in config["file_mounts"]):
         yield "file_mounts", "the token does not reach the nodes; /home/ray/.ray/auth_token: ~/.ray/auth_token"
     for index, pattern in enumerate(config["rsync_exclude"]):
@@ -233,9 +265,10 @@ def start_commands(config: dict) -> Iterator[Problem]:
 
 def software(config: dict) -> Iterator[Problem]:
     """The lock's versions and no others."""
-    image = config["docker"].get("image")
-    if not right_image(image):
-        yield "docker.image", f"{image or 'missing'}; {RAY_IMAGE}, or your own {OWN_IMAGE}"
+    docker = config["docker"]
+    for key in ("image", *(key for key in ("head_image", "worker_image") if key in docker)):
+        if not right_image(docker.get(key)):
+            yield f"docker.{key}", f"{docker.get(key) or 'missing'}; {RAY_IMAGE}, or your own {OWN_IMAGE}"
     for key in ("initialization_commands", "setup_commands", "head_setup_commands", "worker_setup_commands"):
         shared = len(config["setup_commands"]) if key in ("head_setup_commands", "worker_setup_commands") else 0  # Ray puts the common ones before them
         for index, command in enumerate(config.get(key, [])[shared:]):
@@ -245,6 +278,14 @@ def software(config: dict) -> Iterator[Problem]:
 
 def right_image(image: str | None) -> bool:
     return image == RAY_IMAGE or (image or "").endswith(f"/{OWN_IMAGE}")
+
+
+def environment_problems(name: str, value: str, field: str) -> Iterator[Problem]:
+    """A variable that turns tokens off, or holds a secret for all to read."""
+    if name == "RAY_AUTH_MODE" and value != "token":
+        yield field, f"RAY_AUTH_MODE={value}; an open Ray port is an open shell: token"
+    if re.search("TOKEN|SECRET|PASSWORD|_KEY", name) and value:
+        yield field, f"{name} is written out; a secret by reference (on Kubernetes valueFrom.secretKeyRef), or a role"
 
 
 def pip_problems(command: str) -> Iterator[str]:
@@ -264,8 +305,13 @@ def pip_problems(command: str) -> Iterator[str]:
 
 def manifest(document: dict, path: Path) -> Iterator[Problem]:
     """A Kubernetes object: KubeRay's by our schema and rules, Kubernetes' own by its schemas."""
+    name = document.get("metadata", {}).get("name", "x")
+    if not re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", str(name)):
+        yield "metadata.name", f"{name}; small letters, digits and - inside"
     if document.get("kind") not in ("RayCluster", "RayJob"):
         yield from kubernetes_problems(document, "")
+        if document.get("kind") == "NetworkPolicy" and any(not rule.get("from") for rule in document["spec"].get("ingress", [])):
+            yield "spec.ingress", "a rule without from lets everybody in; name the pods"
         return
     from jsonschema import Draft202012Validator
 
@@ -277,6 +323,14 @@ def manifest(document: dict, path: Path) -> Iterator[Problem]:
         return
     spec, field = document["spec"], "spec"
     if document["kind"] == "RayJob":
+        if not spec.get("entrypoint"):
+            yield "spec.entrypoint", "missing; python /home/ray/bertstream/jobs/pretrain.py and its options"
+        try:
+            runtime = yaml.safe_load(spec.get("runtimeEnvYAML", "{}"))
+        except yaml.YAMLError:
+            runtime = None
+        if not isinstance(runtime, dict):
+            yield "spec.runtimeEnvYAML", "is no mapping in YAML"
         if template := spec.get("submitterPodTemplate"):
             yield from pod_problems(template, "spec.submitterPodTemplate")
         if "rayClusterSpec" not in spec:  # it runs on a cluster that is there
@@ -303,10 +357,16 @@ def cluster_problems(spec: dict, field: str) -> Iterator[Problem]:
     if not spec.get("enableInTreeAutoscaling") or spec.get("autoscalerOptions", {}).get("version") != "v2":
         yield f"{field}.autoscalerOptions.version", "enableInTreeAutoscaling: true and version: v2, or no node comes and goes"
     head = spec["headGroupSpec"]
+    yield from start_problems(head, f"{field}.headGroupSpec")
+    for index, container in enumerate(head["template"].get("spec", {}).get("containers", [])):
+        for key in ("requests", "limits"):
+            if GPU in container.get("resources", {}).get(key, {}):
+                yield f"{field}.headGroupSpec.template.spec.containers.{index}.resources.{key}.{GPU}", "the head must take no work, and no GPU: leave it out"
     for key in ("num-cpus", "num-gpus"):
         if (given := head.get("rayStartParams", {}).get(key)) != "0":
             yield f"{field}.headGroupSpec.rayStartParams.{key}", f"{given or 'left to Ray'}; the head must take no work: \"0\""
-    if head.get("serviceType", "ClusterIP") != "ClusterIP" or head.get("enableIngress"):
+    kinds = {head.get("serviceType", "ClusterIP"), head.get("headService", {}).get("spec", {}).get("type", "ClusterIP")}
+    if kinds != {"ClusterIP"} or head.get("enableIngress"):
         yield f"{field}.headGroupSpec.serviceType", "the dashboard would be open to the world; ClusterIP, no ingress, and kubectl port-forward"
     yield from pod_problems(head["template"], f"{field}.headGroupSpec.template")
     if service := head.get("headService"):
@@ -314,8 +374,12 @@ def cluster_problems(spec: dict, field: str) -> Iterator[Problem]:
     options = {key: value for key, value in spec.get("autoscalerOptions", {}).items() if key in ("env", "envFrom", "imagePullPolicy", "resources", "securityContext", "volumeMounts")}
     container = {"name": "autoscaler", "image": "ray", **options}
     yield from kubernetes_problems({"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [container]}}, f"{field}.autoscalerOptions")
+    names = [group["groupName"] for group in spec.get("workerGroupSpecs", [])]
     for index, group in enumerate(spec.get("workerGroupSpecs", [])):
         name = f"{field}.workerGroupSpecs.{index}"
+        if names.count(group["groupName"]) > 1:
+            yield f"{name}.groupName", f"{group['groupName']} is there twice; give each a name of its own"
+        yield from start_problems(group, name)
         for key in ("minReplicas", "replicas"):
             if group.get(key, 0) != 0:
                 yield f"{name}.{key}", f"{group[key]} pods would stay and be paid for; 0"
@@ -335,16 +399,77 @@ def pod_problems(template: dict, field: str) -> Iterator[Problem]:
         return
     if not template["spec"].get("securityContext", {}).get("runAsNonRoot"):
         yield f"{field}.spec.securityContext.runAsNonRoot", "missing; true"
+    if template["spec"].get("restartPolicy") != "Never":
+        yield f"{field}.spec.restartPolicy", f"{template['spec'].get('restartPolicy', 'missing')}; a pod must not come back as another Ray node: Never"
+    for key in ("hostNetwork", "hostPID", "hostIPC"):
+        if template["spec"].get(key):
+            yield f"{field}.spec.{key}", "true, which opens the node; leave it out"
     for index, container in enumerate(template["spec"]["containers"]):
         name = f"{field}.spec.containers.{index}"
         if not right_image(container.get("image")):
             yield f"{name}.image", f"{container.get('image', 'missing')}; your own {OWN_IMAGE}, or {RAY_IMAGE}"
+        yield from quantity_problems(container.get("resources", {}), f"{name}.resources")
+        guard = container.get("securityContext", {})
+        if guard.get("privileged") or guard.get("runAsUser") == 0 or guard.get("allowPrivilegeEscalation", True):
+            yield f"{name}.securityContext", "may become root; {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}"
+        if any("hostPort" in port for port in container.get("ports", [])):
+            yield f"{name}.ports", "a hostPort opens the node; leave it out, and kubectl port-forward"
+        words = [*container.get("command", []), *container.get("args", [])]
+        if "mlflow" in words and "server" in words and "127.0.0.1" not in words[words.index("--host") + 1 : words.index("--host") + 2 if "--host" in words else 0]:
+            yield f"{name}.command", "the MLflow server has no login; --host 127.0.0.1, and kubectl port-forward"
         for key in ("requests", "limits"):
             if missing := {"cpu", "memory"} - set(container.get("resources", {}).get(key, {})):
                 yield f"{name}.resources.{key}", f"without {' and '.join(sorted(missing))}; say how much"
         for entry in container.get("env", []):
-            if "value" in entry and re.search("TOKEN|SECRET|PASSWORD|_KEY", entry["name"]):
-                yield f"{name}.env", f"{entry['name']} is written out; a secret by reference (valueFrom.secretKeyRef)"
+            yield from environment_problems(entry["name"], str(entry.get("value", "")), f"{name}.env")
+
+
+UNITS = {"": 1, "m": 1e-3} | {unit: 1000**power for power, unit in enumerate("kMGTP", 1)} | {f"{unit}i": 1024**power for power, unit in enumerate("KMGTP", 1)}
+
+
+def quantity(text: Any) -> float | None:
+    """What a Kubernetes quantity says; None where it is none."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([a-zA-Z]*)", str(text))
+    return float(found[1]) * UNITS[found[2]] if found and found[2] in UNITS else None
+
+
+def quantity_problems(resources: dict, field: str) -> Iterator[Problem]:
+    """Quantities that are none, requests above limits, and parts of a GPU, or GPUs that differ: Kubernetes hands out whole ones."""
+    limits = resources.get("limits", {})
+    for key in ("requests", "limits"):
+        for name, text in resources.get(key, {}).items():
+            value = quantity(text)
+            if value is None:
+                yield f"{field}.{key}.{name}", f"{text} is no quantity; as 500m, 4 or 56Gi"
+            elif "/" in name and value != int(value):
+                yield f"{field}.{key}.{name}", f"{text}; devices are whole: {int(value) + 1}"
+            elif "/" in name and quantity(limits.get(name)) != value:
+                yield f"{field}.{key}.{name}", f"{text}, and the limit is {limits.get(name, 'missing')}; the same of both"
+            elif name in limits and value > (quantity(limits[name]) or value):
+                yield f"{field}.{key}.{name}", f"{text} is above the limit ({limits[name]})"
+
+
+@functools.cache
+def start_options() -> frozenset[str]:
+    """What `ray start` takes."""
+    from ray.scripts.scripts import start
+
+    return frozenset(option.removeprefix("--") for parameter in start.params for option in parameter.opts)
+
+
+def start_problems(group: dict, field: str) -> Iterator[Problem]:
+    """What `ray start` would refuse of a group, and what its pods offer beside what they say."""
+    given = group.get("rayStartParams", {})
+    for key, value in given.items():
+        if key not in start_options():
+            yield f"{field}.rayStartParams.{key}", "no such option of ray start"
+        elif key in ("num-cpus", "num-gpus") and not re.fullmatch(r"\d+", value):
+            yield f"{field}.rayStartParams.{key}", f"{value}; a whole number"
+    if "resources" in group:
+        yield f"{field}.resources", "KubeRay would take it instead of rayStartParams; leave it out"
+    gpus = sum(quantity(one.get("resources", {}).get("limits", {}).get(GPU, 0)) or 0 for one in group["template"].get("spec", {}).get("containers", []))
+    if (said := given.get("num-gpus", "0")) != f"{gpus:g}":
+        yield f"{field}.rayStartParams.num-gpus", f"{said}, and its containers have {gpus:g} of {GPU}; the same"
 
 
 def kubernetes_problems(document: dict, field: str) -> Iterator[Problem]:

@@ -2,6 +2,7 @@
 
 import html
 import importlib.metadata
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -108,7 +109,7 @@ def metrics(summary: dict[str, Any] | None, step: int) -> str:
 def data(corpus: Corpus | DataError) -> str:
     """Sources, their counts, and what was left out for which reason."""
     if isinstance(corpus, DataError):
-        return f"Not described: {corpus}."
+        return f"Not described: {html.escape(str(corpus))}."
     heads = ("source", "weight", *COUNTED, "left out")
     rows = [(location, f"{about['weight']:g}", *(f"{about[name]:,}" for name in COUNTED), dropped(about["dropped"])) for location, about in corpus.sources.items()]
     return f"{table(heads, rows)}\n\nIn all: {corpus.counts['documents']:,} documents; left out: {dropped(corpus.dropped)}."
@@ -139,6 +140,11 @@ def places(trained: Trained, lineage: Lineage, step: int) -> list[tuple[str, str
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table; what looks like HTML in it is text."""
+    """A Markdown table; what looks like HTML, a link or a picture in it is text."""
     lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(html.escape(cell, quote=False).replace("|", "\\|").replace("\n", " ") for cell in line) + " |" for line in lines)
+    return "\n".join("| " + " | ".join(as_cell(cell) for cell in line) + " |" for line in lines)
+
+
+def as_cell(text: str) -> str:
+    """A text in a cell of a table."""
+    return re.sub(r"([|\[\]])", r"\\\1", html.escape(text, quote=False)).replace("\n", " ")

@@ -113,6 +113,13 @@ EVERY_LAUNCHER: list[tuple[Change, str]] = [
         "rsync_exclude.1: *.pem; it would keep the nodes' key, token or settings from them: leave it out",
     ),
     (lambda config: config["docker"].update(image="rayproject/ray:latest"), f"docker.image: rayproject/ray:latest; {check.RAY_IMAGE}, or your own {check.OWN_IMAGE}"),
+    (lambda config: config["docker"].update(head_image="rayproject/ray:nightly"), f"docker.head_image: rayproject/ray:nightly; {check.RAY_IMAGE}, or your own {check.OWN_IMAGE}"),
+    (lambda config: config["docker"]["run_options"].append("--env=RAY_AUTH_MODE=disabled"), "docker.run_options.4: RAY_AUTH_MODE=disabled; an open Ray port is an open shell: token"),
+    (
+        lambda config: config["docker"]["run_options"].append("--env=AWS_SECRET_ACCESS_KEY=a"),
+        "docker.run_options.4: AWS_SECRET_ACCESS_KEY is written out; a secret by reference (on Kubernetes valueFrom.secretKeyRef), or a role",
+    ),
+    (lambda config: config["provider"].update(aws_credentials={"aws_access_key_id": "a"}), "provider.aws_credentials: keys are written out; leave them to aws configure, and to the nodes' roles"),
     (command("setup_commands", "--constraint ~/bertstream/cluster/requirements.txt ", ""), "setup_commands.2: pip install without the lock; --constraint cluster/requirements.txt"),
     (lambda config: config.update(head_setup_commands=["pip install --no-deps ray==2.59.0"]), f"head_setup_commands.0: ray==2.59.0; cluster/requirements.txt has {check.LOCK['ray']}"),
     (lambda config: config.update(setup_commands=["pip install https://host/ray-wheels/ray.whl"]), "setup_commands.0: installs a wheel by its address; the lock's version, from the index"),
@@ -212,14 +219,14 @@ KUBERAY: list[tuple[Change, str]] = [
         lambda document: container(document).update(imagePullpolicy="Always"),
         "SPEC.workerGroupSpecs.1.template.spec.containers.0: Additional properties are not allowed ('imagePullpolicy' was unexpected)",
     ),
-    (lambda document: container(document)["resources"].pop("limits"), "SPEC.workerGroupSpecs.1.template.spec.containers.0.resources.limits: without cpu and memory; say how much"),
+    (lambda document: container(document)["resources"]["limits"].pop("memory"), "SPEC.workerGroupSpecs.1.template.spec.containers.0.resources.limits: without memory; say how much"),
     (
         lambda document: container(document).update(image="rayproject/ray:nightly"),
         f"SPEC.workerGroupSpecs.1.template.spec.containers.0.image: rayproject/ray:nightly; your own {check.OWN_IMAGE}, or {check.RAY_IMAGE}",
     ),
     (
         lambda document: container(document).update(env=[{"name": "AWS_SECRET_ACCESS_KEY", "value": "a"}]),
-        "SPEC.workerGroupSpecs.1.template.spec.containers.0.env: AWS_SECRET_ACCESS_KEY is written out; a secret by reference (valueFrom.secretKeyRef)",
+        "SPEC.workerGroupSpecs.1.template.spec.containers.0.env: AWS_SECRET_ACCESS_KEY is written out; a secret by reference (on Kubernetes valueFrom.secretKeyRef), or a role",
     ),
     *(
         (
@@ -241,6 +248,95 @@ KUBERAY: list[tuple[Change, str]] = [
 )
 def test_one_wrong_thing_in_a_kuberay_file_is_one_line(name: str, spec: str, change: Change, line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert lines(changed(name, change, tmp_path), capsys) == [re.sub("^SPEC", spec, line)]
+
+
+def both(one: dict[str, Any], **values: Any) -> None:
+    for key in ("requests", "limits"):
+        one["resources"][key].update({name.replace("GPU", "nvidia.com/gpu"): value for name, value in values.items()})
+
+
+def pod(part: dict[str, Any]) -> dict[str, Any]:
+    return part["template"]["spec"]
+
+
+WRONG_KUBERAY: list[tuple[Change, str]] = [
+    (lambda document: both(pod(head(document))["containers"][0], GPU=1), "headGroupSpec.template.spec.containers.0.resources.limits.nvidia.com/gpu: the head must take no work, and no GPU: leave it out"),
+    (lambda document: head(document).update(resources={"GPU": "1"}), "headGroupSpec.resources: KubeRay would take it instead of rayStartParams; leave it out"),
+    (lambda document: both(container(document), GPU=0.5), "workerGroupSpecs.1.template.spec.containers.0.resources.limits.nvidia.com/gpu: 0.5; devices are whole: 1"),
+    (lambda document: container(document)["resources"]["limits"].update({"nvidia.com/gpu": 2}), "workerGroupSpecs.1.template.spec.containers.0.resources.requests.nvidia.com/gpu: 4, and the limit is 2; the same of both"),
+    (lambda document: both(container(document), GPU=2), "workerGroupSpecs.1.rayStartParams.num-gpus: 4, and its containers have 2 of nvidia.com/gpu; the same"),
+    (lambda document: group(document)["rayStartParams"].update({"num-cpus": "1.5"}), "workerGroupSpecs.1.rayStartParams.num-cpus: 1.5; a whole number"),
+    (lambda document: group(document)["rayStartParams"].update({"num-cpu": "4"}), "workerGroupSpecs.1.rayStartParams.num-cpu: no such option of ray start"),
+    (lambda document: both(container(document), memory="56Gib"), "workerGroupSpecs.1.template.spec.containers.0.resources.limits.memory: 56Gib is no quantity; as 500m, 4 or 56Gi"),
+    (lambda document: container(document)["resources"]["requests"].update(cpu="60"), "workerGroupSpecs.1.template.spec.containers.0.resources.requests.cpu: 60 is above the limit (46)"),
+    (lambda document: group(document).update(groupName="cpu"), "workerGroupSpecs.1.groupName: cpu is there twice; give each a name of its own"),
+    (lambda document: pod(group(document)).update(restartPolicy="Always"), "workerGroupSpecs.1.template.spec.restartPolicy: Always; a pod must not come back as another Ray node: Never"),
+    (lambda document: container(document)["env"].append({"name": "RAY_AUTH_MODE", "value": "disabled"}), "workerGroupSpecs.1.template.spec.containers.0.env: RAY_AUTH_MODE=disabled; an open Ray port is an open shell: token"),
+    (lambda document: head(document).update(headService={"spec": {"type": "LoadBalancer"}}), "headGroupSpec.serviceType: the dashboard would be open to the world; ClusterIP, no ingress, and kubectl port-forward"),
+    (lambda document: pod(head(document)).update(hostNetwork=True), "headGroupSpec.template.spec.hostNetwork: true, which opens the node; leave it out"),
+    (lambda document: container(document).update(ports=[{"containerPort": 8265, "hostPort": 8265}]), "workerGroupSpecs.1.template.spec.containers.0.ports: a hostPort opens the node; leave it out, and kubectl port-forward"),
+    (
+        lambda document: container(document).update(securityContext={"privileged": True}),
+        "workerGroupSpecs.1.template.spec.containers.0.securityContext: may become root; {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}",
+    ),
+    (
+        lambda document: pod(head(document))["containers"][1].update(command=["mlflow", "server", "--host", "0.0.0.0"]),
+        "headGroupSpec.template.spec.containers.1.command: the MLflow server has no login; --host 127.0.0.1, and kubectl port-forward",
+    ),
+]
+
+
+@pytest.mark.parametrize(("change", "line"), WRONG_KUBERAY, ids=[line.split(": ")[0] for _, line in WRONG_KUBERAY])
+def test_what_a_cluster_would_refuse_or_open_is_named(change: Change, line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def own(document: dict[str, Any]) -> None:
+        document.update(yaml.load(yaml.dump(document, Dumper=NoAliases), yaml.SafeLoader))  # YAML's anchors are one object
+        change(document)
+
+    assert f"spec.{line}" in lines(changed("kuberay/raycluster.yaml", own, tmp_path), capsys)
+
+
+class NoAliases(yaml.SafeDumper):
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def resource(name: str, **values: Any) -> Change:
+    return lambda document: document["Resources"][name]["Properties"].update(values)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (resource("SecurityGroup", SecurityGroupIngres=[]), "'SecurityGroupIngres' was unexpected"),
+        (lambda document: document["Resources"]["Bucket"].update(Type="AWS::S3::Buckett"), "AWS::S3::Buckett"),
+        (resource("AmongNodes", GroupId={"Fn::GetAtt": ["Nothing", "GroupId"]}), "'Nothing' is not one of"),
+        (lambda document: document.update(AWSTemplateFormatVersion="2011-01-01"), "'2011-01-01' is not one of ['2010-09-09']"),
+        (resource("Bucket", PublicAccessBlockConfiguration={"BlockPublicAcls": True}), "the bucket may become public; all four true"),
+        (resource("SecurityGroup", SecurityGroupIngress=[{"IpProtocol": "tcp", "FromPort": 8265, "ToPort": 8265, "CidrIp": {"Ref": "SshFrom"}}]), "ports 8265 to 8265 are open to an address; 22 alone, and a tunnel to the others"),
+    ],
+)
+def test_one_wrong_thing_in_the_account_is_named(change: Change, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (line, *_) = lines(changed("aws-account.yaml", change, tmp_path), capsys)
+    assert words in line
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        (lambda document: document["spec"].pop("entrypoint"), "spec.entrypoint: missing; python /home/ray/bertstream/jobs/pretrain.py and its options"),
+        (lambda document: document["spec"].update(runtimeEnvYAML="{"), "spec.runtimeEnvYAML: is no mapping in YAML"),
+        (lambda document: document["metadata"].update(name="Bert_X"), "metadata.name: Bert_X; small letters, digits and - inside"),
+    ],
+)
+def test_one_wrong_thing_in_the_job_is_one_line(change: Change, line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert lines(changed("kuberay/rayjob.yaml", change, tmp_path), capsys) == [line]
+
+
+def test_a_network_policy_that_lets_everybody_in_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    *others, policy = yaml.safe_load_all((ROOT / "cluster/kuberay/base.yaml").read_text())
+    policy["spec"]["ingress"].append({"ports": [{"port": 8265}]})
+    (tmp_path / "base.yaml").write_text(yaml.safe_dump_all([*others, policy]))
+    assert lines(tmp_path / "base.yaml", capsys) == ["spec.ingress: a rule without from lets everybody in; name the pods"]
 
 
 def test_the_two_kuberay_clusters_are_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -285,6 +381,14 @@ def test_an_image_that_may_see_everything_is_refused(tmp_path: Path, capsys: pyt
     assert lines(tmp_path / "Dockerfile", capsys) == ["Dockerfile.dockerignore: must begin with * and name what the image may see: runs, data and secrets may not"]
 
 
+GROUP = """AWSTemplateFormatVersion: "2010-09-09"
+Resources:
+  G:
+    Type: AWS::EC2::SecurityGroup
+    Properties: {GroupDescription: x, SecurityGroupIngress: [{IpProtocol: tcp, FromPort: 22, ToPort: 22, CidrIpv6: '::/0'}]}
+"""
+
+
 @pytest.mark.parametrize(
     ("text", "line"),
     [
@@ -292,7 +396,7 @@ def test_an_image_that_may_see_everything_is_refused(tmp_path: Path, capsys: pyt
         ("", "must hold one mapping or more"),
         ("a: 1", "is neither a file of ray up (provider), nor of Kubernetes (apiVersion), nor of CloudFormation (AWSTemplateFormatVersion)"),
         ("provider: {type: moon}", "is refused by Ray: NotImplementedError: "),
-        ("AWSTemplateFormatVersion: x\nCidrIp: '::/0'", "CidrIp: ::/0 opens the nodes to the world; name your own address, as 203.0.113.7/32"),
+        (GROUP, "Resources.G.Properties.SecurityGroupIngress.0.CidrIpv6: ::/0 opens the nodes to the world; name your own address, as 203.0.113.7/32"),
         ("{apiVersion: v1, kind: Secret, metadata: {nam: x}}", "metadata: Additional properties are not allowed ('nam' was unexpected)"),
     ],
 )

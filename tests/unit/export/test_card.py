@@ -81,3 +81,11 @@ def test_metrics_are_those_of_the_step_or_none(lineage: Lineage) -> None:
 
 def test_cells_keep_the_table() -> None:
     assert table(("a", "b"), [("x|y", "one\ntwo")]) == "| a | b |\n| --- | --- |\n| x\\|y | one two |"
+
+
+def test_names_of_others_are_text_and_no_markup() -> None:
+    assert table(("a",), [("<img src=x>|",), ("![p](https://host/t.png) [c](javascript:x)",)]).splitlines()[2:] == [
+        "| &lt;img src=x&gt;\\| |",
+        "| !\\[p\\](https://host/t.png) \\[c\\](javascript:x) |",
+    ]
+    assert "<img" not in data(DataError("corpus /tmp/<img src=x onerror=a> is not there"))
