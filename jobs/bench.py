@@ -118,7 +118,7 @@ def main(arguments: Sequence[str]) -> int:
     from pipeline.environment import set_ray_defaults
 
     try:
-        wanted = tyro.cli(Text | Stream | Wikitext | Job | Scale | Checkpoint, prog="python jobs/bench.py", description=__doc__, args=list(arguments), config=(tyro.conf.UseAppendAction,))
+        wanted = tyro.cli(Text | Stream | Wikitext | Job | Scale | Checkpoint, prog="jobs/bench.py", description=__doc__, args=list(arguments), config=(tyro.conf.UseAppendAction,))
         set_ray_defaults()
         from pipeline.bench import jobs
 

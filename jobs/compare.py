@@ -15,12 +15,13 @@ def main(arguments: Sequence[str]) -> int:
     """Parse, train and compare; 0 when all is compared, 2 for what the user can fix."""
     import tyro
 
+    from pipeline.config.arguments import in_order
     from pipeline.config.predict import Compare
     from pipeline.environment import set_ray_defaults
     from pipeline.errors import PipelineError
 
     try:
-        config = tyro.cli(Compare, prog="python jobs/compare.py", description=__doc__, args=list(arguments), config=(tyro.conf.UseAppendAction, tyro.conf.FlagConversionOff))
+        config = tyro.cli(Compare, prog="jobs/compare.py", description=__doc__, args=in_order(arguments, Compare), config=(tyro.conf.UseAppendAction, tyro.conf.FlagConversionOff))
         set_ray_defaults()
         from pipeline.grid.comparison import compare
 

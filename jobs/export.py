@@ -17,7 +17,7 @@ def main(arguments: Sequence[str]) -> int:
     from pipeline.errors import PipelineError
 
     try:
-        config = tyro.cli(Export, prog="python jobs/export.py", description=__doc__, args=list(arguments), config=(tyro.conf.FlagConversionOff, tyro.conf.PositionalRequiredArgs))
+        config = tyro.cli(Export, prog="jobs/export.py", description=__doc__, args=list(arguments), config=(tyro.conf.FlagConversionOff, tyro.conf.PositionalRequiredArgs))
         set_ray_defaults()
         from pipeline.export.job import export_run
 

@@ -15,12 +15,13 @@ def main(arguments: Sequence[str]) -> int:
     """Parse, train and report; 0 when every trial has its result, 2 for what the user can fix."""
     import tyro
 
+    from pipeline.config.arguments import in_order
     from pipeline.config.finetune import Finetune
     from pipeline.environment import set_ray_defaults
     from pipeline.errors import PipelineError
 
     try:
-        config = tyro.cli(Finetune, prog="python jobs/finetune.py", description=__doc__, args=list(arguments), config=(tyro.conf.UseAppendAction, tyro.conf.FlagConversionOff))
+        config = tyro.cli(Finetune, prog="jobs/finetune.py", description=__doc__, args=in_order(arguments, Finetune), config=(tyro.conf.UseAppendAction, tyro.conf.FlagConversionOff))
         set_ray_defaults()
         from pipeline.grid.job import finetune
 

@@ -19,7 +19,7 @@ def main(arguments: Sequence[str]) -> int:
     from pipeline.errors import PipelineError
 
     try:
-        config = tyro.cli(Predict, prog="python jobs/predict.py", description=__doc__, args=list(arguments), config=(tyro.conf.FlagConversionOff,))
+        config = tyro.cli(Predict, prog="jobs/predict.py", description=__doc__, args=list(arguments), config=(tyro.conf.FlagConversionOff,))
         set_ray_defaults()
         from pipeline.predict.job import predict
 

@@ -33,7 +33,7 @@ def main(arguments: Sequence[str]) -> int:
     from pipeline.environment import set_ray_defaults
 
     try:
-        config = tyro.cli(Prepare, prog="python jobs/prepare.py", description=__doc__, args=list(arguments), config=(tyro.conf.UseAppendAction,))
+        config = tyro.cli(Prepare, prog="jobs/prepare.py", description=__doc__, args=list(arguments), config=(tyro.conf.UseAppendAction,))
 
         set_ray_defaults()
         from pipeline import cluster

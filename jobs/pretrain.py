@@ -16,6 +16,7 @@ def main(arguments: Sequence[str]) -> int:
     """Parse, run and report; 0 when the run is finished, 2 for what the user can fix."""
     import tyro
 
+    from pipeline.config.arguments import in_order
     from pipeline.config.flat import flatten
     from pipeline.environment import set_ray_defaults
     from pipeline.errors import PipelineError
@@ -28,9 +29,9 @@ def main(arguments: Sequence[str]) -> int:
         description = f"{__doc__}\nPresets (first word; bert-tiny when left out): {', '.join(PRESETS)}"
         config = tyro.cli(
             type(PRESETS[preset]),
-            prog="python jobs/pretrain.py [PRESET]",
+            prog="jobs/pretrain.py",
             description=description,
-            args=[word for word in rest if word not in ("--show", "--plan")],
+            args=in_order([word for word in rest if word not in ("--show", "--plan")], type(PRESETS[preset]), PRESETS[preset]),
             default=PRESETS[preset],
             config=(tyro.conf.UseAppendAction, tyro.conf.FlagConversionOff),
         )

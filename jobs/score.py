@@ -17,7 +17,7 @@ def main(arguments: Sequence[str]) -> int:
     from pipeline.errors import PipelineError
 
     try:
-        config = tyro.cli(Score, prog="python jobs/score.py", description=__doc__, args=list(arguments), config=(tyro.conf.UseAppendAction, tyro.conf.FlagConversionOff))
+        config = tyro.cli(Score, prog="jobs/score.py", description=__doc__, args=list(arguments), config=(tyro.conf.UseAppendAction, tyro.conf.FlagConversionOff))
         from pipeline.predict.score import score
 
         score(config, report=lambda line: print(line, flush=True))

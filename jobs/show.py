@@ -102,7 +102,7 @@ def main(arguments: Sequence[str]) -> int:
         from pipeline.environment import set_ray_defaults
 
         kinds = Documents | Dropped | Statistics | Examples | Seen
-        wanted = tyro.cli(kinds, prog="python jobs/show.py", description=__doc__, args=list(arguments), config=(tyro.conf.FlagConversionOff, tyro.conf.PositionalRequiredArgs))
+        wanted = tyro.cli(kinds, prog="jobs/show.py", description=__doc__, args=list(arguments), config=(tyro.conf.FlagConversionOff, tyro.conf.PositionalRequiredArgs))
         set_ray_defaults()
         from pipeline.show.views import VIEWS
 

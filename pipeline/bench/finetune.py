@@ -63,7 +63,7 @@ class Side:
 def main(arguments: Sequence[str]) -> int:
     """Measure and print; 0 where the ratio reaches its floor and the accuracies agree, 1 where not, 2 for what the user can fix."""
     try:
-        wanted = tyro.cli(Settings, prog="python jobs/bench.py finetune", args=list(arguments))
+        wanted = tyro.cli(Settings, prog="jobs/bench.py finetune", args=list(arguments))
         return measure(wanted)
     except PipelineError as error:
         print(f"error: {error}", file=sys.stderr)
