@@ -20,7 +20,8 @@ from pipeline.train.schedule import decay_start
 
 PRICES = Path(__file__).parents[1] / "cluster" / "prices.toml"
 FILL = 0.92  # real tokens of a row's maximum_length: 118.4 of 128 over 109,000 rows of books and Wikipedia
-STREAM_TOKENS = 3.2e6  # a second and core through Ray Data: `jobs/bench.py stream` on English books
+STREAM_TOKENS = 1.6e6  # a second and core through Ray Data, 3.2e6 on two cores: `jobs/bench.py stream` on English books
+STREAM_BLOCKS = 70  # a second of one stream on two cores, of 32 rows each: `jobs/bench.py scale` on English books
 CHECKPOINT_BYTES = 12  # a parameter: it and both moments of Adam, in float32
 EXPORT_BYTES = 4
 MOST_WORLDS = 12
@@ -151,7 +152,8 @@ def plan_text(config: Pretrain, machines: list[Machine]) -> str:
             "",
             *machine_lines(work, tokens, world, machines),
             f"  Prices and the assumed utilisation are those of cluster/prices.toml; time is arithmetic and uneven slots alone, without communication between machines.",
-            f"  Cores feed the GPUs at {STREAM_TOKENS / 1e6:.1f} M tokens a second each, measured on English books.",
+            f"  Cores feed the GPUs at {STREAM_TOKENS / 1e6:.1f} M tokens a second each, measured on English books. A slot is a block, and one stream on two cores gave {STREAM_BLOCKS} a second:",
+            "  where blocks/s is above that, raise batch.rows_per_slot, or the GPUs may wait.",
             "",
             *(line for load in work for line in dealing_lines(load.phase, world)),
         ]
@@ -166,16 +168,26 @@ def phase_text(load: Load) -> str:
 
 def machine_lines(work: list[Load], tokens: float, world: int, machines: list[Machine]) -> list[str]:
     """A line a machine: how many, how fast, how long and for how much."""
-    heads = ("machine", "GPU", "machines", "of peak", "tokens/s", "cores to feed", "hours", "on demand", "spot", "a billion tokens")
-    rows = []
+    heads = ("machine", "GPU", "machines", "of peak", "tokens/s", "cores to feed", "blocks/s", "time", "on demand", "spot", "a billion tokens")
+    rows, blocks = [], sum((load.phase.end - load.phase.first) * slots_of(load.phase) for load in work)
     for machine in machines:
         needed, hours = math.ceil(world / machine.gpus), seconds(work, world, machine.flops) / 3600
         speed = tokens / hours / 3600
         cores = max(1, math.ceil(speed / STREAM_TOKENS))
         prices = [needed * hours * price for price in (machine.on_demand, machine.spot)]
-        figures = (f"{needed} of {machine.cpus} CPUs", f"{machine.utilisation:.0%}", f"{speed:,.0f}", str(cores), f"{hours:,.1f}", *(f"${price:,.0f}" for price in prices))
+        figures = (f"{needed} of {machine.cpus} CPUs", f"{machine.utilisation:.0%}", f"{speed:,.0f}", str(cores), f"{blocks / hours / 3600:,.0f}", duration(hours), *(dollars(price) for price in prices))
         rows.append((f"  {machine.name}", machine.chip, *figures, f"${prices[0] / tokens * 1e9:,.2f}"))
     return aligned(("  " + heads[0], *heads[1:]), rows)
+
+
+def duration(hours: float) -> str:
+    """Hours, or minutes below one."""
+    return f"{hours:,.1f} hours" if hours >= 1 else f"{60 * hours:.1f} minutes"
+
+
+def dollars(price: float) -> str:
+    """An amount, with cents where it is small."""
+    return f"${price:,.0f}" if price >= 10 else f"${price:,.2f}"
 
 
 def dealing_lines(phase: Phase, asked: int) -> list[str]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from pipeline.config.data import VocabularySettings
 from pipeline.config.jobs import Pretrain
@@ -55,7 +56,8 @@ def split_preset(arguments: Sequence[str]) -> tuple[str, list[str]]:
     if not arguments or arguments[0].startswith("-") or ":" in arguments[0]:
         return "bert-tiny", list(arguments)
     if arguments[0] not in PRESETS:
-        raise ConfigError(f"preset ({arguments[0]}) does not exist; choose one of {', '.join(PRESETS)}")
+        text = f"; text is named by --corpus {arguments[0]}" if Path(arguments[0]).exists() else ""
+        raise ConfigError(f"preset ({arguments[0]}) does not exist; choose one of {', '.join(PRESETS)}{text}")
     return arguments[0], list(arguments[1:])
 
 

@@ -164,7 +164,7 @@ def load_corpus(folder: str) -> Corpus:
             raise DataError(f"{folder}/{storage.MANIFEST} names {outside!r}, which is outside of the folder")
         about = {name: manifest[name] for name in ("fingerprint", "counts", "dropped", "sources")}
         return Corpus(folder=folder, **about, **windows)
-    except FileNotFoundError as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
         raise DataError(f"{folder} holds no prepared corpus ({storage.MANIFEST} is missing): prepare one there, or name another folder") from error
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise unreadable(folder, error) from error

@@ -43,6 +43,7 @@ USE = """Where bertstream is installed:
 ```python
 import mlflow, pandas
 
+mlflow.set_tracking_uri("sqlite:///output/mlflow.db")  # or your server's
 model = mlflow.pyfunc.load_model("models:/NAME/VERSION")
 texts = pandas.DataFrame({"text": ["a text with a [MASK] in it"]})
 model.predict(texts)  # of each text, of each of its [MASK]s, the five likeliest entries

@@ -51,6 +51,8 @@ def read_problems(config: Finetune, initial: Initial, report: Report) -> list[Pr
             task = replace(task, name=f"own-{task.name}")
         return [problem_of(config, task, *with_dev(task, items, report), lost, initial, report)]
     names, found = tuple(name for name in config.task if name != BUILTIN), []
+    if unknown := [name for name in names if name not in (*known.TASKS, "glue")]:
+        raise ConfigError(f"task ({', '.join(unknown)}) is none that is known: choose of {', '.join(known.TASKS)}, {BUILTIN}, or glue")
     if names:
         folder = data_of(config)
         if config.data is None:
@@ -92,8 +94,6 @@ def data_of(config: Finetune) -> str:
 
 def download(config: Finetune, names: Sequence[str], folder: str, report: Report) -> None:
     """Fetch GLUE's archives, once. Raises ConfigError for tasks that are not GLUE's, DataError without internet."""
-    if unknown := [name for name in names if name not in (*known.TASKS, "glue")]:
-        raise ConfigError(f"task ({', '.join(unknown)}) is none that is known: choose of {', '.join(known.TASKS)}, {BUILTIN}, or glue")
     if others := [name for name in names if name not in (*known.GLUE, "glue")]:
         raise ConfigError(f"data is not given: name the folder of the files of {', '.join(others)}; only GLUE is downloaded")
     fetch_glue(folder, known.GLUE if "glue" in names else tuple(names), report)

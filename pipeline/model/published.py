@@ -67,7 +67,8 @@ def files_of(location: str) -> Files:
     weights = next((name for name in WEIGHTS if name in names), None) or (bundles[-1] if len(bundles) == 1 else None)
     if config is None or weights is None:
         wanted = f"{' or '.join(CONFIGS)}" if config is None else f"{', '.join(WEIGHTS)} or one TensorFlow checkpoint (*.ckpt.index)"
-        raise CheckpointError(f"{location} has no {wanted}: give the folder of a published BERT, such as a run's export")
+        instead = f"{storage.join(location, 'export')} has them" if "export" in names else "give the folder of a published BERT, such as a run's export, or hf://OWNER/NAME of the Hugging Face hub"
+        raise CheckpointError(f"{location} has no {wanted}: {instead}")
     if storage.MANIFEST in names and (problem := storage.damage(location)):
         raise CheckpointError(f"{location} is damaged: {problem}")
     if BUNDLE.fullmatch(weights):

@@ -46,7 +46,9 @@ def fingerprint(checkpoint: str) -> str:
     folder = storage.absolute(checkpoint)
     place = storage.join(folder, storage.MANIFEST)
     if not storage.exists(place):
-        raise CheckpointError(f"checkpoint {folder} has no {storage.MANIFEST}: give a model that fine-tuning wrote, such as output/finetune/NAME/model, or a run's export")
+        inside = next((name for name in ("model", "export") if storage.exists(storage.join(folder, name, storage.MANIFEST))), None)
+        instead = f"{storage.join(folder, inside)} has one" if inside else "give a model that fine-tuning wrote, such as output/finetune/NAME/model, or a run's export"
+        raise CheckpointError(f"checkpoint {folder} has no {storage.MANIFEST}: {instead}")
     return storage.sha256(place)[:16]
 
 

@@ -109,7 +109,7 @@ def read(folder: str, name: str, wanted: Sequence[str], remedy: str) -> dict[str
     location = storage.join(folder, name)
     try:
         value = storage.read_json(location)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except ValueError as error:
         raise CheckpointError(f"{location} is damaged ({storage.first_line(error)}): {remedy}") from error

@@ -8,7 +8,7 @@ import pytest
 from jobs import pretrain
 from pipeline.config.training import Batch
 from pipeline.errors import ConfigError
-from pipeline.plan import FILL, imbalance, loads, parameters, plan_text, read_prices, seconds
+from pipeline.plan import FILL, dollars, duration, imbalance, loads, parameters, plan_text, read_prices, seconds
 from pipeline.presets import PRESETS, bert, small_model
 from pipeline.train.naming import with_name
 
@@ -42,6 +42,11 @@ def test_a_warming_batch_has_fewer_rows():
     assert [load.rows for load in loads(replace(config, batch=warming))] == [2 * (1 + 2 + 3) + 7 * 8]
 
 
+def test_short_times_and_small_amounts_are_not_nought():
+    assert (duration(0.05), duration(1.25), duration(1234)) == ("3.0 minutes", "1.2 hours", "1,234.0 hours")
+    assert (dollars(0.137), dollars(9.5), dollars(12_345.6)) == ("$0.14", "$9.50", "$12,346")
+
+
 @pytest.mark.parametrize(("slots", "world", "share"), [(8, 1, 0), (8, 4, 0), (8, 5, 0.25), (8, 7, 0.75), (8, 8, 0), (64, 48, 0.5)])
 def test_a_step_waits_for_the_rank_with_most_slots(slots: int, world: int, share: float):
     assert imbalance(slots, world) == pytest.approx(share)
@@ -60,7 +65,9 @@ def test_cost_is_machines_times_hours_times_price(tmp_path: Path):
     work = list(loads(config))
     hours = sum(load.flops for load in work) / (0.5 * 312e12) / 3600
     line = next(line for line in plan_text(config, [machine]).splitlines() if line.startswith("  box"))
-    assert f"{hours:,.1f}" in line and f"${22 * hours:,.0f}" in line and f"${13 * hours:,.0f}" in line
+    assert duration(hours) in line and dollars(22 * hours) in line and dollars(13 * hours) in line
+    steps, slots = config.steps, config.batch.rows_per_step // config.batch.rows_per_slot
+    assert f" {steps * slots / hours / 3600:,.0f} " in line
     assert f"${22 * hours / work[0].tokens * 1e9:,.2f}" in line
 
 

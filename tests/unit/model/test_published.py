@@ -94,12 +94,14 @@ def test_what_is_no_checkpoint_is_said(folder: Path) -> None:
 
 
 def test_missing_files_are_named(folder: Path) -> None:
-    ending = ": give the folder of a published BERT, such as a run's export"
+    ending = ": give the folder of a published BERT, such as a run's export, or hf://OWNER/NAME of the Hugging Face hub"
     several = "model.safetensors, model.safetensors.index.json, pytorch_model.bin, pytorch_model.bin.index.json or one TensorFlow checkpoint (*.ckpt.index)"
     assert refusal(folder) == f"{folder} has no {several}{ending}"
     (folder / "config.json").unlink()
     assert refusal(folder) == f"{folder} has no config.json or bert_config.json{ending}"
     assert refusal(folder / "nowhere") == f"{folder}/nowhere has no config.json or bert_config.json{ending}"
+    (folder / "export").mkdir()
+    assert refusal(folder) == f"{folder} has no config.json or bert_config.json: {folder}/export has them"
 
 
 def test_google_files_are_found(folder: Path) -> None:
@@ -136,7 +138,7 @@ def test_a_model_of_the_hub_is_fetched(hub: Path) -> None:
     (folder / "config.json").write_text('{"model_type": "bert"}')
     save_file(TENSORS, folder / "model.safetensors")
     assert_same(weights("hf://google/bert"))
-    assert refusal("hf://google/none") == "hf://google/none has no config.json or bert_config.json: give the folder of a published BERT, such as a run's export"
+    assert refusal("hf://google/none") == "hf://google/none has no config.json or bert_config.json: give the folder of a published BERT, such as a run's export, or hf://OWNER/NAME of the Hugging Face hub"
 
 
 def test_a_hub_that_is_away_is_one_line() -> None:

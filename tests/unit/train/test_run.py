@@ -164,3 +164,8 @@ def test_a_damaged_summary_says_how_to_get_it_back(tmp_path: Path) -> None:
     (tmp_path / "summary.json").write_text('{"steps": 1')
     with pytest.raises(CheckpointError, match=r"summary.json is damaged \(Expecting .*\): delete it, and the command that trained the run writes it again$"):
         read_summary(str(tmp_path))
+
+
+def test_a_file_in_the_place_of_a_run_is_none(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("x")
+    assert read_run(str(tmp_path / "a.txt")) is None and read_summary(str(tmp_path / "a.txt")) is None
