@@ -126,6 +126,9 @@ def main(arguments: Sequence[str]) -> int:
     except PipelineError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        return 130
 
 
 if __name__ == "__main__":

@@ -26,6 +26,9 @@ def main(arguments: Sequence[str]) -> int:
     except PipelineError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("stopped; what is finished is there, the same command with --replace True makes all of it again", file=sys.stderr)
+        return 130
 
 
 if __name__ == "__main__":
