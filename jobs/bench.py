@@ -9,6 +9,8 @@
     python jobs/bench.py scale
     python jobs/bench.py checkpoint --preset bert-base
     python jobs/bench.py finetune --checkpoint EXPORT --data GLUE
+
+step and finetune have settings of their own: python jobs/bench.py step --help.
 """
 
 import os

@@ -14,7 +14,7 @@ from pipeline import cluster, storage
 from pipeline.config.data import NextSentence, Preparation
 from pipeline.config.flat import flatten
 from pipeline.config.jobs import Pretrain
-from pipeline.corpus.prepare import Corpus, is_prepared, load_corpus, prepare
+from pipeline.corpus.prepare import Corpus, finished, is_prepared, load_corpus, prepare
 from pipeline.corpus.shards import COUNTED
 from pipeline.corpus.sources import BUILTIN
 from pipeline.corpus.stream import StreamSettings, in_phase, rows_if_few
@@ -44,6 +44,7 @@ def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
     if initial:
         config = replace(config, model=agreed_model(config.model, initial, str(config.init)))
     uri = tracking_uri(config.tracking, config.output)
+    refuse_early(config)
     cluster.connect(config.placement.address)
     if uri.startswith("sqlite:") and cluster.nodes() > 1:
         raise ConfigError(f"tracking.uri ({uri}) is a file on one machine and the cluster has {cluster.nodes()}: start a server (mlflow server) and set MLFLOW_TRACKING_URI")
@@ -89,6 +90,25 @@ def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
         return summary
 
 
+def refuse_early(config: Pretrain) -> None:
+    """Raise what can be refused of the vocabulary and the corpus without Ray, whose start takes seconds."""
+    if not config.init:
+        given_vocabulary(config.vocabulary)
+    if prepared(config):
+        load_corpus(config.corpus[0])
+    else:
+        finished(config.corpus or (BUILTIN,), config.prepare, corpus_folder(config))
+
+
+def prepared(config: Pretrain) -> bool:
+    """Whether the corpus is the folder of a prepared one. Raises ConfigError for settings of a preparation beside it."""
+    if len(config.corpus) != 1 or not is_prepared(config.corpus[0]):
+        return False
+    if config.prepare != Preparation():
+        raise ConfigError(f"corpus {config.corpus[0]} is prepared already: leave out the prepare settings, or prepare it anew in another folder")
+    return True
+
+
 def absolute_places(config: Pretrain) -> Pretrain:
     """The settings with the output folder and the initial model as every process sees them."""
     return replace(config, output=storage.absolute(config.output), init=config.init and storage.absolute(config.init))
@@ -123,9 +143,7 @@ def stream_settings(config: Pretrain, initial: Initial | None, report: Report) -
 
 def corpus_of(config: Pretrain, report: Report) -> Corpus:
     """The prepared corpus that config.corpus names, or the one prepared now from what it names."""
-    if len(config.corpus) == 1 and is_prepared(config.corpus[0]):
-        if config.prepare != Preparation():
-            raise ConfigError(f"corpus {config.corpus[0]} is prepared already: leave out the prepare settings, or prepare it anew in another folder")
+    if prepared(config):
         corpus = load_corpus(config.corpus[0])
     else:
         corpus = prepare(config.corpus or (BUILTIN,), config.prepare, corpus_folder(config), report)

@@ -25,6 +25,10 @@ class Broken(Exception):
     """A connection that broke, or a server that is busy: a new try may help."""
 
 
+class Unreachable(Broken):
+    """No connection at all: a name that is wrong, or a server that is away."""
+
+
 class WebStream(io.RawIOBase):
     """The stored bytes of a URL from byte `start` on, of the file with a tag or date (`stamp`) where one is given; none from `stop` on where the server knows Range.
 
@@ -123,16 +127,15 @@ class WebStream(io.RawIOBase):
 
 
 def describe(url: str) -> Mapping[str, str]:
-    """The headers with which a server answers for a file, tried as often as a WebStream would. Raises OSError."""
-    waits = iter(WAITS)
-    while True:
+    """The headers with which a server answers for a file, tried as often as a WebStream would, or for a few seconds where there is no connection: nothing is begun yet. Raises OSError."""
+    for tries, wait in enumerate((*WAITS, None), 1):
         try:
             return headers(url)
         except Broken as error:
-            wait = next(waits, None)
-            if wait is None:
-                raise OSError(f"{error}, in {1 + len(WAITS)} tries") from error
+            if wait is None or isinstance(error, Unreachable) and wait > WAITS[1]:
+                raise OSError(f"{error}, in {tries} tries") from error
             time.sleep(wait)
+    raise AssertionError("the last try returns or raises")
 
 
 def headers(url: str) -> Mapping[str, str]:
@@ -142,7 +145,7 @@ def headers(url: str) -> Mapping[str, str]:
         if answer.status_code in NO_HEAD:
             answer = ask(requests.get, url)
     except (requests.ConnectionError, requests.Timeout) as error:
-        raise Broken(f"no connection ({reason(error)})") from error
+        raise Unreachable(f"no connection ({reason(error)})") from error
     refuse_failure(answer, "")
     return answer.headers
 

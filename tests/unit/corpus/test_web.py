@@ -165,3 +165,11 @@ def test_parquet_comes_over_the_web(server: str, tmp_path: Path):
     Server.files["/a.parquet"], Server.plan["/a.parquet"] = (tmp_path / "a.parquet").read_bytes(), ["break 300"]
     (file,) = list_files(parse(f"{server}/a.parquet"))
     assert [(record.title, list(record.paragraphs)) for record in file_records(file)] == [("A", ["One."]), ("B", ["Two."])]
+
+
+def test_a_server_that_is_away_from_the_beginning_is_refused_in_seconds(monkeypatch: pytest.MonkeyPatch):
+    waited: list[float] = []
+    monkeypatch.setattr(web.time, "sleep", waited.append)
+    with pytest.raises(OSError, match=r"^no connection \(.*refused\), in 3 tries$"):
+        web.describe("http://127.0.0.1:9/a.txt")
+    assert waited == [1.0, 4.0]
