@@ -1,10 +1,11 @@
-"""Ray's autoscaler at work: a head that offers nothing, nodes that come when a run asks for them and go when it is done. Ray's own fake provider starts them on this machine."""
+"""Ray's autoscaler at work: a head that offers nothing, nodes that come when a run, a fine-tuning or a prediction asks for them and go when it is done. Ray's own fake provider starts them on this machine."""
 
 import contextlib
 import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections import Counter
@@ -17,7 +18,7 @@ import ray
 from ray.autoscaler._private.fake_multi_node.node_provider import FAKE_HEAD_NODE_ID
 from ray.autoscaler.v2.sdk import get_cluster_status
 
-from tests.chaos.simulated import RESOURCE, Run, free_port, history, program, small_corpus
+from tests.chaos.simulated import RESOURCE, ROOT, Run, free_port, history, program, small_corpus
 
 IDLE_MINUTES = 0.2
 PROVIDER = {
@@ -114,7 +115,7 @@ def site() -> Iterator[AutoscaledSite]:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_nodes_come_for_a_run_and_go_after_it(site: AutoscaledSite, tmp_path: Path):
     run = Run(
         name="scaled", steps=60, workers="2", corpus=small_corpus(tmp_path / "corpus"), output=tmp_path / "output", tracking=f"sqlite:///{tmp_path}/output/mlflow.db",
@@ -129,3 +130,18 @@ def test_nodes_come_for_a_run_and_go_after_it(site: AutoscaledSite, tmp_path: Pa
     print(f"at work: {dict(at_work)}; the head alone {time.monotonic() - ended:.0f} s after the end")
     assert at_work["trainer"] == 2 and at_work["cpu"] >= 1
     assert sorted(history(run)["train/mlm_loss"]) == list(range(1, 61))
+
+    reviews = tmp_path / "reviews.csv"
+    reviews.write_text("text,label\n" + "".join(f"a {word} film {n},{word}\n" for n in range(60) for word in ("good", "bad")))
+    scaled = ("--placement.autoscaled", "True", "--placement.device", "cpu", "--placement.address", site.address)
+    finetune = ("jobs/finetune.py", "--checkpoint", str(run.checkpoints.parent / "export"), "--train", str(reviews), "--seeds", "2", "--recipe.epochs", "1", "--trials.at-once", "2", "--output", str(run.output), *scaled)
+    done = subprocess.run([sys.executable, *finetune], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "several machines: output (" in done.stdout and site.nodes() != HEAD_ALONE
+    model = done.stdout.strip().rpartition(": ")[2]
+    predict = ("jobs/predict.py", "--checkpoint", model, "--input", str(reviews), "--output", str(tmp_path / "answers.jsonl"), "--actors", "1", *scaled)
+    site.wait_for(HEAD_ALONE, 60)
+    done = subprocess.run([sys.executable, *predict], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert len((tmp_path / "answers.jsonl").read_text().splitlines()) == 120
+    site.wait_for(HEAD_ALONE, 60)
