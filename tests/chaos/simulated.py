@@ -250,6 +250,19 @@ def compare(one: History, other: History, steps: int, rows_per_step: int = SETTI
     return Difference(rows=len(there) * rows_per_step, rows_wrong=len(wrong) * rows_per_step, missing=missing, loss=loss)
 
 
+def job(name: str, *flags: str, tracking: Path, ray_folder: Path) -> subprocess.Popen[str]:
+    """A job as a user starts it, with a Ray of its own."""
+    environment = os.environ | {"RAY_TMPDIR": str(ray_folder), "MLFLOW_TRACKING_URI": f"sqlite:///{tracking}/mlflow.db", "PYTHONUNBUFFERED": "1"}
+    return subprocess.Popen([sys.executable, str(ROOT / "jobs" / f"{name}.py"), *flags], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
+
+
+def finished(process: subprocess.Popen[str]) -> str:
+    """What a job said that must end well."""
+    text, _ = process.communicate(timeout=240)
+    assert process.returncode == 0, text
+    return text
+
+
 def small_corpus(folder: Path) -> Path:
     """A folder of 80 short made-up documents in which each word follows from the one before, so that there is something to learn."""
     import numpy as np

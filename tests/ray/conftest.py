@@ -1,3 +1,4 @@
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,3 +25,10 @@ def local_ray() -> Iterator[None]:
 def small_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """80 documents with something to learn in them."""
     return small_documents(tmp_path_factory.mktemp("corpus"))
+
+
+@pytest.fixture
+def ray_folder() -> Iterator[Path]:
+    """Where Ray puts sockets and logs: a short path."""
+    with tempfile.TemporaryDirectory(prefix="bs-", dir="/tmp") as folder:
+        yield Path(folder)

@@ -4,9 +4,6 @@ import itertools
 import os
 import re
 import signal
-import subprocess
-import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -19,6 +16,7 @@ from werkzeug.serving import WSGIRequestHandler, make_server
 from pipeline import storage
 from pipeline.text.vocabulary import Vocabulary, save_vocabulary
 from pipeline.train import checkpoint
+from tests.chaos.simulated import finished, job
 
 boto3 = pytest.importorskip("boto3")
 moto_server = pytest.importorskip("moto.server")
@@ -76,26 +74,6 @@ def s3() -> Iterator[Flaky]:
         yield application
         application.calm = True
     server.shutdown()
-
-
-@pytest.fixture
-def ray_folder() -> Iterator[Path]:
-    """Where Ray puts sockets and logs: a short path."""
-    with tempfile.TemporaryDirectory(prefix="bs-", dir="/tmp") as folder:
-        yield Path(folder)
-
-
-def job(name: str, *flags: str, tracking: Path, ray_folder: Path) -> subprocess.Popen[str]:
-    """A job as a user starts it, with a Ray of its own."""
-    environment = os.environ | {"RAY_TMPDIR": str(ray_folder), "MLFLOW_TRACKING_URI": f"sqlite:///{tracking}/mlflow.db", "PYTHONUNBUFFERED": "1"}
-    return subprocess.Popen([sys.executable, f"jobs/{name}.py", *flags], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
-
-
-def finished(process: subprocess.Popen[str]) -> str:
-    """What a job said that must end well."""
-    text, _ = process.communicate(timeout=240)
-    assert process.returncode == 0, text
-    return text
 
 
 @pytest.mark.long
