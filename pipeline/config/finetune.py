@@ -170,6 +170,7 @@ class Finetune:
         require(self.dev is None or self.train is not None, f"dev ({self.dev}) belongs to train, which is not given")
         require_at_least("seeds", self.seeds, 1)
         require(self.minutes is None or self.minutes > 0, f"minutes ({self.minutes}) must be above 0")
+        require(not self.vocabulary.extend, f"vocabulary.extend ({self.vocabulary.extend}) is for pretraining, which learns the words that are added: leave it out")
         require(self.placement.device != "cuda" or self.trials.gpus != 0, "placement.device cuda and trials.gpus (0) contradict each other: leave one of them out")
         require(not self.placement.autoscaled or self.trials.at_once is not None, "placement.autoscaled needs trials.at_once: so many trials ask for nodes at the same time")
 

@@ -160,6 +160,10 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: Tracking(every=0), "tracking.every (0) must be at least 1"),
     (lambda: Placement(threads=0), "placement.threads (0) must be at least 1"),
     (lambda: Placement(restarts=-1), "placement.restarts (-1) must be at least 0"),
+    (
+        lambda: Finetune(checkpoint="c", task=("sst2",), vocabulary=VocabularySettings(extend=100)),
+        "vocabulary.extend (100) is for pretraining, which learns the words that are added: leave it out",
+    ),
     (lambda: ModelPlacement(threads=0), "placement.threads (0) must be at least 1"),
     (lambda: TrialPlacement(autoscaled=True), "placement.autoscaled needs placement.device cuda or cpu: the nodes that would tell are not there yet"),
     (lambda: Finetune(checkpoint="c", task=("sst2",), placement=TrialPlacement(autoscaled=True, device="cpu")), "placement.autoscaled needs trials.at_once: so many trials ask for nodes at the same time"),

@@ -10,8 +10,8 @@ import pytest
 from pipeline.config.data import Preparation, Sampling, SingleSegment
 from pipeline.config.jobs import Pretrain
 from pipeline.corpus.prepare import Corpus, is_prepared
-from pipeline.errors import ConfigError
-from pipeline.pretrain import absolute_places, corpus_of
+from pipeline.errors import ConfigError, PipelineError
+from pipeline.pretrain import absolute_places, corpus_of, pretrain
 
 
 @pytest.fixture
@@ -51,3 +51,17 @@ def test_places_are_the_same_for_every_process(tiny_config: Pretrain, tmp_path: 
     monkeypatch.chdir(tmp_path)
     places = [(found.output, found.init) for init in (None, "bert", "hf://google/bert") for found in [absolute_places(replace(tiny_config, output="out", init=init))]]
     assert places == [(f"{tmp_path}/out", None), (f"{tmp_path}/out", f"{tmp_path}/bert"), (f"{tmp_path}/out", "hf://google/bert")]
+
+
+def test_what_needs_no_ray_is_refused_before_it_is_asked_for(prepared: str, tiny_config: Pretrain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:9")
+    monkeypatch.setattr("ray.is_initialized", lambda: False)  # another test of this session may have started one
+    config = replace(tiny_config, corpus=(prepared,), output=str(tmp_path / "o"), name="a")
+    for changed, words in (
+        ({"vocabulary": replace(config.vocabulary, path="nope.txt")}, r"^vocabulary\.path \(nope\.txt\) does not exist"),
+        ({"corpus": (str(tmp_path / "none.txt"),)}, r"none\.txt: no such file or folder"),
+        ({"prepare": Preparation(heldout_share=0.02)}, "is prepared already: leave out the prepare settings"),
+        ({}, r"^RAY_ADDRESS \(127\.0\.0\.1:9\) does not answer"),
+    ):
+        with pytest.raises(PipelineError, match=words):
+            pretrain(replace(config, **changed), print)
