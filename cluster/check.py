@@ -305,12 +305,12 @@ def pip_problems(command: str) -> Iterator[str]:
 
 def manifest(document: dict, path: Path) -> Iterator[Problem]:
     """A Kubernetes object: KubeRay's by our schema and rules, Kubernetes' own by its schemas."""
-    name = document.get("metadata", {}).get("name", "x")
+    name = (document.get("metadata") or {}).get("name", "x")
     if not re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", str(name)):
         yield "metadata.name", f"{name}; small letters, digits and - inside"
     if document.get("kind") not in ("RayCluster", "RayJob"):
         yield from kubernetes_problems(document, "")
-        if document.get("kind") == "NetworkPolicy" and any(not rule.get("from") for rule in document["spec"].get("ingress", [])):
+        if document.get("kind") == "NetworkPolicy" and any(not rule.get("from") for rule in document.get("spec", {}).get("ingress", [])):
             yield "spec.ingress", "a rule without from lets everybody in; name the pods"
         return
     from jsonschema import Draft202012Validator

@@ -152,26 +152,16 @@ def exists(location: str) -> bool:
     return system.get_file_info(path).type != fs.FileType.NotFound
 
 
-def not_in_a_file(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-    """The function of a location; a file where a folder is needed is a ConfigError."""
-
-    @functools.wraps(function)
-    def calling(*arguments: Arguments.args, **named: Arguments.kwargs) -> Result:
-        try:
-            return function(*arguments, **named)
-        except NotADirectoryError as error:
-            raise ConfigError(f"{arguments[0]} is a file, and a folder is needed") from error
-
-    return calling
-
-
-@not_in_a_file
 @patient
 def children(location: str) -> list[str]:
     """Names of what lies directly in a folder, sorted; empty where the folder is not there. Raises ConfigError for a file."""
     system, path = filesystem(location)
     # Google's store names no folders in a listing of one level (Arrow's ARROW-17020), so all that lies below is listed.
-    entries = system.get_file_info(fs.FileSelector(path, allow_not_found=True, recursive=system.type_name == "gcs"))
+    wanted = fs.FileSelector(path, allow_not_found=True, recursive=system.type_name == "gcs")
+    try:
+        entries = system.get_file_info(wanted)
+    except NotADirectoryError as error:
+        raise ConfigError(f"{location} is a file, and a folder is needed") from error
     return sorted({entry.path.removeprefix(f"{path.rstrip('/')}/").split("/")[0] for entry in entries})
 
 
@@ -317,7 +307,9 @@ def mismatch(target: str) -> str | None:
         files = manifest_files(read_json(join(target, MANIFEST)))
     except FileNotFoundError:
         return f"{MANIFEST} is missing"
-    except ValueError as error:
+    except (OSError, ValueError) as error:
+        if isinstance(error, OSError) and not lost(error):
+            raise
         return f"{MANIFEST} cannot be read ({first_line(error)})"
     for name, (size, digest) in files.items():
         if leads_out(name):
@@ -331,10 +323,15 @@ def mismatch(target: str) -> str | None:
             if sha256(location) != digest:
                 return f"{name} does not match its SHA-256"
         except OSError as error:
-            if not isinstance(error, FileNotFoundError) and error.errno != errno.EIO:
+            if not lost(error):
                 raise
             return f"{name} cannot be read ({first_line(error)})"
     return None
+
+
+def lost(error: OSError) -> bool:
+    """Whether an error says that a file is gone, or that its disk cannot read it any more; all others tell nothing of the file."""
+    return isinstance(error, FileNotFoundError) or error.errno == errno.EIO
 
 
 def manifest_files(manifest: Any) -> dict[str, tuple[int, str]]:

@@ -27,7 +27,8 @@ def export_run(config: Export, report: Report) -> None:
     recorded = recorded_run(folder)
     checkpoint = find_checkpoint(folder, config.step, report)
     target = storage.absolute(config.folder) if config.folder else storage.join(folder, "exports", checkpoint.rsplit("/", 1)[1])
-    storage.require_writable("folder", target)
+    if set(config.kinds) & set(FOLDERS):
+        storage.require_writable("folder", target)
     lineage = Lineage(name=folder.rsplit("/", 1)[1], recorded=recorded, summary=run.read_summary(folder), corpus=corpus_of(recorded))
     for kind in config.kinds:
         if kind in FOLDERS:

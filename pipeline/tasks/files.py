@@ -98,8 +98,9 @@ def recognised(location: str, texts: pa.Table) -> Kind:
     labels = texts["label"].to_pylist()
     if all(list_in(label) is not None for label in set(labels)):
         return "multilabel"
-    odd = [place for place, label in enumerate(labels) if numbers([label]) is None]
-    values = set(numbers([label for place, label in enumerate(labels) if place not in set(odd)]) or ())
+    found = {label: numbers([label]) for label in set(labels)}
+    odd = [place for place, label in enumerate(labels) if found[label] is None]
+    values = {number for one in found.values() if one is not None for number in one}
     if len(odd) > MOST_ODD * len(labels) or not (len(values) > MOST_NUMERIC_CLASSES or any(value != int(value) for value in values)):
         return "classification"
     if odd:

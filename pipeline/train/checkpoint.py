@@ -9,7 +9,6 @@
 import json
 import tempfile
 from collections.abc import Callable, Collection
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -131,8 +130,11 @@ def best_step(run_folder: str, first: int, last: int) -> int | None:
     """The step after `first` and up to `last` whose sound checkpoint has the lowest held-out loss; None where none was evaluated. Raises OSError where storage refuses to say."""
     losses = {}
     for step in [saved for saved in steps_saved(run_folder) if first < saved <= last]:
-        with suppress(FileNotFoundError, ValueError, KeyError, TypeError):  # a damaged one is not the best, whatever it says
+        try:
             losses[step] = read_state(folder_of(run_folder, step)).heldout_loss
+        except (OSError, ValueError, KeyError, TypeError) as error:  # a damaged one is not the best, whatever it says
+            if isinstance(error, OSError) and not storage.lost(error):
+                raise
     evaluated = sorted((loss, step) for step, loss in losses.items() if loss is not None)
     return next((step for _, step in evaluated if storage.mismatch(folder_of(run_folder, step)) is None), None)
 

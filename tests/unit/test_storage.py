@@ -147,6 +147,8 @@ def test_storage_that_refuses_to_say_tells_nothing_of_a_folder(published: Path, 
             assert storage.damage(str(published)) == "it cannot be read (AWS Error ACCESS_DENIED during HeadObject operation)"
     monkeypatch.setattr(storage, "sha256", lost)
     assert storage.mismatch(str(published)) == "a.txt cannot be read ([Errno 5] Input/output error)"
+    monkeypatch.setattr(storage, "read_bytes", lost)
+    assert storage.mismatch(str(published)) == "manifest.json cannot be read ([Errno 5] Input/output error)"
 
 
 def test_a_file_where_a_folder_is_needed_is_named(tmp_path: Path) -> None:

@@ -1,3 +1,4 @@
+import errno
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -171,6 +172,19 @@ def test_storage_that_refuses_to_say_picks_no_older_checkpoint(save_at, tmp_path
             with pytest.raises(PermissionError):
                 call()
     assert newest_sound(str(tmp_path), pytest.fail) == str(newer) and older.exists()
+
+
+def test_a_state_that_its_disk_has_lost_is_not_the_best_and_stops_nothing(save_at, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    newer = save_at(2)
+    read = storage.read_bytes
+
+    def failing(location: str) -> bytes:
+        if location == f"{newer}/state.json":
+            raise OSError(errno.EIO, "Input/output error")
+        return read(location)
+
+    monkeypatch.setattr(storage, "read_bytes", failing)
+    assert best_step(str(tmp_path), 0, 2) is None
 
 
 def test_transformers_loads_the_folder(trained, save_at, tiny_config: Pretrain, tiny_vocabulary: Vocabulary) -> None:
