@@ -14,6 +14,7 @@ from pipeline import cluster, storage
 from pipeline.config.data import NextSentence, Preparation
 from pipeline.config.flat import flatten
 from pipeline.config.jobs import Pretrain
+from pipeline.corpus.embeddings import counted_embeddings
 from pipeline.corpus.prepare import Corpus, finished, is_prepared, load_corpus, prepare
 from pipeline.corpus.shards import COUNTED
 from pipeline.corpus.sources import BUILTIN
@@ -22,6 +23,7 @@ from pipeline.corpus.vocabulary import extended_vocabulary, given_vocabulary, tr
 from pipeline.errors import CheckpointError, ConfigError, DataError
 from pipeline.export.huggingface import export
 from pipeline.model.float8 import refuse_float8
+from pipeline.text.wordpiece import WordPiece
 from pipeline.train import checkpoint, run
 from pipeline.train.initial import Initial, agreed_model, read_initial
 from pipeline.train.launch import fit, locked_tracker, tracked
@@ -78,7 +80,10 @@ def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
         mlflow = open_run(uri, config.tracking.experiment, str(config.name), tracked_as, flatten(config) | corpus_parameters(stream.corpus) | tags, tags)
         run.write_run(folder, wanted, config.steps, mlflow.run_id, stream.corpus.folder)
         report(f"run {config.name}: {'continuing' if newest else 'starting'}, {config.steps:,} steps on {config.worker_range} {'GPU' if resources.gpu else 'CPU'} worker{'s' * (config.worker_range.most > 1)}")
-        job = Job(config=config, folder=folder, stream=stream, initial=initial, tracker=tracker)
+        words = None
+        if config.word_embeddings == "cooccurrence":
+            words = counted_embeddings(stream.corpus, WordPiece(stream.vocabulary, stream.table_chunks), config.model.width, config.output, report)
+        job = Job(config=config, folder=folder, stream=stream, initial=initial, words=words, tracker=tracker)
         with tracked(tracker, mlflow, report, lambda step, metrics: report(progress_line(config.steps, step, metrics))):
             summary = fit(job, resources) | {"name": str(config.name), "mlflow_uri": mlflow.uri, "mlflow_run_id": mlflow.run_id}
             if not storage.exists(storage.join(summary["checkpoint"], storage.MANIFEST)):

@@ -22,6 +22,9 @@ class Pretrain:
     and ::weight=TIMES that a document occurs in an epoch (1). Or one folder that jobs/prepare.py has prepared."""
     init: str | None = None
     """Folder, s3:// or gs:// URL or hf://OWNER/NAME of a published BERT to start from, such as a run's export: its weights, vocabulary and sizes. None: random weights."""
+    word_embeddings: Literal["random", "cooccurrence"] = "random"
+    """What word embeddings start from: random values, as published, or counts of what stands near what in the corpus (a minute or two of one core, once),
+    which a run on less than some hundred million tokens learns faster from."""
     steps: int = 1_000
     """Optimiser updates in all."""
     workers: int | str = 1
@@ -61,6 +64,10 @@ class Pretrain:
         require(
             self.init is not None or not self.vocabulary.extend,
             f"vocabulary.extend ({self.vocabulary.extend}) needs init, the published model whose vocabulary is extended: a vocabulary of the corpus' own has its words already",
+        )
+        require(
+            self.init is None or self.word_embeddings == "random",
+            f"word_embeddings ({self.word_embeddings}) cannot be set beside init ({self.init}), which brings its own: leave one of them out",
         )
         require(
             self.name is None or (self.name != "" and all(c.isalnum() or c in "-_." for c in self.name) and self.name[0] != "."),

@@ -161,6 +161,14 @@ def module_of(initial: Initial, model: Model) -> BertPretraining:
     return module
 
 
+@torch.no_grad()
+def place_words(module: BertPretraining, words: Tensor, deviation: float) -> None:
+    """Give a model word embeddings (V, width) whose values deviate by 1, at this deviation; where a row is zero its own stays."""
+    table = module.encoder.embeddings.words.weight
+    words = words.to(table) * deviation
+    table.copy_(torch.where(words.any(1, keepdim=True), words, table))
+
+
 def extended_state(state: dict[str, Tensor], vocabulary: Vocabulary, longer: Vocabulary) -> dict[str, Tensor]:
     """The state of a BertPretraining for an extended vocabulary: a new word's embedding and output bias are the means of its pieces'."""
     rows = new_rows(vocabulary, longer)

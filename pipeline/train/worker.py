@@ -21,6 +21,7 @@ from pipeline import storage
 from pipeline.config.jobs import Pretrain
 from pipeline.config.phases import Phase
 from pipeline.config.training import ModelPlacement, Placement
+from pipeline.corpus.embeddings import WORDS
 from pipeline.corpus.stream import StreamSettings
 from pipeline.errors import ConfigError, PipelineError
 from pipeline.model.float8 import refuse_float8, to_float8
@@ -28,11 +29,11 @@ from pipeline.objectives.pretraining import BertPretraining
 from pipeline.text.wordpiece import WordPiece
 from pipeline.train import checkpoint
 from pipeline.train.blanks import fill_in_the_blanks
-from pipeline.train.checkpoint import State
+from pipeline.train.checkpoint import State, read_tensors
 from pipeline.train.evaluate import baselines, evaluate, heldout_batches, unigram_counts
 from pipeline.train.hardware import device_peak, peak_memory_bytes, told_what_to_lower, utilisation_percent
 from pipeline.train.heldout_words import heldout_words, word_metrics
-from pipeline.train.initial import Initial, extended_state, module_of
+from pipeline.train.initial import Initial, extended_state, module_of, place_words
 from pipeline.train.loop import Work, train
 from pipeline.train.meter import percentile_milliseconds
 from pipeline.train.optim import build_optimizer
@@ -52,6 +53,8 @@ class Job:
     folder: str
     stream: StreamSettings
     initial: Initial | None
+    words: str | None
+    """Folder of the word embeddings that the model starts from; None: random ones."""
     tracker: ActorHandle
 
 
@@ -219,6 +222,8 @@ def eager_seconds(config: Pretrain, vocabulary_size: int, device: torch.device, 
 
 def started(job: Job, work: Work, module: BertPretraining, wordpiece: WordPiece, precision: str) -> State:
     """The state before the first step. A published model is put in place, and measured with the vocabulary that it was published with; every rank must call it."""
+    if job.words:
+        place_words(module, read_tensors(storage.join(job.words, WORDS))["words"], job.config.model.initializer_deviation)
     if job.initial is None:
         return State(heldout_before=measure_words(job, work, module, wordpiece, 0))
     published = module_of(job.initial, job.config.model).to(work.device)

@@ -15,6 +15,7 @@ import psutil
 import pyarrow as pa
 import pytest
 import ray
+import torch
 from mlflow.tracking import MlflowClient
 from safetensors.torch import load_file, save_file
 
@@ -131,6 +132,28 @@ def test_a_damaged_shard_is_named_at_once(config: Pretrain, undisturbed: tuple[d
     with pytest.raises(DataError, match=f"{shard} cannot be read .* and prepare it again"):
         pretrain(replace(config, name="damaged", output=str(tmp_path)), lines.append)
     assert not any(line.startswith("step ") for line in lines)
+
+
+def test_word_embeddings_are_counted_once_and_started_from(config: Pretrain, undisturbed: tuple[dict, History]) -> None:
+    lines: list[str] = []
+    counted = replace(config, name="counted", word_embeddings="cooccurrence", steps=2, optimizer=AdamW(learning_rate=1e-9))
+    summary = pretrain(counted, lines.append)
+    (said,) = [line for line in lines if line.startswith("word embeddings: ") and " entries in " in line]
+    folder = Path(said.rsplit(", in ", 1)[1])
+    words = load_file(folder / "words.safetensors")["words"]
+    seen = words.any(1)
+    assert f" {seen.sum():,} of {len(words)} entries" in said and 100 < seen.sum() < len(words)
+    trained = load_file(Path(summary["export"]) / "model.safetensors")["bert.embeddings.word_embeddings.weight"]
+    assert torch.allclose(trained[seen], 0.02 * words[seen], atol=1e-6)
+
+    with pytest.raises(ConfigError, match="run counted was started with other settings: .*word_embeddings 'cooccurrence' there and 'random' here"):
+        pretrain(replace(counted, word_embeddings="random"), print)
+    lines.clear()
+    pretrain(replace(counted, name="counted-again"), lines.append)
+    assert not any(line.startswith("word embeddings") for line in lines)
+    (folder / "words.safetensors").write_bytes(b"cut")
+    with pytest.raises(DataError, match=r"word embeddings .* are damaged \(.*\); delete that folder and they are counted again"):
+        pretrain(replace(counted, name="counted-damaged"), print)
 
 
 def test_a_published_model_is_gone_on_with(config: Pretrain, undisturbed: tuple[dict, History], tmp_path: Path) -> None:

@@ -189,6 +189,10 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     ),
     (lambda: VocabularySettings(extend=-1), "vocabulary.extend (-1) must be at least 0"),
     (
+        lambda: Pretrain(init="a", word_embeddings="cooccurrence"),
+        "word_embeddings (cooccurrence) cannot be set beside init (a), which brings its own: leave one of them out",
+    ),
+    (
         lambda: Pretrain(vocabulary=VocabularySettings(extend=200)),
         "vocabulary.extend (200) needs init, the published model whose vocabulary is extended: a vocabulary of the corpus' own has its words already",
     ),

@@ -17,7 +17,7 @@ from pipeline.errors import CheckpointError, ConfigError, DataError
 from pipeline.model.weights import published_config, to_published
 from pipeline.text.extension import extended
 from pipeline.text.vocabulary import Vocabulary, save_vocabulary
-from pipeline.train.initial import is_padding, agreed_model, extended_state, module_of, read_initial
+from pipeline.train.initial import is_padding, agreed_model, extended_state, module_of, place_words, read_initial
 
 HEADS = ("bert.pooler.", "cls.")
 
@@ -203,3 +203,15 @@ def test_rows_of_new_words_are_the_means_of_their_pieces() -> None:
     assert found["encoder.embeddings.words.weight"][1].tolist() == found["encoder.embeddings.words.weight"][9].tolist() == [14, 15]
     assert torch.equal(found["encoder.embeddings.words.weight"][2:9], words[2:]) and torch.equal(found["rest"], torch.ones(2))
     assert words[1].tolist() == [2, 3] and extended_state(state, vocabulary, vocabulary).keys() == state.keys()
+
+
+def test_word_embeddings_are_placed_and_those_without_stay(training, tiny_config: Pretrain, tiny_vocabulary: Vocabulary) -> None:
+    module = training.module(tiny_config)
+    table = module.encoder.embeddings.words.weight
+    before = table.detach().clone()
+    words = torch.zeros(tiny_vocabulary.size, tiny_config.model.width)
+    words[7:9] = torch.randn(2, tiny_config.model.width)
+    place_words(module, words, 0.5)
+    assert torch.equal(table[7:9], 0.5 * words[7:9]) and table.requires_grad
+    stay = [entry for entry in range(tiny_vocabulary.size) if entry not in (7, 8)]
+    assert torch.equal(table[stay], before[stay])

@@ -26,7 +26,7 @@ def chosen(preset: str, **placement: object) -> tuple[bool, str]:
 
 
 def test_a_folder_that_only_the_driver_sees_is_refused_before_anything_is_trained(tiny_config, tmp_path) -> None:
-    job = Job(config=replace(tiny_config, output="output"), folder=str(tmp_path / "output/runs/a"), stream=None, initial=None, tracker=None)
+    job = Job(config=replace(tiny_config, output="output"), folder=str(tmp_path / "output/runs/a"), stream=None, initial=None, words=None, tracker=None)
     with pytest.raises(ConfigError, match=r"^output \(output\) is not the same folder on all machines: run.json of this run is not there on .*; use a shared folder or a URL$"):
         work_on(job, CPU)
 

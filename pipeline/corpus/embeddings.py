@@ -1,0 +1,59 @@
+"""Word embeddings of a corpus' own, counted once for a corpus, a vocabulary and a width."""
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import astuple, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors.numpy import save_file
+
+from pipeline import storage
+from pipeline.corpus.prepare import Corpus, Window, read_window
+from pipeline.corpus.tasks import results
+from pipeline.corpus.vocabulary import first_windows
+from pipeline.errors import DataError
+from pipeline.text.cooccurrence import cooccurrences, embeddings
+from pipeline.text.wordpiece import WordPiece
+
+WORDS = "words.safetensors"
+CHARACTERS = 300_000_000
+"""Of text that is counted at most; a task on one core, some two minutes and 2 GB for all of them."""
+
+
+def counted_embeddings(corpus: Corpus, wordpiece: WordPiece, width: int, output: str, report: Callable[[str], None]) -> str:
+    """The folder of the word embeddings of the corpus, made now unless that was done before, on the Ray that is running. Raises DataError when it is damaged."""
+    vocabulary = wordpiece.vocabulary
+    folder = storage.join(output, "embeddings", f"{corpus.fingerprint[:12]}-{vocabulary.fingerprint[:12]}-{width}")
+    with storage.locked(f"{folder}.lock", wait=True):  # two runs may want the same ones at once
+        if not storage.exists(storage.join(folder, storage.MANIFEST)):
+            windows = first_windows(corpus, CHARACTERS)
+            report(f"word embeddings: counting what stands near what in {sum(window.characters for window in windows) / 1e6:,.0f} M characters")
+            started = time.monotonic()
+            work = partial(publish, corpus=replace(corpus, train=(), heldout=()), wordpiece=wordpiece, width=width, folder=folder)
+            (found,) = results(work, [[astuple(window) for window in windows]])
+            report(f"word embeddings: {found['seen']:,} of {vocabulary.size:,} entries in {time.monotonic() - started:.0f} s, in {folder}")
+    if problem := storage.damage(folder):
+        raise DataError(f"word embeddings {folder} are damaged ({problem}); delete that folder and they are counted again")
+    return folder
+
+
+def publish(windows: Sequence[Sequence[Any]], corpus: Corpus, wordpiece: WordPiece, width: int, folder: str) -> dict[str, int]:
+    """The task: count windows, each a list of its fields, and publish the embeddings."""
+    read = [Window(shard=s, row_group=g, documents=d, characters=c) for s, g, d, c in windows]
+    size = wordpiece.vocabulary.size
+    found = embeddings(cooccurrences(documents_of(corpus, read, wordpiece), size), width)
+    with tempfile.TemporaryDirectory(prefix="bertstream-embeddings-") as temporary:
+        save_file({"words": found}, f"{temporary}/{WORDS}")
+        storage.publish(Path(temporary), folder, {"corpus": corpus.fingerprint, "vocabulary": wordpiece.vocabulary.fingerprint, "width": width})
+    return {"seen": int(found.any(1).sum())}
+
+
+def documents_of(corpus: Corpus, windows: Sequence[Window], wordpiece: WordPiece) -> Iterator[np.ndarray]:
+    """The ids of each document of windows, int64."""
+    for window in windows:
+        for text in read_window(corpus, window).column("text").to_pylist():
+            yield wordpiece.encode(text.split("\n"))[0].astype(np.int64)

@@ -1,0 +1,53 @@
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from pipeline.text import cooccurrence
+from pipeline.text.cooccurrence import REACH, cooccurrences, embeddings
+
+SIZE = 40
+
+
+@pytest.fixture
+def documents() -> list[np.ndarray]:
+    random = np.random.default_rng(0)
+    return [random.integers(5, SIZE - 5, length) for length in (0, 1, 3, 60, 200, 7)]
+
+
+@pytest.mark.parametrize("batch", [1, 64, 10_000])
+def test_counts_are_those_of_each_document_alone(documents: list[np.ndarray], batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cooccurrence, "BATCH_TOKENS", batch)
+    wanted: Counter[tuple[int, int]] = Counter()
+    for ids in documents:
+        for place, one in enumerate(ids):
+            for other in range(max(0, place - REACH), min(len(ids), place + REACH + 1)):
+                if other != place:
+                    wanted[int(one), int(ids[other])] += 1 / abs(place - other)
+    counted = cooccurrences(iter(documents), SIZE).toarray()
+    assert {(one, other): counted[one, other] for one, other in zip(*counted.nonzero())} == pytest.approx(wanted)
+
+
+def test_entries_of_the_same_surroundings_are_neighbours() -> None:
+    """Two entries that stand among the same others, never together, are nearest to each other."""
+    random = np.random.default_rng(1)
+    surroundings = [np.arange(10, 15), np.arange(15, 20), np.arange(20, 25)]
+    documents = [np.insert(random.permutation(surroundings[kind]), 2, 2 * kind + random.integers(2)) for kind in random.integers(0, 3, 600)]
+    found = embeddings(cooccurrences(documents, 30), 8)
+    alike = found @ found.T - 1e9 * np.eye(30)
+    assert [alike[entry, :6].argmax() for entry in range(6)] == [1, 0, 3, 2, 5, 4]
+
+
+@pytest.mark.parametrize("width", [4, 16, 64])
+def test_embeddings_are_as_large_as_random_ones(documents: list[np.ndarray], width: int) -> None:
+    found = embeddings(cooccurrences(documents, SIZE), width)
+    seen = np.unique(np.concatenate(documents))
+    assert found.shape == (SIZE, width) and found.dtype == np.float32
+    assert np.linalg.norm(found[seen], axis=1) == pytest.approx(np.full(len(seen), width**0.5), rel=1e-5)
+    assert not np.delete(found, seen, axis=0).any()
+    assert (found[seen].mean(0) ** 2).sum() < width / 4  # they stand around zero
+
+
+def test_text_without_pairs_gives_none() -> None:
+    assert not embeddings(cooccurrences([np.array([3])], SIZE), 8).any()
+    assert not embeddings(cooccurrences([], SIZE), 8).any()
