@@ -43,7 +43,7 @@ def batches(documents: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
 
 
 def embeddings(counted: sparse.csr_matrix, width: int) -> np.ndarray:
-    """An embedding of each entry, (size, width) float32: of length sqrt(width), so that its values deviate by 1 as random ones do; zeros for an entry never seen.
+    """An embedding of each entry, (size, width) float32, of length 1; zeros for an entry never seen.
 
     The factors are turned at random, since the first of them would be most of each embedding.
     """
@@ -62,4 +62,4 @@ def embeddings(counted: sparse.csr_matrix, width: int) -> np.ndarray:
     found[seen] -= found[seen].mean(0)
     found @= np.linalg.qr(np.random.default_rng(0).normal(size=(width, width)))[0]
     lengths = np.linalg.norm(found, axis=1, keepdims=True)
-    return np.where(seen[:, None] & (lengths > 0), found * np.sqrt(width) / np.maximum(lengths, 1e-12), 0).astype(np.float32)
+    return np.where(seen[:, None] & (lengths > 0), found / np.maximum(lengths, 1e-12), 0).astype(np.float32)

@@ -162,10 +162,10 @@ def module_of(initial: Initial, model: Model) -> BertPretraining:
 
 
 @torch.no_grad()
-def place_words(module: BertPretraining, words: Tensor, deviation: float) -> None:
-    """Give a model word embeddings (V, width) whose values deviate by 1, at this deviation; where a row is zero its own stays."""
+def place_words(module: BertPretraining, words: Tensor) -> None:
+    """Give a model these word embeddings (V, width); where a row is zero its own stays."""
     table = module.encoder.embeddings.words.weight
-    words = words.to(table) * deviation
+    words = words.to(table)
     table.copy_(torch.where(words.any(1, keepdim=True), words, table))
 
 

@@ -14,6 +14,7 @@ from pipeline.train.lamb import Lamb
 
 STATE = ("exp_avg", "exp_avg_sq", "step")
 LAYER = re.compile(r"(?:^|\.)layers\.(\d+)\.")
+WORDS = "embeddings.words.weight"
 FUSED = re.compile(r"\.qkv\.weight$")  # query, key and value, three matrices in published models
 
 
@@ -40,7 +41,8 @@ def parameter_groups(chosen: settings.AdamW, module: nn.Module) -> list[dict[str
     groups: dict[tuple[float, float, int], list[nn.Parameter]] = {}
     for name, parameter in trained(module):
         decay = chosen.weight_decay if decays(name, parameter) else 0.0
-        key = decay, chosen.layer_decay ** depth(name, layers), 3 if FUSED.search(name) else 1
+        share = chosen.layer_decay ** depth(name, layers) * (chosen.word_embeddings_rate if name.endswith(WORDS) else 1.0)
+        key = decay, share, 3 if FUSED.search(name) else 1
         groups.setdefault(key, []).append(parameter)
     return [{"params": found, "weight_decay": decay, "rate_share": share, "matrices": matrices} for (decay, share, matrices), found in groups.items()]
 

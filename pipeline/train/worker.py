@@ -223,7 +223,7 @@ def eager_seconds(config: Pretrain, vocabulary_size: int, device: torch.device, 
 def started(job: Job, work: Work, module: BertPretraining, wordpiece: WordPiece, precision: str) -> State:
     """The state before the first step. A published model is put in place, and measured with the vocabulary that it was published with; every rank must call it."""
     if job.words:
-        place_words(module, read_tensors(storage.join(job.words, WORDS))["words"], job.config.model.initializer_deviation)
+        place_words(module, read_tensors(storage.join(job.words, WORDS))["words"])
     if job.initial is None:
         return State(heldout_before=measure_words(job, work, module, wordpiece, 0))
     published = module_of(job.initial, job.config.model).to(work.device)

@@ -144,7 +144,7 @@ def test_word_embeddings_are_counted_once_and_started_from(config: Pretrain, und
     seen = words.any(1)
     assert f" {seen.sum():,} of {len(words)} entries" in said and 100 < seen.sum() < len(words)
     trained = load_file(Path(summary["export"]) / "model.safetensors")["bert.embeddings.word_embeddings.weight"]
-    assert torch.allclose(trained[seen], 0.02 * words[seen], atol=1e-6)
+    assert torch.allclose(trained[seen], words[seen], atol=1e-6)
 
     with pytest.raises(ConfigError, match="run counted was started with other settings: .*word_embeddings 'cooccurrence' there and 'random' here"):
         pretrain(replace(counted, word_embeddings="random"), print)

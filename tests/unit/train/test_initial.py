@@ -211,7 +211,7 @@ def test_word_embeddings_are_placed_and_those_without_stay(training, tiny_config
     before = table.detach().clone()
     words = torch.zeros(tiny_vocabulary.size, tiny_config.model.width)
     words[7:9] = torch.randn(2, tiny_config.model.width)
-    place_words(module, words, 0.5)
-    assert torch.equal(table[7:9], 0.5 * words[7:9]) and table.requires_grad
+    place_words(module, words)
+    assert torch.equal(table[7:9], words[7:9]) and table.requires_grad
     stay = [entry for entry in range(tiny_vocabulary.size) if entry not in (7, 8)]
     assert torch.equal(table[stay], before[stay])
