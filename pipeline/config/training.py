@@ -62,8 +62,8 @@ class AdamW:
     """Gradients of the whole step are scaled to this norm at most."""
     layer_decay: float = 1.0
     """Each layer's rate is this share of the next one's: its (layers + 1)th power for the embeddings, 1 for pooler and heads (as Clark et al. 2020 fine-tune)."""
-    word_embeddings_rate: float = 1.0
-    """Share of the rate that word embeddings have. Those that start from counts are worth keeping: at the full rate some hundred steps undo them."""
+    word_embeddings_rate: float | None = None
+    """Share of the rate that word embeddings have. None: all of it, but a tenth in a pretraining whose word embeddings start from counts, which the whole rate undoes in some hundred steps."""
 
     def __post_init__(self) -> None:
         require(0 < self.learning_rate < 1, f"optimizer.learning_rate ({self.learning_rate}) must lie between 0 and 1")
@@ -73,7 +73,8 @@ class AdamW:
         require_at_least("optimizer.weight_decay", self.weight_decay, 0)
         require_above_zero("optimizer.clip_norm", self.clip_norm)
         require(0 < self.layer_decay <= 1, f"optimizer.layer_decay ({self.layer_decay}) must be above 0 and at most 1")
-        require(0 < self.word_embeddings_rate <= 1, f"optimizer.word_embeddings_rate ({self.word_embeddings_rate}) must be above 0 and at most 1")
+        share = self.word_embeddings_rate
+        require(share is None or 0 < share <= 1, f"optimizer.word_embeddings_rate ({share}) must be above 0 and at most 1")
 
 
 @dataclass(frozen=True, kw_only=True)

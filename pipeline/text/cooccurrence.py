@@ -13,19 +13,23 @@ REACH = 5
 """Tokens to either side that count as near; the one at distance d counts 1/d."""
 SMOOTHING = 0.75
 """Exponent of the contexts' frequencies: without it rare words stand near each other for being rare."""
-BATCH_TOKENS = 4_000_000
+BATCH_TOKENS = 8_000_000
 
 
 def cooccurrences(documents: Iterable[np.ndarray], size: int) -> sparse.csr_matrix:
     """How often entries of a vocabulary stand near each other in documents of ids, (size, size) float32 and symmetric; never from one document to the next."""
     counted = sparse.csr_matrix((size, size), dtype=np.float32)
     for ids in batches(documents):
-        for distance in range(1, REACH + 1):
-            left, right = ids[:-distance], ids[distance:]
-            both = (left >= 0) & (right >= 0)
-            pairs, counts = np.unique(left[both] * size + right[both], return_counts=True)
-            counted += sparse.csr_matrix(((counts / distance).astype(np.float32), (pairs // size, pairs % size)), shape=(size, size))
+        counted += sum(at_distance(ids, distance, size) for distance in range(1, REACH + 1))
     return counted + counted.T
+
+
+def at_distance(ids: np.ndarray, distance: int, size: int) -> sparse.csr_matrix:
+    """The pairs of a run of ids that stand so far apart, each counting 1/distance."""
+    left, right = ids[:-distance], ids[distance:]
+    both = (left >= 0) & (right >= 0)
+    pairs, counts = np.unique(left[both] * size + right[both], return_counts=True)
+    return sparse.csr_matrix(((counts / distance).astype(np.float32), (pairs // size, pairs % size)), shape=(size, size))
 
 
 def batches(documents: Iterable[np.ndarray]) -> Iterator[np.ndarray]:

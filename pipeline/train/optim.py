@@ -38,10 +38,11 @@ def trained(module: nn.Module) -> list[tuple[str, nn.Parameter]]:
 def parameter_groups(chosen: settings.AdamW, module: nn.Module) -> list[dict[str, Any]]:
     """The parameters that train (a tied one counts once) by what is done to them: weight decay, share of the rate, matrices in one parameter."""
     layers = 1 + max((int(found[1]) for name, _ in module.named_parameters() if (found := LAYER.search(name))), default=-1)
+    words_share = 1.0 if chosen.word_embeddings_rate is None else chosen.word_embeddings_rate
     groups: dict[tuple[float, float, int], list[nn.Parameter]] = {}
     for name, parameter in trained(module):
         decay = chosen.weight_decay if decays(name, parameter) else 0.0
-        share = chosen.layer_decay ** depth(name, layers) * (chosen.word_embeddings_rate if name.endswith(WORDS) else 1.0)
+        share = chosen.layer_decay ** depth(name, layers) * (words_share if name.endswith(WORDS) else 1.0)
         key = decay, share, 3 if FUSED.search(name) else 1
         groups.setdefault(key, []).append(parameter)
     return [{"params": found, "weight_decay": decay, "rate_share": share, "matrices": matrices} for (decay, share, matrices), found in groups.items()]

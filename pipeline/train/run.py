@@ -48,7 +48,9 @@ def identity(config: Pretrain, corpus: Corpus, vocabulary: Vocabulary, init_fing
 
 
 def refuse_differences(config: Pretrain, recorded: dict[str, Any], wanted: dict[str, Any]) -> None:
-    """Raise ConfigError naming what differs between the recorded identity and the wanted one."""
+    """Raise ConfigError naming what differs between the recorded identity and the wanted one; a setting newer than the run had its default there."""
+    defaults = flatten(Pretrain())
+    recorded = {key: defaults[key] for key in wanted if key in defaults} | recorded
     differing = [key for key in sorted(recorded | wanted) if recorded.get(key) != wanted.get(key)]
     if not differing:
         return

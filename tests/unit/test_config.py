@@ -188,6 +188,7 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
         "sampling.maximum_length (513) must be at most model.maximum_positions (512)",
     ),
     (lambda: VocabularySettings(extend=-1), "vocabulary.extend (-1) must be at least 0"),
+    (lambda: AdamW(word_embeddings_rate=0.0), "optimizer.word_embeddings_rate (0.0) must be above 0 and at most 1"),
     (
         lambda: Pretrain(init="a", word_embeddings="cooccurrence"),
         "word_embeddings (cooccurrence) cannot be set beside init (a), which brings its own: leave one of them out",

@@ -44,6 +44,16 @@ def test_biases_and_layer_norms_do_not_decay() -> None:
     assert [p.shape for p in free] == [(4,), (4,), (4,), (2,)]
 
 
+@pytest.mark.parametrize("share", [None, 0.1])
+def test_word_embeddings_have_a_share_of_the_rate(share: float | None, training, tiny_config: Pretrain) -> None:
+    model = training.module(tiny_config)
+    chosen = AdamW(learning_rate=0.01, layer_decay=0.5, word_embeddings_rate=share)
+    shares = {parameter: group["rate_share"] for group in build_optimizer(chosen, model).param_groups for parameter in group["params"]}
+    table = model.encoder.embeddings
+    lowest = 0.5 ** (tiny_config.model.layers + 1)
+    assert shares[table.positions.weight] == lowest and shares[table.words.weight] == lowest * (share or 1)
+
+
 def test_a_restored_optimiser_goes_on_as_if_never_stopped() -> None:
     ours, theirs = module(), module()
     one, other = build_optimizer(AdamW(learning_rate=0.01), ours), build_optimizer(AdamW(learning_rate=0.01), theirs)

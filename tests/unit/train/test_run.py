@@ -108,6 +108,15 @@ def test_the_same_settings_continue_a_run(corpus: Corpus, tiny_vocabulary: Vocab
     assert wanted["sampling.masking"] == "TokenMasking" and "workers" not in wanted and "steps" not in identity(GROWING, corpus, tiny_vocabulary)
 
 
+def test_a_setting_newer_than_the_run_had_its_default_there(corpus: Corpus, tiny_vocabulary: Vocabulary) -> None:
+    wanted = identity(CONFIG, corpus, tiny_vocabulary)
+    older = {key: value for key, value in wanted.items() if key != "word_embeddings"}
+    refuse_differences(CONFIG, older, wanted)
+    other = replace(CONFIG, word_embeddings="cooccurrence")
+    with pytest.raises(ConfigError, match="word_embeddings 'random' there and 'cooccurrence' here"):
+        refuse_differences(other, older, identity(other, corpus, tiny_vocabulary))
+
+
 def test_another_rate_is_refused_with_both_values(corpus: Corpus, tiny_vocabulary: Vocabulary) -> None:
     other = replace(CONFIG, optimizer=AdamW(learning_rate=2e-4))
     with pytest.raises(ConfigError) as refused:
