@@ -23,8 +23,8 @@ class Pretrain:
     init: str | None = None
     """Folder, s3:// or gs:// URL or hf://OWNER/NAME of a published BERT to start from, such as a run's export: its weights, vocabulary and sizes. None: random weights."""
     word_embeddings: Literal["random", "cooccurrence"] = "random"
-    """What word embeddings start from: random values, as published, or counts of what stands near what in the corpus (a minute or two of one core, once),
-    which a run on less than some hundred million tokens learns faster from."""
+    """What word embeddings start from: random values, as published, or counts of what stands near what in the corpus (two minutes of one core
+    for 300 M characters, once), which helps a run on little text."""
     steps: int = 1_000
     """Optimiser updates in all."""
     workers: int | str = 1

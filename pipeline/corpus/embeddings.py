@@ -12,7 +12,8 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from pipeline import storage
-from pipeline.corpus.prepare import Corpus, Window, read_window
+from pipeline.corpus.counts import texts_of
+from pipeline.corpus.prepare import Corpus, Window
 from pipeline.corpus.tasks import results
 from pipeline.corpus.vocabulary import first_windows
 from pipeline.errors import DataError
@@ -54,6 +55,5 @@ def publish(windows: Sequence[Sequence[Any]], corpus: Corpus, wordpiece: WordPie
 
 def documents_of(corpus: Corpus, windows: Sequence[Window], wordpiece: WordPiece) -> Iterator[np.ndarray]:
     """The ids of each document of windows, int64."""
-    for window in windows:
-        for text in read_window(corpus, window).column("text").to_pylist():
-            yield wordpiece.encode(text.split("\n"))[0].astype(np.int64)
+    for text in texts_of(corpus, windows):
+        yield wordpiece.encode(text.split("\n"))[0].astype(np.int64)
