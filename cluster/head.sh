@@ -26,7 +26,7 @@ launch() {
     # A session of its own, so that Ctrl-C does not reach it; jobs get MLFLOW_TRACKING_URI from who submits them, not from here.
     env -u MLFLOW_TRACKING_URI python -c 'import os, sys; os.setsid(); os.execvp(sys.argv[1], sys.argv[1:])' \
         ray start --head --block --port 0 --node-ip-address 127.0.0.1 --dashboard-host 127.0.0.1 --dashboard-port "$port" \
-        --temp-dir "$temporary" --disable-usage-stats >"$state/log" 2>&1 </dev/null &
+        --dashboard-agent-listen-port 0 --temp-dir "$temporary" --disable-usage-stats >"$state/log" 2>&1 </dev/null &
     echo $! >"$state/pid"
 }
 

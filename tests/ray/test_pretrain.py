@@ -190,6 +190,7 @@ def test_a_constant_rate_may_go_on_but_not_back(config: Pretrain) -> None:
         pretrain(replace(short, steps=30), print)
 
 
+@pytest.mark.long  # tests/unit/train/test_phases.py has the same without Ray
 def test_a_run_that_has_decayed_grows_from_where_it_began_to(config: Pretrain) -> None:
     short = replace(config, name="decaying", steps=20, schedule=WarmupStableDecay(warmup_steps=5, decay_share=0.25), checkpoint=Checkpoints(every=50, keep=1))
     decayed = pretrain(short, print)
