@@ -18,6 +18,7 @@ def main(arguments: Sequence[str]) -> int:
 
     from pipeline.config.arguments import in_order
     from pipeline.config.flat import flatten
+    from pipeline.config.jobs import with_words_rate
     from pipeline.environment import set_ray_defaults
     from pipeline.errors import PipelineError
     from pipeline.presets import PRESETS, require_init, split_preset
@@ -35,7 +36,7 @@ def main(arguments: Sequence[str]) -> int:
             default=PRESETS[preset],
             config=(tyro.conf.UseAppendAction, tyro.conf.FlagConversionOff),
         )
-        config = with_name(config, preset)
+        config = with_name(with_words_rate(config), preset)
         require_init(preset, config)
         if show:
             print("\n".join(f"{name} = {value!r}" for name, value in flatten(config).items()))

@@ -13,7 +13,7 @@ from ray.actor import ActorHandle
 from pipeline import cluster, storage
 from pipeline.config.data import NextSentence, Preparation
 from pipeline.config.flat import flatten
-from pipeline.config.jobs import Pretrain
+from pipeline.config.jobs import Pretrain, with_words_rate
 from pipeline.corpus.embeddings import counted_embeddings
 from pipeline.corpus.prepare import Corpus, finished, is_prepared, load_corpus, prepare
 from pipeline.corpus.shards import COUNTED
@@ -32,8 +32,6 @@ from pipeline.train.tracking import open_run, tracking_uri
 from pipeline.train.worker import Job
 
 Report = Callable[[str], None]
-COUNTED_RATE = 0.1
-"""Share of the rate of word embeddings that start from counts: at 1e-3 they are as good as new after 500 steps at the whole rate, and keep what they were at a tenth."""
 
 
 def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
@@ -79,12 +77,12 @@ def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
             checkpoint.go_back(folder, back)
             report(f"run {config.name}: going back from step {done} to {back}, where it began to decay; tracked as another MLflow run from there")
             tags, tracked_as = tags | {"continues": f"{tracked_as} from step {back}"}, None
+        words = None
+        if config.word_embeddings == "cooccurrence" and not newest:
+            words = counted_embeddings(stream.corpus, WordPiece(stream.vocabulary, stream.table_chunks), config.model.width, config.output, report)
         mlflow = open_run(uri, config.tracking.experiment, str(config.name), tracked_as, flatten(config) | corpus_parameters(stream.corpus) | tags, tags)
         run.write_run(folder, wanted, config.steps, mlflow.run_id, stream.corpus.folder)
         report(f"run {config.name}: {'continuing' if newest else 'starting'}, {config.steps:,} steps on {config.worker_range} {'GPU' if resources.gpu else 'CPU'} worker{'s' * (config.worker_range.most > 1)}")
-        words = None
-        if config.word_embeddings == "cooccurrence":
-            words = counted_embeddings(stream.corpus, WordPiece(stream.vocabulary, stream.table_chunks), config.model.width, config.output, report)
         job = Job(config=config, folder=folder, stream=stream, initial=initial, words=words, tracker=tracker)
         with tracked(tracker, mlflow, report, lambda step, metrics: report(progress_line(config.steps, step, metrics))):
             summary = fit(job, resources) | {"name": str(config.name), "mlflow_uri": mlflow.uri, "mlflow_run_id": mlflow.run_id}
@@ -119,13 +117,6 @@ def prepared(config: Pretrain) -> bool:
 def absolute_places(config: Pretrain) -> Pretrain:
     """The settings with the output folder and the initial model as every process sees them."""
     return replace(config, output=storage.absolute(config.output), init=config.init and storage.absolute(config.init))
-
-
-def with_words_rate(config: Pretrain) -> Pretrain:
-    """The settings with the share of the rate that word embeddings have where they start from counts and none was set."""
-    if config.word_embeddings == "random" or config.optimizer.word_embeddings_rate is not None:
-        return config
-    return replace(config, optimizer=replace(config.optimizer, word_embeddings_rate=COUNTED_RATE))
 
 
 def stream_settings(config: Pretrain, initial: Initial | None, report: Report) -> StreamSettings:

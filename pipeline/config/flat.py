@@ -18,6 +18,15 @@ def flatten(settings: Any, prefix: str = "") -> dict[str, Any]:
     return flat
 
 
+LATER = {"word_embeddings": "random", "optimizer.word_embeddings_rate": None}
+"""Settings that came after the first runs -> what those had."""
+
+
+def without_later(flat: dict[str, Any]) -> dict[str, Any]:
+    """What `flatten` gave, for names and digests: a later setting only where it differs from what all runs before it had, so that they keep their names."""
+    return {name: value for name, value in flat.items() if name not in LATER or value != LATER[name]}
+
+
 def unflatten(kind: type, flat: dict[str, Any], prefix: str = "") -> Any:
     """The settings of a kind from what `flatten` made of them; names beside them are passed over."""
     values: dict[str, Any] = {}

@@ -1,6 +1,6 @@
 """The whole configuration of a job."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from pipeline.config.checks import require, require_at_least
@@ -9,6 +9,10 @@ from pipeline.config.model import Model
 from pipeline.config.phases import OnePhase, Phase, TwoPhases, split
 from pipeline.config.training import AdamW, Batch, Checkpoints, Evaluation, Lamb, LinearDecay, Placement, Schedule, Tracking, WarmupStableDecay
 from pipeline.config.workers import WorkerRange, worker_range
+
+
+COUNTED_RATE = 0.1
+"""Share of the rate of word embeddings that start from counts: at 1e-3 they are as good as new after 500 steps at the whole rate, and keep what they were at a tenth."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,8 +27,8 @@ class Pretrain:
     init: str | None = None
     """Folder, s3:// or gs:// URL or hf://OWNER/NAME of a published BERT to start from, such as a run's export: its weights, vocabulary and sizes. None: random weights."""
     word_embeddings: Literal["random", "cooccurrence"] = "random"
-    """What word embeddings start from: random values, as published, or counts of what stands near what in the corpus (two minutes of one core
-    for 300 M characters, once), which helps a run on little text."""
+    """What word embeddings start from: random values, as published, or counts of what stands near what in the corpus (of 300 M characters in
+    two minutes of one core at width 256, once), which helps a run on little text."""
     steps: int = 1_000
     """Optimiser updates in all."""
     workers: int | str = 1
@@ -111,3 +115,10 @@ def refuse_long_warmups(config: Pretrain) -> None:
             f"schedule.warmup_steps ({config.schedule.warmup_steps}) must be at most {stable}, where the decay of steps ({config.steps}) "
             f"by schedule.decay_share ({config.schedule.decay_share}) begins",
         )
+
+
+def with_words_rate(config: Pretrain) -> Pretrain:
+    """The settings with the share of the rate that word embeddings have where they start from counts and none was set."""
+    if config.word_embeddings == "random" or config.optimizer.word_embeddings_rate is not None:
+        return config
+    return replace(config, optimizer=replace(config.optimizer, word_embeddings_rate=COUNTED_RATE))

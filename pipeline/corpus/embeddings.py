@@ -16,19 +16,23 @@ from pipeline.corpus.counts import texts_of
 from pipeline.corpus.prepare import Corpus, Window
 from pipeline.corpus.tasks import results
 from pipeline.corpus.vocabulary import first_windows
-from pipeline.errors import DataError
-from pipeline.text.cooccurrence import cooccurrences, embeddings
+from pipeline.errors import ConfigError, DataError
 from pipeline.text.wordpiece import WordPiece
 
 WORDS = "words.safetensors"
 CHARACTERS = 300_000_000
-"""Of text that is counted at most; a task on one core, some two minutes and 2 GB for all of them."""
+"""Of text that is counted at most, by a task on one core: at width 256 some two minutes and 2 GB for all of them."""
+METHOD = 1
+"""Counts up with each change of how they are made: others are kept apart."""
 
 
 def counted_embeddings(corpus: Corpus, wordpiece: WordPiece, width: int, output: str, report: Callable[[str], None]) -> str:
-    """The folder of the word embeddings of the corpus, made now unless that was done before, on the Ray that is running. Raises DataError when it is damaged."""
+    """The folder of the word embeddings of the corpus, made now unless that was done before, on the Ray that is running.
+
+    Raises DataError when it is damaged and ConfigError when what a task wrote is not there.
+    """
     vocabulary = wordpiece.vocabulary
-    folder = storage.join(output, "embeddings", f"{corpus.fingerprint[:12]}-{vocabulary.fingerprint[:12]}-{width}")
+    folder = storage.join(output, "embeddings", f"{corpus.fingerprint[:12]}-{vocabulary.fingerprint[:12]}-{width}-{METHOD}")
     with storage.locked(f"{folder}.lock", wait=True):  # two runs may want the same ones at once
         if not storage.exists(storage.join(folder, storage.MANIFEST)):
             windows = first_windows(corpus, CHARACTERS)
@@ -36,6 +40,8 @@ def counted_embeddings(corpus: Corpus, wordpiece: WordPiece, width: int, output:
             started = time.monotonic()
             work = partial(publish, corpus=replace(corpus, train=(), heldout=()), wordpiece=wordpiece, width=width, folder=folder)
             (found,) = results(work, [[astuple(window) for window in windows]])
+            if not storage.exists(storage.join(folder, storage.MANIFEST)):
+                raise ConfigError(f"output ({output}) is not the same folder on all machines: word embeddings {folder} are not there; use a shared folder or a URL")
             report(f"word embeddings: {found['seen']:,} of {vocabulary.size:,} entries in {time.monotonic() - started:.0f} s, in {folder}")
     if problem := storage.damage(folder):
         raise DataError(f"word embeddings {folder} are damaged ({problem}); delete that folder and they are counted again")
@@ -43,17 +49,22 @@ def counted_embeddings(corpus: Corpus, wordpiece: WordPiece, width: int, output:
 
 
 def publish(windows: Sequence[Sequence[Any]], corpus: Corpus, wordpiece: WordPiece, width: int, folder: str) -> dict[str, int]:
-    """The task: count windows, each a list of its fields, and publish the embeddings."""
+    """The task: count windows, each a list of its fields, and publish the embeddings, unless another driver's task was first (a URL has no lock)."""
+    from pipeline.text.cooccurrence import cooccurrences, embeddings  # scikit-learn, which no other process of a run needs
+
     read = [Window(shard=s, row_group=g, documents=d, characters=c) for s, g, d, c in windows]
     size = wordpiece.vocabulary.size
     found = embeddings(cooccurrences(documents_of(corpus, read, wordpiece), size), width)
     with tempfile.TemporaryDirectory(prefix="bertstream-embeddings-") as temporary:
         save_file({"words": found}, f"{temporary}/{WORDS}")
-        storage.publish(Path(temporary), folder, {"corpus": corpus.fingerprint, "vocabulary": wordpiece.vocabulary.fingerprint, "width": width})
+        if not storage.exists(storage.join(folder, storage.MANIFEST)):
+            storage.publish(Path(temporary), folder, {"corpus": corpus.fingerprint, "vocabulary": wordpiece.vocabulary.fingerprint, "width": width})
     return {"seen": int(found.any(1).sum())}
 
 
 def documents_of(corpus: Corpus, windows: Sequence[Window], wordpiece: WordPiece) -> Iterator[np.ndarray]:
     """The ids of each document of windows, int64."""
-    for text in texts_of(corpus, windows):
-        yield wordpiece.encode(text.split("\n"))[0].astype(np.int64)
+    for window in windows:
+        documents = [text.split("\n") for text in texts_of(corpus, [window])]
+        ids, offsets = wordpiece.encode([line for lines in documents for line in lines])
+        yield from np.split(ids.astype(np.int64), offsets[np.cumsum([len(lines) for lines in documents])][:-1])

@@ -17,7 +17,7 @@ import torch
 from pipeline import storage
 from pipeline.config.adapters import NoAdapter
 from pipeline.config.finetune import Finetune
-from pipeline.config.flat import flatten
+from pipeline.config.flat import flatten, without_later
 from pipeline.config.training import ModelPlacement
 from pipeline.finetune.problems import Problem
 from pipeline.model.adapters import add_adapter, freeze
@@ -63,7 +63,7 @@ def make_trial(config: Finetune, problem: Problem, initial: Initial, seed: int, 
 
 def identity_of(config: Finetune, problem: Problem, initial: Initial, seed: int) -> dict[str, Any]:
     """What makes a trial what it is."""
-    shaping = {key: value for key, value in flatten(config).items() if key.split(".")[0] in SHAPING}
+    shaping = {key: value for key, value in without_later(flatten(config)).items() if key.split(".")[0] in SHAPING}
     cutting = {f"cutting.{key}": value for key, value in vars(problem.cutting).items()}
     shaping |= {"standardised": True} if standardises(config, problem.task) else {}
     return shaping | cutting | {"encoder": initial.fingerprint, "vocabulary": initial.vocabulary.fingerprint, "seed": seed, "rows": problem.digest} | task_identity(problem.task) | {"precision": precision_of(config.placement, initial.model.width, device_of(config))}

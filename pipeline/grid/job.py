@@ -10,7 +10,7 @@ from typing import Any
 from pipeline import cluster, storage
 from pipeline.config.adapters import Bottleneck
 from pipeline.config.finetune import Finetune
-from pipeline.config.flat import flatten
+from pipeline.config.flat import flatten, without_later
 from pipeline.config.jobs import Pretrain
 from pipeline.config.training import Tracking
 from pipeline.errors import CheckpointError, ConfigError, DataError
@@ -161,7 +161,7 @@ def planned(config: Finetune, initial: Initial, problems: dict[str, Problem], se
 
 def grid_name(config: Finetune, problems: Mapping[str, Problem], initial: Initial) -> str:
     """Tasks and a digest of all that decides which trials there are."""
-    shaping = {key: value for key, value in flatten(config).items() if key.split(".")[0] not in ("placement", "trials", "output", "mlflow_uri", "register", "checkpoint", "data", "train", "dev")}
+    shaping = {key: value for key, value in without_later(flatten(config)).items() if key.split(".")[0] not in ("placement", "trials", "output", "mlflow_uri", "register", "checkpoint", "data", "train", "dev")}
     content = json.dumps([shaping, initial.fingerprint, sorted((name, one.digest) for name, one in problems.items())], sort_keys=True)
     names = "-".join(problems) if len(problems) < 4 else f"{len(problems)}-tasks"
     names += "-random-weights" * config.random_weights

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline import storage
-from pipeline.config.flat import flatten, unflatten
+from pipeline.config.flat import LATER, flatten, unflatten
 from pipeline.config.jobs import Pretrain
 from pipeline.corpus.prepare import Corpus
 from pipeline.errors import CheckpointError, ConfigError
@@ -48,9 +48,8 @@ def identity(config: Pretrain, corpus: Corpus, vocabulary: Vocabulary, init_fing
 
 
 def refuse_differences(config: Pretrain, recorded: dict[str, Any], wanted: dict[str, Any]) -> None:
-    """Raise ConfigError naming what differs between the recorded identity and the wanted one; a setting newer than the run had its default there."""
-    defaults = flatten(Pretrain())
-    recorded = {key: defaults[key] for key in wanted if key in defaults} | recorded
+    """Raise ConfigError naming what differs between the recorded identity and the wanted one; a run from before a setting has what all had then."""
+    recorded = {key: value for key, value in LATER.items() if key in wanted} | recorded
     differing = [key for key in sorted(recorded | wanted) if recorded.get(key) != wanted.get(key)]
     if not differing:
         return

@@ -23,7 +23,7 @@ from pipeline.config.phases import Phase
 from pipeline.config.training import ModelPlacement, Placement
 from pipeline.corpus.embeddings import WORDS
 from pipeline.corpus.stream import StreamSettings
-from pipeline.errors import ConfigError, PipelineError
+from pipeline.errors import CheckpointError, ConfigError, PipelineError
 from pipeline.model.float8 import refuse_float8, to_float8
 from pipeline.objectives.pretraining import BertPretraining
 from pipeline.text.wordpiece import WordPiece
@@ -54,7 +54,7 @@ class Job:
     stream: StreamSettings
     initial: Initial | None
     words: str | None
-    """Folder of the word embeddings that the model starts from; None: random ones."""
+    """Folder of the word embeddings that the model starts from; None: random ones, or it goes on from a checkpoint."""
     tracker: ActorHandle
 
 
@@ -222,7 +222,9 @@ def eager_seconds(config: Pretrain, vocabulary_size: int, device: torch.device, 
 
 def started(job: Job, work: Work, module: BertPretraining, wordpiece: WordPiece, precision: str) -> State:
     """The state before the first step. A published model is put in place, and measured with the vocabulary that it was published with; every rank must call it."""
-    if job.words:
+    if job.config.word_embeddings == "cooccurrence":
+        if job.words is None:
+            raise CheckpointError("the checkpoints that this run continued from are gone: the same command starts it again")
         place_words(module, read_tensors(storage.join(job.words, WORDS))["words"])
     if job.initial is None:
         return State(heldout_before=measure_words(job, work, module, wordpiece, 0))

@@ -33,7 +33,7 @@ from pipeline.show.seen import rows_after, seen
 from pipeline.text.wordpiece import WordPiece
 from pipeline.train.checkpoint import State
 from pipeline.train.loop import advance
-from pipeline.train.run import run_folder
+from pipeline.train.run import read_run, run_folder
 from pipeline.train.step import make_slot
 
 pytestmark = pytest.mark.usefixtures("local_ray")
@@ -147,6 +147,7 @@ def test_word_embeddings_are_counted_once_and_started_from(config: Pretrain) -> 
     assert f" {seen.sum():,} of {len(words)} entries" in said and 30 < seen.sum() < len(words)
     trained = load_file(Path(summary["export"]) / "model.safetensors")["bert.embeddings.word_embeddings.weight"]
     assert torch.allclose(trained[seen], words[seen], atol=1e-6)
+    assert read_run(run_folder(counted))["identity"]["optimizer.word_embeddings_rate"] == 0.1
 
     with pytest.raises(ConfigError, match="run counted was started with other settings: .*word_embeddings 'cooccurrence' there and 'random' here"):
         pretrain(replace(counted, word_embeddings="random"), print)
@@ -156,6 +157,13 @@ def test_word_embeddings_are_counted_once_and_started_from(config: Pretrain) -> 
     (folder / "words.safetensors").write_bytes(b"cut")
     with pytest.raises(DataError, match=r"word embeddings .* are damaged \(.*\); delete that folder and they are counted again"):
         pretrain(replace(counted, name="counted-damaged"), print)
+    assert read_run(run_folder(replace(counted, name="counted-damaged"))) is None
+
+    Path(run_folder(counted), "summary.json").unlink()  # as if it had been stopped at its last checkpoint, which needs no counts
+    shutil.rmtree(summary["export"])
+    lines.clear()
+    again = load_file(Path(pretrain(counted, lines.append)["export"]) / "model.safetensors")["bert.embeddings.word_embeddings.weight"]
+    assert "continuing after step 2" in lines and torch.equal(again, trained)
 
 
 def test_a_published_model_is_gone_on_with(config: Pretrain, undisturbed: tuple[dict, History], tmp_path: Path) -> None:

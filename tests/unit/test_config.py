@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ from pipeline.config.data import (
 )
 from pipeline.config.finetune import Finetune, Trials
 from pipeline.config.flat import flatten
-from pipeline.config.jobs import Pretrain
+from pipeline.config.jobs import Pretrain, with_words_rate
 from pipeline.config.model import Model
 from pipeline.config.phases import OnePhase, TwoPhases
 from pipeline.config.predict import Predict
@@ -362,3 +363,11 @@ def test_what_cannot_be_parsed_is_refused_without_a_traceback(arguments: list[st
 def test_wrong_values_are_one_line_and_exit_code_2(arguments: list[str], message: str) -> None:
     done = pretrain(*arguments)
     assert (done.returncode, done.stderr, done.stdout) == (2, f"error: {message}\n", "")
+
+
+def test_word_embeddings_that_start_from_counts_learn_slowly_unless_set() -> None:
+    counted = Pretrain(word_embeddings="cooccurrence")
+    assert with_words_rate(Pretrain()) == Pretrain()
+    assert with_words_rate(counted).optimizer == AdamW(word_embeddings_rate=0.1)
+    faster = replace(counted, optimizer=AdamW(word_embeddings_rate=1.0))
+    assert with_words_rate(faster) == faster

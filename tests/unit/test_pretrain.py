@@ -9,10 +9,9 @@ import pytest
 
 from pipeline.config.data import Preparation, Sampling, SingleSegment
 from pipeline.config.jobs import Pretrain
-from pipeline.config.training import AdamW
 from pipeline.corpus.prepare import Corpus, is_prepared
 from pipeline.errors import ConfigError, PipelineError
-from pipeline.pretrain import absolute_places, corpus_of, pretrain, with_words_rate
+from pipeline.pretrain import absolute_places, corpus_of, pretrain
 
 
 @pytest.fixture
@@ -66,11 +65,3 @@ def test_what_needs_no_ray_is_refused_before_it_is_asked_for(prepared: str, tiny
     ):
         with pytest.raises(PipelineError, match=words):
             pretrain(replace(config, **changed), print)
-
-
-def test_word_embeddings_that_start_from_counts_learn_slowly_unless_set() -> None:
-    counted = Pretrain(word_embeddings="cooccurrence")
-    assert with_words_rate(Pretrain()) == Pretrain()
-    assert with_words_rate(counted).optimizer == AdamW(word_embeddings_rate=0.1)
-    faster = replace(counted, optimizer=AdamW(word_embeddings_rate=1.0))
-    assert with_words_rate(faster) == faster

@@ -38,6 +38,22 @@ def test_entries_of_the_same_surroundings_are_neighbours() -> None:
     assert [alike[entry, :6].argmax() for entry in range(6)] == [1, 0, 3, 2, 5, 4]
 
 
+def test_embeddings_are_the_factors_of_positive_information(documents: list[np.ndarray]) -> None:
+    """Their products, which no turning changes, are those of the same by hand, with all factors."""
+    found = embeddings(counted := cooccurrences(documents, SIZE), SIZE)
+    counts = counted.toarray().astype(np.float64)
+    totals = counts.sum(1)
+    shares = totals**0.75 / (totals**0.75).sum()
+    with np.errstate(divide="ignore", invalid="ignore"):
+        information = np.nan_to_num(np.maximum(np.log(counts / np.outer(totals, shares)), 0))
+    factors, strengths, _ = np.linalg.svd(information)
+    wanted = (factors * np.sqrt(strengths))[totals > 0]
+    wanted -= wanted.mean(0)
+    wanted /= np.linalg.norm(wanted, axis=1, keepdims=True)
+    assert found[totals > 0] @ found[totals > 0].T == pytest.approx(wanted @ wanted.T, abs=1e-4)
+    assert np.array_equal(embeddings(counted, SIZE), found)
+
+
 @pytest.mark.parametrize("width", [4, 16, 64])
 def test_embeddings_have_length_one(documents: list[np.ndarray], width: int) -> None:
     found = embeddings(cooccurrences(documents, SIZE), width)
@@ -46,6 +62,7 @@ def test_embeddings_have_length_one(documents: list[np.ndarray], width: int) -> 
     assert np.linalg.norm(found[seen], axis=1) == pytest.approx(np.ones(len(seen)), rel=1e-5)
     assert not np.delete(found, seen, axis=0).any()
     assert (found[seen].mean(0) ** 2).sum() < 1 / 4  # they stand around zero
+    assert found.any(0).all()  # and turned: no direction is left out where there are fewer factors
 
 
 def test_text_without_pairs_gives_none() -> None:

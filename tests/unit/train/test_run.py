@@ -11,6 +11,7 @@ from pipeline.config.phases import TwoPhases
 from pipeline.config.training import AdamW, Batch, Checkpoints, ConstantRate, Evaluation, Lamb, LinearDecay, Placement, Schedule, Tracking, WarmupStableDecay
 from pipeline.corpus.prepare import Corpus
 from pipeline.errors import CheckpointError, ConfigError
+from pipeline.presets import PRESETS
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.naming import default_name, with_name
 from pipeline.train.run import grown_from, identity, is_finished, read_run, read_summary, refuse_differences, run_folder, settings_of, write_run
@@ -36,6 +37,8 @@ SHAPING = [
     {"schedule": WarmupStableDecay(warmup_steps=9)},
     {"optimizer": Lamb(learning_rate=1e-4)},
     {"batch": Batch(rows_per_step=64, rows_per_slot=16, warmup_steps=9, warmup_rows=32)},
+    {"word_embeddings": "cooccurrence"},
+    {"optimizer": AdamW(word_embeddings_rate=0.5)},
     {"phases": TwoPhases()},
     {"phases": TwoPhases(share=0.2)},
 ]
@@ -60,6 +63,11 @@ def test_a_default_name_is_the_preset_and_a_digest() -> None:
     assert re.fullmatch(r"bert-tiny-[0-9a-f]{8}", name)
     assert default_name("bert-mini", CONFIG) == name.replace("tiny", "mini")
     assert default_name("bert-tiny", Pretrain(name=None, steps=100, batch=Batch(rows_per_step=64, rows_per_slot=16))) == name
+
+
+def test_names_stay_when_settings_come() -> None:
+    """A command that is repeated after an update goes on with its run: what `make pretrain` made once has the name that it had then."""
+    assert default_name("bert-tiny", PRESETS["bert-tiny"]) == "bert-tiny-e43fcc3b"
 
 
 def test_what_shapes_the_run_changes_its_name() -> None:
@@ -115,6 +123,12 @@ def test_a_setting_newer_than_the_run_had_its_default_there(corpus: Corpus, tiny
     other = replace(CONFIG, word_embeddings="cooccurrence")
     with pytest.raises(ConfigError, match="word_embeddings 'random' there and 'cooccurrence' here"):
         refuse_differences(other, older, identity(other, corpus, tiny_vocabulary))
+
+
+def test_only_what_was_recorded_is_named_of_an_older_run(corpus: Corpus, tiny_vocabulary: Vocabulary) -> None:
+    with pytest.raises(ConfigError) as refused:
+        refuse_differences(CONFIG, identity(GROWING, corpus, tiny_vocabulary), identity(CONFIG, corpus, tiny_vocabulary))
+    assert "steps None there and 100 here" in str(refused.value)
 
 
 def test_another_rate_is_refused_with_both_values(corpus: Corpus, tiny_vocabulary: Vocabulary) -> None:
