@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 import torch
-from tokenizers import Tokenizer
+from tokenizers import Encoding, Tokenizer
 from torch import Tensor
 
 from pipeline.batch import Batch, collate
@@ -27,8 +27,13 @@ def read_tokenizer(folder: str, maximum_length: int) -> Tokenizer:
 
 def encode(texts: Sequence[str], tokenizer: Tokenizer, mask_id: int) -> Batch:
     """One sequence [CLS] text [SEP] a text; the masked positions are those of [MASK], and their labels say nothing."""
+    return batch_of(tokenizer.encode_batch(list(texts)), mask_id)
+
+
+def batch_of(encodings: Sequence[Encoding], mask_id: int) -> Batch:
+    """The same from what the tokenizer made of the texts."""
     rows = []
-    for encoding in tokenizer.encode_batch(list(texts)):
+    for encoding in encodings:
         blanks = [place for place, i in enumerate(encoding.ids) if i == mask_id]
         row = {"ids": encoding.ids, "first_length": len(encoding.ids), "masked_positions": blanks, "masked_labels": [mask_id] * len(blanks)}
         rows.append(row | {"not_next": False, "document_a": 0, "document_b": 0})

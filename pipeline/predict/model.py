@@ -11,10 +11,10 @@ from pipeline import storage
 from pipeline.config.predict import Predict
 from pipeline.config.training import ModelPlacement
 from pipeline.errors import CheckpointError, ConfigError, DataError
-from pipeline.export.inference import TEXTS_AT_ONCE, encode, fill_masks
+from pipeline.export.inference import TEXTS_AT_ONCE, batch_of, fill_masks
 from pipeline.export.trained import Trained, load_trained
 from pipeline.finetune.trials import autocast_for
-from pipeline.predict.answers import answer_items, answer_schema, items_of
+from pipeline.predict.answers import CUT, answer_items, answer_schema, items_of
 from pipeline.tasks.task import listed, shown
 from pipeline.text.vocabulary import Vocabulary, load_vocabulary
 from pipeline.train.tuned import TASK, TunedModel, load_tuned
@@ -91,18 +91,21 @@ def filling(config: Predict, device: torch.device, autocast: torch.autocast) -> 
 
 
 def fill(trained: Trained, tokenizer: Tokenizer, vocabulary: Vocabulary, texts: list[str], top: int, device: torch.device) -> pa.Table:
-    """Schema GUESSES; a text without [MASK], or with one beyond the model's positions, has fewer guesses."""
+    """Schema GUESSES; a [MASK] beyond the model's positions has no guess. Texts with [MASK]s that are longer than the model reads are counted in the metadata, CUT."""
     blank = vocabulary.tokens[vocabulary.mask_id]
     masked = [place for place, text in enumerate(texts) if blank in text]
     guesses: list[list[list[dict[str, str | float]]]] = [[] for _ in texts]
+    cut = 0
     for start in range(0, len(masked), TEXTS_AT_ONCE):
         places = masked[start : start + TEXTS_AT_ONCE]
-        batch = encode([texts[place] for place in places], tokenizer, vocabulary.mask_id)
+        encodings = tokenizer.encode_batch([texts[place] for place in places])
+        cut += sum(bool(encoding.overflowing) for encoding in encodings)
+        batch = batch_of(encodings, vocabulary.mask_id)
         if batch.masked:
             for place, found in zip(places, fill_masks(trained, batch.to(device), vocabulary, top), strict=True):
                 guesses[place] = found
     filled = [with_words(text, blank, [str(ones[0]["token"]) for ones in found]) for text, found in zip(texts, guesses)]
-    return pa.table([pa.array(filled, GUESSES.field("filled").type), pa.array(guesses, GUESSES.field("guesses").type)], schema=GUESSES)
+    return pa.table([pa.array(filled, GUESSES.field("filled").type), pa.array(guesses, GUESSES.field("guesses").type)], schema=GUESSES.with_metadata({CUT: str(cut)}))
 
 
 def with_words(text: str, blank: str, words: list[str]) -> str:

@@ -45,8 +45,10 @@ def prepare(task: Task, items: Sequence[Question], vocabulary: Vocabulary, cutti
         "row": pa.array([place for place, _ in flat], pa.int64()),
     }
     longer = sum(len(ones) > 1 for ones in found)
-    notes = (f"{longer:,} contexts in several windows of {cutting.maximum_length} tokens, {len(flat):,} windows in all",) if longer else ()
-    return Prepared(items=items, rows=pa.table(columns, schema=ENCODED), windows=found, notes=notes)
+    cut = sum(ones[0].question_cut for ones in found)
+    notes = [f"{longer:,} contexts in several windows of {cutting.maximum_length} tokens, {len(flat):,} windows in all"] if longer else []
+    notes += [f"{cut:,} questions cut at {cutting.question_length} tokens (--cutting.question-length)"] if cut else []
+    return Prepared(items=items, rows=pa.table(columns, schema=ENCODED), windows=found, cut=cut, notes=tuple(notes))
 
 
 def answers(task: Task, prepared: Prepared, logits: Logits, cutting: Cutting) -> dict[str, Answer]:

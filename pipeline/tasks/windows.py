@@ -49,6 +49,8 @@ class Window:
     most_context: np.ndarray  # bool (C,), the token has more context here than in the question's other windows
     start: int
     end: int
+    question_cut: bool
+    """Whether the question was longer than its room."""
 
     @property
     def context(self) -> slice:
@@ -62,7 +64,7 @@ def windows(tokenization: Tokenization, questions: Sequence[Question], windowing
     encoded = dict(zip(contexts, tokenization.of_texts(contexts)))
     asked = tokenization.of_texts([question.question for question in questions])
     return [
-        list(windows_of(tokenization.vocabulary, pieces.ids[: windowing.question_length], encoded[question.context], answer_of(question), windowing))
+        list(windows_of(tokenization.vocabulary, pieces.ids, encoded[question.context], answer_of(question), windowing))
         for question, pieces in zip(questions, asked)
     ]
 
@@ -77,8 +79,9 @@ def answer_of(question: Question) -> tuple[int, int]:
 
 def windows_of(vocabulary: Vocabulary, asked: np.ndarray, context: Pieces, answer: tuple[int, int], windowing: Windowing) -> Iterator[Window]:
     """The windows of one question, whose ids are `asked`, and whose answer is at these characters."""
-    first = np.concatenate(([vocabulary.cls_id], asked, [vocabulary.sep_id])).astype(np.int32)
-    bounds = parts(len(context.ids), windowing.maximum_length - len(asked) - SPECIAL_TOKENS, windowing.stride)
+    kept = asked[: windowing.question_length]
+    first = np.concatenate(([vocabulary.cls_id], kept, [vocabulary.sep_id])).astype(np.int32)
+    bounds = parts(len(context.ids), windowing.maximum_length - len(kept) - SPECIAL_TOKENS, windowing.stride)
     covering = np.flatnonzero((context.ends > answer[0]) & (context.starts < answer[1]))
     for (start, end), most in zip(bounds, most_context(bounds)):
         whole = len(covering) > 0 and start <= covering[0] and covering[-1] < end
@@ -91,4 +94,5 @@ def windows_of(vocabulary: Vocabulary, asked: np.ndarray, context: Pieces, answe
             most_context=most,
             start=int(covering[0]) + shift if whole else 0,
             end=int(covering[-1]) + shift if whole else 0,
+            question_cut=len(kept) < len(asked),
         )

@@ -102,6 +102,13 @@ def test_an_answer_is_the_text_at_its_places(make: Make) -> None:
             assert one == {"answer": "", "start": None, "end": None, "probability": None}
 
 
+def test_questions_that_are_cut_are_counted(make: Make) -> None:
+    tuned = make("spans")
+    items = items_of(tuned, {"question": ["kar mir nel ta", "kar " * 30, "kar"], "context": ["lost"] * 3})
+    assert answer_items(tuned, items, CPU, EXACT).schema.metadata[CUT] == b"1"
+    assert KINDS["spans"].prepare(tuned.about.task, items, tuned.vocabulary, tuned.about.cutting).notes == ("1 questions cut at 4 tokens (--cutting.question-length)",)
+
+
 def test_no_answer_has_no_places_and_its_own_probability(make: Make) -> None:
     found = answers(make("spans", {"null_threshold": -1e9}, unanswerable=True))
     assert [(one["answer"], one["start"], one["end"]) for one in found] == [("", None, None)] * 3

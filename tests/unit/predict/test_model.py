@@ -19,6 +19,7 @@ from pipeline.errors import CheckpointError, ConfigError, DataError
 from pipeline.model.weights import published_config, to_published
 from pipeline.objectives.pretraining import BertPretraining
 from pipeline.objectives.tasks import OBJECTIVES
+from pipeline.predict.answers import CUT
 from pipeline.predict.model import Answerer, answered, asked, fingerprint, kind_of, load, with_words
 from pipeline.tasks.task import Kind, Task
 from pipeline.text.vocabulary import Vocabulary, save_vocabulary
@@ -125,6 +126,13 @@ def test_a_pretrained_model_fills_blanks(pretrained: Path, tiny_vocabulary: Voca
     assert [len(ones) for ones in first["guesses"]] == [2, 2]
     assert all(ones[0]["probability"] >= ones[1]["probability"] > 0 and ones[0]["token"] in tiny_vocabulary.tokens for ones in first["guesses"])
     assert first["filled"] == with_words("kar [MASK] lost [MASK].", "[MASK]", [ones[0]["token"] for ones in first["guesses"]])
+
+
+def test_blanks_of_texts_that_are_cut_are_counted(pretrained: Path) -> None:
+    """32 tokens are read, [CLS] and [SEP] among them."""
+    texts = ["[MASK] " + "kar " * 29, "[MASK] " + "kar " * 30, "kar " * 30 + "[MASK]", "kar " * 90]
+    found, _ = answered(load(config(pretrained)), pa.table({"text": texts}), None, None)
+    assert [len(ones) for ones in found["guesses"].to_pylist()] == [1, 1, 0, 0] and found.schema.metadata[CUT] == b"2"
 
 
 def test_words_go_into_their_blanks() -> None:
