@@ -4,6 +4,7 @@ A server that is away stops no training: trials wait here until it answers, and 
 """
 
 import re
+import shlex
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -265,7 +266,7 @@ def log_best(parent: GridRun, config: Finetune, problem: Problem, task_name: str
     except Exception as error:  # the model is in its folder all the same
         report(f"{task_name}: MLflow did not take the model {name}: {storage.first_line(error)}; it is in {folder}, and the same command registers it")
         return
-    report(f"{task_name}: registered as {version}")
+    report(f"{task_name}: registered as {version}; in this environment: MLFLOW_TRACKING_URI={shlex.quote(parent.uri)} mlflow models predict -m {shlex.quote(version)} -i FILE.csv -t csv --env-manager local")
 
 
 def registered(parent: GridRun, name: str, trial: str) -> str | None:
