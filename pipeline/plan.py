@@ -12,6 +12,7 @@ import torch
 from pipeline.columns import aligned
 from pipeline.config.jobs import Pretrain
 from pipeline.config.phases import Phase
+from pipeline.config.workers import WorkerRange
 from pipeline.corpus.order import offset, slots_at
 from pipeline.errors import ConfigError
 from pipeline.model.flops import PEAKS, Counted, flops_per_token
@@ -114,9 +115,29 @@ def imbalance(slots: int, world: int) -> float:
     return most_slots(slots, world) * world / slots - 1
 
 
+def computing(load: Load, world: int, flops: float) -> float:
+    """Seconds that a phase takes so many GPUs, each of them doing `flops` operations a second: arithmetic and uneven dealing, without communication."""
+    return load.flops / (world * flops) * (1 + imbalance(slots_of(load.phase), world))
+
+
+def streaming(load: Load) -> float:
+    """Seconds that one stream takes for the blocks of a phase, whose text others make."""
+    return blocks_of(load) / STREAM_BLOCKS
+
+
 def seconds(work: list[Load], world: int, flops: float) -> float:
-    """How long so many GPUs take, each of them doing `flops` operations a second: arithmetic and uneven dealing, without communication."""
-    return sum(load.flops / (world * flops) * (1 + imbalance(slots_of(load.phase), world)) for load in work)
+    """How long the GPUs take where they never wait."""
+    return sum(computing(load, world, flops) for load in work)
+
+
+def seconds_with_stream(work: list[Load], world: int, flops: float) -> float:
+    """How long a run takes with a stream as fast as the measured one: of each phase the longer of computing and streaming."""
+    return sum(max(computing(load, world, flops), streaming(load)) for load in work)
+
+
+def blocks_of(load: Load) -> int:
+    """Blocks of a phase, one a slot."""
+    return (load.phase.end - load.phase.first) * slots_of(load.phase)
 
 
 def slots_of(phase: Phase) -> int:
@@ -124,11 +145,11 @@ def slots_of(phase: Phase) -> int:
     return slots_at(phase.end - phase.first - 1, phase.batch)
 
 
-def worlds(slots: int, asked: int) -> list[int]:
-    """Worker counts to show: all, or where they are many those that deal evenly, and the one asked for."""
+def worlds(slots: int, asked: WorkerRange) -> list[int]:
+    """Worker counts to show: all, or where they are many those that deal evenly, and those asked for."""
     every = range(1, slots + 1)
     even = [world for world in every if slots % world == 0]
-    return list(every) if slots <= MOST_WORLDS else sorted({*even, asked})
+    return list(every) if slots <= MOST_WORLDS else sorted({*even, *range(asked.least, asked.most + 1)})
 
 
 def plan_text(config: Pretrain, machines: list[Machine]) -> str:
@@ -151,11 +172,11 @@ def plan_text(config: Pretrain, machines: list[Machine]) -> str:
             *(f"  {name:<{width}}{value}" for name, value in facts),
             "",
             *machine_lines(work, tokens, world, machines),
-            f"  Prices and the assumed utilisation are those of cluster/prices.toml; time is arithmetic and uneven slots alone, without communication between machines.",
-            f"  Cores feed the GPUs at {STREAM_TOKENS / 1e6:.1f} M tokens a second each, measured on English books. A slot is a block, and one stream on two cores gave {STREAM_BLOCKS} a second:",
-            "  where blocks/s is above that, raise batch.rows_per_slot, or the GPUs may wait.",
+            "  Prices (on demand / spot) and the assumed utilisation are those of cluster/prices.toml; the head and CPU nodes come on top. Time is arithmetic and uneven slots,",
+            f"  without communication between machines. Cores feed the GPUs at {STREAM_TOKENS / 1e6:.1f} M tokens a second each, measured on English books.",
+            f"  * to what one stream takes at the {STREAM_BLOCKS} blocks (slots) a second that it gave on two cores, where the GPUs ask for more; larger batch.rows_per_slot make fewer.",
             "",
-            *(line for load in work for line in dealing_lines(load.phase, world)),
+            *(line for load in work for line in dealing_lines(load.phase, config.worker_range)),
         ]
     )
 
@@ -167,16 +188,26 @@ def phase_text(load: Load) -> str:
 
 
 def machine_lines(work: list[Load], tokens: float, world: int, machines: list[Machine]) -> list[str]:
-    """A line a machine: how many, how fast, how long and for how much."""
-    heads = ("machine", "GPU", "machines", "of peak", "tokens/s", "cores to feed", "blocks/s", "time", "on demand", "spot", "a billion tokens")
-    rows, blocks = [], sum((load.phase.end - load.phase.first) * slots_of(load.phase) for load in work)
+    """A line a machine: how many, how fast, how long and for how much; where one stream might not keep up, from what the GPUs take to what it takes."""
+    heads = ("machine", "GPU", "machines", "of peak", "tokens/s", "cores to feed", "blocks/s", "an hour", "time", "on demand", "spot", "a billion tokens")
+    rows, blocks = [], sum(map(blocks_of, work))
     for machine in machines:
-        needed, hours = math.ceil(world / machine.gpus), seconds(work, world, machine.flops) / 3600
-        speed = tokens / hours / 3600
-        cores = max(1, math.ceil(speed / STREAM_TOKENS))
-        prices = [needed * hours * price for price in (machine.on_demand, machine.spot)]
-        figures = (f"{needed} of {machine.cpus} CPUs", f"{machine.utilisation:.0%}", f"{speed:,.0f}", str(cores), f"{blocks / hours / 3600:,.0f}", duration(hours), *(dollars(price) for price in prices))
-        rows.append((f"  {machine.name}", machine.chip, *figures, f"${prices[0] / tokens * 1e9:,.2f}"))
+        needed = math.ceil(world / machine.gpus)
+        computed, streamed = (took(work, world, machine.flops) / 3600 for took in (seconds, seconds_with_stream))
+        hours = (computed, streamed) if streamed > computed else (computed,)
+        speed = tokens / computed / 3600
+        figures = (
+            f"{needed} of {machine.cpus} CPUs",
+            f"{machine.utilisation:.0%}",
+            f"{speed:,.0f}",
+            f"{math.ceil(speed / STREAM_TOKENS)}",
+            f"{blocks / computed / 3600:,.0f}",
+            f"{dollars(needed * machine.on_demand)} / {dollars(needed * machine.spot)}",
+            " to ".join(map(duration, hours)) + "*" * (len(hours) - 1),
+            *(" to ".join(dollars(needed * one * price) for one in hours) for price in (machine.on_demand, machine.spot)),
+            " to ".join(dollars(needed * one * machine.on_demand / tokens * 1e9) for one in hours),
+        )
+        rows.append((f"  {machine.name}", machine.chip, *figures))
     return aligned(("  " + heads[0], *heads[1:]), rows)
 
 
@@ -190,7 +221,7 @@ def dollars(price: float) -> str:
     return f"${price:,.0f}" if price >= 10 else f"${price:,.2f}"
 
 
-def dealing_lines(phase: Phase, asked: int) -> list[str]:
+def dealing_lines(phase: Phase, asked: WorkerRange) -> list[str]:
     """How the slots of a step are dealt in worlds of several sizes."""
     slots = slots_of(phase)
     rows = []
