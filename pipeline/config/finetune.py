@@ -12,8 +12,13 @@ RATES = ((256, 3e-4), (512, 1e-4))
 """Width of an encoder at most -> the peak learning rate of its fine-tuning, where none is asked for: small encoders take the highest of the miniatures' grid."""
 WIDE_RATE = 5e-5
 """That of wider encoders: the highest of BERT's grid."""
-HIGH_RATE = 1e-3
-"""Learning rates above it are warned of: the published grids end at 5e-5 for base, and at 3e-4 for the miniatures."""
+HIGH_RATE = 4
+"""Learning rates of more than so many times that are warned of."""
+
+
+def usual_rate(width: int) -> float:
+    """The peak learning rate that an encoder of this width is fine-tuned with where none is asked for."""
+    return next((rate for most, rate in RATES if width <= most), WIDE_RATE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,4 +183,4 @@ class Finetune:
         """With the learning rate that is asked for, or that of an encoder of this width."""
         if self.optimizer.learning_rate is not None:
             return self
-        return replace(self, optimizer=replace(self.optimizer, learning_rate=next((rate for most, rate in RATES if width <= most), WIDE_RATE)))
+        return replace(self, optimizer=replace(self.optimizer, learning_rate=usual_rate(width)))

@@ -212,10 +212,11 @@ def legal(name: str) -> str:
 
 
 def write_artifacts(client: MlflowClient, run_id: str, trial: Trial, result: dict[str, Any]) -> None:
-    """Of classes how often each was taken for each, and the figures of each; thresholds of labels."""
+    """The figures of each class or label, and of classes how often each was taken for each; thresholds of labels."""
     if details := result.get("details"):
-        title = f"{trial.problem}, {next(iter(result['scores']))}, seed {trial.seed}"
-        client.log_figure(run_id, draw_confusion(details["confusion"], details["labels"], title), "confusion.png")
+        if "confusion" in details:
+            title = f"{trial.problem}, {next(iter(result['scores']))}, seed {trial.seed}"
+            client.log_figure(run_id, draw_confusion(details["confusion"], details["labels"], title), "confusion.png")
         client.log_dict(run_id, details["per_class"], "per_class.json")
     if any(isinstance(value, list) for value in result.get("tuned", {}).values()):
         client.log_dict(run_id, result["tuned"], "tuned.json")

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from pipeline import storage
 from pipeline.corpus import inputs as corpus_inputs
 from pipeline.corpus import opening
+from pipeline.corpus.prepare import is_prepared
 from pipeline.corpus.sources import Source
 from pipeline.errors import ConfigError, DataError
 from pipeline.tasks.files import csv_rows
@@ -39,11 +40,13 @@ class InputFile:
 
 
 def list_inputs(given: str, format: str, tags: bool) -> list[InputFile]:
-    """The files of a file, folder, glob or URL, sorted by name. `tags`: whether words are what is answered.
+    """The files of a file, folder, glob or URL, sorted by name; of a prepared corpus its training documents. `tags`: whether words are what is answered.
 
     Raises ConfigError where there are none, DataError for a file of no known form.
     """
     location = storage.absolute(given)
+    if is_prepared(location):
+        location = storage.join(location, "train")
     try:
         found = corpus_inputs.list_files(Source(spec=given, location=location))
     except ConfigError:

@@ -141,12 +141,14 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def detail_lines(task: Task, details: Mapping[str, Any]) -> list[str]:
-    """Lines of each class' figures and of how often each was taken for each; nothing where there are no classes."""
+    """Lines of each class' or label's figures, and of how often each class was taken for each; nothing where there are neither."""
     if not details:
         return []
-    each = [["class", "precision", "recall", "f1", "rows"]]
+    each = [["label" if task.kind == "multilabel" else "class", "precision", "recall", "f1", "rows"]]
     by_label = [(label, details["per_class"][label]) for label in task.labels]
     each += [[label, *(f"{100 * one[name]:.1f}" for name in ("precision", "recall", "f1")), f"{one['count']:.0f}"] for label, one in by_label]
+    if "confusion" not in details:
+        return ["", *aligned(each)]
     taken = [["true \\ answered", *task.labels], *([label, *map(str, row)] for label, row in zip(task.labels, details["confusion"]))]
     return ["", *aligned(each), "", *aligned(taken)]
 

@@ -91,8 +91,9 @@ def collapsed(task: Task, prepared: Prepared, found: np.ndarray) -> bool:
 
 
 def details(task: Task, prepared: Prepared, found: np.ndarray, tuned: Tuned) -> dict[str, Any]:
-    """Of classes how often each (row) was taken for each (column), and the figures of each."""
-    if task.kind != "classification":
+    """The figures of each class or label, and of classes how often each (row) was taken for each (column)."""
+    if task.kind not in ("classification", "multilabel"):
         return {}
     said, true = chosen(task, found, tuned), truth(task, prepared)
-    return {"labels": list(task.labels), "confusion": metrics.confusion(task, said, true).tolist(), "per_class": metrics.per_class(task, said, true)}
+    figures = {"labels": list(task.labels), "per_class": metrics.per_class(task, said, true)}
+    return figures | ({"confusion": metrics.confusion(task, said, true).tolist()} if task.kind == "classification" else {})

@@ -56,11 +56,11 @@ def test_what_cannot_be_searched_is_one_line(entry: str, message: str) -> None:
 
 
 def test_rates_far_above_the_usual_and_no_warm_up_are_warned_of() -> None:
-    assert warnings(config(), [{}]) == []
-    assert warnings(config(), [{"optimizer.learning_rate": 2e-3}, {}]) == [
-        "warning: optimizer.learning_rate 0.002 is above 0.001, and published rates end at 3e-4: the encoder may forget what it learnt"
+    assert warnings(config(), [{}], 128) == warnings(config(), [{"optimizer.learning_rate": 1e-3}], 256) == warnings(config(), [{"optimizer.learning_rate": 1e-4}], 768) == []
+    assert warnings(config(), [{"optimizer.learning_rate": 1e-3}, {}], 1024) == [
+        "warning: optimizer.learning_rate 0.001 is far above 5e-05, which is usual at width 1024: the encoder may forget what it learnt"
     ]
-    (line,) = warnings(replace(config(), schedule=LinearDecay(warmup_share=0.0)), [{}])
+    (line,) = warnings(replace(config(), schedule=LinearDecay(warmup_share=0.0)), [{}], 128)
     assert line.startswith("warning: schedule.warmup_share is 0")
 
 

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipeline.corpus.prepare import Corpus
 from pipeline.errors import ConfigError, DataError
 from pipeline.predict.inputs import InputFile, as_column, form_of, list_inputs, parts_of, recut
 
@@ -130,3 +132,11 @@ def test_files_are_listed_by_name_and_what_is_not_there_is_named(tmp_path: Path)
 
 def test_numbers_beyond_64_bits_are_kept_as_json() -> None:
     assert as_column([1, 2**70, None]).to_pylist() == ["1", str(2**70), None]
+
+
+def test_of_a_prepared_corpus_the_training_documents_are_answered(tiny_corpus: Corpus, tmp_path: Path) -> None:
+    folder = shutil.copytree(tiny_corpus.folder, tmp_path / "corpus")
+    (folder / "manifest.json").write_text(json.dumps({"fingerprint": "0", "train": [], "heldout": []}))
+    found = list_inputs(str(folder), "auto", False)
+    assert [one.location for one in found] == sorted({f"{folder}/{window.shard}" for window in tiny_corpus.train})
+    assert "text" in next(parts_of(found[0], 4)).column_names
