@@ -138,11 +138,11 @@ class Finetune:
     dev: str | None = None
     """Its development file; none: a tenth of the training rows, chosen by a hash, is set aside."""
     text: str = "text"
-    """Column of the text in your own file; of the list of words, for tags."""
+    """Column of the text in your own file; of the words, for tags (a list, or divided by spaces); of the context, for questions, whose default is context."""
     pair: str | None = None
-    """Column of the second text of a pair."""
+    """Column of the second text of a pair; of the question, for questions, whose default is question."""
     label: tuple[str, ...] = ()
-    """Column of the label or value, or of the list of tags; none: label; several: one 0/1 column a label. In CoNLL's columns a number from 0, -1 for the last."""
+    """Column of the label or value, of the tags, or of the answers; none: label, for questions answers or answer; several: one 0/1 column a label. In CoNLL's columns a number from 0, -1 for the last."""
     kind: Literal["auto", "classification", "regression", "multilabel", "tags", "spans"] = "auto"
     """What the labels of your own file are; auto: recognised."""
     seeds: int = 3

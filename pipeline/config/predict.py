@@ -70,11 +70,11 @@ class Score:
     split: str = "dev"
     """Which of the task's splits."""
     text: str = "text"
-    """Column of the text; of the list of words, for tags."""
+    """Column of the text; of the words, for tags (a list, or divided by spaces); of the context, for questions, whose default is context."""
     pair: str | None = None
-    """Column of the second text of a pair."""
+    """Column of the second text of a pair; of the question, for questions, whose default is question."""
     label: tuple[str, ...] = ()
-    """Column of the label or value, or of the list of tags; none: label; several: one 0/1 column a label. In CoNLL's columns a number from 0, -1 for the last."""
+    """Column of the label or value, of the tags, or of the answers; none: label, for questions answers or answer; several: one 0/1 column a label. In CoNLL's columns a number from 0, -1 for the last."""
     placement: ModelPlacement = ModelPlacement()
 
     def __post_init__(self) -> None:

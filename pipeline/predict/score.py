@@ -91,10 +91,10 @@ def of_file(config: Score, task: Task) -> Labelled:
     assert config.input is not None
     form = kind_of(config.input)
     columns = Finetune(checkpoint="", train=config.input, text=config.text, pair=config.pair, label=config.label, kind=task.kind)
-    if (form == "squad") != (task.kind == "spans") or (form == "conll" and task.kind != "tags"):
+    if form == "squad" and task.kind != "spans" or form == "conll" and task.kind != "tags":
         raise DataError(f"input {config.input} is of the form {form}, and the model's task ({task.name}) is of the kind {task.kind}: give a file that suits it")
     if task.kind == "spans":
-        return Labelled(name=config.input, items=read_questions(config.input), train=None)
+        return Labelled(name=config.input, items=own.asked(columns, config.input), train=None)
     if task.kind == "tags":
         return Labelled(name=config.input, items=own.sentences(columns, config.input), train=None)
     if task.paired and config.pair is None:

@@ -30,6 +30,8 @@ TRUTHS = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false
 """What stands in the columns of 0 and 1, in small letters."""
 Values = Iterator[tuple[int, Sequence[Any]]]
 """(line from 1, or number of the row from 1 in Parquet; the wanted columns' values)."""
+Reader = Callable[[str, bytes, Sequence[str]], Values]
+"""Of a location, its content, and the columns that are wanted."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,15 +63,26 @@ def read_file(location: str, columns: Columns, kind: Kind | None = None) -> pa.T
     Raises DataError, with file and line, for another name, a column that is not there, broken quoting or JSON, an empty text, and a label
     that is missing or NaN.
     """
-    name = location.lower().removesuffix(COMPRESSED)
-    reader = next((read for suffix, read in READERS.items() if name.endswith(suffix)), None)
-    if reader is None:
-        raise DataError(f"{location}: the name of a file tells its format; end it in one of {', '.join(READERS)}")
+    reader = reader_of(location)
     if columns.labels and kind not in (None, "multilabel"):
         raise ConfigError(f"columns.labels ({', '.join(columns.labels)}) make a multilabel task, and kind is {kind}: leave one of them out")
     found = [(line, dict(zip(columns.names, values))) for line, values in reader(location, content_of(location), columns.names)]
     lists = kind == "multilabel" or kind is None and any(list_in(values.get(columns.label)) is not None for _, values in found)
     return texts_table(location, (row_of(location, line, columns, values, lists) for line, values in found))
+
+
+def reader_of(location: str) -> Reader:
+    """What reads a file of this name. Raises DataError for one that tells no format."""
+    name = location.lower().removesuffix(COMPRESSED)
+    reader = next((read for suffix, read in READERS.items() if name.endswith(suffix)), None)
+    if reader is None:
+        raise DataError(f"{location}: the name of a file tells its format; end it in one of {', '.join(READERS)}")
+    return reader
+
+
+def rows_in(location: str, columns: Sequence[str]) -> Values:
+    """The columns of a file's rows, as they stand there."""
+    return reader_of(location)(location, content_of(location), columns)
 
 
 def own_task(location: str, texts: pa.Table, kind: Kind | None = None, labels: tuple[str, ...] = ()) -> Task:
@@ -259,7 +272,7 @@ def read_parquet(location: str, content: bytes, wanted: Sequence[str]) -> Values
     yield from enumerate(zip(*columns), 1)
 
 
-READERS: dict[str, Callable[[str, bytes, Sequence[str]], Values]] = {
+READERS: dict[str, Reader] = {
     ".csv": read_csv,
     ".tsv": read_tsv,
     ".jsonl": read_json_lines,

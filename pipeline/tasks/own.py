@@ -7,11 +7,12 @@ from pipeline.config.finetune import Finetune
 from pipeline.errors import DataError
 from pipeline.tasks import tags
 from pipeline.tasks.content import COMPRESSED
-from pipeline.tasks.files import Columns, own_task, read_file, require_labels
+from pipeline.tasks.files import Columns, own_task, read_file, require_labels, rows_in
+from pipeline.tasks.question_tables import CONTEXT, QUESTION, AskedColumns, has_questions, read_question_table
 from pipeline.tasks.questions import usable
 from pipeline.tasks.recognise import kind_of
-from pipeline.tasks.squad import read_questions
-from pipeline.tasks.tagging import WITH_LISTS, read_sentences, read_tagged, rows_of_lists
+from pipeline.tasks.squad import Question, read_questions
+from pipeline.tasks.tagging import WITH_LISTS, read_sentences, read_tagged
 from pipeline.tasks.task import Task
 
 
@@ -21,14 +22,12 @@ def read_own(config: Finetune, train: str, dev: str | None) -> tuple[Task, dict[
     forms = {"squad": "spans", "conll": "tags"}
     if config.kind not in ("auto", forms.get(form, config.kind)):
         raise DataError(f"{train} is of the form {form}, which is of the kind {forms[form]}, and kind ({config.kind}) asks for another")
-    if form == "squad":
-        return questions(train, dev)
+    if form == "squad" or form == "table" and (config.kind == "spans" or config.kind == "auto" and are_questions(config, train)):
+        return questions(config, train, dev)
     if form == "conll" or config.kind == "tags" or config.kind == "auto" and has_lists(train, (config.text, first_label(config))):
         return *tagged(config, train, dev), ()
     columns = columns_of(config)
     forced = None if config.kind == "auto" else config.kind
-    if forced == "spans":
-        raise DataError(f"{train}: kind spans is read from SQuAD's JSON alone")
     texts = read_file(train, columns, forced)
     task = own_task(train, texts, forced, columns.labels)
     items = {"train": texts}
@@ -42,7 +41,7 @@ def has_lists(location: str, columns: Sequence[str]) -> bool:
     """Whether the first row of a file has lists in all of these columns, as words and their tags are."""
     if not location.lower().removesuffix(COMPRESSED).endswith(WITH_LISTS):
         return False
-    _, values = next(rows_of_lists(location, columns), (1, ()))
+    _, values = next(rows_in(location, columns), (1, ()))
     return bool(values) and all(isinstance(value, list) for value in values)
 
 
@@ -57,15 +56,32 @@ def first_label(config: Finetune) -> str:
     return config.label[0] if config.label else "label"
 
 
-def questions(train: str, dev: str | None) -> tuple[Task, dict[str, Any], tuple[str, ...]]:
-    """SQuAD's form; a file with impossible questions is of version 2.0."""
-    kept, lost = usable(found := read_questions(train), train)
+def are_questions(config: Finetune, location: str) -> bool:
+    """Whether a table is of questions: by the usual names where none is set, or by a column of labels that holds answers with their places."""
+    named = (config.text, config.pair, config.label) != ("text", None, ())
+    return (not named or len(config.label) == 1) and has_questions(location, config.label[0] if named else None)
+
+
+def asked(config: Finetune, location: str) -> list[Question]:
+    """The questions of a file, in SQuAD's JSON or a table. Raises DataError for another."""
+    form = kind_of(location)
+    if form == "squad":
+        return read_questions(location)
+    if form != "table":
+        raise DataError(f"{location} is of the form {form}: questions are read from SQuAD's JSON and from tables")
+    context = CONTEXT if config.text == "text" else config.text
+    return read_question_table(location, AskedColumns(context=context, question=config.pair or QUESTION, answers=config.label[0] if config.label else None))
+
+
+def questions(config: Finetune, train: str, dev: str | None) -> tuple[Task, dict[str, Any], tuple[str, ...]]:
+    """A task of spans; where questions are impossible, as in SQuAD 2.0, they are answered by none."""
+    kept, lost = usable(found := asked(config, train), train)
     task = Task(name=stem(train), kind="spans", metrics=("f1", "exact"), maximum_length=384, unanswerable=any(one.impossible for one in found))
-    return task, {"train": kept} | ({"dev": read_questions(dev)} if dev else {}), lost
+    return task, {"train": kept} | ({"dev": asked(config, dev)} if dev else {}), lost
 
 
 def tagged(config: Finetune, train: str, dev: str | None) -> tuple[Task, dict[str, Any]]:
-    """Words with tags, in CoNLL's columns or as lists."""
+    """Words with tags, in CoNLL's columns or in a table."""
     found = {"train": sentences(config, train)} | ({"dev": sentences(config, dev)} if dev else {})
     return tags.own_task(stem(train), train, found["train"]), found
 

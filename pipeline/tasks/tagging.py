@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from pipeline.errors import ConfigError, DataError
-from pipeline.tasks.content import COMPRESSED, content_of, lines
+from pipeline.tasks.content import COMPRESSED, lines
 from pipeline.tasks.entities import OUTSIDE, as_iob, iob2, is_chunk_tag, is_span_tag, split
-from pipeline.tasks.files import READERS, Values
+from pipeline.tasks.files import rows_in
 from pipeline.tasks.parts import most_context, parts
 from pipeline.tasks.pieces import Pieces, Tokenization
 from pipeline.tasks.squad import SURROGATE
@@ -112,12 +112,14 @@ def blocks(location: str) -> Iterator[list[tuple[int, list[str]]]]:
 
 
 def read_tagged(location: str, words_column: str, tags_column: str) -> list[Sentence]:
-    """The sentences of JSON lines or Parquet, one a row: two lists of texts of equal length. Chunks come as IOB2, as of read_sentences.
+    """The sentences of a table, one a row: two lists of texts of equal length, or texts of as many words and tags between white space. Chunks come as IOB2, as of read_sentences.
 
-    Raises DataError, with file and line (in Parquet the row's number from 1), for what is no such list and for lists of different lengths.
+    Raises DataError, with file and line (in Parquet the row's number from 1), for what is neither and for lists of different lengths.
     """
     sentences = []
-    for line, values in rows_of_lists(location, (words_column, tags_column)):
+    for line, values in rows_in(location, (words_column, tags_column)):
+        if all(isinstance(value, str) for value in values):
+            values = [value.split() for value in values]
         words, tags = (texts_in(f"{location}:{line}: column {column}", value) for column, value in zip((words_column, tags_column), values))
         if len(words) != len(tags):
             raise DataError(f"{location}:{line}: column {words_column} has {len(words)} words and column {tags_column} {len(tags)} tags: give each word one tag")
@@ -134,20 +136,12 @@ def read_words(location: str, words_column: str | None = None) -> list[tuple[str
     """
     if location.lower().removesuffix(COMPRESSED).endswith(WITH_LISTS):
         column = words_column or "words"
-        sentences = [texts_in(f"{location}:{line}: column {column}", value) for line, (value,) in rows_of_lists(location, (column,))]
+        sentences = [texts_in(f"{location}:{line}: column {column}", value) for line, (value,) in rows_in(location, (column,))]
     else:
         sentences = [tuple(cells[0] for _, cells in block) for block in blocks(location)]
     if not sentences:
         raise DataError(f"{location} has 0 sentences: give a file with a word on each line and blank lines between sentences, or JSON lines with lists of words")
     return sentences
-
-
-def rows_of_lists(location: str, columns: Sequence[str]) -> Values:
-    """The rows of a file whose columns can hold lists. Raises DataError for another."""
-    suffix = next((suffix for suffix in WITH_LISTS if location.lower().removesuffix(COMPRESSED).endswith(suffix)), None)
-    if suffix is None:
-        raise DataError(f"{location}: columns of lists are read from {', '.join(WITH_LISTS)}; a file with a word and its tags on each line has no names of columns")
-    return READERS[suffix](location, content_of(location), columns)
 
 
 def texts_in(place: str, value: Any) -> tuple[str, ...]:

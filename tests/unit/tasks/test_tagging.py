@@ -196,8 +196,8 @@ def test_broken_lists_are_named_with_file_and_line(row: dict[str, object], messa
 
 
 def test_files_that_hold_no_lists_are_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"a.csv: columns of lists are read from .jsonl, .ndjson, .json, .parquet; a file with a word and its tags on each line has .*"):
-        read_tagged(str(tmp_path / "a.csv"), "tokens", "tags")
+    with pytest.raises(DataError, match=r"a.conll: the name of a file tells its format; end it in one of .csv, .tsv, .jsonl, .ndjson, .json, .parquet$"):
+        read_tagged(str(tmp_path / "a.conll"), "words", "tags")
     (tmp_path / "a.jsonl").write_text("\n")
     with pytest.raises(DataError, match=r"a.jsonl has no rows$"):
         read_tagged(str(tmp_path / "a.jsonl"), "tokens", "tags")
