@@ -4,7 +4,7 @@ import heapq
 import itertools
 import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow.compute as pc
@@ -76,6 +76,11 @@ def trial_seconds(config: Finetune, problem: Problem, per_step: float, share: Sh
     steps = math.ceil(rows / config.recipe.rows_per_step)
     evaluated = sum(split.rows.num_rows for split in problem.splits.values()) / config.recipe.rows_per_step
     return START_SECONDS + share.epochs * per_step * (steps + EVALUATED * evaluated)
+
+
+def answering_seconds(config: Finetune, rows: Mapping[str, int], per_step: Mapping[str, float], at_once: int) -> float:
+    """Of answering so many rows of each problem, by one process with the cores of all trials that run at once."""
+    return sum(EVALUATED * per_step[name] * count / config.recipe.rows_per_step for name, count in rows.items()) / at_once
 
 
 def shorter(whole: Share, large: bool) -> list[Share]:

@@ -1,6 +1,6 @@
 """Predictions of GLUE's test splits by the models of its tasks, as the file that gluebenchmark.com takes."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from pipeline import storage
 from pipeline.config.finetune import Finetune
@@ -23,16 +23,37 @@ def submit(config: Finetune, problems: Mapping[str, Problem], models: Mapping[st
     """Write OUTPUT/glue-submission.zip where all of GLUE's tasks and test files are there; else a line names what is missing. Nothing where no GLUE task was asked for."""
     if config.data is None or not any(name in GLUE for name in models):
         return
-    missing = [f"a model of {task}" for task in dict.fromkeys(ANSWERS_FOR.get(one.task, one.task) for one in FILES.values()) if task not in models]
-    missing += [file for one in FILES.values() if not storage.exists(storage.join(config.data, file := TASKS[one.task].split(one.split).file))]
-    if missing:
+    if missing := missing_of(config.data, models):
         more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
         report(f"no GLUE submission file: {', '.join(missing[:5])}{more} missing")
         return
-    found = {name: predictions(config, models[ANSWERS_FOR.get(one.task, one.task)], one.task, one.split) for name, one in FILES.items()}
+    found = {}
+    for name, one in FILES.items():
+        report(f"GLUE submission file: {name}, {one.rows:,} rows")
+        found[name] = predictions(config, models[model_for(one.task)], one.task, one.split)
     place = storage.join(config.output, ZIP)
     write_submission(place, found)
     report(f"GLUE submission file: {place}")
+
+
+def model_for(task: str) -> str:
+    """The task whose model answers a test set."""
+    return ANSWERS_FOR.get(task, task)
+
+
+def missing_of(data: str, tasks: Collection[str]) -> list[str]:
+    """What lacks for the submission, in words, where there are models of these tasks and this folder of files."""
+    missing = [f"a model of {task}" for task in dict.fromkeys(model_for(one.task) for one in FILES.values()) if task not in tasks]
+    return missing + [file for one in FILES.values() if not storage.exists(storage.join(data, file := TASKS[one.task].split(one.split).file))]
+
+
+def rows_to_answer(data: str, tasks: Collection[str]) -> dict[str, int]:
+    """Test rows that the model of each task answers for the submission; none where it cannot be."""
+    found: dict[str, int] = {}
+    if not missing_of(data, tasks):
+        for one in FILES.values():
+            found[model_for(one.task)] = found.get(model_for(one.task), 0) + one.rows
+    return found
 
 
 def predictions(config: Finetune, model: str, task: str, split: str) -> Predictions:

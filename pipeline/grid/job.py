@@ -18,7 +18,7 @@ from pipeline.finetune import plan, trials
 from pipeline.finetune.live import Live
 from pipeline.finetune.problems import Problem, data_of, read_problems
 from pipeline.finetune.settings import in_words, settings_of, warnings, with_setting
-from pipeline.finetune.submission import submit
+from pipeline.finetune.submission import rows_to_answer, submit
 from pipeline.finetune.table import Reported, glue_line, reported, select, table
 from pipeline.finetune.trials import Trial, make_trial
 from pipeline.grid import runs, tune
@@ -140,11 +140,14 @@ def planned(config: Finetune, initial: Initial, problems: dict[str, Problem], se
     """What is trained of each problem in the time that is left since `begun`, and how long it takes; says both."""
     many = tune.at_once(config)
     place = storage.join(config.output, "finetune", "grids", f"{grid_name(config, problems, initial)}.json")
+    to_answer = rows_to_answer(data_of(config), problems)
     if storage.exists(place):
         shares, per_step = plan.read(place)
+        answering = plan.answering_seconds(config, to_answer, per_step, many)
     else:
         per_step = tune.seconds_per_step(config, problems, initial)
-        shares = plan.fitted(config, list(problems.values()), per_step, many, len(settings), spent=time.monotonic() - begun)
+        answering = plan.answering_seconds(config, to_answer, per_step, many)
+        shares = plan.fitted(config, list(problems.values()), per_step, many, len(settings), spent=time.monotonic() - begun + answering)
         plan.write(place, shares, per_step)
     for name, problem in problems.items():
         if line := plan.left_out(problem, config, shares[name]):
@@ -154,6 +157,8 @@ def planned(config: Finetune, initial: Initial, problems: dict[str, Problem], se
     reporting = sum(share.seeds for share in shares.values())
     parts = f"{selecting} that select one of {len(settings)} settings, {reporting} that report it on fresh seeds" if selecting else f"{len(problems)} task{'s' * (len(problems) > 1)}, {config.seeds} seed{'s' * (config.seeds > 1)} at most"
     report(f"{selecting + reporting} trial{'s' * (selecting + reporting > 1)}: {parts}; {many} at once, about {duration(seconds)}")
+    if to_answer:
+        report(f"then the {sum(to_answer.values()):,} test rows of GLUE's submission file, about {duration(answering)}")
     baselines = {name: {split: KINDS[one.task.kind].baseline(one.task, one.train, prepared) for split, prepared in one.splits.items()} for name, one in problems.items()}
     each = {name: plan.trial_seconds(config, problem, per_step[name], shares[name]) for name, problem in problems.items()}
     return Grid(config=config, initial=initial, problems=problems, settings=settings, shares=shares, seconds=each, baselines=baselines)

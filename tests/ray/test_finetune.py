@@ -136,6 +136,7 @@ def test_all_of_glue_gives_the_submission_file_and_mnli_s_encoder_starts_others(
              "--recipe.rows-per-step", "6", "--cutting.maximum-length", "32", "--trials.cpus", "3", "--start-from", "mnli", "--optimizer.learning-rate", "1e-3"]  # fmt: skip
     assert main(asked) == 0
     out = capsys.readouterr().out
+    assert "then the 66 test rows of GLUE's submission file, about " in out
     assert "mean of 9 of GLUE's 9 tasks" in out and f"GLUE submission file: {tmp_path}/o/glue-submission.zip" in out
     with zipfile.ZipFile(tmp_path / "o" / "glue-submission.zip") as written:
         answers = {name: written.read(name).decode().splitlines() for name in written.namelist()}

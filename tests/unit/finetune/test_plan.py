@@ -13,11 +13,13 @@ from pipeline.batch import Batch
 from pipeline.config.finetune import Cutting, Finetune, Recipe
 from pipeline.config.model import Model
 from pipeline.finetune import plan
-from pipeline.finetune.plan import SURE, Share, fitted, left_out, makespan, read, total_seconds, trial_seconds, write
+from pipeline.finetune.plan import SURE, Share, answering_seconds, fitted, left_out, makespan, read, total_seconds, trial_seconds, write
 from pipeline.finetune.problems import Problem
+from pipeline.finetune.submission import rows_to_answer
 from pipeline.finetune.table import PUBLISHED, Reported, glue_line, published_figure, reported, select, shown, table
 from pipeline.tasks import sequences
 from pipeline.tasks.glue import TASKS
+from pipeline.tasks.submission import FILES
 from pipeline.tasks.tables import read_split
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.initial import Initial
@@ -37,6 +39,21 @@ def test_a_trial_takes_its_steps_and_evaluations() -> None:
     # 4 s to start; in each of 3 epochs 100 steps of 0.1 s, and 10 batches of evaluation at 0.4 of a step.
     assert trial_seconds(config(None), problem("a", 3_200), 0.1, Share(seeds=1, epochs=3, rows=None)) == pytest.approx(4 + 3 * (10 + 0.4))
     assert trial_seconds(config(None), problem("a", 3_200), 0.1, Share(seeds=1, epochs=3, rows=320)) == pytest.approx(4 + 3 * (1 + 0.4))
+
+
+def test_test_sets_are_answered_where_a_submission_can_be(tmp_path: Path) -> None:
+    names = [*TASKS.keys() - {"ax"}]
+    for one in FILES.values():
+        path = tmp_path / TASKS[one.task].split(one.split).file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    rows = rows_to_answer(str(tmp_path), names)
+    assert sum(rows.values()) == sum(one.rows for one in FILES.values()) and set(rows) == set(names)
+    assert rows["mnli"] == 9_796 + 9_847 + 1_104 and rows["qqp"] == 390_965  # as gluebenchmark.com counts them
+    assert answering_seconds(config(None), {"a": 3_200, "b": 320}, {"a": 0.1, "b": 1.0, "c": 9.0}, 2) == pytest.approx(0.4 * (100 * 0.1 + 10 * 1.0) / 2)
+    assert rows_to_answer(str(tmp_path), names[1:]) == {}
+    path.unlink()
+    assert rows_to_answer(str(tmp_path), names) == {}
 
 
 def test_a_few_steps_tell_of_steps_of_other_lengths(glue: Path, tiny_vocabulary: Vocabulary, monkeypatch: pytest.MonkeyPatch) -> None:
