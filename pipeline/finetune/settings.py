@@ -8,6 +8,7 @@ from typing import Any, get_type_hints
 
 from pipeline.config.finetune import HIGH_RATE, Finetune, Search, usual_rate
 from pipeline.config.flat import flatten
+from pipeline.config.model import Model
 from pipeline.errors import ConfigError
 from pipeline.train.trial import generator
 
@@ -125,10 +126,13 @@ def in_words(setting: dict[str, Any]) -> str:
     return ", ".join(f"{name.rsplit('.', 1)[-1].replace('_', ' ')} {f'{value:g}' if isinstance(value, float) else value}" for name, value in setting.items())
 
 
-def warnings(config: Finetune, settings: list[dict[str, Any]], width: int) -> list[str]:
-    """What a person should know before the trials start: rates at which encoders of this width forget what they were pretrained for."""
+def warnings(config: Finetune, settings: list[dict[str, Any]], model: Model) -> list[str]:
+    """What a person should know before the trials start: rates at which encoders of this width forget what they were pretrained for, and what else is unlike published recipes."""
+    width = model.width
     rates = {one.get("optimizer.learning_rate", config.optimizer.learning_rate) for one in settings}
     high = sorted(rate for rate in rates if rate is not None and rate > HIGH_RATE * usual_rate(width))
     found = [f"warning: optimizer.learning_rate {', '.join(f'{rate:g}' for rate in high)} is far above {usual_rate(width):g}, which is usual at width {width}: the encoder may forget what it learnt"] * bool(high)
+    if config.recipe.dropout is None and model.hidden_dropout == model.attention_dropout == 0 and not any("recipe.dropout" in one for one in settings):
+        found.append("warning: dropout is 0, as in the checkpoint: published recipes have 0.1 (--recipe.dropout 0.1), and small tasks are learnt by heart without")
     share = config.schedule.warmup_share
     return found + ["warning: schedule.warmup_share is 0: without a warm-up large encoders collapse (Mosbach et al. 2021); 0.1 is the default"] * (share == 0)

@@ -77,7 +77,7 @@ def finetune(config: Finetune, report: Report) -> Found:
     tune.connect(config)
     if (cluster.nodes() > 1 or config.placement.autoscaled) and not storage.is_url(config.output):
         report(f"several machines: output ({config.output}) must be a folder that all of them see, or a URL")
-    for line in warnings(config, settings, initial.model.width):
+    for line in warnings(config, settings, initial.model):
         report(line)
     grid = planned(config, initial, problems, settings, begun, report)
     parent = runs.open_grid(uri, config, grid_name(config, problems, initial), initial)

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.config.finetune import Finetune, Search
+from pipeline.config.finetune import Finetune, Recipe, Search
+from pipeline.config.model import Model
 from pipeline.config.training import LinearDecay
 from pipeline.errors import ConfigError
 from pipeline.finetune.settings import GRIDS, settings_of, warnings, with_setting
@@ -56,12 +57,20 @@ def test_what_cannot_be_searched_is_one_line(entry: str, message: str) -> None:
 
 
 def test_rates_far_above_the_usual_and_no_warm_up_are_warned_of() -> None:
-    assert warnings(config(), [{}], 128) == warnings(config(), [{"optimizer.learning_rate": 1e-3}], 256) == warnings(config(), [{"optimizer.learning_rate": 1e-4}], 768) == []
-    assert warnings(config(), [{"optimizer.learning_rate": 1e-3}, {}], 1024) == [
+    model = Model(width=1024, heads=16)
+    assert warnings(config(), [{}], replace(model, width=128)) == warnings(config(), [{"optimizer.learning_rate": 1e-3}], replace(model, width=256)) == warnings(config(), [{"optimizer.learning_rate": 1e-4}], model) == []
+    assert warnings(config(), [{"optimizer.learning_rate": 1e-3}, {}], model) == [
         "warning: optimizer.learning_rate 0.001 is far above 5e-05, which is usual at width 1024: the encoder may forget what it learnt"
     ]
-    (line,) = warnings(replace(config(), schedule=LinearDecay(warmup_share=0.0)), [{}], 128)
+    (line,) = warnings(replace(config(), schedule=LinearDecay(warmup_share=0.0)), [{}], model)
     assert line.startswith("warning: schedule.warmup_share is 0")
+
+
+def test_an_encoder_without_dropout_is_warned_of() -> None:
+    without = Model(hidden_dropout=0.0, attention_dropout=0.0)
+    (line,) = warnings(config(), [{}], without)
+    assert line.startswith("warning: dropout is 0, as in the checkpoint: published recipes have 0.1 (--recipe.dropout 0.1)")
+    assert warnings(replace(config(), recipe=Recipe(dropout=0.0)), [{}], without) == warnings(config(), [{"recipe.dropout": 0.2}], without) == warnings(config(), [{}], replace(without, hidden_dropout=0.1)) == []
 
 
 def test_the_learning_rate_is_the_one_asked_for_or_that_of_the_encoder_s_width() -> None:
