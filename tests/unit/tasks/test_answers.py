@@ -20,7 +20,7 @@ STARTS, ENDS = np.array([0, 4, 8, 10, 15], np.int32), np.array([3, 8, 9, 14, 19]
 def window(start: int = 0, end: int = 5, most: list[bool] | None = None, starts: np.ndarray = STARTS, ends: np.ndarray = ENDS) -> Window:
     """[CLS] question [SEP], of three tokens, and these tokens of the context, and [SEP]."""
     flags = np.array([True] * (end - start) if most is None else most, bool)
-    return Window(ids=np.zeros(end - start + 4, np.int32), first_length=3, starts=starts[start:end], ends=ends[start:end], most_context=flags, start=0, end=0)
+    return Window(ids=np.zeros(end - start + 4, np.int32), first_length=3, starts=starts[start:end], ends=ends[start:end], most_context=flags, start=0, end=0, question_cut=False)
 
 
 def logits(*values: float, cls: float = 0.0) -> np.ndarray:
