@@ -3,6 +3,9 @@
 import dataclasses
 from typing import Any, get_args, get_type_hints
 
+LATER = {"word_embeddings": "random", "optimizer.word_embeddings_rate": None}
+"""Settings that came after the first runs -> what those had."""
+
 
 def flatten(settings: Any, prefix: str = "") -> dict[str, Any]:
     """Dotted name -> value of every setting; a choice between kinds also gives its kind's name, as `schedule: LinearDecay`."""
@@ -16,10 +19,6 @@ def flatten(settings: Any, prefix: str = "") -> dict[str, Any]:
         else:
             flat[prefix + f.name] = list(value) if isinstance(value, tuple) else value
     return flat
-
-
-LATER = {"word_embeddings": "random", "optimizer.word_embeddings_rate": None}
-"""Settings that came after the first runs -> what those had."""
 
 
 def without_later(flat: dict[str, Any]) -> dict[str, Any]:

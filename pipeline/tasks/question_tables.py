@@ -6,7 +6,7 @@ from typing import Any
 
 from pipeline.errors import DataError
 from pipeline.tasks.content import content_of
-from pipeline.tasks.files import reader_of, rows_in
+from pipeline.tasks.files import reader_of
 from pipeline.tasks.squad import SURROGATE, Question
 from pipeline.tasks.task import shown
 
@@ -44,16 +44,21 @@ def has_questions(location: str, answers: str | None = None) -> bool:
     content = content_of(location)
     if answers is None:
         return any(has_columns(location, (CONTEXT, QUESTION, name), content) for name in ANSWERS)
-    return has_columns(location, (answers,), content) and isinstance(next(rows_in(location, (answers,)), (1, (None,)))[1][0], dict)
+    first = first_row(location, (answers,), content)
+    return bool(first) and isinstance(first[0], dict)
 
 
 def has_columns(location: str, names: Sequence[str], content: bytes) -> bool:
-    """Whether the first row of a table has these columns."""
+    """Whether a table has these columns, in its first row where each names its own."""
+    return first_row(location, names, content) is not None
+
+
+def first_row(location: str, names: Sequence[str], content: bytes) -> Sequence[Any] | None:
+    """The columns of a table's first row, none of them where there is no row; None where it has not all of them."""
     try:
-        next(reader_of(location)(location, content, names), None)
+        return next(reader_of(location)(location, content, names), (1, ()))[1]
     except DataError:
-        return False
-    return True
+        return None
 
 
 def question_of(place: str, id: str, names: Sequence[str], values: Sequence[Any]) -> Question:
