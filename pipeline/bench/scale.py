@@ -4,7 +4,7 @@ import json
 import math
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,13 +13,13 @@ import ray.train
 import torch
 import torch.distributed as dist
 from ray.data import ExecutionOptions
-from ray.train import DataConfig, RunConfig, ScalingConfig
+from ray.train import RunConfig, ScalingConfig
 from ray.train.torch import TorchConfig, TorchTrainer
 
 from pipeline.columns import aligned
 from pipeline.config.training import Batch
 from pipeline.corpus.order import slots_at, slots_of_rank
-from pipeline.corpus.stream import StreamSettings, build_stream
+from pipeline.corpus.stream import Dealing, StreamSettings, build_stream, slots_of_blocks
 from pipeline.plan import STREAM_TOKENS
 from pipeline.train.step import exchange, make_slot
 
@@ -59,12 +59,13 @@ def sleeping(settings: dict[str, Any]) -> None:
     about: Sleeper = settings["sleeper"]
     context = ray.train.get_context()
     rank, world = context.get_world_rank(), context.get_world_size()
-    blocks: Iterator = iter(ray.train.get_dataset_shard("train").iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=4))
+    blocks = ray.train.get_dataset_shard("train").iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=4)
+    coming = slots_of_blocks(blocks, about.batch.rows_per_slot)
     tokens, started = 0, 0.0
     for step in range(WARM_STEPS + about.steps):
         if step == WARM_STEPS:
             tokens, started = 0, time.perf_counter()
-        slots = [make_slot(next(blocks), place) for place in slots_of_rank(step, 0, about.batch, rank, world)]
+        slots = [make_slot(next(coming), place) for place in slots_of_rank(step, 0, about.batch, rank, world)]
         records = exchange([slot.record for slot in slots], slots_at(step, about.batch), world)
         time.sleep(about.seconds * len(slots))
         if world > 1:
@@ -83,7 +84,7 @@ def pace(settings: StreamSettings, sleeper: Sleeper, world: int) -> Pace:
             sleeping,
             train_loop_config={"sleeper": sleeper, "result": f"{folder}/result.json"},
             datasets={"train": build_stream(settings, None, rows)},
-            dataset_config=DataConfig(datasets_to_split=["train"], execution_options=options),
+            dataset_config=Dealing(datasets_to_split=["train"], execution_options=options),
             scaling_config=ScalingConfig(num_workers=world, resources_per_worker={"CPU": 0.1}),
             torch_config=TorchConfig(backend="gloo"),
             run_config=RunConfig(name="sleeping", storage_path=folder),

@@ -3,6 +3,7 @@
     epoch e        windows of the corpus, permuted by (seed, e); all epochs are one sequence of rows
     step s         rows [offset(s), offset(s + 1)) of that sequence, cut into slots of equal size, more of them in later steps where the batch warms up
     slot k         k counts from the stream's (re)start at a step boundary; it belongs to rank k mod W
+    block          several slots of one rank, of as many steps: what is sent at once
     phase          steps of one length, counted from its first; the second one's rows start at the window after the one that the first ended in
 """
 
@@ -15,6 +16,10 @@ import numpy as np
 from pipeline.config.phases import Phase
 from pipeline.config.training import Batch
 from pipeline.text.randomness import generator
+
+MOST_SLOTS = 16  # in a block: the first one waits for all of them, on every rank
+BLOCK_TOKENS = 2**17
+ROUND_TOKENS = 2**22  # in the blocks of all ranks, which are cut from one table
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
@@ -89,6 +94,17 @@ def slots_of_rank(step: int, start: int, batch: Batch, rank: int, world: int) ->
     """Slots of a step, as places from 0 in it, that are dealt to a rank of a stream started at step `start`."""
     first = slots_before(step, batch) - slots_before(start, batch)
     return [place for place in range(slots_at(step, batch)) if (first + place) % world == rank]
+
+
+def slots_of_block(batch: Batch, maximum_length: int, world: int) -> int:
+    """Slots of one rank that come to it in one block, the same for all ranks: what a stream does for a block takes it longer than the rows."""
+    of_slot = batch.rows_per_slot * maximum_length
+    return max(1, min(MOST_SLOTS, BLOCK_TOKENS // of_slot, ROUND_TOKENS // (of_slot * world)))
+
+
+def slots_by_rank(slots: int, world: int) -> list[int]:
+    """The order in which `slots` slots, a multiple of `world` from the stream's start on, lie in blocks: those of rank 0, those of rank 1, and so on."""
+    return [place for rank in range(world) for place in range(rank, slots, world)]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,21 +1,23 @@
-"""Shards -> windows -> masked Arrow blocks of one slot each: a Ray Data graph in one global order, from any cursor."""
+"""Shards -> windows -> masked Arrow blocks of slots, dealt to ranks: a Ray Data graph in one global order, from any cursor."""
 
 import hashlib
 import math
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import ray
 from ray.data._internal.execution.execution_callback import ExecutionCallback
 from ray.data._internal.execution.streaming_executor import StreamingExecutor
+from ray.train import DataConfig
 
 from pipeline.config.data import Sampling
 from pipeline.config.phases import Phase
 from pipeline.config.training import Batch
-from pipeline.corpus.order import Cursor, WindowRange, permutation, window_ranges
+from pipeline.corpus.order import Cursor, WindowRange, permutation, slots_by_rank, slots_of_block, window_ranges
 from pipeline.corpus.prepare import Corpus, Window, read_window
 from pipeline.errors import DataError
 from pipeline.text.examples import make_examples
@@ -28,6 +30,7 @@ BLOCK_BYTES = 4 * 2**20  # the rows of about one window: without it Ray Data col
 MEASURED_WINDOWS = 2
 REST_SECONDS = 0.01  # a hundred rounds a second, each of which hands on all that is ready
 RESTS = 10  # one after the other at most, while blocks wait
+SETTINGS = "bertstream"  # what a stream is of, in its context
 CHARACTERS_PER_TOKEN = 5  # of English, for estimates only
 
 
@@ -135,7 +138,7 @@ class Pause(ExecutionCallback):
 
 
 def build_stream(settings: StreamSettings, cursor: Cursor | None, rows: int) -> ray.data.Dataset:
-    """Blocks of batch.rows_per_slot rows (schema ROW) from the row after `cursor` on, at least `rows` of them, in the global order.
+    """Rows (schema ROW) from the row after `cursor` on, at least `rows` of them, in the global order; `dealt` makes blocks of them.
 
     The order holds only under ExecutionOptions(preserve_order=True).
     """
@@ -147,12 +150,48 @@ def build_stream(settings: StreamSettings, cursor: Cursor | None, rows: int) -> 
         for item in block.to_pylist():
             yield from rows_of_range(settings, wordpiece, WindowRange(**item))
 
-    stream = (
-        ray.data.from_items(items, override_num_blocks=len(items))
-        .map_batches(rows_of_block, batch_size=None, batch_format="pyarrow")
-        .repartition(target_num_rows_per_block=settings.batch.rows_per_slot, strict=True)
-    )
+    stream = ray.data.from_items(items, override_num_blocks=len(items)).map_batches(rows_of_block, batch_size=None, batch_format="pyarrow")
     stream.context.target_max_block_size = BLOCK_BYTES
     stream.context.custom_execution_callback_classes = [Pause]
     stream.context.raise_original_map_exception = True  # a DataError must arrive as one
+    stream.context.set_config(SETTINGS, (settings.batch, settings.sampling.maximum_length))
     return stream
+
+
+def dealt(stream: ray.data.Dataset, world: int) -> ray.data.Dataset:
+    """A stream's rows as blocks of equal size which, dealt in turn to `world` ranks, bring slot k to rank k mod `world`."""
+    batch, maximum_length = stream.context.get_config(SETTINGS)
+    rows = slots_of_block(batch, maximum_length, world) * batch.rows_per_slot
+    if world == 1:
+        return stream.repartition(target_num_rows_per_block=rows, strict=True)
+
+    one_round = world * rows
+
+    def by_rank(table: pa.Table) -> pa.Table:
+        whole = table.num_rows == one_round  # the stream's last rows may be fewer
+        return rows_by_rank(table, batch.rows_per_slot, world) if whole else table.slice(0, 0)
+
+    return (
+        stream.repartition(target_num_rows_per_block=one_round, strict=True)
+        .map_batches(by_rank, batch_size=one_round, batch_format="pyarrow")
+        .repartition(target_num_rows_per_block=rows, strict=True)
+    )
+
+
+def rows_by_rank(table: pa.Table, rows_per_slot: int, world: int) -> pa.Table:
+    """The slots of a round of blocks, those of each rank one after the other."""
+    slots = slots_by_rank(table.num_rows // rows_per_slot, world)
+    return pa.concat_tables([table.slice(place * rows_per_slot, rows_per_slot) for place in slots]).combine_chunks()
+
+
+def slots_of_blocks(blocks: Iterable[pa.Table], rows_per_slot: int) -> Iterator[pa.Table]:
+    """The slots of a rank's blocks, in order; the last one is shorter where a block does not hold whole slots."""
+    for block in blocks:
+        yield from (block.slice(start, rows_per_slot) for start in range(0, block.num_rows, rows_per_slot))
+
+
+class Dealing(DataConfig):
+    """Ray Train's distribution of a stream over its workers, as many as there happen to be: by `dealt`."""
+
+    def configure(self, datasets: Mapping[str, ray.data.Dataset], world_size: int, *args: Any, **kwargs: Any) -> list[dict[str, ray.data.DataIterator]]:
+        return super().configure({name: dealt(stream, world_size) for name, stream in datasets.items()}, world_size, *args, **kwargs)

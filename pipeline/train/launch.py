@@ -11,7 +11,7 @@ from typing import Any
 import ray
 from ray.actor import ActorHandle
 from ray.data import DataContext, ExecutionOptions, ExecutionResources
-from ray.train import DataConfig, FailureConfig, RunConfig, ScalingConfig
+from ray.train import FailureConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchConfig, TorchTrainer
 from ray.train.v2.api.exceptions import ControllerError, TrainingFailedError, WorkerGroupError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -19,8 +19,8 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from pipeline import storage
 from pipeline.cluster import NAMESPACE, WorkerResources
 from pipeline.config.jobs import Pretrain
-from pipeline.corpus.order import entered, offset
-from pipeline.corpus.stream import build_stream, in_phase
+from pipeline.corpus.order import entered, offset, slots_of_block
+from pipeline.corpus.stream import Dealing, build_stream, in_phase
 from pipeline.errors import ConfigError, PipelineError
 from pipeline.train import checkpoint
 from pipeline.train.tracking import MlflowRun, Tracker
@@ -148,7 +148,8 @@ def trainer(job: Job, resources: WorkerResources) -> TorchTrainer:
             raise failure
         state = newest_state(job)
         phase = config.phase_at(state.step)
-        rows = offset(phase.end - phase.first + 1, phase.batch) - offset(state.step - phase.first, phase.batch) + config.worker_range.most * phase.batch.rows_per_slot
+        slots_of_round = max(world * slots_of_block(phase.batch, phase.sampling.maximum_length, world) for world in range(1, config.worker_range.most + 1))
+        rows = offset(phase.end - phase.first + 1, phase.batch) - offset(state.step - phase.first, phase.batch) + slots_of_round * phase.batch.rows_per_slot
         return build_stream(in_phase(job.stream, phase), entered(state.cursor, phase, state.step), rows)
 
     workers = config.worker_range
@@ -157,7 +158,7 @@ def trainer(job: Job, resources: WorkerResources) -> TorchTrainer:
         run,
         train_loop_config={"job": job},
         datasets={STREAM: stream},
-        dataset_config=DataConfig(datasets_to_split=[STREAM], execution_options=options),
+        dataset_config=Dealing(datasets_to_split=[STREAM], execution_options=options),
         scaling_config=ScalingConfig(
             num_workers=(workers.least, workers.most) if workers.elastic else workers.most,
             use_gpu=resources.gpu,

@@ -15,6 +15,8 @@ from pipeline.corpus.order import (
     permutation,
     row_after,
     slots_at,
+    slots_by_rank,
+    slots_of_block,
     slots_of_rank,
     window_ranges,
 )
@@ -41,6 +43,28 @@ def test_the_order_is_this_one_for_ever() -> None:
 
 def batch_of(slots: int) -> Batch:
     return Batch(rows_per_step=4 * slots, rows_per_slot=4)
+
+
+@given(slots=st.integers(1, 9), steps=st.integers(1, 12), world=st.integers(1, 9), of_block=st.integers(1, 5))
+def test_blocks_dealt_in_turn_bring_each_rank_the_slots_of_its_steps(slots: int, steps: int, world: int, of_block: int) -> None:
+    batch, of_round = batch_of(slots), world * of_block
+    rounds = -(-slots * steps // of_round)
+    stream = [first + place for first in range(0, rounds * of_round, of_round) for place in slots_by_rank(of_round, world)]
+    blocks = [stream[first : first + of_block] for first in range(0, len(stream), of_block)]
+    assert sorted(stream) == list(range(rounds * of_round))
+    for rank in range(world):
+        received = [slot for block in blocks[rank::world] for slot in block]
+        wanted = [step * slots + place for step in range(steps) for place in slots_of_rank(step, 0, batch, rank, world)]
+        assert received[: len(wanted)] == wanted
+
+
+def test_a_block_holds_some_steps_but_not_too_many_tokens() -> None:
+    def of_block(rows_per_slot: int, maximum_length: int, world: int) -> int:
+        return slots_of_block(Batch(rows_per_step=1024, rows_per_slot=rows_per_slot), maximum_length, world)
+
+    assert of_block(32, 128, 1) == of_block(32, 128, 8) == of_block(8, 512, 8) == of_block(4, 32, 3) == 16
+    assert [of_block(rows, 128, 8) for rows in (128, 256, 1024)] == [8, 4, 1]
+    assert [of_block(32, 128, world) for world in (64, 128, 512, 4096)] == [16, 8, 2, 1]
 
 
 def test_what_may_follow_a_row() -> None:

@@ -9,7 +9,7 @@ from pipeline.config.training import Batch
 from pipeline.corpus import stream
 from pipeline.corpus.order import WindowRange
 from pipeline.corpus.prepare import Corpus, read_window
-from pipeline.corpus.stream import REST_SECONDS, RESTS, Pause, StreamSettings, rows_of_range, uniform, weighted, window_rows
+from pipeline.corpus.stream import REST_SECONDS, RESTS, Pause, StreamSettings, rows_by_rank, rows_of_range, slots_of_blocks, uniform, weighted, window_rows
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.wordpiece import WordPiece
 
@@ -61,6 +61,15 @@ def test_the_words_that_a_process_keeps_are_bounded_by_a_setting_that_changes_no
 
 def tables(settings: StreamSettings) -> list[pa.Table]:
     return list(rows_of_range(settings, WordPiece(settings.vocabulary, settings.table_chunks), WindowRange(first=0, count=5)))
+
+
+def test_blocks_are_cut_into_the_slots_that_were_put_in_them() -> None:
+    rows = pa.table({"row": range(24), "ids": [[number] * (number % 3) for number in range(24)]})
+    ordered = rows_by_rank(rows, rows_per_slot=2, world=3)
+    assert ordered["row"].to_pylist() == [0, 1, 6, 7, 12, 13, 18, 19, 2, 3, 8, 9, 14, 15, 20, 21, 4, 5, 10, 11, 16, 17, 22, 23]
+    assert ordered.sort_by("row") == rows and ordered["ids"].num_chunks == 1
+    slots = list(slots_of_blocks([ordered.slice(8, 8), ordered.slice(0, 3)], rows_per_slot=2))
+    assert [slot["row"].to_pylist() for slot in slots] == [[2, 3], [8, 9], [14, 15], [20, 21], [0, 1], [6]]
 
 
 @pytest.mark.parametrize(("taken_after", "rests"), [(0, 1), (1, 1), (4, 4), (100, RESTS)])

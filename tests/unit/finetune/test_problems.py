@@ -9,6 +9,7 @@ import pytest
 
 from pipeline.config.adapters import Freeze, LowRank
 from pipeline.config.finetune import Cutting, Finetune, Recipe, Trials
+from pipeline.config.flat import LATER
 from pipeline.config.model import Model
 from pipeline.config.training import LinearDecay, TrialPlacement
 from pipeline.errors import ConfigError, DataError
@@ -117,7 +118,11 @@ def test_a_trial_is_named_by_all_that_shapes_it_and_nothing_else(glue: Path, tin
         name(replace(config, vocabulary=replace(config.vocabulary, lowercase=False))),
     ]  # fmt: skip
     assert len({name(config), *others}) == 12
-    assert identity_of(config, problem, initial, 0)["rows"] == problem.digest
+    identity = identity_of(config, problem, initial, 0)
+    assert identity["rows"] == problem.digest
+    assert not identity.keys() & LATER.keys()  # trials from before these settings keep their names
+    slower = replace(config, optimizer=replace(config.optimizer, word_embeddings_rate=0.1))
+    assert identity_of(slower, problem, initial, 0)["optimizer.word_embeddings_rate"] == 0.1
 
 
 def test_the_digest_is_of_ids_and_true_answers_of_all_splits(glue: Path, tiny_vocabulary: Vocabulary) -> None:

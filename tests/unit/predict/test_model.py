@@ -128,8 +128,9 @@ def test_a_pretrained_model_fills_blanks(pretrained: Path, tiny_vocabulary: Voca
     assert first["filled"] == with_words("kar [MASK] lost [MASK].", "[MASK]", [ones[0]["token"] for ones in first["guesses"]])
 
 
-def test_blanks_of_texts_that_are_cut_are_counted(pretrained: Path) -> None:
+def test_blanks_of_texts_that_are_cut_are_counted(pretrained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """32 tokens are read, [CLS] and [SEP] among them."""
+    monkeypatch.setattr("pipeline.predict.model.TEXTS_AT_ONCE", 2)
     texts = ["[MASK] " + "kar " * 29, "[MASK] " + "kar " * 30, "kar " * 30 + "[MASK]", "kar " * 90]
     found, _ = answered(load(config(pretrained)), pa.table({"text": texts}), None, None)
     assert [len(ones) for ones in found["guesses"].to_pylist()] == [1, 1, 0, 0] and found.schema.metadata[CUT] == b"2"
