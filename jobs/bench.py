@@ -78,7 +78,7 @@ class Job:
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """Tokens a second of 1, 2 and 4 workers whose computing is a sleep, so that only coordination shows; blocks a second of one stream; it has no floors."""
+    """Tokens a second of 1, 2 and 4 workers whose computing is a sleep, so that only coordination shows, and without the sleep, also of slots with next to no text; it has no floors."""
 
     corpus: tuple[str, ...] = ()
     """As in jobs/prepare.py. None: the built-in corpus."""

@@ -13,7 +13,7 @@ from pipeline.columns import aligned
 from pipeline.config.jobs import Pretrain
 from pipeline.config.phases import Phase
 from pipeline.config.workers import WorkerRange
-from pipeline.corpus.order import offset, slots_at
+from pipeline.corpus.order import offset, slots_at, slots_of_block
 from pipeline.errors import ConfigError
 from pipeline.model.flops import PEAKS, Counted, flops_per_token
 from pipeline.objectives.pretraining import BertPretraining
@@ -120,9 +120,9 @@ def computing(load: Load, world: int, flops: float) -> float:
     return load.flops / (world * flops) * (1 + imbalance(slots_of(load.phase), world))
 
 
-def streaming(load: Load) -> float:
+def streaming(load: Load, world: int) -> float:
     """Seconds that one stream takes for the blocks of a phase, whose text others make."""
-    return blocks_of(load) / STREAM_BLOCKS
+    return blocks_of(load, world) / STREAM_BLOCKS
 
 
 def seconds(work: list[Load], world: int, flops: float) -> float:
@@ -132,12 +132,13 @@ def seconds(work: list[Load], world: int, flops: float) -> float:
 
 def seconds_with_stream(work: list[Load], world: int, flops: float) -> float:
     """How long a run takes with a stream as fast as the measured one: of each phase the longer of computing and streaming."""
-    return sum(max(computing(load, world, flops), streaming(load)) for load in work)
+    return sum(max(computing(load, world, flops), streaming(load, world)) for load in work)
 
 
-def blocks_of(load: Load) -> int:
-    """Blocks of a phase, one a slot."""
-    return (load.phase.end - load.phase.first) * slots_of(load.phase)
+def blocks_of(load: Load, world: int) -> float:
+    """Blocks of a phase that are dealt to so many workers."""
+    phase = load.phase
+    return (phase.end - phase.first) * slots_of(phase) / slots_of_block(phase.batch, phase.sampling.maximum_length, world)
 
 
 def slots_of(phase: Phase) -> int:
@@ -190,7 +191,7 @@ def phase_text(load: Load) -> str:
 def machine_lines(work: list[Load], tokens: float, world: int, machines: list[Machine]) -> list[str]:
     """A line a machine: how many, how fast, how long and for how much; where one stream might not keep up, from what the GPUs take to what it takes."""
     heads = ("machine", "GPU", "machines", "of peak", "tokens/s", "cores to feed", "blocks/s", "an hour", "time", "on demand", "spot", "a billion tokens")
-    rows, blocks = [], sum(map(blocks_of, work))
+    rows, blocks = [], sum(blocks_of(load, world) for load in work)
     for machine in machines:
         needed = math.ceil(world / machine.gpus)
         computed, streamed = (took(work, world, machine.flops) / 3600 for took in (seconds, seconds_with_stream))

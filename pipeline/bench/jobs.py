@@ -3,6 +3,7 @@
 import statistics
 import tempfile
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import ray
@@ -97,12 +98,17 @@ def run_scale(specs: Sequence[str], settings: VocabularySettings, milliseconds: 
         corpus = prepare(specs, Preparation(), f"{folder}/corpus", report=lambda line: print(line, flush=True))
         batch = Batch(rows_per_step=128, rows_per_slot=32)
         wanted = StreamSettings(corpus=corpus, vocabulary=vocabulary, sampling=Sampling(), batch=batch, seed=0)
-        paces = [scale.pace(wanted, scale.Sleeper(batch=batch, seconds=milliseconds / 1000, steps=steps), world) for world in scale.WORLDS]
-        fastest = scale.pace(wanted, scale.Sleeper(batch=batch, seconds=0, steps=10 * steps), 1)
+        paces = [scale.pace(wanted, scale.Sleeper(batch=batch, seconds=milliseconds / 1000, steps=steps, warm=scale.WARM_STEPS), world) for world in scale.WORLDS]
+        awake = [scale.pace(wanted, scale.Sleeper(batch=batch, seconds=0, steps=20 * steps, warm=10 * steps), world) for world in scale.WORLDS]
+        small = Batch(rows_per_step=4 * scale.SMALL_SLOT, rows_per_slot=scale.SMALL_SLOT)
+        tiny = [scale.pace(replace(wanted, batch=small), scale.Sleeper(batch=small, seconds=0, steps=20 * steps, warm=10 * steps), world) for world in scale.WORLDS]
     print(f"4 slots of 32 rows a step, {milliseconds:g} ms of sleep a slot in place of the model")
     print(scale.table(paces))
-    print(f"one stream without any sleep: {fastest.blocks / fastest.seconds:,.0f} blocks/s, {fastest.tokens / fastest.seconds:,.0f} tokens/s")
-    print(scale.on_paper(fastest.blocks / fastest.seconds, fastest.tokens / fastest.blocks / batch.rows_per_slot))
+    print("without any sleep")
+    print(scale.table(awake))
+    print(f"without any sleep, slots of {scale.SMALL_SLOT} rows")
+    print(scale.table(tiny))
+    print(scale.on_paper(tiny[-1].blocks / tiny[-1].seconds, awake[0].tokens / awake[0].slots / batch.rows_per_slot, wanted.sampling.maximum_length))
     return 0
 
 

@@ -18,18 +18,21 @@ from ray.train.torch import TorchConfig, TorchTrainer
 
 from pipeline.columns import aligned
 from pipeline.config.training import Batch
-from pipeline.corpus.order import slots_at, slots_of_rank
+from pipeline.corpus.order import slots_at, slots_of_block, slots_of_rank
 from pipeline.corpus.stream import Dealing, StreamSettings, build_stream, slots_of_blocks
 from pipeline.plan import STREAM_TOKENS
 from pipeline.train.step import exchange, make_slot
 
 WARM_STEPS = 5
-"""Before the clock starts: processes start and tables fill."""
+"""Of worlds that sleep, before the clock starts: processes start and tables fill."""
 WORLDS = (1, 2, 4)
 GPU_TOKENS = 500_000
 """A second of bert-base on one H100 at 30% of its peak, about."""
+WORLDS_ON_PAPER = (8, 64, 512)
 ROWS = (32, 256)
 """Of slots, in the reckoning for many GPUs."""
+SMALL_SLOT = 2
+"""Rows of slots so small that their text takes no time beside what Ray Data does for a block of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +43,8 @@ class Sleeper:
     seconds: float
     """Slept for each slot."""
     steps: int
+    warm: int
+    """Steps before them, for which no clock runs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +53,8 @@ class Pace:
 
     world: int
     tokens: int
-    blocks: int
+    slots: int
+    blocks: float
     seconds: float
     slept: float
     """What the sleeps alone take."""
@@ -62,8 +68,8 @@ def sleeping(settings: dict[str, Any]) -> None:
     blocks = ray.train.get_dataset_shard("train").iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=4)
     coming = slots_of_blocks(blocks, about.batch.rows_per_slot)
     tokens, started = 0, 0.0
-    for step in range(WARM_STEPS + about.steps):
-        if step == WARM_STEPS:
+    for step in range(about.warm + about.steps):
+        if step == about.warm:
             tokens, started = 0, time.perf_counter()
         slots = [make_slot(next(coming), place) for place in slots_of_rank(step, 0, about.batch, rank, world)]
         records = exchange([slot.record for slot in slots], slots_at(step, about.batch), world)
@@ -78,7 +84,7 @@ def sleeping(settings: dict[str, Any]) -> None:
 def pace(settings: StreamSettings, sleeper: Sleeper, world: int) -> Pace:
     """Run one world."""
     options = ExecutionOptions(preserve_order=True)
-    rows = (WARM_STEPS + sleeper.steps + world) * sleeper.batch.rows_per_step
+    rows = (sleeper.warm + sleeper.steps + world) * sleeper.batch.rows_per_step
     with tempfile.TemporaryDirectory(prefix="bertstream-bench-") as folder:
         trainer = TorchTrainer(
             sleeping,
@@ -92,26 +98,35 @@ def pace(settings: StreamSettings, sleeper: Sleeper, world: int) -> Pace:
         trainer.fit()
         metrics = json.loads(Path(folder, "result.json").read_text())
     per_rank = math.ceil(sleeper.batch.slots_per_step / world)
-    blocks = sleeper.steps * sleeper.batch.slots_per_step
-    return Pace(world=world, tokens=metrics["tokens"], blocks=blocks, seconds=metrics["seconds"], slept=sleeper.steps * per_rank * sleeper.seconds)
+    slots = sleeper.steps * sleeper.batch.slots_per_step
+    blocks = slots / slots_of_block(sleeper.batch, settings.sampling.maximum_length, world)
+    return Pace(world=world, tokens=metrics["tokens"], slots=slots, blocks=blocks, seconds=metrics["seconds"], slept=sleeper.steps * per_rank * sleeper.seconds)
 
 
 def table(paces: Sequence[Pace]) -> str:
     """A line a world."""
     rows = [
-        (f"{one.world}", f"{one.tokens / one.seconds:,.0f}", f"{one.blocks / one.seconds:,.1f}", f"{one.slept / one.seconds:.1%}", f"{1000 * (one.seconds - one.slept) / max(1, one.blocks):.1f} ms")
+        (
+            f"{one.world}",
+            f"{one.tokens / one.seconds:,.0f}",
+            f"{one.slots / one.seconds:,.1f}",
+            f"{one.blocks / one.seconds:,.1f}",
+            f"{one.slept / one.seconds:.1%}",
+            f"{1000 * (one.seconds - one.slept) / max(1, one.slots):.1f} ms",
+        )
         for one in paces
     ]
-    return "\n".join(aligned(("workers", "tokens/s", "blocks/s", "of the time is sleep", "beside it, a block"), rows))
+    return "\n".join(aligned(("workers", "tokens/s", "slots/s", "blocks/s", "of the time is sleep", "beside it, a slot"), rows))
 
 
-def on_paper(blocks_per_second: float, tokens_per_row: float) -> str:
-    """What one stream's blocks and tokens a second allow at 64 and 512 GPUs."""
+def on_paper(blocks_per_second: float, tokens_per_row: float, maximum_length: int) -> str:
+    """What one stream's blocks a second allow at 64 and 512 GPUs."""
     rows = []
-    for gpus in (64, 512):
+    for gpus in WORLDS_ON_PAPER:
         needed = gpus * GPU_TOKENS
         for of_slot in ROWS:
-            blocks = needed / (of_slot * tokens_per_row)
-            rows.append((f"{gpus}", str(of_slot), f"{needed / 1e6:,.0f} M", f"{blocks:,.0f}", f"{blocks / blocks_per_second:.1f}", f"{math.ceil(needed / STREAM_TOKENS)}"))
-    heads = ("GPUs", "rows a slot", "tokens/s", "blocks/s needed", "times what one stream gives", "cores for text")
+            slots = needed / (of_slot * tokens_per_row)
+            blocks = slots / slots_of_block(Batch(rows_per_step=of_slot, rows_per_slot=of_slot), maximum_length, gpus)
+            rows.append((f"{gpus}", str(of_slot), f"{needed / 1e6:,.0f} M", f"{slots:,.0f}", f"{blocks:,.0f}", f"{blocks / blocks_per_second:.1f}", f"{math.ceil(needed / STREAM_TOKENS)}"))
+    heads = ("GPUs", "rows a slot", "tokens/s", "slots/s", "blocks/s needed", "times what one stream gives", "cores for text")
     return "\n".join([f"on paper, GPUs that take {GPU_TOKENS:,} tokens a second each (bert-base on an H100, about):", *aligned(heads, rows)])

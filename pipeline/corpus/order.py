@@ -3,7 +3,7 @@
     epoch e        windows of the corpus, permuted by (seed, e); all epochs are one sequence of rows
     step s         rows [offset(s), offset(s + 1)) of that sequence, cut into slots of equal size, more of them in later steps where the batch warms up
     slot k         k counts from the stream's (re)start at a step boundary; it belongs to rank k mod W
-    block          several slots of one rank, of as many steps: what is sent at once
+    block          some slots of one rank, one after the other: what is sent at once
     phase          steps of one length, counted from its first; the second one's rows start at the window after the one that the first ended in
 """
 
@@ -19,7 +19,7 @@ from pipeline.text.randomness import generator
 
 MOST_SLOTS = 16  # in a block: the first one waits for all of them, on every rank
 BLOCK_TOKENS = 2**17
-ROUND_TOKENS = 2**22  # in the blocks of all ranks, which are cut from one table
+ROUND_TOKENS = 2**24  # in one block of every rank: some 100 MB, which are put in order as one table
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
@@ -97,7 +97,7 @@ def slots_of_rank(step: int, start: int, batch: Batch, rank: int, world: int) ->
 
 
 def slots_of_block(batch: Batch, maximum_length: int, world: int) -> int:
-    """Slots of one rank that come to it in one block, the same for all ranks: what a stream does for a block takes it longer than the rows."""
+    """Slots of one rank that come to it in one block, the same for all ranks: what Ray Data does for a block costs more than making its rows."""
     of_slot = batch.rows_per_slot * maximum_length
     return max(1, min(MOST_SLOTS, BLOCK_TOKENS // of_slot, ROUND_TOKENS // (of_slot * world)))
 

@@ -1,4 +1,4 @@
-"""The training loop: one visible `for`, one plain `if` an event. No Ray here: blocks come in, metrics go out through two callables."""
+"""The training loop: one visible `for`, one plain `if` an event. No Ray here: slots come in, metrics go out through two callables."""
 
 import dataclasses
 import time
@@ -58,18 +58,18 @@ class Work:
     """What people call this rank."""
 
 
-def train(work: Work, blocks: Iterator[pa.Table], module: BertPretraining, optimizer: torch.optim.Optimizer, state: State) -> State:
+def train(work: Work, tables: Iterator[pa.Table], module: BertPretraining, optimizer: torch.optim.Optimizer, state: State) -> State:
     """Train from `state` to the end of the phase that it stands in and give the last state, which is also the newest checkpoint.
 
-    `blocks` and the held-out batches are that phase's. Raises DataError when the blocks are not the rows that must follow, or end early.
+    `tables`, a slot each, and the held-out batches are that phase's. Raises DataError when they are not the rows that must follow, or end early.
     """
     objective = distributed(module, work)
     with Saver(work.folder, work.config, work.vocabulary, work.flush, work.say) as saver, Stragglers(objective, work.rank, work.world, work.place, work.device) as stragglers:
-        return train_phase(work, blocks, module, objective, optimizer, state, saver, stragglers)
+        return train_phase(work, tables, module, objective, optimizer, state, saver, stragglers)
 
 
 def train_phase(
-    work: Work, blocks: Iterator[pa.Table], module: BertPretraining, objective: nn.Module, optimizer: torch.optim.Optimizer, state: State, saver: Saver, stragglers: Stragglers
+    work: Work, tables: Iterator[pa.Table], module: BertPretraining, objective: nn.Module, optimizer: torch.optim.Optimizer, state: State, saver: Saver, stragglers: Stragglers
 ) -> State:
     """`train`, with the module as it is called and what goes on beside the steps."""
     config, start = work.config, state.step
@@ -80,7 +80,7 @@ def train_phase(
     meter, notice = Meter(work.world, state.interval, work.device), Notice(work.leaving, elastic=config.worker_range.elastic)
     for step in range(start, phase.end):
         places = slots_of_rank(step - phase.first, start - phase.first, phase.batch, work.rank, work.world)
-        slots = take_slots(work, blocks, meter, places, step, phase.batch.rows_per_slot)
+        slots = take_slots(work, tables, meter, places, step, phase.batch.rows_per_slot)
         records = exchange([slot.record for slot in slots], slots_at(step - phase.first, phase.batch), work.world)
         check_order(state, records, step)
         rows = sum(record.rows for record in records)
@@ -116,18 +116,18 @@ def distributed(module: nn.Module, work: Work) -> nn.Module:
     return DistributedDataParallel(module, device_ids=devices, gradient_as_bucket_view=True)
 
 
-def take_slots(work: Work, blocks: Iterator[pa.Table], meter: Meter, places: Sequence[int], step: int, rows_per_slot: int) -> list[Slot]:
-    """This rank's next blocks as slots of the step; the time they take to come counts as waiting."""
+def take_slots(work: Work, tables: Iterator[pa.Table], meter: Meter, places: Sequence[int], step: int, rows_per_slot: int) -> list[Slot]:
+    """This rank's next slots, those of the step; the time they take to come counts as waiting."""
     slots = []
     for place in places:
         asked = time.perf_counter()
-        block = next(blocks, None)
+        table = next(tables, None)
         meter.wait += time.perf_counter() - asked
-        if block is None:
+        if table is None:
             raise DataError(f"the stream ended at step {step} of {work.config.steps}: the corpus yields no more examples")
-        if block.num_rows != rows_per_slot:
-            raise DataError(f"step {step}: a slot came with {block.num_rows} rows instead of {rows_per_slot}")
-        slots.append(make_slot(block, place))
+        if table.num_rows != rows_per_slot:
+            raise DataError(f"step {step}: a slot came with {table.num_rows} rows instead of {rows_per_slot}")
+        slots.append(make_slot(table, place))
     return slots
 
 

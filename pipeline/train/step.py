@@ -54,14 +54,14 @@ NUMBERS = 6 + 2 * len(CURSOR)
 
 @dataclass(frozen=True, kw_only=True)
 class Slot:
-    """One dealt block as a batch, and its record."""
+    """The rows of one slot as a batch, and its record."""
 
     batch: Batch
     record: Record
 
 
 def make_slot(table: pa.Table, place: int) -> Slot:
-    """A slot from a block of rows (schema ROW)."""
+    """A slot from its rows (schema ROW)."""
     batch = collate(table)
     cursors = [Cursor(**{name: table.column(name)[i].as_py() for name in CURSOR}) for i in (0, table.num_rows - 1)]
     crc32 = zlib.crc32(np.ascontiguousarray(batch.masked_labels_M.numpy()), zlib.crc32(np.ascontiguousarray(batch.ids_T.numpy())))

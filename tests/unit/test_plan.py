@@ -60,16 +60,17 @@ def test_time_is_arithmetic_and_uneven_slots():
     assert seconds(work, 5, 1e12) == pytest.approx(flops / 5e12 * 1.25)
 
 
-def test_where_gpus_ask_for_more_blocks_than_a_stream_gives_time_is_the_streams(tmp_path: Path):
-    """Of the published recipe the first phase has 900,000 steps of 8 slots, the second 100,000 of 32: the second may be bound by its arithmetic alone."""
+def test_where_gpus_ask_for_more_blocks_than_a_stream_gives_time_is_the_streams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Of the published recipe the first phase has 900,000 steps of 8 slots, the second 100,000 of 32, 16 of them in a block: the second may be bound by its arithmetic alone."""
     work = list(loads(PRESETS["bert-base"]))
-    assert seconds_with_stream(work, 8, 1e18) == pytest.approx((900_000 * 8 + 100_000 * 32) / STREAM_BLOCKS)
-    between = work[1].flops / (8 * 100_000 * 32 / STREAM_BLOCKS) / 2
-    assert seconds_with_stream(work, 8, between) == pytest.approx(max(work[0].flops / (8 * between), 900_000 * 8 / STREAM_BLOCKS) + work[1].flops / (8 * between))
+    assert seconds_with_stream(work, 8, 1e18) == pytest.approx((900_000 * 8 + 100_000 * 32) / 16 / STREAM_BLOCKS)
+    between = work[1].flops / (8 * 100_000 * 32 / 16 / STREAM_BLOCKS) / 2
+    assert seconds_with_stream(work, 8, between) == pytest.approx(max(work[0].flops / (8 * between), 900_000 * 8 / 16 / STREAM_BLOCKS) + work[1].flops / (8 * between))
+    monkeypatch.setattr("pipeline.plan.STREAM_BLOCKS", 5)
     config = with_name(replace(PRESETS["bert-base"], workers=8), "bert-base")
     fast, slow = read_prices(prices(tmp_path)), [replace(read_prices(prices(tmp_path))[0], utilisation=1e-4)]
     (bound,), (free,) = ([line for line in plan_text(config, found).splitlines() if line.startswith("  box")] for found in (fast, slow))
-    assert f" to {duration(sum(map(streaming, work)) / 3600)}* " in bound and "*" not in free
+    assert f" to {duration(sum(streaming(load, 8) for load in work) / 3600)}* " in bound and "*" not in free
 
 
 def test_every_number_of_workers_that_is_asked_for_is_shown():
@@ -84,7 +85,7 @@ def test_cost_is_machines_times_hours_times_price(tmp_path: Path):
     line = next(line for line in plan_text(config, [machine]).splitlines() if line.startswith("  box"))
     assert duration(hours) in line and dollars(22 * hours) in line and dollars(13 * hours) in line
     steps, slots = config.steps, config.batch.rows_per_step // config.batch.rows_per_slot
-    assert f" {steps * slots / hours / 3600:,.0f} " in line
+    assert f" {steps * slots / 16 / hours / 3600:,.0f} " in line
     assert dollars(22 * hours / work[0].tokens * 1e9) in line and " $22 / $13 " in line
 
 
