@@ -9,6 +9,7 @@ from typing import Any
 
 import ray
 from ray import tune
+from ray.tune.execution.class_cache import ENV_VARS_TO_PROPAGATE
 from ray.tune.schedulers import ASHAScheduler, FIFOScheduler, TrialScheduler
 
 from pipeline import cluster, storage
@@ -22,6 +23,7 @@ from pipeline.train.initial import Initial
 from pipeline.train.trial import Scores
 
 SCORE, EPOCH = "score", "epoch"
+LOGINS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SECURITY_TOKEN", "AWS_SESSION_TOKEN")
 MEASURED_AT_ONCE = 8
 """Processes that measure at most."""
 Results = dict[str, dict[str, Any]]
@@ -89,6 +91,8 @@ def connect(config: Finetune) -> None:
     os.environ.setdefault("TUNE_DISABLE_SIGINT_HANDLER", "1")
     os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
     os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")  # the new one prints a box for each experiment at verbose=0 too
+    # Tune would hand these to its trials as a runtime environment, which Ray writes into its logs; nodes have logins of their own, which all other stages use.
+    ENV_VARS_TO_PROPAGATE.difference_update(LOGINS)
     cluster.connect(config.placement.address)
 
 

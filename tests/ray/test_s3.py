@@ -1,6 +1,7 @@
 """The jobs' own mains against an S3 server on this machine that answers slowly now and then, and now and then with an error; no secret of theirs is left anywhere."""
 
 import itertools
+import json
 import os
 import re
 import signal
@@ -77,8 +78,8 @@ def s3() -> Iterator[Flaky]:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(600)
-def test_prepare_pretrain_resume_and_export_on_an_object_store(s3: Flaky, small_corpus: Path, tiny_vocabulary: Vocabulary, tmp_path: Path, ray_folder: Path):
+@pytest.mark.timeout(900)
+def test_prepare_pretrain_resume_export_finetune_and_predict_on_an_object_store(s3: Flaky, small_corpus: Path, tiny_vocabulary: Vocabulary, tmp_path: Path, ray_folder: Path):
     save_vocabulary(tiny_vocabulary, tmp_path, 32)
     client, where = boto3.client("s3"), f"s3://{BUCKET}"
     for file in sorted(small_corpus.iterdir())[:40]:
@@ -111,11 +112,23 @@ def test_prepare_pretrain_resume_and_export_on_an_object_store(s3: Flaky, small_
     assert "checked" in exported
     prepared = finished(job("prepare", "--corpus", f"{where}/raw/*.txt", "--folder", f"{where}/prepared", *sizes, tracking=tmp_path, ray_folder=ray_folder))
     assert "windows" in prepared and storage.exists(f"{where}/prepared/manifest.json")
+
+    rows = [f"{'kar mist' if row % 2 else 'lond sur'} {'nest ' * (row % 7)}{row},{'good' if row % 2 else 'bad'}" for row in range(80)]
+    client.put_object(Bucket=BUCKET, Key="reviews.csv", Body="\n".join(["text,label", *rows]).encode())
+    asked = ["--checkpoint", f"{folder}/export", "--train", f"{where}/reviews.csv", "--output", f"{where}/tuned", "--seeds", "1", "--recipe.epochs", "4", "--trials.cpus", "1", "--placement.device", "cpu"]
+    tuned = finished(job("finetune", *asked, tracking=tmp_path, ray_folder=ray_folder))
+    again = finished(job("finetune", *asked, tracking=tmp_path, ray_folder=ray_folder))
+    assert "| reviews | dev accuracy" in tuned and "1 of 1 trials have their results already" in again
+    (model,) = [f"{where}/tuned/finetune/{name}/model" for name in storage.children(f"{where}/tuned/finetune") if name.startswith("reviews-seed")]
+    answers = f"{where}/answers.jsonl"
+    predicted = finished(job("predict", "--checkpoint", model, "--input", f"{where}/reviews.csv", "--output", answers, "--placement.device", "cpu", tracking=tmp_path, ray_folder=ray_folder))
+    found = [json.loads(line) for line in storage.read_bytes(answers).splitlines()]
+    assert [row["text"] for row in found] == [row.rsplit(",")[0] for row in rows] and {row["predicted_label"] for row in found} <= {"good", "bad"}
     assert s3.errors > 20
 
     stored = [client.get_object(Bucket=BUCKET, Key=entry["Key"])["Body"].read() for page in client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET) for entry in page["Contents"]]
     local = [file.read_bytes() for folder in (tmp_path, ray_folder) for file in folder.rglob("*") if file.is_file()]
-    said = "".join([*seen, text, exported, prepared]).encode()
+    said = "".join([*seen, text, exported, prepared, tuned, again, predicted]).encode()
     token = (Path.home() / ".ray" / "auth_token").read_bytes().strip()
     assert len(stored) > 20 and len(local) > 20 and any(b"step-00000120" in content for content in local)
     assert not [content[:200] for content in (*stored, *local, said) if PLANTED.encode() in content or token in content]

@@ -4,13 +4,14 @@ import math
 from pathlib import Path
 
 import pytest
+from ray.tune.execution.class_cache import _ActorClassCache
 
-from pipeline import storage
+from pipeline import cluster, storage
 from pipeline.config.finetune import Finetune, Trials
 from pipeline.config.training import TrialPlacement
 from pipeline.errors import ConfigError, DataError
 from pipeline.finetune.trials import STOPPED, Trial
-from pipeline.grid.tune import at_once, fit, published, resources
+from pipeline.grid.tune import LOGINS, at_once, connect, fit, published, resources
 
 
 def config(output: str = "o", **settings) -> Finetune:
@@ -63,3 +64,14 @@ def test_results_that_this_machine_does_not_see_are_an_error(tmp_path: Path) -> 
     assert not storage.exists(f"{ones[1].folder}/{STOPPED}")
     assert published(ones, {1: {"epoch": 2, "score": 0.5}}, may_stop=True)["b"]["stopped_after_epoch"] == 2
     assert storage.exists(f"{ones[1].folder}/{STOPPED}")
+
+
+def test_ray_tune_hands_no_logins_to_trials(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A runtime environment stands in Ray's logs as it is."""
+    for name in LOGINS:
+        monkeypatch.setenv(name, "planted")
+    for name in ("TUNE_DISABLE_SIGINT_HANDLER", "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "RAY_AIR_NEW_OUTPUT"):
+        monkeypatch.setenv(name, "1")
+    monkeypatch.setattr(cluster, "connect", lambda address: None)
+    connect(config())
+    assert "planted" not in _ActorClassCache().get(object)._default_options["runtime_env"]["env_vars"].values()
