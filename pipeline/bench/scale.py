@@ -18,7 +18,7 @@ from ray.train.torch import TorchConfig, TorchTrainer
 
 from pipeline.columns import aligned
 from pipeline.config.training import Batch
-from pipeline.corpus.order import slots_at, slots_of_block, slots_of_rank
+from pipeline.corpus.order import MOST_SLOTS, slots_at, slots_of_block, slots_of_rank
 from pipeline.corpus.stream import Dealing, StreamSettings, build_stream, slots_of_blocks
 from pipeline.plan import STREAM_TOKENS
 from pipeline.train.step import exchange, make_slot
@@ -84,7 +84,7 @@ def sleeping(settings: dict[str, Any]) -> None:
 def pace(settings: StreamSettings, sleeper: Sleeper, world: int) -> Pace:
     """Run one world."""
     options = ExecutionOptions(preserve_order=True)
-    rows = (sleeper.warm + sleeper.steps + world) * sleeper.batch.rows_per_step
+    rows = (sleeper.warm + sleeper.steps) * sleeper.batch.rows_per_step + world * MOST_SLOTS * sleeper.batch.rows_per_slot
     with tempfile.TemporaryDirectory(prefix="bertstream-bench-") as folder:
         trainer = TorchTrainer(
             sleeping,
@@ -120,7 +120,7 @@ def table(paces: Sequence[Pace]) -> str:
 
 
 def on_paper(blocks_per_second: float, tokens_per_row: float, maximum_length: int) -> str:
-    """What one stream's blocks a second allow at 64 and 512 GPUs."""
+    """What one stream's blocks a second allow at so many GPUs, were larger blocks no slower."""
     rows = []
     for gpus in WORLDS_ON_PAPER:
         needed = gpus * GPU_TOKENS

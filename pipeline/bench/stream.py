@@ -10,7 +10,7 @@ import ray
 from ray.data import ExecutionOptions
 
 from pipeline.corpus.order import WindowRange
-from pipeline.corpus.stream import StreamSettings, build_stream, dealt, rows_of_range, windows_for
+from pipeline.corpus.stream import StreamSettings, build_stream, in_blocks, rows_of_range, windows_for
 from pipeline.corpus.tasks import quiet
 from pipeline.text.wordpiece import WordPiece
 
@@ -54,7 +54,7 @@ def plain_rate(settings: StreamSettings, rows: int) -> Rate:
 
 def stream_rate(settings: StreamSettings, rows: int) -> tuple[Rate, dict[str, float]]:
     """The rows made by Ray Data's tasks and taken here block by block, with the largest memory of a task's process in MB and the object store's."""
-    stream = dealt(build_stream(settings, None, rows), world=1)
+    stream = in_blocks(build_stream(settings, None, rows), world=1)
     stream.context.execution_options = ExecutionOptions(preserve_order=True)
     stream.context.enable_progress_bars = False
     with quiet(), Memory() as memory:

@@ -13,7 +13,7 @@ class Batch:
     rows_per_step: int = 256
     """Rows of one optimiser update, over all workers."""
     rows_per_slot: int = 32
-    """Rows of one slot, the unit dealt to workers and the largest number in memory at once."""
+    """Rows of one slot, the unit dealt to workers, and as many as are computed at once."""
     warmup_steps: int = 0
     """Steps over which the rows of a step grow evenly, by whole slots, from warmup_rows to rows_per_step; the learning rate of a step stays as it is."""
     warmup_rows: int | None = None

@@ -19,7 +19,7 @@ from pipeline.text.randomness import generator
 
 MOST_SLOTS = 16  # in a block: the first one waits for all of them, on every rank
 BLOCK_TOKENS = 2**17
-ROUND_TOKENS = 2**24  # in one block of every rank: some 100 MB, which are put in order as one table
+ROUND_TOKENS = 2**22  # in one block of every rank, which are put in order as one table: some 25 MB; where Ray Data may hold 256 MB, rounds of 60 can stall it
 
 
 @dataclass(frozen=True, kw_only=True, order=True)

@@ -30,7 +30,7 @@ BLOCK_BYTES = 4 * 2**20  # the rows of about one window: without it Ray Data col
 MEASURED_WINDOWS = 2
 REST_SECONDS = 0.01  # a hundred rounds a second, each of which hands on all that is ready
 RESTS = 10  # one after the other at most, while blocks wait
-SETTINGS = "bertstream"  # what a stream is of, in its context
+BATCH_AND_LENGTH = "bertstream"  # key in a stream's context: `Dealing` has no other way to learn these of a phase
 CHARACTERS_PER_TOKEN = 5  # of English, for estimates only
 
 
@@ -138,7 +138,7 @@ class Pause(ExecutionCallback):
 
 
 def build_stream(settings: StreamSettings, cursor: Cursor | None, rows: int) -> ray.data.Dataset:
-    """Rows (schema ROW) from the row after `cursor` on, at least `rows` of them, in the global order; `dealt` makes blocks of them.
+    """Rows (schema ROW) from the row after `cursor` on, at least `rows` of them, in the global order; `in_blocks` makes blocks of them.
 
     The order holds only under ExecutionOptions(preserve_order=True).
     """
@@ -154,21 +154,25 @@ def build_stream(settings: StreamSettings, cursor: Cursor | None, rows: int) -> 
     stream.context.target_max_block_size = BLOCK_BYTES
     stream.context.custom_execution_callback_classes = [Pause]
     stream.context.raise_original_map_exception = True  # a DataError must arrive as one
-    stream.context.set_config(SETTINGS, (settings.batch, settings.sampling.maximum_length))
+    stream.context.set_config(BATCH_AND_LENGTH, (settings.batch, settings.sampling.maximum_length))
     return stream
 
 
-def dealt(stream: ray.data.Dataset, world: int) -> ray.data.Dataset:
-    """A stream's rows as blocks of equal size which, dealt in turn to `world` ranks, bring slot k to rank k mod `world`."""
-    batch, maximum_length = stream.context.get_config(SETTINGS)
-    rows = slots_of_block(batch, maximum_length, world) * batch.rows_per_slot
-    if world == 1:
+def in_blocks(stream: ray.data.Dataset, world: int) -> ray.data.Dataset:
+    """A stream's rows as blocks of equal size which, dealt in turn to `world` ranks, bring slot k to rank k mod `world`.
+
+    Only where no order is changed, by one rank or blocks of one slot, may the last block have fewer rows.
+    """
+    batch, maximum_length = stream.context.get_config(BATCH_AND_LENGTH)
+    slots = slots_of_block(batch, maximum_length, world)
+    rows = slots * batch.rows_per_slot
+    if world == 1 or slots == 1:
         return stream.repartition(target_num_rows_per_block=rows, strict=True)
 
     one_round = world * rows
 
     def by_rank(table: pa.Table) -> pa.Table:
-        whole = table.num_rows == one_round  # the stream's last rows may be fewer
+        whole = table.num_rows == one_round  # the stream's last rows may be fewer: more are asked for than are needed
         return rows_by_rank(table, batch.rows_per_slot, world) if whole else table.slice(0, 0)
 
     return (
@@ -191,7 +195,7 @@ def slots_of_blocks(blocks: Iterable[pa.Table], rows_per_slot: int) -> Iterator[
 
 
 class Dealing(DataConfig):
-    """Ray Train's distribution of a stream over its workers, as many as there happen to be: by `dealt`."""
+    """Ray Train's distribution of streams over its workers, as many as there happen to be, by `in_blocks`."""
 
     def configure(self, datasets: Mapping[str, ray.data.Dataset], world_size: int, *args: Any, **kwargs: Any) -> list[dict[str, ray.data.DataIterator]]:
-        return super().configure({name: dealt(stream, world_size) for name, stream in datasets.items()}, world_size, *args, **kwargs)
+        return super().configure({name: in_blocks(stream, world_size) for name, stream in datasets.items()}, world_size, *args, **kwargs)

@@ -19,7 +19,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from pipeline import storage
 from pipeline.cluster import NAMESPACE, WorkerResources
 from pipeline.config.jobs import Pretrain
-from pipeline.corpus.order import entered, offset, slots_of_block
+from pipeline.corpus.order import MOST_SLOTS, entered, offset
 from pipeline.corpus.stream import Dealing, build_stream, in_phase
 from pipeline.errors import ConfigError, PipelineError
 from pipeline.train import checkpoint
@@ -148,8 +148,8 @@ def trainer(job: Job, resources: WorkerResources) -> TorchTrainer:
             raise failure
         state = newest_state(job)
         phase = config.phase_at(state.step)
-        slots_of_round = max(world * slots_of_block(phase.batch, phase.sampling.maximum_length, world) for world in range(1, config.worker_range.most + 1))
-        rows = offset(phase.end - phase.first + 1, phase.batch) - offset(state.step - phase.first, phase.batch) + slots_of_round * phase.batch.rows_per_slot
+        one_round = config.worker_range.most * MOST_SLOTS * phase.batch.rows_per_slot  # at most
+        rows = offset(phase.end - phase.first + 1, phase.batch) - offset(state.step - phase.first, phase.batch) + one_round
         return build_stream(in_phase(job.stream, phase), entered(state.cursor, phase, state.step), rows)
 
     workers = config.worker_range

@@ -64,7 +64,7 @@ def test_a_block_holds_some_steps_but_not_too_many_tokens() -> None:
 
     assert of_block(32, 128, 1) == of_block(32, 128, 8) == of_block(8, 512, 8) == of_block(4, 32, 3) == 16
     assert [of_block(rows, 128, 8) for rows in (128, 256, 1024)] == [8, 4, 1]
-    assert [of_block(32, 128, world) for world in (64, 256, 512, 8192)] == [16, 16, 8, 1]
+    assert [of_block(32, 128, world) for world in (64, 128, 512, 4096)] == [16, 8, 2, 1]
 
 
 def test_what_may_follow_a_row() -> None:

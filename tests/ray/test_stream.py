@@ -1,0 +1,40 @@
+"""Blocks of the stream as Ray Data cuts them, beside the rows made by hand."""
+
+import pyarrow as pa
+import pytest
+from ray.data import DataContext, ExecutionOptions
+
+from pipeline.config.data import Sampling
+from pipeline.config.training import Batch
+from pipeline.corpus import order
+from pipeline.corpus.order import WindowRange
+from pipeline.corpus.prepare import Corpus
+from pipeline.corpus.stream import Pause, StreamSettings, build_stream, in_blocks, rows_of_range, slots_of_blocks
+from pipeline.text.vocabulary import Vocabulary
+from pipeline.text.wordpiece import WordPiece
+
+pytestmark = pytest.mark.usefixtures("local_ray")
+
+
+@pytest.mark.parametrize(("world", "of_block"), [(1, 5), (3, 5), (3, 1)])
+def test_each_rank_receives_its_slots(
+    world: int, of_block: int, tiny_corpus: Corpus, tiny_vocabulary: Vocabulary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(order, "MOST_SLOTS", of_block)
+    batch = Batch(rows_per_step=12, rows_per_slot=4)
+    settings = StreamSettings(corpus=tiny_corpus, vocabulary=tiny_vocabulary, sampling=Sampling(maximum_length=32), batch=batch, seed=0)
+    monkeypatch.setattr(DataContext.get_current(), "enable_progress_bars", False)
+    stream = in_blocks(build_stream(settings, None, 200), world)
+    assert stream.context.custom_execution_callback_classes == [Pause]
+    stream.context.execution_options = ExecutionOptions(preserve_order=True)
+    blocks = [block for block in stream.iter_batches(batch_size=None, batch_format="pyarrow") if block.num_rows]
+    whole = blocks[: len(blocks) // world * world]
+    if world == 1 or of_block == 1:
+        whole = whole[:-world]  # where the order is as it was, the end may be short
+    assert {block.num_rows for block in whole} == {4 * of_block}
+    dealt = [list(slots_of_blocks(whole[rank::world], 4)) for rank in range(world)]
+    found = pa.concat_tables([dealt[slot % world][slot // world] for slot in range(len(whole) * of_block)])
+    made = pa.concat_tables(rows_of_range(settings, WordPiece(tiny_vocabulary), WindowRange(first=0, count=40)))
+    assert found.num_rows >= 200 and found.equals(made.slice(0, found.num_rows))
+    if world > 1 < of_block:
+        assert len(whole) == len(blocks)
