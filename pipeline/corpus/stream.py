@@ -3,16 +3,14 @@
 import hashlib
 import math
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import ray
 from ray.data._internal.execution.execution_callback import ExecutionCallback
 from ray.data._internal.execution.streaming_executor import StreamingExecutor
-from ray.train import DataConfig
 
 from pipeline.config.data import Sampling
 from pipeline.config.phases import Phase
@@ -30,7 +28,7 @@ BLOCK_BYTES = 4 * 2**20  # the rows of about one window: without it Ray Data col
 MEASURED_WINDOWS = 2
 REST_SECONDS = 0.01  # a hundred rounds a second, each of which hands on all that is ready
 RESTS = 10  # one after the other at most, while blocks wait
-BATCH_AND_LENGTH = "bertstream"  # key in a stream's context: `Dealing` has no other way to learn these of a phase
+BATCH_AND_LENGTH = "bertstream"  # key in a stream's context: where it is dealt there is no other way to learn these of a phase
 CHARACTERS_PER_TOKEN = 5  # of English, for estimates only
 
 
@@ -192,10 +190,3 @@ def slots_of_blocks(blocks: Iterable[pa.Table], rows_per_slot: int) -> Iterator[
     """The slots of a rank's blocks, in order; the last one is shorter where a block does not hold whole slots."""
     for block in blocks:
         yield from (block.slice(start, rows_per_slot) for start in range(0, block.num_rows, rows_per_slot))
-
-
-class Dealing(DataConfig):
-    """Ray Train's distribution of streams over its workers, as many as there happen to be, by `in_blocks`."""
-
-    def configure(self, datasets: Mapping[str, ray.data.Dataset], world_size: int, *args: Any, **kwargs: Any) -> list[dict[str, ray.data.DataIterator]]:
-        return super().configure({name: in_blocks(stream, world_size) for name, stream in datasets.items()}, world_size, *args, **kwargs)

@@ -88,7 +88,7 @@ def work_on(job: Job, device: torch.device) -> None:
         raise ConfigError(f"output ({config.output}) is not the same folder on all machines: run.json of this run is not there on {ray.util.get_node_ip_address()}; use a shared folder or a URL")
     context = ray.train.get_context()
     rank, world = context.get_world_rank(), context.get_world_size()
-    coming = begun(ray.train.get_dataset_shard(STREAM).iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=4))
+    blocks = begun(ray.train.get_dataset_shard(STREAM).iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=4))
     torch.set_num_threads(config.placement.threads or max(1, cores() // context.get_local_world_size()))
     say = (lambda text: ray.get(job.tracker.say.remote(text))) if rank == 0 else ignore
     torch.manual_seed(config.seed)
@@ -129,7 +129,7 @@ def work_on(job: Job, device: torch.device) -> None:
         state = started(job, work, module, wordpiece, precision)
     if compiles(config, len(stream.vocabulary.tokens), device, dataclasses.replace(phase, first=state.step), say):
         module.compile(dynamic=True)
-    state = train(work, slots_of_blocks(coming, phase.batch.rows_per_slot), module, optimizer, state)
+    state = train(work, slots_of_blocks(blocks, phase.batch.rows_per_slot), module, optimizer, state)
     if state.step < config.steps:  # another phase follows
         return
     summary = summarise(job, work, module, state, phase, wordpiece)
