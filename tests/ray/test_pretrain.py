@@ -6,7 +6,8 @@ import signal
 import subprocess
 import sys
 import threading
-import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -221,24 +222,38 @@ def step_of(line: str) -> int:
     return int(line.split()[1].split("/")[0]) if line.startswith("step ") else 0
 
 
+@contextmanager
+def killing(config: Pretrain, step: int, kill: Callable[[], None]) -> Iterator[None]:
+    """Call `kill` as soon as the run has a checkpoint after `step` or later; what a driver prints comes up to a second later, when a small run may be over."""
+    stop, called = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        while not stop.wait(0.01):
+            if any(int(manifest.parent.name.removeprefix("step-")) >= step for manifest in Path(run_folder(config)).glob("checkpoints/step-*/manifest.json")):
+                kill()
+                return called.set()
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+    assert called.is_set(), f"the run ended without a checkpoint from step {step} on"
+
+
+def kill_a_worker() -> None:
+    train_workers()[0].send_signal(signal.SIGKILL)
+
+
 def test_a_killed_worker_changes_nothing(config: Pretrain, undisturbed: tuple[dict, History]) -> None:
-    killed: list[tuple[int, float]] = []
-    continued: list[float] = []
+    two = replace(config, name="killed-worker", workers=2)
     lines: list[str] = []
-
-    def kill_in_mid_epoch(line: str) -> None:
-        lines.append(line)
-        if step_of(line) > 25 and not killed:
-            train_workers()[0].send_signal(signal.SIGKILL)
-            killed.append((step_of(line), time.monotonic()))
-        elif killed and step_of(line) > killed[0][0] and not continued:
-            continued.append(time.monotonic())
-
-    summary = pretrain(replace(config, name="killed-worker", workers=2), kill_in_mid_epoch)
-    assert killed
+    with killing(two, 20, kill_a_worker):
+        summary = pretrain(two, lines.append)
     assert any(line.startswith("continuing after step ") for line in lines), lines
     assert_same_training(undisturbed[1], history(config, summary))
-    print(f"killed after step {killed[0][0]}, a new step after {continued[0] - killed[0][1]:.1f} s; {STEPS} steps compared, 0 differ")
 
 
 def rows_by_hand(config: Pretrain) -> dict[int, float]:
@@ -261,26 +276,20 @@ def test_a_growing_batch_and_two_phases_are_one_run(config: Pretrain) -> None:
         config,
         name="two-phases",
         workers=2,
-        steps=60,
+        steps=90,
         sampling=Sampling(maximum_length=16),
         batch=Batch(rows_per_step=16, rows_per_slot=4, warmup_steps=10, warmup_rows=8),
-        phases=TwoPhases(share=0.5, maximum_length=32, rows_per_step=8, rows_per_slot=2),
+        phases=TwoPhases(share=2 / 3, maximum_length=32, rows_per_step=8, rows_per_slot=2),
     )
     lines: list[str] = []
-
-    def kill_in_the_second_phase(line: str) -> None:
-        lines.append(line)
-        if step_of(line) > 41 and not any(line == "killed" for line in lines):
-            train_workers()[0].send_signal(signal.SIGKILL)
-            lines.append("killed")
-
-    summary = pretrain(two, kill_in_the_second_phase)
+    with killing(two, 31, kill_a_worker):
+        summary = pretrain(two, lines.append)
     logged = history(two, summary)
     continued = [line for line in lines if line.startswith("continuing after step ")]
-    assert "steps 1 to 30 have sequences to length 16" in lines and "steps 31 to 60 have sequences to length 32" in lines
-    assert continued == ["continuing after step 30", "continuing after step 40"] and "killed" in lines
+    assert "steps 1 to 30 have sequences to length 16" in lines and "steps 31 to 90 have sequences to length 32" in lines
+    assert continued[0] == "continuing after step 30" and len(continued) == 2 and continued[1] != continued[0]
     assert logged["data/rows_crc32"] == rows_by_hand(two)
-    assert logged["heldout/maximum_length"] == {0: 16, 30: 16, 50: 32, 60: 32} and summary["maximum_length"] == 32
+    assert logged["heldout/maximum_length"] == {0: 16, 30: 16, 50: 32, 90: 32} and summary["maximum_length"] == 32
     assert [seen(run_folder(two), step, 7)[0].phase.sampling.maximum_length for step in (30, 31)] == [16, 32]
 
 
@@ -301,18 +310,12 @@ def flags(config: Pretrain) -> list[str]:
 def test_a_killed_driver_continues_on_another_world(config: Pretrain, undisturbed: tuple[dict, History]) -> None:
     command = [sys.executable, "jobs/pretrain.py", "bert-tiny", "--name", "killed-driver", "--workers", "1", *flags(config)]
     environment = os.environ | {"RAY_ADDRESS": ray.get_runtime_context().gcs_address, "PYTHONUNBUFFERED": "1"}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment) as driver:
-        watchdog = threading.Timer(120, driver.kill)
-        watchdog.start()
-        seen = []
-        for line in driver.stdout:
-            seen.append(line)
-            if step_of(line) > 25:
-                driver.kill()
-        watchdog.cancel()
-    assert driver.returncode == -signal.SIGKILL, "".join(seen)
+    same = replace(config, name="killed-driver", workers=3)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment) as driver, killing(same, 20, driver.kill):
+        seen, _ = driver.communicate(timeout=180)
+    assert driver.returncode == -signal.SIGKILL, seen
     lines: list[str] = []
-    summary = pretrain(replace(config, name="killed-driver", workers=3), lines.append)
+    summary = pretrain(same, lines.append)
     assert "run killed-driver: continuing, 120 steps on 3 CPU workers" in lines
     assert_same_training(undisturbed[1], history(config, summary))
 
