@@ -21,7 +21,7 @@ from pipeline.config.training import Batch
 from pipeline.corpus.order import MOST_SLOTS, slots_at, slots_of_block, slots_of_rank
 from pipeline.corpus.stream import StreamSettings, build_stream, slots_of_blocks
 from pipeline.plan import STREAM_TOKENS
-from pipeline.train.launch import Dealing
+from pipeline.train.dealing import Dealing
 from pipeline.train.step import exchange, make_slot
 
 WARM_STEPS = 5

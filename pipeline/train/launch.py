@@ -4,14 +4,14 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
 import ray
 from ray.actor import ActorHandle
 from ray.data import DataContext, ExecutionOptions, ExecutionResources
-from ray.train import DataConfig, FailureConfig, RunConfig, ScalingConfig
+from ray.train import FailureConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchConfig, TorchTrainer
 from ray.train.v2.api.exceptions import ControllerError, TrainingFailedError, WorkerGroupError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -20,9 +20,10 @@ from pipeline import storage
 from pipeline.cluster import NAMESPACE, WorkerResources
 from pipeline.config.jobs import Pretrain
 from pipeline.corpus.order import MOST_SLOTS, entered, offset
-from pipeline.corpus.stream import build_stream, in_blocks, in_phase
+from pipeline.corpus.stream import build_stream, in_phase
 from pipeline.errors import ConfigError, PipelineError
 from pipeline.train import checkpoint
+from pipeline.train.dealing import Dealing
 from pipeline.train.tracking import MlflowRun, Tracker
 from pipeline.train.worker import STREAM, Job, pipeline_cause, run
 
@@ -134,13 +135,6 @@ def newest_state(job: Job) -> checkpoint.State:
     """The state that the run goes on from: that of its newest sound checkpoint."""
     folder = checkpoint.newest_sound(job.folder, lambda message: None)
     return checkpoint.read_state(folder) if folder else checkpoint.State()
-
-
-class Dealing(DataConfig):
-    """Ray Train's distribution of streams over its workers, as many as there happen to be, by `in_blocks`."""
-
-    def configure(self, datasets: Mapping[str, ray.data.Dataset], world_size: int, *args: Any, **kwargs: Any) -> list[dict[str, ray.data.DataIterator]]:
-        return super().configure({name: in_blocks(stream, world_size) for name, stream in datasets.items()}, world_size, *args, **kwargs)
 
 
 def trainer(job: Job, resources: WorkerResources) -> TorchTrainer:
