@@ -84,9 +84,23 @@ def assert_same_training(one: History, other: History) -> None:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(config: Pretrain) -> tuple[dict, History]:
+def refused() -> list[str]:
+    """What a second driver of the undisturbed run was told."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def undisturbed(config: Pretrain, refused: list[str]) -> tuple[dict, History]:
     lines: list[str] = []
-    summary = pretrain(replace(config, name="world-1"), lines.append)
+
+    def and_start_another(line: str) -> None:
+        lines.append(line)
+        if step_of(line) and not refused:
+            with pytest.raises(ConfigError) as error:
+                pretrain(replace(config, name="world-1"), print)
+            refused.append(str(error.value))
+
+    summary = pretrain(replace(config, name="world-1"), and_start_another)
     assert any("tokens/s" in line and "left" in line for line in lines)
     return summary, history(config, summary)
 
@@ -99,6 +113,10 @@ def test_it_learns_and_says_what_it_learnt(undisturbed: tuple[dict, History]) ->
     assert 0.5 <= beside["baseline/majority_nsp_accuracy"] < 0.7
     assert summary["steps"] == STEPS and summary["tokens"] > 0 and summary["tokens_per_second"] > 0
     assert all(len(blank["guesses"]) == 5 and "____" in blank["text"] for blank in summary["blanks"])
+
+
+def test_a_second_driver_is_refused(config: Pretrain, undisturbed: tuple[dict, History], refused: list[str]) -> None:
+    assert f"run {run_folder(replace(config, name='world-1'))} is being trained already by job " in refused[0]
 
 
 def test_several_epochs_are_one_sequence(undisturbed: tuple[dict, History]) -> None:
@@ -319,16 +337,3 @@ def test_a_killed_driver_continues_on_another_world(config: Pretrain, undisturbe
     summary = pretrain(same, lines.append)
     assert "run killed-driver: continuing, 120 steps on 3 CPU workers" in lines
     assert_same_training(undisturbed[1], history(config, summary))
-
-
-def test_a_second_driver_is_refused(config: Pretrain) -> None:
-    refused: list[str] = []
-
-    def start_another(line: str) -> None:
-        if step_of(line) and not refused:
-            with pytest.raises(ConfigError) as error:
-                pretrain(replace(config, name="shared"), print)
-            refused.append(str(error.value))
-
-    pretrain(replace(config, name="shared", steps=20), start_another)
-    assert f"run {run_folder(replace(config, name='shared'))} is being trained already by job " in refused[0]
