@@ -58,4 +58,9 @@ def default_kind(settings: type, default: Any, path: str) -> str:
             value = next(field.default for field in dataclasses.fields(settings) if field.name == name)
         else:
             value = getattr(value, name)
-    return re.sub(r"(?<!^)(?=[A-Z])", "-", type(value).__name__).lower()
+    return flag_of(type(value))
+
+
+def flag_of(kind: type) -> str:
+    """A kind's name as options write it."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "-", kind.__name__).lower()

@@ -82,7 +82,7 @@ class Search:
     grid: Literal["none", "bert", "miniatures"] = "none"
     """bert: 16 or 32 rows, 5e-5, 3e-5 or 2e-5, 2 to 4 epochs (Devlin et al. 2019, A.3); miniatures: 8 to 128 rows, 3e-4 to 3e-5, 4 epochs (google-research/bert)."""
     over: tuple[str, ...] = ()
-    """NAME=VALUE,VALUE of a setting to try all of, or NAME=LOW..HIGH to draw from, evenly in the logarithm; may be repeated."""
+    """NAME=VALUE,VALUE of a setting of cutting, recipe, optimizer, schedule, freeze or adapter to try all of (adapter=no-adapter,low-rank tries kinds), or NAME=LOW..HIGH to draw from, evenly in the logarithm; may be repeated."""
     samples: int = 8
     """Settings drawn where there is a range, each with all values of the others."""
     seeds: int = 1

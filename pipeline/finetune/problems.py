@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -112,13 +112,31 @@ def problem_of(config: Finetune, task: Task, train: Any, splits: dict[str, Any],
     """A problem from the items of its splits."""
     if isinstance(train, pa.Table):
         task = replace(task, paired=train["second"].null_count < train.num_rows)
-    cutting = fitted(config.cutting, task, initial.model.maximum_positions)
-    way = KINDS[task.kind]
-    prepared = {name: way.prepare(task, items, initial.vocabulary, cutting) for name, items in {"train": train, **splits}.items()}
-    for name, one in prepared.items():
+    problem = cut(task, config.cutting, {"train": train, **splits}, initial)
+    for name, one in {"train": problem.train, **problem.splits}.items():
         report(", ".join([f"{task.name} {name}: {len(one.items):,} {noun(task)}", *(what_is_learnt(task, one) if name == "train" else ()), *(lost if name == "train" else ()), *one.notes]))
-    mine = prepared.pop("train")
-    return Problem(task=task, cutting=cutting, train=mine, splits=prepared, digest=digest([mine, *prepared.values()]))
+    return problem
+
+
+def cut(task: Task, cutting: Cutting, items: dict[str, Any], initial: Initial) -> Problem:
+    """A problem from the items of its splits, `train` among them. Raises ConfigError for a length beyond the model's positions."""
+    cutting = fitted(cutting, task, initial.model.maximum_positions)
+    prepared = {name: KINDS[task.kind].prepare(task, one, initial.vocabulary, cutting) for name, one in items.items()}
+    train = prepared.pop("train")
+    return Problem(task=task, cutting=cutting, train=train, splits=prepared, digest=digest([train, *prepared.values()]))
+
+
+def in_cuttings(problem: Problem, cuttings: Iterable[Cutting], initial: Initial, report: Report) -> dict[Cutting, Problem]:
+    """A problem in every cutting that a search tries, of which the first is its own; says what each of the others cuts. Raises ConfigError as `cut` does."""
+    first, *others = dict.fromkeys(cuttings)
+    items, found = {"train": problem.train.items} | {name: one.items for name, one in problem.splits.items()}, {first: problem}
+    for cutting in others:
+        found[cutting] = cut(problem.task, cutting, items, initial)
+        asked = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in vars(cutting).items() if value != getattr(first, name))
+        for name, one in {"train": found[cutting].train, **found[cutting].splits}.items():
+            if one.notes:
+                report(f"{problem.task.name} {name}, {asked}: {', '.join(one.notes)}")
+    return found
 
 
 def what_is_learnt(task: Task, train: Prepared) -> list[str]:

@@ -6,6 +6,7 @@ import json
 import math
 from typing import Any, get_type_hints
 
+from pipeline.config.arguments import flag_of
 from pipeline.config.finetune import HIGH_RATE, Finetune, Search, usual_rate
 from pipeline.config.flat import flatten
 from pipeline.config.model import Model
@@ -18,7 +19,7 @@ GRIDS: dict[str, dict[str, tuple[Any, ...]]] = {
     "miniatures": {"recipe.rows_per_step": (8, 16, 32, 64, 128), "optimizer.learning_rate": (3e-4, 1e-4, 5e-5, 3e-5), "recipe.epochs": (4,)},
 }
 """Devlin et al. 2019, A.3; google-research/bert's README of the smaller models."""
-SEARCHED = ("recipe", "optimizer", "schedule", "freeze", "adapter")
+SEARCHED = ("cutting", "recipe", "optimizer", "schedule", "freeze", "adapter")
 DRAWS = 7_001
 """Stream of the generator that draws settings."""
 
@@ -28,34 +29,51 @@ def settings_of(config: Finetune) -> list[dict[str, Any]]:
 
     Raises ConfigError for a name, value or range that cannot be.
     """
-    values, ranges = dict(GRIDS[config.search.grid]), {}
-    for entry in config.search.over:
-        name, equals, given = entry.partition("=")
+    values, ranges, hints = dict(GRIDS[config.search.grid]), {}, hints_of(config)
+    entries = [(entry, *entry.partition("=")[::2]) for entry in config.search.over]
+    for entry, name, given in sorted(entries, key=lambda one: "." in one[1]):  # a choice between kinds before the settings of a kind
         name = name.replace("-", "_")
-        require_name(config, entry, name, equals)
+        if "=" not in entry or name not in hints:
+            raise ConfigError(f"search.over ({entry}) must be NAME=VALUE,VALUE or NAME=LOW..HIGH with a name of {', '.join(hints)}")
         if ".." in given:
-            require_number(config, entry, name)
+            require_number(hints[name], entry, name)
             ranges[name] = bounds(entry, given)
         else:
-            values[name] = tuple(typed(config, entry, name, text) for text in given.split(","))
+            values[name] = tuple(typed(hints[name], entry, text) for text in given.split(","))
+            if is_choice(hints[name]):
+                for kind in values[name]:
+                    hints |= hints_of(with_setting(config, {name: kind}))
     fixed = [dict(zip(values, chosen)) for chosen in itertools.product(*values.values())]
-    found = [one | drawn for drawn in draws(config.search, ranges, config) for one in fixed]
+    found = [of_its_kinds(config, one | drawn) for drawn in draws(config.search, ranges, hints) for one in fixed]
     for one in found:
         with_setting(config, one)
     return list({json.dumps(one, sort_keys=True): one for one in found}.values())  # whole numbers of a short range are drawn twice
 
 
-def require_name(config: Finetune, entry: str, name: str, equals: str) -> None:
-    """Raise ConfigError unless a search names a setting of a trial."""
-    there = [name for name in flatten(config) if name.split(".")[0] in SEARCHED]
-    if not equals or name not in there:
-        raise ConfigError(f"search.over ({entry}) must be NAME=VALUE,VALUE or NAME=LOW..HIGH with a name of {', '.join(there)}")
+def hints_of(config: Finetune) -> dict[str, Any]:
+    """The types of the settings that a search may name, by dotted name."""
+    return {name: hint_of(config, name) for name in flatten(config) if name.split(".")[0] in SEARCHED}
 
 
-def require_number(config: Finetune, entry: str, name: str) -> None:
+def is_choice(hint: Any) -> bool:
+    """Whether a setting is a choice between kinds with settings of their own."""
+    return all(map(dataclasses.is_dataclass, kinds_of(hint)))
+
+
+def kinds_of(hint: Any) -> tuple[Any, ...]:
+    """What a value of a setting may be."""
+    return getattr(hint, "__args__", (hint,))
+
+
+def of_its_kinds(config: Finetune, chosen: dict[str, Any]) -> dict[str, Any]:
+    """A setting without what the kinds that it has chosen do not know."""
+    known = flatten(with_setting(config, {name: value for name, value in chosen.items() if "." not in name}))
+    return {name: value for name, value in chosen.items() if name in known}
+
+
+def require_number(hint: Any, entry: str, name: str) -> None:
     """Raise ConfigError unless a setting is a number, of which there are ranges."""
-    hint = hint_of(config, name)
-    if not {int, float} & set(getattr(hint, "__args__", (hint,))):
+    if not {int, float} & set(kinds_of(hint)):
         raise ConfigError(f"search.over ({entry}): {name} is no number and has no range; give {name}=VALUE,VALUE")
 
 
@@ -70,10 +88,14 @@ def bounds(entry: str, given: str) -> tuple[float, float]:
     return low, high
 
 
-def typed(config: Finetune, entry: str, name: str, text: str) -> Any:
-    """A value of the setting's type. Raises ConfigError."""
-    hint = hint_of(config, name)
-    options = getattr(hint, "__args__", (hint,))
+def typed(hint: Any, entry: str, text: str) -> Any:
+    """A value of a setting's type; of a choice between kinds the name of one, as `flatten` has it. Raises ConfigError."""
+    options = kinds_of(hint)
+    if is_choice(hint):
+        named = {flag_of(kind): kind.__name__ for kind in options}
+        if text not in named:
+            raise ConfigError(f"search.over ({entry}): {text} is none of {', '.join(named)}")
+        return named[text]
     if text == "None" and type(None) in options:
         return None
     for known in options:
@@ -98,26 +120,32 @@ def hint_of(config: Any, name: str) -> Any:
     return get_type_hints(type(config))[leaf]
 
 
-def draws(search: Search, ranges: dict[str, tuple[float, float]], config: Finetune) -> list[dict[str, Any]]:
+def draws(search: Search, ranges: dict[str, tuple[float, float]], hints: dict[str, Any]) -> list[dict[str, Any]]:
     """`samples` draws from all ranges, evenly in the logarithm; one that is empty where there is none."""
     if not ranges:
         return [{}]
     random = generator(0, DRAWS)
     found = [{name: math.exp(random.uniform(math.log(low), math.log(high))) for name, (low, high) in ranges.items()} for _ in range(search.samples)]
-    return [{name: rounded(config, name, value) for name, value in one.items()} for one in found]
+    return [{name: rounded(hints[name], value) for name, value in one.items()} for one in found]
 
 
-def rounded(config: Finetune, name: str, value: float) -> float | int:
+def rounded(hint: Any, value: float) -> float | int:
     """Three digits, or a whole number where the setting is one."""
-    hint = hint_of(config, name)
-    return round(value) if int in getattr(hint, "__args__", (hint,)) else float(f"{value:.3g}")
+    return round(value) if int in kinds_of(hint) else float(f"{value:.3g}")
 
 
 def with_setting(config: Any, chosen: dict[str, Any]) -> Any:
-    """The config with other values, by dotted name. Raises ConfigError where one is refused."""
+    """The config with other values, by dotted name; a kind that is chosen by its name has its defaults, unless it is the config's own. Raises ConfigError where one is refused."""
     for name, value in chosen.items():
         first, _, rest = name.partition(".")
-        config = dataclasses.replace(config, **{first: with_setting(getattr(config, first), {rest: value}) if rest else value})
+        part = getattr(config, first)
+        if rest:
+            part = with_setting(part, {rest: value})
+        elif not dataclasses.is_dataclass(part):
+            part = value
+        elif type(part).__name__ != value:
+            part = next(kind for kind in kinds_of(hint_of(config, first)) if kind.__name__ == value)()
+        config = dataclasses.replace(config, **{first: part})
     return config
 
 

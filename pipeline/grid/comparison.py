@@ -1,7 +1,7 @@
 """Two encoders fine-tuned on the same tasks with the same seeds, and what the paired differences of their scores say."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import numpy as np
 
@@ -72,11 +72,13 @@ def row_difference(both: Sequence[Finetune], models: Sequence[str], task: str) -
     """The difference of the two best models over the development items; None for a kind whose items are not scored one by one."""
     scores, rows = [], 0
     for config, model in zip(both, models, strict=True):
+        tuned = load_tuned(model)
+        config = replace(config, cutting=tuned.about.cutting)  # a search may have selected another than was asked for
         problem = next(one for one in read_problems(config, encoder_of(config, config.checkpoint, silent), silent) if one.task.name == task)
         if problem.task.kind == "tags":
             return None
         rows = len(next(iter(problem.splits.values())).items)
-        scores.append(of_rows(config, problem, load_tuned(model)))
+        scores.append(of_rows(config, problem, tuned))
     return over_rows(scores[0], scores[1], rows)
 
 

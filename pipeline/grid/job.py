@@ -9,14 +9,14 @@ from typing import Any
 
 from pipeline import cluster, storage
 from pipeline.config.adapters import Bottleneck
-from pipeline.config.finetune import Finetune
+from pipeline.config.finetune import Cutting, Finetune
 from pipeline.config.flat import flatten, without_later
 from pipeline.config.jobs import Pretrain
 from pipeline.config.training import Tracking
 from pipeline.errors import CheckpointError, ConfigError, DataError
 from pipeline.finetune import plan, trials
 from pipeline.finetune.live import Live
-from pipeline.finetune.problems import Problem, data_of, read_problems
+from pipeline.finetune.problems import Problem, data_of, in_cuttings, read_problems
 from pipeline.finetune.settings import in_words, settings_of, warnings, with_setting
 from pipeline.finetune.submission import rows_to_answer, submit
 from pipeline.finetune.table import Reported, glue_line, reported, select, table
@@ -51,6 +51,8 @@ class Grid:
     config: Finetune
     initial: Initial
     problems: dict[str, Problem]
+    cuttings: dict[str, dict[Cutting, Problem]]
+    """Task -> its problem in every cutting that is tried."""
     settings: list[dict[str, Any]]
     shares: dict[str, plan.Share]
     seconds: dict[str, float]
@@ -70,16 +72,18 @@ def finetune(config: Finetune, report: Report) -> Found:
     storage.require_writable("output", config.output)
     initial = encoder_of(config, config.checkpoint, report)
     config = config.for_width(initial.model.width)
-    problems = {one.task.name: one for one in read_problems(config, initial, report)}
+    tried = [with_setting(config, setting).cutting for setting in settings]
+    problems = {one.task.name: one for one in read_problems(replace(config, cutting=tried[0]), initial, report)}
     require_start(config, problems)
     require_fitting(config, settings, initial, problems)
+    cuttings = {name: in_cuttings(problem, tried, initial, report) for name, problem in problems.items()}
     uri = tracking_uri(Tracking(uri=config.mlflow_uri), config.output)
     tune.connect(config)
     if (cluster.nodes() > 1 or config.placement.autoscaled) and not storage.is_url(config.output):
         report(f"several machines: output ({config.output}) must be a folder that all of them see, or a URL")
     for line in warnings(config, settings, initial.model):
         report(line)
-    grid = planned(config, initial, problems, settings, begun, report)
+    grid = planned(config, initial, problems, cuttings, settings, begun, report)
     parent = runs.open_grid(uri, config, grid_name(config, problems, initial), initial)
     live = Live(report)
     with runs.tracked(parent, live):
@@ -113,13 +117,13 @@ def encoder_of(config: Finetune, checkpoint: str, report: Report) -> Initial:
 def require_fitting(config: Finetune, settings: Sequence[dict[str, Any]], initial: Initial, problems: Mapping[str, Problem]) -> None:
     """Raise ConfigError for settings that cannot be with this checkpoint and these tasks."""
     for one in (with_setting(config, setting) for setting in settings):
+        if config.start_from and (isinstance(one.adapter, Bottleneck) or config.random_weights):
+            raise ConfigError(f"start_from ({config.start_from}) hands on a whole encoder: leave out {'random_weights' if config.random_weights else 'adapter:bottleneck'}")
         if one.freeze.layers > initial.model.layers:
             raise ConfigError(f"freeze.layers ({one.freeze.layers}) must be at most the checkpoint's layers ({initial.model.layers})")
         odd = [name for name, problem in problems.items() if problem.task.kind not in WEIGHTED]
         if one.recipe.balance_classes and odd:
             raise ConfigError(f"recipe.balance_classes (True) is for {' and '.join(WEIGHTED)}, and {', '.join(odd)} is {problems[odd[0]].task.kind}: leave it out")
-    if config.start_from and (isinstance(config.adapter, Bottleneck) or config.random_weights):
-        raise ConfigError(f"start_from ({config.start_from}) hands on a whole encoder: leave out {'random_weights' if config.random_weights else 'adapter:bottleneck'}")
     if storage.exists(storage.join(storage.absolute(config.checkpoint), ADAPTERS)):
         raise ConfigError(f"checkpoint ({config.checkpoint}) has a bottleneck adapter beside its encoder, which cannot be gone on with: choose another")
 
@@ -136,7 +140,9 @@ def waves(config: Finetune, problems: Mapping[str, Problem]) -> list[str | None]
     return [None] if config.start_from is None or not any(name in STARTED for name in problems) else [None, config.start_from]
 
 
-def planned(config: Finetune, initial: Initial, problems: dict[str, Problem], settings: list[dict[str, Any]], begun: float, report: Report) -> Grid:
+def planned(
+    config: Finetune, initial: Initial, problems: dict[str, Problem], cuttings: dict[str, dict[Cutting, Problem]], settings: list[dict[str, Any]], begun: float, report: Report
+) -> Grid:
     """What is trained of each problem in the time that is left since `begun`, and how long it takes; says both."""
     many = tune.at_once(config)
     place = storage.join(config.output, "finetune", "grids", f"{grid_name(config, problems, initial)}.json")
@@ -145,7 +151,7 @@ def planned(config: Finetune, initial: Initial, problems: dict[str, Problem], se
         shares, per_step = plan.read(place)
         answering = plan.answering_seconds(config, to_answer, per_step, many)
     else:
-        per_step = tune.seconds_per_step(config, problems, initial)
+        per_step = tune.seconds_per_step(config, cuttings, initial)
         answering = plan.answering_seconds(config, to_answer, per_step, many)
         shares = plan.fitted(config, list(problems.values()), per_step, many, len(settings), spent=time.monotonic() - begun + answering)
         plan.write(place, shares, per_step)
@@ -161,7 +167,7 @@ def planned(config: Finetune, initial: Initial, problems: dict[str, Problem], se
         report(f"then the {sum(to_answer.values()):,} test rows of GLUE's submission file, about {duration(answering)}")
     baselines = {name: {split: KINDS[one.task.kind].baseline(one.task, one.train, prepared) for split, prepared in one.splits.items()} for name, one in problems.items()}
     each = {name: plan.trial_seconds(config, problem, per_step[name], shares[name]) for name, problem in problems.items()}
-    return Grid(config=config, initial=initial, problems=problems, settings=settings, shares=shares, seconds=each, baselines=baselines)
+    return Grid(config=config, initial=initial, problems=problems, cuttings=cuttings, settings=settings, shares=shares, seconds=each, baselines=baselines)
 
 
 def grid_name(config: Finetune, problems: Mapping[str, Problem], initial: Initial) -> str:
@@ -215,7 +221,7 @@ def trial_of(grid: Grid, name: str, seed: int, setting: dict[str, Any], stage: s
         recipe = replace(recipe, training_rows=min(recipe.training_rows or share.rows, share.rows))
     config = replace(config, recipe=recipe)
     effective = {name: value for name, value in flatten(config).items() if name in setting}
-    return make_trial(config, grid.problems[name], grid.initial, seed, effective, stage)
+    return make_trial(config, grid.cuttings[name][config.cutting], grid.initial, seed, effective, stage)
 
 
 def run_all(grid: Grid, ones: Sequence[Trial], parent: Any, live: Live, *, may_stop: bool) -> dict[str, dict[str, Any]]:
@@ -232,7 +238,7 @@ def run_all(grid: Grid, ones: Sequence[Trial], parent: Any, live: Live, *, may_s
             if state == "done":
                 runs.log_trial(parent, trial, news)
 
-        fresh = tune.run_trials(grid.config, missing, grid.problems, grid.initial, tell, may_stop=may_stop) if missing else {}
+        fresh = tune.run_trials(grid.config, missing, grid.cuttings, grid.initial, tell, may_stop=may_stop) if missing else {}
         for trial in missing:  # those that were stopped early; the others are there
             runs.log_trial(parent, trial, fresh[trial.name])
     return ready | fresh

@@ -13,7 +13,7 @@ from ray.tune.execution.class_cache import ENV_VARS_TO_PROPAGATE
 from ray.tune.schedulers import ASHAScheduler, FIFOScheduler, TrialScheduler
 
 from pipeline import cluster, storage
-from pipeline.config.finetune import Finetune
+from pipeline.config.finetune import Cutting, Finetune
 from pipeline.errors import ConfigError, DataError, PipelineError
 from pipeline.finetune import plan
 from pipeline.finetune import trials as trial_work
@@ -96,12 +96,12 @@ def connect(config: Finetune) -> None:
     cluster.connect(config.placement.address)
 
 
-def seconds_per_step(config: Finetune, problems: Mapping[str, Problem], initial: Initial) -> dict[str, float]:
-    """Problem -> seconds of a step, measured where trials will run and beside as many others: cores that share memory and caches are slower together.
+def seconds_per_step(config: Finetune, problems: Mapping[str, Mapping[Cutting, Problem]], initial: Initial) -> dict[str, float]:
+    """Task -> seconds of a step of its first cutting, so many that an epoch takes as long as the mean of all cuttings'; measured where trials will run and beside as many others: cores that share memory and caches are slower together.
 
     Raises PipelineError in a line where not even a few steps can be made.
     """
-    asked, there = resources(config), {name: ray.put(problem) for name, problem in problems.items()}
+    asked, there = resources(config), {name: [ray.put(one) for one in ones.values()] for name, ones in problems.items()}
     few_steps = ray.remote(num_cpus=asked["CPU"], num_gpus=asked.get("GPU", 0.0), max_retries=0)(measure)
     try:
         found = ray.get([few_steps.remote(config, there, initial) for _ in range(min(at_once(config), MEASURED_AT_ONCE))])
@@ -110,13 +110,17 @@ def seconds_per_step(config: Finetune, problems: Mapping[str, Problem], initial:
     return {name: statistics.median(one[name] for one in found) for name in problems}
 
 
-def measure(config: Finetune, problems: dict[str, Any], initial: Initial) -> dict[str, float]:
+def measure(config: Finetune, problems: dict[str, list[Any]], initial: Initial) -> dict[str, float]:
     """What a process measures."""
-    return {name: plan.seconds_of(config, ray.get(problem), initial) for name, problem in problems.items()}
+    found: dict[str, float] = {}
+    for name, ones in ((name, ray.get(ones)) for name, ones in problems.items()):
+        epochs = [plan.seconds_of(config, one, initial) * one.train.rows.num_rows for one in ones]
+        found[name] = statistics.mean(epochs) / ones[0].train.rows.num_rows
+    return found
 
 
 def run_trials(
-    config: Finetune, trials: Sequence[Trial], problems: Mapping[str, Problem], initial: Initial, tell: Callable[[Trial, str, dict[str, Any]], None], *, may_stop: bool
+    config: Finetune, trials: Sequence[Trial], problems: Mapping[str, Mapping[Cutting, Problem]], initial: Initial, tell: Callable[[Trial, str, dict[str, Any]], None], *, may_stop: bool
 ) -> Results:
     """The results of all trials, which have their own names; those that are there already are not trained. `may_stop`: search.stop_early may end some.
 
@@ -129,7 +133,8 @@ def run_trials(
         # Past its max_t it would end the trials that it has let through to the end, too.
         scheduler = ASHAScheduler(time_attr="training_iteration", metric=SCORE, mode="max", max_t=most + 1, grace_period=1, reduction_factor=3)
     with tempfile.TemporaryDirectory(prefix="bertstream-tune-") as folder:
-        function = tune.with_parameters(work, trials=list(trials), problems={name: ray.put(problems[name]) for name in {trial.problem for trial in trials}}, initial=initial)
+        there = {(name, cutting): ray.put(problems[name][cutting]) for name, cutting in {(trial.problem, trial.config.cutting) for trial in trials}}
+        function = tune.with_parameters(work, trials=list(trials), problems=there, initial=initial)
         found = tune.Tuner(
             tune.with_resources(function, asked),
             param_space={"number": tune.grid_search(list(range(len(trials))))},
@@ -152,10 +157,10 @@ def published(trials: Sequence[Trial], last: Mapping[int, dict[str, Any]], *, ma
     return {trial.name: results[trial.name] or stopped(trial, last[number]) for number, trial in enumerate(trials)}
 
 
-def work(settings: dict[str, int], trials: list[Trial], problems: dict[str, Any], initial: Initial) -> None:
+def work(settings: dict[str, int], trials: list[Trial], problems: dict[tuple[str, Cutting], Any], initial: Initial) -> None:
     """What a trial's process runs."""
     trial = trials[settings["number"]]
-    problem = ray.get(problems[trial.problem])
+    problem = ray.get(problems[trial.problem, trial.config.cutting])
     first, metric = next(iter(problem.splits)), problem.task.metrics[0]
 
     def after_epoch(epoch: int, scores: Scores) -> None:

@@ -113,13 +113,13 @@ def test_one_s_own_file_with_its_tenth_set_aside(tiny_run: Path, tmp_path: Path,
     lines = ["review,stars"] + [f'"{"kar mist" if row % 2 else "lond sur"} {"nest " * (row % 7)}{row}",{"good" if row % 2 else "bad"}' for row in range(80)]
     (tmp_path / "my.csv").write_text("\n".join(lines) + "\n")
     asked = ["--checkpoint", folder_of(str(tiny_run), 3), "--train", str(tmp_path / "my.csv"), "--text", "review", "--label", "stars", "--output", str(tmp_path / "o"), "--seeds", "1",
-             "--recipe.epochs", "4", "--search.over", "optimizer.learning_rate=1e-3,1e-4,1e-5", "--search.stop-early", "True", "--trials.cpus", "3", "--recipe.patience", "2", "adapter:low-rank", "--adapter.rank", "4"]  # fmt: skip
+             "--recipe.epochs", "4", "--search.over", "adapter=no-adapter,low-rank", "--search.over", "cutting.maximum-length=16,32", "--search.stop-early", "True", "--trials.cpus", "3", "--recipe.patience", "2", "adapter:low-rank", "--adapter.rank", "4"]  # fmt: skip
     assert main(asked) == 0
     out = capsys.readouterr().out
     assert "no --dev: " in out and "of 80 rows are set aside by a hash of their text" in out and "| my   | dev accuracy" in out
-    assert "my: selected learning rate " in out
+    assert "my: selected adapter " in out
     ended = [{path.name for path in folder.iterdir() if path.name != ".lock"} for folder in sorted((tmp_path / "o" / "finetune").glob("my-seed0-*"))]
-    assert len(ended) == 3 and all(names in ({"result.json"}, {"stopped.json"}) for names in ended) and {"result.json"} in ended
+    assert len(ended) == 4 and all(names in ({"result.json"}, {"stopped.json"}) for names in ended) and {"result.json"} in ended
     (folder,) = (tmp_path / "o" / "finetune").glob("my-seed1-*/model")
     assert load_tuned(str(folder)).about.task.labels == ("bad", "good") and not (folder / "adapters.safetensors").exists()
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from pipeline.config.adapters import Bottleneck, LowRank
 from pipeline.config.finetune import Finetune, Recipe, Search
 from pipeline.config.model import Model
 from pipeline.config.training import LinearDecay
@@ -36,10 +37,23 @@ def test_values_and_ranges_of_any_setting() -> None:
     assert settings_of(config(over=("recipe.pooling=cls,mean", "recipe.balance_classes=True,False")))[1] == {"recipe.pooling": "cls", "recipe.balance_classes": False}
 
 
+def test_kinds_are_tried_with_their_own_settings_alone() -> None:
+    found = settings_of(config(over=("adapter.rank=4,8", "adapter=no-adapter,low-rank,bottleneck", "recipe.epochs=1")))
+    assert found == [
+        {"adapter": "NoAdapter", "recipe.epochs": 1},
+        {"adapter": "LowRank", "adapter.rank": 4, "recipe.epochs": 1},
+        {"adapter": "LowRank", "adapter.rank": 8, "recipe.epochs": 1},
+        {"adapter": "Bottleneck", "recipe.epochs": 1},
+    ]
+    asked = replace(config(), adapter=LowRank(rank=2, scale=3.0))
+    assert with_setting(asked, {"adapter": "LowRank"}).adapter == asked.adapter and with_setting(asked, {"adapter": "Bottleneck"}).adapter == Bottleneck()
+    assert with_setting(config(), {"adapter": "LowRank", "adapter.rank": 4}).adapter == LowRank(rank=4)
+
+
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
-        ("recipe.rows_per_step", r"search\.over \(recipe\.rows_per_step\) must be NAME=VALUE,VALUE or NAME=LOW\.\.HIGH with a name of recipe\.epochs, "),
+        ("recipe.rows_per_step", r"search\.over \(recipe\.rows_per_step\) must be NAME=VALUE,VALUE or NAME=LOW\.\.HIGH with a name of cutting\.maximum_length, "),
         ("seeds=1,2", r"search\.over \(seeds=1,2\) must be NAME=VALUE"),
         ("recipe.epochs=two", r"search\.over \(recipe\.epochs=two\): two is none of int$"),
         ("optimizer.learning_rate=1..0.1", r"search\.over \(optimizer\.learning_rate=1\.\.0\.1\): a range is LOW\.\.HIGH with 0 < LOW < HIGH, such as 1e-5\.\.1e-3$"),
@@ -48,6 +62,10 @@ def test_values_and_ranges_of_any_setting() -> None:
         ("recipe.epochs=None", r"search\.over \(recipe\.epochs=None\): None is none of int$"),
         ("recipe.pooling=cls,maen", r"search\.over \(recipe\.pooling=cls,maen\): maen is none of cls, mean, attention$"),
         ("recipe.balance_classes=yes", r"search\.over \(recipe\.balance_classes=yes\): yes is none of bool$"),
+        ("adapter=lora", r"search\.over \(adapter=lora\): lora is none of no-adapter, low-rank, bottleneck$"),
+        ("adapter.rank=4", r"search\.over \(adapter\.rank=4\) must be NAME=VALUE"),
+        ("adapter=1..2", r"search\.over \(adapter=1\.\.2\): adapter is no number and has no range"),
+        ("cutting.maximum_length=4", r"cutting\.maximum_length \(4\) must be at least 8"),
         ("recipe.rows_per_step=0", r"rows_per_step \(0\) must be at least 1"),
     ],
 )

@@ -8,10 +8,11 @@ import pytest
 
 from pipeline.config.finetune import Cutting, Finetune, Recipe, Search
 from pipeline.config.model import Model
+from pipeline.errors import ConfigError
 from pipeline.finetune.live import Live
 from pipeline.finetune.plan import Share
-from pipeline.finetune.problems import Problem, digest
-from pipeline.finetune.settings import settings_of
+from pipeline.finetune.problems import Problem, digest, in_cuttings
+from pipeline.finetune.settings import settings_of, with_setting
 from pipeline.finetune.trials import Trial
 from pipeline.grid import runs, tune
 from pipeline.grid.job import Grid, best_model, finished, planned, run_all, trial_of
@@ -29,7 +30,7 @@ def grid_of(glue: Path, vocabulary: Vocabulary, share: Share, *over: str) -> Gri
     problem = Problem(task=TASKS["cola"], cutting=cutting, train=train, splits={}, digest=digest([train]))
     config = Finetune(checkpoint="c", task=("cola",), data="d", output=str(glue / "o"), recipe=Recipe(epochs=3), search=Search(over=over))
     initial = Initial(folder="f", fingerprint="e", model=Model(), vocabulary=vocabulary)
-    return Grid(config=config, initial=initial, problems={"cola": problem}, settings=settings_of(config), shares={"cola": share}, seconds={"cola": 1.0}, baselines={})
+    return Grid(config=config, initial=initial, problems={"cola": problem}, cuttings={"cola": {config.cutting: problem}}, settings=settings_of(config), shares={"cola": share}, seconds={"cola": 1.0}, baselines={})
 
 
 def test_what_is_said_to_be_chosen_is_what_is_trained(glue: Path, tiny_vocabulary: Vocabulary) -> None:
@@ -41,6 +42,24 @@ def test_what_is_said_to_be_chosen_is_what_is_trained(glue: Path, tiny_vocabular
     assert trial_of(grid, "cola", 0, trials[1].chosen, "select").name == trials[1].name
     longer = grid_of(glue, tiny_vocabulary, Share(seeds=1, epochs=2, rows=None), "recipe.epochs=1,3")
     assert [trial_of(longer, "cola", 0, setting, "select").config.recipe.epochs for setting in longer.settings] == [1, 2]
+
+
+def test_a_trial_has_the_rows_of_the_cutting_and_the_adapter_that_are_tried(glue: Path, tiny_vocabulary: Vocabulary) -> None:
+    grid = grid_of(glue, tiny_vocabulary, Share(seeds=1, epochs=3, rows=None), "adapter=no-adapter,low-rank", "cutting.maximum-length=32,8", "adapter.rank=2,4")
+    said: list[str] = []
+    tried = [with_setting(grid.config, setting).cutting for setting in grid.settings]
+    model = replace(grid.initial.model, maximum_positions=32)
+    cuttings = in_cuttings(grid.problems["cola"], tried, replace(grid.initial, model=model), said.append)
+    assert list(cuttings) == [Cutting(maximum_length=32), Cutting(maximum_length=8)] and cuttings[Cutting(maximum_length=32)] is grid.problems["cola"]
+    assert {len(row) for row in cuttings[Cutting(maximum_length=8)].train.rows["ids"].to_pylist()} <= set(range(9))
+    assert said == ["cola train, maximum length 8: 28 cut at 8 tokens (--cutting.passages True reads the rest)"]
+    trials = [trial_of(replace(grid, cuttings={"cola": cuttings}), "cola", 0, setting, "select") for setting in grid.settings]
+    assert [(type(one.config.adapter).__name__, getattr(one.config.adapter, "rank", None), one.config.cutting.maximum_length) for one in trials] == [
+        ("NoAdapter", None, 32), ("NoAdapter", None, 8), ("LowRank", 2, 32), ("LowRank", 4, 32), ("LowRank", 2, 8), ("LowRank", 4, 8)
+    ]  # fmt: skip
+    assert len({one.name for one in trials}) == 6
+    with pytest.raises(ConfigError, match=r"^cutting.maximum_length \(64\) must be at most the checkpoint's positions \(32\)$"):
+        in_cuttings(grid.problems["cola"], [Cutting(), Cutting(maximum_length=64)], replace(grid.initial, model=model), said.append)
 
 
 def test_the_best_model_is_that_of_the_seed_with_the_best_score_on_the_first_split(glue: Path, tiny_vocabulary: Vocabulary) -> None:
@@ -63,7 +82,7 @@ def test_a_trial_that_a_search_ended_is_a_result_in_such_a_search_alone(glue: Pa
 def test_the_longest_trials_are_sent_first(glue: Path, tiny_vocabulary: Vocabulary, monkeypatch: pytest.MonkeyPatch) -> None:
     grid = grid_of(glue, tiny_vocabulary, Share(seeds=2, epochs=3, rows=None))
     longer = replace(grid.problems["cola"], task=replace(grid.problems["cola"].task, name="longer"))
-    grid = replace(grid, problems=grid.problems | {"longer": longer}, shares=grid.shares | {"longer": grid.shares["cola"]}, seconds={"cola": 1.0, "longer": 2.0})
+    grid = replace(grid, problems=grid.problems | {"longer": longer}, cuttings=grid.cuttings | {"longer": {grid.config.cutting: longer}}, shares=grid.shares | {"longer": grid.shares["cola"]}, seconds={"cola": 1.0, "longer": 2.0})
     asked = [trial_of(grid, name, seed, {}, "report") for name in grid.problems for seed in range(2)]
     sent: list[Trial] = []
     monkeypatch.setattr(tune, "run_trials", lambda config, trials, *rest, **named: sent.extend(trials) or {trial.name: {} for trial in trials})
@@ -79,6 +98,6 @@ def test_what_the_start_took_is_taken_from_the_minutes(glue: Path, tiny_vocabula
 
     def seeds(folder: str, spent: float) -> int:
         config = replace(grid.config, minutes=5, output=str(glue / folder))
-        return planned(config, grid.initial, grid.problems, grid.settings, time.monotonic() - spent, lambda line: None).shares["cola"].seeds
+        return planned(config, grid.initial, grid.problems, grid.cuttings, grid.settings, time.monotonic() - spent, lambda line: None).shares["cola"].seeds
 
     assert seeds("all", 0.0) == 3 and seeds("little", 299.0) == 1
