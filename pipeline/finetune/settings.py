@@ -4,8 +4,9 @@ import dataclasses
 import itertools
 import json
 import math
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
+from pipeline.config.adapters import Adapter
 from pipeline.config.arguments import flag_of
 from pipeline.config.finetune import HIGH_RATE, Finetune, Search, usual_rate
 from pipeline.config.flat import flatten
@@ -150,8 +151,9 @@ def with_setting(config: Any, chosen: dict[str, Any]) -> Any:
 
 
 def in_words(setting: dict[str, Any]) -> str:
-    """A setting for people."""
-    return ", ".join(f"{name.rsplit('.', 1)[-1].replace('_', ' ')} {f'{value:g}' if isinstance(value, float) else value}" for name, value in setting.items())
+    """A setting for people, kinds by the names that options have."""
+    kinds = {kind.__name__: flag_of(kind) for kind in get_args(Adapter)}
+    return ", ".join(f"{name.rsplit('.', 1)[-1].replace('_', ' ')} {f'{value:g}' if isinstance(value, float) else kinds.get(value, value)}" for name, value in setting.items())
 
 
 def warnings(config: Finetune, settings: list[dict[str, Any]], model: Model) -> list[str]:

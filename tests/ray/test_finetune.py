@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -117,10 +118,13 @@ def test_one_s_own_file_with_its_tenth_set_aside(tiny_run: Path, tmp_path: Path,
     assert main(asked) == 0
     out = capsys.readouterr().out
     assert "no --dev: " in out and "of 80 rows are set aside by a hash of their text" in out and "| my   | dev accuracy" in out
-    assert "my: selected adapter " in out
+    selected = re.search(r"my: selected maximum length (16|32), adapter (no-adapter|low-rank) \(best of 4: ", out)
+    assert selected, out
     ended = [{path.name for path in folder.iterdir() if path.name != ".lock"} for folder in sorted((tmp_path / "o" / "finetune").glob("my-seed0-*"))]
     assert len(ended) == 4 and all(names in ({"result.json"}, {"stopped.json"}) for names in ended) and {"result.json"} in ended
     (folder,) = (tmp_path / "o" / "finetune").glob("my-seed1-*/model")
+    settings = json.loads((folder.parent / "result.json").read_text())["settings"]
+    assert (settings["cutting.maximum_length"], settings["adapter"]) == (int(selected[1]), {"no-adapter": "NoAdapter", "low-rank": "LowRank"}[selected[2]]) and load_tuned(str(folder)).about.cutting.maximum_length == int(selected[1])
     assert load_tuned(str(folder)).about.task.labels == ("bad", "good") and not (folder / "adapters.safetensors").exists()
 
 
