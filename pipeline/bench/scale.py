@@ -18,7 +18,7 @@ from ray.train.torch import TorchConfig, TorchTrainer
 
 from pipeline.columns import aligned
 from pipeline.config.training import Batch
-from pipeline.corpus.order import MOST_SLOTS, slots_at, slots_of_block, slots_of_rank
+from pipeline.corpus.order import rows_of_round, slots_at, slots_of_block, slots_of_rank
 from pipeline.corpus.stream import StreamSettings, build_stream, slots_of_blocks
 from pipeline.plan import STREAM_TOKENS
 from pipeline.train.dealing import Dealing
@@ -85,7 +85,7 @@ def sleeping(settings: dict[str, Any]) -> None:
 def pace(settings: StreamSettings, sleeper: Sleeper, world: int) -> Pace:
     """Run one world."""
     options = ExecutionOptions(preserve_order=True)
-    rows = (sleeper.warm + sleeper.steps) * sleeper.batch.rows_per_step + world * MOST_SLOTS * sleeper.batch.rows_per_slot
+    rows = (sleeper.warm + sleeper.steps) * sleeper.batch.rows_per_step + rows_of_round(sleeper.batch, settings.sampling.maximum_length, world)
     with tempfile.TemporaryDirectory(prefix="bertstream-bench-") as folder:
         trainer = TorchTrainer(
             sleeping,

@@ -18,8 +18,9 @@ from pipeline.config.training import Batch
 from pipeline.text.randomness import generator
 
 MOST_SLOTS = 16  # in a block: the first one waits for all of them, on every rank
-BLOCK_TOKENS = 2**17
-ROUND_TOKENS = 2**22  # in one block of every rank, which are put in order as one table: some 25 MB; where Ray Data may hold 256 MB, rounds of 60 can stall it
+SLOTS_PER_RANK = 4  # that many more in large worlds, so that all ranks together need no more blocks a second than a few do
+BLOCK_TOKENS = 2**20
+ROUND_TOKENS = 2**26  # in one block of every rank, which are put in order as one table: 400 MB
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
@@ -99,7 +100,12 @@ def slots_of_rank(step: int, start: int, batch: Batch, rank: int, world: int) ->
 def slots_of_block(batch: Batch, maximum_length: int, world: int) -> int:
     """Slots of one rank that come to it in one block, the same for all ranks: what Ray Data does for a block costs more than making its rows."""
     of_slot = batch.rows_per_slot * maximum_length
-    return max(1, min(MOST_SLOTS, BLOCK_TOKENS // of_slot, ROUND_TOKENS // (of_slot * world)))
+    return max(1, min(max(MOST_SLOTS, SLOTS_PER_RANK * world), BLOCK_TOKENS // of_slot, ROUND_TOKENS // (of_slot * world)))
+
+
+def rows_of_round(batch: Batch, maximum_length: int, world: int) -> int:
+    """Rows of one block of every rank."""
+    return world * slots_of_block(batch, maximum_length, world) * batch.rows_per_slot
 
 
 def slots_by_rank(slots: int, world: int) -> list[int]:

@@ -15,7 +15,7 @@ from ray.data._internal.execution.streaming_executor import StreamingExecutor
 from pipeline.config.data import Sampling
 from pipeline.config.phases import Phase
 from pipeline.config.training import Batch
-from pipeline.corpus.order import Cursor, WindowRange, permutation, slots_by_rank, slots_of_block, window_ranges
+from pipeline.corpus.order import Cursor, WindowRange, permutation, rows_of_round, slots_by_rank, window_ranges
 from pipeline.corpus.prepare import Corpus, Window, read_window
 from pipeline.errors import DataError
 from pipeline.text.examples import make_examples
@@ -162,12 +162,10 @@ def in_blocks(stream: ray.data.Dataset, world: int) -> ray.data.Dataset:
     Only where no order is changed, by one rank or blocks of one slot, may the last block have fewer rows.
     """
     batch, maximum_length = stream.context.get_config(BATCH_AND_LENGTH)
-    slots = slots_of_block(batch, maximum_length, world)
-    rows = slots * batch.rows_per_slot
-    if world == 1 or slots == 1:
+    one_round = rows_of_round(batch, maximum_length, world)
+    rows = one_round // world
+    if rows in (one_round, batch.rows_per_slot):
         return stream.repartition(target_num_rows_per_block=rows, strict=True)
-
-    one_round = world * rows
 
     def by_rank(table: pa.Table) -> pa.Table:
         whole = table.num_rows == one_round  # the stream's last rows may be fewer: more are asked for than are needed

@@ -19,7 +19,8 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from pipeline import storage
 from pipeline.cluster import NAMESPACE, WorkerResources
 from pipeline.config.jobs import Pretrain
-from pipeline.corpus.order import MOST_SLOTS, entered, offset
+from pipeline.config.phases import Phase
+from pipeline.corpus.order import entered, offset, rows_of_round
 from pipeline.corpus.stream import build_stream, in_phase
 from pipeline.errors import ConfigError, PipelineError
 from pipeline.train import checkpoint
@@ -35,7 +36,9 @@ ELASTIC_START_SECONDS = 5  # after which an elastic group that was to be as larg
 RESERVATION = "reservation.json"
 COORDINATOR_SECONDS = 5.0
 RESIZE_SECONDS = 5.0  # between looks for nodes that came
-STREAM_BYTES = 256 * 2**20  # of finished blocks that the stream may run ahead by
+STREAM_BYTES = 256 * 2**20  # of finished blocks that the stream may run ahead by at least
+ROUNDS_AHEAD = 10  # with less, Ray Data's shares for the steps of the stream are smaller than a round, and it stalls
+TOKEN_BYTES = 6.25  # of a row in a block
 
 
 @contextmanager
@@ -142,15 +145,14 @@ def trainer(job: Job, resources: WorkerResources) -> TorchTrainer:
     config = job.config
     DataContext.get_current().enable_progress_bars = False
     DataContext.get_current().execution_no_progress_timeout_s = -1  # an evaluation may pause the stream for long
-    options = ExecutionOptions(preserve_order=True, resource_limits=ExecutionResources.for_limits(object_store_memory=STREAM_BYTES))
+    options = ExecutionOptions(preserve_order=True, resource_limits=ExecutionResources.for_limits(object_store_memory=stream_bytes(config)))
 
     def stream() -> ray.data.Dataset:
         if failure := ray.get(job.tracker.failure.remote()):
             raise failure
         state = newest_state(job)
         phase = config.phase_at(state.step)
-        one_round = config.worker_range.most * MOST_SLOTS * phase.batch.rows_per_slot  # at most
-        rows = offset(phase.end - phase.first + 1, phase.batch) - offset(state.step - phase.first, phase.batch) + one_round
+        rows = offset(phase.end - phase.first + 1, phase.batch) - offset(state.step - phase.first, phase.batch) + most_of_round(config, phase)
         return build_stream(in_phase(job.stream, phase), entered(state.cursor, phase, state.step), rows)
 
     workers = config.worker_range
@@ -174,6 +176,17 @@ def trainer(job: Job, resources: WorkerResources) -> TorchTrainer:
             failure_config=FailureConfig(max_failures=config.placement.restarts, controller_failure_limit=-1 if workers.elastic else START_ATTEMPTS),
         ),
     )
+
+
+def stream_bytes(config: Pretrain) -> int:
+    """What a run's stream may hold in finished blocks."""
+    return max(STREAM_BYTES, *(round(ROUNDS_AHEAD * TOKEN_BYTES * most_of_round(config, phase) * phase.sampling.maximum_length) for phase in config.all_phases))
+
+
+def most_of_round(config: Pretrain, phase: Phase) -> int:
+    """Rows of one block of every worker at most, as many workers as there may be."""
+    workers = config.worker_range
+    return max(rows_of_round(phase.batch, phase.sampling.maximum_length, world) for world in range(workers.least, workers.most + 1))
 
 
 def watch(tracker: ActorHandle, stop: threading.Event, report: Callable[[str], None], show: Callable[[int, dict[str, float]], None]) -> None:

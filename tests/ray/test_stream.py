@@ -21,6 +21,7 @@ def test_each_rank_receives_its_slots(
     world: int, of_block: int, tiny_corpus: Corpus, tiny_vocabulary: Vocabulary, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(order, "MOST_SLOTS", of_block)
+    monkeypatch.setattr(order, "SLOTS_PER_RANK", 0)
     batch = Batch(rows_per_step=12, rows_per_slot=4)
     settings = StreamSettings(corpus=tiny_corpus, vocabulary=tiny_vocabulary, sampling=Sampling(maximum_length=32), batch=batch, seed=0)
     monkeypatch.setattr(DataContext.get_current(), "enable_progress_bars", False)

@@ -1,10 +1,10 @@
-"""What Ray Train is told through the environment."""
+"""What Ray Train is told through the environment, and what a stream may hold."""
 
 from dataclasses import replace
 
 from pipeline.config.jobs import Pretrain
-from pipeline.config.training import Placement
-from pipeline.train.launch import train_environment
+from pipeline.config.training import Batch, Placement
+from pipeline.train.launch import STREAM_BYTES, most_of_round, stream_bytes, train_environment
 
 
 def test_an_elastic_run_does_not_wait_long_for_nodes_that_went():
@@ -12,3 +12,11 @@ def test_an_elastic_run_does_not_wait_long_for_nodes_that_went():
     hang = {"RAY_TRAIN_WORKER_HEALTH_CHECK_TIMEOUT_S": "33"}
     assert train_environment(config) == hang
     assert train_environment(replace(config, workers="2..8")) == hang | {"RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "5"}
+
+
+def test_a_stream_may_hold_ten_rounds_of_as_many_workers_as_there_may_be():
+    few = Pretrain(batch=Batch(rows_per_step=256, rows_per_slot=32), workers=4)
+    assert stream_bytes(few) == STREAM_BYTES and most_of_round(few, few.all_phases[0]) == 4 * 16 * 32
+    many = replace(few, batch=Batch(rows_per_step=4096, rows_per_slot=32), workers="4..64")
+    assert most_of_round(many, many.all_phases[0]) == 64 * 256 * 32
+    assert stream_bytes(many) == 10 * 6.25 * 64 * 256 * 32 * 128
