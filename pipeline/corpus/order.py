@@ -18,7 +18,7 @@ from pipeline.config.training import Batch
 from pipeline.text.randomness import generator
 
 MOST_SLOTS = 16  # in a block: the first one waits for all of them, on every rank
-SLOTS_PER_RANK = 4  # that many more in large worlds, so that all ranks together need no more blocks a second than a few do
+SLOTS_PER_RANK = 8  # where that is more: all ranks of a large world then need no more blocks a second than two do
 BLOCK_TOKENS = 2**20
 ROUND_TOKENS = 2**26  # in one block of every rank, which are put in order as one table: 400 MB
 

@@ -61,11 +61,11 @@ def test_time_is_arithmetic_and_uneven_slots():
 
 
 def test_where_gpus_ask_for_more_blocks_than_a_stream_gives_time_is_the_streams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Of the published recipe the first phase has 900,000 steps of 8 slots, the second 100,000 of 32, 32 of them in a block: the second may be bound by its arithmetic alone."""
+    """Of the published recipe the first phase has 900,000 steps of 8 slots, the second 100,000 of 32, 64 of them in a block: the second may be bound by its arithmetic alone."""
     work = list(loads(PRESETS["bert-base"]))
-    assert seconds_with_stream(work, 8, 1e18) == pytest.approx((900_000 * 8 + 100_000 * 32) / 32 / STREAM_BLOCKS)
-    between = work[1].flops / (8 * 100_000 * 32 / 32 / STREAM_BLOCKS) / 2
-    assert seconds_with_stream(work, 8, between) == pytest.approx(max(work[0].flops / (8 * between), 900_000 * 8 / 32 / STREAM_BLOCKS) + work[1].flops / (8 * between))
+    assert seconds_with_stream(work, 8, 1e18) == pytest.approx((900_000 * 8 + 100_000 * 32) / 64 / STREAM_BLOCKS)
+    between = work[1].flops / (8 * 100_000 * 32 / 64 / STREAM_BLOCKS) / 2
+    assert seconds_with_stream(work, 8, between) == pytest.approx(max(work[0].flops / (8 * between), 900_000 * 8 / 64 / STREAM_BLOCKS) + work[1].flops / (8 * between))
     monkeypatch.setattr("pipeline.plan.STREAM_BLOCKS", 5)
     config = with_name(replace(PRESETS["bert-base"], workers=8), "bert-base")
     fast, slow = read_prices(prices(tmp_path)), [replace(read_prices(prices(tmp_path))[0], utilisation=1e-4)]

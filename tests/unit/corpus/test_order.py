@@ -62,9 +62,9 @@ def test_a_block_holds_some_steps_but_not_too_many_tokens() -> None:
     def of_block(rows_per_slot: int, maximum_length: int, world: int) -> int:
         return slots_of_block(Batch(rows_per_step=1024, rows_per_slot=rows_per_slot), maximum_length, world)
 
-    assert of_block(32, 128, 1) == of_block(32, 128, 4) == of_block(8, 512, 4) == of_block(4, 32, 3) == 16
-    assert [of_block(rows, 128, 8) for rows in (32, 256, 1024)] == [32, 32, 8]
-    assert [of_block(32, 128, world) for world in (8, 64, 128, 512, 16384)] == [32, 256, 128, 32, 1]
+    assert of_block(32, 128, 1) == of_block(32, 128, 2) == of_block(8, 512, 2) == 16 and of_block(4, 32, 3) == 24
+    assert [of_block(rows, 128, 8) for rows in (32, 256, 1024)] == [64, 32, 8]
+    assert [of_block(32, 128, world) for world in (8, 64, 128, 512, 16384)] == [64, 256, 128, 32, 1]
 
 
 def test_what_may_follow_a_row() -> None:
