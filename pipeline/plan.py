@@ -22,7 +22,7 @@ from pipeline.train.schedule import decay_start
 PRICES = Path(__file__).parents[1] / "cluster" / "prices.toml"
 FILL = 0.92  # real tokens of a row's maximum_length: 118.4 of 128 over 109,000 rows of books and Wikipedia
 STREAM_TOKENS = 1.6e6  # a second and core through Ray Data, 3.2e6 on two cores: `jobs/bench.py stream` on English books
-STREAM_BLOCKS = 30  # a second of one stream with four workers on the same two cores: `jobs/bench.py scale` on English books, slots of 2 rows
+STREAM_BLOCKS = 24  # a second of one stream on two cores, of 64 ranks and with rows that are made already: `jobs/bench.py scale` on English books
 CHECKPOINT_BYTES = 12  # a parameter: it and both moments of Adam, in float32
 EXPORT_BYTES = 4
 MOST_WORLDS = 12
@@ -175,7 +175,7 @@ def plan_text(config: Pretrain, machines: list[Machine]) -> str:
             *machine_lines(work, tokens, world, machines),
             "  Prices (on demand / spot) and the assumed utilisation are those of cluster/prices.toml; the head and CPU nodes come on top. Time is arithmetic and uneven slots,",
             f"  without communication between machines. Cores feed the GPUs at {STREAM_TOKENS / 1e6:.1f} M tokens a second each, measured on English books.",
-            f"  * to what one stream takes at the {STREAM_BLOCKS} blocks a second that it gave to four workers on the same two cores, where the GPUs ask for more.",
+            f"  * to what one stream takes at the {STREAM_BLOCKS} blocks a second that it gave on two cores, its text made beforehand, where the GPUs ask for more.",
             "",
             *(line for load in work for line in dealing_lines(load.phase, config.worker_range)),
         ]

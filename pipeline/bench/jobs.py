@@ -100,15 +100,14 @@ def run_scale(specs: Sequence[str], settings: VocabularySettings, milliseconds: 
         wanted = StreamSettings(corpus=corpus, vocabulary=vocabulary, sampling=Sampling(), batch=batch, seed=0)
         paces = [scale.pace(wanted, scale.Sleeper(batch=batch, seconds=milliseconds / 1000, steps=steps, warm=scale.WARM_STEPS), world) for world in scale.WORLDS]
         awake = [scale.pace(wanted, scale.Sleeper(batch=batch, seconds=0, steps=20 * steps, warm=10 * steps), world) for world in scale.WORLDS]
-        small = Batch(rows_per_step=4 * scale.SMALL_SLOT, rows_per_slot=scale.SMALL_SLOT)
-        tiny = [scale.pace(replace(wanted, batch=small), scale.Sleeper(batch=small, seconds=0, steps=20 * steps, warm=10 * steps), world) for world in scale.WORLDS]
+        alone = [scale.dealt(wanted, world, rounds) for world, rounds in scale.ROUNDS.items()]
     print(f"4 slots of 32 rows a step, {milliseconds:g} ms of sleep a slot in place of the model")
     print(scale.table(paces))
     print("without any sleep")
     print(scale.table(awake))
-    print(f"without any sleep, slots of {scale.SMALL_SLOT} rows")
-    print(scale.table(tiny))
-    print(scale.on_paper(tiny[-1].blocks / tiny[-1].seconds, awake[0].tokens / awake[0].slots / batch.rows_per_slot, wanted.sampling.maximum_length))
+    print("one stream read by one process, its rows made beforehand")
+    print(scale.dealt_table(alone))
+    print(scale.on_paper(min(one.blocks / one.seconds for one in alone), awake[0].tokens / awake[0].slots / batch.rows_per_slot, wanted.sampling.maximum_length))
     return 0
 
 

@@ -1,26 +1,30 @@
 """What coordination costs: worlds of several workers on this machine whose computing is a sleep, all fed by one stream."""
 
+import itertools
 import json
 import math
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import ray
 import ray.train
 import torch
 import torch.distributed as dist
-from ray.data import ExecutionOptions
+from ray.data import ExecutionOptions, ExecutionResources
 from ray.train import RunConfig, ScalingConfig
 from ray.train.torch import TorchConfig, TorchTrainer
 
 from pipeline.columns import aligned
 from pipeline.config.training import Batch
-from pipeline.corpus.order import rows_of_round, slots_at, slots_of_block, slots_of_rank
-from pipeline.corpus.stream import StreamSettings, build_stream, slots_of_blocks
+from pipeline.corpus.order import WindowRange, rows_of_round, slots_at, slots_of_block, slots_of_rank
+from pipeline.corpus.stream import StreamSettings, build_stream, bytes_ahead, in_blocks, rows_of_range, slots_of_blocks, stream_of
 from pipeline.plan import STREAM_TOKENS
+from pipeline.text.wordpiece import WordPiece
 from pipeline.train.dealing import Dealing
 from pipeline.train.step import exchange, make_slot
 
@@ -32,8 +36,9 @@ GPU_TOKENS = 500_000
 WORLDS_ON_PAPER = (8, 64, 512)
 ROWS = (32, 256)
 """Of slots, in the reckoning for many GPUs."""
-SMALL_SLOT = 2
-"""Rows of slots so small that their text takes no time beside what Ray Data does for a block of them."""
+WINDOWS_A_TASK = 16
+ROUNDS = {8: 60, 64: 6}
+"""World -> blocks of each of its ranks, that one reader takes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,6 +107,48 @@ def pace(settings: StreamSettings, sleeper: Sleeper, world: int) -> Pace:
     slots = sleeper.steps * sleeper.batch.slots_per_step
     blocks = slots / slots_of_block(sleeper.batch, settings.sampling.maximum_length, world)
     return Pace(world=world, tokens=metrics["tokens"], slots=slots, blocks=blocks, seconds=metrics["seconds"], slept=sleeper.steps * per_rank * sleeper.seconds)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dealt:
+    """What one stream gave to one reader in the place of a world."""
+
+    world: int
+    slots: int
+    blocks: int
+    tokens: int
+    seconds: float
+    """From its start on."""
+    cpu: float
+    """Seconds that the one process took which plans all tasks of the stream, and here also reads; what tasks take, more cores can share."""
+
+
+def dealt(settings: StreamSettings, world: int, rounds: int) -> Dealt:
+    """Read the blocks of a world without its workers. The rows are those of one window over and over, so that making them takes no time."""
+    length = settings.sampling.maximum_length
+    one_round = rows_of_round(settings.batch, length, world)
+    window = next(rows_of_range(settings, WordPiece(settings.vocabulary), WindowRange(first=0, count=1)))
+    there = ray.put(window)
+
+    def same_rows(block: pa.Table) -> Iterator[pa.Table]:
+        yield from (ray.get(there) for _ in range(block.num_rows * WINDOWS_A_TASK))
+
+    numbers = range(math.ceil((rounds + 1) * one_round / window.num_rows / WINDOWS_A_TASK))
+    stream = in_blocks(stream_of(settings, [{"number": number} for number in numbers], same_rows), world)
+    limit = ExecutionResources.for_limits(object_store_memory=bytes_ahead(one_round, length))
+    stream.context.execution_options = ExecutionOptions(preserve_order=True, resource_limits=limit)
+    stream.context.enable_progress_bars = False
+    tokens, begun, cpu = 0, time.perf_counter(), time.process_time()
+    for block in itertools.islice(stream.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=4), rounds * world):
+        tokens += len(block["ids"].combine_chunks().flatten())
+    slots = one_round // settings.batch.rows_per_slot // world
+    return Dealt(world=world, slots=slots, blocks=rounds * world, tokens=tokens, seconds=time.perf_counter() - begun, cpu=time.process_time() - cpu)
+
+
+def dealt_table(found: Sequence[Dealt]) -> str:
+    """A line a world."""
+    rows = [(f"{one.world}", f"{one.slots}", f"{one.blocks / one.seconds:,.1f}", f"{one.tokens / one.seconds:,.0f}", f"{1000 * one.cpu / one.blocks:.1f} ms", f"{one.blocks / one.cpu:,.0f}") for one in found]
+    return "\n".join(aligned(("ranks", "slots a block", "blocks/s", "tokens/s", "of its one process, a block", "blocks/s of that process"), rows))
 
 
 def table(paces: Sequence[Pace]) -> str:

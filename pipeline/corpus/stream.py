@@ -3,7 +3,7 @@
 import hashlib
 import math
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -25,6 +25,10 @@ from pipeline.text.wordpiece import TABLE_CHUNKS, WordPiece
 
 INPUT_BLOCKS = 2_000  # Ray Data plans more than this for seconds at every start
 BLOCK_BYTES = 4 * 2**20  # the rows of about one window: without it Ray Data collects 128 MiB before it hands anything on
+STREAM_BYTES = 256 * 2**20  # of finished blocks that a stream may hold at least
+ROUNDS_AHEAD = 10  # with less, Ray Data's shares for the steps of a stream are smaller than a round, and it stalls
+TOKEN_BYTES = 6.25  # of a row in a block
+PARTS_OF_ROUND = 16  # blocks, as they come from the tasks that make rows: what Ray Data does for each is done for none of them in parallel
 MEASURED_WINDOWS = 2
 REST_SECONDS = 0.01  # a hundred rounds a second, each of which hands on all that is ready
 RESTS = 10  # one after the other at most, while blocks wait
@@ -148,12 +152,22 @@ def build_stream(settings: StreamSettings, cursor: Cursor | None, rows: int) -> 
         for item in block.to_pylist():
             yield from rows_of_range(settings, wordpiece, WindowRange(**item))
 
-    stream = ray.data.from_items(items, override_num_blocks=len(items)).map_batches(rows_of_block, batch_size=None, batch_format="pyarrow")
+    return stream_of(settings, items, rows_of_block)
+
+
+def stream_of(settings: StreamSettings, items: Sequence[Mapping[str, int]], rows_of_block: Callable[[pa.Table], Iterator[pa.Table]]) -> ray.data.Dataset:
+    """The rows that tasks make of some items each, as `in_blocks` takes them."""
+    stream = ray.data.from_items(items, override_num_blocks=min(len(items), INPUT_BLOCKS)).map_batches(rows_of_block, batch_size=None, batch_format="pyarrow")
     stream.context.target_max_block_size = BLOCK_BYTES
     stream.context.custom_execution_callback_classes = [Pause]
     stream.context.raise_original_map_exception = True  # a DataError must arrive as one
     stream.context.set_config(BATCH_AND_LENGTH, (settings.batch, settings.sampling.maximum_length))
     return stream
+
+
+def bytes_ahead(one_round: int, maximum_length: int) -> int:
+    """What a stream may hold in finished blocks, where one block of every rank has so many rows."""
+    return max(STREAM_BYTES, round(ROUNDS_AHEAD * TOKEN_BYTES * one_round * maximum_length))
 
 
 def in_blocks(stream: ray.data.Dataset, world: int) -> ray.data.Dataset:
@@ -164,6 +178,7 @@ def in_blocks(stream: ray.data.Dataset, world: int) -> ray.data.Dataset:
     batch, maximum_length = stream.context.get_config(BATCH_AND_LENGTH)
     one_round = rows_of_round(batch, maximum_length, world)
     rows = one_round // world
+    stream.context.target_max_block_size = max(BLOCK_BYTES, round(TOKEN_BYTES * one_round * maximum_length / PARTS_OF_ROUND))
     if rows in (one_round, batch.rows_per_slot):
         return stream.repartition(target_num_rows_per_block=rows, strict=True)
 

@@ -21,7 +21,7 @@ from pipeline.cluster import NAMESPACE, WorkerResources
 from pipeline.config.jobs import Pretrain
 from pipeline.config.phases import Phase
 from pipeline.corpus.order import entered, offset, rows_of_round
-from pipeline.corpus.stream import build_stream, in_phase
+from pipeline.corpus.stream import build_stream, bytes_ahead, in_phase
 from pipeline.errors import ConfigError, PipelineError
 from pipeline.train import checkpoint
 from pipeline.train.dealing import Dealing
@@ -36,9 +36,6 @@ ELASTIC_START_SECONDS = 5  # after which an elastic group that was to be as larg
 RESERVATION = "reservation.json"
 COORDINATOR_SECONDS = 5.0
 RESIZE_SECONDS = 5.0  # between looks for nodes that came
-STREAM_BYTES = 256 * 2**20  # of finished blocks that the stream may run ahead by at least
-ROUNDS_AHEAD = 10  # with less, Ray Data's shares for the steps of the stream are smaller than a round, and it stalls
-TOKEN_BYTES = 6.25  # of a row in a block
 
 
 @contextmanager
@@ -180,7 +177,7 @@ def trainer(job: Job, resources: WorkerResources) -> TorchTrainer:
 
 def stream_bytes(config: Pretrain) -> int:
     """What a run's stream may hold in finished blocks."""
-    return max(STREAM_BYTES, *(round(ROUNDS_AHEAD * TOKEN_BYTES * most_of_round(config, phase) * phase.sampling.maximum_length) for phase in config.all_phases))
+    return max(bytes_ahead(most_of_round(config, phase), phase.sampling.maximum_length) for phase in config.all_phases)
 
 
 def most_of_round(config: Pretrain, phase: Phase) -> int:

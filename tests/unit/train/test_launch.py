@@ -4,7 +4,8 @@ from dataclasses import replace
 
 from pipeline.config.jobs import Pretrain
 from pipeline.config.training import Batch, Placement
-from pipeline.train.launch import STREAM_BYTES, most_of_round, stream_bytes, train_environment
+from pipeline.corpus.stream import STREAM_BYTES
+from pipeline.train.launch import most_of_round, stream_bytes, train_environment
 
 
 def test_an_elastic_run_does_not_wait_long_for_nodes_that_went():
