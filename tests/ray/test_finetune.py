@@ -29,7 +29,7 @@ pytestmark = pytest.mark.usefixtures("local_ray")
 
 
 def command(tiny_run: Path, glue: Path, output: Path, *more: str) -> list[str]:
-    return ["--checkpoint", folder_of(str(tiny_run), 3), "--data", str(glue), "--task", "glue", "--output", str(output), "--recipe.epochs", "2", "--seeds", "2",
+    return ["--checkpoint", folder_of(str(tiny_run), 3), "--data", str(glue), "--task", "glue", "--output", str(output), "--recipe.epochs", "2", "--seeds", "1",
             "--recipe.rows-per-step", "16", "--cutting.maximum-length", "32", "--placement.threads", "1", "--trials.cpus", "3", *more]  # fmt: skip
 
 
@@ -58,16 +58,16 @@ def test_a_grid_selects_reports_and_continues_after_a_kill(tiny_run: Path, glue:
     searched = ("--search.over", "optimizer.learning_rate=1e-4,1e-3")
     assert main(command(tiny_run, glue, tmp_path / "a", *searched)) == 0
     out = capsys.readouterr().out
-    assert "8 trials: 4 that select one of 2 settings, 4 that report it on fresh seeds" in out
+    assert "6 trials: 4 that select one of 2 settings, 2 that report it on fresh seeds" in out
     assert "cola: selected learning rate 0.00" in out and "(best of 2: " in out and "selected on dev" in out
     assert "no GLUE submission file: a model of sst2, a model of mrpc, a model of qqp, a model of mnli, a model of qnli and " in out
     names = list(scores(tmp_path / "a"))
-    assert [name.rsplit("-", 1)[0] for name in names] == ["cola-seed0", "cola-seed0", "cola-seed1", "cola-seed2", "stsb-seed0", "stsb-seed0", "stsb-seed1", "stsb-seed2"]
+    assert [name.rsplit("-", 1)[0] for name in names] == ["cola-seed0", "cola-seed0", "cola-seed1", "stsb-seed0", "stsb-seed0", "stsb-seed1"]
     models = [path.parent for path in (tmp_path / "a" / "finetune").glob("*/model/task.json")]
-    assert sorted(load_tuned(str(model)).about.task.name for model in models) == ["cola", "cola", "stsb", "stsb"]
+    assert sorted(load_tuned(str(model)).about.task.name for model in models) == ["cola", "stsb"]
     client = MlflowClient(tracking_uri=f"sqlite:///{tmp_path}/a/mlflow.db")
     found = client.search_runs([client.get_experiment_by_name("finetune").experiment_id])
-    assert len(found) == 9 and sum("mlflow.parentRunId" in run.data.tags for run in found) == 8 and {run.info.status for run in found} == {"FINISHED"}
+    assert len(found) == 7 and sum("mlflow.parentRunId" in run.data.tags for run in found) == 6 and {run.info.status for run in found} == {"FINISHED"}
 
     # Killed when the first trial has its result, and continued, it comes to the same scores; what was there is not trained again.
     environment = os.environ | {"RAY_ADDRESS": ray.get_runtime_context().gcs_address}
@@ -80,7 +80,7 @@ def test_a_grid_selects_reports_and_continues_after_a_kill(tiny_run: Path, glue:
     assert job.returncode == -signal.SIGKILL, job.stderr
     time.sleep(1)  # the trial that was under way ends with its job
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "b" / "finetune").glob("*/result.json")}
-    assert 1 <= len(before) < 8
+    assert 1 <= len(before) < 6
     assert main(asked) == 0
     again = capsys.readouterr().out
     assert f"{len(before)} of 4 trials have their results already" in again
@@ -89,7 +89,7 @@ def test_a_grid_selects_reports_and_continues_after_a_kill(tiny_run: Path, glue:
     assert again[again.index("| task") :].replace(str(tmp_path / "b"), "") == out[out.index("| task") :].replace(str(tmp_path / "a"), "")
     client = MlflowClient(tracking_uri=f"sqlite:///{tmp_path}/b/mlflow.db")
     found = client.search_runs([client.get_experiment_by_name("finetune").experiment_id])
-    assert len(found) == 9 and {run.info.status for run in found} == {"FINISHED"}
+    assert len(found) == 7 and {run.info.status for run in found} == {"FINISHED"}
 
 
 def test_what_cannot_be_trained_is_one_line(tiny_run: Path, glue: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -137,7 +137,7 @@ def test_a_run_with_other_settings_is_refused(config: Pretrain, undisturbed: tup
         pretrain(replace(config, name="world-1", steps=240), print)
 
 
-@pytest.mark.long  # a killed worker of two and a killed driver's three, below, are compared with one in the same way
+@pytest.mark.long  # below, a run of two that is killed is compared row by row, and a killed driver's three in the same way
 @pytest.mark.parametrize("world", [2, 3, 4])
 def test_every_world_sees_the_same_batches_and_losses(config: Pretrain, undisturbed: tuple[dict, History], world: int) -> None:
     summary = pretrain(replace(config, name=f"world-{world}", workers=world), print)
@@ -266,6 +266,7 @@ def kill_a_worker() -> None:
     train_workers()[0].send_signal(signal.SIGKILL)
 
 
+@pytest.mark.long  # a worker of two phases is killed below, and a driver
 def test_a_killed_worker_changes_nothing(config: Pretrain, undisturbed: tuple[dict, History]) -> None:
     two = replace(config, name="killed-worker", workers=2)
     lines: list[str] = []
