@@ -3,7 +3,6 @@
 import statistics
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import ray

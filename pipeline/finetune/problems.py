@@ -21,7 +21,6 @@ from pipeline.tasks.own import read_own
 from pipeline.tasks.prepared import Prepared, fitted
 from pipeline.tasks.schema import TEXTS
 from pipeline.tasks.task import Task, several
-from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.initial import Initial
 
 Report = Callable[[str], None]

@@ -50,7 +50,6 @@ class Grid:
 
     config: Finetune
     initial: Initial
-    problems: dict[str, Problem]
     cuttings: dict[str, dict[Cutting, Problem]]
     """Task -> its problem in every cutting that is tried."""
     settings: list[dict[str, Any]]
@@ -59,6 +58,16 @@ class Grid:
     """Task -> of one of its trials, about."""
     baselines: dict[str, dict[str, dict[str, float]]]
     """Task -> split -> metric -> what an answer that needs no model scores."""
+
+    @property
+    def problems(self) -> dict[str, Problem]:
+        """Task -> its problem in the first cutting."""
+        return first_of_each(self.cuttings)
+
+
+def first_of_each(cuttings: Mapping[str, Mapping[Cutting, Problem]]) -> dict[str, Problem]:
+    """Task -> its problem in the first cutting; items and what is true of them are the same in all."""
+    return {name: next(iter(ones.values())) for name, ones in cuttings.items()}
 
 
 def finetune(config: Finetune, report: Report) -> Found:
@@ -83,7 +92,7 @@ def finetune(config: Finetune, report: Report) -> Found:
         report(f"several machines: output ({config.output}) must be a folder that all of them see, or a URL")
     for line in warnings(config, settings, initial.model):
         report(line)
-    grid = planned(config, initial, problems, cuttings, settings, begun, report)
+    grid = planned(config, initial, cuttings, settings, begun, report)
     parent = runs.open_grid(uri, config, grid_name(config, problems, initial), initial)
     live = Live(report)
     with runs.tracked(parent, live):
@@ -92,7 +101,7 @@ def finetune(config: Finetune, report: Report) -> Found:
             start = grid.initial if wave is None else encoder_of(config, models[wave], report)
             mine = config if wave is None else replace(config, checkpoint=models[wave])
             names = [name for name in problems if (name in STARTED and config.start_from in problems) == (wave is not None)]
-            found, best = run_wave(replace(grid, config=mine, initial=start, problems={name: problems[name] for name in names}), parent, live, report)
+            found, best = run_wave(replace(grid, config=mine, initial=start, cuttings={name: cuttings[name] for name in names}), parent, live, report)
             rows, models = rows + found, models | best
         text = table(rows, initial.model)
         runs.log_table(parent, text, rows)
@@ -140,11 +149,9 @@ def waves(config: Finetune, problems: Mapping[str, Problem]) -> list[str | None]
     return [None] if config.start_from is None or not any(name in STARTED for name in problems) else [None, config.start_from]
 
 
-def planned(
-    config: Finetune, initial: Initial, problems: dict[str, Problem], cuttings: dict[str, dict[Cutting, Problem]], settings: list[dict[str, Any]], begun: float, report: Report
-) -> Grid:
+def planned(config: Finetune, initial: Initial, cuttings: dict[str, dict[Cutting, Problem]], settings: list[dict[str, Any]], begun: float, report: Report) -> Grid:
     """What is trained of each problem in the time that is left since `begun`, and how long it takes; says both."""
-    many = tune.at_once(config)
+    problems, many = first_of_each(cuttings), tune.at_once(config)
     place = storage.join(config.output, "finetune", "grids", f"{grid_name(config, problems, initial)}.json")
     to_answer = rows_to_answer(data_of(config), problems)
     if storage.exists(place):
@@ -167,7 +174,7 @@ def planned(
         report(f"then the {sum(to_answer.values()):,} test rows of GLUE's submission file, about {duration(answering)}")
     baselines = {name: {split: KINDS[one.task.kind].baseline(one.task, one.train, prepared) for split, prepared in one.splits.items()} for name, one in problems.items()}
     each = {name: plan.trial_seconds(config, problem, per_step[name], shares[name]) for name, problem in problems.items()}
-    return Grid(config=config, initial=initial, problems=problems, cuttings=cuttings, settings=settings, shares=shares, seconds=each, baselines=baselines)
+    return Grid(config=config, initial=initial, cuttings=cuttings, settings=settings, shares=shares, seconds=each, baselines=baselines)
 
 
 def grid_name(config: Finetune, problems: Mapping[str, Problem], initial: Initial) -> str:

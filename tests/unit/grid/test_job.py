@@ -30,7 +30,7 @@ def grid_of(glue: Path, vocabulary: Vocabulary, share: Share, *over: str) -> Gri
     problem = Problem(task=TASKS["cola"], cutting=cutting, train=train, splits={}, digest=digest([train]))
     config = Finetune(checkpoint="c", task=("cola",), data="d", output=str(glue / "o"), recipe=Recipe(epochs=3), search=Search(over=over))
     initial = Initial(folder="f", fingerprint="e", model=Model(), vocabulary=vocabulary)
-    return Grid(config=config, initial=initial, problems={"cola": problem}, cuttings={"cola": {config.cutting: problem}}, settings=settings_of(config), shares={"cola": share}, seconds={"cola": 1.0}, baselines={})
+    return Grid(config=config, initial=initial, cuttings={"cola": {config.cutting: problem}}, settings=settings_of(config), shares={"cola": share}, seconds={"cola": 1.0}, baselines={})
 
 
 def test_what_is_said_to_be_chosen_is_what_is_trained(glue: Path, tiny_vocabulary: Vocabulary) -> None:
@@ -82,7 +82,7 @@ def test_a_trial_that_a_search_ended_is_a_result_in_such_a_search_alone(glue: Pa
 def test_the_longest_trials_are_sent_first(glue: Path, tiny_vocabulary: Vocabulary, monkeypatch: pytest.MonkeyPatch) -> None:
     grid = grid_of(glue, tiny_vocabulary, Share(seeds=2, epochs=3, rows=None))
     longer = replace(grid.problems["cola"], task=replace(grid.problems["cola"].task, name="longer"))
-    grid = replace(grid, problems=grid.problems | {"longer": longer}, cuttings=grid.cuttings | {"longer": {grid.config.cutting: longer}}, shares=grid.shares | {"longer": grid.shares["cola"]}, seconds={"cola": 1.0, "longer": 2.0})
+    grid = replace(grid, cuttings=grid.cuttings | {"longer": {grid.config.cutting: longer}}, shares=grid.shares | {"longer": grid.shares["cola"]}, seconds={"cola": 1.0, "longer": 2.0})
     asked = [trial_of(grid, name, seed, {}, "report") for name in grid.problems for seed in range(2)]
     sent: list[Trial] = []
     monkeypatch.setattr(tune, "run_trials", lambda config, trials, *rest, **named: sent.extend(trials) or {trial.name: {} for trial in trials})
@@ -98,6 +98,6 @@ def test_what_the_start_took_is_taken_from_the_minutes(glue: Path, tiny_vocabula
 
     def seeds(folder: str, spent: float) -> int:
         config = replace(grid.config, minutes=5, output=str(glue / folder))
-        return planned(config, grid.initial, grid.problems, grid.cuttings, grid.settings, time.monotonic() - spent, lambda line: None).shares["cola"].seeds
+        return planned(config, grid.initial, grid.cuttings, grid.settings, time.monotonic() - spent, lambda line: None).shares["cola"].seeds
 
     assert seeds("all", 0.0) == 3 and seeds("little", 299.0) == 1
