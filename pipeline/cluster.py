@@ -1,5 +1,6 @@
 """Joining or starting Ray, and what of it a run may use."""
 
+import math
 import os
 import socket
 from collections.abc import Mapping, Sequence
@@ -15,6 +16,8 @@ from pipeline.errors import ConfigError
 NAMESPACE = "bertstream"
 SHARES = tuple(sixteenths / 16 for sixteenths in range(16, 0, -1))
 """CPUs that a worker may be given where none are asked for; sums of them are exact."""
+STAGES = 2
+"""Of a stream that ask for CPUs: Ray Data asks for whole ones for each, so for up to so many more than it needs."""
 CONNECT_SECONDS = 5.0
 
 
@@ -29,6 +32,19 @@ class WorkerResources:
 
     def to_ray(self) -> dict[str, float]:
         return {"CPU": self.cpus} | ({"GPU": 1} if self.gpu else {}) | ({self.custom: 1} if self.custom else {})
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeGroup:
+    """Nodes of one kind that a cluster's autoscaler may start."""
+
+    most: float
+    resources: Mapping[str, float]
+
+    def holds(self, needs: Mapping[str, float]) -> float:
+        """How many workers that need this all its nodes hold."""
+        on_one = min(self.resources.get(name, 0) // need for name, need in needs.items())
+        return self.most * on_one if on_one else 0
 
 
 def connect(address: str | None) -> None:
@@ -69,10 +85,17 @@ def nodes() -> int:
 
 def worker_resources(placement: Placement, workers: WorkerRange) -> WorkerResources:
     """What each worker asks for in this cluster, with one whole CPU left for data."""
-    return fit(placement, workers, [node["Resources"] for node in ray.nodes() if node["Alive"]])
+    return fit(placement, workers, [node["Resources"] for node in ray.nodes() if node["Alive"]], node_groups())
 
 
-def fit(placement: Placement, workers: WorkerRange, nodes: Sequence[Mapping[str, float]]) -> WorkerResources:
+def node_groups() -> list[NodeGroup]:
+    """What the cluster's autoscaler may start; empty where there is none, or it has not said yet. Ray Train asks the same, and Ray has no public way to."""
+    config = ray._private.state.state.get_cluster_config()
+    groups = config.node_group_configs if config else ()
+    return [NodeGroup(most=math.inf if group.max_count < 0 else group.max_count, resources=dict(group.resources)) for group in groups]
+
+
+def fit(placement: Placement, workers: WorkerRange, nodes: Sequence[Mapping[str, float]], groups: Sequence[NodeGroup] = ()) -> WorkerResources:
     """What each of `workers` asks for in a cluster of nodes with these resources.
 
     One whole CPU of a node is left: without it the data stage waits for ever, without a word. A cluster that scales itself is taken as it will be.
@@ -80,7 +103,7 @@ def fit(placement: Placement, workers: WorkerRange, nodes: Sequence[Mapping[str,
     """
     name, least = placement.worker_resource, workers.least
     if placement.autoscaled:
-        return autoscaled(placement)
+        return autoscaled(placement, workers, groups)
     cpus, gpus, units = (sum(node.get(resource, 0) for node in nodes) for resource in ("CPU", "GPU", str(name)))
     if placement.device == "cuda" and gpus < least:
         raise ConfigError(f"workers ({workers}) with placement.device cuda need as many GPUs, the cluster has {gpus:g}; use fewer workers, placement.device cpu, or placement.autoscaled")
@@ -121,8 +144,29 @@ def remedy(nodes: Sequence[Mapping[str, float]], bounds: Sequence[str], workers:
     return f"use at most {most} worker{'s' * (most > 1)}{beside}"
 
 
-def autoscaled(placement: Placement) -> WorkerResources:
-    """What each worker asks for in a cluster whose nodes come when they are asked for."""
+def autoscaled(placement: Placement, workers: WorkerRange, groups: Sequence[NodeGroup]) -> WorkerResources:
+    """What each worker asks for in a cluster whose nodes come when they are asked for.
+
+    Raises ConfigError where all nodes that may come could not hold the most workers: Ray's autoscaler starts none for a request that it cannot meet whole.
+    """
     if placement.device == "auto":
         raise ConfigError("placement.autoscaled needs placement.device cuda or cpu: the nodes that would tell are not there yet")
-    return WorkerResources(cpus=placement.worker_cpus or 1.0, gpu=placement.device == "cuda", custom=placement.worker_resource)
+    resources = WorkerResources(cpus=placement.worker_cpus or 1.0, gpu=placement.device == "cuda", custom=placement.worker_resource)
+    needs = resources.to_ray()
+    if groups and (room := sum(group.holds(needs) for group in groups)) < workers.most:
+        each = ", ".join(f"{need:g} {name}" for name, need in needs.items())
+        raise ConfigError(f"workers ({workers}) need more than the cluster may start: its nodes hold {room:g} workers of {each}; use fewer, or raise max_workers (maxReplicas on Kubernetes) of a kind of node")
+    return resources
+
+
+def data_cpus(resources: WorkerResources, workers: WorkerRange, groups: Sequence[NodeGroup]) -> float:
+    """CPUs that a stream may ask an autoscaler for: of the kinds of nodes that no worker fits on, else what the workers leave. Infinite where no autoscaler has said what it may start.
+
+    Ray sends what the stream and an elastic group ask for as one request, and its autoscaler starts nothing, no node for a worker either, for one that it cannot meet whole.
+    """
+    if not groups:
+        return math.inf
+    with_cpus = [group for group in groups if group.holds({"CPU": 1})]
+    apart = [group for group in with_cpus if not group.holds(resources.to_ray())]
+    cpus = sum(group.most * group.resources["CPU"] for group in apart or with_cpus)
+    return max(1.0, cpus - (0 if apart else workers.most * resources.cpus) - STAGES)

@@ -29,6 +29,7 @@ STREAM_BYTES = 256 * 2**20  # of finished blocks that a stream may hold at least
 ROUNDS_AHEAD = 10  # with less, Ray Data's shares for the steps of a stream are smaller than a round, and it stalls
 TOKEN_BYTES = 6.25  # of a row in a block
 PARTS_OF_ROUND = 16  # blocks, as they come from the tasks that make rows: what Ray Data does for each is done for none of them in parallel
+ROWS_CPUS, ORDER_CPUS = 0.75, 0.25  # of a task that makes rows, and of one that puts a round in order: where one CPU does not hold both, Ray Data starves the second until the first may hold no more
 MEASURED_WINDOWS = 2
 REST_SECONDS = 0.01  # a hundred rounds a second, each of which hands on all that is ready
 RESTS = 10  # one after the other at most, while blocks wait
@@ -157,7 +158,7 @@ def build_stream(settings: StreamSettings, cursor: Cursor | None, rows: int) -> 
 
 def stream_of(settings: StreamSettings, items: Sequence[Mapping[str, int]], rows_of_block: Callable[[pa.Table], Iterator[pa.Table]]) -> ray.data.Dataset:
     """The rows that tasks make of some items each, as `in_blocks` takes them."""
-    stream = ray.data.from_items(items, override_num_blocks=min(len(items), INPUT_BLOCKS)).map_batches(rows_of_block, batch_size=None, batch_format="pyarrow")
+    stream = ray.data.from_items(items, override_num_blocks=min(len(items), INPUT_BLOCKS)).map_batches(rows_of_block, batch_size=None, batch_format="pyarrow", num_cpus=ROWS_CPUS)
     stream.context.target_max_block_size = BLOCK_BYTES
     stream.context.custom_execution_callback_classes = [Pause]
     stream.context.raise_original_map_exception = True  # a DataError must arrive as one
@@ -179,18 +180,19 @@ def in_blocks(stream: ray.data.Dataset, world: int) -> ray.data.Dataset:
     one_round = rows_of_round(batch, maximum_length, world)
     rows = one_round // world
     stream.context.target_max_block_size = max(BLOCK_BYTES, round(TOKEN_BYTES * one_round * maximum_length / PARTS_OF_ROUND))
-    if rows in (one_round, batch.rows_per_slot):
-        return stream.repartition(target_num_rows_per_block=rows, strict=True)
+    ordered = rows not in (one_round, batch.rows_per_slot)
 
     def by_rank(table: pa.Table) -> pa.Table:
+        if not ordered:
+            return table
         whole = table.num_rows == one_round  # the stream's last rows may be fewer: more are asked for than are needed
         return rows_by_rank(table, batch.rows_per_slot, world) if whole else table.slice(0, 0)
 
-    return (
-        stream.repartition(target_num_rows_per_block=one_round, strict=True)
-        .map_batches(by_rank, batch_size=one_round, batch_format="pyarrow")
-        .repartition(target_num_rows_per_block=rows, strict=True)
-    )
+    # Ray Data makes one task of the two, with whole rounds as its input, where both ask for as much; what the second asks for can only be told so.
+    at_once = one_round if ordered else rows
+    blocks = stream.map_batches(by_rank, batch_size=at_once, batch_format="pyarrow", num_cpus=ORDER_CPUS).repartition(target_num_rows_per_block=rows, strict=True)
+    blocks._logical_plan.dag.ray_remote_args["num_cpus"] = ORDER_CPUS
+    return blocks
 
 
 def rows_by_rank(table: pa.Table, rows_per_slot: int, world: int) -> pa.Table:

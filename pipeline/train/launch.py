@@ -16,7 +16,7 @@ from ray.train.torch import TorchConfig, TorchTrainer
 from ray.train.v2.api.exceptions import ControllerError, TrainingFailedError, WorkerGroupError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from pipeline import storage
+from pipeline import cluster, storage
 from pipeline.cluster import NAMESPACE, WorkerResources
 from pipeline.config.jobs import Pretrain
 from pipeline.config.phases import Phase
@@ -31,7 +31,7 @@ from pipeline.train.worker import STREAM, Job, pipeline_cause, run
 POLL_SECONDS = 1.0
 SILENT_SECONDS = 60.0  # before a person is told
 SILENT_INTERVALS = 3  # times the longest wait for news so far: some steps take minutes
-START_ATTEMPTS = 60  # of a worker group of fixed size that finds no room, a minute each; an elastic one waits for nodes as long as it takes
+START_ATTEMPTS = 60  # of a worker group of fixed size that finds no room, a minute each; where nodes may come, it waits as long as it takes
 ELASTIC_START_SECONDS = 5  # after which an elastic group that was to be as large as before takes the nodes that are left
 RESERVATION = "reservation.json"
 COORDINATOR_SECONDS = 5.0
@@ -142,7 +142,8 @@ def trainer(job: Job, resources: WorkerResources) -> TorchTrainer:
     config = job.config
     DataContext.get_current().enable_progress_bars = False
     DataContext.get_current().execution_no_progress_timeout_s = -1  # an evaluation may pause the stream for long
-    options = ExecutionOptions(preserve_order=True, resource_limits=ExecutionResources.for_limits(object_store_memory=stream_bytes(config)))
+    cpus = cluster.data_cpus(resources, config.worker_range, cluster.node_groups() if config.placement.autoscaled else ())
+    options = ExecutionOptions(preserve_order=True, resource_limits=ExecutionResources.for_limits(cpu=cpus, object_store_memory=stream_bytes(config)))
 
     def stream() -> ray.data.Dataset:
         if failure := ray.get(job.tracker.failure.remote()):
@@ -170,7 +171,7 @@ def trainer(job: Job, resources: WorkerResources) -> TorchTrainer:
             name=str(config.name),
             storage_path=path,
             storage_filesystem=system,
-            failure_config=FailureConfig(max_failures=config.placement.restarts, controller_failure_limit=-1 if workers.elastic else START_ATTEMPTS),
+            failure_config=FailureConfig(max_failures=config.placement.restarts, controller_failure_limit=-1 if workers.elastic or config.placement.autoscaled else START_ATTEMPTS),
         ),
     )
 

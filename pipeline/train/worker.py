@@ -100,6 +100,8 @@ def work_on(job: Job, device: torch.device) -> None:
     optimizer = build_optimizer(config.optimizer, module)
     folder = checkpoint.newest_sound(job.folder, say)
     state = checkpoint.load(folder, module, optimizer, config.model) if folder else State()
+    if config.worker_range.elastic:
+        say(f"at work: {world} worker{'s' * (world > 1)} of {config.worker_range}")
     if folder:
         say(f"continuing after step {state.step}")
     phase = config.phase_at(state.step)

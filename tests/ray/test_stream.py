@@ -1,15 +1,19 @@
 """Blocks of the stream as Ray Data cuts them, beside the rows made by hand."""
 
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
-from ray.data import DataContext, ExecutionOptions
+from ray.data import DataContext, ExecutionOptions, ExecutionResources
 
 from pipeline.config.data import Sampling
 from pipeline.config.training import Batch
 from pipeline.corpus import order
 from pipeline.corpus.order import WindowRange
 from pipeline.corpus.prepare import Corpus
-from pipeline.corpus.stream import Pause, StreamSettings, build_stream, in_blocks, rows_of_range, slots_of_blocks
+from pipeline.corpus.stream import Pause, StreamSettings, build_stream, in_blocks, rows_of_range, slots_of_blocks, stream_of
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.wordpiece import WordPiece
 
@@ -39,3 +43,23 @@ def test_each_rank_receives_its_slots(
     assert found.num_rows >= 200 and found.equals(made.slice(0, found.num_rows))
     if world > 1 < of_block:
         assert len(whole) == len(blocks)
+
+
+@pytest.mark.parametrize(("cpus", "world"), [(1, 1), (2, 2)])
+def test_blocks_come_while_rows_are_made_with_few_cpus(
+    cpus: int, world: int, tiny_corpus: Corpus, tiny_vocabulary: Vocabulary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray Data may keep CPUs from the last steps of a stream as long as the first ones have work."""
+    settings = StreamSettings(corpus=tiny_corpus, vocabulary=tiny_vocabulary, sampling=Sampling(maximum_length=32), batch=Batch(rows_per_step=4, rows_per_slot=2), seed=0)
+
+    def rows_of_block(block: pa.Table) -> Iterator[pa.Table]:
+        for item in block.to_pylist():
+            (tmp_path / str(item["number"])).touch()
+            time.sleep(0.03)
+            yield pa.table({"row": range(16)})
+
+    monkeypatch.setattr(DataContext.get_current(), "enable_progress_bars", False)
+    stream = in_blocks(stream_of(settings, [{"number": number} for number in range(60)], rows_of_block), world)
+    stream.context.execution_options = ExecutionOptions(preserve_order=True, resource_limits=ExecutionResources.for_limits(cpu=cpus))
+    made = [len(list(tmp_path.iterdir())) for _ in stream.iter_batches(batch_size=None, batch_format="pyarrow")]
+    assert made[len(made) // 4] < 40

@@ -1,8 +1,9 @@
+import math
 import socket
 
 import pytest
 
-from pipeline.cluster import SHARES, WorkerResources, answers, connect, fit
+from pipeline.cluster import SHARES, STAGES, NodeGroup, WorkerResources, answers, connect, data_cpus, fit
 from pipeline.config.training import Placement
 from pipeline.config.workers import worker_range
 from pipeline.errors import ConfigError
@@ -140,3 +141,32 @@ def test_a_cluster_that_grows_is_asked_for_what_is_not_there() -> None:
     assert fit(Placement(autoscaled=True, device="cpu"), worker_range("2..8"), []) == WorkerResources(cpus=1, gpu=False)
     with pytest.raises(ConfigError, match="placement.autoscaled needs placement.device cuda or cpu"):
         fit(Placement(autoscaled=True), worker_range(8), [])
+
+
+AUTOSCALED = Placement(device="cuda", autoscaled=True)
+GROUPS = [  # as in cluster/aws.yaml
+    NodeGroup(most=0, resources={}),
+    NodeGroup(most=8, resources={"CPU": 16}),
+    NodeGroup(most=4, resources={"CPU": 4, "GPU": 4}),
+    NodeGroup(most=0, resources={"CPU": 4, "GPU": 4}),
+]
+
+
+def test_more_workers_than_a_cluster_may_start_are_refused() -> None:
+    assert fit(AUTOSCALED, worker_range("4..16"), [], GROUPS) == WorkerResources(cpus=1.0, gpu=True)
+    assert fit(AUTOSCALED, worker_range("4..32"), [], []) == WorkerResources(cpus=1.0, gpu=True)  # nothing is known of what may come
+    for workers in ("17", "4..32"):
+        with pytest.raises(ConfigError) as refused:
+            fit(AUTOSCALED, worker_range(workers), [], GROUPS)
+        assert str(refused.value) == (
+            f"workers ({workers}) need more than the cluster may start: its nodes hold 16 workers of 1 CPU, 1 GPU; use fewer, or raise max_workers (maxReplicas on Kubernetes) of a kind of node"
+        )
+    assert fit(AUTOSCALED, worker_range(999), [], [NodeGroup(most=math.inf, resources={"GPU": 1, "CPU": 1}), NodeGroup(most=math.inf, resources={"CPU": 8})]).gpu
+
+
+def test_a_stream_asks_for_no_more_than_the_nodes_for_data_have() -> None:
+    gpu, cpu = WorkerResources(cpus=1.0, gpu=True), WorkerResources(cpus=2.0, gpu=False)
+    assert data_cpus(gpu, worker_range("4..16"), GROUPS) == 8 * 16 - STAGES
+    assert data_cpus(cpu, worker_range("1..4"), [NodeGroup(most=3, resources={"CPU": 8})]) == 24 - 8 - STAGES
+    assert data_cpus(cpu, worker_range(4), [NodeGroup(most=1, resources={"CPU": 8})]) == 1
+    assert data_cpus(gpu, worker_range(4), []) == math.inf
