@@ -44,6 +44,7 @@ submit() {
     local id words environment=()
     id=make-$(date +%s)-$$
     printf -v words '%q ' "$@" # the job's shell would split and expand them
+    case "${MLFLOW_TRACKING_URI:-}" in *://*@*) fail "MLFLOW_TRACKING_URI has a login in it, which Ray would write into its logs: set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD before the head starts (make stop), and leave it out of the address";; esac
     if [ -n "${MLFLOW_TRACKING_URI:-}" ]; then environment=(--runtime-env-json "{\"env_vars\": {\"MLFLOW_TRACKING_URI\": \"$MLFLOW_TRACKING_URI\"}}"); fi
     ray job submit --address "$address" --submission-id "$id" ${environment[@]+"${environment[@]}"} -- bash -c "$words" &
     local client=$!

@@ -13,5 +13,9 @@ class DataError(PipelineError):
     """Input text, a vocabulary or a prepared corpus that cannot be used."""
 
 
+class AwayError(DataError):
+    """Data whose storage does not let it be read now: nothing is known to be wrong with it, and a later try may read it."""
+
+
 class CheckpointError(PipelineError):
     """A checkpoint or export that is missing, damaged or of another run."""

@@ -2,7 +2,8 @@
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -84,7 +85,9 @@ def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
         run.write_run(folder, wanted, config.steps, mlflow.run_id, stream.corpus.folder)
         report(f"run {config.name}: {'continuing' if newest else 'starting'}, {config.steps:,} steps on {config.worker_range} {'GPU' if resources.gpu else 'CPU'} worker{'s' * (config.worker_range.most > 1)}")
         job = Job(config=config, folder=folder, stream=stream, initial=initial, words=words, tracker=tracker)
-        with tracked(tracker, mlflow, report, lambda step, metrics: report(progress_line(config.steps, step, metrics))):
+        with storage_in_a_line(config), tracked(tracker, mlflow, report, lambda step, metrics: report(progress_line(config.steps, step, metrics))):
+            if tracked_as and (gone := ray.get(tracker.lacks.remote(done, config.tracking.every))):
+                report(f"MLflow has no points of {gone:,} of the steps until {done:,}: they were lost with the driver, or the server was away to its end")
             summary = fit(job, resources) | {"name": str(config.name), "mlflow_uri": mlflow.uri, "mlflow_run_id": mlflow.run_id}
             if not storage.exists(storage.join(summary["checkpoint"], storage.MANIFEST)):
                 raise ConfigError(f"output ({config.output}) is not the same folder on all machines: checkpoint {summary['checkpoint']} is not there; use a shared folder or a URL")
@@ -93,6 +96,17 @@ def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
             storage.write_json(storage.join(folder, run.SUMMARY), summary)
             record(tracker, summary)
         return summary
+
+
+@contextmanager
+def storage_in_a_line(config: Pretrain) -> Iterator[None]:
+    """Raise CheckpointError for what the driver cannot read or write while a run goes on."""
+    try:
+        yield
+    except ConnectionError:  # of Ray
+        raise
+    except OSError as error:
+        raise CheckpointError(f"a file of run {config.name} below {config.output} cannot be read or written ({storage.first_line(error)}); the same command continues from the newest checkpoint") from error
 
 
 def refuse_early(config: Pretrain) -> None:

@@ -334,6 +334,17 @@ def lost(error: OSError) -> bool:
     return isinstance(error, FileNotFoundError) or error.errno == errno.EIO
 
 
+def refuses(location: str) -> bool:
+    """Whether the storage of a file does not let it be read now, which tells nothing of the file."""
+    try:
+        system, path = filesystem(location)
+        with system.open_input_stream(path, compression=None) as stream:
+            stream.read(1)
+    except OSError as error:
+        return not lost(error)
+    return False
+
+
 def manifest_files(manifest: Any) -> dict[str, tuple[int, str]]:
     """Name -> size and SHA-256 of the files of a manifest. Raises ValueError where it does not say them."""
     try:

@@ -22,7 +22,7 @@ from pipeline.corpus.shards import COUNTED, shard_count
 from pipeline.corpus.sources import BUILTIN, KEYS, Source, parse
 from pipeline.corpus.stages import PARTS, Tallies, compare, deal, extract, total
 from pipeline.corpus.web import WEB
-from pipeline.errors import ConfigError, DataError, PipelineError
+from pipeline.errors import AwayError, ConfigError, DataError, PipelineError
 from pipeline.text.schema import DOCUMENT
 
 SPLITS = ("train", "heldout")
@@ -188,7 +188,7 @@ def is_prepared(location: str) -> bool:
 
 
 def read_window(corpus: Corpus, window: Window) -> pa.Table:
-    """The documents of a window (schema DOCUMENT). Raises DataError where its shard is missing or damaged."""
+    """The documents of a window (schema DOCUMENT). Raises DataError where its shard is missing or damaged, AwayError where its storage refuses to say."""
     location = storage.join(corpus.folder, window.shard)
 
     def read() -> pa.Table:
@@ -199,6 +199,8 @@ def read_window(corpus: Corpus, window: Window) -> pa.Table:
     try:
         return storage.retried(read)
     except (OSError, pa.ArrowException, IndexError) as error:
+        if storage.passing(error) or storage.refuses(location):
+            raise AwayError(f"{location} cannot be read now ({storage.first_line(error)}); the same command tries again") from error
         raise DataError(f"{location} cannot be read ({storage.first_line(error)}): delete {corpus.folder} and prepare it again") from error
 
 

@@ -40,7 +40,7 @@ def copy_model(checkpoint: str, folder: Path) -> None:
     for name in storage.read_json(storage.join(checkpoint, storage.MANIFEST))["files"]:
         if name not in TRAINING_ONLY:
             system, path = storage.filesystem(storage.join(checkpoint, name))
-            fs.copy_files(path, f"{folder}/{name}", source_filesystem=system, destination_filesystem=fs.LocalFileSystem())
+            storage.retried(lambda: fs.copy_files(path, f"{folder}/{name}", source_filesystem=system, destination_filesystem=fs.LocalFileSystem()))
 
 
 def check(folder: Path, trained: Trained) -> str:

@@ -126,8 +126,11 @@ def keep_newest(run_folder: str, keep: int, step: int, stays: Collection[int] = 
             storage.delete_folder(folder_of(run_folder, old))
 
 
-def best_step(run_folder: str, first: int, last: int) -> int | None:
-    """The step after `first` and up to `last` whose sound checkpoint has the lowest held-out loss; None where none was evaluated. Raises OSError where storage refuses to say."""
+def best_step(run_folder: str, first: int, last: int, sound: set[int] | None = None) -> int | None:
+    """The step after `first` and up to `last` whose sound checkpoint has the lowest held-out loss; None where none was evaluated. Raises OSError where storage refuses to say.
+
+    Those in `sound` are not read through again, and one that was is put into it: a whole checkpoint may come from far away.
+    """
     losses = {}
     for step in [saved for saved in steps_saved(run_folder) if first < saved <= last]:
         try:
@@ -136,7 +139,12 @@ def best_step(run_folder: str, first: int, last: int) -> int | None:
             if isinstance(error, OSError) and not storage.lost(error):
                 raise
     evaluated = sorted((loss, step) for step, loss in losses.items() if loss is not None)
-    return next((step for _, step in evaluated if storage.mismatch(folder_of(run_folder, step)) is None), None)
+    sound = set() if sound is None else sound
+    for _, step in evaluated:
+        if step in sound or storage.mismatch(folder_of(run_folder, step)) is None:
+            sound.add(step)
+            return step
+    return None
 
 
 def go_back(run_folder: str, step: int) -> None:

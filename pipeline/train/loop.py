@@ -101,7 +101,7 @@ def train_phase(
         saver.check()
         needed = done in (phase.end, decay_start(config))
         asked = needed or done % config.checkpoint.every == 0
-        if asked or notice.asks_for_checkpoint(done, meter.step_seconds):
+        if notice.asks_for_checkpoint(done, meter.step_seconds, due=asked):
             state = count_time(work, state, meter)
             if work.rank == 0:
                 saver.save(state, module, optimizer, wait=needed or asked and not saver.failing.is_set())

@@ -15,13 +15,18 @@ class Notice:
 
     def __init__(self, leaving: Callable[[], bool], *, elastic: bool) -> None:
         self.leaving, self.elastic = leaving, elastic
+        self.seconds_since = 0.0
+        """That steps took since the last checkpoint."""
         self.looks_since: int | None = None
         """Questions since the last checkpoint because of a notice; None before there is one."""
 
-    def asks_for_checkpoint(self, step: int, step_seconds: float) -> bool:
-        """Whether to write one after this step, the steps of late having taken `step_seconds`: at a notice, and every ten seconds or so from there on; every minute of an elastic run."""
-        due = self.elastic and step_seconds > 0 and step % steps_in(ELASTIC_SECONDS, step_seconds) == 0
-        return self.noticed(step, step_seconds) or due
+    def asks_for_checkpoint(self, step: int, step_seconds: float, *, due: bool = False) -> bool:
+        """Whether to write one after this step, the steps of late having taken `step_seconds`: where it is due; at a notice, and every ten seconds or so from there on; a minute after the last one in an elastic run."""
+        self.seconds_since += step_seconds
+        wanted = self.noticed(step, step_seconds) or due or (self.elastic and self.seconds_since >= ELASTIC_SECONDS)
+        if wanted:
+            self.seconds_since = 0.0
+        return wanted
 
     def noticed(self, step: int, step_seconds: float) -> bool:
         """Whether to write one because of a notice."""

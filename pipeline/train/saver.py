@@ -35,6 +35,8 @@ class Saver:
         self.given_up = threading.Event()
         self.failing = threading.Event()
         """Set while a write is tried again."""
+        self.sound: set[int] = set()
+        """Steps whose checkpoints were read through once."""
 
     def __enter__(self) -> "Saver":
         return self
@@ -69,30 +71,36 @@ class Saver:
 
     def _write(self, state: State, taken: Snapshot) -> None:
         self.flush()
+        self._patiently(state, lambda: self._publish(state, taken), "be written")
+        self._patiently(state, lambda: self._forget(state), "take the place of older ones")
+
+    def _patiently(self, state: State, work: Callable[[], None], what: str) -> None:
         started, wait, patience = time.monotonic(), FIRST_WAIT, self.config.checkpoint.patience_seconds
         while True:
             try:
-                self._publish(state, taken)
+                work()
                 self.failing.clear()
                 return
             except (OSError, SafetensorError) as error:
                 left, reason = patience - (time.monotonic() - started), storage.first_line(error)
                 if left <= 0 or self.given_up.is_set():
                     raise CheckpointError(
-                        f"the checkpoint of step {state.step} could not be written below {self.folder} for {patience} s ({reason}); "
-                        "make room or give access, and start the same command again: it continues from the checkpoint before"
+                        f"the checkpoint of step {state.step} could not {what} below {self.folder} for {patience} s ({reason}); "
+                        "make room or give access, and start the same command again: it continues from the newest checkpoint that is there"
                     ) from error
                 self.failing.set()
                 if wait == FIRST_WAIT:
-                    self.say(f"the checkpoint of step {state.step} cannot be written ({reason}); trying again for {patience} s while training goes on")
+                    self.say(f"the checkpoint of step {state.step} cannot {what} ({reason}); trying again for {patience} s while training goes on")
                 self.given_up.wait(min(wait, left))
                 wait = min(2 * wait, LONGEST_WAIT)
 
     def _publish(self, state: State, taken: Snapshot) -> None:
-        kept = self.config.checkpoint
         assert state.cursor is not None
         checkpoint.write_position(self.folder, state.step, state.cursor)
         checkpoint.publish(self.folder, state, taken, self.config.model, self.vocabulary)
+
+    def _forget(self, state: State) -> None:
+        kept = self.config.checkpoint
         phase = self.config.phase_at(state.step - 1)  # losses at other lengths cannot be compared
-        best = checkpoint.best_step(self.folder, phase.first, state.step) if kept.keep_best else None
+        best = checkpoint.best_step(self.folder, phase.first, state.step, self.sound) if kept.keep_best else None
         checkpoint.keep_newest(self.folder, kept.keep, state.step, {step for step in (best, decay_start(self.config)) if step is not None})

@@ -140,6 +140,10 @@ class Tracker:
         self.sender = threading.Thread(target=self._send_forever, daemon=True)
         self.sender.start()
 
+    def lacks(self, steps: int, every: int) -> int:
+        """How many of the first `steps` steps, those of which one in `every` is logged, MLflow has no loss of."""
+        return sum(("train/loss", step) not in self.sent for step in range(every, steps + 1, every))
+
     def log(self, step: int, metrics: dict[str, float]) -> None:
         """Take metrics of a step; returns at once."""
         now = int(time.time() * 1000)

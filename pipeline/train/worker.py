@@ -23,7 +23,7 @@ from pipeline.config.phases import Phase
 from pipeline.config.training import ModelPlacement, Placement
 from pipeline.corpus.embeddings import WORDS
 from pipeline.corpus.stream import StreamSettings, slots_of_blocks
-from pipeline.errors import CheckpointError, ConfigError, PipelineError
+from pipeline.errors import AwayError, CheckpointError, ConfigError, PipelineError
 from pipeline.model.float8 import refuse_float8, to_float8
 from pipeline.objectives.pretraining import BertPretraining
 from pipeline.text.wordpiece import WordPiece
@@ -59,14 +59,14 @@ class Job:
 
 
 def run(settings: dict[str, Job]) -> None:
-    """Train; errors that no restart will mend go to the tracker, which ends the run with them."""
+    """Train; errors that no restart will mend go to the tracker, which ends the run with them. Storage that is away may be back at the next start."""
     job = settings["job"]
     device = get_device()
     try:
         with told_what_to_lower(job.config, job.config.phase_at(0), None, device):
             work_on(job, device)
     except Exception as error:
-        if known := pipeline_cause(error):
+        if (known := pipeline_cause(error)) and not isinstance(known, AwayError):
             ray.get(job.tracker.fail.remote(known))
         raise
 

@@ -3,15 +3,17 @@
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from pipeline import storage
 from pipeline.config.data import Preparation
 from pipeline.corpus.inputs import list_files
 from pipeline.corpus.parts import part_settings, records, sketched, write_parts
-from pipeline.corpus.prepare import Plan, contents, delete_others, finished, list_sources, load_corpus, prepare
+from pipeline.corpus.prepare import Corpus, Plan, contents, delete_others, finished, list_sources, load_corpus, prepare, read_window
 from pipeline.corpus.shards import write_shard, write_windows
 from pipeline.corpus.sources import parse
-from pipeline.errors import ConfigError, DataError
+from pipeline.errors import AwayError, ConfigError, DataError
 from pipeline.text.documents import Document
 from pipeline.text.schema import DOCUMENT
 
@@ -137,3 +139,24 @@ def test_what_a_killed_preparation_was_just_writing_is_deleted(tmp_path: Path):
         (tmp_path / name).write_text("x")
     delete_others(str(tmp_path), {"train/00000-a.parquet"}, ["0123456789abcdef-00000"], "feed")
     assert sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.*")) == sorted(kept)
+
+
+def test_a_shard_that_is_broken_is_one_thing_and_storage_that_is_away_another(tiny_corpus: Corpus, monkeypatch: pytest.MonkeyPatch):
+    window = tiny_corpus.train[0]
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError("AWS Error ACCESS_DENIED")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pq, "ParquetFile", refuse)
+        with pytest.raises(DataError, match=r"AWS Error ACCESS_DENIED\): delete .* and prepare it again") as broken:  # its storage lets it be read
+            read_window(tiny_corpus, window)
+        patch.setattr(storage, "refuses", lambda location: True)
+        with pytest.raises(AwayError, match=r"cannot be read now \(AWS Error ACCESS_DENIED\); the same command tries again"):
+            read_window(tiny_corpus, window)
+    assert not isinstance(broken.value, AwayError) and read_window(tiny_corpus, window).num_rows
+    place = storage.join(tiny_corpus.folder, window.shard)
+    assert not storage.refuses(place) and not storage.refuses(f"{place}.gone")
+    with monkeypatch.context() as patch:
+        patch.setattr(storage, "filesystem", refuse)
+        assert storage.refuses(place)

@@ -40,3 +40,14 @@ def test_an_elastic_run_writes_one_every_minute():
     assert saved(300, 0.5, range(0), elastic=True)[1] == [120, 240]
     assert saved(300, 0.0, range(0), elastic=True)[1] == []  # before the first steps are timed
     assert saved(2, 100.0, range(0), elastic=True)[1] == [1, 2]
+
+
+def test_a_minute_is_counted_from_the_checkpoint_before_however_steps_take_longer_and_shorter():
+    notice, since, most = Notice(lambda: False, elastic=True), 0.0, 0.0
+    for step in range(1, 5_001):
+        seconds = 0.2 * (0.95, 1.0, 1.05)[step // 10 % 3]
+        since += seconds
+        if notice.asks_for_checkpoint(step, seconds, due=step % 1_000 == 0):
+            since = 0.0
+        most = max(most, since)
+    assert 59 < most < 61

@@ -14,6 +14,7 @@ from pipeline.config.training import AdamW, Checkpoints
 from pipeline.corpus.order import Cursor
 from pipeline.errors import CheckpointError
 from pipeline.train import checkpoint
+from pipeline.train import saver as saving
 from pipeline.train.checkpoint import State
 from pipeline.train.optim import build_optimizer
 from pipeline.train.saver import Saver
@@ -90,6 +91,26 @@ def test_a_training_that_failed_does_not_wait_for_storage_that_refuses(module, t
         with saver(tmp_path, tiny_config, tiny_vocabulary, [], patience_seconds=3_600) as writer:
             writer.save(state(3), module, build_optimizer(AdamW(), module), wait=True)
             raise ZeroDivisionError
+
+
+def test_what_is_published_stays_where_older_ones_cannot_be_deleted(module, tiny_config: Pretrain, tiny_vocabulary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    said: list[str] = []
+    refused = iter([OSError("AWS Error ACCESS_DENIED")])
+    keep, publish, published = checkpoint.keep_newest, checkpoint.publish, []
+
+    def keep_newest(*about: object) -> None:
+        if error := next(refused, None):
+            raise error
+        keep(*about)
+
+    monkeypatch.setattr(saving, "FIRST_WAIT", 0.01)
+    monkeypatch.setattr(checkpoint, "keep_newest", keep_newest)
+    monkeypatch.setattr(checkpoint, "publish", lambda folder, at, *rest: published.append(at.step) or publish(folder, at, *rest))
+    with saver(tmp_path, tiny_config, tiny_vocabulary, said, keep=1) as writer:
+        for step in (1, 2):
+            writer.save(state(step), module, build_optimizer(AdamW(), module), wait=True)
+    assert published == [1, 2] and checkpoint.steps_saved(str(tmp_path)) == [2]
+    assert said == ["the checkpoint of step 1 cannot take the place of older ones (AWS Error ACCESS_DENIED); trying again for 300 s while training goes on"]
 
 
 @pytest.fixture

@@ -108,6 +108,7 @@ def test_a_second_tracker_drops_the_steps_that_are_there(new_run: NewRun, quick:
         second.log(step, {"train/loss": 1.0 * step + 10})
     second.finish("FINISHED")
     assert points(run) == {"train/loss": [(1, 3.0), (2, 2.0), (3, 13.0)]} and status(run) == "FINISHED"
+    assert [second.lacks(steps, every) for steps, every in ((3, 1), (5, 1), (5, 2), (0, 1))] == [0, 2, 1, 0]
 
 
 def test_points_logged_while_the_server_is_away_arrive_later(new_run: NewRun, quick: None, away: Callable[[bool], None]) -> None:

@@ -1,19 +1,21 @@
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
 from torch._dynamo.testing import CompileCounter
 
 from pipeline.bench.step import Case, make_batch
+from pipeline.config.jobs import Pretrain
 from pipeline.config.model import Model
 from pipeline.config.training import Placement
-from pipeline.errors import ConfigError
+from pipeline.errors import AwayError, ConfigError, DataError, PipelineError
 from pipeline.objectives.pretraining import BertPretraining
 from pipeline.presets import PRESETS
 from pipeline.train import worker
-from pipeline.train.worker import Job, begun, compiles, work_on
+from pipeline.train.worker import Job, begun, compiles, run, work_on
 
 CPU = torch.device("cpu")
 
@@ -29,6 +31,22 @@ def test_a_folder_that_only_the_driver_sees_is_refused_before_anything_is_traine
     job = Job(config=replace(tiny_config, output="output"), folder=str(tmp_path / "output/runs/a"), stream=None, initial=None, words=None, tracker=None)
     with pytest.raises(ConfigError, match=r"^output \(output\) is not the same folder on all machines: run.json of this run is not there on .*; use a shared folder or a URL$"):
         work_on(job, CPU)
+
+
+def test_storage_that_is_away_ends_a_start_and_not_the_run(tiny_config: Pretrain, monkeypatch: pytest.MonkeyPatch) -> None:
+    failed: list[PipelineError] = []
+    monkeypatch.setattr(worker, "get_device", lambda: CPU)
+    monkeypatch.setattr(worker.ray, "get", lambda value: value)
+    job = Job(config=tiny_config, folder="f", stream=None, initial=None, words=None, tracker=SimpleNamespace(fail=SimpleNamespace(remote=failed.append)))
+    for error in (AwayError("s3://b/x cannot be read now"), DataError("x is damaged")):
+
+        def work(job: Job, device: torch.device, error: PipelineError = error) -> None:
+            raise error
+
+        monkeypatch.setattr(worker, "work_on", work)
+        with pytest.raises(type(error)):
+            run({"job": job})
+    assert [str(error) for error in failed] == ["x is damaged"]
 
 
 def test_what_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
