@@ -40,3 +40,8 @@ def test_it_takes_jobs_beside_another_ray_and_stops(agents_port_taken: None, ray
         stopped = head("stop")
     assert "the Ray head is stopped" in stopped
     assert "no Ray head of this project is running" in head("stop")
+
+
+def test_a_login_in_an_address_is_refused_before_ray_sees_it() -> None:
+    done = subprocess.run([HEAD, "submit", "true"], env=os.environ | {"MLFLOW_TRACKING_URI": "http://name:word@mlflow:5000"}, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and done.stderr.startswith("error: MLFLOW_TRACKING_URI has a login in it") and "word@" not in done.stderr
