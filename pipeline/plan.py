@@ -22,7 +22,7 @@ from pipeline.train.schedule import decay_start
 PRICES = Path(__file__).parents[1] / "cluster" / "prices.toml"
 FILL = 0.92  # real tokens of a row's maximum_length: 118.4 of 128 over 109,000 rows of books and Wikipedia
 STREAM_TOKENS = 1.6e6  # a second and core through Ray Data, 3.2e6 on two cores: `jobs/bench.py stream` on English books
-STREAM_BLOCKS = 24  # a second of one stream on two cores, of 64 ranks and with rows that are made already: `jobs/bench.py scale` on English books
+STREAM_BLOCKS = 27  # a second of one stream on two cores, of 64 ranks and with rows that are made already: `jobs/bench.py scale` on English books
 CHECKPOINT_BYTES = 12  # a parameter: it and both moments of Adam, in float32
 EXPORT_BYTES = 4
 MOST_WORLDS = 12
