@@ -85,12 +85,12 @@ def nodes() -> int:
 
 def worker_resources(placement: Placement, workers: WorkerRange) -> WorkerResources:
     """What each worker asks for in this cluster, with one whole CPU left for data."""
-    return fit(placement, workers, [node["Resources"] for node in ray.nodes() if node["Alive"]], node_groups())
+    return fit(placement, workers, [node["Resources"] for node in ray.nodes() if node["Alive"]], node_groups(placement))
 
 
-def node_groups() -> list[NodeGroup]:
-    """What the cluster's autoscaler may start; empty where there is none, or it has not said yet. Ray Train asks the same, and Ray has no public way to."""
-    config = ray._private.state.state.get_cluster_config()
+def node_groups(placement: Placement) -> list[NodeGroup]:
+    """What the cluster's autoscaler may start; empty where nodes are not asked for, where it has not said yet, and where there is none. Ray Train asks the same, and Ray has no public way to."""
+    config = ray._private.state.state.get_cluster_config() if placement.autoscaled else None
     groups = config.node_group_configs if config else ()
     return [NodeGroup(most=math.inf if group.max_count < 0 else group.max_count, resources=dict(group.resources)) for group in groups]
 

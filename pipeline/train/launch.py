@@ -16,8 +16,8 @@ from ray.train.torch import TorchConfig, TorchTrainer
 from ray.train.v2.api.exceptions import ControllerError, TrainingFailedError, WorkerGroupError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from pipeline import cluster, storage
-from pipeline.cluster import NAMESPACE, WorkerResources
+from pipeline import storage
+from pipeline.cluster import NAMESPACE, WorkerResources, data_cpus, node_groups
 from pipeline.config.jobs import Pretrain
 from pipeline.config.phases import Phase
 from pipeline.corpus.order import entered, offset, rows_of_round
@@ -142,7 +142,7 @@ def trainer(job: Job, resources: WorkerResources) -> TorchTrainer:
     config = job.config
     DataContext.get_current().enable_progress_bars = False
     DataContext.get_current().execution_no_progress_timeout_s = -1  # an evaluation may pause the stream for long
-    cpus = cluster.data_cpus(resources, config.worker_range, cluster.node_groups() if config.placement.autoscaled else ())
+    cpus = data_cpus(resources, config.worker_range, node_groups(config.placement))
     options = ExecutionOptions(preserve_order=True, resource_limits=ExecutionResources.for_limits(cpu=cpus, object_store_memory=stream_bytes(config)))
 
     def stream() -> ray.data.Dataset:

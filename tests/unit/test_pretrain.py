@@ -10,8 +10,8 @@ import pytest
 from pipeline.config.data import Preparation, Sampling, SingleSegment
 from pipeline.config.jobs import Pretrain
 from pipeline.corpus.prepare import Corpus, is_prepared
-from pipeline.errors import ConfigError, PipelineError
-from pipeline.pretrain import absolute_places, corpus_of, pretrain
+from pipeline.errors import CheckpointError, ConfigError, PipelineError
+from pipeline.pretrain import absolute_places, corpus_of, pretrain, storage_in_a_line
 
 
 @pytest.fixture
@@ -65,3 +65,12 @@ def test_what_needs_no_ray_is_refused_before_it_is_asked_for(prepared: str, tiny
     ):
         with pytest.raises(PipelineError, match=words):
             pretrain(replace(config, **changed), print)
+
+
+def test_what_the_driver_cannot_write_is_one_line_and_what_ray_loses_is_not_called_so() -> None:
+    config = Pretrain(name="a", output="/full")
+    with pytest.raises(CheckpointError) as refused, storage_in_a_line(config):
+        raise OSError(28, "No space left on device")
+    assert str(refused.value) == "a file of run a below /full cannot be read or written ([Errno 28] No space left on device); the same command continues from the newest checkpoint"
+    with pytest.raises(ConnectionError), storage_in_a_line(config):
+        raise ConnectionError("the head is gone")
