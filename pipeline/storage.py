@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import re
+import secrets
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -18,9 +19,10 @@ from pathlib import Path, PurePosixPath
 from typing import Any, ParamSpec, TypeVar
 from urllib.parse import unquote, urlsplit
 
-from pyarrow import fs
+from pyarrow import NativeFile, fs
 
 from pipeline.errors import ConfigError, DataError
+from pipeline.local_files import open_lock, replace_file, require_regular
 
 MANIFEST = "manifest.json"
 HUB = "hf://"
@@ -168,9 +170,26 @@ def children(location: str) -> list[str]:
 @patient
 def read_bytes(location: str) -> bytes:
     """Contents of a file. Raises OSError (FileNotFoundError where there is none)."""
-    system, path = filesystem(location)
-    with system.open_input_stream(path, compression=None) as stream:
+    with opened(location) as stream:
         return stream.read()
+
+
+@patient
+def read_at_most(location: str, most: int) -> bytes:
+    """Contents of a file that should be small. Raises OSError, also where it has more than `most` bytes."""
+    with opened(location) as stream:
+        content = stream.read(most + 1)
+    if len(content) > most:
+        raise OSError(errno.EFBIG, f"it has more than {most:,} bytes", location)
+    return content
+
+
+def opened(location: str) -> NativeFile:
+    """A stream of a file's bytes as they are stored. Raises OSError, also for a local pipe or device."""
+    system, path = filesystem(location)
+    if isinstance(system, fs.LocalFileSystem):
+        require_regular(path)
+    return system.open_input_stream(path, compression=None)
 
 
 @patient
@@ -182,17 +201,20 @@ def write_bytes(location: str, content: bytes) -> None:
         with system.open_output_stream(path, compression=None) as stream:
             stream.write(content)
         return
-    temporary = f"{path}.{os.getpid()}.tmp"
-    with open(temporary, "wb") as stream:
-        stream.write(content)
-        stream.flush()
-        os.fsync(stream.fileno())
-    os.replace(temporary, path)
+    replace_file(path, content)
 
 
 def read_json(location: str) -> Any:
     """The value of a JSON file. Raises OSError or ValueError."""
-    return json.loads(read_bytes(location))
+    return parse_json(read_bytes(location))
+
+
+def parse_json(content: str | bytes) -> Any:
+    """The value of a JSON text. Raises ValueError, also where it is nested too deeply to be parsed."""
+    try:
+        return json.loads(content)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
 
 
 def write_json(location: str, value: Any) -> None:
@@ -228,7 +250,7 @@ def delete_folder(location: str) -> None:
 
 def require_writable(name: str, location: str) -> None:
     """Raise ConfigError unless a file can be written below `location`, the value of the setting `name`."""
-    probe = join(location, ".writable")
+    probe = join(location, f".writable-{secrets.token_hex(8)}")
     try:
         write_bytes(probe, b"can be written\n")
         delete_file(probe)
@@ -246,7 +268,12 @@ def locked(folder: str, *, wait: bool = False) -> Iterator[None]:
         yield
         return
     make_folder(folder)
-    with open(f"{absolute(folder)}/.lock", "a+") as lock:
+    path = f"{absolute(folder)}/.lock"
+    try:
+        stream = open_lock(path)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be used as a lock ({first_line(error)}); delete it, or choose another folder") from error
+    with stream as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
@@ -276,9 +303,8 @@ def publish(folder: Path, target: str, about: dict[str, Any]) -> None:
 @patient
 def sha256(location: str) -> str:
     """SHA-256 of a file's bytes, in hexadecimal."""
-    system, path = filesystem(location)
     digest = hashlib.sha256()
-    with system.open_input_stream(path, compression=None) as stream:
+    with opened(location) as stream:
         while block := stream.read(1 << 20):
             digest.update(block)
     return digest.hexdigest()
@@ -337,8 +363,7 @@ def lost(error: OSError) -> bool:
 def refuses(location: str) -> bool:
     """Whether the storage of a file does not let it be read now, which tells nothing of the file."""
     try:
-        system, path = filesystem(location)
-        with system.open_input_stream(path, compression=None) as stream:
+        with opened(location) as stream:
             stream.read(1)
     except OSError as error:
         return not lost(error)

@@ -1,11 +1,9 @@
 """Word embeddings of a corpus' own, counted once for a corpus, a vocabulary and a width."""
 
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +15,7 @@ from pipeline.corpus.prepare import Corpus, Window
 from pipeline.corpus.tasks import results
 from pipeline.corpus.vocabulary import first_windows
 from pipeline.errors import ConfigError, DataError
+from pipeline.local_files import scratch_folder
 from pipeline.text.wordpiece import WordPiece
 
 WORDS = "words.safetensors"
@@ -55,10 +54,10 @@ def publish(windows: Sequence[Sequence[Any]], corpus: Corpus, wordpiece: WordPie
     read = [Window(shard=s, row_group=g, documents=d, characters=c) for s, g, d, c in windows]
     size = wordpiece.vocabulary.size
     found = embeddings(cooccurrences(documents_of(corpus, read, wordpiece), size), width)
-    with tempfile.TemporaryDirectory(prefix="bertstream-embeddings-") as temporary:
+    with scratch_folder("embeddings") as temporary:
         save_file({"words": found}, f"{temporary}/{WORDS}")
         if not storage.exists(storage.join(folder, storage.MANIFEST)):
-            storage.publish(Path(temporary), folder, {"corpus": corpus.fingerprint, "vocabulary": wordpiece.vocabulary.fingerprint, "width": width})
+            storage.publish(temporary, folder, {"corpus": corpus.fingerprint, "vocabulary": wordpiece.vocabulary.fingerprint, "width": width})
     return {"seen": int(found.any(1).sum())}
 
 

@@ -28,7 +28,7 @@ from pipeline.text.schema import DOCUMENT
 SPLITS = ("train", "heldout")
 SHARD = re.compile(r"\d{5}-[0-9a-f]{12}\.parquet")
 """The name of a shard."""
-UNFINISHED = re.compile(r"\.\d+\.tmp$")
+UNFINISHED = re.compile(r"\.[0-9a-f]{16}\.tmp$")
 """The end of a file's name while it is written."""
 
 

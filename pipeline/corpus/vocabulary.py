@@ -2,10 +2,8 @@
 
 import hashlib
 import json
-import tempfile
 from collections.abc import Callable
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from pipeline import storage
@@ -13,6 +11,7 @@ from pipeline.config.data import VocabularySettings
 from pipeline.corpus.counts import MOST_UNIGRAM_WORDS, MOST_WORDS, count_words
 from pipeline.corpus.prepare import Corpus, Window
 from pipeline.errors import ConfigError, DataError
+from pipeline.local_files import scratch_folder
 from pipeline.presets import PRESETS
 from pipeline.text import extension
 from pipeline.text.splitting import Splitting
@@ -87,9 +86,9 @@ def publish_new_words(
     windows = first_windows(corpus, settings.training_characters)
     counts = count_words(corpus, windows, extension.splitting_of(base), partial, report)
     words = extension.new_words(counts.table, base, settings.extend)
-    with tempfile.TemporaryDirectory(prefix="bertstream-vocabulary-") as temporary:
-        Path(temporary, NEW_WORDS).write_text(json.dumps(words, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-        storage.publish(Path(temporary), folder, about)
+    with scratch_folder("vocabulary") as temporary:
+        (temporary / NEW_WORDS).write_text(json.dumps(words, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+        storage.publish(temporary, folder, about)
     storage.delete_folder(partial)
 
 
@@ -120,9 +119,9 @@ def train(
     report(f"vocabulary: learning from {counts.words:,} words, {counts.distinct:,} distinct, {counts.dropped:,} of those dropped as too rare")
     vocabulary = vocabulary_of_counts(counts.table, splitting, size=settings.size, unused=settings.unused)
     found = {"characters": counts.characters, "words": counts.words, "distinct_words": counts.distinct, "dropped_words": counts.dropped}
-    with tempfile.TemporaryDirectory(prefix="bertstream-vocabulary-") as temporary:
-        save_vocabulary(vocabulary, Path(temporary), maximum_length=512)
-        storage.publish(Path(temporary), folder, about | {"counts": found | {"entries": vocabulary.size}})
+    with scratch_folder("vocabulary") as temporary:
+        save_vocabulary(vocabulary, temporary, maximum_length=512)
+        storage.publish(temporary, folder, about | {"counts": found | {"entries": vocabulary.size}})
     storage.delete_folder(partial)
     report(f"vocabulary: {vocabulary.size:,} entries in {folder}")
 

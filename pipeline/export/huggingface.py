@@ -1,7 +1,6 @@
 """A trained encoder in the published format: a folder that transformers loads with from_pretrained."""
 
 import importlib.util
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from pipeline.batch import Batch
 from pipeline.errors import CheckpointError
 from pipeline.export.probe import TOLERANCE, difference, padded, probes
 from pipeline.export.trained import Trained, load_module, load_trained
+from pipeline.local_files import scratch_folder
 from pipeline.objectives.pretraining import BertPretraining
 from pipeline.train.checkpoint import TRAINING_ONLY
 
@@ -28,10 +28,10 @@ def export(checkpoint: str, target: str) -> str:
     Raises CheckpointError when the checkpoint is damaged, or the logits computed from what was written differ from its own.
     """
     trained = load_trained(checkpoint)
-    with tempfile.TemporaryDirectory(prefix="bertstream-export-") as temporary:
-        copy_model(checkpoint, Path(temporary))
-        checked = check(Path(temporary), trained)
-        storage.publish(Path(temporary), target, {"checkpoint": checkpoint})
+    with scratch_folder("export") as temporary:
+        copy_model(checkpoint, temporary)
+        checked = check(temporary, trained)
+        storage.publish(temporary, target, {"checkpoint": checkpoint})
     return checked
 
 

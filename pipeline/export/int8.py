@@ -1,6 +1,5 @@
 """The ONNX graphs with 8-bit weights for CPUs, and what that costs and gains: accuracy and latency beside float32's."""
 
-import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from pipeline.errors import CheckpointError
 from pipeline.export.onnx_graphs import EMBEDDING, FILL_MASK, quiet, run, session
 from pipeline.export.probe import padded, probe
 from pipeline.export.trained import Trained
+from pipeline.local_files import scratch_folder
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
@@ -51,7 +51,7 @@ def quantize_graphs(float32: Path, folder: Path) -> None:
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
     for name in (FILL_MASK, EMBEDDING):
-        with quiet(), tempfile.TemporaryDirectory(prefix="bertstream-export-") as temporary:
+        with quiet(), scratch_folder("export") as temporary:
             # The output weights are transposed embeddings: only weights that are transposed beforehand are quantised, half of a small model's time.
             quant_pre_process(float32 / name, f"{temporary}/{name}", skip_symbolic_shape=True)
             quantize_dynamic(f"{temporary}/{name}", folder / name, weight_type=QuantType.QInt8, per_channel=True, reduce_range=True)

@@ -1,6 +1,5 @@
 """A run's model taken out: every kind asked for is made, checked, published, and read back before it counts."""
 
-import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from pipeline.export.card import CARD, Lineage, card, corpus_of
 from pipeline.export.kinds import FOLDERS
 from pipeline.export.onnx_graphs import require_onnx
 from pipeline.export.trained import Trained, find_checkpoint, load_trained, recorded_run
+from pipeline.local_files import scratch_folder
 from pipeline.train import run
 from pipeline.train.checkpoint import read_state
 from pipeline.train.tracking import tracking_uri
@@ -39,9 +39,9 @@ def export_run(config: Export, report: Report) -> None:
     if "mlflow" in config.kinds:
         registry.require_run(uri, recorded["mlflow_run_id"])
     trained = load_trained(checkpoint)
-    with tempfile.TemporaryDirectory(prefix="bertstream-export-") as scratch:
+    with scratch_folder("export") as scratch:
         for kind in config.kinds:
-            made = log(trained, lineage, config, uri) if kind == "mlflow" else publish(trained, lineage, kind, Path(scratch), storage.join(target, kind))
+            made = log(trained, lineage, config, uri) if kind == "mlflow" else publish(trained, lineage, kind, scratch, storage.join(target, kind))
             report(f"{kind}: {made}")
 
 
@@ -67,8 +67,7 @@ def require_free(target: str, replace: bool) -> None:
 
 def publish(trained: Trained, lineage: Lineage, kind: str, scratch: Path, target: str) -> str:
     """Make a kind's folder, publish it with its card, and give its place and how it was checked."""
-    with tempfile.TemporaryDirectory(prefix="bertstream-export-") as temporary:
-        folder = Path(temporary)
+    with scratch_folder("export") as folder:
         made = FOLDERS[kind](trained, lineage, scratch, folder)
         (folder / CARD).write_text(card(trained, lineage, kind, made))
         storage.publish(folder, target, {"checkpoint": trained.checkpoint, "kind": kind, "checked": made.checked})
@@ -79,10 +78,10 @@ def publish(trained: Trained, lineage: Lineage, kind: str, scratch: Path, target
 
 def log(trained: Trained, lineage: Lineage, config: Export, uri: str) -> str:
     """Log the model to its run, and register it where asked; gives its URI and how it was checked."""
-    with tempfile.TemporaryDirectory(prefix="bertstream-export-") as temporary:
-        written, published = Path(temporary, "written"), Path(temporary, "model")
+    with scratch_folder("export") as temporary:
+        written, published = temporary / "written", temporary / "model"
         written.mkdir()
-        made = FOLDERS["huggingface"](trained, lineage, Path(temporary), written)
+        made = FOLDERS["huggingface"](trained, lineage, temporary, written)
         (written / CARD).write_text(card(trained, lineage, "mlflow", replace(made, use=registry.USE)))
         storage.publish(written, str(published), {"checkpoint": trained.checkpoint})
         model_uri = registry.log(published, trained, uri, lineage.recorded["mlflow_run_id"], read_state(trained.checkpoint).step)

@@ -3,7 +3,6 @@
 import math
 import os
 import statistics
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -19,6 +18,7 @@ from pipeline.finetune import plan
 from pipeline.finetune import trials as trial_work
 from pipeline.finetune.problems import Problem
 from pipeline.finetune.trials import Trial
+from pipeline.local_files import scratch_folder
 from pipeline.train.initial import Initial
 from pipeline.train.trial import Scores
 
@@ -132,14 +132,14 @@ def run_trials(
         most = max(trial.config.recipe.epochs for trial in trials)
         # Past its max_t it would end the trials that it has let through to the end, too.
         scheduler = ASHAScheduler(time_attr="training_iteration", metric=SCORE, mode="max", max_t=most + 1, grace_period=1, reduction_factor=3)
-    with tempfile.TemporaryDirectory(prefix="bertstream-tune-") as folder:
+    with scratch_folder("tune") as folder:
         there = {(name, cutting): ray.put(problems[name][cutting]) for name, cutting in {(trial.problem, trial.config.cutting) for trial in trials}}
         function = tune.with_parameters(work, trials=list(trials), problems=there, initial=initial)
         found = tune.Tuner(
             tune.with_resources(function, asked),
             param_space={"number": tune.grid_search(list(range(len(trials))))},
             tune_config=tune.TuneConfig(scheduler=scheduler, max_concurrent_trials=many, reuse_actors=True, trial_name_creator=lambda trial: trials[trial.config["number"]].name),
-            run_config=tune.RunConfig(name="trials", storage_path=folder, verbose=0, callbacks=[Watch(trials, tell)], failure_config=tune.FailureConfig(max_failures=1)),
+            run_config=tune.RunConfig(name="trials", storage_path=str(folder), verbose=0, callbacks=[Watch(trials, tell)], failure_config=tune.FailureConfig(max_failures=1)),
         ).fit()
     if found.errors:
         raise cause(found.errors, f"{len(found.errors)} trials failed, the first with: {{}}; the others have their results, and the same command tries these again")

@@ -4,7 +4,6 @@ import hashlib
 import json
 import pickle
 import re
-import tempfile
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from torch import Tensor
 
 from pipeline import storage
 from pipeline.errors import CheckpointError, PipelineError
+from pipeline.local_files import scratch_folder
 from pipeline.model.tensor_bundle import read_bundle
 
 CONFIGS = ("config.json", "bert_config.json")
@@ -48,10 +48,10 @@ def published_folder(location: str) -> Iterator[tuple[Path, Files]]:
 
     Raises CheckpointError for what is no such folder, is damaged by its own manifest, or cannot be reached.
     """
-    with tempfile.TemporaryDirectory(prefix="bertstream-published-") as temporary:
+    with scratch_folder("published") as temporary:
         try:
             files = files_of(location)
-            folder = Path(location if not storage.is_url(location) else fetched(location, files, temporary))
+            folder = Path(location if not storage.is_url(location) else fetched(location, files, str(temporary)))
         except PipelineError:
             raise
         except Exception as error:  # file systems and web clients raise kinds of their own

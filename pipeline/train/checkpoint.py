@@ -7,10 +7,8 @@
 """
 
 import json
-import tempfile
 from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -23,6 +21,7 @@ from pipeline import storage
 from pipeline.config.model import Model
 from pipeline.corpus.order import Cursor
 from pipeline.errors import CheckpointError
+from pipeline.local_files import scratch_folder
 from pipeline.model.weights import from_published, published_config, to_published
 from pipeline.text.vocabulary import Vocabulary, save_vocabulary
 from pipeline.train.optim import load_optimizer, optimizer_tensors
@@ -90,8 +89,7 @@ def save(run_folder: str, state: State, module: nn.Module, optimizer: torch.opti
 def publish(run_folder: str, state: State, taken: Snapshot, model: Model, vocabulary: Vocabulary) -> str:
     """Publish a checkpoint and give its folder. Raises OSError or SafetensorError where it cannot be written."""
     target = folder_of(run_folder, state.step)
-    with tempfile.TemporaryDirectory(prefix="bertstream-checkpoint-") as temporary:
-        folder = Path(temporary)
+    with scratch_folder("checkpoint") as folder:
         save_file(taken.weights, folder / WEIGHTS, metadata={"format": "pt"})
         save_file(taken.optimizer, folder / OPTIMIZER)
         config = published_config(model, len(vocabulary.tokens), vocabulary.pad_id)
@@ -204,7 +202,7 @@ def read_tensors(location: str) -> dict[str, torch.Tensor]:
     try:
         if isinstance(system, fs.LocalFileSystem):
             return load_file(path)
-        with tempfile.TemporaryDirectory(prefix="bertstream-load-") as temporary:
+        with scratch_folder("load") as temporary:
             local = f"{temporary}/tensors"
             storage.retried(lambda: fs.copy_files(path, local, source_filesystem=system, destination_filesystem=fs.LocalFileSystem()))
             return load_file(local)

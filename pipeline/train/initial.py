@@ -6,7 +6,6 @@
 """
 
 import json
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,6 +20,7 @@ from pipeline.config.jobs import Pretrain
 from pipeline.config.model import Model
 from pipeline.corpus.vocabulary import given_vocabulary
 from pipeline.errors import CheckpointError, ConfigError, PipelineError
+from pipeline.local_files import scratch_folder
 from pipeline.model.published import Files, fingerprint, published_folder, read_config, read_weights
 from pipeline.model.weights import CONFIG_FIELDS, Taken, model_settings, pretraining_parts, published_config, take, to_published, vocabulary_size
 from pipeline.objectives.pretraining import BertPretraining
@@ -94,10 +94,10 @@ def keep(found: Initial, location: str, folder: Path, files: Files) -> None:
         taken = replace(taken, state={name: tensor[: found.vocabulary.size] if name in VOCABULARY_ROWS else tensor for name, tensor in taken.state.items()})
         rows = found.vocabulary.size
     about = {"source": location, "fingerprint": found.fingerprint, "vocabulary_size": rows, "missing": taken.missing, "left_out": sorted(taken.surplus), "padding": padded}
-    with tempfile.TemporaryDirectory(prefix="bertstream-initial-") as temporary:
+    with scratch_folder("initial") as temporary:
         save_file(to_published(taken.state), f"{temporary}/{WEIGHTS}", metadata={"format": "pt"})
-        Path(temporary, CONFIG).write_text(json.dumps(published_config(found.model, rows, found.vocabulary.pad_id), indent=2) + "\n")
-        storage.publish(Path(temporary), found.folder, about)
+        (temporary / CONFIG).write_text(json.dumps(published_config(found.model, rows, found.vocabulary.pad_id), indent=2) + "\n")
+        storage.publish(temporary, found.folder, about)
 
 
 def is_padding(rows: int, entries: int) -> int:

@@ -11,10 +11,8 @@
 """
 
 import importlib.metadata
-import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from pipeline import storage
@@ -22,6 +20,7 @@ from pipeline.config.flat import LATER, flatten, unflatten
 from pipeline.config.jobs import Pretrain
 from pipeline.corpus.prepare import Corpus
 from pipeline.errors import CheckpointError, ConfigError
+from pipeline.local_files import scratch_folder
 from pipeline.text.vocabulary import Vocabulary, save_vocabulary
 from pipeline.train.naming import IDENTITY
 from pipeline.train.schedule import decay_start, grows
@@ -80,9 +79,9 @@ def keep_vocabulary(folder: str, vocabulary: Vocabulary, maximum_positions: int)
     target = storage.join(folder, VOCABULARY)
     if storage.damage(target) is None:
         return
-    with tempfile.TemporaryDirectory(prefix="bertstream-vocabulary-") as temporary:
-        save_vocabulary(vocabulary, Path(temporary), maximum_positions)
-        storage.publish(Path(temporary), target, {"fingerprint": vocabulary.fingerprint})
+    with scratch_folder("vocabulary") as temporary:
+        save_vocabulary(vocabulary, temporary, maximum_positions)
+        storage.publish(temporary, target, {"fingerprint": vocabulary.fingerprint})
 
 
 def read_run(folder: str) -> dict[str, Any] | None:

@@ -8,9 +8,7 @@
 """
 
 import json
-import tempfile
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,6 +20,7 @@ from pipeline.config.finetune import Cutting
 from pipeline.config.flat import unflatten
 from pipeline.config.model import Model
 from pipeline.errors import CheckpointError
+from pipeline.local_files import scratch_folder
 from pipeline.model.adapters import adapter_state, add_adapter, load_adapter_state, merge, plain_state
 from pipeline.model.weights import model_settings, published_config, take, to_published
 from pipeline.objectives.sequences import SequenceTask
@@ -74,8 +73,7 @@ def save_tuned(target: str, module: TaskObjective, about: About, model: Model, v
         module.fold()
     carried = adapter_state(module)
     weights = {name: tensor for name, tensor in plain_state(module).items() if not (module.per_token and name.startswith(UNUSED))}
-    with tempfile.TemporaryDirectory(prefix="bertstream-tuned-") as temporary:
-        folder = Path(temporary)
+    with scratch_folder("tuned") as folder:
         save_file(to_published(weights), folder / WEIGHTS, metadata={"format": "pt"})
         if carried:
             save_file(carried, folder / ADAPTERS)

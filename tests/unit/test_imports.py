@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 FILES = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in sorted((ROOT / "pipeline").rglob("*.py"))}
 JOBS = sorted((ROOT / "jobs").glob("*.py"))
 
-GROUND = {"columns", "errors", "config", "environment", "presets", "storage"}
+GROUND = {"columns", "errors", "config", "environment", "local_files", "presets", "storage"}
 MODEL_SIDE = GROUND | {"batch", "text.schema", "model"}
 TRAIN_SIDE = MODEL_SIDE | {"text", "corpus", "tasks", "objectives", "cluster", "train"}
 ABOVE = TRAIN_SIDE | {"finetune", "grid", "predict", "export", "plan", "show"}
@@ -24,7 +24,8 @@ MAY_IMPORT = {
     "environment": set(),
     "config": {"errors", "config"},
     "presets": {"errors", "config"},
-    "storage": {"errors", "config"},
+    "local_files": set(),
+    "storage": {"errors", "config", "local_files"},
     "cluster": GROUND,
     "text": GROUND | {"text"},
     "corpus": GROUND | {"text", "corpus"},

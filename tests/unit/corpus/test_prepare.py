@@ -133,7 +133,7 @@ def test_the_fingerprint_follows_the_weights_and_not_where_the_sources_lie(tmp_p
 
 def test_what_a_killed_preparation_was_just_writing_is_deleted(tmp_path: Path):
     kept = ("manifest.json", "notes.tmp", "parts/0123456789abcdef.json", "parts/0123456789abcdef-00000.parquet", "parts/feed-00000.json", "train/00000-a.parquet")
-    gone = ("manifest.json.77.tmp", "parts/0123456789abcdef.json.77.tmp", "parts/0123456789abcdef-00000.parquet.8.tmp", "parts/feed-00000.json.9.tmp", "parts/old.json", "train/00000-a.parquet.7.tmp")
+    gone = ("manifest.json.77aa77aa77aa77aa.tmp", "parts/0123456789abcdef.json.0123456789abcdef.tmp", "parts/feed-00000.json.feedfeedfeedfeed.tmp", "parts/old.json", "train/00000-a.parquet.7777777777777777.tmp")
     for name in (*kept, *gone):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("x")

@@ -1,0 +1,79 @@
+"""Files of this machine that others may share: created without following links, read only where they are regular, locked, and deleted when a killed process left them."""
+
+import errno
+import fcntl
+import os
+import secrets
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+SCRATCH = "bertstream-"
+"""Start of the name of every scratch folder."""
+LOCK, FILES = "lock", "files"
+"""Inside a scratch folder: held by the process that uses it, and what that process writes."""
+
+
+def replace_file(path: str, content: bytes) -> None:
+    """Write a whole file under an unpredictable name, created anew, and move it into place; a link at `path` is replaced, not followed."""
+    temporary = f"{path}.{secrets.token_hex(8)}.tmp"
+    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666), "wb") as stream:
+        try:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+            os.replace(temporary, path)
+        except BaseException:
+            os.unlink(temporary)
+            raise
+
+
+def require_regular(path: str) -> None:
+    """Raise OSError for a path that is there and is neither a file nor a folder: reading a pipe or a device may never end."""
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:  # reading it says why
+        return
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        raise OSError(errno.EINVAL, "it is a pipe, a socket or a device, and a regular file is needed", path)
+
+
+def open_lock(path: str) -> IO[str]:
+    """A file to lock, created where it is not there. Raises OSError for a link and for what is no regular file."""
+    stream = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666), "r+")
+    if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+        stream.close()
+        raise OSError(errno.EINVAL, "it is no regular file", path)
+    return stream
+
+
+@contextmanager
+def scratch_folder(purpose: str) -> Iterator[Path]:
+    """Empty folder for files on their way elsewhere, in the system's temporary folder and deleted at the end. Those that killed processes of this user left there are deleted first."""
+    sweep(Path(tempfile.gettempdir()))
+    with tempfile.TemporaryDirectory(prefix=f"{SCRATCH}{purpose}-") as name:
+        folder = Path(name)
+        with open_lock(str(folder / f"{LOCK}.new")) as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            os.rename(folder / f"{LOCK}.new", folder / LOCK)  # whoever sees the lock sees it held
+            (folder / FILES).mkdir()
+            yield folder / FILES
+
+
+def sweep(parent: Path) -> None:
+    """Delete the scratch folders in `parent` whose process is gone."""
+    with os.scandir(parent) as entries:
+        names = [entry.path for entry in entries if entry.name.startswith(SCRATCH) and entry.is_dir(follow_symlinks=False)]
+    for name in names:
+        try:
+            if os.lstat(name).st_uid != os.getuid():
+                continue
+            with open(os.open(f"{name}/{LOCK}", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)) as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(name)
+        except OSError:  # in use, not ours, or another process is deleting it now
+            continue
