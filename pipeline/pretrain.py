@@ -86,7 +86,9 @@ def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
         report(f"run {config.name}: {'continuing' if newest else 'starting'}, {config.steps:,} steps on {config.worker_range} {'GPU' if resources.gpu else 'CPU'} worker{'s' * (config.worker_range.most > 1)}")
         job = Job(config=config, folder=folder, stream=stream, initial=initial, words=words, tracker=tracker)
         with storage_in_a_line(config), tracked(tracker, mlflow, report, lambda step, metrics: report(progress_line(config.steps, step, metrics))):
-            if tracked_as and (gone := ray.get(tracker.lacks.remote(done, config.tracking.every))):
+            if tracked_as and mlflow.run_id != tracked_as:
+                report(f"MLflow ({mlflow.uri}) does not have the run {tracked_as} that run {config.name} had: a new one begins here, after step {done:,}")
+            elif tracked_as and (gone := ray.get(tracker.lacks.remote(done, config.tracking.every))):
                 report(f"MLflow has no points of {gone:,} of the steps until {done:,}: they were lost with the driver, or the server was away to its end")
             summary = fit(job, resources) | {"name": str(config.name), "mlflow_uri": mlflow.uri, "mlflow_run_id": mlflow.run_id}
             if not storage.exists(storage.join(summary["checkpoint"], storage.MANIFEST)):

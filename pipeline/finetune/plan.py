@@ -12,6 +12,7 @@ import torch
 
 from pipeline import storage
 from pipeline.config.finetune import Finetune
+from pipeline.errors import DataError
 from pipeline.finetune.problems import Problem
 from pipeline.finetune.trials import autocast_for, build, device_of
 from pipeline.train.initial import Initial
@@ -137,10 +138,16 @@ def write(place: str, shares: dict[str, Share], per_step: dict[str, float]) -> N
     storage.write_json(place, {name: vars(share) | {"seconds_per_step": per_step[name]} for name, share in shares.items()})
 
 
-def read(place: str) -> tuple[dict[str, Share], dict[str, float]]:
-    """What was decided when these trials were first asked for."""
-    written = storage.read_json(place)
-    return {name: Share(seeds=one["seeds"], epochs=one["epochs"], rows=one["rows"]) for name, one in written.items()}, {name: one["seconds_per_step"] for name, one in written.items()}
+def read(place: str) -> tuple[dict[str, Share], dict[str, float]] | None:
+    """What was decided when these trials were first asked for; None where nothing was. Raises DataError where the file is damaged."""
+    try:
+        written = storage.read_json(place)
+        shares = {name: Share(seeds=one["seeds"], epochs=one["epochs"], rows=one["rows"]) for name, one in written.items()}
+        return shares, {name: one["seconds_per_step"] for name, one in written.items()}
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DataError(f"{place} cannot be read ({storage.first_line(error)}): delete it, and the same command plans these trials again") from error
 
 
 def left_out(problem: Problem, config: Finetune, share: Share) -> str | None:

@@ -8,7 +8,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from pipeline.config.adapters import NoAdapter
 from pipeline.config.finetune import Finetune
 from pipeline.config.flat import flatten, without_later
 from pipeline.config.training import ModelPlacement
+from pipeline.errors import DataError
 from pipeline.finetune.problems import Problem
 from pipeline.model.adapters import add_adapter, freeze
 from pipeline.objectives.tasks import OBJECTIVES, TaskObjective
@@ -75,9 +76,25 @@ def task_identity(task: Task) -> dict[str, Any]:
 
 
 def result_of(trial: Trial) -> dict[str, Any] | None:
-    """A finished trial's result; None where there is none yet."""
-    place = storage.join(trial.folder, RESULT)
-    return storage.read_json(place) if storage.exists(place) else None
+    """A finished trial's result; None where there is none yet, or a damaged one."""
+    return record_of(trial, RESULT, ("scores",))
+
+
+def record_of(trial: Trial, name: str, wanted: Sequence[str]) -> dict[str, Any] | None:
+    """A JSON object of a trial's folder with these keys; None where there is none. Raises DataError where its storage does not let it be read."""
+    place = storage.join(trial.folder, name)
+    try:
+        value = storage.read_json(place)
+    except (FileNotFoundError, ValueError):
+        return None
+    except OSError as error:
+        raise DataError(f"{place} cannot be read ({storage.first_line(error)}): give access to it, or delete it to train the trial again") from error
+    return value if isinstance(value, dict) and all(key in value for key in wanted) else None
+
+
+def is_damaged(trial: Trial) -> bool:
+    """Whether a trial's result is there and says nothing."""
+    return storage.exists(storage.join(trial.folder, RESULT)) and result_of(trial) is None
 
 
 def has_model(trial: Trial) -> bool:
@@ -87,8 +104,7 @@ def has_model(trial: Trial) -> bool:
 
 def stopped_of(trial: Trial) -> dict[str, Any] | None:
     """What is known of a trial that a search ended early; None where none did. It is no result of the trial."""
-    place = storage.join(trial.folder, STOPPED)
-    return storage.read_json(place) if storage.exists(place) else None
+    return record_of(trial, STOPPED, ("score", "stopped_after_epoch"))
 
 
 def build(config: Finetune, problem: Problem, initial: Initial, seed: int) -> TaskObjective:

@@ -93,7 +93,9 @@ def finetune(config: Finetune, report: Report) -> Found:
     for line in warnings(config, settings, initial.model):
         report(line)
     grid = planned(config, initial, cuttings, settings, begun, report)
-    parent = runs.open_grid(uri, config, grid_name(config, problems, initial), initial)
+    name = grid_name(config, problems, initial)
+    parent = runs.open_grid(uri, config, name, initial)
+    runs.remember(parent, storage.join(config.output, "finetune", "grids", f"{name}.mlflow.json"), report)
     live = Live(report)
     with runs.tracked(parent, live):
         rows, models = [], {}
@@ -154,8 +156,8 @@ def planned(config: Finetune, initial: Initial, cuttings: dict[str, dict[Cutting
     problems, many = first_of_each(cuttings), tune.at_once(config)
     place = storage.join(config.output, "finetune", "grids", f"{grid_name(config, problems, initial)}.json")
     to_answer = rows_to_answer(data_of(config), problems)
-    if storage.exists(place):
-        shares, per_step = plan.read(place)
+    if known := plan.read(place):
+        shares, per_step = known
         answering = plan.answering_seconds(config, to_answer, per_step, many)
     else:
         per_step = tune.seconds_per_step(config, cuttings, initial)
@@ -234,6 +236,8 @@ def trial_of(grid: Grid, name: str, seed: int, setting: dict[str, Any], stage: s
 def run_all(grid: Grid, ones: Sequence[Trial], parent: Any, live: Live, *, may_stop: bool) -> dict[str, dict[str, Any]]:
     """The results of trials; only those that have none are sent to the cluster."""
     ready = {trial.name: result for trial in ones if (result := finished(trial, may_stop)) is not None}
+    for trial in {trial.name: trial for trial in ones if trials.is_damaged(trial)}.values():
+        live.report(f"{storage.join(trial.folder, trials.RESULT)} is damaged: the trial is trained again")
     missing = sorted((trial for trial in ones if trial.name not in ready), key=lambda trial: -grid.seconds[trial.problem])  # the longest first: they all end sooner
     with live.table(ones, ready):
         for trial in ones:

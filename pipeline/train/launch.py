@@ -66,7 +66,12 @@ def tracked(tracker: ActorHandle, mlflow: MlflowRun, report: Callable[[str], Non
 
     `report` gets lines for people, `show` each new (step, metrics); both are called from a thread.
     """
-    ray.get(tracker.start.remote(mlflow))
+    try:
+        ray.get(tracker.start.remote(mlflow))
+    except ray.exceptions.RayTaskError as error:
+        if known := pipeline_cause(error):
+            raise known from error
+        raise
     status, stop = "FAILED", threading.Event()
     watcher = threading.Thread(target=watch, args=(tracker, stop, report, show), daemon=True)
     watcher.start()

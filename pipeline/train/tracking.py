@@ -132,11 +132,14 @@ class Tracker:
         return self.owner_name
 
     def start(self, run: MlflowRun) -> None:
-        """Begin sending to an MLflow run; what it already has is not sent again."""
+        """Begin sending to an MLflow run; what it already has is not sent again. Raises ConfigError where that cannot be asked."""
         quiet()
-        self.client, self.run_id = MlflowClient(tracking_uri=run.uri), run.run_id
-        for key in self.client.get_run(run.run_id).data.metrics:
-            self.sent |= {(key, metric.step) for metric in self.client.get_metric_history(run.run_id, key)}
+        try:
+            self.client, self.run_id = MlflowClient(tracking_uri=run.uri), run.run_id
+            for key in self.client.get_run(run.run_id).data.metrics:
+                self.sent |= {(key, metric.step) for metric in self.client.get_metric_history(run.run_id, key)}
+        except Exception as error:  # as in open_run
+            raise ConfigError(f"tracking.uri ({run.uri}) does not work: {storage.first_line(error)}; mend or move it, and the same command continues") from error
         self.sender = threading.Thread(target=self._send_forever, daemon=True)
         self.sender.start()
 

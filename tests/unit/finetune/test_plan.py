@@ -12,6 +12,7 @@ import pytest
 from pipeline.batch import Batch
 from pipeline.config.finetune import Cutting, Finetune, Recipe
 from pipeline.config.model import Model
+from pipeline.errors import DataError
 from pipeline.finetune import plan
 from pipeline.finetune.plan import SURE, Share, answering_seconds, fitted, left_out, makespan, read, total_seconds, trial_seconds, write
 from pipeline.finetune.problems import Problem
@@ -126,6 +127,14 @@ def test_what_was_decided_stays_decided(tmp_path: Path) -> None:
     shares, per_step = {"a": Share(seeds=1, epochs=2, rows=None), "b": Share(seeds=3, epochs=3, rows=5)}, {"a": 0.1, "b": 0.25}
     write(str(tmp_path / "plan.json"), shares, per_step)
     assert read(str(tmp_path / "plan.json")) == (shares, per_step)
+    assert read(str(tmp_path / "none.json")) is None
+
+
+@pytest.mark.parametrize("content", ["", '{"a": {"seeds": 1', "[]", '{"a": 3}', '{"a": {"seeds": 1}}'])
+def test_a_damaged_plan_is_named(tmp_path: Path, content: str) -> None:
+    (tmp_path / "plan.json").write_text(content)
+    with pytest.raises(DataError, match=rf"^{tmp_path}/plan.json cannot be read \(.+\): delete it, and the same command plans these trials again$"):
+        read(str(tmp_path / "plan.json"))
 
 
 def row(task: str, name: str, *values: float, collapsed: int = 0, setting: str = "") -> Reported:

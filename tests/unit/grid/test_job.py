@@ -8,7 +8,7 @@ import pytest
 
 from pipeline.config.finetune import Cutting, Finetune, Recipe, Search
 from pipeline.config.model import Model
-from pipeline.errors import ConfigError
+from pipeline.errors import ConfigError, DataError
 from pipeline.finetune.live import Live
 from pipeline.finetune.plan import Share
 from pipeline.finetune.problems import Problem, digest, in_cuttings
@@ -73,10 +73,33 @@ def test_the_best_model_is_that_of_the_seed_with_the_best_score_on_the_first_spl
 def test_a_trial_that_a_search_ended_is_a_result_in_such_a_search_alone(glue: Path, tiny_vocabulary: Vocabulary) -> None:
     grid = grid_of(glue, tiny_vocabulary, Share(seeds=1, epochs=3, rows=None))
     select, report = (trial_of(grid, "cola", 0, {}, stage) for stage in ("select", "report"))
-    write_json(f"{select.folder}/stopped.json", {"score": 0.1})
-    assert finished(select, may_stop=True) == {"score": 0.1} and finished(select, may_stop=False) is None
+    ended = {"score": 0.1, "stopped_after_epoch": 1}
+    write_json(f"{select.folder}/stopped.json", ended)
+    assert finished(select, may_stop=True) == ended and finished(select, may_stop=False) is None
     write_json(f"{select.folder}/result.json", {"scores": {}})
     assert finished(select, may_stop=False) == {"scores": {}} and finished(report, may_stop=False) is None  # what is reported has its model
+
+
+@pytest.mark.parametrize("content", ['{"scores": {"dev": {"matth', "", "[]", '{"seconds": 1}', "\xff", "[" * 100_000])
+def test_a_trial_with_a_damaged_result_is_trained_again(glue: Path, tiny_vocabulary: Vocabulary, monkeypatch: pytest.MonkeyPatch, content: str) -> None:
+    grid = grid_of(glue, tiny_vocabulary, Share(seeds=1, epochs=3, rows=None))
+    trial = trial_of(grid, "cola", 0, {}, "select")
+    Path(trial.folder).mkdir(parents=True)
+    for name in ("result.json", "stopped.json"):
+        Path(trial.folder, name).write_text(content, encoding="latin-1")
+    said: list[str] = []
+    trained = {"scores": {"dev": {"matthews": 0.5}}}
+    monkeypatch.setattr(tune, "run_trials", lambda config, trials, *rest, **named: {one.name: trained for one in trials})
+    monkeypatch.setattr(runs, "log_trial", lambda *given: None)
+    assert run_all(grid, [trial, trial], None, Live(said.append), may_stop=True) == {trial.name: trained}
+    assert said == [f"{trial.folder}/result.json is damaged: the trial is trained again"]
+
+
+def test_a_result_that_cannot_be_read_is_named(glue: Path, tiny_vocabulary: Vocabulary) -> None:
+    trial = trial_of(grid_of(glue, tiny_vocabulary, Share(seeds=1, epochs=3, rows=None)), "cola", 0, {}, "select")
+    Path(trial.folder, "result.json").mkdir(parents=True)
+    with pytest.raises(DataError, match=rf"^{trial.folder}/result.json cannot be read \(.+\): give access to it, or delete it to train the trial again$"):
+        finished(trial, may_stop=False)
 
 
 def test_the_longest_trials_are_sent_first(glue: Path, tiny_vocabulary: Vocabulary, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from pipeline.export.registry import at
 from pipeline.finetune.table import Reported
 from pipeline.finetune.trials import Trial
 from pipeline.grid import runs
-from pipeline.grid.runs import GridRun, legal, log_table, log_trial, open_grid, points, tracked
+from pipeline.grid.runs import GridRun, legal, log_table, log_trial, open_grid, points, remember, tracked
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.initial import Initial
 
@@ -121,6 +121,20 @@ def test_the_same_grid_goes_on_and_another_begins(uri: str, initial: Initial) ->
     assert open_grid(uri, CONFIG, "other-00ff00ff", initial).run_id != first.run_id  # of the same digest
     client.delete_run(first.run_id)
     assert open_grid(uri, CONFIG, name, initial).run_id != first.run_id
+
+
+def test_a_grid_whose_run_is_gone_from_mlflow_says_so(uri: str, tmp_path: Path, lines: list[str]) -> None:
+    place, first, second = str(tmp_path / "grid.mlflow.json"), GridRun(uri=uri, run_id="a" * 32), GridRun(uri=uri, run_id="b" * 32)
+    for one in (first, first):
+        remember(one, place, lines.append)
+    assert lines == []
+    remember(second, place, lines.append)
+    remember(second, place, lines.append)
+    assert lines == [f"MLflow ({uri}) does not have the run {'a' * 32} that this search had at {uri}: a new one takes all trials, also those that are done"]
+    for damaged in ("", "[]", '{"uri": "x"}'):
+        Path(place).write_text(damaged)
+        remember(second, place, lines.append)
+    assert len(lines) == 1
 
 
 def test_a_trial_is_a_nested_run_with_its_course(grid: GridRun, lines: list[str]) -> None:

@@ -202,3 +202,26 @@ def test_a_place_that_cannot_be_is_one_line(uri: str) -> None:
     with pytest.raises(ConfigError) as refused:
         open_run(uri, "experiment", "name", None, {}, {})
     assert str(refused.value).startswith(f"tracking.uri ({uri}) does not work: ") and "\n" not in str(refused.value)
+
+
+def damage_points(location: Path) -> None:
+    """Overwrite the pages of a SQLite file where its table of newest points and its indices begin."""
+    with closing(sqlite3.connect(location)) as database:
+        size = database.execute("PRAGMA page_size").fetchone()[0]
+        pages = database.execute("SELECT rootpage FROM sqlite_master WHERE tbl_name = 'latest_metrics'").fetchall()
+    with open(location, "r+b") as stream:
+        for (page,) in pages:
+            stream.seek((page - 1) * size)
+            stream.write(b"\xff" * size)
+
+
+def test_a_store_that_is_damaged_when_the_tracker_starts_is_one_line(tmp_path: Path, new_run: NewRun, uri: str) -> None:
+    opened = new_run("damaged")
+    copy = tmp_path / "mlflow.db"
+    with closing(sqlite3.connect(uri.removeprefix("sqlite:///"))) as database, closing(sqlite3.connect(copy)) as other:
+        database.backup(other)
+    damage_points(copy)
+    with pytest.raises(ConfigError) as refused:
+        Tracker("me").start(MlflowRun(uri=f"sqlite:///{copy}", run_id=opened.run_id))
+    assert str(refused.value).startswith(f"tracking.uri (sqlite:///{copy}) does not work: ") and "\n" not in str(refused.value)
+    assert str(refused.value).endswith("; mend or move it, and the same command continues")
