@@ -20,6 +20,7 @@ from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.own import read_own
 from pipeline.tasks.prepared import Prepared, fitted
 from pipeline.tasks.schema import TEXTS
+from pipeline.tasks.selection import selected_by, skewed
 from pipeline.tasks.task import Task, several
 from pipeline.train.initial import Initial
 
@@ -111,9 +112,12 @@ def problem_of(config: Finetune, task: Task, train: Any, splits: dict[str, Any],
     """A problem from the items of its splits."""
     if isinstance(train, pa.Table):
         task = replace(task, paired=train["second"].null_count < train.num_rows)
+    task = selected_by(task, config.recipe.metric)
     problem = cut(task, config.cutting, {"train": train, **splits}, initial)
     for name, one in {"train": problem.train, **problem.splits}.items():
         report(", ".join([f"{task.name} {name}: {len(one.items):,} {noun(task)}", *(what_is_learnt(task, one) if name == "train" else ()), *(lost if name == "train" else ()), *one.notes]))
+    if isinstance(train, pa.Table) and (line := skewed(task, train["label"].to_pylist())):
+        report(line)
     return problem
 
 

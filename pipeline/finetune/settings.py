@@ -21,6 +21,8 @@ GRIDS: dict[str, dict[str, tuple[Any, ...]]] = {
 }
 """Devlin et al. 2019, A.3; google-research/bert's README of the smaller models."""
 SEARCHED = ("cutting", "recipe", "optimizer", "schedule", "freeze", "adapter")
+NOT_SEARCHED = ("recipe.metric",)
+"""What selects among settings is none of them."""
 DRAWS = 7_001
 """Stream of the generator that draws settings."""
 
@@ -53,7 +55,7 @@ def settings_of(config: Finetune) -> list[dict[str, Any]]:
 
 def hints_of(config: Finetune) -> dict[str, Any]:
     """The types of the settings that a search may name, by dotted name."""
-    return {name: hint_of(config, name) for name in flatten(config) if name.split(".")[0] in SEARCHED}
+    return {name: hint_of(config, name) for name in flatten(config) if name.split(".")[0] in SEARCHED and name not in NOT_SEARCHED}
 
 
 def is_choice(hint: Any) -> bool:

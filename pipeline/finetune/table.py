@@ -8,7 +8,8 @@ from typing import Any
 from pipeline.config.model import Model
 from pipeline.finetune.problems import Problem
 from pipeline.finetune.trials import Trial
-from pipeline.tasks.glue import NOT_AVERAGED, glue_mean
+from pipeline.tasks.glue import NOT_AVERAGED, TASKS, glue_mean
+from pipeline.tasks.selection import worth
 
 UNITS = ("mean_absolute_error",)
 """Metrics in the unit of the labels: no shares of 1, and the smaller is the better."""
@@ -70,7 +71,7 @@ def select(trials: Sequence[Trial], results: Mapping[str, dict[str, Any]], probl
             ones.setdefault(str(trial.chosen), []).append(trial)
     scores = {name: [results[trial.name]["scores"][first][metric] for trial in mine if "scores" in results[trial.name]] for name, mine in ones.items()}
     most = max(len(values) for values in scores.values())
-    name = max((name for name, values in scores.items() if len(values) == most), key=lambda name: statistics.median(scores[name]))
+    name = max((name for name, values in scores.items() if len(values) == most), key=lambda name: worth(metric, statistics.median(scores[name])))
     return ones[name][0].chosen, statistics.median(scores[name])
 
 
@@ -120,7 +121,7 @@ def table(rows: Sequence[Reported], model: Model) -> str:
 
 def glue_line(rows: Sequence[Reported], names: Sequence[str]) -> str | None:
     """The mean over GLUE's tasks that are there, of medians, averaged within a task first; None where there are none."""
-    by_task = {name: {one.name: one.median for one in rows if one.task == name} for name in names}
+    by_task = {name: {one.name: one.median for one in rows if one.task == name and one.name.split(" ")[1] in TASKS[name].metrics} for name in names}
     there = {name: values for name, values in by_task.items() if values and name not in NOT_AVERAGED}
     if len(there) < 2:
         return None

@@ -64,9 +64,32 @@ def mean_absolute_error(predictions: np.ndarray, labels: np.ndarray) -> float:
     return float(np.mean(np.abs(predictions.astype(np.float64) - labels)))
 
 
-METRICS: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
+def auc(probabilities: np.ndarray, labels: np.ndarray) -> float:
+    """Area under the ROC curve; see `class_by_class`."""
+    return class_by_class(metrics.roc_auc_score, probabilities, labels)
+
+
+def average_precision(probabilities: np.ndarray, labels: np.ndarray) -> float:
+    """Area under the curve of precision over recall, as a sum of steps; see `class_by_class`."""
+    return class_by_class(metrics.average_precision_score, probabilities, labels)
+
+
+def class_by_class(measure: Callable[..., Any], probabilities: np.ndarray, labels: np.ndarray) -> float:
+    """A measure of the second of two classes; of more classes, or of labels, the mean over those that some rows have and others have not."""
+    if not np.isfinite(probabilities).all():
+        return 0.0
+    truths = labels > 0 if labels.ndim == 2 else labels[:, None] == np.arange(probabilities.shape[1])
+    columns = [1] if labels.ndim == 1 and probabilities.shape[1] == 2 else range(probabilities.shape[1])
+    found = [float(measure(truths[:, column], probabilities[:, column])) for column in columns if 0 < truths[:, column].sum() < len(labels)]
+    return float(np.mean(found)) if found else 0.0
+
+
+Measure = Callable[[np.ndarray, np.ndarray], float]
+METRICS: dict[str, Measure] = {
     measure.__name__: measure for measure in (accuracy, f1, macro_f1, micro_f1, subset_accuracy, matthews, pearson, spearman, mean_absolute_error)
 }
+RANKED: dict[str, Measure] = {measure.__name__: measure for measure in (auc, average_precision)}
+"""Metrics of probabilities, float (N, classes), in the place of answers."""
 
 
 def constant(values: np.ndarray) -> bool:
@@ -88,9 +111,9 @@ def nearly_constant(values: np.ndarray) -> bool:
     return bool(np.linalg.norm(values - values.mean()) < 1e-13 * abs(values.mean()))
 
 
-def score(task: Task, predictions: np.ndarray, labels: np.ndarray) -> dict[str, float]:
-    """The task's metrics by name; NaN predictions of a regression correlate with nothing."""
-    return {name: METRICS[name](predictions, labels) for name in task.metrics}
+def score(task: Task, predictions: np.ndarray, labels: np.ndarray, probabilities: np.ndarray | None = None) -> dict[str, float]:
+    """The task's metrics by name, those in RANKED of the probabilities; NaN predictions of a regression correlate with nothing."""
+    return {name: RANKED[name](probabilities, labels) if name in RANKED else METRICS[name](predictions, labels) for name in task.metrics}
 
 
 def majority(task: Task, train_labels: np.ndarray, labels: np.ndarray) -> dict[str, float]:
@@ -99,9 +122,12 @@ def majority(task: Task, train_labels: np.ndarray, labels: np.ndarray) -> dict[s
     Of a multilabel task: the labels that more than half of its rows have.
     """
     if task.kind == "multilabel":
-        return score(task, np.tile(train_labels.mean(axis=0) > 0.5, (len(labels), 1)), labels)
-    answer = train_labels.mean() if task.kind == "regression" else np.bincount(train_labels.astype(np.int64)).argmax()
-    return score(task, np.full(len(labels), answer), labels)
+        shares = np.tile(train_labels.mean(axis=0), (len(labels), 1))
+        return score(task, shares > 0.5, labels, shares)
+    if task.kind == "regression":
+        return score(task, np.full(len(labels), train_labels.mean()), labels)
+    counts = np.bincount(train_labels.astype(np.int64), minlength=len(task.labels))
+    return score(task, np.full(len(labels), counts.argmax()), labels, np.tile(counts / counts.sum(), (len(labels), 1)))
 
 
 def confusion(task: Task, predictions: np.ndarray, labels: np.ndarray) -> np.ndarray:

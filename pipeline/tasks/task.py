@@ -46,7 +46,7 @@ class Task:
     labels: tuple[str, ...] = ()
     """The classes as written in the files, in the order of their numbers; none for a regression."""
     metrics: tuple[str, ...]
-    """Names in pipeline.tasks.metrics.METRICS, the one that settings are selected by first."""
+    """Names in pipeline.tasks.metrics, the one that settings are selected by first."""
     maximum_length: int = 128
     """Tokens of a row with its special tokens."""
     splits: tuple[Split, ...] = ()

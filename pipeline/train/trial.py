@@ -20,6 +20,7 @@ from pipeline.config.training import Lamb
 from pipeline.objectives.tasks import TaskObjective
 from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.prepared import Logits, Prepared, Tuned
+from pipeline.tasks.selection import worth
 from pipeline.tasks.task import Task
 from pipeline.train.optim import build_optimizer
 from pipeline.train.schedule import rate_share
@@ -98,7 +99,7 @@ def run_trial(
         found = {name: way.answers(task, split, logits_of(module, split.rows, device, autocast), cutting) for name, split in splits.items()}
         epochs.append({name: way.score(task, split, found[name], {}) for name, split in splits.items()})
         after_epoch(epoch, epochs[-1])
-        value = epochs[-1][first][task.metrics[0]]
+        value = worth(task.metrics[0], epochs[-1][first][task.metrics[0]])
         if recipe.patience is None or best is None or value > best[0]:
             best = value, epoch, copy.deepcopy(module.state_dict()) if recipe.patience else {}, found[first]
         elif epoch - best[1] >= recipe.patience:

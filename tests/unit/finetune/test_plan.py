@@ -156,6 +156,8 @@ def test_glue_is_a_mean_of_tasks_each_averaged_first() -> None:
     rows = [row("mrpc", "dev accuracy", 0.6), row("mrpc", "dev f1", 0.8), row("wnli", "dev accuracy", 0.5), row("ax", "test matthews", 0.1), row("builtin", "dev accuracy", 1.0)]
     assert glue_line(rows, ("mrpc", "wnli", "ax")).startswith("mean of 2 of GLUE's 9 tasks on the development sets: 60.0 (WNLI with what its trials score")
     assert glue_line(rows[:2], ("mrpc", "wnli", "ax")) is None
+    chosen = row("mrpc", "dev matthews", 0.0)
+    assert glue_line([chosen, *rows], ("mrpc", "wnli", "ax")) == glue_line(rows, ("mrpc", "wnli", "ax")), "a metric that selects is none of the benchmark's"
 
 
 def test_the_best_median_selects_and_trials_stopped_early_do_not_count() -> None:
@@ -167,6 +169,14 @@ def test_the_best_median_selects_and_trials_stopped_early_do_not_count() -> None
     del values["2-1"], values["2-2"]
     results |= {f"2-{seed}": {"score": 0.1} for seed in (1, 2)}
     assert select(trials, results, problem("a", 10)) == ({"rate": 1}, 0.5)
+
+
+def test_of_errors_the_lowest_median_selects() -> None:
+    trials = [SimpleNamespace(problem="a", name=str(rate), chosen={"rate": rate}) for rate in (1, 2, 3)]
+    results = {str(rate): {"scores": {"dev": {"mean_absolute_error": value}}} for rate, value in ((1, 0.5), (2, 0.2), (3, 0.9))}
+    asked = problem("a", 10)
+    asked.task.metrics = ("mean_absolute_error", "pearson")
+    assert select(trials, results, asked) == ({"rate": 2}, 0.2)
 
 
 def test_the_published_figure_is_of_the_same_metric() -> None:

@@ -16,6 +16,7 @@ from pipeline.objectives.sequences import SequenceTask
 from pipeline.tasks import sequences
 from pipeline.tasks.glue import TASKS
 from pipeline.tasks.prepared import Prepared
+from pipeline.tasks.selection import selected_by
 from pipeline.tasks.tables import read_split
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.schedule import rate_share
@@ -133,6 +134,14 @@ def test_training_stops_where_the_development_score_no_longer_rises_and_keeps_th
     assert result.best_epoch == 1 + values.index(max(values)) and (len(values) == result.best_epoch + 2 or len(values) == 12)
     kept = sequences.score(TASKS["stsb"], rows["dev"], np.array(logits_of(module, rows["dev"].rows, CPU, PLAIN)), {})
     assert kept == result.scores["dev"] == result.epochs[result.best_epoch - 1]["dev"]
+
+
+def test_training_that_selects_by_an_error_keeps_the_weights_of_the_lowest(glue: Path, tiny_vocabulary: Vocabulary) -> None:
+    rows, module = prepared("stsb", glue, tiny_vocabulary), module_of("stsb", tiny_vocabulary)
+    task = selected_by(TASKS["stsb"], "mae")
+    result = run_trial(config_of("stsb", epochs=4, patience=4), task, CUTTING, module, rows["train"], {"dev": rows["dev"]}, seed=5, device=CPU, autocast=PLAIN)
+    values = [scores["dev"]["mean_absolute_error"] for scores in result.epochs]
+    assert len(set(values)) == 4 and result.best_epoch == 1 + values.index(min(values))
 
 
 def test_fewer_rows_are_drawn_by_the_seed(glue: Path, tiny_vocabulary: Vocabulary) -> None:
