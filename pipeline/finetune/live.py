@@ -1,4 +1,4 @@
-"""How the trials stand: one table that is drawn anew on a terminal, and a line for each that ends elsewhere."""
+"""How the trials stand: one table that is drawn anew on a terminal, and a line for each epoch and each trial that ends elsewhere."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,16 +13,30 @@ from pipeline.finetune.settings import in_words
 from pipeline.finetune.trials import Trial
 
 MOST_SHOWN = 20
+MOST_METRICS = 4
 STATES = ("running", "failed", "stopped early", "done", "waiting")
 """In the order of the table."""
 
 
-def scores_line(result: Mapping[str, Any]) -> str:
-    """The scores of a trial on one line."""
+def label(trial: Trial) -> str:
+    """A trial for people: its task, its seed and the settings in which it differs from others."""
+    return ", ".join(filter(None, (trial.problem, f"seed {trial.seed}", in_words(trial.chosen))))
+
+
+def scores_line(trial: Trial, result: Mapping[str, Any]) -> str:
+    """The scores of a trial on one line, of each split first the metric that selects."""
     if "scores" not in result:
-        return f"{result['score']:.3f} after epoch {result['stopped_after_epoch']}" if "stopped_after_epoch" in result else ""
-    parts = [f"{split} " + ", ".join(f"{name} {value:.3f}" for name, value in list(found.items())[:4]) for split, found in result["scores"].items()]
+        return f"{trial.metric} {result['score']:.3f} after epoch {result['stopped_after_epoch']}" if "stopped_after_epoch" in result else ""
+    parts = []
+    for split, found in result["scores"].items():
+        names = sorted(found, key=lambda name: name != trial.metric)[:MOST_METRICS]
+        parts.append(f"{split} " + ", ".join(f"{name} {found[name]:.3f}" for name in names))
     return "; ".join(parts) + (", collapsed" if result["collapsed"] else "")
+
+
+def epoch_line(trial: Trial, news: Mapping[str, Any]) -> str:
+    """How a trial stands after an epoch."""
+    return f"epoch {news['epoch']} of {trial.config.recipe.epochs}: {trial.metric} {news['value']:.3f}"
 
 
 class Live:
@@ -39,7 +53,10 @@ class Live:
     def table(self, trials: Sequence[Trial], ready: Mapping[str, Mapping[str, Any]]) -> Iterator[None]:
         """Show the trials for as long as the context lasts; those that are ready have a result from before."""
         self.trials, self.begun = trials, time.monotonic()
-        self.states = {trial.name: ("done", scores_line(ready[trial.name])) if trial.name in ready else ("waiting", "") for trial in trials}
+        self.states = {
+            trial.name: ("done", scores_line(trial, ready[trial.name])) if trial.name in ready else ("waiting", "")
+            for trial in trials
+        }
         if ready:
             self.report(f"{len(ready)} of {len(trials)} trials have their results already")
         if not self.console.is_terminal:
@@ -52,14 +69,19 @@ class Live:
 
     def tell(self, trial: Trial, state: str, news: Mapping[str, Any]) -> None:
         """Take a trial's new state."""
-        line = scores_line(news) if "scores" in news else f"epoch {news['epoch']}: {news['score']:.3f}" if "epoch" in news else self.states[trial.name][1]
+        if "scores" in news:
+            line = scores_line(trial, news)
+        else:
+            line = epoch_line(trial, news) if "epoch" in news else self.states[trial.name][1]
         self.states[trial.name] = state, line
         if self.drawn:
             self.drawn.update(self.render())
         elif state != "running":
             ended = sum(one in ("done", "stopped early", "failed") for one, _ in self.states.values())
             seconds = f" in {news['seconds']:.0f} s" if "seconds" in news else ""
-            self.report(f"{ended} of {len(self.trials)}  {trial.name}: {state}{seconds}  {line}")
+            self.report(f"{ended} of {len(self.trials)}  {label(trial)}: {state}{seconds}  {line}".rstrip())
+        elif "epoch" in news:
+            self.report(f"{label(trial)}: {line}")
 
     def render(self) -> Table:
         """The table as it stands: what runs first, and how many there are of what is not shown."""
@@ -70,7 +92,7 @@ class Live:
         ordered = sorted(self.trials, key=lambda trial: STATES.index(self.states[trial.name][0]))
         for trial in ordered[:MOST_SHOWN]:
             state, line = self.states[trial.name]
-            table.add_row(trial.name.rsplit("-", 1)[0], in_words(trial.chosen), state, line)
+            table.add_row(f"{trial.problem}, seed {trial.seed}", in_words(trial.chosen), state, line)
         if len(ordered) > MOST_SHOWN:
             table.add_row("…", f"{len(ordered) - MOST_SHOWN} more", "", "")
         return table

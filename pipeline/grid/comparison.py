@@ -95,11 +95,12 @@ def of_rows(config: Finetune, problem: Problem, tuned: TunedModel) -> OfRows:
         texts = questions.texts_of(task, questions.answers(task, prepared, logits, problem.cutting), {})  # as the trials were scored
         values = np.array([best_of(texts[item.id], item, task.unanswerable)[place] for item in prepared.items])
         return lambda places: float(values[places].mean())
-    return of_answers(problem, prepared, sequences.chosen(task, sequences.answers(task, prepared, logits, problem.cutting), {}))
+    found = sequences.answers(task, prepared, logits, problem.cutting)
+    return of_answers(problem, prepared, sequences.probabilities(task, found) if task.metrics[0] in metrics.RANKED else sequences.chosen(task, found, {}))
 
 
 def of_answers(problem: Problem, prepared: Prepared, answers: np.ndarray) -> OfRows:
-    """The metric that selects, of texts' answers."""
+    """The metric that selects, of texts' answers, or of their probabilities where it is of those."""
     true, name = sequences.truth(problem.task, prepared), problem.task.metrics[0]
-    measure = metrics.METRICS[name]
+    measure = (metrics.METRICS | metrics.RANKED)[name]
     return lambda places: measure(answers[places], true[places])

@@ -19,11 +19,13 @@ from pipeline.finetune.live import Live
 from pipeline.finetune.problems import Problem, data_of, in_cuttings, read_problems
 from pipeline.finetune.settings import in_words, settings_of, warnings, with_setting
 from pipeline.finetune.submission import rows_to_answer, submit
-from pipeline.finetune.table import Reported, glue_line, reported, select, table
+from pipeline.finetune.table import Reported, glue_line, reported, select, shown, table
 from pipeline.finetune.trials import Trial, make_trial
 from pipeline.grid import runs, tune
+from pipeline.grid.precision import with_precision
 from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.known import GLUE
+from pipeline.tasks.selection import worth
 from pipeline.train.initial import Initial, read_initial
 from pipeline.train.tracking import tracking_uri
 from pipeline.train.tuned import ADAPTERS
@@ -92,7 +94,8 @@ def finetune(config: Finetune, report: Report) -> Found:
         report(f"several machines: output ({config.output}) must be a folder that all of them see, or a URL")
     for line in warnings(config, settings, initial.model):
         report(line)
-    grid = planned(config, initial, cuttings, settings, begun, report)
+    computed = with_precision(config, initial.model.width, tune.resources(config), report)
+    grid = planned(computed, initial, cuttings, settings, begun, report)
     name = grid_name(config, problems, initial)
     parent = runs.open_grid(uri, config, name, initial)
     runs.remember(parent, storage.join(config.output, "finetune", "grids", f"{name}.mlflow.json"), report)
@@ -101,7 +104,7 @@ def finetune(config: Finetune, report: Report) -> Found:
         rows, models = [], {}
         for wave in waves(config, problems):
             start = grid.initial if wave is None else encoder_of(config, models[wave], report)
-            mine = config if wave is None else replace(config, checkpoint=models[wave])
+            mine = computed if wave is None else replace(computed, checkpoint=models[wave])
             names = [name for name in problems if (name in STARTED and config.start_from in problems) == (wave is not None)]
             found, best = run_wave(replace(grid, config=mine, initial=start, cuttings={name: cuttings[name] for name in names}), parent, live, report)
             rows, models = rows + found, models | best
@@ -207,7 +210,8 @@ def run_wave(grid: Grid, parent: Any, live: Live, report: Report) -> tuple[list[
         for name, problem in grid.problems.items():
             chosen[name], value = select(selecting, found, problem)
             tried = len({str(trial.chosen) for trial in selecting if trial.problem == name})
-            words[name] = f"{in_words(chosen[name])} (best of {tried}: {100 * value:.1f}, selected on dev)"
+            metric = problem.task.metrics[0]
+            words[name] = f"{in_words(chosen[name])} (best of {tried}: {metric} {shown(metric, value)}, selected on dev)"
             report(f"{name}: selected {words[name]}")
     first = grid.config.search.seeds if len(grid.settings) > 1 else 0
     reporting = {name: [trial_of(grid, name, first + seed, chosen[name], "report") for seed in range(grid.shares[name].seeds)] for name in grid.problems}
@@ -266,5 +270,5 @@ def finished(trial: Trial, may_stop: bool) -> dict[str, Any] | None:
 def best_model(problem: Problem, ones: Sequence[Trial], results: Sequence[dict[str, Any]]) -> str:
     """Folder of the model with the best score on the development split."""
     first, metric = next(iter(problem.splits)), problem.task.metrics[0]
-    best = max(range(len(ones)), key=lambda place: results[place]["scores"][first][metric])
+    best = max(range(len(ones)), key=lambda place: worth(metric, results[place]["scores"][first][metric]))
     return storage.join(ones[best].folder, trials.MODEL)

@@ -19,10 +19,12 @@ from pipeline.finetune import trials as trial_work
 from pipeline.finetune.problems import Problem
 from pipeline.finetune.trials import Trial
 from pipeline.local_files import scratch_folder
+from pipeline.tasks.selection import worth
 from pipeline.train.initial import Initial
 from pipeline.train.trial import Scores
 
-SCORE, EPOCH = "score", "epoch"
+SCORE, VALUE, EPOCH = "score", "value", "epoch"
+"""What a trial tells Tune after an epoch: the value of the metric that selects, and it as a number that is higher where the model is better."""
 LOGINS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SECURITY_TOKEN", "AWS_SESSION_TOKEN")
 MEASURED_AT_ONCE = 8
 """Processes that measure at most."""
@@ -45,7 +47,7 @@ class Watch(tune.Callback):
 
     def on_trial_result(self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any) -> None:
         if SCORE in result:
-            self.tell(self.trials[trial.config["number"]], "running", {EPOCH: result[EPOCH], SCORE: result[SCORE]})
+            self.tell(self.trials[trial.config["number"]], "running", {EPOCH: result[EPOCH], VALUE: result[VALUE]})
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         mine = self.trials[trial.config["number"]]
@@ -163,17 +165,21 @@ def work(settings: dict[str, int], trials: list[Trial], problems: dict[tuple[str
     problem = ray.get(problems[trial.problem, trial.config.cutting])
     first, metric = next(iter(problem.splits)), problem.task.metrics[0]
 
+    def tell(scores: Scores, epoch: int) -> None:
+        value = scores[first][metric]
+        tune.report({SCORE: worth(metric, value), VALUE: value, EPOCH: epoch})
+
     def after_epoch(epoch: int, scores: Scores) -> None:
         if epoch < trial.config.recipe.epochs:  # a trial that comes to its end is not stopped there, before its result is published
-            tune.report({SCORE: scores[first][metric], EPOCH: epoch})
+            tell(scores, epoch)
 
     found = trial_work.run(trial, problem, initial, after_epoch)
-    tune.report({SCORE: found["scores"][first][metric], EPOCH: found["best_epoch"]})
+    tell(found["scores"], found["best_epoch"])
 
 
 def stopped(trial: Trial, last: dict[str, Any]) -> dict[str, Any]:
     """The result, which is also published, of a trial that the scheduler ended."""
-    result = {"stopped_after_epoch": last[EPOCH], "score": last[SCORE], "chosen": trial.chosen, "stage": trial.stage}
+    result = {"stopped_after_epoch": last[EPOCH], "score": last[VALUE], "chosen": trial.chosen, "stage": trial.stage}
     storage.write_json(storage.join(trial.folder, trial_work.STOPPED), result)
     return result
 

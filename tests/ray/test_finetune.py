@@ -13,10 +13,15 @@ from pathlib import Path
 
 import pytest
 import ray
+import torch
 from mlflow.tracking import MlflowClient
 
 from jobs.finetune import main
+from pipeline.config.finetune import Finetune
 from pipeline.config.jobs import Pretrain
+from pipeline.config.training import TrialPlacement
+from pipeline.finetune.trials import precision_of
+from pipeline.grid.precision import of_nodes
 from pipeline.tasks import submission
 from pipeline.tasks.glue import INFERENCE, TASKS
 from pipeline.tasks.submission import FILES
@@ -90,6 +95,11 @@ def test_a_grid_selects_reports_and_continues_after_a_kill(tiny_run: Path, glue:
     client = MlflowClient(tracking_uri=f"sqlite:///{tmp_path}/b/mlflow.db")
     found = client.search_runs([client.get_experiment_by_name("finetune").experiment_id])
     assert len(found) == 7 and {run.info.status for run in found} == {"FINISHED"}
+
+
+def test_a_node_says_in_which_precision_a_trial_computes_there() -> None:
+    config = Finetune(checkpoint="c", task=("cola",), placement=TrialPlacement(device="cpu"))
+    assert of_nodes(config, 768, {"CPU": 1.0}) == [precision_of(config.placement, 768, torch.device("cpu"))]
 
 
 def test_what_cannot_be_trained_is_one_line(tiny_run: Path, glue: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

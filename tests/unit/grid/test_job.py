@@ -68,6 +68,9 @@ def test_the_best_model_is_that_of_the_seed_with_the_best_score_on_the_first_spl
     problem = replace(grid.problems["cola"], splits={"dev": grid.problems["cola"].train, "other": grid.problems["cola"].train})
     results = [{"scores": {"dev": {"matthews": value}, "other": {"matthews": -value}}} for value in (0.1, 0.3, 0.2)]
     assert best_model(problem, trials, results) == f"{trials[1].folder}/model"
+    errors = [{"scores": {"dev": {"mean_absolute_error": value}}} for value in (0.3, float("nan"), 0.2)]
+    problem = replace(problem, task=replace(problem.task, metrics=("mean_absolute_error",)))
+    assert best_model(problem, trials, errors) == f"{trials[2].folder}/model", "of an error the lowest"
 
 
 def test_a_trial_that_a_search_ended_is_a_result_in_such_a_search_alone(glue: Path, tiny_vocabulary: Vocabulary) -> None:

@@ -1,0 +1,61 @@
+"""The precision of a grid's trials, decided by the nodes that they run on: it is part of a trial's name, and the driver's machine may be of another kind."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import ray
+import torch
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from pipeline import cluster
+from pipeline.config.finetune import Finetune
+from pipeline.config.training import ModelPlacement
+from pipeline.finetune.trials import NARROW, device_of, precision_of
+
+LITTLE = 0.0001
+"""Of a GPU, the least that Ray gives: enough to see it."""
+Report = Callable[[str], None]
+
+
+def with_precision(config: Finetune, width: int, asked: Mapping[str, float], report: Report) -> Finetune:
+    """The config with the precision in which all of its trials compute; `asked` are the CPUs and GPUs of one. Says so where nodes differ."""
+    if config.placement.precision != "auto":
+        return config
+    device = device_of(config)
+    if on_this_machine() and (device.type == "cuda" or not asked.get("GPU")):
+        found = [precision_of(config.placement, width, device)]
+    elif not asked.get("GPU") and width <= NARROW:
+        found = [precision_of(config.placement, width, torch.device("cpu"))]
+    else:
+        found = of_nodes(config, width, asked)
+    return pinned(config, found, report)
+
+
+def pinned(config: Finetune, found: Sequence[str], report: Report) -> Finetune:
+    """The config with one of the precisions that nodes would choose: float32, in which all can compute, where they differ."""
+    chosen = found[0] if len(set(found)) == 1 else "float32"
+    if len(set(found)) > 1:
+        few = sum(precision != chosen for precision in found)
+        report(f"placement.precision auto: {few} of {len(found)} machines would compute in bfloat16 and the others in float32, so all trials do in float32")
+    return replace(config, placement=replace(config.placement, precision=chosen))
+
+
+def on_this_machine() -> bool:
+    """Whether the driver's machine is all there is of the cluster."""
+    return cluster.nodes() == 1 and not ray.util.client.ray.is_connected()
+
+
+def of_nodes(config: Finetune, width: int, asked: Mapping[str, float]) -> list[str]:
+    """The precision that each node with room for a trial would choose; of an autoscaled cluster without such a node that of the first which comes."""
+    share = LITTLE if asked.get("GPU") else 0.0
+    ask = ray.remote(max_retries=2)(of_this_node)
+    nodes = [node["NodeID"] for node in ray.nodes() if node["Alive"] and all(node["Resources"].get(name, 0) >= need for name, need in asked.items())]
+    if not nodes:
+        return [ray.get(ask.options(num_cpus=asked["CPU"], num_gpus=asked.get("GPU", 0.0)).remote(config.placement, width, bool(share)))]
+    pins = [NodeAffinitySchedulingStrategy(node, soft=False) for node in nodes]
+    return ray.get([ask.options(num_cpus=0, num_gpus=share, scheduling_strategy=pin).remote(config.placement, width, bool(share)) for pin in pins])
+
+
+def of_this_node(placement: ModelPlacement, width: int, gpu: bool) -> str:
+    """The precision that a trial on this node computes in, on a GPU or on its CPUs."""
+    return precision_of(placement, width, torch.device("cuda" if gpu and torch.cuda.is_available() else "cpu"))
