@@ -1,4 +1,4 @@
-"""How the trials stand: one table that is drawn anew on a terminal, and a line for each epoch and each trial that ends elsewhere."""
+"""How the trials stand: on a terminal a table that is drawn anew, elsewhere a line for each epoch and each trial that ends."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,7 +26,11 @@ def label(trial: Trial) -> str:
 def scores_line(trial: Trial, result: Mapping[str, Any]) -> str:
     """The scores of a trial on one line, of each split first the metric that selects."""
     if "scores" not in result:
-        return f"{trial.metric} {result['score']:.3f} after epoch {result['stopped_after_epoch']}" if "stopped_after_epoch" in result else ""
+        return (
+            f"{trial.metric} {result['score']:.3f} after epoch {result['stopped_after_epoch']}"
+            if "stopped_after_epoch" in result
+            else ""
+        )
     parts = []
     for split, found in result["scores"].items():
         names = sorted(found, key=lambda name: name != trial.metric)[:MOST_METRICS]
@@ -87,7 +91,9 @@ class Live:
         """The table as it stands: what runs first, and how many there are of what is not shown."""
         counts = {state: sum(one == state for one, _ in self.states.values()) for state in STATES}
         passed = time.monotonic() - self.begun
-        title = ", ".join(f"{count} {state}" for state, count in counts.items() if count) + f", {passed / 60:.0f} minutes"
+        title = (
+            ", ".join(f"{count} {state}" for state, count in counts.items() if count) + f", {passed / 60:.0f} minutes"
+        )
         table = Table("trial", "setting", "state", "scores on dev", title=title, title_justify="left")
         ordered = sorted(self.trials, key=lambda trial: STATES.index(self.states[trial.name][0]))
         for trial in ordered[:MOST_SHOWN]:

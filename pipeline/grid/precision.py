@@ -1,4 +1,7 @@
-"""The precision of a grid's trials, decided by the nodes that they run on: it is part of a trial's name, and the driver's machine may be of another kind."""
+"""The precision of a grid's trials, decided by the nodes that they run on.
+
+It is part of a trial's name, and the driver's machine may be of another kind.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -18,7 +21,10 @@ Report = Callable[[str], None]
 
 
 def with_precision(config: Finetune, width: int, asked: Mapping[str, float], report: Report) -> Finetune:
-    """The config with the precision in which all of its trials compute; `asked` are the CPUs and GPUs of one. Says so where nodes differ."""
+    """The config with the precision in which all of its trials compute; says so where nodes differ.
+
+    `asked`: CPUs and GPUs of a trial.
+    """
     if config.placement.precision != "auto":
         return config
     device = device_of(config)
@@ -32,11 +38,14 @@ def with_precision(config: Finetune, width: int, asked: Mapping[str, float], rep
 
 
 def pinned(config: Finetune, found: Sequence[str], report: Report) -> Finetune:
-    """The config with one of the precisions that nodes would choose: float32, in which all can compute, where they differ."""
+    """The config with the precision that nodes would choose; where they differ float32, in which all can compute."""
     chosen = found[0] if len(set(found)) == 1 else "float32"
     if len(set(found)) > 1:
         few = sum(precision != chosen for precision in found)
-        report(f"placement.precision auto: {few} of {len(found)} machines would compute in bfloat16 and the others in float32, so all trials do in float32")
+        report(
+            f"placement.precision auto: {few} of {len(found)} machines would compute in bfloat16 "
+            "and the others in float32, so all trials do in float32"
+        )
     return replace(config, placement=replace(config.placement, precision=chosen))
 
 
@@ -46,14 +55,31 @@ def on_this_machine() -> bool:
 
 
 def of_nodes(config: Finetune, width: int, asked: Mapping[str, float]) -> list[str]:
-    """The precision that each node with room for a trial would choose; of an autoscaled cluster without such a node that of the first which comes."""
+    """The precision that each node with room for a trial would choose; where none is there yet, that of the next."""
     share = LITTLE if asked.get("GPU") else 0.0
     ask = ray.remote(max_retries=2)(of_this_node)
-    nodes = [node["NodeID"] for node in ray.nodes() if node["Alive"] and all(node["Resources"].get(name, 0) >= need for name, need in asked.items())]
+    nodes = [
+        node["NodeID"]
+        for node in ray.nodes()
+        if node["Alive"] and all(node["Resources"].get(name, 0) >= need for name, need in asked.items())
+    ]
     if not nodes:
-        return [ray.get(ask.options(num_cpus=asked["CPU"], num_gpus=asked.get("GPU", 0.0)).remote(config.placement, width, bool(share)))]
+        return [
+            ray.get(
+                ask.options(num_cpus=asked["CPU"], num_gpus=asked.get("GPU", 0.0)).remote(
+                    config.placement, width, bool(share)
+                )
+            )
+        ]
     pins = [NodeAffinitySchedulingStrategy(node, soft=False) for node in nodes]
-    return ray.get([ask.options(num_cpus=0, num_gpus=share, scheduling_strategy=pin).remote(config.placement, width, bool(share)) for pin in pins])
+    return ray.get(
+        [
+            ask.options(num_cpus=0, num_gpus=share, scheduling_strategy=pin).remote(
+                config.placement, width, bool(share)
+            )
+            for pin in pins
+        ]
+    )
 
 
 def of_this_node(placement: ModelPlacement, width: int, gpu: bool) -> str:

@@ -29,13 +29,16 @@ def choices(task: Task) -> tuple[str, ...]:
 
 
 def selected_by(task: Task, metric: str | None) -> Task:
-    """The task with a metric, as recipe.metric names it, as its first. Raises ConfigError for one that the task has not."""
+    """The task with the metric that recipe.metric names as its first. Raises ConfigError for one that it cannot have."""
     if metric is None:
         return task
     name = metric.replace("-", "_").lower()
     name = OTHER_NAMES.get(name, name)
     if name not in choices(task):
-        raise ConfigError(f"recipe.metric ({metric}) is no metric of {task.name} ({task.kind}): choose one of {', '.join(choices(task))}")
+        raise ConfigError(
+            f"recipe.metric ({metric}) is no metric of {task.name} ({task.kind}): "
+            f"choose one of {', '.join(choices(task))}"
+        )
     return replace(task, metrics=tuple(dict.fromkeys((name, *task.metrics))))
 
 
@@ -55,6 +58,7 @@ def skewed(task: Task, labels: Sequence[str]) -> str | None:
         return None
     others = [name for name in ("macro_f1", "matthews", "auc") if name in choices(task)]
     return (
-        f"warning: {task.name}: {100 * count / len(labels):.1f}% of the training rows have the label {shown(label)}, and answering it always has that accuracy: "
+        f"warning: {task.name}: {100 * count / len(labels):.1f}% of the training rows have the label {shown(label)}, "
+        "and answering it always has that accuracy: "
         f"select by another metric with --recipe.metric {' | '.join(others)}"
     )

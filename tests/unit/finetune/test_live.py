@@ -14,13 +14,25 @@ SCORES = {"dev": {"accuracy": 0.75, "auc": 0.875, "f1": 0.5, "macro_f1": 0.625, 
 
 def trial(seed: int, chosen: dict[str, Any], metric: str = "matthews") -> Trial:
     config = Finetune(checkpoint="c", task=("cola",), recipe=Recipe(epochs=3))
-    return Trial(problem="cola", config=config, seed=seed, name=f"cola-seed{seed}-0123456789ab", chosen=chosen, stage="select", metric=metric)
+    return Trial(
+        problem="cola",
+        config=config,
+        seed=seed,
+        name=f"cola-seed{seed}-0123456789ab",
+        chosen=chosen,
+        stage="select",
+        metric=metric,
+    )
 
 
 def test_epochs_and_ends_are_lines_with_the_metric_that_selects_and_the_settings_that_differ() -> None:
     said: list[str] = []
     live = Live(said.append, Console(file=io.StringIO(), force_terminal=False))
-    ones = [trial(0, {"optimizer.learning_rate": 1e-4, "recipe.rows_per_step": 16}), trial(1, {}), trial(2, {"adapter": "LowRank"})]
+    ones = [
+        trial(0, {"optimizer.learning_rate": 1e-4, "recipe.rows_per_step": 16}),
+        trial(1, {}),
+        trial(2, {"adapter": "LowRank"}),
+    ]
     result = {"scores": SCORES, "collapsed": False, "seconds": 12.3}
     with live.table(ones, {ones[1].name: result}):
         live.tell(ones[0], "running", {})
@@ -30,7 +42,8 @@ def test_epochs_and_ends_are_lines_with_the_metric_that_selects_and_the_settings
     assert said == [
         "1 of 3 trials have their results already",
         "cola, seed 0, learning rate 0.0001, rows per step 16: epoch 1 of 3: matthews 0.125",
-        "2 of 3  cola, seed 0, learning rate 0.0001, rows per step 16: done in 12 s  dev matthews 0.250, accuracy 0.750, auc 0.875, f1 0.500",
+        "2 of 3  cola, seed 0, learning rate 0.0001, rows per step 16: done in 12 s  "
+        "dev matthews 0.250, accuracy 0.750, auc 0.875, f1 0.500",
         "3 of 3  cola, seed 2, adapter low-rank: stopped early",
     ]
 

@@ -27,20 +27,31 @@ def ignore(line: str) -> None:
 
 
 @pytest.mark.parametrize("driver_has_gpu", [False, True])
-def test_a_trial_is_named_by_the_nodes_whatever_the_driver_has(glue: Path, tiny_vocabulary: Vocabulary, monkeypatch: pytest.MonkeyPatch, driver_has_gpu: bool) -> None:
+def test_a_trial_is_named_by_the_nodes_whatever_the_driver_has(
+    glue: Path, tiny_vocabulary: Vocabulary, monkeypatch: pytest.MonkeyPatch, driver_has_gpu: bool
+) -> None:
     cutting = Cutting(maximum_length=32, stride=8)
     train = sequences.prepare(TASKS["cola"], read_split(TASKS["cola"], str(glue), "train"), tiny_vocabulary, cutting)
     problem = Problem(task=TASKS["cola"], cutting=cutting, train=train, splits={}, digest=digest([train]))
     initial = Initial(folder="f", fingerprint="e", model=Model(width=WIDE), vocabulary=tiny_vocabulary)
     config = Finetune(checkpoint="c", task=("cola",), data="d")
-    there = make_trial(replace(config, placement=TrialPlacement(precision="bfloat16")), problem, initial, 0, {}, "report")
+    there = make_trial(
+        replace(config, placement=TrialPlacement(precision="bfloat16")), problem, initial, 0, {}, "report"
+    )
     monkeypatch.setattr(torch.cuda, "is_available", lambda: driver_has_gpu)
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **named: False)
     monkeypatch.setattr(torch.cpu, "get_capabilities", dict)
     monkeypatch.setattr(precision, "on_this_machine", lambda: False)
     monkeypatch.setattr(precision, "of_nodes", lambda *given: ["bfloat16", "bfloat16"])
-    assert make_trial(config, problem, initial, 0, {}, "report").name != there.name, "by the driver's own device it would be another trial"
-    assert make_trial(with_precision(config, WIDE, {"CPU": 1.0, "GPU": 1.0}, ignore), problem, initial, 0, {}, "report").name == there.name
+    assert make_trial(config, problem, initial, 0, {}, "report").name != there.name, (
+        "by the driver's own device it would be another trial"
+    )
+    assert (
+        make_trial(
+            with_precision(config, WIDE, {"CPU": 1.0, "GPU": 1.0}, ignore), problem, initial, 0, {}, "report"
+        ).name
+        == there.name
+    )
 
 
 def test_a_single_machine_decides_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,13 +63,18 @@ def test_a_single_machine_decides_for_itself(monkeypatch: pytest.MonkeyPatch) ->
         assert with_precision(config, WIDE, {"CPU": 1.0}, ignore).placement.precision == name
         assert with_precision(config, 128, {"CPU": 1.0}, ignore).placement.precision == "float32"
     monkeypatch.setattr(precision, "of_nodes", lambda *given: ["bfloat16"])
-    assert with_precision(config, WIDE, {"CPU": 1.0, "GPU": 1.0}, ignore).placement.precision == "bfloat16", "a driver that sees no GPU asks those that do"
+    assert with_precision(config, WIDE, {"CPU": 1.0, "GPU": 1.0}, ignore).placement.precision == "bfloat16", (
+        "a driver that sees no GPU asks those that do"
+    )
 
 
 def test_nodes_that_differ_compute_in_float32_and_it_is_said() -> None:
     config, said = Finetune(checkpoint="c", task=("cola",), data="d"), []
     assert pinned(config, ["bfloat16", "float32", "bfloat16"], said.append).placement.precision == "float32"
-    assert said == ["placement.precision auto: 2 of 3 machines would compute in bfloat16 and the others in float32, so all trials do in float32"]
+    assert said == [
+        "placement.precision auto: 2 of 3 machines would compute in bfloat16 "
+        "and the others in float32, so all trials do in float32"
+    ]
     explicit = replace(config, placement=TrialPlacement(precision="bfloat16"))
     assert with_precision(explicit, WIDE, {"CPU": 1.0}, said.append) == explicit and len(said) == 1
 
@@ -67,4 +83,7 @@ def test_a_node_answers_for_its_own_device(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(torch.cpu, "get_capabilities", dict)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **named: True)
-    assert of_this_node(TrialPlacement(), 128, gpu=True) == "bfloat16" and of_this_node(TrialPlacement(), WIDE, gpu=False) == "float32"
+    assert (
+        of_this_node(TrialPlacement(), 128, gpu=True) == "bfloat16"
+        and of_this_node(TrialPlacement(), WIDE, gpu=False) == "float32"
+    )

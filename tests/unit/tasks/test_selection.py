@@ -36,10 +36,19 @@ def test_the_metric_that_is_chosen_is_the_first(task: Task, given: str | None, m
 def test_a_metric_that_a_task_has_not_is_refused_with_those_that_it_has() -> None:
     with pytest.raises(ConfigError) as refused:
         selected_by(THREE, "f1")
-    assert str(refused.value) == "recipe.metric (f1) is no metric of three (classification): choose one of accuracy, macro_f1, matthews, auc, average_precision"
-    with pytest.raises(ConfigError, match=r"^recipe.metric \(auc\) is no metric of stsb \(regression\): choose one of pearson, spearman, mean_absolute_error$"):
+    assert (
+        str(refused.value) == "recipe.metric (f1) is no metric of three (classification): choose one of "
+        "accuracy, macro_f1, matthews, auc, average_precision"
+    )
+    with pytest.raises(
+        ConfigError,
+        match=r"^recipe.metric \(auc\) is no metric of stsb \(regression\): choose one of "
+        "pearson, spearman, mean_absolute_error$",
+    ):
         selected_by(known.TASKS["stsb"], "auc")
-    with pytest.raises(ConfigError, match=r"^recipe.metric \(auc\) is no metric of squad2 \(spans\): choose one of f1, exact$"):
+    with pytest.raises(
+        ConfigError, match=r"^recipe.metric \(auc\) is no metric of squad2 \(spans\): choose one of f1, exact$"
+    ):
         selected_by(known.TASKS["squad2"], "auc")
 
 
@@ -50,7 +59,11 @@ def test_every_metric_that_may_select_is_there() -> None:
 
 
 def test_an_error_is_worth_more_where_it_is_lower() -> None:
-    assert worth("mean_absolute_error", 0.5) > worth("mean_absolute_error", 0.7) > worth("mean_absolute_error", float("nan"))
+    assert (
+        worth("mean_absolute_error", 0.5)
+        > worth("mean_absolute_error", 0.7)
+        > worth("mean_absolute_error", float("nan"))
+    )
     assert worth("f1", 0.7) > worth("f1", 0.5)
 
 
@@ -58,7 +71,9 @@ def test_probabilities_are_ranked() -> None:
     # Of 2 positives and 3 negatives 5 of the 6 pairs are in order; precision at the positives is 1 and 2/3.
     labels, shares = np.array([1, 0, 1, 0, 0]), np.array([0.9, 0.8, 0.7, 0.2, 0.1])
     both = np.stack((1 - shares, shares), axis=1)
-    assert RANKED["auc"](both, labels) == pytest.approx(5 / 6) and RANKED["average_precision"](both, labels) == pytest.approx((1 + 2 / 3) / 2)
+    assert RANKED["auc"](both, labels) == pytest.approx(5 / 6) and RANKED["average_precision"](
+        both, labels
+    ) == pytest.approx((1 + 2 / 3) / 2)
     # Several labels: the first is ranked perfectly, the second wrongly, and no row has the third.
     several = np.array([[0.9, 0.1, 0.5], [0.1, 0.9, 0.5]])
     assert RANKED["auc"](several, np.array([[1, 1, 0], [0, 0, 0]])) == 0.5
@@ -70,17 +85,28 @@ def test_probabilities_are_ranked() -> None:
 
 def test_one_answer_to_everything_ranks_nothing() -> None:
     train, labels = np.array([0, 0, 0, 1]), np.array([0, 0, 1, 0, 0])
-    assert majority(selected_by(TWO, "auc"), train, labels) == {"auc": 0.5, "accuracy": 0.8, "macro_f1": pytest.approx(4 / 9)}
+    assert majority(selected_by(TWO, "auc"), train, labels) == {
+        "auc": 0.5,
+        "accuracy": 0.8,
+        "macro_f1": pytest.approx(4 / 9),
+    }
     assert majority(selected_by(TWO, "average_precision"), train, labels)["average_precision"] == pytest.approx(0.2)
     several = Task(name="tags", kind="multilabel", labels=("a", "b"), metrics=("auc",))
     assert majority(several, np.array([[1, 0], [0, 1]]), np.array([[1, 0], [0, 1]])) == {"auc": 0.5}
 
 
 def test_a_split_is_scored_by_its_probabilities(tiny_vocabulary: Vocabulary) -> None:
-    rows = [{"id": str(place), "first": "kar mist", "second": None, "label": "spam" if place < 2 else "ham"} for place in range(5)]
+    rows = [
+        {"id": str(place), "first": "kar mist", "second": None, "label": "spam" if place < 2 else "ham"}
+        for place in range(5)
+    ]
     task = selected_by(TWO, "auc")
-    prepared = sequences.prepare(task, TEXTS.empty_table().from_pylist(rows, schema=TEXTS), tiny_vocabulary, Cutting(maximum_length=16, stride=4))
-    logits = np.array([[0.0, -1.0], [0.0, -3.0], [0.0, -2.0], [0.0, -4.0], [0.0, -5.0]])  # all ham, with the spam's ranks 1 and 3
+    prepared = sequences.prepare(
+        task, TEXTS.empty_table().from_pylist(rows, schema=TEXTS), tiny_vocabulary, Cutting(maximum_length=16, stride=4)
+    )
+    logits = np.array(
+        [[0.0, -1.0], [0.0, -3.0], [0.0, -2.0], [0.0, -4.0], [0.0, -5.0]]
+    )  # all ham, with the spam's ranks 1 and 3
     found = sequences.score(task, prepared, logits, {})
     assert list(found) == ["auc", "accuracy", "macro_f1"]
     assert found["auc"] == pytest.approx(5 / 6) and found["accuracy"] == 0.6
