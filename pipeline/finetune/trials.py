@@ -1,6 +1,7 @@
 """Trials: what makes one what it is, its name, its training, and its result on disk.
 
     OUTPUT/finetune/TASK-seedN-DIGEST/
+        checkpoints/     of a trial of more than some minutes, as long as it has no result
         model/           the fine-tuned model, where it is asked for
         stopped.json     of a trial that a search with early stopping ended
         result.json      published last: its presence means done
@@ -24,8 +25,9 @@ from pipeline.finetune.problems import Problem
 from pipeline.model.adapters import add_adapter, freeze
 from pipeline.objectives.tasks import OBJECTIVES, TaskObjective
 from pipeline.tasks.task import Task
+from pipeline.train.course import Keeper, Scores, delete_kept
 from pipeline.train.initial import Initial, module_of
-from pipeline.train.trial import Scores, class_weights, label_measure, run_trial, with_encoder
+from pipeline.train.trial import class_weights, label_measure, run_trial, with_encoder
 from pipeline.train.tuned import About, save_tuned
 from pipeline.train.worker import autocast_of, chosen_precision, cores
 
@@ -154,18 +156,20 @@ def run(trial: Trial, problem: Problem, initial: Initial, after_epoch: Callable[
     """The trial's result: read where it is there, else trained, and published after its model. Where another job of this machine is at the same trial, its result is waited for."""
     with storage.locked(trial.folder, wait=True):
         if (found := result_of(trial)) is not None and (trial.stage != "report" or has_model(trial)):
+            delete_kept(trial.folder)
             return found
         return trained(trial, problem, initial, after_epoch)
 
 
 def trained(trial: Trial, problem: Problem, initial: Initial, after_epoch: Callable[[int, Scores], None]) -> dict[str, Any]:
     """The result of training it."""
-    config, device = trial.config, device_of(trial.config)
+    config, device, keeper = trial.config, device_of(trial.config), Keeper(trial.folder)
     torch.set_num_threads(config.placement.threads or max(1, min(cores(), round(config.trials.cpus))))
     module = build(config, problem, initial, trial.seed).to(device)
     came_to = run_trial(
         config, problem.task, problem.cutting, module, problem.train, problem.splits,
         seed=trial.seed, device=device, autocast=autocast_for(config.placement, initial.model.width, device), after_epoch=after_epoch,
+        keeper=keeper,
     )  # fmt: skip
     result = vars(came_to) | {"settings": identity_of(config, problem, initial, trial.seed), "chosen": trial.chosen, "stage": trial.stage}
     if trial.stage == "report":
@@ -173,6 +177,7 @@ def trained(trial: Trial, problem: Problem, initial: Initial, after_epoch: Calla
         said = About(task=problem.task, cutting=problem.cutting, pooling=config.recipe.pooling, tuned=came_to.tuned, lineage=lineage)
         save_tuned(storage.join(trial.folder, MODEL), module.cpu(), said, initial.model, initial.vocabulary, config.adapter)
     storage.write_json(storage.join(trial.folder, RESULT), result)
+    keeper.delete()
     return result
 
 

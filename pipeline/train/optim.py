@@ -73,9 +73,16 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer, module: nn.Module) -> di
     return tensors
 
 
-def load_optimizer(optimizer: torch.optim.Optimizer, module: nn.Module, tensors: dict[str, torch.Tensor]) -> None:
-    """Put back what optimizer_tensors gave. Raises CheckpointError when a tensor is missing or shaped otherwise."""
+def load_optimizer(
+    optimizer: torch.optim.Optimizer, module: nn.Module, tensors: dict[str, torch.Tensor], *, complete: bool = True
+) -> None:
+    """Put back what optimizer_tensors gave. Raises CheckpointError when a tensor is missing or shaped otherwise.
+
+    `complete`: every parameter has a state; else those without are left as new: they had no gradient yet.
+    """
     for name, parameter in trained(module):
+        if not complete and not any(f"{name}.{key}" in tensors for key in STATE):
+            continue
         state = {}
         for key in STATE:
             value = tensors.get(f"{name}.{key}")

@@ -5,7 +5,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -22,6 +22,7 @@ from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.prepared import Logits, Prepared, Tuned
 from pipeline.tasks.selection import worth
 from pipeline.tasks.task import Task
+from pipeline.train.course import Best, Course, Keeper, Scores
 from pipeline.train.optim import build_optimizer
 from pipeline.train.schedule import rate_share
 from pipeline.train.seen_words import SeenWords
@@ -30,9 +31,6 @@ from pipeline.train.step import seed_dropout, update
 ROWS_AT_ONCE = 64  # in evaluation
 POINTS = 100  # of a learning curve
 GROUPED_STEPS = 50  # whose rows are sorted by length among themselves
-Scores = dict[str, dict[str, float]]
-"""Split -> metric -> value."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
@@ -61,16 +59,6 @@ class Result:
     """Of training; evaluation is not in it."""
 
 
-@dataclass(kw_only=True)
-class Course:
-    """What a training has come to so far."""
-
-    curve: list[tuple[int, float]] = field(default_factory=list)
-    step: int = 0
-    tokens: int = 0
-    seconds: float = 0.0
-
-
 def run_trial(
     config: Finetune,
     task: Task,
@@ -83,39 +71,48 @@ def run_trial(
     device: torch.device,
     autocast: torch.autocast,
     after_epoch: Callable[[int, Scores], None] = lambda epoch, scores: None,
+    keeper: Keeper | None = None,
 ) -> Result:
-    """Train the module on the rows of `train` and score it on each of `splits`, of which the first selects; the module keeps the weights that are scored."""
+    """Train the module on the rows of `train` and score it on each of `splits`, of which the first selects; the module keeps the weights that are scored.
+
+    With a `keeper` a long training keeps its state, and one that was stopped goes on: `after_epoch` is called for the epochs before, too.
+    """
     recipe, way = config.recipe, KINDS[task.kind]
     rows = drawn(train.rows, recipe.training_rows, seed)
     training = seen_words(config, module, rows)
     with training():
         optimizer = build_optimizer(config.optimizer, module)
-    course, epochs = Course(), []
-    first = next(iter(splits))
-    best: tuple[float, int, dict[str, Tensor], Any] | None = None
-    for epoch in range(1, recipe.epochs + 1):
+        course = keeper.load(module, optimizer) if keeper else Course()
+    for epoch, scores in enumerate(course.epochs, 1):
+        after_epoch(epoch, scores)
+    first, metric = next(iter(splits)), task.metrics[0]
+    for epoch in range(len(course.epochs) + 1, recipe.epochs + 1):
         with training():
-            train_epoch(config, module, optimizer, rows, course, epoch - 1, seed=seed, device=device, autocast=autocast)
+            train_epoch(config, module, optimizer, rows, course, epoch - 1, seed=seed, device=device, autocast=autocast, keeper=keeper)
         found = {name: way.answers(task, split, logits_of(module, split.rows, device, autocast), cutting) for name, split in splits.items()}
-        epochs.append({name: way.score(task, split, found[name], {}) for name, split in splits.items()})
-        after_epoch(epoch, epochs[-1])
-        value = worth(task.metrics[0], epochs[-1][first][task.metrics[0]])
-        if recipe.patience is None or best is None or value > best[0]:
-            best = value, epoch, copy.deepcopy(module.state_dict()) if recipe.patience else {}, found[first]
-        elif epoch - best[1] >= recipe.patience:
+        course.epochs.append({name: way.score(task, split, found[name], {}) for name, split in splits.items()})
+        after_epoch(epoch, course.epochs[-1])
+        value, best = worth(metric, course.epochs[-1][first][metric]), course.best
+        if recipe.patience is None or best is None or value > best.value:
+            weights = copy.deepcopy(module.state_dict()) if recipe.patience else {}
+            course.best = Best(value=value, epoch=epoch, weights=weights, answers=found[first])
+        elif epoch - best.epoch >= recipe.patience:
             break
-    assert best is not None
+    assert course.best is not None
     if recipe.patience:
-        module.load_state_dict(best[2])
-    tuned = way.tune(task, splits[first], best[3])
+        module.load_state_dict(course.best.weights)
+    answers = course.best.answers
+    if answers is None:  # given before a restart; the same weights give the same
+        answers = way.answers(task, splits[first], logits_of(module, splits[first].rows, device, autocast), cutting)
+    tuned = way.tune(task, splits[first], answers)
     return Result(
-        scores=epochs[best[1] - 1],
+        scores=course.epochs[course.best.epoch - 1],
         tuned=tuned,
-        collapsed=way.collapsed(task, splits[first], best[3]),
-        details=way.details(task, splits[first], best[3], tuned),
+        collapsed=way.collapsed(task, splits[first], answers),
+        details=way.details(task, splits[first], answers, tuned),
         curve=course.curve,
-        epochs=epochs,
-        best_epoch=best[1],
+        epochs=course.epochs,
+        best_epoch=course.best.epoch,
         steps=course.step,
         rows=rows.num_rows,
         tokens=course.tokens,
@@ -124,14 +121,26 @@ def run_trial(
 
 
 def train_epoch(
-    config: Finetune, module: TaskObjective, optimizer: torch.optim.Optimizer, rows: pa.Table, course: Course, epoch: int, *, seed: int, device: torch.device, autocast: torch.autocast
+    config: Finetune,
+    module: TaskObjective,
+    optimizer: torch.optim.Optimizer,
+    rows: pa.Table,
+    course: Course,
+    epoch: int,
+    *,
+    seed: int,
+    device: torch.device,
+    autocast: torch.autocast,
+    keeper: Keeper | None,
 ) -> None:
-    """All rows once."""
-    recipe, begun = config.recipe, time.perf_counter()
-    steps = recipe.epochs * math.ceil(rows.num_rows / recipe.rows_per_step)
-    total, count, every = torch.zeros((), dtype=torch.float64, device=device), 0.0, max(1, steps // POINTS)
+    """All rows once, or those that are left of an epoch that was begun."""
+    recipe, begun, before = config.recipe, time.perf_counter(), course.seconds
+    per_epoch = math.ceil(rows.num_rows / recipe.rows_per_step)
+    steps = recipe.epochs * per_epoch
+    every = max(1, steps // POINTS)
+    total, count = torch.full((), course.total, dtype=torch.float64, device=device), course.count
     module.train()
-    for batch in batches(rows, recipe, seed, epoch):
+    for batch in batches(rows, recipe, seed, epoch, skip=course.step - epoch * per_epoch):
         seed_dropout(seed, course.step, 0)
         with autocast:
             loss, weight = module(batch.to(device))["task"]
@@ -142,9 +151,12 @@ def train_epoch(
         if course.step % every == 0:
             course.curve.append((course.step, float(total / count)))
             total, count = torch.zeros_like(total), 0.0
+        if keeper and keeper.due():
+            course.total, course.count, course.seconds = float(total), float(count), before + time.perf_counter() - begun
+            keeper.save(course, module, optimizer)
     if course.step % every:
         course.curve.append((course.step, float(total / count)))
-    course.seconds += time.perf_counter() - begun
+    course.total, course.count, course.seconds = 0.0, 0.0, before + time.perf_counter() - begun
 
 
 def seen_words(config: Finetune, module: TaskObjective, rows: pa.Table) -> Callable[[], AbstractContextManager[None]]:
@@ -162,15 +174,18 @@ def drawn(rows: pa.Table, most: int | None, seed: int) -> pa.Table:
     return rows.take(np.sort(generator(seed, 1 << 32).permutation(rows.num_rows)[:most]))
 
 
-def batches(rows: pa.Table, recipe: Recipe, seed: int, epoch: int) -> Iterator[Batch]:
-    """All rows once, in an order that is a function of (seed, epoch); one batch, else the last, has what is left."""
+def batches(rows: pa.Table, recipe: Recipe, seed: int, epoch: int, skip: int = 0) -> Iterator[Batch]:
+    """All rows once but those of the first `skip` batches, in an order that is a function of (seed, epoch).
+
+    One batch, else the last, has what is left.
+    """
     order = generator(seed, epoch).permutation(rows.num_rows)
     starts = range(0, len(order), recipe.rows_per_step)
     if recipe.group_lengths:
         lengths, size = rows["ids"].combine_chunks().value_lengths().to_numpy(), recipe.rows_per_step * GROUPED_STEPS
         order = np.concatenate([part[np.argsort(lengths[part], kind="stable")] for part in np.split(order, range(size, len(order), size))])
         starts = [starts[place] for place in generator(seed, epoch).permutation(len(starts))]
-    for start in starts:
+    for start in starts[skip:]:
         yield collate_labelled(rows.take(order[start : start + recipe.rows_per_step]).combine_chunks())
 
 

@@ -1,0 +1,129 @@
+"""A long fine-tuning's state on disk, so that one that was killed goes on where it was.
+
+TRIAL/checkpoints/step-00000500/
+    model.safetensors optimizer.safetensors     by the names of the module's parameters
+    best.safetensors                            weights of the best epoch, where training may stop early
+    state.json                                  curve, scores and counts so far
+    manifest.json                               size and SHA-256 of each, last
+"""
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from safetensors.torch import save_file
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from pipeline import storage
+from pipeline.local_files import scratch_folder
+from pipeline.train.checkpoint import OPTIMIZER, STATE, WEIGHTS, folder_of, read_tensors, steps_saved
+from pipeline.train.optim import load_optimizer, optimizer_tensors
+
+BEST = "best.safetensors"
+SECONDS = 300.0
+"""Between two checkpoints of a trial, at least: shorter trials have none."""
+SHARE = 0.05
+"""Of the time, that checkpoints may take."""
+Scores = dict[str, dict[str, float]]
+"""Split -> metric -> value."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Best:
+    """The epoch whose weights are kept so far."""
+
+    value: float
+    """Of the metric that selects, higher where the model is better."""
+    epoch: int
+    weights: Mapping[str, Tensor]
+    """Empty where training does not stop early: it keeps the last."""
+    answers: Any
+    """To the first development split; None where they were given before a restart."""
+
+
+@dataclass(kw_only=True)
+class Course:
+    """What a training has come to so far."""
+
+    curve: list[tuple[int, float]] = field(default_factory=list)
+    step: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+    total: float = 0.0
+    """Summed loss since the last point of the curve."""
+    count: float = 0.0
+    """What it is a mean over."""
+    epochs: list[Scores] = field(default_factory=list)
+    """Scores after each epoch that is over."""
+    best: Best | None = None
+
+
+class Keeper:
+    """Keeps a training's state below a folder, now and then."""
+
+    def __init__(self, folder: str, seconds: float = SECONDS, share: float = SHARE) -> None:
+        self.folder, self.seconds, self.share = folder, seconds, share
+        self.saved, self.took = time.monotonic(), 0.0
+
+    def due(self) -> bool:
+        """Whether it is time for a checkpoint."""
+        return time.monotonic() - self.saved >= max(self.seconds, self.took / self.share)
+
+    def save(self, course: Course, module: nn.Module, optimizer: Optimizer) -> None:
+        """Publish the state after a step, and delete older ones."""
+        begun, target = time.monotonic(), folder_of(self.folder, course.step)
+        written = {name: value for name, value in vars(course).items() if name != "best"}
+        written["best"] = {"value": course.best.value, "epoch": course.best.epoch} if course.best else None
+        with scratch_folder("trial") as folder:
+            save_file(on_host(module.state_dict()), folder / WEIGHTS)
+            save_file(optimizer_tensors(optimizer, module), folder / OPTIMIZER)
+            if course.best and course.best.weights:
+                save_file(on_host(course.best.weights), folder / BEST)
+            (folder / STATE).write_text(json.dumps(written) + "\n")
+            storage.publish(folder, target, {"step": course.step})
+        for step in steps_saved(self.folder):
+            if step != course.step:
+                storage.delete_folder(folder_of(self.folder, step))
+        self.saved = time.monotonic()
+        self.took = self.saved - begun
+
+    def load(self, module: nn.Module, optimizer: Optimizer) -> Course:
+        """Put the newest sound state into place and give its course; an empty one where there is none."""
+        step = paused_at(self.folder)
+        if step is None:
+            return Course()
+        folder = folder_of(self.folder, step)
+        module.load_state_dict(read_tensors(storage.join(folder, WEIGHTS)))
+        load_optimizer(optimizer, module, read_tensors(storage.join(folder, OPTIMIZER)), complete=False)
+        written = storage.read_json(storage.join(folder, STATE))
+        if best := written.pop("best"):
+            place = storage.join(folder, BEST)
+            best = Best(**best, weights=read_tensors(place) if storage.exists(place) else {}, answers=None)
+        written["curve"] = [(step, loss) for step, loss in written["curve"]]
+        return Course(**written, best=best)
+
+    def delete(self) -> None:
+        """Delete all that is kept, once the training's result is there."""
+        delete_kept(self.folder)
+
+
+def paused_at(folder: str) -> int | None:
+    """The step after which a training goes on that kept its state below a folder; None where none is sound."""
+    return next(
+        (step for step in reversed(steps_saved(folder)) if storage.damage(folder_of(folder, step)) is None), None
+    )
+
+
+def delete_kept(folder: str) -> None:
+    """Delete what a training kept below a folder."""
+    for step in steps_saved(folder):
+        storage.delete_folder(folder_of(folder, step))
+    storage.delete_folder(storage.join(folder, "checkpoints"))
+
+
+def on_host(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Copies as files hold them."""
+    return {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
