@@ -1,5 +1,12 @@
 """What the user can fix: every message is one line that names the setting or file, both values, and what would work."""
 
+from collections.abc import Iterable
+
+LONGEST_SHOWN = 60
+"""Characters of a value that stand in a message."""
+MOST_LISTED = 20
+"""Names of a list that stand in a message: files have thousands of labels, ids or columns."""
+
 
 class PipelineError(Exception):
     """Base of the errors that a job reports in one line and answers with exit code 2."""
@@ -19,3 +26,17 @@ class AwayError(DataError):
 
 class CheckpointError(PipelineError):
     """A checkpoint or export that is missing, damaged or of another run."""
+
+
+def shown(value: object) -> str:
+    """Return a value as it stands in a message: quoted, on one line, cut."""
+    text = value if isinstance(value, str) else str(value)
+    return repr(text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…")
+
+
+def listed(names: Iterable[object], most: int = MOST_LISTED) -> str:
+    """Return names that come from data as they stand in a message: on one line, each cut, and after `most` of them how many more there are."""
+    whole = [" ".join(str(name).splitlines()) for name in names]
+    cut = [name if len(name) <= LONGEST_SHOWN else f"{name[:LONGEST_SHOWN]}…" for name in whole[:most]]
+    more = f" and {len(whole) - most:,} more" if len(whole) > most else ""
+    return (", ".join(cut) or "none") + more

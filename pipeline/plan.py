@@ -14,7 +14,7 @@ from pipeline.config.jobs import Pretrain
 from pipeline.config.phases import Phase
 from pipeline.config.workers import WorkerRange
 from pipeline.corpus.order import offset, slots_at, slots_of_block
-from pipeline.errors import ConfigError
+from pipeline.errors import ConfigError, listed
 from pipeline.model.flops import PEAKS, Counted, flops_per_token
 from pipeline.objectives.pretraining import BertPretraining
 from pipeline.train.schedule import decay_start
@@ -77,7 +77,7 @@ def machine_of(path: Path, name: str, row: Any) -> Machine:
     if not isinstance(row, dict):
         raise ConfigError(f"{path}: {name} ({row!r}) must be a table of {', '.join(wanted)}")
     if sorted(row) != sorted(wanted):
-        raise ConfigError(f"{path}: {name} must have {', '.join(wanted)}, and has {', '.join(row)}")
+        raise ConfigError(f"{path}: {name} must have {', '.join(wanted)}, and has {listed(row)}")
     if row["chip"] not in PEAKS:
         raise ConfigError(f"{path}: {name}.chip ({row['chip']}) is not one of {', '.join(PEAKS)}")
     for key in wanted[1:]:

@@ -21,7 +21,7 @@ from pipeline.corpus.shards import COUNTED
 from pipeline.corpus.sources import BUILTIN
 from pipeline.corpus.stream import StreamSettings, in_phase, rows_if_few
 from pipeline.corpus.vocabulary import extended_vocabulary, given_vocabulary, trained_vocabulary
-from pipeline.errors import CheckpointError, ConfigError, DataError
+from pipeline.errors import CheckpointError, ConfigError, DataError, listed
 from pipeline.export.huggingface import export
 from pipeline.model.float8 import refuse_float8
 from pipeline.text.wordpiece import WordPiece
@@ -156,7 +156,7 @@ def stream_settings(config: Pretrain, initial: Initial | None, report: Report) -
     for prefix, phase in zip(("batch", "phases"), config.all_phases):
         rows = rows_if_few(in_phase(settings, phase), phase.batch.rows_per_slot)
         if rows == 0:
-            raise DataError(f"the corpus ({', '.join(config.corpus)}) yields no examples: it needs documents of several sentences")
+            raise DataError(f"the corpus ({listed(config.corpus)}) yields no examples: it needs documents of several sentences")
         if rows is not None and rows < phase.batch.rows_per_slot:
             raise ConfigError(f"{prefix}.rows_per_slot ({phase.batch.rows_per_slot}) is more than the rows of the whole corpus ({rows}): use smaller slots or more text")
     return settings

@@ -22,7 +22,7 @@ from pipeline.corpus.shards import COUNTED, shard_count
 from pipeline.corpus.sources import BUILTIN, KEYS, Source, parse
 from pipeline.corpus.stages import PARTS, Tallies, compare, deal, extract, total
 from pipeline.corpus.web import WEB
-from pipeline.errors import AwayError, ConfigError, DataError, PipelineError
+from pipeline.errors import AwayError, ConfigError, DataError, PipelineError, listed
 from pipeline.text.schema import DOCUMENT
 
 SPLITS = ("train", "heldout")
@@ -245,7 +245,7 @@ def build(files: list[InputFile], settings: Preparation, folder: str, plan: Plan
     manifest = asdict(plan) | contents(shards, tallies, plan)
     if not manifest["train"]:
         share = f"prepare.heldout_share ({settings.heldout_share})"
-        raise DataError(f"corpus {', '.join(plan.sources)}: all text fell to the held-out set by {share}: set it to 0 or add documents")
+        raise DataError(f"corpus {listed(plan.sources)}: all text fell to the held-out set by {share}: set it to 0 or add documents")
     before = shards_in_use(folder)
     storage.write_json(storage.join(folder, storage.MANIFEST), manifest)
     delete_others(folder, before | shards_in_use(folder), parts, cut)

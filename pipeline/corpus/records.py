@@ -6,7 +6,7 @@ from itertools import chain
 from typing import Any
 
 from pipeline.corpus.opening import Opened, whole_lines
-from pipeline.errors import DataError
+from pipeline.errors import DataError, listed
 from pipeline.text.documents import Dropped, Record, dropped, one_line
 
 TEXT = "text"
@@ -90,7 +90,7 @@ def text_column(location: str, named: Sequence[str], texts: Sequence[str], wante
 
     Raises NoTextColumn that names the columns.
     """
-    there = f"its columns are {', '.join(map(one_line, named))}" if named else "it has no columns"
+    there = f"its columns are {listed(named)}" if named else "it has no columns"
     if wanted is not None and wanted not in named:
         raise NoTextColumn(f"{location} has no column {wanted}: {there}; name the one of the text with ::column=NAME")
     if wanted is not None or TEXT in named:

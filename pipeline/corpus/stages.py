@@ -16,7 +16,7 @@ from pipeline.corpus.progress import Progress, Report
 from pipeline.corpus.shards import write_shard
 from pipeline.corpus.tasks import fetched_results, results
 from pipeline.corpus.web import WEB
-from pipeline.errors import DataError
+from pipeline.errors import DataError, listed
 from pipeline.text.documents import BROKEN_FILE, BROKEN_RECORD, Reason
 
 PARTS = "parts"
@@ -145,7 +145,7 @@ def refuse_nothing(tallies: Tallies) -> None:
     every = total(tallies)
     if not every.pieces:
         reasons = ", ".join(f"{reason}: {count}" for reason, count in sorted(every.dropped.items())) or "no records"
-        raise DataError(f"corpus {', '.join(sorted(tallies))}: no text is left of {every.files} files ({reasons})")
+        raise DataError(f"corpus {listed(sorted(tallies))}: no text is left of {every.files} files ({reasons})")
 
 
 def refuse_broken(what: str, reasons: frozenset[Reason], count: int, limit: float, tallies: Tallies) -> None:

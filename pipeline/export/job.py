@@ -7,7 +7,7 @@ from pathlib import Path
 from pipeline import storage
 from pipeline.config.export import Export
 from pipeline.config.training import Tracking
-from pipeline.errors import CheckpointError, ConfigError
+from pipeline.errors import CheckpointError, ConfigError, listed
 from pipeline.export import registry
 from pipeline.export.card import CARD, Lineage, card, corpus_of
 from pipeline.export.kinds import FOLDERS
@@ -60,7 +60,7 @@ def require_free(target: str, replace: bool) -> None:
         manifest = storage.read_json(storage.join(target, storage.MANIFEST))
         known = f"an export of {manifest['checkpoint']}"
     except (OSError, ValueError, KeyError, TypeError):
-        raise ConfigError(f"{target} holds files that are no export ({', '.join(there[:3])}): delete them, or choose another --folder") from None
+        raise ConfigError(f"{target} holds files that are no export ({listed(there, 3)}): delete them, or choose another --folder") from None
     if not replace:
         raise ConfigError(f"{target} holds {known}: give --replace True, or choose another --folder")
 

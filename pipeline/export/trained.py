@@ -6,7 +6,7 @@ from typing import Any
 
 from pipeline import storage
 from pipeline.config.model import Model
-from pipeline.errors import CheckpointError, ConfigError
+from pipeline.errors import CheckpointError, ConfigError, listed
 from pipeline.model.weights import from_published, model_settings
 from pipeline.objectives.pretraining import BertPretraining
 from pipeline.train import checkpoint, run
@@ -38,7 +38,7 @@ def find_checkpoint(folder: str, step: int | None, report: Callable[[str], None]
     Raises ConfigError where there is none, CheckpointError where it is damaged.
     """
     steps = [saved for saved in checkpoint.steps_saved(folder) if storage.exists(storage.join(checkpoint.folder_of(folder, saved), storage.MANIFEST))]
-    there = ", ".join(map(str, steps))
+    there = listed(steps)
     if not steps:
         raise ConfigError(f"{folder} has no checkpoint yet: wait for the first")
     if step is None:

@@ -11,7 +11,7 @@ from pipeline.config.arguments import flag_of
 from pipeline.config.finetune import HIGH_RATE, Finetune, Search, usual_rate
 from pipeline.config.flat import flatten
 from pipeline.config.model import Model
-from pipeline.errors import ConfigError
+from pipeline.errors import ConfigError, listed
 from pipeline.train.trial import generator
 
 GRIDS: dict[str, dict[str, tuple[Any, ...]]] = {
@@ -163,7 +163,7 @@ def warnings(config: Finetune, settings: list[dict[str, Any]], model: Model) -> 
     width = model.width
     rates = {one.get("optimizer.learning_rate", config.optimizer.learning_rate) for one in settings}
     high = sorted(rate for rate in rates if rate is not None and rate > HIGH_RATE * usual_rate(width))
-    found = [f"warning: optimizer.learning_rate {', '.join(f'{rate:g}' for rate in high)} is far above {usual_rate(width):g}, which is usual at width {width}: the encoder may forget what it learnt"] * bool(high)
+    found = [f"warning: optimizer.learning_rate {listed(f'{rate:g}' for rate in high)} is far above {usual_rate(width):g}, which is usual at width {width}: the encoder may forget what it learnt"] * bool(high)
     if config.recipe.dropout is None and model.hidden_dropout == model.attention_dropout == 0 and not any("recipe.dropout" in one for one in settings):
         found.append("warning: dropout is 0, as in the checkpoint: published recipes have 0.1 (--recipe.dropout 0.1), and small tasks are learnt by heart without")
     share = config.schedule.warmup_share

@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Mapping
 
 from pipeline import storage
 from pipeline.config.finetune import Finetune
+from pipeline.errors import listed
 from pipeline.finetune.problems import Problem
 from pipeline.finetune.trials import autocast_for, device_of
 from pipeline.tasks import sequences
@@ -24,8 +25,7 @@ def submit(config: Finetune, problems: Mapping[str, Problem], models: Mapping[st
     if config.data is None or not any(name in GLUE for name in models):
         return
     if missing := missing_of(config.data, models):
-        more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
-        report(f"no GLUE submission file: {', '.join(missing[:5])}{more} missing")
+        report(f"no GLUE submission file: {listed(missing, 5)} missing")
         return
     found = {}
     for name, one in FILES.items():

@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 import torch
 
-from pipeline.errors import DataError
+from pipeline.errors import DataError, listed
 from pipeline.tasks import questions, sequences, tags
 from pipeline.tasks.answers import Answer
 from pipeline.tasks.kinds import KINDS
@@ -14,7 +14,7 @@ from pipeline.tasks.prepared import Logits, Prepared
 from pipeline.tasks.schema import TEXTS
 from pipeline.tasks.squad import Question
 from pipeline.tasks.tagging import Sentence
-from pipeline.tasks.task import Task, listed
+from pipeline.tasks.task import Task
 from pipeline.train.trial import logits_of
 from pipeline.train.tuned import TunedModel
 

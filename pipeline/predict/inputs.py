@@ -16,13 +16,12 @@ from pipeline.corpus import inputs as corpus_inputs
 from pipeline.corpus import opening
 from pipeline.corpus.prepare import is_prepared
 from pipeline.corpus.sources import Source
-from pipeline.errors import ConfigError, DataError
+from pipeline.errors import ConfigError, DataError, shown
 from pipeline.tasks.files import csv_rows
 from pipeline.tasks.recognise import TABLES, TAGGED, has_articles, has_tagged_words
 from pipeline.tasks.squad import read_questions
 from pipeline.tasks.tables import require_once
 from pipeline.tasks.tagging import read_words
-from pipeline.tasks.task import shown
 
 Form = Literal["table", "squad", "words", "text"]
 SURROGATE = re.compile("[\ud800-\udfff]")  # JSON can write half a pair, which no table takes

@@ -10,12 +10,11 @@ from tokenizers import Tokenizer
 from pipeline import storage
 from pipeline.config.predict import Predict
 from pipeline.config.training import ModelPlacement
-from pipeline.errors import CheckpointError, ConfigError, DataError
+from pipeline.errors import CheckpointError, ConfigError, DataError, listed, shown
 from pipeline.export.inference import TEXTS_AT_ONCE, batch_of, fill_masks
 from pipeline.export.trained import Trained, load_trained
 from pipeline.finetune.trials import autocast_for
 from pipeline.predict.answers import CUT, answer_items, answer_schema, items_of
-from pipeline.tasks.task import listed, shown
 from pipeline.text.vocabulary import Vocabulary, load_vocabulary
 from pipeline.train.tuned import TASK, TunedModel, load_tuned
 from pipeline.train.worker import autocast_of, chosen_precision

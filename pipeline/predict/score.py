@@ -10,7 +10,7 @@ import pyarrow as pa
 from pipeline import storage
 from pipeline.config.finetune import Finetune
 from pipeline.config.predict import Score
-from pipeline.errors import ConfigError, DataError
+from pipeline.errors import ConfigError, DataError, shown, listed
 from pipeline.finetune.problems import noun
 from pipeline.finetune.table import shown as shown_figure
 from pipeline.finetune.trials import autocast_for
@@ -21,9 +21,9 @@ from pipeline.tasks.files import read_file, require_labels
 from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.prepared import Prepared
 from pipeline.tasks.recognise import kind_of
-from pipeline.tasks.squad import Question, read_questions
+from pipeline.tasks.squad import Question, are_answers, read_questions
 from pipeline.tasks.squad_metrics import score as squad_score
-from pipeline.tasks.task import Task, shown
+from pipeline.tasks.task import Task
 from pipeline.train.trial import logits_of
 from pipeline.train.tuned import TunedModel, load_tuned
 
@@ -79,7 +79,7 @@ def of_task(config: Score, task: Task) -> Labelled:
     if where.label is None and task.kind != "spans":
         raise ConfigError(f"split ({config.split}) of {config.task} has no public labels: choose another, such as dev, or answer it with jobs/predict.py")
     if set(asked.labels) - set(task.labels):
-        raise ConfigError(f"task ({config.task}) has the labels {', '.join(asked.labels)}, and the model's ({task.name}) are {', '.join(task.labels)}: choose a model of that task")
+        raise ConfigError(f"task ({config.task}) has the labels {listed(asked.labels)}, and the model's ({task.name}) are {listed(task.labels)}: choose a model of that task")
     items, _ = known.read_items(asked, config.data, config.split)
     has_train = known.has_train(asked) and known.there(config.data, asked.split("train")) is not None
     train = known.read_items(asked, config.data, "train")[0] if has_train and task.kind != "spans" else None
@@ -155,8 +155,8 @@ def detail_lines(task: Task, details: Mapping[str, Any]) -> list[str]:
 
 def score_answers(config: Score, predictions: str, report: Report) -> dict[str, float]:
     """The official scores of a JSON file of answers. Raises DataError where it is none, or not one of its ids is a question's."""
-    questions = asked_questions(config)
     answers = read_answers(predictions)
+    questions = asked_questions(config)
     ids = {question.id for question in questions}
     if not ids & answers.keys():
         raise DataError(f"{predictions} has {len(answers):,} answers, and not one is to a question of {config.input or config.task}, such as {shown(questions[0].id)}: give the answers to these questions")
@@ -181,11 +181,13 @@ def asked_questions(config: Score) -> list[Question]:
 
 
 def read_answers(location: str) -> dict[str, str]:
-    """{id: answer} of a JSON file, which may be gzip. Raises DataError."""
+    """{id: answer} of a JSON file, which may be compressed. Raises DataError."""
     try:
         whole = json.loads(content_of(location))
     except (ValueError, RecursionError) as error:
         raise DataError(f"{location} is no JSON that can be read ({storage.first_line(error)}): give {{id: answer}}, as SQuAD's official scripts read it") from error
-    if not isinstance(whole, dict) or not all(isinstance(answer, str) for answer in whole.values()):
+    if isinstance(whole, dict) and isinstance(whole.get("data"), list):
+        raise DataError(f"predictions {location} is a file of questions: is it swapped with input? Give {{id: answer}} as predictions, and the questions as input")
+    if not are_answers(whole):
         raise DataError(f"{location} is no JSON object of ids and texts: give {{id: answer}}, as SQuAD's official scripts read it")
     return whole

@@ -15,7 +15,7 @@ from pipeline.corpus.prepare import load_corpus, read_window
 from pipeline.corpus.stream import StreamSettings, window_rows
 from pipeline.corpus.summary import corpus_text
 from pipeline.corpus.vocabulary import given_vocabulary
-from pipeline.errors import ConfigError
+from pipeline.errors import ConfigError, listed
 from pipeline.show import statistics as figures
 from pipeline.show.picture import require_picture, write_picture
 from pipeline.show.rows import LEGEND, example_lines, sizes
@@ -36,7 +36,7 @@ def documents(folder: str, number: int, window: int, source: str | None, sentenc
     table = read_window(corpus, corpus.train[within("window", window, len(corpus.train))])
     rows = [row for row in table.to_pylist() if source is None or source in row["source"]]
     if not rows:
-        raise ConfigError(f"source ({source}) matches no document of window {window}; the corpus has {', '.join(corpus.sources)}")
+        raise ConfigError(f"source ({source}) matches no document of window {window}; the corpus has {listed(corpus.sources)}")
     for place, row in enumerate(rows[:number]):
         CONSOLE.print(Text("\n" * bool(place) + (row["title"] or "(no title)"), TITLE))
         split = split_sentences(row["text"], lines_are_sentences=row["lines_are_sentences"], language=row["language"])

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline import storage
-from pipeline.errors import ConfigError, DataError
+from pipeline.errors import ConfigError, DataError, shown, listed
 from pipeline.tasks.content import COMPRESSED, content_of, decoded
 from pipeline.tasks.tables import require_columns, tab_separated, texts_table
-from pipeline.tasks.task import Kind, Task, finite, list_in, require_trainable, several, shown
+from pipeline.tasks.task import Kind, Task, finite, list_in, require_trainable, several
 
 MOST_NUMERIC_CLASSES = 20
 """More distinct numbers than this are values and not classes (stars and grades are fewer)."""
@@ -47,7 +47,7 @@ class Columns:
 
     def __post_init__(self) -> None:
         if self.label is not None and self.labels:
-            raise ConfigError(f"columns.label ({self.label}) and columns.labels ({', '.join(self.labels)}) are both given: leave one of them out")
+            raise ConfigError(f"columns.label ({self.label}) and columns.labels ({listed(self.labels)}) are both given: leave one of them out")
 
     @property
     def names(self) -> list[str]:
@@ -65,7 +65,7 @@ def read_file(location: str, columns: Columns, kind: Kind | None = None) -> pa.T
     """
     reader = reader_of(location)
     if columns.labels and kind not in (None, "multilabel"):
-        raise ConfigError(f"columns.labels ({', '.join(columns.labels)}) make a multilabel task, and kind is {kind}: leave one of them out")
+        raise ConfigError(f"columns.labels ({listed(columns.labels)}) make a multilabel task, and kind is {kind}: leave one of them out")
     found = [(line, dict(zip(columns.names, values))) for line, values in reader(location, content_of(location), columns.names)]
     lists = kind == "multilabel" or kind is None and any(list_in(values.get(columns.label)) is not None for _, values in found)
     return texts_table(location, (row_of(location, line, columns, values, lists) for line, values in found))
@@ -178,10 +178,10 @@ def row_label(location: str, line: int, columns: Columns, by_name: dict[str, Any
     value = by_name[columns.label]
     if not lists:
         return label_text(location, line, columns.label, value)
-    listed = list_in(value)
-    if listed is None and isinstance(value, str):
-        listed = [label for label in value.split(BETWEEN_LABELS) if label.strip()]
-    return labels_text(label_text(location, line, columns.label, label) for label in ([value] if listed is None else listed))
+    several = list_in(value)
+    if several is None and isinstance(value, str):
+        several = [label for label in value.split(BETWEEN_LABELS) if label.strip()]
+    return labels_text(label_text(location, line, columns.label, label) for label in ([value] if several is None else several))
 
 
 def labels_text(labels: Iterable[str]) -> str:

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from pipeline import storage
-from pipeline.errors import ConfigError, DataError
+from pipeline.errors import ConfigError, DataError, listed
 from pipeline.tasks import glue
 from pipeline.tasks.content import COMPRESSED
 from pipeline.tasks.questions import usable
@@ -72,7 +72,7 @@ def read_items(task: Task, folder: str, split: str) -> tuple[Any, tuple[str, ...
     where = task.split(split)
     location = there(folder, where)
     if location is None:
-        raise DataError(f"{storage.join(folder, where.file)} (split {split} of {task.name}) is not there, nor with {COMPRESSED}; {folder} has {', '.join(storage.children(folder)) or 'nothing'}")
+        raise DataError(f"{storage.join(folder, where.file)} (split {split} of {task.name}) is not there, nor with {COMPRESSED}; {folder} has {listed(storage.children(folder))}")
     if task.kind == "tags":
         return read_sentences(location, int(where.label or -1)), ()
     questions = read_questions(location)

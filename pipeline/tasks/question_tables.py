@@ -4,11 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline.errors import DataError
+from pipeline.errors import DataError, shown
 from pipeline.tasks.content import content_of
 from pipeline.tasks.files import reader_of
 from pipeline.tasks.squad import SURROGATE, Question
-from pipeline.tasks.task import shown
 
 CONTEXT, QUESTION, START = "context", "question", "answer_start"
 ANSWERS = ("answers", "answer")

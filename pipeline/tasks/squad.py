@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeline import storage
-from pipeline.errors import DataError
+from pipeline.errors import DataError, listed, shown
 from pipeline.tasks.content import content_of
 
 SURROGATE = re.compile("[\ud800-\udfff]")  # JSON can write half a pair, which is no character
@@ -37,11 +37,18 @@ def read_questions(location: str) -> list[Question]:
         whole = json.loads(content_of(location))
     except (ValueError, RecursionError) as error:
         raise DataError(f"{location} is no JSON that can be read ({storage.first_line(error)}): give a SQuAD file") from error
+    if whole and are_answers(whole):
+        raise DataError(f"{location} has {len(whole):,} ids with answers and no questions: is it swapped with the file of questions? Give a SQuAD file here, and answers as predictions")
     questions = list(questions_of(whole, location))
     doubled = next((id for id, times in Counter(question.id for question in questions).items() if times > 1), None)
     if doubled is not None:
-        raise DataError(f"{location} has more than one question with the id {doubled!r}: predictions are by id, give each its own")
+        raise DataError(f"{location} has more than one question with the id {shown(doubled)}: predictions are by id, give each its own")
     return questions
+
+
+def are_answers(whole: Any) -> bool:
+    """Whether a parsed file is {id: answer}, as SQuAD's official scripts read predictions."""
+    return isinstance(whole, dict) and all(isinstance(answer, str) for answer in whole.values())
 
 
 def questions_of(whole: Any, location: str) -> Iterator[Question]:
@@ -57,8 +64,8 @@ def question_of(qa: Any, context: str, place: str) -> Question:
     """One entry of "qas". An impossible question has no answers, whatever stands there."""
     id, question = text_at(qa, "id", place), text_at(qa, "question", place)
     impossible = "is_impossible" in qa and value_at(qa, "is_impossible", bool, place)
-    listed = members(qa, "answers", place) if "answers" in qa and not impossible else ()
-    answers = tuple((text_at(answer, "text", f"{at}."), value_at(answer, "answer_start", int, f"{at}.")) for answer, at in listed)
+    given = members(qa, "answers", place) if "answers" in qa and not impossible else ()
+    answers = tuple((text_at(answer, "text", f"{at}."), value_at(answer, "answer_start", int, f"{at}.")) for answer, at in given)
     return Question(id=id, question=question, context=context, answers=answers, impossible=impossible)
 
 
@@ -67,7 +74,7 @@ def value_at(record: Any, key: str, kind: type, place: str) -> Any:
     if not isinstance(record, dict):
         raise DataError(f"{place}{key} is wanted, and there is a {type(record).__name__} where an object should be: give a SQuAD file")
     if key not in record:
-        raise DataError(f"{place}{key} is missing, there are only {', '.join(record) or 'no keys'}: give a SQuAD file")
+        raise DataError(f"{place}{key} is missing, the keys there are {listed(record)}: give a SQuAD file")
     value = record[key]
     if not isinstance(value, kind) or kind is int and isinstance(value, bool):
         raise DataError(f"{place}{key} is a {type(value).__name__} where a {kind.__name__} is wanted: give a SQuAD file")

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 import pyarrow as pa
 
 from pipeline import storage
-from pipeline.errors import DataError
+from pipeline.errors import DataError, listed, shown
 from pipeline.tasks.content import COMPRESSED, content_of, decoded
 from pipeline.tasks.schema import TEXTS
-from pipeline.tasks.task import Split, Task, listed, require_trainable, shown
+from pipeline.tasks.task import Split, Task, require_trainable
 
 LEFT_OUT = b"left_out"
 Row = tuple[str, str, str | None, str | None]
@@ -60,7 +60,7 @@ def split_content(task: Task, folder: str, where: Split) -> bytes:
     except FileNotFoundError:
         inner = location.rsplit("/", 1)[0]
         there = storage.children(inner)
-        beside = f"{inner} has {', '.join(there)}" if there else f"{folder} has {', '.join(storage.children(folder)) or 'nothing'}"
+        beside = f"{inner} has {listed(there)}" if there else f"{folder} has {listed(storage.children(folder))}"
         raise DataError(f"{location} (split {where.name} of {task.name}) is not there; {beside}") from None
     except OSError as error:
         raise DataError(f"{location} cannot be read: {storage.first_line(error)}") from error

@@ -12,14 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.errors import ConfigError, DataError
+from pipeline.errors import ConfigError, DataError, shown, listed
 from pipeline.tasks.content import COMPRESSED, lines
 from pipeline.tasks.entities import OUTSIDE, as_iob, iob2, is_chunk_tag, is_span_tag, split
 from pipeline.tasks.files import rows_in
 from pipeline.tasks.parts import most_context, parts
 from pipeline.tasks.pieces import Pieces, Tokenization
 from pipeline.tasks.squad import SURROGATE
-from pipeline.tasks.task import shown
 from pipeline.text.vocabulary import Vocabulary
 
 DOCUMENT_START = "-DOCSTART-"
@@ -190,7 +189,7 @@ def require_known(sentences: Sequence[Sentence], names: Sequence[str]) -> None:
     unknown = Counter(tag for sentence in sentences for tag in sentence.tags if tag not in names)
     if unknown:
         tag, times = unknown.most_common(1)[0]
-        raise DataError(f"tag {tag!r} ({times} words) is not among the {len(names)} tags learnt: {', '.join(names)}; mend the file or train with that tag")
+        raise DataError(f"tag {shown(tag)} ({times} words) is not among the {len(names)} tags learnt: {listed(names)}; mend the file or train with that tag")
 
 
 def first_of_word(pieces: Pieces) -> np.ndarray:

@@ -5,17 +5,16 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import pyarrow as pa
 
-from pipeline.errors import DataError
+from pipeline.errors import DataError, listed, shown
 
 Kind = Literal["classification", "regression", "multilabel", "tags", "spans"]
 LARGEST = 1e30
 """Absolute value of a label."""
-LONGEST_SHOWN = 60
-"""Characters of a value that stand in an error."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +56,11 @@ class Task:
     skips_broken_lines: bool = False
     """Whether labelled splits leave out, and name, the lines that cannot be read; else the first one is an error."""
 
+    @cached_property
+    def numbers(self) -> dict[str, float]:
+        """Label -> its class number."""
+        return {label: float(number) for number, label in enumerate(self.labels)}
+
     def split(self, name: str) -> Split:
         """The split of this name. Raises DataError that names the task's splits."""
         for split in self.splits:
@@ -68,9 +72,9 @@ class Task:
         """A label's class number, or its value in a regression. Raises ValueError in a few words."""
         if self.kind == "regression":
             return finite(label)
-        if label not in self.labels:
-            raise ValueError(f"label {shown(label)} is none of the labels of {self.name} ({', '.join(self.labels)})")
-        return float(self.labels.index(label))
+        if label not in self.numbers:
+            raise ValueError(f"label {shown(label)} is none of the labels of {self.name} ({listed(self.labels)})")
+        return self.numbers[label]
 
     def indicators(self, label: str) -> list[float]:
         """Of a multilabel task: 1 for each class that a JSON list of texts names, 0 for the others. Raises ValueError in a few words."""
@@ -107,18 +111,6 @@ def finite(label: str) -> float:
     if not math.isfinite(value):
         raise ValueError(f"label {shown(label)} is not a number")
     return value
-
-
-def shown(value: object) -> str:
-    """A value as it stands in an error: quoted, on one line, cut."""
-    text = value if isinstance(value, str) else str(value)
-    return repr(text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…")
-
-
-def listed(names: Sequence[str]) -> str:
-    """Names of columns as they stand in an error; those of a file without a header line are whole texts."""
-    cut = [name if len(name) <= LONGEST_SHOWN else f"{name[:LONGEST_SHOWN]}…" for name in names]
-    return ", ".join(cut) or "none"
 
 
 def require_trainable(texts: pa.Table, location: str) -> None:

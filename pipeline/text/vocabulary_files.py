@@ -12,7 +12,7 @@ from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer, ByteLevel
 
 from pipeline import storage
-from pipeline.errors import ConfigError, DataError
+from pipeline.errors import ConfigError, DataError, listed, shown
 from pipeline.text.splitting import CONTINUATION, SPECIALS
 from pipeline.text.training import LONGEST_WORD
 
@@ -177,7 +177,7 @@ def kind_of(file: str, whole: dict[str, Any]) -> str:
     if model == "Unigram" and "Metaspace" in splits:
         return "unigram"
     raise DataError(
-        f"{file} is a {model} tokenizer that splits by {', '.join(sorted(splits)) or 'nothing'}: "
+        f"{file} is a {model} tokenizer that splits by {listed(sorted(splits))}: "
         "only WordPiece as BERT's, BPE with ByteLevel as RoBERTa's and Unigram with Metaspace as ALBERT's work"
     )
 
@@ -208,9 +208,9 @@ def specials_of(found: Found, file: str) -> tuple[str, ...]:
     seen: dict[str, int] = {}
     for line, token in enumerate(found.tokens, start=1):
         if token == "" or (found.kind == "wordpiece" and ("\n" in token or "\r" in token)):
-            raise DataError(f"{file}: entry {line} ({token!r}) is empty or holds a line break: one entry a line")
+            raise DataError(f"{file}: entry {line} ({shown(token)}) is empty or holds a line break: one entry a line")
         if token in seen:
-            raise DataError(f"{file}: entry {line} ({token!r}) is entry {seen[token]} again: every entry must be there once")
+            raise DataError(f"{file}: entry {line} ({shown(token)}) is entry {seen[token]} again: every entry must be there once")
         seen[token] = line
     roles = [names[:1] if found.kind == "wordpiece" else names for names in ROLES]
     missing = [" or ".join(names) for names in roles if not seen.keys() & set(names)]

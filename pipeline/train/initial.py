@@ -19,7 +19,7 @@ from pipeline import storage
 from pipeline.config.jobs import Pretrain
 from pipeline.config.model import Model
 from pipeline.corpus.vocabulary import given_vocabulary
-from pipeline.errors import CheckpointError, ConfigError, PipelineError
+from pipeline.errors import CheckpointError, ConfigError, PipelineError, listed
 from pipeline.local_files import scratch_folder
 from pipeline.model.published import Files, fingerprint, published_folder, read_config, read_weights
 from pipeline.model.weights import CONFIG_FIELDS, Taken, model_settings, pretraining_parts, published_config, take, to_published, vocabulary_size
@@ -110,17 +110,16 @@ def require_usable(taken: Taken) -> None:
     there = set(to_published({name: torch.empty(3) for name in taken.state}))
     replaced = tuple(head for head in HEADS if not any(name.startswith(head) for name in there))
     if missing := [name for name in taken.missing if not name.startswith(replaced)]:
-        raise CheckpointError(f"{listed(missing)} missing: only whole heads may be ({', '.join(head.rstrip('.') for head in HEADS)})")
+        raise CheckpointError(f"{tensors_named(missing)} missing: only whole heads may be ({', '.join(head.rstrip('.') for head in HEADS)})")
     if surplus := [name for name in taken.surplus if not name.startswith(OTHER_HEADS)]:
-        raise CheckpointError(f"{listed(surplus)} unexpected: a BERT of the layers and heads that config.json says has none of that name")
+        raise CheckpointError(f"{tensors_named(surplus)} unexpected: a BERT of the layers and heads that config.json says has none of that name")
     if broken := [name for name, tensor in to_published(taken.state).items() if not torch.isfinite(tensor).all()]:
-        raise CheckpointError(f"{listed(broken)} not finite: NaN or infinity among the weights")
+        raise CheckpointError(f"{tensors_named(broken)} not finite: NaN or infinity among the weights")
 
 
-def listed(names: list[str]) -> str:
+def tensors_named(names: list[str]) -> str:
     """The first few of some tensors, and how many more there are, with a verb."""
-    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return f"tensor{'s' * (len(names) > 1)} {', '.join(names[:MOST_NAMED])}{more} {'are' if len(names) > 1 else 'is'}"
+    return f"tensor{'s' * (len(names) > 1)} {listed(names, MOST_NAMED)} {'are' if len(names) > 1 else 'is'}"
 
 
 def require_fitting_vocabulary(location: str, path: str, rows: int, vocabulary: Vocabulary) -> None:

@@ -103,6 +103,7 @@ def test_answers_by_somebody_else_are_scored_as_the_official_script_does(tmp_pat
     [
         (["--predictions", "{folder}/answers.json", "--input", "{folder}/dev.json"], "has 1 answers, and not one is to a question of {folder}/dev.json, such as 'a': give the answers to these questions"),
         (["--predictions", "{folder}/list.json", "--input", "{folder}/dev.json"], "is no JSON object of ids and texts: give {{id: answer}}, as SQuAD's official scripts read it"),
+        (["--predictions", "{folder}/dev.json", "--input", "{folder}/answers.json"], "predictions {folder}/dev.json is a file of questions: is it swapped with input? Give {{id: answer}} as predictions, and"),
         (["--predictions", "{folder}/answers.json", "--task", "sst2", "--data", "{folder}"], "and task (sst2) has none: choose squad1 or squad2"),
         (["--checkpoint", "{folder}/model", "--task", "stsb", "--data", "{folder}"], "task (stsb) is of the kind regression, and the model's of classification: choose a model of that kind"),
         (["--checkpoint", "{folder}/model", "--task", "rte", "--data", "{folder}"], "task (rte) has the labels entailment, not_entailment, and the model's (made-up) are 0, 1: choose a model of that task"),
@@ -122,6 +123,17 @@ def test_what_cannot_be_scored_is_one_line(arguments: list[str], message: str, t
     assert main([one.format(folder=tmp_path) for one in arguments]) == 2
     error = capsys.readouterr().err
     assert message.format(folder=tmp_path) in error and error.startswith("error: ") and error.count("\n") == 1
+
+
+def test_answers_in_place_of_questions_are_a_short_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "answers.json").write_text(json.dumps({f"{number:024x}": "an answer" for number in range(10_570)}))
+    assert main(["--predictions", str(tmp_path / "answers.json"), "--input", str(tmp_path / "answers.json")]) == 2
+    error = capsys.readouterr().err
+    assert f"{tmp_path}/answers.json has 10,570 ids with answers and no questions: is it swapped with the file of questions?" in error and len(error) < 400
+    (tmp_path / "other.json").write_text(json.dumps({f"{number:024x}": number for number in range(10_570)}))
+    assert main(["--predictions", str(tmp_path / "answers.json"), "--input", str(tmp_path / "other.json")]) == 2
+    error = capsys.readouterr().err
+    assert "other.json: data is missing, the keys there are 000000000000000000000000, " in error and "and 10,550 more: give a SQuAD file" in error
 
 
 def test_figures_in_percent_or_their_unit() -> None:

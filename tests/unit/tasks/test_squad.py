@@ -58,8 +58,8 @@ def test_what_cannot_be_learnt_from_is_counted_by_reason() -> None:
 @pytest.mark.parametrize(
     "qa, message",
     [
-        ({"question": "a?"}, "paragraphs[1].qas[0].id is missing, there are only question: give a SQuAD file"),
-        ({}, "paragraphs[1].qas[0].id is missing, there are only no keys: give a SQuAD file"),
+        ({"question": "a?"}, "paragraphs[1].qas[0].id is missing, the keys there are question: give a SQuAD file"),
+        ({}, "paragraphs[1].qas[0].id is missing, the keys there are none: give a SQuAD file"),
         ({"id": 7, "question": "a?"}, "paragraphs[1].qas[0].id is a int where a str is wanted: give a SQuAD file"),
         ("a?", "paragraphs[1].qas[0].id is wanted, and there is a str where an object should be: give a SQuAD file"),
         (asked("a", ("x", "3")), "paragraphs[1].qas[0].answers[0].answer_start is a str where a int is wanted: give a SQuAD file"),  # type: ignore[arg-type]
@@ -79,7 +79,7 @@ def test_a_broken_entry_is_named(qa: Any, message: str, tmp_path: Path) -> None:
     [
         (b'{"data": [', "{file} is no JSON that can be read (Expecting value: line 1 column 11 (char 10)): give a SQuAD file"),
         (b"[]", "{file}: data is wanted, and there is a list where an object should be: give a SQuAD file"),
-        (b'{"a": 1, "b": 2}', "{file}: data is missing, there are only a, b: give a SQuAD file"),
+        (b'{"a": 1, "b": 2}', "{file}: data is missing, the keys there are a, b: give a SQuAD file"),
         (gzip.compress(b"{}", mtime=0)[:-9], "{file} cannot be read (Compressed file ended before the end-of-stream marker was reached): give a plain or gzip file that can"),
         (b"[" * 100_000, "{file} is no JSON that can be read (maximum recursion depth exceeded"),
     ],
