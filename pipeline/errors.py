@@ -20,6 +20,14 @@ class DataError(PipelineError):
     """Input text, a vocabulary or a prepared corpus that cannot be used."""
 
 
+class BadRow(DataError):
+    """A row of labelled examples that cannot be used; `reason` is what such rows are counted under where they are left out."""
+
+    def __init__(self, message: str, reason: str = "bad-row") -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
 class AwayError(DataError):
     """Data whose storage does not let it be read now: nothing is known to be wrong with it, and a later try may read it."""
 

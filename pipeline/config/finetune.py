@@ -8,6 +8,7 @@ from pipeline.config.checks import require, require_above_zero, require_at_least
 from pipeline.config.data import VocabularySettings
 from pipeline.config.training import AdamW, LinearDecay, TrialPlacement
 
+OnBadRows = Literal["refuse", "skip"]
 RATES = ((256, 3e-4), (512, 1e-4))
 """Width of an encoder at most -> the peak learning rate of its fine-tuning, where none is asked for: small encoders take the highest of the miniatures' grid."""
 WIDE_RATE = 5e-5
@@ -148,6 +149,8 @@ class Finetune:
     """Column of the label or value, of the tags, or of the answers; none: label, for questions answers or answer; several: one 0/1 column a label. In CoNLL's columns a number from 0, -1 for the last."""
     kind: Literal["auto", "classification", "regression", "multilabel", "tags", "spans"] = "auto"
     """What the labels of your own file are; auto: recognised."""
+    on_bad_rows: OnBadRows = "refuse"
+    """Rows with an empty text, without a label, or with a label of the development file that training has not: refuse (the first is an error), or skip (they are left out and counted)."""
     seeds: int = 3
     """Runs of each task's setting, with seeds of their own: the head's first weights, the order of rows and dropout."""
     minutes: float | None = None

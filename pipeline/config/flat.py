@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Any, get_args, get_type_hints
 
-LATER = {"word_embeddings": "random", "optimizer.word_embeddings_rate": None, "recipe.metric": None}
+LATER = {"word_embeddings": "random", "optimizer.word_embeddings_rate": None, "recipe.metric": None, "on_bad_rows": "refuse"}
 """Settings that came after the first runs -> what those had."""
 
 

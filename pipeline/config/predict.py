@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pipeline.config.checks import require, require_above_zero, require_at_least
-from pipeline.config.finetune import Finetune
+from pipeline.config.finetune import Finetune, OnBadRows
 from pipeline.config.training import ModelPlacement
 
 OUTPUTS = (".parquet", ".csv", ".jsonl", ".ndjson", ".json")
@@ -75,6 +75,8 @@ class Score:
     """Column of the second text of a pair; of the question, for questions, whose default is question."""
     label: tuple[str, ...] = ()
     """Column of the label or value, of the tags, or of the answers; none: label, for questions answers or answer; several: one 0/1 column a label. In CoNLL's columns a number from 0, -1 for the last."""
+    on_bad_rows: OnBadRows = "refuse"
+    """Rows with an empty text, without a label, or with a label that the model does not know: refuse (the first is an error), or skip (they are left out and counted)."""
     placement: ModelPlacement = ModelPlacement()
 
     def __post_init__(self) -> None:

@@ -13,11 +13,12 @@ from pipeline import storage
 from pipeline.config.finetune import Cutting, Finetune
 from pipeline.corpus.builtin import distributions, package_docstrings
 from pipeline.errors import ConfigError, DataError
+from pipeline.finetune.contents import contradictions_in_words, described, shared_in_words
 from pipeline.tasks import known
 from pipeline.tasks.builtin import builtin_task
 from pipeline.tasks.download import fetch_glue
 from pipeline.tasks.kinds import KINDS
-from pipeline.tasks.own import read_own
+from pipeline.tasks.own import Lost, read_own
 from pipeline.tasks.prepared import Prepared, fitted
 from pipeline.tasks.schema import TEXTS
 from pipeline.tasks.selection import selected_by, skewed
@@ -62,7 +63,7 @@ def read_problems(config: Finetune, initial: Initial, report: Report) -> list[Pr
         found = [read_known(config, task, folder, initial, report) for task in known.wanted_tasks(names, folder)]
     if BUILTIN in config.task:
         task, train, dev = kept_builtin(storage.join(config.output, "finetune", BUILTIN), report)
-        found.append(problem_of(config, task, train, {"dev": dev}, (), initial, report))
+        found.append(problem_of(config, task, train, {"dev": dev}, {}, initial, report))
     return found
 
 
@@ -101,23 +102,33 @@ def download(config: Finetune, names: Sequence[str], folder: str, report: Report
 
 def read_known(config: Finetune, task: Task, folder: str, initial: Initial, report: Report) -> Problem:
     """One of the tasks known by name, with all of its splits that have labels and are there."""
-    train, lost = known.read_items(task, folder, "train")
-    task = known.with_labels(task, train)
+    skip = config.on_bad_rows == "skip"
+    train, lost_of_train = known.read_items(task, folder, "train", skip=skip)
+    task, lost = known.with_labels(task, train), {"train": lost_of_train}
     labelled = [split for split in task.splits if split.name != "train" and (split.label is not None or task.kind == "spans")]
     wanted = [split.name for place, split in enumerate(labelled) if place == 0 or known.there(folder, split)]
-    return problem_of(config, task, train, {name: known.read_items(task, folder, name)[0] for name in wanted}, lost, initial, report)
+    splits = {}
+    for name in wanted:
+        splits[name], lost[name] = known.read_items(task, folder, name, skip=skip)
+    return problem_of(config, task, train, splits, lost, initial, report)
 
 
-def problem_of(config: Finetune, task: Task, train: Any, splits: dict[str, Any], lost: tuple[str, ...], initial: Initial, report: Report) -> Problem:
+def problem_of(config: Finetune, task: Task, train: Any, splits: dict[str, Any], lost: Lost, initial: Initial, report: Report) -> Problem:
     """A problem from the items of its splits."""
     if isinstance(train, pa.Table):
         task = replace(task, paired=train["second"].null_count < train.num_rows)
     task = selected_by(task, config.recipe.metric)
     problem = cut(task, config.cutting, {"train": train, **splits}, initial)
     for name, one in {"train": problem.train, **problem.splits}.items():
-        report(", ".join([f"{task.name} {name}: {len(one.items):,} {noun(task)}", *(what_is_learnt(task, one) if name == "train" else ()), *(lost if name == "train" else ()), *one.notes]))
+        report(", ".join([f"{task.name} {name}: {len(one.items):,} {noun(task)}", *(what_is_learnt(task, one) if name == "train" else ()), *lost.get(name, ()), *one.notes]))
+    report(f"{task.name} train: {described(task, problem.train)}")
     if isinstance(train, pa.Table) and (line := skewed(task, train["label"].to_pylist())):
         report(line)
+    if said := contradictions_in_words(task, problem.train.items):
+        report(f"{task.name} train: {said}")
+    for name, one in problem.splits.items():
+        if said := shared_in_words(task, problem.train.items, one.items):
+            report(f"{task.name} {name}: {said}")
     return problem
 
 
@@ -180,7 +191,10 @@ def with_dev(task: Task, items: dict[str, Any], report: Report) -> tuple[Any, di
     train = items["train"]
     aside, labels = np.array([is_aside(text) for text in texts(train)]), labels_of(task, train)
     learnt = set().union(*(some for some, held_out in zip(labels, aside) if not held_out))
-    aside &= np.array([some <= learnt for some in labels])
+    fit = aside & np.array([some <= learnt for some in labels])
+    if aside.any() and not fit.any():
+        raise DataError(f"train has {len(train):,} rows of {len(set().union(*labels)):,} labels, and each row that would be set aside has one that no other row has: is it the right column? Else name a development file with --dev")
+    aside = fit
     if aside.all() or not aside.any():
         raise DataError(f"train has {len(train)} rows, too few to set some aside: name a development file with --dev")
     report(f"no --dev: {aside.sum():,} of {len(train):,} rows are set aside by a hash of their text")

@@ -1,11 +1,10 @@
 """Files of what is to be answered, read as streams of tables: a table's own columns, questions, sentences or lines of text."""
 
-import csv
 import json
 import re
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -16,9 +15,11 @@ from pipeline.corpus import inputs as corpus_inputs
 from pipeline.corpus import opening
 from pipeline.corpus.prepare import is_prepared
 from pipeline.corpus.sources import Source
-from pipeline.errors import ConfigError, DataError, shown
-from pipeline.tasks.files import csv_rows
-from pipeline.tasks.recognise import TABLES, TAGGED, has_articles, has_tagged_words
+from pipeline.errors import ConfigError, DataError
+from pipeline.tasks.bad_rows import BadRows
+from pipeline.tasks.content import bare_name, is_blank
+from pipeline.tasks.readers import as_object, csv_rows, is_one_list, json_rows, loaded, number_of_columns
+from pipeline.tasks.recognise import SAMPLE_BYTES, TABLES, TAGGED, recognised
 from pipeline.tasks.squad import read_questions
 from pipeline.tasks.tables import require_once
 from pipeline.tasks.tagging import read_words
@@ -59,27 +60,32 @@ def form_of(location: str, format: str, tags: bool) -> Form:
     """What a file is: as the setting says, else by its name, and where that leaves it open by its first bytes."""
     if format in ("table", "squad", "words", "text"):
         return format  # type: ignore[return-value]
-    name = bare(location)
-    if name.endswith(TABLES):
-        return "table"
-    if name.endswith(TAGGED):
-        return "words"
-    if name.endswith(".json"):
-        return "squad" if has_articles(b"".join(opening.blocks(location))) else "table"
-    if name.endswith(".txt"):
-        return "words" if tags and has_tagged_words(next(opening.blocks(location), b"")) else "text"
+    if bare_name(location).endswith(".txt") and not tags:
+        return "text"
+    found = recognised(location, lambda: sample(location))
+    if found is not None:
+        return "words" if found == "conll" else found
+    if bare_name(location).endswith(".txt"):
+        return "text"
     raise DataError(f"input {location}: its name tells no form; end it in {', '.join((*TABLES, '.json', *TAGGED, '.txt'))}, or give --format table, squad, words or text")
 
 
-def bare(location: str) -> str:
-    """The name in small letters, without a compression's ending."""
-    name = location.split("?")[0].lower()
-    return name.removesuffix(opening.compression(name) or "")
+def sample(location: str) -> bytes:
+    """All of a .json, whose form its end may tell; of another file more than SAMPLE_BYTES, or all."""
+    found, held = opening.blocks(location), bytearray()
+    try:
+        for block in found:
+            held += block
+            if len(held) > SAMPLE_BYTES and not bare_name(location).endswith(".json"):
+                break
+    except (opening.CutOff, opening.Damaged, opening.ExpandsTooFar):
+        pass  # what could be decompressed tells the form, and reading all of it tells the damage
+    return bytes(held)
 
 
 def parts_of(file: InputFile, rows: int) -> Iterator[pa.Table]:
     """The file's rows in tables of so many, the last one of what is left. Raises DataError, with file and line, for what cannot be read."""
-    if file.form == "table" and bare(file.location).endswith(".parquet"):
+    if file.form == "table" and bare_name(file.location).endswith(".parquet"):
         yield from recut(read_parquet(file.location), rows)
         return
     read: Callable[[str], Iterator[dict[str, Any]]] = FORMS[file.form]
@@ -129,7 +135,7 @@ def text_lines(location: str) -> Iterator[str]:
                 number += 1
                 yield utf8(location, number, line + b"\n")
     except (opening.CutOff, opening.Damaged, opening.ExpandsTooFar) as error:
-        raise DataError(f"{location} cannot be decompressed after line {number}: give a plain or gzip file that can") from error
+        raise DataError(f"{location} cannot be decompressed after line {number}: give a plain or compressed file that can") from error
     if rest:
         yield utf8(location, number + 1, rest)
 
@@ -143,18 +149,26 @@ def utf8(location: str, number: int, line: bytes) -> str:
 
 
 def read_table(location: str) -> Iterator[dict[str, Any]]:
-    """The rows of CSV, TSV or JSON lines by their columns."""
-    name = bare(location)
+    """The rows of CSV, TSV, JSON lines or one JSON list by their columns."""
+    name, lines = bare_name(location), text_lines(location)
     if name.endswith(".csv"):
-        csv.field_size_limit(sys.maxsize)
-        yield from named(location, csv_rows(location, csv.reader(text_lines(location), strict=True)))
+        header = next((line for line in lines if not is_blank(line.strip())), "")
+        yield from named(location, csv_rows(location, text_lines(location), header))
     elif name.endswith(".tsv"):
-        lines = ((number, line.rstrip("\r\n")) for number, line in enumerate(text_lines(location), 1))
-        yield from named(location, ((number, line.split("\t")) for number, line in lines if line))
+        numbered = ((number, line.rstrip("\r\n")) for number, line in enumerate(lines, 1))
+        yield from named(location, ((number, line.split("\t")) for number, line in numbered if not is_blank(line)))
     else:
-        for number, line in enumerate(text_lines(location), 1):
-            if line.strip():
-                yield json_object(location, number, line)
+        yield from map(whole, json_table(location, lines))
+
+
+def json_table(location: str, lines: Iterator[str]) -> Iterator[dict[str, Any]]:
+    """The objects of JSON lines, read as a stream, or of one JSON list, which is read whole."""
+    for number, line in enumerate(lines, 1):
+        if is_one_list(line) or line.strip() == "[":
+            for _, value in json_rows(location, "".join(chain([line], lines)), BadRows()):
+                yield value
+        elif not is_blank(line.strip()):
+            yield as_object(location, number, loaded(location, number, line))
 
 
 def named(location: str, rows: Iterator[tuple[int, Sequence[str]]]) -> Iterator[dict[str, Any]]:
@@ -163,19 +177,8 @@ def named(location: str, rows: Iterator[tuple[int, Sequence[str]]]) -> Iterator[
     require_once(location, names)
     for line, fields in rows:
         if len(fields) != len(names):
-            raise DataError(f"{location}:{line}: {len(fields)} columns where the first line names {len(names)}; enclose a text that holds a separator in quotes (CSV)")
+            raise DataError(number_of_columns(location, line, fields, names))
         yield dict(zip(names, fields))
-
-
-def json_object(location: str, number: int, line: str) -> dict[str, Any]:
-    """A line's object. Raises DataError."""
-    try:
-        value = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{location}:{number}: not JSON ({storage.first_line(error)}); one object a line is read") from None
-    if not isinstance(value, dict):
-        raise DataError(f"{location}:{number}: {shown(value)} is no object; one object a line is read")
-    return whole(value) if "\\ud" in line.lower() else value
 
 
 def whole(value: Any) -> Any:

@@ -39,6 +39,8 @@ class Labelled:
     items: Any
     train: Any
     """Training items that a baseline learns from; None where only these examples are there."""
+    lost: tuple[str, ...] = ()
+    """What was left out, in words."""
 
 
 def score(config: Score, report: Report) -> dict[str, float]:
@@ -55,7 +57,7 @@ def score(config: Score, report: Report) -> dict[str, float]:
     said = way.answers(task, prepared, logits, tuned.about.cutting)
     found = way.score(task, prepared, said, tuned.about.tuned)
     baseline, words = baseline_of(tuned, given, prepared)
-    report(", ".join([f"{given.name}: {len(given.items):,} {noun(task)}", *prepared.notes]))
+    report(", ".join([f"{given.name}: {len(given.items):,} {noun(task)}", *given.lost, *prepared.notes]))
     for line in table(found, baseline, words):
         report(line)
     if tuned.about.tuned:
@@ -80,28 +82,29 @@ def of_task(config: Score, task: Task) -> Labelled:
         raise ConfigError(f"split ({config.split}) of {config.task} has no public labels: choose another, such as dev, or answer it with jobs/predict.py")
     if set(asked.labels) - set(task.labels):
         raise ConfigError(f"task ({config.task}) has the labels {listed(asked.labels)}, and the model's ({task.name}) are {listed(task.labels)}: choose a model of that task")
-    items, _ = known.read_items(asked, config.data, config.split)
+    items, lost = known.read_items(asked, config.data, config.split, skip=config.on_bad_rows == "skip")
     has_train = known.has_train(asked) and known.there(config.data, asked.split("train")) is not None
-    train = known.read_items(asked, config.data, "train")[0] if has_train and task.kind != "spans" else None
-    return Labelled(name=f"{config.task} {config.split}", items=items, train=train)
+    train = known.read_items(asked, config.data, "train", skip=config.on_bad_rows == "skip")[0] if has_train and task.kind != "spans" else None
+    return Labelled(name=f"{config.task} {config.split}", items=items, train=train, lost=lost)
 
 
 def of_file(config: Score, task: Task) -> Labelled:
     """A labelled file. Raises DataError where it cannot be read, or has labels that are none of the model's."""
     assert config.input is not None
     form = kind_of(config.input)
-    columns = Finetune(checkpoint="", train=config.input, text=config.text, pair=config.pair, label=config.label, kind=task.kind)
+    columns = Finetune(checkpoint="", train=config.input, text=config.text, pair=config.pair, label=config.label, kind=task.kind, on_bad_rows=config.on_bad_rows)
+    bad = own.bad_rows(columns)
     if form == "squad" and task.kind != "spans" or form == "conll" and task.kind != "tags":
         raise DataError(f"input {config.input} is of the form {form}, and the model's task ({task.name}) is of the kind {task.kind}: give a file that suits it")
     if task.kind == "spans":
-        return Labelled(name=config.input, items=own.asked(columns, config.input), train=None)
+        return Labelled(name=config.input, items=own.asked(columns, config.input, bad), train=None, lost=bad.words())
     if task.kind == "tags":
-        return Labelled(name=config.input, items=own.sentences(columns, config.input), train=None)
+        items = own.with_known_tags(task, config.input, own.sentences(columns, config.input, bad), bad)
+        return Labelled(name=config.input, items=items, train=None, lost=bad.words())
     if task.paired and config.pair is None:
         raise DataError(f"{task.name} was learnt on pairs of texts: name the column of the second with --pair")
-    items = read_file(config.input, own.columns_of(columns), task.kind)
-    require_labels(task, config.input, items)
-    return Labelled(name=config.input, items=items, train=None)
+    items = require_labels(task, config.input, read_file(config.input, own.columns_of(columns), task.kind, bad), bad)
+    return Labelled(name=config.input, items=items, train=None, lost=bad.words())
 
 
 def baseline_of(tuned: TunedModel, given: Labelled, prepared: Prepared) -> tuple[dict[str, float], str]:

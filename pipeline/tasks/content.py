@@ -1,23 +1,62 @@
-"""What a file of examples holds: its bytes and its text, decompressed where it is gzip."""
+"""What a file of examples holds: its bytes and its text, decompressed."""
 
+import bz2
 import gzip
+import lzma
 import zlib
+from collections.abc import Callable
+
+import pyarrow as pa
 
 from pipeline import storage
 from pipeline.errors import DataError
 
-GZIP, COMPRESSED = b"\x1f\x8b", ".gz"
+BOM = "\ufeff"
+"""Byte order mark: some programs write one at the beginning of a file, others a line that holds nothing else at its end."""
+BZ2_BLOCK = b"1AY&SY"
+"""What follows the four bytes of a bzip2 header: three letters alone could begin a text."""
+
+
+def unzstd(stored: bytes) -> bytes:
+    """Return what Zstandard's frames hold. Raises OSError where they are damaged."""
+    with pa.input_stream(pa.BufferReader(stored), compression="zstd") as stream:
+        return stream.read()
+
+
+COMPRESSED: dict[str, tuple[bytes, Callable[[bytes], bytes]]] = {
+    ".gz": (b"\x1f\x8b", gzip.decompress),
+    ".bz2": (b"BZh", bz2.decompress),
+    ".xz": (b"\xfd7zXZ\x00", lzma.decompress),
+    ".zst": (b"\x28\xb5\x2f\xfd", unzstd),
+}
+"""Ending of a name -> first bytes of such a file, and what decompresses it."""
+
+
+def bare_name(location: str) -> str:
+    """Return a path or URL in small letters, without a query and without the ending of a compression."""
+    name = (location.split("?")[0] if "://" in location else location).lower()
+    return next((name.removesuffix(ending) for ending in COMPRESSED if name.endswith(ending)), name)
+
+
+def compression_of(location: str, stored: bytes) -> str | None:
+    """Return the ending of the compression that first bytes show, else the name's; None for a plain file."""
+    for ending, (magic, _) in COMPRESSED.items():
+        if stored.startswith(magic) and (ending != ".bz2" or stored[4:10] == BZ2_BLOCK):
+            return ending
+    name = location.split("?")[0] if "://" in location else location
+    return next((ending for ending in COMPRESSED if name.lower().endswith(ending)), None)
 
 
 def content_of(location: str) -> bytes:
-    """The bytes of a local file or URL, decompressed where they begin, or the name ends, as gzip's do. Raises DataError where it cannot be read."""
+    """The bytes of a local file or URL, decompressed where they begin, or the name ends, as those of a compression do. Raises DataError where it cannot be read."""
     try:
         stored = storage.read_bytes(location)
-        return gzip.decompress(stored) if stored.startswith(GZIP) or location.lower().endswith(COMPRESSED) else stored
+        ending = compression_of(location, stored)
+        return stored if ending is None else COMPRESSED[ending][1](stored)
     except FileNotFoundError:
         raise DataError(f"{location} is not there") from None
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{location} cannot be read ({storage.first_line(error)}): give a plain or gzip file that can") from error
+    except (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError) as error:
+        raise DataError(f"{location} cannot be read ({storage.first_line(error)}): give a plain or compressed file that can") from error
 
 
 def decoded(location: str, content: bytes) -> str:
@@ -29,6 +68,11 @@ def decoded(location: str, content: bytes) -> str:
         raise DataError(f"{location}:{line}: byte 0x{error.object[error.start]:02x} is not UTF-8; save the file as UTF-8") from None
 
 
+def is_blank(line: str) -> bool:
+    """Return whether a line without its end has nothing in it but byte order marks."""
+    return not line.strip(BOM)
+
+
 def lines(location: str) -> list[str]:
-    """The lines of a UTF-8 file, without a byte order mark and line ends (LF or CR LF). Raises DataError where it is not UTF-8."""
-    return [line.removesuffix("\r") for line in decoded(location, content_of(location)).removesuffix("\n").split("\n")]
+    """The lines of a UTF-8 file, without byte order marks before them and line ends (LF or CR LF). Raises DataError where it is not UTF-8."""
+    return [line.removesuffix("\r").lstrip(BOM) for line in decoded(location, content_of(location)).removesuffix("\n").split("\n")]

@@ -1,23 +1,20 @@
-"""Anyone's own data: CSV, TSV, JSON lines and Parquet as tables of TEXTS, and the task that their labels make."""
+"""Anyone's own data: tables of TEXTS with the columns that are wanted, and the task that their labels make."""
 
-import csv
-import io
 import json
 import math
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from pipeline import storage
-from pipeline.errors import ConfigError, DataError, shown, listed
-from pipeline.tasks.content import COMPRESSED, content_of, decoded
-from pipeline.tasks.tables import require_columns, tab_separated, texts_table
-from pipeline.tasks.task import Kind, Task, finite, list_in, require_trainable, several
+from pipeline.errors import BadRow, ConfigError, DataError, listed, shown
+from pipeline.tasks.bad_rows import BadRows
+from pipeline.tasks.content import content_of
+from pipeline.tasks.readers import reader_of
+from pipeline.tasks.tables import Row, texts_table
+from pipeline.tasks.task import Kind, Task, finite, list_in, number_in, require_few_classes, require_trainable, several
 
 MOST_NUMERIC_CLASSES = 20
 """More distinct numbers than this are values and not classes (stars and grades are fewer)."""
@@ -28,10 +25,6 @@ BETWEEN_LABELS = ";"
 MULTILABEL_METRICS = ("micro_f1", "macro_f1", "subset_accuracy")
 TRUTHS = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False}
 """What stands in the columns of 0 and 1, in small letters."""
-Values = Iterator[tuple[int, Sequence[Any]]]
-"""(line from 1, or number of the row from 1 in Parquet; the wanted columns' values)."""
-Reader = Callable[[str, bytes, Sequence[str]], Values]
-"""Of a location, its content, and the columns that are wanted."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,59 +47,64 @@ class Columns:
         return [name for name in (self.first, self.second, self.label, *self.labels) if name is not None]
 
 
-def read_file(location: str, columns: Columns, kind: Kind | None = None) -> pa.Table:
-    """The rows of a file at a path or URL, schema TEXTS; a row's id is the line that it begins at (in Parquet its number), from 1.
+def read_file(location: str, columns: Columns, kind: Kind | None = None, bad: BadRows | None = None) -> pa.Table:
+    """The rows of a file at a path or URL, schema TEXTS; a row's id is the line that it begins at (in Parquet and JSON lists its number), from 1.
 
     `kind` None: multilabel where one label is a list or its JSON. Then all are, and texts are divided by semicolons; an empty one is no label.
 
-    The name tells the format: .csv, .tsv, .jsonl, .ndjson, .json or .parquet, each perhaps with .gz. In CSV quotes enclose; in TSV they are characters.
-    Raises DataError, with file and line, for another name, a column that is not there, broken quoting or JSON, an empty text, and a label
-    that is missing or NaN.
+    The name tells the format: .csv, .tsv, .jsonl, .ndjson, .json or .parquet, each perhaps compressed. In CSV quotes enclose; in TSV they are characters.
+    Raises DataError, with file and line, for another name, a column that is not there and broken quoting; and, unless `bad` leaves such rows
+    out, for broken JSON, another number of columns, an empty text, and a label that is missing or NaN.
     """
-    reader = reader_of(location)
+    reader, bad = reader_of(location), bad or BadRows()
     if columns.labels and kind not in (None, "multilabel"):
         raise ConfigError(f"columns.labels ({listed(columns.labels)}) make a multilabel task, and kind is {kind}: leave one of them out")
-    found = [(line, dict(zip(columns.names, values))) for line, values in reader(location, content_of(location), columns.names)]
-    lists = kind == "multilabel" or kind is None and any(list_in(values.get(columns.label)) is not None for _, values in found)
-    return texts_table(location, (row_of(location, line, columns, values, lists) for line, values in found))
+    values = list(reader(location, content_of(location), columns.names, bad))
+    places = {name: place for place, name in enumerate(columns.names)}
+    lists = kind == "multilabel" or kind is None and columns.label is not None and any(list_in(row[places[columns.label]]) is not None for _, row in values)
+    rows = list(usable_rows(location, values, columns, lists, bad))
+    bad.require_some(location, len(rows))
+    return texts_table(location, rows)
 
 
-def reader_of(location: str) -> Reader:
-    """What reads a file of this name. Raises DataError for one that tells no format."""
-    name = location.lower().removesuffix(COMPRESSED)
-    reader = next((read for suffix, read in READERS.items() if name.endswith(suffix)), None)
-    if reader is None:
-        raise DataError(f"{location}: the name of a file tells its format; end it in one of {', '.join(READERS)}")
-    return reader
+def usable_rows(location: str, values: Iterable[tuple[int, Sequence[Any]]], columns: Columns, lists: bool, bad: BadRows) -> Iterator[Row]:
+    """The rows of TEXTS without bad ones."""
+    for line, row in values:
+        try:
+            made = row_of(location, line, columns, dict(zip(columns.names, row)), lists)
+        except BadRow as error:
+            bad.take(error)
+        else:
+            yield made
 
 
-def rows_in(location: str, columns: Sequence[str]) -> Values:
-    """The columns of a file's rows, as they stand there."""
-    return reader_of(location)(location, content_of(location), columns)
-
-
-def own_task(location: str, texts: pa.Table, kind: Kind | None = None, labels: tuple[str, ...] = ()) -> Task:
+def own_task(location: str, texts: pa.Table, kind: Kind | None = None, labels: tuple[str, ...] = (), *, skip: bool = False) -> Task:
     """The task that a training file's labels make: labels sorted, as numbers where all are. `kind` None: recognised.
 
     `labels`: those of a multilabel task in their order, where columns name them; else those that its rows have. Raises DataError for labels
-    of one kind only, and where a regression or multilabel task is asked for and a label is no number or list.
+    of one kind only, for recognised classes that are nearly as many as the rows, and, unless `skip` passes over such rows, where a
+    regression or multilabel task is asked for and a label is no number or list.
     """
     require_trainable(texts, location)
-    kind = kind or recognised(location, texts)
+    asked, kind = kind, kind or recognised(location, texts, skip)
     name = location.rsplit("/", 1)[-1].split(".")[0]
     if kind == "regression":
         task = Task(name=name, kind=kind, metrics=("pearson", "spearman", "mean_absolute_error"))
-        require_labels(task, location, texts)
+        require_labels(task, location, texts, BadRows(skip=skip))
         return task
     if kind == "multilabel":
-        return Task(name=name, kind=kind, labels=labels or sorted_labels(named_labels(location, texts)), metrics=MULTILABEL_METRICS)
+        found = labels or sorted_labels(named_labels(location, texts, skip))
+        return Task(name=name, kind=kind, labels=found, metrics=MULTILABEL_METRICS)
+    if asked is None:
+        require_few_classes(location, texts["label"].to_pylist())
     return Task(name=name, kind=kind, labels=sorted_labels(texts["label"].to_pylist()), metrics=("accuracy", "macro_f1"))
 
 
-def recognised(location: str, texts: pa.Table) -> Kind:
+def recognised(location: str, texts: pa.Table, skip: bool = False) -> Kind:
     """Regression where all labels are numbers, and some have a fraction or more than MOST_NUMERIC_CLASSES differ; multilabel where all are lists; else classification.
 
-    Raises DataError where nearly all would make a regression: a slip would make each value a class.
+    Raises DataError where nearly all would make a regression, unless `skip` passes over the others, and where all would if they were written
+    with a point and without a percent sign: a slip would make each value a class.
     """
     labels = texts["label"].to_pylist()
     if all(list_in(label) is not None for label in set(labels)):
@@ -115,16 +113,31 @@ def recognised(location: str, texts: pa.Table) -> Kind:
     odd = [place for place, label in enumerate(labels) if found[label] is None]
     values = {number for one in found.values() if one is not None for number in one}
     if len(odd) > MOST_ODD * len(labels) or not (len(values) > MOST_NUMERIC_CLASSES or any(value != int(value) for value in values)):
+        require_plain_numbers(location, set(labels))
         return "classification"
-    if odd:
+    if odd and not skip:
         line, label = texts["id"][odd[0]].as_py(), labels[odd[0]]
         raise DataError(f"{location}:{line}: label {shown(label)} is no number, and {len(labels) - len(odd):,} others are; mend it, or say --kind classification if each of them is a class")
     return "regression"
 
 
-def named_labels(location: str, texts: pa.Table) -> list[str]:
-    """All labels that the rows of a multilabel task have. Raises DataError at the first row whose label is no list."""
-    return list(chain.from_iterable(checked(location, line, several, label) for line, label in zip(texts["id"].to_pylist(), texts["label"].to_pylist())))
+def require_plain_numbers(location: str, labels: set[str]) -> None:
+    """Raise DataError for labels that are the values of a regression, but for a percent sign or a decimal comma."""
+    values = {label: number_in(label) for label in labels}
+    odd = sorted(label for label in labels if numbers([label]) is None)
+    if not odd or None in values.values():
+        return
+    if len(values) > MOST_NUMERIC_CLASSES or any(value != int(value) for value in values.values() if value is not None):
+        raise DataError(
+            f"{location}: labels such as {shown(odd[0])} are no numbers as they are written; write {values[odd[0]]:g} for a regression, "
+            "or say --kind classification if each of them is a class"
+        )
+
+
+def named_labels(location: str, texts: pa.Table, skip: bool) -> list[str]:
+    """All labels that the rows of a multilabel task have. Raises DataError at the first row whose label is no list, unless `skip` passes over it."""
+    rows = zip(texts["id"].to_pylist(), texts["label"].to_pylist())
+    return list(chain.from_iterable(checked(location, line, several, label) for line, label in rows if not skip or known(several, label)))
 
 
 def sorted_labels(labels: Sequence[str]) -> tuple[str, ...]:
@@ -142,18 +155,42 @@ def numbers(labels: Sequence[str] | set[str]) -> list[float] | None:
         return None
 
 
-def require_labels(task: Task, location: str, texts: pa.Table) -> None:
-    """Raise DataError at the first label of a file that read_file gave and the task does not know."""
-    for line, label in zip(texts["id"].to_pylist(), texts["label"].to_pylist()):
-        checked(location, line, task.indicators if task.kind == "multilabel" else task.number, label)
+def require_labels(task: Task, location: str, texts: pa.Table, bad: BadRows | None = None) -> pa.Table:
+    """The rows of a file that read_file gave, without those whose label the task does not know. Raises DataError at the first, unless `bad` leaves them out, and where all are such."""
+    understand, labels, bad = task.indicators if task.kind == "multilabel" else task.number, texts["label"].to_pylist(), bad or BadRows()
+    if task.labels and len(labels) > 1 and not any(known(understand, label) for label in labels):
+        raise DataError(
+            f"{location}: not one of its {len(labels):,} rows has a label of {task.name} ({listed(task.labels)}); the first is {shown(labels[0])}: "
+            "is it another task's file, or are the columns of text and label swapped?"
+        )
+    kept = []
+    for line, label in zip(texts["id"].to_pylist(), labels):
+        try:
+            checked(location, line, understand, label)
+        except BadRow as error:
+            bad.take(error)
+            kept.append(False)
+        else:
+            kept.append(True)
+    bad.require_some(location, sum(kept))
+    return texts if all(kept) else texts.filter(pa.array(kept))
+
+
+def known(understand: Callable[[str], Any], label: str) -> bool:
+    """Return whether a label means something."""
+    try:
+        understand(label)
+    except ValueError:
+        return False
+    return True
 
 
 def checked(location: str, line: str, understand: Callable[[str], Any], label: str) -> Any:
-    """What a label means. Raises DataError, with file and line, where `understand` raises ValueError."""
+    """What a label means. Raises BadRow, with file and line, where `understand` raises ValueError."""
     try:
         return understand(label)
     except ValueError as error:
-        raise DataError(f"{location}:{line}: {error}") from None
+        raise BadRow(f"{location}:{line}: {error}", "unknown-label") from None
 
 
 def row_of(location: str, line: int, columns: Columns, by_name: dict[str, Any], lists: bool) -> tuple[str, str, str | None, str | None]:
@@ -163,9 +200,9 @@ def row_of(location: str, line: int, columns: Columns, by_name: dict[str, Any], 
             continue
         text = by_name[name]
         if text is not None and not isinstance(text, str):
-            raise DataError(f"{location}:{line}: column {name} is no text but {shown(text)}")
+            raise BadRow(f"{location}:{line}: column {name} is no text but {shown(text)}", "no-text")
         if not text or not text.strip():
-            raise DataError(f"{location}:{line}: column {name} is empty")
+            raise BadRow(f"{location}:{line}: column {name} is empty", "empty-text")
     return str(line), by_name[columns.first], by_name.get(columns.second or ""), row_label(location, line, columns, by_name, lists)
 
 
@@ -193,90 +230,16 @@ def truth(location: str, line: int, column: str, value: Any) -> bool:
     """Whether a row has the label of a column of 0 and 1. Raises DataError for all else."""
     found = TRUTHS.get(str(value).strip().lower())
     if found is None:
-        raise DataError(f"{location}:{line}: column {column} is {shown('' if value is None else value)}; a column of a label holds 0 or 1, or false or true")
+        raise BadRow(f"{location}:{line}: column {column} is {shown('' if value is None else value)}; a column of a label holds 0 or 1, or false or true", "no-label")
     return found
 
 
 def label_text(location: str, line: int, column: str, value: Any) -> str:
     """A label as it is written: numbers and truth values as JSON writes them. Raises DataError for one that is missing or NaN."""
     if value is None or (isinstance(value, float) and math.isnan(value)) or (isinstance(value, str) and value.strip().lower() in ("", "nan")):
-        raise DataError(f"{location}:{line}: column {column} has no label ({shown('' if value is None else value)}); leave the row out or give it one")
+        raise BadRow(f"{location}:{line}: column {column} has no label ({shown('' if value is None else value)}); leave the row out or give it one", "no-label")
     if isinstance(value, bool | int | float):
         return json.dumps(value)
     if isinstance(value, str):
         return value.strip()
-    raise DataError(f"{location}:{line}: column {column} is no label but {shown(value)}; a label is one text, number or truth value, or of kind multilabel a list of them")
-
-
-def read_csv(location: str, content: bytes, wanted: Sequence[str]) -> Values:
-    """RFC 4180: commas, double quotes around what holds one, line ends within quotes."""
-    csv.field_size_limit(sys.maxsize)  # its 131,072 characters are fewer than a long text has
-    rows = csv.reader(io.StringIO(decoded(location, content), newline=""), strict=True)
-    return picked(location, csv_rows(location, rows), wanted)
-
-
-def csv_rows(location: str, rows: Any) -> Iterator[tuple[int, list[str]]]:
-    """(line that the row begins at, its fields) of the rows of a csv.reader that are not blank."""
-    while True:
-        line = rows.line_num + 1
-        try:
-            fields = next(rows, None)
-        except csv.Error as error:
-            raise DataError(f"{location}:{line}: quotes are broken in the row that begins here ({error}); double the quotes within a text and enclose it in quotes") from None
-        if fields is None:
-            return
-        if fields:
-            yield line, fields
-
-
-def read_tsv(location: str, content: bytes, wanted: Sequence[str]) -> Values:
-    """Tabs between fields, quotes as characters."""
-    return picked(location, tab_separated(location, content), wanted)
-
-
-def picked(location: str, rows: Iterator[tuple[int, Sequence[str]]], wanted: Sequence[str]) -> Values:
-    """The wanted columns of rows whose first one names them. Raises DataError where a row has more or fewer columns."""
-    _, names = next(rows, (1, ()))
-    require_columns(location, names, wanted)
-    places = [names.index(name) for name in wanted]
-    for line, fields in rows:
-        if len(fields) != len(names):
-            raise DataError(f"{location}:{line}: {len(fields)} columns where the first line names {len(names)}; enclose a text that holds a separator in quotes (CSV)")
-        yield line, [fields[place] for place in places]
-
-
-def read_json_lines(location: str, content: bytes, wanted: Sequence[str]) -> Values:
-    """One object a line."""
-    for line, text in enumerate(decoded(location, content).split("\n"), 1):
-        if not text.strip():
-            continue
-        try:
-            value = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise DataError(f"{location}:{line}: not JSON ({storage.first_line(error)}); one object a line is read") from None
-        if not isinstance(value, dict):
-            raise DataError(f"{location}:{line}: {shown(value)} is no object; one object a line is read")
-        require_columns(f"{location}:{line}", list(value), wanted)
-        yield line, [value[name] for name in wanted]
-
-
-def read_parquet(location: str, content: bytes, wanted: Sequence[str]) -> Values:
-    """The columns of a Parquet file."""
-    try:
-        file = pq.ParquetFile(io.BytesIO(content))
-        require_columns(location, file.schema_arrow.names, wanted)
-        table = file.read(columns=list(wanted))
-        columns = [table[name].to_pylist() for name in wanted]
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{location} cannot be read as Parquet: {storage.first_line(error)}") from error
-    yield from enumerate(zip(*columns), 1)
-
-
-READERS: dict[str, Reader] = {
-    ".csv": read_csv,
-    ".tsv": read_tsv,
-    ".jsonl": read_json_lines,
-    ".ndjson": read_json_lines,
-    ".json": read_json_lines,
-    ".parquet": read_parquet,
-}
+    raise BadRow(f"{location}:{line}: column {column} is no label but {shown(value)}; a label is one text, number or truth value, or of kind multilabel a list of them", "no-label")

@@ -6,10 +6,10 @@ from typing import Any
 from pipeline import storage
 from pipeline.errors import ConfigError, DataError, listed
 from pipeline.tasks import glue
-from pipeline.tasks.content import COMPRESSED
+from pipeline.tasks.bad_rows import BadRows
 from pipeline.tasks.questions import usable
 from pipeline.tasks.squad import read_questions
-from pipeline.tasks.tables import read_split
+from pipeline.tasks.tables import read_split, stored_as
 from pipeline.tasks.tagging import read_sentences
 from pipeline.tasks.tags import own_task
 from pipeline.tasks.task import Split, Task
@@ -48,9 +48,8 @@ def has_train(task: Task) -> bool:
 
 
 def there(folder: str, split: Split) -> str | None:
-    """The split's file below the folder, or with .gz; None where there is neither."""
-    location = storage.join(folder, split.file)
-    return next((found for found in (location, location + COMPRESSED) if storage.exists(found)), None)
+    """The split's file below the folder, plain or compressed; None where there is neither."""
+    return stored_as(storage.join(folder, split.file))
 
 
 def wanted_tasks(names: tuple[str, ...], folder: str) -> list[Task]:
@@ -65,16 +64,17 @@ def wanted_tasks(names: tuple[str, ...], folder: str) -> list[Task]:
     return [trained[name] for name in dict.fromkeys(wanted)]
 
 
-def read_items(task: Task, folder: str, split: str) -> tuple[Any, tuple[str, ...]]:
-    """The items of a split as their kind of task has them, and what was left out. Raises DataError for what cannot be read."""
+def read_items(task: Task, folder: str, split: str, *, skip: bool = False) -> tuple[Any, tuple[str, ...]]:
+    """The items of a split as their kind of task has them, and what was left out; `skip`: bad rows too. Raises DataError for what cannot be read."""
     if task.kind not in ("spans", "tags"):
-        return read_split(task, folder, split), ()
+        return read_split(task, folder, split, skip=skip), ()
     where = task.split(split)
     location = there(folder, where)
     if location is None:
-        raise DataError(f"{storage.join(folder, where.file)} (split {split} of {task.name}) is not there, nor with {COMPRESSED}; {folder} has {listed(storage.children(folder))}")
+        raise DataError(f"{storage.join(folder, where.file)} (split {split} of {task.name}) is not there, nor compressed; {folder} has {listed(storage.children(folder))}")
     if task.kind == "tags":
-        return read_sentences(location, int(where.label or -1)), ()
+        bad = BadRows(skip=skip)
+        return read_sentences(location, int(where.label or -1), bad), bad.words()
     questions = read_questions(location)
     return usable(questions, location) if split == "train" else (questions, ())
 

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline.errors import DataError, shown
+from pipeline.errors import BadRow, DataError, shown
+from pipeline.tasks.bad_rows import BadRows
 from pipeline.tasks.content import content_of
-from pipeline.tasks.files import reader_of
+from pipeline.tasks.readers import reader_of
 from pipeline.tasks.squad import SURROGATE, Question
 
 CONTEXT, QUESTION, START = "context", "question", "answer_start"
@@ -22,17 +23,23 @@ class AskedColumns:
     answers: str | None = None
 
 
-def read_question_table(location: str, columns: AskedColumns = AskedColumns()) -> list[Question]:
+def read_question_table(location: str, columns: AskedColumns = AskedColumns(), bad: BadRows | None = None) -> list[Question]:
     """The questions of a table, in its order; a row's id is the line that it begins at (in Parquet its number), from 1.
 
     Answers are {"text": […], "answer_start": […]}, as published datasets have them, or the text of one, which begins at the character that the column
     answer_start says, or where there is none at its first place in the context. No text: the context has no answer. Raises DataError, with file
-    and line, for a column that is not there and for what is none of these.
+    and line, for a column that is not there and, unless `bad` leaves such rows out, for what is none of these.
     """
-    content, read = content_of(location), reader_of(location)
+    content, read, bad = content_of(location), reader_of(location), bad or BadRows()
     answers = columns.answers or next((name for name in ANSWERS if has_columns(location, (name,), content)), ANSWERS[0])
     names = [columns.context, columns.question, answers] + [START] * has_columns(location, (START,), content)
-    found = [question_of(f"{location}:{line}", str(line), names, values) for line, values in read(location, content, names)]
+    found = []
+    for line, values in read(location, content, names, bad):
+        try:
+            found.append(question_of(f"{location}:{line}", str(line), names, values))
+        except BadRow as error:
+            bad.take(error)
+    bad.require_some(location, len(found))
     if not found:
         raise DataError(f"{location} has no rows")
     return found
@@ -55,7 +62,7 @@ def has_columns(location: str, names: Sequence[str], content: bytes) -> bool:
 def first_row(location: str, names: Sequence[str], content: bytes) -> Sequence[Any] | None:
     """The columns of a table's first row, none of them where there is no row; None where it has not all of them."""
     try:
-        return next(reader_of(location)(location, content, names), (1, ()))[1]
+        return next(reader_of(location)(location, content, names, BadRows(skip=True)), (1, ()))[1]
     except DataError:
         return None
 
@@ -70,7 +77,7 @@ def question_of(place: str, id: str, names: Sequence[str], values: Sequence[Any]
 def text_in(place: str, name: str, value: Any) -> str:
     """A text that is not empty; half a surrogate pair is U+FFFD, so that places stay. Raises DataError."""
     if not isinstance(value, str) or not value.strip():
-        raise DataError(f"{place}: column {name} is {'empty' if value is None or value == '' or isinstance(value, str) else f'no text but {shown(value)}'}")
+        raise BadRow(f"{place}: column {name} is {'empty' if value is None or isinstance(value, str) else f'no text but {shown(value)}'}", "empty-text")
     return SURROGATE.sub("\ufffd", value)
 
 
@@ -80,15 +87,15 @@ def answers_in(place: str, name: str, value: Any, start: Any, context: str) -> t
         texts, starts = value.get("text"), value.get("answer_start")
         listed = isinstance(texts, list) and isinstance(starts, list) and len(texts) == len(starts)
         if not (listed and all(isinstance(text, str) for text in texts) and all(type(one) is int for one in starts)):
-            raise DataError(f'{place}: column {name} is {shown(value)}; an object has a list of texts in "text" and as many whole numbers in "answer_start"')
+            raise BadRow(f'{place}: column {name} is {shown(value)}; an object has a list of texts in "text" and as many whole numbers in "answer_start"', "no-answer-that-can-be-read")
         return tuple((SURROGATE.sub("\ufffd", text), one) for text, one in zip(texts, starts))
     if value is None or value == "":
         return ()
     if not isinstance(value, str):
-        raise DataError(f'{place}: column {name} is no answer but {shown(value)}; the text of one is read, or {{"text": […], "answer_start": […]}}')
+        raise BadRow(f'{place}: column {name} is no answer but {shown(value)}; the text of one is read, or {{"text": […], "answer_start": […]}}', "no-answer-that-can-be-read")
     answer = SURROGATE.sub("\ufffd", value)
     if start is None or start == "":
         return ((answer, context.find(answer)),)
     if not (type(start) is int or isinstance(start, str) and start.strip().isdigit()):
-        raise DataError(f"{place}: column {START} is {shown(start)}; the place of the answer's first character in the context is read, from 0")
+        raise BadRow(f"{place}: column {START} is {shown(start)}; the place of the answer's first character in the context is read, from 0", "no-answer-that-can-be-read")
     return ((answer, int(start)),)

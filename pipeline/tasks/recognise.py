@@ -1,39 +1,46 @@
 """What a file of examples is: a table, questions in SQuAD's JSON, or tagged words as CoNLL's files hold them."""
 
 import json
+from collections.abc import Callable
 from typing import Literal
 
 from pipeline.errors import DataError
-from pipeline.tasks.content import COMPRESSED, content_of
+from pipeline.tasks.content import BOM, bare_name, content_of
+from pipeline.tasks.readers import is_one_list
 from pipeline.tasks.tagging import BLANK, DOCUMENT_START
 
+ExampleKind = Literal["table", "squad", "conll"]
 TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
 TAGGED = (".conll", ".iob", ".bio", ".iob2", ".bio2")
-SAMPLE_LINES = 1_000
-"""So that a long file is not split twice."""
+SAMPLE_LINES, SAMPLE_BYTES = 1_000, 1 << 18
+"""Of a file that is no JSON, what is looked at, so that a long file is not split twice."""
 
 
-def kind_of(location: str) -> Literal["table", "squad", "conll"]:
+def kind_of(location: str) -> ExampleKind:
     """What a file at a path or URL is, by its name, and by its content where that leaves it open (.json, .txt and others).
 
     Raises DataError for a file that is not there and for one that is none of these.
     """
-    name = location.lower().removesuffix(COMPRESSED)
+    found = recognised(location, lambda: content_of(location))
+    if found is None:
+        raise DataError(
+            f"{location}: neither its name nor its content tells what it is; known are tables ({', '.join(TABLES)}, or .json with one object a line or a list of them), "
+            f'SQuAD (.json, one object with a list "data") and CoNLL ({", ".join(TAGGED)}, or a word and its tags on each line and blank lines between sentences)'
+        )
+    return found
+
+
+def recognised(location: str, content: Callable[[], bytes]) -> ExampleKind | None:
+    """What a file is by its name, else by its content: of a .json all of it, of others SAMPLE_BYTES at least, or all; None where neither tells."""
+    name = bare_name(location)
     if name.endswith(TABLES):
         return "table"
     if name.endswith(TAGGED):
         return "conll"
-    content = content_of(location)
-    if name.endswith(".json") and has_articles(content):
-        return "squad"
-    if name.endswith(".json") and begins_with_object(content):
-        return "table"
-    if not name.endswith(".json") and has_tagged_words(content):
-        return "conll"
-    raise DataError(
-        f"{location}: neither its name nor its content tells what it is; known are tables ({', '.join(TABLES)}, or .json with one object a line), "
-        f'SQuAD (.json, one object with a list "data") and CoNLL ({", ".join(TAGGED)}, or a word and its tags on each line and blank lines between sentences)'
-    )
+    if not name.endswith(".json"):
+        return "conll" if has_tagged_words(content()) else None
+    whole = content()
+    return "squad" if has_articles(whole) else "table" if begins_with_object(whole) or has_list_of_objects(whole) else None
 
 
 def has_articles(content: bytes) -> bool:
@@ -53,10 +60,16 @@ def begins_with_object(content: bytes) -> bool:
         return False
 
 
+def has_list_of_objects(content: bytes) -> bool:
+    """Whether a file begins as a JSON list of objects does."""
+    return is_one_list(content[:SAMPLE_BYTES].decode("utf-8-sig", "replace"))
+
+
 def has_tagged_words(content: bytes) -> bool:
     """Whether lines of as many columns, two at least, stand in blocks with blank lines between or after them."""
-    lines = content.decode("utf-8-sig", "replace").split("\n", SAMPLE_LINES)[:SAMPLE_LINES]
-    rows = [BLANK.split(line.strip(" \t\r")) for line in lines]
+    lines = content[:SAMPLE_BYTES].decode("utf-8-sig", "replace").split("\n", SAMPLE_LINES)[:SAMPLE_LINES]
+    whole = lines[:-1] if len(content) > SAMPLE_BYTES else lines  # the last line of a sample may be cut
+    rows = [BLANK.split(line.strip(f"{BOM} \t\r")) for line in whole]
     columns = {len(cells) for cells in rows if cells[0] not in ("", DOCUMENT_START)}
     # what follows the last line end is no blank line
     return len(columns) == 1 and min(columns) > 1 and [""] in rows[:-1]

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from pipeline import storage
 from pipeline.errors import DataError, listed, shown
-from pipeline.tasks.content import COMPRESSED, content_of, decoded
+from pipeline.tasks.content import COMPRESSED, content_of, decoded, is_blank
 from pipeline.tasks.schema import TEXTS
 from pipeline.tasks.task import Split, Task, require_trainable
 
@@ -21,11 +21,11 @@ class BrokenLine(ValueError):
     """A line that is no row of its task; says why in a few words."""
 
 
-def read_split(task: Task, folder: str, split: str) -> pa.Table:
+def read_split(task: Task, folder: str, split: str, *, skip: bool = False) -> pa.Table:
     """The rows of a task's split below `folder` (a path or URL), schema TEXTS; `left_out` says which lines are not among them.
 
     Raises DataError, with file and line, for a split or column that is not there, a line that cannot be read, an empty text, a label that
-    is none of the task's, and a training split of one class only.
+    is none of the task's, and a training split of one class only; `skip` leaves such lines of a labelled split out.
     """
     where = task.split(split)
     location = storage.join(folder, where.file)
@@ -38,9 +38,11 @@ def read_split(task: Task, folder: str, split: str) -> pa.Table:
         try:
             rows.append(row_of(task, where, number, names, places, fields))
         except BrokenLine as error:
-            if not task.skips_broken_lines or where.label is None:
+            if not (skip or task.skips_broken_lines) or where.label is None:
                 raise DataError(f"{location}:{line}: {error}") from None
             left_out.append(f"{where.file}:{line}: {error}")
+    if left_out and not rows:
+        raise DataError(f"{location} has no row that can be used: {left_out[0]}")
     texts = texts_table(location, rows).replace_schema_metadata({LEFT_OUT: json.dumps(left_out)})
     if split == "train":
         require_trainable(texts, location)
@@ -52,24 +54,26 @@ def left_out(texts: pa.Table) -> list[str]:
     return json.loads((texts.schema.metadata or {}).get(LEFT_OUT, b"[]"))
 
 
+def stored_as(location: str) -> str | None:
+    """Return where a file is: as it is called, or compressed; None where it is neither."""
+    return next((found for found in (location, *(location + ending for ending in COMPRESSED)) if storage.exists(found)), None)
+
+
 def split_content(task: Task, folder: str, where: Split) -> bytes:
     """The bytes of a split's file. Raises DataError that names the files that are there."""
     location = storage.join(folder, where.file)
-    try:
-        return storage.read_bytes(location) if storage.exists(location) or not storage.exists(location + COMPRESSED) else content_of(location + COMPRESSED)
-    except FileNotFoundError:
-        inner = location.rsplit("/", 1)[0]
-        there = storage.children(inner)
-        beside = f"{inner} has {listed(there)}" if there else f"{folder} has {listed(storage.children(folder))}"
-        raise DataError(f"{location} (split {where.name} of {task.name}) is not there; {beside}") from None
-    except OSError as error:
-        raise DataError(f"{location} cannot be read: {storage.first_line(error)}") from error
+    if (found := stored_as(location)) is not None:
+        return content_of(found)
+    inner = location.rsplit("/", 1)[0]
+    there = storage.children(inner)
+    beside = f"{inner} has {listed(there)}" if there else f"{folder} has {listed(storage.children(folder))}"
+    raise DataError(f"{location} (split {where.name} of {task.name}) is not there; {beside}")
 
 
 def tab_separated(location: str, content: bytes) -> Iterator[tuple[int, Sequence[str]]]:
     """(line number from 1, its fields) of all lines that are not blank. Raises DataError for bytes that are no UTF-8."""
     for line, text in enumerate(decoded(location, content).split("\n"), 1):
-        if text := text.removesuffix("\r"):
+        if not is_blank(text := text.removesuffix("\r")):
             yield line, text.split("\t")
 
 

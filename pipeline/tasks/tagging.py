@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.errors import ConfigError, DataError, shown, listed
-from pipeline.tasks.content import COMPRESSED, lines
+from pipeline.errors import BadRow, ConfigError, DataError, shown, listed
+from pipeline.tasks.bad_rows import BadRows
+from pipeline.tasks.content import bare_name, lines
 from pipeline.tasks.entities import OUTSIDE, as_iob, iob2, is_chunk_tag, is_span_tag, split
-from pipeline.tasks.files import rows_in
 from pipeline.tasks.parts import most_context, parts
 from pipeline.tasks.pieces import Pieces, Tokenization
+from pipeline.tasks.readers import rows_in
 from pipeline.tasks.squad import SURROGATE
 from pipeline.text.vocabulary import Vocabulary
 
@@ -67,13 +68,15 @@ class TaggingWindow:
     first: np.ndarray  # bool (L,), whether the word's tag is read here: its first piece, in the window where it has the most context
 
 
-def read_sentences(location: str, column: int = -1) -> list[Sentence]:
-    """The sentences of a CoNLL file, which may be gzip: a word a line, its tags in columns by spaces or tabs, a blank line after a sentence.
+def read_sentences(location: str, column: int = -1, bad: BadRows | None = None) -> list[Sentence]:
+    """The sentences of a CoNLL file, which may be compressed: a word a line, its tags in columns by spaces or tabs, a blank line after a sentence.
 
     `column`, from 0 or from -1 backwards, has the tags; the first has the words. Where all tags are chunks (IOB1, IOB2, BIOES, BILOU) they come as
-    IOB2. Raises DataError for a file without sentences, and naming the line where the columns are not as in the first.
+    IOB2. Raises DataError for a file without sentences, and, unless `bad` leaves such sentences out, naming the line where the columns are not as in the first.
     """
-    sentences = list(sentences_of(location, column))
+    bad = bad or BadRows()
+    sentences = list(sentences_of(location, column, bad))
+    bad.require_some(location, len(sentences))
     if not sentences:
         raise DataError(f"{location} has 0 sentences: give a file with a word and its tags on each line, and blank lines between sentences")
     return in_iob2(sentences)
@@ -88,13 +91,17 @@ def in_iob2(sentences: list[Sentence]) -> list[Sentence]:
     return sentences
 
 
-def sentences_of(location: str, column: int) -> Iterator[Sentence]:
+def sentences_of(location: str, column: int, bad: BadRows) -> Iterator[Sentence]:
     """The sentences with their tags as they stand."""
     columns = 0
     for block in blocks(location):
-        for number, cells in block:
-            columns = columns or len(cells)
-            require_column(f"{location}, line {number}", column, len(cells), columns)
+        columns = columns or len(block[0][1])
+        try:
+            for number, cells in block:
+                require_column(f"{location}, line {number}", column, cells, columns)
+        except BadRow as error:
+            bad.take(error)
+            continue
         yield Sentence(words=tuple(cells[0] for _, cells in block), tags=tuple(cells[column] for _, cells in block))
 
 
@@ -110,22 +117,32 @@ def blocks(location: str) -> Iterator[list[tuple[int, list[str]]]]:
             block = []
 
 
-def read_tagged(location: str, words_column: str, tags_column: str) -> list[Sentence]:
+def read_tagged(location: str, words_column: str, tags_column: str, bad: BadRows | None = None) -> list[Sentence]:
     """The sentences of a table, one a row: two lists of texts of equal length, or texts of as many words and tags between white space. Chunks come as IOB2, as of read_sentences.
 
-    Raises DataError, with file and line (in Parquet the row's number from 1), for what is neither and for lists of different lengths.
+    Raises DataError, with file and line (in Parquet the row's number from 1), for what is neither and for lists of different lengths, unless
+    `bad` leaves such rows out.
     """
-    sentences = []
-    for line, values in rows_in(location, (words_column, tags_column)):
-        if all(isinstance(value, str) for value in values):
-            values = [value.split() for value in values]
-        words, tags = (texts_in(f"{location}:{line}: column {column}", value) for column, value in zip((words_column, tags_column), values))
-        if len(words) != len(tags):
-            raise DataError(f"{location}:{line}: column {words_column} has {len(words)} words and column {tags_column} {len(tags)} tags: give each word one tag")
-        sentences.append(Sentence(words=words, tags=tags))
+    bad, sentences = bad or BadRows(), []
+    for line, values in rows_in(location, (words_column, tags_column), bad):
+        try:
+            sentences.append(sentence_of(f"{location}:{line}", (words_column, tags_column), values))
+        except BadRow as error:
+            bad.take(error)
+    bad.require_some(location, len(sentences))
     if not sentences:
         raise DataError(f"{location} has no rows")
     return in_iob2(sentences)
+
+
+def sentence_of(place: str, columns: tuple[str, str], values: Sequence[Any]) -> Sentence:
+    """A row of words and tags, each a list or divided by white space. Raises BadRow; `place` is the file and the line."""
+    if all(isinstance(value, str) for value in values):
+        values = [value.split() for value in values]
+    words, tags = (texts_in(f"{place}: column {column}", value) for column, value in zip(columns, values))
+    if len(words) != len(tags):
+        raise BadRow(f"{place}: column {columns[0]} has {len(words)} words and column {columns[1]} {len(tags)} tags: give each word one tag", "words-and-tags")
+    return Sentence(words=words, tags=tags)
 
 
 def read_words(location: str, words_column: str | None = None) -> list[tuple[str, ...]]:
@@ -133,7 +150,7 @@ def read_words(location: str, words_column: str | None = None) -> list[tuple[str
 
     Raises DataError for a file without sentences, and with file and line for what is no list of texts.
     """
-    if location.lower().removesuffix(COMPRESSED).endswith(WITH_LISTS):
+    if bare_name(location).endswith(WITH_LISTS):
         column = words_column or "words"
         sentences = [texts_in(f"{location}:{line}: column {column}", value) for line, (value,) in rows_in(location, (column,))]
     else:
@@ -146,19 +163,20 @@ def read_words(location: str, words_column: str | None = None) -> list[tuple[str
 def texts_in(place: str, value: Any) -> tuple[str, ...]:
     """The texts of a list, of which there is one at least. Raises DataError; `place` is file, line and column."""
     if not isinstance(value, list) or not value:
-        raise DataError(f"{place} is {'empty' if value is None or value == [] else f'no list but {shown(value)}'}; a list of texts is read, one for each word")
+        raise BadRow(f"{place} is {'empty' if value is None or value == [] else f'no list but {shown(value)}'}; a list of texts is read, one for each word", "no-words")
     for text in value:
         if not isinstance(text, str):
-            raise DataError(f"{place} holds {shown(text)}, which is no text; words and the names of tags, such as B-PER, are read")
+            raise BadRow(f"{place} holds {shown(text)}, which is no text; words and the names of tags, such as B-PER, are read", "no-words")
         if SURROGATE.search(text):
-            raise DataError(f"{place} holds {shown(text)}, half of a surrogate pair, which is no character")
+            raise BadRow(f"{place} holds {shown(text)}, half of a surrogate pair, which is no character", "half-a-character")
     return tuple(value)
 
 
-def require_column(place: str, column: int, there: int, columns: int) -> None:
-    """Raise DataError unless a line has as many columns as the first, and the one with the tags, which is not the words'."""
+def require_column(place: str, column: int, cells: Sequence[str], columns: int) -> None:
+    """Raise DataError unless a line has as many columns as the first, which is a BadRow, and the one with the tags, which is not the words'."""
+    there = len(cells)
     if there != columns:
-        raise DataError(f"{place} has {there} columns, and the file's first word has {columns}: give each word the same number")
+        raise BadRow(f"{place} ({shown(' '.join(cells))}) has {there} columns, and the file's first word has {columns}: give each word the same number", "number-of-columns")
     if not -there <= column < there or column % there == 0:
         choice = f"choose one of 1 to {there - 1}, column 0 has the words" if there > 1 else "give each word a tag beside it"
         raise DataError(f"{place} has {there} columns, and tags are wanted from column {column}: {choice}")
@@ -186,7 +204,9 @@ def encode(tokenization: Tokenization, sentences: Sequence[Sentence], names: Seq
 
 def require_known(sentences: Sequence[Sentence], names: Sequence[str]) -> None:
     """Raise DataError where a tag is not among the names."""
-    unknown = Counter(tag for sentence in sentences for tag in sentence.tags if tag not in names)
+    unknown = Counter(tag for sentence in sentences for tag in sentence.tags)
+    for name in names:
+        unknown.pop(name, None)
     if unknown:
         tag, times = unknown.most_common(1)[0]
         raise DataError(f"tag {shown(tag)} ({times} words) is not among the {len(names)} tags learnt: {listed(names)}; mend the file or train with that tag")

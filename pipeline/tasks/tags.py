@@ -7,14 +7,14 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.config.finetune import Cutting
-from pipeline.errors import DataError
+from pipeline.errors import DataError, shown
 from pipeline.tasks import tagging
 from pipeline.tasks.entities import OUTSIDE, is_chunk_tag, score_entities
 from pipeline.tasks.pieces import Tokenization
 from pipeline.tasks.prepared import Logits, Prepared, Tuned
 from pipeline.tasks.schema import ENCODED
 from pipeline.tasks.tagging import PredictedTags, Sentence, Tagging
-from pipeline.tasks.task import Task
+from pipeline.tasks.task import FEW_CLASSES, ROWS_PER_CLASS, Task
 from pipeline.text.vocabulary import Vocabulary
 
 
@@ -94,9 +94,12 @@ def details(task: Task, prepared: Prepared, found: Sequence[PredictedTags], tune
 
 
 def own_task(name: str, location: str, items: Sequence[Sentence]) -> Task:
-    """The task that a file's tags make. Raises DataError where there is one tag only."""
+    """The task that a file's tags make. Raises DataError where there is one tag only, or nearly one for each word."""
     names = tagging.tag_names(items)
     if len(names) < 2:
         raise DataError(f"{location}: all words have the tag {names[0]}; training needs two different ones at least")
+    words = sum(len(item.tags) for item in items)
+    if len(names) > FEW_CLASSES and ROWS_PER_CLASS * len(names) > words:
+        raise DataError(f"{location}: {len(names):,} different tags on {words:,} words, the first {shown(items[0].tags[0])}: fewer than {ROWS_PER_CLASS} words for each; name the column of the tags with --label")
     metrics = ("f1", "precision", "recall", "accuracy") if all(map(is_chunk_tag, names)) and names != (OUTSIDE,) else ("accuracy",)
     return Task(name=name, kind="tags", labels=names, metrics=metrics)

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,6 +14,12 @@ import pyarrow as pa
 from pipeline.errors import DataError, listed, shown
 
 Kind = Literal["classification", "regression", "multilabel", "tags", "spans"]
+FEW_CLASSES = 10
+"""Classes up to which a few rows are a task, however few they are."""
+ROWS_PER_CLASS = 2
+"""Rows per class, on average, below which labels are taken for something else."""
+PLAIN = re.compile(r"([+-]?\d+(?:[.,]\d+)?)\s*%?")
+"""A number with a decimal point or comma, perhaps in percent."""
 LARGEST = 1e30
 """Absolute value of a label."""
 
@@ -109,8 +116,26 @@ def finite(label: str) -> float:
     if math.isfinite(value) and abs(value) > LARGEST:
         raise ValueError(f"label {shown(label)} is beyond what a model computes with ({LARGEST:g})")
     if not math.isfinite(value):
-        raise ValueError(f"label {shown(label)} is not a number")
+        meant = number_in(label)
+        raise ValueError(f"label {shown(label)} is not a number" + (f"; write {meant:g}" if meant is not None else ""))
     return value
+
+
+def number_in(label: str) -> float | None:
+    """Return the number that a label says where a percent sign and a decimal comma are allowed: 12.5 of "12.50%", 0.14 of "0,14"; None for all else."""
+    found = PLAIN.fullmatch(label.strip())
+    value = float(found[1].replace(",", ".")) if found else math.inf
+    return value if math.isfinite(value) else None
+
+
+def require_few_classes(location: str, labels: Sequence[str]) -> None:
+    """Raise DataError where classes are nearly as many as rows: a column of texts, ids or values is no column of classes."""
+    classes = set(labels)
+    if len(classes) > FEW_CLASSES and ROWS_PER_CLASS * len(classes) > len(labels):
+        raise DataError(
+            f"{location}: {len(classes):,} different labels in {len(labels):,} rows, the first {shown(labels[0])}: fewer than {ROWS_PER_CLASS} rows for each; "
+            "name the column of the label with --label, or say --kind classification if each of them is a class"
+        )
 
 
 def require_trainable(texts: pa.Table, location: str) -> None:

@@ -85,8 +85,8 @@ def test_questions_sentences_and_lines(tmp_path: Path) -> None:
     [
         ("a.csv", "text,n\na,1\nb\n", "{file}:3: 1 columns where the first line names 2; enclose a text that holds a separator in quotes (CSV)"),
         ("a.csv", "text,text\na,1\n", "{file}: column 'text' is there twice; give each a name of its own"),
-        ("a.jsonl", '{"text": "a"}\n{"text": \n', "{file}:2: not JSON (Expecting value: line 2 column 1 (char 10)); one object a line is read"),
-        ("a.jsonl", '[1]\n', "{file}:1: '[1]' is no object; one object a line is read"),
+        ("a.jsonl", '{"text": "a"}\n{"text": \n', "{file}:2: not JSON (Expecting value: line 1 column 9 (char 8)); one object a line is read, or one list of objects"),
+        ("a.jsonl", '[1]\n', "{file}:1: '[1]' is no object; one object a line is read, or one list of objects"),
     ],
 )
 def test_what_cannot_be_read_is_named_with_its_line(tmp_path: Path, name: str, text: str, message: str) -> None:
@@ -101,7 +101,7 @@ def test_bytes_that_are_no_utf8_and_damaged_gzip_are_one_line(tmp_path: Path) ->
     with pytest.raises(DataError, match=r"a.txt:2: byte 0xff is not UTF-8; save the file as UTF-8$"):
         rows(tmp_path / "a.txt", "text")
     (tmp_path / "b.txt.gz").write_bytes(gzip.compress(b"good\n" * 1000)[:-9])
-    with pytest.raises(DataError, match=r"b.txt.gz cannot be decompressed after line \d+: give a plain or gzip file that can$"):
+    with pytest.raises(DataError, match=r"b.txt.gz cannot be decompressed after line \d+: give a plain or compressed file that can$"):
         rows(tmp_path / "b.txt.gz", "text")
     (tmp_path / "c.parquet").write_bytes(b"PAR1 no PAR1")
     with pytest.raises(DataError, match=r"c.parquet cannot be read as Parquet: "):
@@ -116,8 +116,8 @@ def test_the_form_of_a_file(tmp_path: Path) -> None:
     assert form_of(str(written(tmp_path / "a.json", json.dumps(SQUAD))), "auto", False) == "squad"
     assert form_of(str(written(tmp_path / "b.json", '{"text": "a"}\n')), "auto", False) == "table"
     assert [form_of(name, "auto", False) for name in ("a.CSV.gz", "s3://b/a.parquet", "a.conll")] == ["table", "table", "words"]
-    with pytest.raises(DataError, match=r"input a.doc: its name tells no form; end it in .csv, .tsv, .*, .txt, or give --format table, squad, words or text$"):
-        form_of("a.doc", "auto", False)
+    with pytest.raises(DataError, match=r"a.doc: its name tells no form; end it in .csv, .tsv, .*, .txt, or give --format table, squad, words or text$"):
+        form_of(str(written(tmp_path / "a.doc", "a text\n")), "auto", False)
 
 
 def test_files_are_listed_by_name_and_what_is_not_there_is_named(tmp_path: Path) -> None:

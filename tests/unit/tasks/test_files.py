@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.errors import ConfigError, DataError
-from pipeline.tasks.files import READERS, Columns, own_task, read_file, require_labels
+from pipeline.tasks.files import Columns, own_task, read_file, require_labels
+from pipeline.tasks.readers import READERS
 from pipeline.tasks.schema import TEXTS
-from pipeline.tasks.task import Kind
+from pipeline.tasks.task import Kind, Task
 
 REVIEWS = Columns(first="review", label="stars")
 PAIRS = Columns(first="a", second="b", label="same")
@@ -80,8 +81,8 @@ def test_a_long_text_in_csv_is_read(tmp_path: Path):
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
-        ("t.csv", "text,stars\nx,1\n", r"t.csv has no column review: its columns are text, stars"),
-        ("t.tsv", f"{'Good ' * 20}\t1\n", rf"t.tsv has no column review: its columns are {'Good ' * 12}…, 1"),
+        ("t.csv", "text,stars\nx,1\n", r"t.csv has no column review: its columns are text, stars; name yours with --text, --pair and --label \(no header line\? put one before the rows\)"),
+        ("t.tsv", f"{'Good ' * 20}\t1\n", rf"t.tsv has no column review: its columns are {'Good ' * 12}…, 1; name yours with --text, --pair and --label \(no header line\? put one before the rows\)"),
         ("t.csv", 'review,stars\nfine,1\n"good" he said,2\nbad,3\n', r"t.csv:3: quotes are broken in the row that begins here \(.*\); double the quotes within a text.*"),
         ("t.csv", 'review,stars\nfine,1\n"good,2\nbad,3\n', r"t.csv:3: quotes are broken in the row that begins here \(unexpected end of data\); double .*"),
         ("t.csv", "review,stars\ngood, he said,2\n", r"t.csv:2: 3 columns where the first line names 2; enclose a text that holds a separator in quotes \(CSV\)"),
@@ -90,8 +91,8 @@ def test_a_long_text_in_csv_is_read(tmp_path: Path):
         ("t.csv", "review,stars\nx,NaN\n", r"t.csv:2: column stars has no label \('NaN'\); leave the row out or give it one"),
         ("t.csv", "review,stars\n", r"t.csv has no rows"),
         ("t.csv", b"review,stars\n\xff,1\n", r"t.csv:2: byte 0xff is not UTF-8; save the file as UTF-8"),
-        ("t.csv.gz", b"no gzip", r"t.csv.gz cannot be read \(Not a gzipped file .*\): give a plain or gzip file that can"),
-        ("t.csv.gz", gzip.compress(b"review,stars\n" * 9, mtime=0)[:10] + b"\xff" * 30, r"t.csv.gz cannot be read \(.*invalid.*\): give a plain or gzip file that can"),
+        ("t.csv.gz", b"no gzip", r"t.csv.gz cannot be read \(Not a gzipped file .*\): give a plain or compressed file that can"),
+        ("t.csv.gz", gzip.compress(b"review,stars\n" * 9, mtime=0)[:10] + b"\xff" * 30, r"t.csv.gz cannot be read \(.*invalid.*\): give a plain or compressed file that can"),
         ("t.xlsx", "x", r"t.xlsx: the name of a file tells its format; end it in one of .csv, .tsv, .jsonl, .ndjson, .json, .parquet"),
         ("t.jsonl", '{"review": "x", "stars": 1}\n{"review": "x"}\n', r"t.jsonl:2 has no column stars: its columns are review"),
         ("t.jsonl", '{"review": "x", "stars": NaN}\n', r"t.jsonl:1: column stars has no label \('nan'\); leave.*"),
@@ -102,8 +103,8 @@ def test_a_long_text_in_csv_is_read(tmp_path: Path):
         ("t.jsonl", '{"review": 7, "stars": 1}\n', r"t.jsonl:1: column review is no text but '7'"),
         ("t.jsonl", '{"review": null, "stars": 1}\n', r"t.jsonl:1: column review is empty"),
         ("t.jsonl", '{"review": "\\ud800", "stars": 1}\n', r"t.jsonl: '.*' holds half of a surrogate pair, which is no character"),
-        ("t.jsonl", "[1, 2]\n", r"t.jsonl:1: '\[1, 2\]' is no object; one object a line is read"),
-        ("t.jsonl", '{"review"\n', r"t.jsonl:1: not JSON \(.*\); one object a line is read"),
+        ("t.jsonl", "[1, 2]\n", r"t.jsonl:1: '\[1, 2\]' is no object; one object a line is read, or one list of objects"),
+        ("t.jsonl", '{"review"\n', r"t.jsonl:1: not JSON \(.*\); one object a line is read, or one list of objects"),
         ("t.parquet", "no parquet", r"t.parquet cannot be read as Parquet: .*"),
     ],
 )
@@ -114,7 +115,7 @@ def test_what_is_broken_is_named_with_file_and_line(tmp_path: Path, name: str, c
 
 
 def test_parquet_s_missing_columns_and_labels_are_named(tmp_path: Path):
-    with pytest.raises(DataError, match=r"t.parquet has no column review: its columns are text$"):
+    with pytest.raises(DataError, match=r"t.parquet has no column review: its columns are text; name yours with --text, --pair and --label$"):
         parquet(tmp_path, {"text": ["x"]})
     with pytest.raises(DataError, match=r"t.parquet:2: column stars has no label \('nan'\)"):
         parquet(tmp_path, {"review": ["x", "y"], "stars": [1.0, math.nan]})
@@ -230,3 +231,50 @@ def test_a_task_of_several_labels_is_recognised():
         require_labels(task, "dev.csv", labelled("[]", '["d"]'))
     with pytest.raises(DataError, match=r"x.csv:1: label 'b;c' is no list of labels$"):
         own_task("x.csv", labelled('["a"]', "b;c"), "multilabel")
+
+
+def test_labels_that_are_nearly_one_a_row_are_no_classes():
+    texts = [f"text {n}" for n in range(300)]
+    with pytest.raises(DataError) as found:
+        own_task("x.csv", labelled(*texts))
+    assert str(found.value) == (
+        "x.csv: 300 different labels in 300 rows, the first 'text 0': fewer than 2 rows for each; name the column of the label with --label, or say --kind classification if each of them is a class"
+    )
+    assert len(own_task("x.csv", labelled(*texts), "classification").labels) == 300
+    assert len(own_task("x.csv", labelled(*texts, *texts)).labels) == 300
+    assert len(own_task("x.csv", labelled(*texts[:10])).labels) == 10
+
+
+@pytest.mark.parametrize(("label", "value"), [("12.50%", "12.5"), ("0,14", "0.14"), ("-3,5 %", "-3.5")])
+def test_values_written_otherwise_are_told_how(label: str, value: str):
+    with pytest.raises(DataError) as found:
+        own_task("x.csv", labelled(label, *(f"{n},5%" for n in range(10, 40))))
+    assert "x.csv: labels such as '" in str(found.value) and "are no numbers as they are written; write " in str(found.value)
+    with pytest.raises(DataError, match=rf"x.csv:0: label {label!r} is not a number; write {value}$"):
+        own_task("x.csv", labelled(label, "1", "2"), "regression")
+    assert own_task("x.csv", labelled("10%", "20%", "10%")).kind == "classification"
+
+
+class Counted(str):
+    """A label that counts its comparisons."""
+
+    compared = 0
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        Counted.compared += 1
+        return str.__eq__(self, other)
+
+
+def test_a_labels_number_is_looked_up_and_not_searched():
+    labels = tuple(Counted(f"{n:05}") for n in range(2_000))
+    task = Task(name="a", kind="classification", labels=labels, metrics=("accuracy",))
+    assert [task.number(label) for label in labels] == list(range(2_000)) and Counted.compared < 20_000
+
+
+def test_a_file_of_another_task_is_told_so():
+    with pytest.raises(DataError) as found:
+        require_labels(own_task("train.csv", labelled("a", "b")), "dev.csv", labelled("some text", "more"))
+    assert str(found.value) == (
+        "dev.csv: not one of its 2 rows has a label of train (a, b); the first is 'some text': is it another task's file, or are the columns of text and label swapped?"
+    )

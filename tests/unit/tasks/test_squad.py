@@ -80,7 +80,7 @@ def test_a_broken_entry_is_named(qa: Any, message: str, tmp_path: Path) -> None:
         (b'{"data": [', "{file} is no JSON that can be read (Expecting value: line 1 column 11 (char 10)): give a SQuAD file"),
         (b"[]", "{file}: data is wanted, and there is a list where an object should be: give a SQuAD file"),
         (b'{"a": 1, "b": 2}', "{file}: data is missing, the keys there are a, b: give a SQuAD file"),
-        (gzip.compress(b"{}", mtime=0)[:-9], "{file} cannot be read (Compressed file ended before the end-of-stream marker was reached): give a plain or gzip file that can"),
+        (gzip.compress(b"{}", mtime=0)[:-9], "{file} cannot be read (Compressed file ended before the end-of-stream marker was reached): give a plain or compressed file that can"),
         (b"[" * 100_000, "{file} is no JSON that can be read (maximum recursion depth exceeded"),
     ],
 )

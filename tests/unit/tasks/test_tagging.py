@@ -66,7 +66,7 @@ def test_any_column_has_the_tags(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "content, column, message",
     [
-        (b"a O\nb X O\n", -1, "{file}, line 2 has 3 columns, and the file's first word has 2: give each word the same number"),
+        (b"a O\nb X O\n", -1, "{file}, line 2 ('b X O') has 3 columns, and the file's first word has 2: give each word the same number"),
         (b"a\nb\n", -1, "{file}, line 1 has 1 columns, and tags are wanted from column -1: give each word a tag beside it"),
         (b"\na X O\n", 3, "{file}, line 2 has 3 columns, and tags are wanted from column 3: choose one of 1 to 2, column 0 has the words"),
         (b"a X O\n", 0, "{file}, line 1 has 3 columns, and tags are wanted from column 0: choose one of 1 to 2, column 0 has the words"),

@@ -1,0 +1,95 @@
+"""What stands in the splits of a task, in words: classes with their counts, lengths, and texts that are there more than once."""
+
+from collections import Counter
+from collections.abc import Hashable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline.errors import listed
+from pipeline.tasks.prepared import Prepared
+from pipeline.tasks.task import Task, several
+
+Text = Hashable
+"""The texts of an item, white space aside: of a pair both, of a question with its context, of a sentence the words."""
+
+
+def described(task: Task, prepared: Prepared) -> str:
+    """Return the classes of a split with their counts, the commonest first, and the lengths of its rows."""
+    return "; ".join(filter(None, [labels_in_words(task, prepared), lengths_in_words(prepared.rows)]))
+
+
+def labels_in_words(task: Task, prepared: Prepared) -> str:
+    """Return how often each class, label or tag is there, of values the range; of questions how many have no answer."""
+    if task.kind == "spans":
+        without = sum(not item.answers for item in prepared.items)
+        return f"{without:,} questions without an answer" if task.unanswerable else ""
+    if task.kind == "tags":
+        return counted("tags", Counter(tag for item in prepared.items for tag in item.tags))
+    labels = prepared.items["label"].to_pylist()
+    if task.kind == "regression":
+        values = [task.number(label) for label in labels]
+        return f"values from {min(values):g} to {max(values):g}, mean {np.mean(values):g}"
+    if task.kind == "multilabel":
+        rows = [several(label) for label in labels]
+        none = sum(not row for row in rows)
+        return counted("labels", Counter(label for row in rows for label in row)) + (f", {none:,} rows without one" if none else "")
+    return counted("labels", Counter(labels))
+
+
+def counted(noun: str, counts: Counter[str]) -> str:
+    """Return names with their counts."""
+    return f"{noun} {listed(f'{name} {times:,}' for name, times in counts.most_common())}"
+
+
+def lengths_in_words(rows: pa.Table) -> str:
+    """Return the middle and the longest lengths of rows, in tokens, as they are after cutting."""
+    lengths = rows["ids"].combine_chunks().value_lengths().to_numpy()
+    middle, most, longest = np.percentile(lengths, (50, 95, 100), method="lower")
+    return f"tokens per row: median {middle:,}, 95% at most {most:,}, longest {longest:,}"
+
+
+def shared_in_words(task: Task, train: Any, items: Any) -> str:
+    """Return how many items have texts that training has too, and how many of these have an answer that training never gives to them; empty where none has."""
+    answers = answers_by_text(train)
+    shared = [(text, answer) for text, answer in zip(texts_of(items), answers_of(items)) if text in answers]
+    if not shared:
+        return ""
+    other = sum(answer not in answers[text] for text, answer in shared)
+    said = f"{len(shared):,} of {len(items):,} have a text that is in train too, so that scores are too good"
+    return said + (f"; {other:,} of them with another label than there" if other else "")
+
+
+def contradictions_in_words(task: Task, items: Any) -> str:
+    """Return how many items have a text that is there with another label as well; empty where none has."""
+    answers = answers_by_text(items)
+    rows = sum(len(answers[text]) > 1 for text in texts_of(items))
+    return f"{rows:,} of {len(items):,} have a text that is there with another label too" if rows else ""
+
+
+def answers_by_text(items: Any) -> dict[Text, set[Hashable]]:
+    """Return text -> all that is said of it."""
+    found: dict[Text, set[Hashable]] = {}
+    for text, answer in zip(texts_of(items), answers_of(items)):
+        found.setdefault(text, set()).add(answer)
+    return found
+
+
+def texts_of(items: Any) -> list[Text]:
+    """Return the texts of each item."""
+    if isinstance(items, pa.Table):
+        return [(plain(first), plain(second or "")) for first, second in zip(items["first"].to_pylist(), items["second"].to_pylist())]
+    return [item.words if hasattr(item, "words") else (plain(item.question), plain(item.context)) for item in items]
+
+
+def answers_of(items: Any) -> list[Hashable]:
+    """Return what is said of each item: its label, its tags, or the texts of its answers."""
+    if isinstance(items, pa.Table):
+        return items["label"].to_pylist()
+    return [item.tags if hasattr(item, "tags") else tuple(text for text, _ in item.answers) for item in items]
+
+
+def plain(text: str) -> str:
+    """Return a text with single spaces."""
+    return " ".join(text.split())

@@ -1,0 +1,182 @@
+"""Rows of CSV, TSV, JSON and Parquet files: the columns that are wanted, with the line that each row begins at."""
+
+import csv
+import io
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline import storage
+from pipeline.errors import BadRow, DataError, listed, shown
+from pipeline.tasks.bad_rows import BadRows
+from pipeline.tasks.content import BOM, bare_name, content_of, decoded, is_blank
+from pipeline.tasks.tables import require_columns, tab_separated
+
+Values = Iterator[tuple[int, Sequence[Any]]]
+"""(line from 1, or number of the row from 1 in Parquet and JSON lists; the wanted columns' values)."""
+Reader = Callable[[str, bytes, Sequence[str], BadRows], Values]
+"""Of a location, its content, the columns that are wanted, and what is done with rows that cannot be read."""
+SEPARATORS = ",;\t|"
+"""What may divide the columns of a .csv file, the usual one first."""
+BLANK = f"{BOM} \t\r\n"
+"""Characters around JSON."""
+ONE_OBJECT = "one object a line is read, or one list of objects"
+
+
+def reader_of(location: str) -> Reader:
+    """What reads a file of this name. Raises DataError for one that tells no format."""
+    name = bare_name(location)
+    reader = next((read for suffix, read in READERS.items() if name.endswith(suffix)), None)
+    if reader is None:
+        raise DataError(f"{location}: the name of a file tells its format; end it in one of {', '.join(READERS)}")
+    return reader
+
+
+def rows_in(location: str, columns: Sequence[str], bad: BadRows | None = None) -> Values:
+    """The columns of a file's rows, as they stand there."""
+    return reader_of(location)(location, content_of(location), columns, bad or BadRows())
+
+
+def require_named(location: str, there: Sequence[str], wanted: Sequence[str], hint: str = "") -> None:
+    """Raise DataError unless an own file has all wanted columns, each once; says how columns are named."""
+    if missing := [name for name in wanted if name not in there]:
+        raise DataError(f"{location} has no column {missing[0]}: its columns are {listed(there)}; name yours with --text, --pair and --label{hint}")
+    require_columns(location, there, wanted)
+
+
+def read_csv(location: str, content: bytes, wanted: Sequence[str], bad: BadRows) -> Values:
+    """RFC 4180: commas, double quotes around what holds one, line ends within quotes. A file whose header has no comma may have other SEPARATORS."""
+    text = decoded(location, content)
+    return picked(location, csv_rows(location, io.StringIO(text, newline=""), text.lstrip().split("\n", 1)[0]), wanted, bad)
+
+
+def separator_of(header: str) -> str:
+    """Return what divides the columns of a header line: a comma, or where there is none the first of SEPARATORS that does."""
+    for separator in SEPARATORS:
+        try:
+            if len(next(csv.reader([header], delimiter=separator, strict=True), [])) > 1:
+                return separator
+        except csv.Error:  # its quotes belong to another separator
+            continue
+    return SEPARATORS[0]
+
+
+def csv_rows(location: str, lines: Iterable[str], header: str) -> Iterator[tuple[int, list[str]]]:
+    """(line that the row begins at, its fields) of the rows of a CSV file that are not blank; `header` is its first line. Raises DataError for broken quotes."""
+    csv.field_size_limit(sys.maxsize)  # its 131,072 characters are fewer than a long text has
+    rows = csv.reader(lines, delimiter=separator_of(header), strict=True)
+    while True:
+        line = rows.line_num + 1
+        try:
+            fields = next(rows, None)
+        except csv.Error as error:
+            raise DataError(f"{location}:{line}: quotes are broken in the row that begins here ({error}); double the quotes within a text and enclose it in quotes") from None
+        if fields is None:
+            return
+        if fields and not (len(fields) == 1 and fields[0] and is_blank(fields[0])):
+            yield line, fields
+
+
+def read_tsv(location: str, content: bytes, wanted: Sequence[str], bad: BadRows) -> Values:
+    """Tabs between fields, quotes as characters."""
+    return picked(location, tab_separated(location, content), wanted, bad)
+
+
+def picked(location: str, rows: Iterator[tuple[int, Sequence[str]]], wanted: Sequence[str], bad: BadRows) -> Values:
+    """The wanted columns of rows whose first one names them. Rows with more or fewer columns are bad."""
+    _, names = next(rows, (1, ()))
+    require_named(location, names, wanted, " (no header line? put one before the rows)")
+    places = [names.index(name) for name in wanted]
+    for line, fields in rows:
+        if len(fields) != len(names):
+            bad.take(BadRow(number_of_columns(location, line, fields, names), "number-of-columns"))
+        else:
+            yield line, [fields[place] for place in places]
+
+
+def number_of_columns(location: str, line: int, fields: Sequence[str], names: Sequence[str]) -> str:
+    """Say that a row has more or fewer columns than the header."""
+    return f"{location}:{line}: {len(fields)} columns where the first line names {len(names)}; enclose a text that holds a separator in quotes (CSV)"
+
+
+def read_json(location: str, content: bytes, wanted: Sequence[str], bad: BadRows) -> Values:
+    """One object a line, or one list of objects."""
+    first = True
+    for number, value in json_rows(location, decoded(location, content), bad):
+        if first:
+            require_named(f"{location}:{number}", list(value), wanted)
+        first = False
+        if missing := [name for name in wanted if name not in value]:
+            bad.take(BadRow(f"{location}:{number} has no column {missing[0]}: its columns are {listed(value)}", "no-column"))
+        else:
+            yield number, [value[name] for name in wanted]
+
+
+def json_rows(location: str, text: str, bad: BadRows) -> Iterator[tuple[int, dict[str, Any]]]:
+    """(line from 1, object) of JSON lines; (number from 1, object) of one list. What is no object is bad."""
+    one_list = is_one_list(text)
+    found = enumerate(list_of(location, text), 1) if one_list else enumerate(text.split("\n"), 1)
+    for number, value in found:
+        if not one_list and not value.strip(BLANK):
+            continue
+        try:
+            row = as_object(location, number, value if one_list else loaded(location, number, value))
+        except BadRow as error:
+            bad.take(error)
+        else:
+            yield number, row
+
+
+def is_one_list(text: str) -> bool:
+    """Return whether a text is one JSON list that begins with an object; JSON lines begin with an object."""
+    rest = text.lstrip(BLANK)
+    return rest.startswith("[") and rest[1:].lstrip().startswith("{")
+
+
+def list_of(location: str, text: str) -> list[Any]:
+    """Return a text's JSON list. Raises DataError."""
+    try:
+        return json.loads(text.strip(BLANK))
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{location}: not JSON ({storage.first_line(error)}); {ONE_OBJECT}") from None
+
+
+def loaded(location: str, line: int, text: str) -> Any:
+    """Return the JSON of a line. Raises BadRow."""
+    try:
+        return json.loads(text.strip(BLANK))
+    except (ValueError, RecursionError) as error:
+        raise BadRow(f"{location}:{line}: not JSON ({storage.first_line(error)}); {ONE_OBJECT}", "not-json") from None
+
+
+def as_object(location: str, number: int, value: Any) -> dict[str, Any]:
+    """Return the value of a line, or of a place in a list, that must be an object. Raises BadRow."""
+    if not isinstance(value, dict):
+        raise BadRow(f"{location}:{number}: {shown(value)} is no object; {ONE_OBJECT}", "no-object")
+    return value
+
+
+def read_parquet(location: str, content: bytes, wanted: Sequence[str], bad: BadRows) -> Values:
+    """The columns of a Parquet file."""
+    try:
+        file = pq.ParquetFile(io.BytesIO(content))
+        require_named(location, file.schema_arrow.names, wanted)
+        table = file.read(columns=list(wanted))
+        columns = [table[name].to_pylist() for name in wanted]
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{location} cannot be read as Parquet: {storage.first_line(error)}") from error
+    yield from enumerate(zip(*columns), 1)
+
+
+READERS: dict[str, Reader] = {
+    ".csv": read_csv,
+    ".tsv": read_tsv,
+    ".jsonl": read_json,
+    ".ndjson": read_json,
+    ".json": read_json,
+    ".parquet": read_parquet,
+}
