@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from pipeline.batch import Batch
 from pipeline.config.model import Model
 from pipeline.model.encoder import Encoder, initialize
-from pipeline.model.heads import AttentionPooling, ClassificationHead
+from pipeline.model.heads import AttentionPooling, ClassificationHead, by_segment
 from pipeline.objectives.pretraining import Terms
 
 LOSSES = ("classification", "multilabel", "regression")
@@ -82,5 +82,5 @@ class SequenceTask(nn.Module):
             return self.classification_head(self.encoder.pool(hidden_T, batch))
         lengths = batch.offsets.diff().long()
         if self.attention_pooling is None:
-            return self.classification_head(torch.segment_reduce(hidden_T.float(), "mean", lengths=lengths))
+            return self.classification_head(by_segment(hidden_T.float(), "mean", lengths))
         return self.classification_head(self.attention_pooling(hidden_T, lengths))

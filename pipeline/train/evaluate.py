@@ -39,13 +39,14 @@ def evaluate(module: BertPretraining, batches: Sequence[Batch], *, world: int, d
     """Means over all ranks' batches in evaluation mode: losses in nats, accuracies from 0 to 1. Empty without held-out rows."""
     was_training = module.training
     module.eval()
-    totals: dict[str, np.ndarray] = {name: np.zeros(2) for name in SCORES}
+    totals, counts = ({name: torch.zeros((), dtype=torch.float64, device=where) for name in SCORES} for where in (device, "cpu"))
     with torch.inference_mode(), autocast:
         for batch in batches:
             for name, (total, count) in module.scores(batch.to(device)).items():
-                totals[name] += (float(total), float(count))
+                totals[name] = totals[name] + total
+                counts[name] = counts[name] + count
     module.train(was_training)
-    sums = torch.tensor(np.stack(list(totals.values())))
+    sums = torch.stack([torch.stack(list(totals.values())).cpu(), torch.stack(list(counts.values()))], dim=1)
     if world > 1:
         dist.all_reduce(sums)
     names = {name: name if name.endswith("accuracy") else f"{name}_loss" for name in totals}

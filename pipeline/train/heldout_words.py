@@ -96,13 +96,13 @@ def word_metrics(module: BertPretraining, held: HeldoutWords, *, world: int, dev
     """
     was_training = module.training
     module.eval()
-    loss = held.unknown_bytes * BITS_A_BYTE * math.log(2)
+    loss = torch.full((), held.unknown_bytes * BITS_A_BYTE * math.log(2), dtype=torch.float64, device=device)
     with torch.inference_mode(), autocast:
         for batch in held.batches:
             on_device = batch.to(device)
-            loss += F.cross_entropy(module.predict_masked(on_device), on_device.masked_labels_M, reduction="sum").item()
+            loss = loss + F.cross_entropy(module.predict_masked(on_device), on_device.masked_labels_M, reduction="sum")
     module.train(was_training)
-    sums = torch.tensor([loss, held.words, held.bytes], dtype=torch.float64)
+    sums = torch.tensor([loss.item(), held.words, held.bytes], dtype=torch.float64)
     if world > 1:
         dist.all_reduce(sums)
     total, words, size = sums.tolist()

@@ -139,24 +139,42 @@ def train_epoch(
     steps = recipe.epochs * per_epoch
     every = max(1, steps // POINTS)
     total, count = torch.full((), course.total, dtype=torch.float64, device=device), course.count
+    points: list[tuple[int, Tensor]] = []
     module.train()
     for batch in batches(rows, recipe, seed, epoch, skip=course.step - epoch * per_epoch):
-        seed_dropout(seed, course.step, 0)
-        with autocast:
-            loss, weight = module(batch.to(device))["task"]
-        (loss / weight).backward()
-        update(optimizer, module, rate=config.optimizer.learning_rate * rate_share(config.schedule, course.step, steps), clip_norm=config.optimizer.clip_norm)
-        total, count = total + loss.detach().double(), count + weight
+        loss, weight = train_step(config, module, optimizer, batch, course.step, steps, seed=seed, device=device, autocast=autocast)
+        total, count = total + loss.double(), count + weight
         course.step, course.tokens = course.step + 1, course.tokens + batch.tokens
         if course.step % every == 0:
-            course.curve.append((course.step, float(total / count)))
+            points.append((course.step, total / count))
             total, count = torch.zeros_like(total), 0.0
         if keeper and keeper.due():
+            course.curve += read(points)
+            points = []
             course.total, course.count, course.seconds = float(total), float(count), before + time.perf_counter() - begun
             keeper.save(course, module, optimizer)
     if course.step % every:
-        course.curve.append((course.step, float(total / count)))
+        points.append((course.step, total / count))
+    course.curve += read(points)
     course.total, course.count, course.seconds = 0.0, 0.0, before + time.perf_counter() - begun
+
+
+def read(points: list[tuple[int, Tensor]]) -> list[tuple[int, float]]:
+    """Points of a learning curve as numbers: one wait for the device."""
+    values = torch.stack([mean for _, mean in points]).tolist() if points else []
+    return [(step, value) for (step, _), value in zip(points, values, strict=True)]
+
+
+def train_step(
+    config: Finetune, module: TaskObjective, optimizer: torch.optim.Optimizer, batch: Batch, step: int, steps: int, *, seed: int, device: torch.device, autocast: torch.autocast
+) -> tuple[Tensor, Tensor | int]:
+    """Train on one batch as step `step` of `steps`; give its loss sum and what that is a mean over, without waiting for the device."""
+    seed_dropout(seed, step, 0)
+    with autocast:
+        loss, weight = module(batch.to(device))["task"]
+    (loss / weight).backward()
+    update(optimizer, module, rate=config.optimizer.learning_rate * rate_share(config.schedule, step, steps), clip_norm=config.optimizer.clip_norm)
+    return loss.detach(), weight
 
 
 def seen_words(config: Finetune, module: TaskObjective, rows: pa.Table) -> Callable[[], AbstractContextManager[None]]:

@@ -2,6 +2,7 @@ import math
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from pipeline.config.training import Lamb as LambSettings
 from pipeline.train.lamb import Lamb
@@ -93,3 +94,20 @@ def test_a_skipped_update_does_not_decay_either() -> None:
     parameter.grad, lamb.found_inf = torch.tensor([[float("nan"), 1.0]]), torch.tensor(1.0)
     lamb.step()
     assert parameter[0].tolist() == [3.0, 4.0]
+
+
+def test_a_step_reads_no_number_out_of_a_tensor() -> None:
+    """Each would be a wait for the device."""
+
+    class Reads(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            assert func is not torch.ops.aten._local_scalar_dense.default
+            return func(*args, **kwargs or {})
+
+    parameters = [torch.nn.Parameter(torch.ones(2, 2)), torch.nn.Parameter(torch.ones(2))]
+    lamb = Lamb([{"params": [parameter], "weight_decay": decay} for parameter, decay in zip(parameters, (0.5, 0.0), strict=True)], lr=0.1, betas=(0.5, 0.75), eps=1e-8)
+    for parameter in parameters:
+        parameter.grad = torch.ones_like(parameter)
+    with Reads():
+        lamb.step()
+    assert all((parameter < 1).all() for parameter in parameters)
