@@ -1,0 +1,52 @@
+"""A CUDA device that computes nothing, as a plugin of pytest: `-p tests.cuda.device` puts it in place before anything imports torch.
+
+FAKE_CUDA names the library that was built from guard.cpp. Under `on_device()` tensors on "cuda" have shapes, types and a device, and no data.
+"""
+
+import ctypes
+import os
+from dataclasses import dataclass
+
+ctypes.CDLL(os.environ["FAKE_CUDA"])  # torch looks for a device while it is imported
+
+import torch  # noqa: E402
+from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
+
+CUDA = torch.device("cuda", 0)
+
+
+@dataclass
+class Properties:
+    """What the driver says of the device, as far as anybody asks."""
+
+    name: str = "NVIDIA H100 80GB HBM3"
+    major: int = 9
+    minor: int = 0
+    total_memory: int = 80 << 30
+    multi_processor_count: int = 132
+
+
+properties = Properties()
+"""Of the device; tests change it."""
+pinned: list[torch.Tensor] = []
+"""Tensors in page-locked memory, which the device reads without the host's waiting."""
+
+
+def pin_memory(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy in page-locked memory, or what is written down as one."""
+    pinned.append(tensor.clone())
+    return pinned[-1]
+
+
+def on_device() -> FakeTensorMode:
+    """A context in which tensors on the device can be made and computed with; tensors on the CPU made before may be used in it."""
+    return FakeTensorMode(allow_non_fake_inputs=True)
+
+
+FakeTensorMode.avoid_device_init = True
+torch.cuda._lazy_init = lambda: None
+torch.cuda.is_available = lambda: True
+torch.cuda.current_device = lambda: 0
+torch.cuda.get_device_properties = lambda device=None: properties
+torch.cuda.get_rng_state = lambda device=CUDA: torch.zeros(16, dtype=torch.uint8)
+torch.Tensor.pin_memory = pin_memory

@@ -1,0 +1,187 @@
+"""Whole steps on a CUDA device that computes nothing: no wait of the host, no tensor elsewhere, the kernels that should run. Run by test_gpu_path.py."""
+
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+import torch
+from torch import nn
+
+from pipeline.batch import Batch
+from pipeline.bench.step import Case, as_slot, make_batch
+from pipeline.config.adapters import Bottleneck, LowRank
+from pipeline.config.finetune import Finetune, Recipe, TaskAdamW
+from pipeline.config.model import Model
+from pipeline.config.training import AdamW, Lamb
+from pipeline.model.adapters import add_adapter
+from pipeline.objectives.pretraining import BertPretraining
+from pipeline.objectives.tasks import OBJECTIVES, TaskObjective
+from pipeline.tasks.schema import ENCODED
+from pipeline.train.evaluate import evaluate
+from pipeline.train.optim import build_optimizer
+from pipeline.train.step import backward, update
+from tests.cuda.device import CUDA, on_device
+from pipeline.train.trial import Course, train_epoch, train_step
+from tests.cuda.watch import HostWaits, Watch
+
+MODEL = Model(layers=2, width=32, heads=2, feed_forward=64, maximum_positions=64, attention_dropout=0.0)
+WORDS = 1_000
+SIZES = ((6, 64), (9, 48), (4, 33))
+OPTIMIZERS = {"adamw": AdamW(), "lamb": Lamb()}
+
+
+def batch_of(rows: int = 6, length: int = 64) -> Batch:
+    """Random ids of ragged lengths, on the CPU."""
+    batch = make_batch(Case(size="tiny", rows=rows, length=length, ragged=True, attention_dropout=False), seed=rows)
+    return replace(batch, ids_T=batch.ids_T % WORDS, masked_labels_M=batch.masked_labels_M % WORDS)
+
+
+def bfloat16() -> torch.autocast:
+    return torch.autocast("cuda", dtype=torch.bfloat16)
+
+
+def elsewhere(module: nn.Module, optimizer: torch.optim.Optimizer) -> list[str]:
+    """Parameters, gradients, buffers and states of the optimiser that are not on the device."""
+    tensors = dict(module.named_parameters()) | dict(module.named_buffers())
+    for name, parameter in module.named_parameters():
+        states = optimizer.state.get(parameter, {})
+        tensors |= {f"{name}.{key}": value for key, value in states.items()} | ({f"{name}.grad": parameter.grad} if parameter.grad is not None else {})
+    return [name for name, tensor in tensors.items() if tensor.device != CUDA]
+
+
+def pretraining_steps(module: BertPretraining, optimizer: AdamW, batch: Batch, autocast: torch.autocast) -> Watch:
+    """Two steps on the device; the operators of the second."""
+    counts = {"mlm": batch.masked, "nsp": batch.sequences}
+    with on_device():
+        module.to(CUDA)
+        chosen = build_optimizer(optimizer, module)
+        for step in range(2):
+            with Watch() as watch:
+                sums = backward(module, [as_slot(batch)], counts, world=1, seed=0, step=step, device=CUDA, autocast=autocast)
+                assert not elsewhere(module, chosen)
+                norm = update(chosen, module, rate=1e-4, clip_norm=1.0)
+        assert {tensor.device for tensor in (norm, *sums.values())} == {CUDA} and not elsewhere(module, chosen)
+    return watch
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+def test_pretraining_without_a_wait(optimizer: str, dropout: float) -> None:
+    module = BertPretraining(replace(MODEL, hidden_dropout=dropout, attention_dropout=dropout), WORDS)
+    watch = pretraining_steps(module, OPTIMIZERS[optimizer], batch_of(), bfloat16())
+    attention = {name: watch.counts[name] for name in ("_varlen_attn", "_varlen_attn_backward")}
+    assert attention == dict.fromkeys(attention, 0 if dropout else MODEL.layers)
+
+
+def test_recomputing_layers_without_a_wait() -> None:
+    module = BertPretraining(MODEL, WORDS)
+    module.encoder.recompute = True
+    watch = pretraining_steps(module, AdamW(), batch_of(), bfloat16())
+    assert (watch.counts["_varlen_attn"], watch.counts["_varlen_attn_backward"]) == (2 * MODEL.layers, MODEL.layers)
+
+
+def test_float32_takes_the_padded_path() -> None:
+    watch = pretraining_steps(BertPretraining(MODEL, WORDS), AdamW(), batch_of(), torch.autocast("cuda", enabled=False))
+    assert watch.counts["_varlen_attn"] == 0
+
+
+LABELS = 3
+
+
+def labelled(kind: str) -> Batch:
+    """A batch with what a task of this kind asks."""
+    batch = batch_of()
+    wanted = {
+        "classification": torch.arange(batch.sequences) % LABELS,
+        "regression": torch.linspace(0, 5, batch.sequences),
+        "multilabel": torch.arange(batch.sequences * LABELS) % 2,
+        "tags": torch.arange(batch.tokens) % (LABELS + 1),
+        "spans": torch.arange(2 * batch.sequences) % 3,
+    }[kind].float()
+    if kind == "tags":
+        wanted[wanted == LABELS] = -100
+    return replace(batch, label_N=wanted) if kind in ("classification", "regression") else replace(batch, labels=wanted)
+
+
+TASKS = [(kind, "cls", False) for kind in OBJECTIVES] + [(kind, "cls", True) for kind in ("classification", "tags")] + [("classification", pooling, False) for pooling in ("mean", "attention")]
+"""Kind of task, pooling, and whether classes have weights."""
+
+
+def task_module(kind: str, pooling: str = "cls", *, weighted: bool = False) -> TaskObjective:
+    weights = torch.arange(1.0, 1 + LABELS) if weighted else None
+    return OBJECTIVES[kind](MODEL, WORDS, LABELS, torch.Generator().manual_seed(0), pooling, weights)
+
+
+def finetune(optimizer: AdamW) -> Finetune:
+    config = Finetune(checkpoint="a", task=("cola",), recipe=Recipe(epochs=1, rows_per_step=4))
+    return replace(config, optimizer=optimizer)
+
+
+def finetuning_step(module: TaskObjective, kind: str, optimizer: AdamW) -> Watch:
+    """A step on the device."""
+    with on_device():
+        module.to(CUDA).train()
+        chosen = build_optimizer(optimizer, module)
+        with Watch() as watch:
+            loss, weight = train_step(finetune(optimizer), module, chosen, labelled(kind), 0, 10, seed=0, device=CUDA, autocast=bfloat16())
+        assert loss.device == CUDA and (isinstance(weight, int) or weight.device == CUDA) and not elsewhere(module, chosen)
+    return watch
+
+
+@pytest.mark.parametrize(("kind", "pooling", "weighted"), TASKS)
+def test_finetuning_without_a_wait(kind: str, pooling: str, weighted: bool) -> None:
+    watch = finetuning_step(task_module(kind, pooling, weighted=weighted), kind, TaskAdamW(learning_rate=1e-4))
+    assert (watch.counts["_varlen_attn"], watch.counts["_varlen_attn_backward"]) == (MODEL.layers, MODEL.layers)
+
+
+@pytest.mark.parametrize("adapter", [LowRank(everywhere=True, dropout=0.1), Bottleneck(width=4)], ids=lambda adapter: type(adapter).__name__)
+def test_adapters_without_a_wait(adapter: LowRank | Bottleneck) -> None:
+    module = task_module("classification")
+    add_adapter(module, adapter)
+    finetuning_step(module, "classification", Lamb(learning_rate=1e-4))
+
+
+def test_an_epoch_of_finetuning_and_an_evaluation_are_read_once_at_their_end() -> None:
+    """The first wait comes after the last step and the last batch."""
+    rows = pa.table(
+        {"ids": [[1, 2, 3, 4]] * 12, "first_length": [4] * 12, "label": [float(row % LABELS) for row in range(12)], "labels": [None] * 12, "row": range(12)}, schema=ENCODED
+    )
+    module, pretraining = task_module("classification"), BertPretraining(MODEL, WORDS)
+    config = finetune(TaskAdamW(learning_rate=1e-4))
+    with on_device():
+        optimizer = build_optimizer(config.optimizer, module.to(CUDA))
+        pretraining.to(CUDA)
+        with Watch() as watch, pytest.raises(HostWaits):
+            train_epoch(config, module, optimizer, rows, Course(), 0, seed=0, device=CUDA, autocast=bfloat16(), keeper=None)
+        assert watch.counts["_varlen_attn"] == 3 * MODEL.layers
+        with Watch() as watch, pytest.raises(HostWaits):
+            evaluate(pretraining, [batch_of(*size) for size in SIZES], world=1, device=CUDA, autocast=bfloat16())
+        assert watch.counts["_varlen_attn"] == len(SIZES) * MODEL.layers
+
+
+def test_the_watch_sees_what_waits() -> None:
+    with on_device():
+        numbers, one, mask = (torch.ones(size, device=CUDA) for size in ((4,), (), (4,)))
+        waits = {
+            "a copy from the device": lambda: numbers.cpu(),
+            "a copy from pageable memory": lambda: torch.ones(4).to(CUDA, non_blocking=True),
+            "a copy that is waited for": lambda: torch.ones(4).pin_memory().to(CUDA),
+            "a mask as index": lambda: numbers[mask > 0],
+            "a mask as target": lambda: numbers.index_put((mask > 0,), one),
+            "places of what is not zero": lambda: numbers.nonzero(),
+            "a number of a tensor": lambda: one.item(),
+            "torch's own reading of one": lambda: torch._foreach_add_([numbers], one),
+            "repetitions of unknown size": lambda: numbers.repeat_interleave(mask.long()),
+            "lengths that are checked": lambda: torch.segment_reduce(numbers, "sum", lengths=mask.long()),
+        }
+        for what, call in waits.items():
+            with Watch(), pytest.raises(HostWaits):
+                call()
+                pytest.fail(what)
+        with Watch() as watch:
+            torch._foreach_add_([numbers], one, alpha=1)
+            numbers[torch.zeros(2, dtype=torch.int64, device=CUDA)].sum()
+            torch.ones(4).pin_memory().to(CUDA, non_blocking=True)
+        assert watch.counts["index"] == 1
+        with pytest.raises(RuntimeError, match="devices"):
+            numbers + torch.ones(4)
