@@ -14,7 +14,8 @@ from pipeline.corpus.wikiextractor import read_wikiextractor
 from pipeline.errors import DataError
 from pipeline.text.documents import Dropped
 
-MARKERS = ("[[", "]]", "{{", "}}", "<ref", "thumb", "|", "<", "http", "__")
+MARKERS = ("[[", "]]", "{{", "}}", "<ref", "thumb", "|", "<", "http", "__", "''", "==")
+NOTE = re.compile(r"\[\d{1,3}\]")
 WORD = re.compile(r"\w+")
 MILLION = 1_000_000
 MOST_BYTES = 1 << 28
@@ -58,6 +59,7 @@ def markers(texts: Iterable[str]) -> dict[str, float]:
     texts = list(texts)
     words = sum(len(text.split()) for text in texts)
     counts = {marker: sum(text.count(marker) for text in texts) for marker in MARKERS}
+    counts["[12]"] = sum(len(NOTE.findall(text)) for text in texts)
     return {"words": words} | {f"{marker}{SHARE}": count * MILLION / max(1, words) for marker, count in counts.items()}
 
 

@@ -47,7 +47,7 @@ SKETCH = pa.schema(
         pa.field("place", pa.uint64(), nullable=False),  # the first 8 bytes of the text's key
     ]
 )
-VERSION = 5
+VERSION = 6
 """Goes up when the same input gives other parts, so that an unfinished preparation is not continued with old ones."""
 PART_CHARACTERS = 48_000_000
 TABLE_CHARACTERS = 4_000_000

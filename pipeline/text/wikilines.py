@@ -23,7 +23,8 @@ IN_PARENTHESES = re.compile(rf"\((?:[^()\n{ASIDE}]++|{ASIDE_TEXT.pattern}|\([^()
 
 FEWEST_WORDS = 5
 FEWEST_CHARACTERS = 10
-HEADING = re.compile(r"\s*(={1,6})(?!=)(.+?)\1\s*$")
+HEADING = re.compile(r"\s*(=++)(?!\s*$)([^=\n].*?)(?<!=)(=++)\s*$|\s*(={2,})([^=\n]{1,80}+)$")
+"""As MediaWiki counts, the shorter side is its level; a short line that only begins as one is a heading that was never closed."""
 SENTENCE = re.compile(r"""[.!?…。！？।؟۔]["'”’»」』)）\]]*$""")
 UNSPACED = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
 CITATION = re.compile(r"\b(?:ISBN|ISSN|doi|OCLC|PMID|DOI)\b|[—–-] ?[СC]\. ?\d|\b\d+ ?[сc]\.(?!\w)|\bpp\. ?\d|\bS\. ?\d")
@@ -31,29 +32,43 @@ LINK_BAR = re.compile(r" [·•|] ")
 ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|\w{2,32});")
 WORD = re.compile(r"\w")
 
+TWO_LETTERS = r"(?:[A-Za-zÀ-ɏ]{2}|[^\x00-\u02ff\u2000-\u2bff\s]{2})"
+"""Of any script, with its combining marks."""
+DEBRIS: list[tuple[str, re.Pattern[str], str]] = [
+    ("[", re.compile(r"\[(?<!\b\w\[)[1-9]\d{0,2}(?:[,;–-] ?\d{1,3})*\](?![\w-])"), ""),
+    ("==", re.compile(r"==+[^=\n]{1,80}+==+"), r"\n"),
+    ("==", re.compile(r"==+"), "="),
+    ("|", re.compile(rf"\|(?<={TWO_LETTERS}\|)(?={TWO_LETTERS})"), "/"),
+    ("|", re.compile(rf"\|(?:\|+|(?<=[ (]\|)(?={TWO_LETTERS})|(?<={TWO_LETTERS}\|)(?= \w)|(?= ?$))", re.MULTILINE), " "),
+]
+"""What authors leave behind: marks of notes that were copied with a text, headings within a line, ends of cells: (what a text must hold for it, pattern, replacement).
+
+A bar beside a sign, a number or a single letter is mathematics and stays."""
+BAR = re.compile(rf"(?<={TWO_LETTERS} )\|(?= {TWO_LETTERS})")
+
 BRACKETS = re.compile(r"[\[\]{}]{2,}")
 DOUBLE = ("[[", "]]", "{{", "}}")
 
-TIDY: list[tuple[re.Pattern[str], str]] = [
-    (re.compile(r"[\x00-\x08\x0e-\x1b\x7f\xad\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\ufeff\ue001-\ue005]"), ""),
-    (re.compile(rf"\([^()\n{HOLE}]*+{HOLE}[^()\n]*+\)"), ""),
-    (re.compile(r"\b(?:ht|f)tps?://[^\s<>\[\]{}|\"”»]*", re.IGNORECASE), ""),
-    (re.compile(r"[\t\x0b\x0c\x1c-\x1f\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f]"), " "),
-    (re.compile(r"  +"), " "),
-    (re.compile(r"([(\[（]) ?(?:[,;:、，；] ?)++"), r"\1"),
-    (re.compile(r"([,;])(?: ?[,;])++"), r"\1"),
-    (re.compile(r"[,;:、，；](?<![,;:、，；]{2})[,;:、，；]*+ ?(?=[)\]）])"), ""),
-    (re.compile(r"\((?!\.{3})[ .,;:/–-]*\)|\[[ ,;:/]*\]|（[ 、，；,;]*）"), ""),
-    (re.compile(r"\((?!\.{3})[ .,;:/–-]*\)|\[[ ,;:/]*\]"), ""),
-    (re.compile(r"\((?:e\.g|i\.e|cf|see|vgl|z\. ?B|siehe|див|напр|см|voir|p\. ex)\.?[,:]? ?\)", re.IGNORECASE), ""),
-    (re.compile(r"([(\[]) +"), r"\1"),
-    (re.compile(r" +(?=[)\]])"), ""),
-    (re.compile(r"\"\"(?!\w)|“ ?”|« ?»|„ ?“(?!\w)"), ""),
-    (re.compile(r"  +"), " "),
-    (re.compile(r" (?=[,.](?:\s|$))"), ""),
-    (re.compile(r",(?=\.(?:\s|$))"), ""),
+TIDY: list[tuple[str, re.Pattern[str], str]] = [
+    ("", re.compile(r"[\x00-\x08\x0e-\x1b\x7f\xad\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\ufeff\ue001-\ue005]"), ""),
+    ("", re.compile(rf"\([^()\n{HOLE}]*+{HOLE}[^()\n]*+\)"), ""),
+    ("://", re.compile(r"\b(?:ht|f)tps?://[^\s<>\[\]{}|\"”»]*", re.IGNORECASE), ""),
+    ("", re.compile(r"[\t\x0b\x0c\x1c-\x1f\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f]"), " "),
+    ("", re.compile(r"  +"), " "),
+    ("", re.compile(r"([(\[（]) ?(?:[,;:、，；] ?)++"), r"\1"),
+    ("", re.compile(r"([,;])(?: ?[,;])++"), r"\1"),
+    ("", re.compile(r"[,;:、，；](?<![,;:、，；]{2})[,;:、，；]*+ ?(?=[)\]）])"), ""),
+    ("", re.compile(r"\((?!\.{3})[ .,;:/–-]*\)|\[[ ,;:/]*\]|（[ 、，；,;]*）"), ""),
+    ("", re.compile(r"\((?!\.{3})[ .,;:/–-]*\)|\[[ ,;:/]*\]"), ""),
+    ("", re.compile(r"\((?:e\.g|i\.e|cf|see|vgl|z\. ?B|siehe|див|напр|см|voir|p\. ex)\.?[,:]? ?\)", re.IGNORECASE), ""),
+    ("", re.compile(r"([(\[]) +"), r"\1"),
+    ("", re.compile(r" +(?=[)\]])"), ""),
+    ("", re.compile(r"\"\"(?!\w)|“ ?”|« ?»|„ ?“(?!\w)"), ""),
+    ("", re.compile(r"  +"), " "),
+    ("", re.compile(r" (?=[,.](?:\s|$))"), ""),
+    ("", re.compile(r",(?=\.(?:\s|$))"), ""),
 ]
-"""What removed notes and templates leave behind, in the order of its removal."""
+"""What removed notes and templates leave behind, in the order of its removal, in the same form."""
 
 
 @dataclass(slots=True)
@@ -169,7 +184,7 @@ def paragraphs(lines: list[str], language: str) -> list[str]:
         if heading := HEADING.match(line):
             body.end()
             body.links_level = section(heading, body.links_level)
-        elif not line.strip() or not line.strip("-"):
+        elif not line.strip() or not line.strip("-="):
             body.broken = True
         elif not is_formula(line) and (line[0] in LIST_MARKS or preformatted(lines, number)):
             body.item(line)
@@ -216,8 +231,8 @@ def preformatted(lines: list[str], number: int) -> bool:
 
 def section(heading: re.Match[str], links_level: int) -> int:
     """The level of the section of links that begins or goes on with this heading; 0 in other sections."""
-    level = len(heading[1])
-    if heading[2].strip(" :*\t").lower() in LINK_SECTIONS:
+    level = min(len(heading[1]), len(heading[3])) if heading[1] else len(heading[4])
+    if (heading[2] or heading[5]).strip(" :*\t").lower() in LINK_SECTIONS:
         return min(level, links_level or level)
     return links_level if links_level and level > links_level else 0
 
@@ -255,15 +270,25 @@ def without_holes(line: str, language: str) -> str:
     return " ".join(sentence for sentence in split_sentences(line, language=language) if HOLE not in sentence) if HOLE in line else line
 
 
+def replaced(text: str, table: list[tuple[str, re.Pattern[str], str]]) -> str:
+    """A text with the patterns of a table replaced, of those whose mark it holds."""
+    for mark, pattern, replacement in table:
+        if mark in text:
+            text = pattern.sub(replacement, text)
+    return text
+
+
 def tidy(paragraphs: list[str], language: str) -> list[str]:
     """Paragraphs with their entities decoded and without what removed notes and templates leave behind."""
-    text = ENTITY.sub(lambda match: html.unescape(match[0]), "\n".join(paragraphs))
+    text = "\n".join(paragraphs)
+    text = replaced(text, DEBRIS)
+    text = ENTITY.sub(lambda match: html.unescape(match[0]), text)
     if ASIDE in text:
         text = IN_PARENTHESES.sub(without_asides, text)
     if GLUED in text:
         text = re.sub(rf"(?<=\d){GLUED}", " ", text)
-    for pattern, replacement in TIDY:
-        text = pattern.sub(replacement, text)
+    text = replaced(text, TIDY)
     text = BRACKETS.sub(lambda match: "" if any(pair in match[0] for pair in DOUBLE) else match[0], text)
     lines = (without_holes(line, language).lstrip(" ,;:.|").rstrip() for line in text.split("\n"))
-    return [line for line in lines if WORD.search(line) and is_prose(line)]
+    kept = [line for line in lines if WORD.search(line) and is_prose(line)]
+    return [BAR.sub("–", line) if "|" in line else line for line in kept]

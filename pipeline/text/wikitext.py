@@ -1,7 +1,7 @@
 """Wikitext -> paragraphs of clean prose, in time linear in its length whatever it holds.
 
 Brackets are matched by one scan with a stack, as MediaWiki's preprocessor does: {{templates}} and [[links]] become their words from the inside out.
-What is nested deeper than MediaWiki itself expands is dropped; what is never closed loses its brackets.
+What is nested deeper than MediaWiki itself expands is dropped; what is never closed loses its brackets, and a heading inside a link shows that it was never closed.
 """
 
 import html
@@ -19,6 +19,10 @@ NESTING = 40
 """MediaWiki's own limit on the depth of templates."""
 LONGEST_NAME = 300
 """Characters of a template's name; titles of pages have at most 255 bytes."""
+EQUALS = "\ue006"
+"""Stands for "=" in what a bracket became, until the bracket around it is closed."""
+NO_QUOTES = "\u2060"
+"""Word joiner, put between two quote marks where the markup between them went, so that they stay two marks. It is removed with other invisible characters."""
 
 TAGS_WITHOUT_PROSE = (
     "ref|references|gallery|timeline|score|graph|hiero|imagemap|syntaxhighlight|source|pre|templatestyles|categorytree|inputbox|mapframe|maplink|templatedata|table|style|script|includeonly|indicator|del|rss"
@@ -54,13 +58,20 @@ SPOKEN_NAME = re.compile(
 
 This and the patterns above begin with what is rare, although they look back from there, as the text is searched for it.
 """
+CODE = re.compile(r"<(?P<tag>code|tt|kbd|samp)\b[^<>]*>([^<\n]++)</(?P=tag)\s*>", re.IGNORECASE)
 VARIANT = re.compile(r"-\{([^{}]*)\}-")
 TOKEN = re.compile(r"\{\{+|\}\}+|\[\[|\]\]|\|")
 QUOTES = re.compile(r"'{2,}")
+EMPTY_WEB_LINK = re.compile(r"'\[(?:(?:https?:|ftps?:)?//|mailto:)[^\s\[\]<>\"{}|]*+\](?=')", re.IGNORECASE)
+TAG_IN_QUOTES = re.compile(r"'(?=(?:<[^<>\n]*>)+')")
+HALF_CLOSED = re.compile(r"\A([^\[\]\n]*+)\]")
+HEADING_INSIDE = re.compile(r"\n[ \t]*==")
 MAGIC_WORD = re.compile(r"__[^\Wa-z\d_][^\Wa-z]{1,40}?__")
 PARSER_FUNCTION = re.compile(r"\s*(#?\w+):(.*)", re.DOTALL)
 GERMAN_LANGUAGE = re.compile(r"\s*([A-Za-z][a-z]{1,2})S\s*$")
 INTERLANGUAGE = re.compile(r"(?:[a-z]{2,3}|simple|[a-z]{2,3}(?:-[a-z]{1,8}){1,2})$")
+PICTURE_OPTION = re.compile(r"\s*(?:thumb|thumbnail|frame|frameless|upright|right|left|center|\d{2,4}(?:x\d{2,4})?px)\s*$")
+"""Words that MediaWiki takes in every language, of pictures whose namespace is not known here."""
 PIPE_TRICK = re.compile(r"^[^:]{1,40}:|\s*\([^()]*\)$|\s*（[^（）]*）$|, .*$")
 
 
@@ -75,9 +86,10 @@ class Page:
 
 @dataclass(slots=True)
 class Frame:
-    """An open bracket: the number of its braces (0 for a link), and what it holds so far, cut at its pipes."""
+    """An open bracket: the number of its braces (0 for a link), where its line ends, and what it holds so far, cut at its pipes."""
 
     braces: int
+    line_end: int = 0
     arguments: list[list[str]] = field(default_factory=lambda: [[]])
 
 
@@ -94,10 +106,12 @@ def prose(wikitext: str, language: str | None = None, title: str = "", namespace
     text = wikitext.replace("\r\n", "\n").replace("\r", "\n")
     text = HIDDEN.sub(visible, text)
     text = POEM.sub(lambda match: "\n\n" + match[1].replace("\n", "\n\n") + "\n\n", text)
-    text = WEB_LINK.sub(r"\1", text)
+    text = WEB_LINK.sub(r"\1", EMPTY_WEB_LINK.sub(f"'{NO_QUOTES}", text))
     text = VARIANT.sub(variant, text)
     text = render_brackets(text, page)
-    text = TAG.sub("", raised(LINE_TAG.sub(" ", ITEM_TAG.sub("\n* ", BLOCK_TAG.sub("\n\n", text)))))
+    text = LINE_TAG.sub(" ", ITEM_TAG.sub("\n* ", BLOCK_TAG.sub("\n\n", text)))
+    text = CODE.sub(lambda match: harmless(html.unescape(match[2])), text) if "<" in text else text
+    text = TAG.sub("", raised(TAG_IN_QUOTES.sub(f"'{NO_QUOTES}", text)))
     text = MAGIC_WORD.sub("", without_quotes(SPOKEN_NAME.sub("", WEB_LINK.sub(r"\1", text))))
     return clean_paragraphs(text, language)
 
@@ -113,11 +127,18 @@ def visible(match: re.Match[str]) -> str:
     if match["end"]:
         return "" if match.string[max(0, match.start() - 1) : match.start()] in ("", "\n") else match["end"]
     if match["literal"] is None:
-        return ""
+        return between_quotes(match.string, match.start(), match.end())
     inner, tag = match["inner"], match["literal"].lower()
+    if tag == "nowiki" and not QUOTES.sub("", inner):  # as the visual editor saves quote marks that were typed
+        return inner or between_quotes(match.string, match.start(), match.end())
     if tag == "nowiki" or not inner.strip():
-        return harmless(inner)
+        return harmless(html.unescape(inner))
     return f"{FORMULA}{harmless(one_line(html.unescape(inner)) if tag == 'math' else reaction(inner)) or HOLE}{FORMULA}"
+
+
+def between_quotes(text: str, start: int, end: int) -> str:
+    """What stands for markup without words: nothing, or between two quote marks what keeps them two."""
+    return NO_QUOTES if text[end : end + 1] in ("'", "<") and text[start - 1 : start] == "'" else ""
 
 
 def harmless(text: str) -> str:
@@ -152,43 +173,69 @@ def is_odd(line: str) -> bool:
 def render_brackets(text: str, page: Page) -> str:
     """The text with each template and link replaced by its words, innermost first."""
     stack = [Frame(braces=0)]
-    templates_open, at = 0, 0
+    templates_open, at, line_end = 0, 0, -1
     for match in TOKEN.finditer(text):
-        token = match[0]
-        stack[-1].arguments[-1].append(text[at : match.start()])
+        token, start = match[0], match.start()
+        stack[-1].arguments[-1].append(text[at:start])
         at = match.end()
         if token == "|" and len(stack) > 1:
             stack[-1].arguments.append([])
         elif token == "|":
             stack[-1].arguments[-1].append(token)
         elif token == "[[":
-            stack.append(Frame(braces=0))
+            if start > line_end:
+                line_end = text.find("\n", start) % (len(text) + 1)
+            if 0 < stack[-1].line_end < start:
+                reopen(stack, start, page)
+            stack.append(Frame(braces=0, line_end=line_end))
         elif token[0] == "{":
             stack.append(Frame(braces=len(token)))
             templates_open += 1
         elif token == "]]":
             if len(stack) - 1 > templates_open:
-                templates_open -= close_link(stack, page)
+                templates_open -= close_link(stack, start, page)
         else:
             templates_open -= close_braces(stack, templates_open, len(token), page)
     stack[-1].arguments[-1].append(text[at:])
-    return "".join(unclosed(frame) for frame in stack)
+    return "".join(unclosed(frame, page) for frame in stack).replace(EQUALS, "=")
 
 
 def add(stack: list[Frame], text: str) -> None:
-    """Append what a bracket became to the one around it, where it may not be taken for an argument's name."""
-    stack[-1].arguments[-1].append(text.replace("=", "&#61;") if len(stack) > 1 else text)
+    """Append what a bracket became to the one around it, where it may not be taken for an argument's name; nothing is left of it between quote marks."""
+    parts = stack[-1].arguments[-1]
+    if text:
+        parts.append(text.replace("=", EQUALS) if len(stack) > 1 else text)
+    elif parts and parts[-1].endswith("'"):
+        parts.append(NO_QUOTES)
 
 
 def texts(frame: Frame) -> list[str]:
     return ["".join(parts) for parts in frame.arguments]
 
 
-def close_link(stack: list[Frame], page: Page) -> int:
-    """Close the innermost link; returns how many templates inside it were never closed."""
-    lost = drop_open(stack, braces=False)
-    frame = stack.pop()
-    add(stack, render_link(texts(frame), page) if len(stack) <= NESTING else "")
+def reopen(stack: list[Frame], start: int, page: Page) -> None:
+    """Take links off the stack that are not closed by the end of their line when another one begins, as MediaWiki does; a picture's words may go on."""
+    at = len(stack)
+    while 0 < stack[at - 1].line_end < start and not is_dropped("".join(stack[at - 1].arguments[0][:1]), page):
+        at -= 1
+    flatten(stack, at, page)
+
+
+def flatten(stack: list[Frame], at: int, page: Page) -> None:
+    """Give what the brackets from number `at` on hold, which are never closed, to the one around them."""
+    stack[at - 1].arguments[-1].extend([unclosed(frame, page) for frame in stack[at:]])
+    del stack[at:]
+
+
+def close_link(stack: list[Frame], start: int, page: Page) -> int:
+    """Close the innermost link at `start`; returns how many templates inside it were never closed."""
+    lost = drop_open(stack, page, braces=False) if stack[-1].braces else 0
+    arguments = texts(stack[-1])
+    if stack[-1].line_end < start and any(map(HEADING_INSIDE.search, arguments)):
+        flatten(stack, len(stack) - 1, page)
+        return lost
+    stack.pop()
+    add(stack, render_link(arguments, page) if len(stack) <= NESTING else "")
     return lost
 
 
@@ -196,7 +243,8 @@ def close_braces(stack: list[Frame], templates_open: int, count: int, page: Page
     """Close templates with a run of `count` braces; returns how many are closed. A single brace left over is text."""
     closed = 0
     while count >= 2 and closed < templates_open:
-        drop_open(stack, braces=True)
+        if not stack[-1].braces:
+            drop_open(stack, page, braces=True)
         frame = stack[-1]
         used = 3 if min(count, frame.braces) >= 3 else 2
         count -= used
@@ -213,22 +261,28 @@ def close_braces(stack: list[Frame], templates_open: int, count: int, page: Page
     return closed
 
 
-def drop_open(stack: list[Frame], braces: bool) -> int:
+def drop_open(stack: list[Frame], page: Page, braces: bool) -> int:
     """Take brackets that are never closed off the stack, down to one of the kind that closes now; returns how many they were."""
     at = len(stack) - 1
     while bool(stack[at].braces) != braces:
         at -= 1
-    stack[at].arguments[-1].extend([unclosed(frame) for frame in stack[at + 1 :]])
     lost = len(stack) - 1 - at
-    del stack[at + 1 :]
+    flatten(stack, at + 1, page)
     return lost
 
 
-def unclosed(frame: Frame) -> str:
-    """What an open bracket held that is never closed: of a template that ends its line with its name, the name is gone."""
-    text = "|".join(texts(frame))
+def unclosed(frame: Frame, page: Page) -> str:
+    """What an open bracket held that is never closed, without its name: of a picture, what stands behind its line."""
+    arguments = texts(frame)
+    text = "|".join(arguments)
     head, end, rest = text.partition("\n")
-    return rest if frame.braces and end and "|" not in head else text
+    if frame.line_end and is_dropped(head[:LONGEST_NAME], page):
+        return end + rest
+    if frame.braces and end and "|" not in head:
+        return rest
+    if len(arguments) > 1 and len(arguments[0]) <= LONGEST_NAME and "\n" not in arguments[0]:
+        text = "|".join(arguments[1:])
+    return HALF_CLOSED.sub(r"\1", text) if frame.line_end else text
 
 
 def render_braces(arguments: list[str], braces: int, page: Page) -> str:
@@ -270,17 +324,26 @@ def parser_function(name: str, arguments: list[str], page: Page) -> str:
     return changes[name](text) if name in changes else HOLE if name in ("#expr", "#time") else ""
 
 
+def is_dropped(target: str, page: Page) -> bool:
+    """Whether a link's target is a picture, a category or an article in another language."""
+    if len(target) > LONGEST_NAME or ":" not in target or (target := target.strip()).startswith(":"):
+        return False
+    prefix = target.partition(":")[0]
+    return prefix.strip().replace("_", " ").lower() in page.dropped_namespaces or (INTERLANGUAGE.match(prefix) is not None and prefix not in NOT_LANGUAGES)
+
+
 def render_link(arguments: list[str], page: Page) -> str:
     """The text of [[target|text]]; nothing of a picture, a category or an article in another language."""
     target = arguments[0].strip()
     if "\n" in target or len(target) > LONGEST_NAME:
         return "|".join(arguments)
-    shown, target = target.startswith(":"), target.lstrip(": ")
-    prefix, colon, _ = target.partition(":")
-    if colon and not shown:
-        space = prefix.strip().replace("_", " ").lower()
-        if space in page.dropped_namespaces or (INTERLANGUAGE.match(prefix) and prefix not in NOT_LANGUAGES):
-            return ""
+    if ":" in target and is_dropped(target, page):
+        return ""
     if len(arguments) == 1:
-        return target
-    return "|".join(arguments[1:]) if any(map(str.strip, arguments[1:])) else PIPE_TRICK.sub("", PIPE_TRICK.sub("", target))
+        return target.lstrip(": ")
+    if len(arguments) > 2 and any(map(PICTURE_OPTION.match, arguments[1:-1])):
+        return ""
+    text = "|".join(arguments[1:])
+    if not text.strip("| \n"):
+        return PIPE_TRICK.sub("", PIPE_TRICK.sub("", target.lstrip(": ")))
+    return without_quotes(text) if "''" in text else text

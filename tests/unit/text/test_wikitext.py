@@ -205,6 +205,10 @@ def test_a_comment_on_a_line_of_its_own_leaves_no_paragraph_break():
         ("The text goes on here. <!-- never closed [[a", ["The text goes on here."]),
         ("{{a|[[b}} The text goes on here.", ["The text goes on here."]),
         ("[[a|{{b]] The text goes on here.", ["b The text goes on here."]),
+        ("[[target|The text goes on here.", ["The text goes on here."]),
+        ("[[File:a.jpg|thumb|A caption of [[five]] words.\nThe text goes on here.", ["The text goes on here."]),
+        ("[[Category:A]\nThe text goes on here.", ["The text goes on here."]),
+        ("{{nowrap|The text goes on here.", ["The text goes on here."]),
     ],
 )
 def test_what_is_never_closed_costs_no_text_behind_it(text: str, kept: list[str]):
@@ -217,9 +221,13 @@ def test_templates_are_expanded_as_deep_as_by_mediawiki(depth: int, kept: int):
 
 
 def test_the_wiki_names_its_own_namespaces_and_its_title():
-    text = "[[Obrazek:a.jpg|thumb|b]] {{PAGENAME}} is the title of this page."
+    text = "[[Obrazek:a.jpg|b]] {{PAGENAME}} is the title of this page."
     assert prose(text, "xx", "Foo", ["Obrazek"]) == ["Foo is the title of this page."]
-    assert prose(text, "xx", "Foo") == ["thumb|b Foo is the title of this page."]
+    assert prose(text, "xx", "Foo") == ["b Foo is the title of this page."]
+
+
+def test_a_picture_of_an_unknown_namespace_is_known_by_its_options():
+    assert prose("[[Obrazek:a.jpg|thumb|200px|b]] The sentence stands behind it.") == ["The sentence stands behind it."]
 
 
 def test_a_bar_of_links_is_no_paragraph():
