@@ -26,8 +26,7 @@ def main(arguments: Sequence[str]) -> int:
         from pipeline.grid.job import finetune
 
         found = finetune(config, report=lambda line: print(line, flush=True))
-        for task, folder in found.models.items():
-            print(f"model of {task}, the best of its seeds on dev: {folder}")
+        print(*found.closing, sep="\n")
         return 0
     except PipelineError as error:
         print(f"error: {error}", file=sys.stderr)

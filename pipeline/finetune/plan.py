@@ -157,3 +157,8 @@ def left_out(problem: Problem, config: Finetune, share: Share) -> str | None:
     parts += [f"{share.epochs} of {config.recipe.epochs} epochs"] * (share.epochs < config.recipe.epochs)
     parts += [f"{share.rows:,} of {rows:,} rows"] if share.rows and share.rows != config.recipe.training_rows and share.rows < rows else []
     return f"{problem.task.name}: {', '.join(parts)}, to fit {config.minutes:g} minutes" if parts else None
+
+
+def duration(seconds: float) -> str:
+    """Seconds for people."""
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.1f} hours"

@@ -25,6 +25,7 @@ from pipeline.finetune.problems import Problem
 from pipeline.model.adapters import add_adapter, freeze
 from pipeline.objectives.tasks import OBJECTIVES, TaskObjective
 from pipeline.tasks.task import Task
+from pipeline.train.checkpoint import steps_saved
 from pipeline.train.course import Keeper, Scores, delete_kept
 from pipeline.train.initial import Initial, module_of
 from pipeline.train.trial import class_weights, label_measure, run_trial, with_encoder
@@ -105,6 +106,11 @@ def is_damaged(trial: Trial) -> bool:
 def has_model(trial: Trial) -> bool:
     """Whether a trial's model is there, whole."""
     return storage.exists(storage.join(trial.folder, MODEL, storage.MANIFEST))
+
+
+def kept_step(trial: Trial) -> int | None:
+    """The last step whose state a trial that was killed has kept; None where it has none."""
+    return max(steps_saved(trial.folder), default=None)
 
 
 def stopped_of(trial: Trial) -> dict[str, Any] | None:

@@ -15,26 +15,27 @@ from pipeline.config.jobs import Pretrain
 from pipeline.config.training import Tracking
 from pipeline.errors import CheckpointError, ConfigError, DataError
 from pipeline.finetune import plan, trials
-from pipeline.finetune.live import Live
+from pipeline.finetune.live import Live, label
 from pipeline.finetune.problems import Problem, data_of, in_cuttings, read_problems
 from pipeline.finetune.settings import in_words, settings_of, warnings, with_setting
 from pipeline.finetune.submission import rows_to_answer, submit
 from pipeline.finetune.table import Reported, glue_line, reported, select, shown, table
-from pipeline.finetune.trials import Trial, make_trial
-from pipeline.grid import runs, tune
+from pipeline.finetune.trials import Trial
+from pipeline.grid import asked, runs, tune
+from pipeline.grid.asked import STARTED, Grid, finished, first_of_each
+from pipeline.grid.closing import use_line
 from pipeline.grid.precision import with_precision
 from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.known import GLUE
 from pipeline.tasks.selection import worth
-from pipeline.train.initial import Initial, read_initial
+from pipeline.train.initial import POOLER, Initial, read_initial
+from pipeline.train.summary import to_open
 from pipeline.train.tracking import tracking_uri
 from pipeline.train.tuned import ADAPTERS
 
 Report = Callable[[str], None]
 WEIGHTED = ("classification", "tags")
 """Kinds whose classes may count differently in the loss."""
-STARTED = ("rte", "mrpc", "stsb")
-"""Tasks that another one's encoder may start."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,32 +45,8 @@ class Found:
     rows: list[Reported]
     models: dict[str, str]
     """Task -> folder of the best of its reported models on the development split, which selects it."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Grid:
-    """All that is asked for, read and planned."""
-
-    config: Finetune
-    initial: Initial
-    cuttings: dict[str, dict[Cutting, Problem]]
-    """Task -> its problem in every cutting that is tried."""
-    settings: list[dict[str, Any]]
-    shares: dict[str, plan.Share]
-    seconds: dict[str, float]
-    """Task -> of one of its trials, about."""
-    baselines: dict[str, dict[str, dict[str, float]]]
-    """Task -> split -> metric -> what an answer that needs no model scores."""
-
-    @property
-    def problems(self) -> dict[str, Problem]:
-        """Task -> its problem in the first cutting."""
-        return first_of_each(self.cuttings)
-
-
-def first_of_each(cuttings: Mapping[str, Mapping[Cutting, Problem]]) -> dict[str, Problem]:
-    """Task -> its problem in the first cutting; items and what is true of them are the same in all."""
-    return {name: next(iter(ones.values())) for name, ones in cuttings.items()}
+    closing: list[str]
+    """How to use the models, and where to look at the trials."""
 
 
 def finetune(config: Finetune, report: Report) -> Found:
@@ -110,20 +87,26 @@ def finetune(config: Finetune, report: Report) -> Found:
             rows, models = rows + found, models | best
         text = table(rows, initial.model)
         runs.log_table(parent, text, rows)
-        report("\n".join(filter(None, ["", text, glue_line(rows, GLUE), ""])))
+        report("\n".join(["", text, *filter(None, [glue_line(rows, GLUE)]), ""]))
         for name, folder in models.items():
             runs.log_best(parent, config, problems[name], name, folder, len(models) > 1, report)
         try:
             submit(replace(config, data=data_of(config)), problems, models, report)
         except DataError as error:  # the scores are there, and a file of GLUE's that is odd does not undo them
             report(f"no GLUE submission file: {error}")
-    return Found(rows=rows, models=models)
+    closing = []
+    for name, folder in models.items():
+        closing.append(f"model of {name}, the best of its seeds on dev: {folder}")
+        closing.append(f"    to use it: {use_line(config, problems[name].task, folder)}")
+    closing.append(f"trials in MLflow: {to_open(parent.uri, parent.run_id)}")
+    return Found(rows=rows, models=models, closing=closing)
 
 
 def encoder_of(config: Finetune, checkpoint: str, report: Report) -> Initial:
     """The published model of a checkpoint. Raises CheckpointError where it cannot be used."""
+    init = Pretrain(init=checkpoint, output=config.output, vocabulary=config.vocabulary)
     try:
-        return read_initial(Pretrain(init=checkpoint, output=config.output, vocabulary=config.vocabulary), report)
+        return read_initial(init, lambda line: report(line.replace("init:", "checkpoint:", 1)), used=(POOLER,))
     except CheckpointError as error:  # read_initial speaks of its own setting
         raise CheckpointError(f"checkpoint {str(error).removeprefix('init ')}") from error
 
@@ -170,16 +153,13 @@ def planned(config: Finetune, initial: Initial, cuttings: dict[str, dict[Cutting
     for name, problem in problems.items():
         if line := plan.left_out(problem, config, shares[name]):
             report(line)
-    seconds = plan.total_seconds(config, list(problems.values()), per_step, shares, many, len(settings))
-    selecting = len(settings) * config.search.seeds * len(problems) if len(settings) > 1 else 0
-    reporting = sum(share.seeds for share in shares.values())
-    parts = f"{selecting} that select one of {len(settings)} settings, {reporting} that report it on fresh seeds" if selecting else f"{len(problems)} task{'s' * (len(problems) > 1)}, {config.seeds} seed{'s' * (config.seeds > 1)} at most"
-    report(f"{selecting + reporting} trial{'s' * (selecting + reporting > 1)}: {parts}; {many} at once, about {duration(seconds)}")
-    if to_answer:
-        report(f"then the {sum(to_answer.values()):,} test rows of GLUE's submission file, about {duration(answering)}")
     baselines = {name: {split: KINDS[one.task.kind].baseline(one.task, one.train, prepared) for split, prepared in one.splits.items()} for name, one in problems.items()}
     each = {name: plan.trial_seconds(config, problem, per_step[name], shares[name]) for name, problem in problems.items()}
-    return Grid(config=config, initial=initial, cuttings=cuttings, settings=settings, shares=shares, seconds=each, baselines=baselines)
+    grid = Grid(config=config, initial=initial, cuttings=cuttings, settings=settings, shares=shares, seconds=each, baselines=baselines)
+    report(asked.summary(grid, many))
+    if to_answer:
+        report(f"then the {sum(to_answer.values()):,} test rows of GLUE's submission file, about {plan.duration(answering)}")
+    return grid
 
 
 def grid_name(config: Finetune, problems: Mapping[str, Problem], initial: Initial) -> str:
@@ -191,18 +171,11 @@ def grid_name(config: Finetune, problems: Mapping[str, Problem], initial: Initia
     return f"{names}-{hashlib.sha256(content.encode()).hexdigest()[:8]}"
 
 
-def duration(seconds: float) -> str:
-    """Seconds for people."""
-    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.1f} hours"
-
-
 def run_wave(grid: Grid, parent: Any, live: Live, report: Report) -> tuple[list[Reported], dict[str, str]]:
     """Select a setting for each problem where there are several, report it on fresh seeds, and keep the best model of each."""
     chosen = {name: grid.settings[0] for name in grid.problems}
     words = dict.fromkeys(grid.problems, "")
-    if len(grid.settings) > 1:
-        asked = [trial_of(grid, name, seed, one, "select") for name in grid.problems for one in grid.settings for seed in range(grid.config.search.seeds)]
-        selecting = list({trial.name: trial for trial in asked}.values())  # settings that the time makes equal are one
+    if selecting := asked.selecting(grid):
         groups = [[trial for trial in selecting if trial.problem == name] for name in grid.problems] if grid.config.search.stop_early else [selecting]
         found = {}
         for group in groups:  # halving compares scores, which are of one task then
@@ -213,8 +186,7 @@ def run_wave(grid: Grid, parent: Any, live: Live, report: Report) -> tuple[list[
             metric = problem.task.metrics[0]
             words[name] = f"{in_words(chosen[name])} (best of {tried}: {metric} {shown(metric, value)}, selected on dev)"
             report(f"{name}: selected {words[name]}")
-    first = grid.config.search.seeds if len(grid.settings) > 1 else 0
-    reporting = {name: [trial_of(grid, name, first + seed, chosen[name], "report") for seed in range(grid.shares[name].seeds)] for name in grid.problems}
+    reporting = {name: asked.reporting(grid, name, chosen[name]) for name in grid.problems}
     results = run_all(grid, [trial for ones in reporting.values() for trial in ones], parent, live, may_stop=False)
     rows, models = [], {}
     for name, ones in reporting.items():
@@ -224,25 +196,15 @@ def run_wave(grid: Grid, parent: Any, live: Live, report: Report) -> tuple[list[
     return rows, models
 
 
-def trial_of(grid: Grid, name: str, seed: int, setting: dict[str, Any], stage: str) -> Trial:
-    """The trial of a setting, as long as the problem's share allows."""
-    share, config = grid.shares[name], with_setting(grid.config, setting).for_width(grid.initial.model.width)
-    recipe = config.recipe
-    if share.epochs < grid.config.recipe.epochs:
-        recipe = replace(recipe, epochs=min(recipe.epochs, share.epochs))
-    if share.rows is not None:
-        recipe = replace(recipe, training_rows=min(recipe.training_rows or share.rows, share.rows))
-    config = replace(config, recipe=recipe)
-    effective = {name: value for name, value in flatten(config).items() if name in setting}
-    return make_trial(config, grid.cuttings[name][config.cutting], grid.initial, seed, effective, stage)
-
-
 def run_all(grid: Grid, ones: Sequence[Trial], parent: Any, live: Live, *, may_stop: bool) -> dict[str, dict[str, Any]]:
     """The results of trials; only those that have none are sent to the cluster."""
     ready = {trial.name: result for trial in ones if (result := finished(trial, may_stop)) is not None}
     for trial in {trial.name: trial for trial in ones if trials.is_damaged(trial)}.values():
         live.report(f"{storage.join(trial.folder, trials.RESULT)} is damaged: the trial is trained again")
     missing = sorted((trial for trial in ones if trial.name not in ready), key=lambda trial: -grid.seconds[trial.problem])  # the longest first: they all end sooner
+    for trial in missing:
+        if step := trials.kept_step(trial):
+            live.report(f"{label(trial)}: goes on after step {step:,}")
     with live.table(ones, ready):
         for trial in ones:
             if trial.name in ready:
@@ -257,14 +219,6 @@ def run_all(grid: Grid, ones: Sequence[Trial], parent: Any, live: Live, *, may_s
         for trial in missing:  # those that were stopped early; the others are there
             runs.log_trial(parent, trial, fresh[trial.name])
     return ready | fresh
-
-
-def finished(trial: Trial, may_stop: bool) -> dict[str, Any] | None:
-    """A trial's result where nothing is left to do: one that reports has its model too, and one that a search ended counts in such a search alone."""
-    result = trials.result_of(trial)
-    if result is None:
-        return trials.stopped_of(trial) if may_stop else None
-    return result if trial.stage != "report" or trials.has_model(trial) else None
 
 
 def best_model(problem: Problem, ones: Sequence[Trial], results: Sequence[dict[str, Any]]) -> str:

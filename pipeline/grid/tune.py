@@ -23,8 +23,9 @@ from pipeline.tasks.selection import worth
 from pipeline.train.course import Scores, delete_kept
 from pipeline.train.initial import Initial
 
-SCORE, VALUE, EPOCH = "score", "value", "epoch"
-"""What a trial tells Tune after an epoch: the value of the metric that selects, and it as a number that is higher where the model is better."""
+SCORE, VALUE, EPOCH, LAST = "score", "value", "epoch", "last"
+"""What a trial tells Tune after an epoch: the value of the metric that selects as a number that is higher where the model is better,
+the value itself, which epoch it was, and whether it is the trial's result."""
 LOGINS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SECURITY_TOKEN", "AWS_SESSION_TOKEN")
 MEASURED_AT_ONCE = 8
 """Processes that measure at most."""
@@ -46,7 +47,7 @@ class Watch(tune.Callback):
         self.tell(self.trials[trial.config["number"]], "running", {})
 
     def on_trial_result(self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any) -> None:
-        if SCORE in result:
+        if SCORE in result and not result[LAST]:  # its end is told by itself
             self.tell(self.trials[trial.config["number"]], "running", {EPOCH: result[EPOCH], VALUE: result[VALUE]})
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
@@ -165,16 +166,16 @@ def work(settings: dict[str, int], trials: list[Trial], problems: dict[tuple[str
     problem = ray.get(problems[trial.problem, trial.config.cutting])
     first, metric = next(iter(problem.splits)), problem.task.metrics[0]
 
-    def tell(scores: Scores, epoch: int) -> None:
+    def tell(scores: Scores, epoch: int, last: bool) -> None:
         value = scores[first][metric]
-        tune.report({SCORE: worth(metric, value), VALUE: value, EPOCH: epoch})
+        tune.report({SCORE: worth(metric, value), VALUE: value, EPOCH: epoch, LAST: last})
 
     def after_epoch(epoch: int, scores: Scores) -> None:
         if epoch < trial.config.recipe.epochs:  # a trial that comes to its end is not stopped there, before its result is published
-            tell(scores, epoch)
+            tell(scores, epoch, last=False)
 
     found = trial_work.run(trial, problem, initial, after_epoch)
-    tell(found["scores"], found["best_epoch"])
+    tell(found["scores"], found["best_epoch"], last=True)
 
 
 def stopped(trial: Trial, last: dict[str, Any]) -> dict[str, Any]:

@@ -28,7 +28,8 @@ from pipeline.text.extension import new_rows
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.checkpoint import CONFIG, WEIGHTS, read_tensors
 
-HEADS = ("bert.pooler.", "cls.predictions.", "cls.seq_relationship.")
+POOLER = "bert.pooler."
+HEADS = (POOLER, "cls.predictions.", "cls.seq_relationship.")
 """Parts of a BertForPreTraining that a checkpoint may lack, each as a whole: an encoder's, or one of masked tokens only."""
 OTHER_HEADS = ("classifier.", "qa_outputs.", "attention_pooling.")
 """Of fine-tuned models: left out."""
@@ -50,9 +51,10 @@ class Initial:
     vocabulary: Vocabulary
 
 
-def read_initial(config: Pretrain, report: Callable[[str], None]) -> Initial:
+def read_initial(config: Pretrain, report: Callable[[str], None], used: tuple[str, ...] = HEADS) -> Initial:
     """The model that config.init names, copied into the output folder unless that was done before.
 
+    Says which of the heads that are `used` it lacks.
     Raises CheckpointError, and ConfigError for settings at odds with it, in one line for all that does not fit.
     """
     location = storage.absolute(str(config.init))
@@ -71,7 +73,7 @@ def read_initial(config: Pretrain, report: Callable[[str], None]) -> Initial:
         require_fitting_vocabulary(location, str(chosen.path), about["vocabulary_size"], vocabulary)
     except CheckpointError as error:
         raise CheckpointError(f"init {error}") from error
-    report(f"init: {description(location, about)}")
+    report(f"init: {description(location, about, used)}")
     return found
 
 
@@ -128,9 +130,9 @@ def require_fitting_vocabulary(location: str, path: str, rows: int, vocabulary: 
         raise CheckpointError(f"{location}: the weights have {rows} word embeddings and the vocabulary in {path} has {vocabulary.size} entries: set vocabulary.path to the one that it was trained with")
 
 
-def description(location: str, about: dict[str, Any]) -> str:
+def description(location: str, about: dict[str, Any], used: tuple[str, ...]) -> str:
     """What was taken of a model, and what was not, on one line."""
-    missing = [head.rstrip(".") for head in HEADS if any(name.startswith(head) for name in about["missing"])]
+    missing = [head.rstrip(".") for head in used if any(name.startswith(head) for name in about["missing"])]
     parts = [f"weights of {location}, {about['vocabulary_size']:,} word embeddings"]
     parts += [f"{' and '.join(missing)} not in it and initialised at random"] * bool(missing)
     parts += [f"{about['padding']} rows that only fill them up left out"] * bool(about["padding"])

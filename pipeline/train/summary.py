@@ -72,8 +72,15 @@ def places(summary: dict[str, Any]) -> list[tuple[str, str]]:
     return [
         ("checkpoint", summary["checkpoint"]),
         ("model", f"{summary['export']} ({summary['export_check']})"),
-        ("MLflow", f"run {summary['mlflow_run_id']}; to open it: mlflow ui --backend-store-uri {summary['mlflow_uri']}" if summary["mlflow_uri"].startswith("sqlite:") else f"run {summary['mlflow_run_id']} at {summary['mlflow_uri']}"),
+        ("MLflow", to_open(summary["mlflow_uri"], summary["mlflow_run_id"])),
     ]
+
+
+def to_open(uri: str, run_id: str) -> str:
+    """Where people find an MLflow run."""
+    if uri.startswith("sqlite:"):
+        return f"run {run_id}; to open it: mlflow ui --backend-store-uri {uri}"
+    return f"run {run_id} at {uri}"
 
 
 def blank_lines(summary: dict[str, Any]) -> list[str]:

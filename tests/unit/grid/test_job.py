@@ -15,9 +15,11 @@ from pipeline.finetune.problems import Problem, digest, in_cuttings
 from pipeline.finetune.settings import settings_of, with_setting
 from pipeline.finetune.trials import Trial
 from pipeline.grid import runs, tune
-from pipeline.grid.job import Grid, best_model, finished, planned, run_all, trial_of
+from pipeline.grid.asked import Grid, finished, remaining, reporting, selecting, summary, trial_of
+from pipeline.grid.closing import use_line
+from pipeline.grid.job import best_model, planned, run_all
 from pipeline.storage import write_json
-from pipeline.tasks import sequences
+from pipeline.tasks import known, sequences
 from pipeline.tasks.glue import TASKS
 from pipeline.tasks.tables import read_split
 from pipeline.text.vocabulary import Vocabulary
@@ -115,6 +117,38 @@ def test_the_longest_trials_are_sent_first(glue: Path, tiny_vocabulary: Vocabula
     monkeypatch.setattr(runs, "log_trial", lambda *given: None)
     assert run_all(grid, asked, None, Live(lambda line: None), may_stop=False).keys() == {trial.name for trial in asked}
     assert [trial.problem for trial in sent] == ["longer", "longer", "cola", "cola"]
+
+
+def test_trials_that_have_their_results_take_no_more_time(glue: Path, tiny_vocabulary: Vocabulary) -> None:
+    def finish(trial: Trial, score: float) -> None:
+        write_json(f"{trial.folder}/result.json", {"scores": {"dev": {"matthews": score}}})
+        if trial.stage == "report":
+            write_json(f"{trial.folder}/model/manifest.json", {})
+
+    grid = grid_of(glue, tiny_vocabulary, Share(seeds=2, epochs=3, rows=None), "optimizer.learning_rate=1e-4,1e-3")
+    problem = replace(grid.problems["cola"], splits={"dev": grid.problems["cola"].train})
+    grid = replace(grid, cuttings={"cola": {grid.config.cutting: problem}}, seconds={"cola": 10.0})
+    words = "4 trials: 2 that select one of 2 settings, 2 that report it on fresh seeds; "
+    assert list(remaining(grid)) == ["cola"] * 4 and summary(grid, 2) == f"{words}2 at once, about 20 s"
+    first, second = selecting(grid)
+    finish(first, 0.1)
+    assert summary(grid, 2) == f"{words}1 of them have their results, the others 2 at once, about 20 s"
+    finish(second, 0.2)
+    best = reporting(grid, "cola", second.chosen)
+    assert [trial.seed for trial in best] == [1, 2] and best[0].config.optimizer.learning_rate == 1e-3
+    finish(best[0], 0.3)
+    assert summary(grid, 2) == f"{words}3 of them have their results, the others 2 at once, about 10 s"
+    finish(best[1], 0.3)
+    assert summary(grid, 2) == f"{words}all of them have their results"
+
+
+def test_how_a_model_is_used_is_a_command_for_its_task() -> None:
+    config = Finetune(checkpoint="c", task=("mrpc",), data="d")
+    start, end = "python jobs/predict.py --checkpoint 'o/my model' --input FILE", "--output answers.csv"
+    assert use_line(config, TASKS["mrpc"], "o/my model") == f"{start} --text '#1 String' --pair '#2 String' {end}"
+    assert use_line(config, known.TASKS["squad1"], "o/my model") == f"{start} {end}"
+    own = Finetune(checkpoint="c", train="my.csv", text="review", label=("stars",))
+    assert use_line(own, replace(TASKS["sst2"], splits=()), "o/my model") == f"{start} --text review {end}"
 
 
 def test_what_the_start_took_is_taken_from_the_minutes(glue: Path, tiny_vocabulary: Vocabulary, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 import math
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from ray.tune.execution.class_cache import _ActorClassCache
@@ -11,7 +12,7 @@ from pipeline.config.finetune import Finetune, Trials
 from pipeline.config.training import TrialPlacement
 from pipeline.errors import ConfigError, DataError
 from pipeline.finetune.trials import STOPPED, Trial
-from pipeline.grid.tune import LOGINS, at_once, connect, fit, published, resources
+from pipeline.grid.tune import LOGINS, Watch, at_once, connect, fit, published, resources
 
 
 def config(output: str = "o", **settings) -> Finetune:
@@ -64,6 +65,17 @@ def test_results_that_this_machine_does_not_see_are_an_error(tmp_path: Path) -> 
     assert not storage.exists(f"{ones[1].folder}/{STOPPED}")
     assert published(ones, {1: {"epoch": 2, "score": -0.5, "value": 0.5}}, may_stop=True)["b"] == {"stopped_after_epoch": 2, "score": 0.5, "chosen": {}, "stage": "report"}
     assert storage.exists(f"{ones[1].folder}/{STOPPED}")
+
+
+def test_epochs_are_told_as_they_end_and_a_trial_s_end_once(tmp_path: Path) -> None:
+    one, told = trial(tmp_path, "a"), []
+    watch, running = Watch([one], lambda trial, state, news: told.append((state, dict(news)))), SimpleNamespace(config={"number": 0})
+    watch.on_trial_start(0, [], running)
+    watch.on_trial_result(1, [], running, {"score": -0.5, "value": 0.5, "epoch": 1, "last": False})
+    watch.on_trial_result(2, [], running, {"score": -0.4, "value": 0.4, "epoch": 1, "last": True})
+    storage.write_json(f"{one.folder}/result.json", {"scores": {}})
+    watch.on_trial_complete(3, [], running)
+    assert told == [("running", {}), ("running", {"epoch": 1, "value": 0.5}), ("done", {"scores": {}})]
 
 
 def test_ray_tune_hands_no_logins_to_trials(monkeypatch: pytest.MonkeyPatch) -> None:
