@@ -7,7 +7,8 @@ from typing import Any
 from pipeline import storage
 from pipeline.config.model import Model
 from pipeline.errors import CheckpointError, ConfigError, listed
-from pipeline.model.weights import from_published, model_settings
+from pipeline.model.published import MOST_CONFIG, json_object
+from pipeline.model.weights import from_published, model_settings, vocabulary_size
 from pipeline.objectives.pretraining import BertPretraining
 from pipeline.train import checkpoint, run
 
@@ -58,16 +59,25 @@ def load_trained(folder: str) -> Trained:
     """The model of a checkpoint or of an exported folder. Raises CheckpointError when it is damaged or another architecture."""
     if problem := storage.damage(folder):
         raise CheckpointError(f"checkpoint {folder} is damaged ({problem})")
-    config = storage.read_json(storage.join(folder, CONFIG))
-    model = model_settings(config)
-    return Trained(checkpoint=folder, model=model, vocabulary_size=config["vocab_size"], module=load_module(folder, model, config["vocab_size"]))
-
-
-def load_module(folder: str, model: Model, vocabulary_size: int) -> BertPretraining:
-    """The weights in a folder of the published format, in evaluation mode. Raises CheckpointError when they are not those of such a model."""
-    module = BertPretraining(model, vocabulary_size).eval()
     try:
-        module.load_state_dict(from_published(checkpoint.read_tensors(storage.join(folder, checkpoint.WEIGHTS)), model))
+        model = model_settings(json_object(storage.read_at_most(storage.join(folder, CONFIG), MOST_CONFIG)))
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{storage.join(folder, CONFIG)} cannot be read: {storage.first_line(error)}") from error
+    module, rows = load_module(folder, model)
+    return Trained(checkpoint=folder, model=model, vocabulary_size=rows, module=module)
+
+
+def load_module(folder: str, model: Model) -> tuple[BertPretraining, int]:
+    """The weights in a folder of the published format, in evaluation mode, and how many word embeddings they have.
+
+    Raises CheckpointError when they are not those of such a model.
+    """
+    try:
+        tensors = checkpoint.read_tensors(storage.join(folder, checkpoint.WEIGHTS))
+        state = from_published(tensors, model)
     except CheckpointError as error:
         raise CheckpointError(f"{folder}: {error}") from error
-    return module
+    rows = vocabulary_size(tensors)
+    module = BertPretraining(model, rows).eval()
+    module.load_state_dict(state)
+    return module, rows

@@ -39,8 +39,11 @@ def tuned_from(location: str) -> dict[str, Any] | None:
     place = storage.join(location, TASK)
     if not storage.exists(place):
         return None
-    said = storage.read_json(place).get("lineage", {})
-    return said if {"checkpoint", "trial"} <= said.keys() else None
+    try:
+        said = storage.read_json(place)["lineage"]
+        return said if {"checkpoint", "trial"} <= said.keys() else None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
 
 
 def pretraining(location: str) -> dict[str, str]:

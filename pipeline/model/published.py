@@ -5,7 +5,7 @@ import json
 import pickle
 import re
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 from pyarrow import fs
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from torch import Tensor
 
@@ -27,6 +27,10 @@ CONFIGS = ("config.json", "bert_config.json")
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 """One that is there is taken, the first; an index names the files of a checkpoint in several."""
 BUNDLE = re.compile(r".*ckpt.*\.index")
+MOST_CONFIG, MOST_INDEX = 1 << 24, 1 << 26
+"""Bytes of a config, and of an index of several files: those of published models have some thousands."""
+COPIES = 2
+"""How often the bytes of a file may stand in its tensors: output weights are often the word embeddings again."""
 FORBIDDEN = re.compile(r"GLOBAL (\S+)")
 """How torch names what a pickle asks for beyond tensors."""
 
@@ -71,19 +75,39 @@ def files_of(location: str) -> Files:
         raise CheckpointError(f"{location} has no {wanted}: {instead}")
     if storage.MANIFEST in names and (problem := storage.damage(location)):
         raise CheckpointError(f"{location} is damaged: {problem}")
+    others: list[str] = []
     if BUNDLE.fullmatch(weights):
-        prefix = weights.removesuffix(".index")
-        return Files(config=config, weights=weights, parts=(weights, *(name for name in names if name.startswith(f"{prefix}.data-"))))
-    if not weights.endswith(".index.json"):
-        return Files(config=config, weights=weights, parts=(weights,))
-    return Files(config=config, weights=weights, parts=(weights, *shards(location, weights, names)))
+        others = [name for name in names if name.startswith(f"{weights.removesuffix('.index')}.data-")]
+    elif weights.endswith(".index.json"):
+        others = shards(location, weights, names)
+    require_files(location, (config, weights, *others))
+    return Files(config=config, weights=weights, parts=(weights, *others))
+
+
+def require_files(location: str, names: Sequence[str]) -> None:
+    """Raise CheckpointError for a name in a folder that is no regular file: a pipe or a device may never end."""
+    for name in names:
+        system, path = storage.filesystem(storage.join(location, name))
+        if storage.retried(lambda: system.get_file_info(path)).type != fs.FileType.File:
+            raise CheckpointError(f"{storage.join(location, name)} is no regular file")
+
+
+def require_header(file: Path) -> None:
+    """Raise CheckpointError for a safetensors file whose header does not fit its size, which is known before it is read through."""
+    if file.suffix != ".safetensors":
+        return
+    try:
+        with safe_open(file, "pt"):
+            pass
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(f"{file.name} cannot be read: {storage.first_line(error)}") from error
 
 
 def shards(location: str, index: str, names: list[str]) -> list[str]:
     """Files that the index of a checkpoint in several names. Raises CheckpointError for one that is not in the folder."""
     try:
-        found = sorted(set(json_object(storage.read_bytes(storage.join(location, index)))["weight_map"].values()))
-    except (ValueError, KeyError, AttributeError) as error:
+        found = sorted(set(json_object(storage.read_at_most(storage.join(location, index), MOST_INDEX))["weight_map"].values()))
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
         raise CheckpointError(f"{location}/{index} is no index of weights: weight_map cannot be read ({storage.first_line(error)})") from error
     if absent := [name for name in found if name not in names]:
         raise CheckpointError(f"{location} has no {absent[0]}, which {index} names: fetch all of its {len(found)} files")
@@ -99,13 +123,15 @@ def fetched(location: str, files: Files, folder: str) -> str:
 
 
 def fingerprint(folder: Path, files: Files) -> str:
-    """SHA-256 of the contents of config and weights, in hexadecimal."""
+    """SHA-256 of the contents of config and weights, in hexadecimal. Raises CheckpointError for weights that cannot be such."""
+    for name in files.parts:
+        require_header(folder / name)
     return hashlib.sha256(json.dumps([[name, storage.sha256(str(folder / name))] for name in (files.config, *files.parts)]).encode()).hexdigest()
 
 
 def json_object(content: bytes) -> dict[str, Any]:
     """A JSON object. Raises ValueError for anything else."""
-    value = json.loads(content)
+    value = storage.parse_json(content)
     if not isinstance(value, dict):
         raise ValueError(f"a {type(value).__name__} stands where an object is wanted")
     return value
@@ -114,8 +140,8 @@ def json_object(content: bytes) -> dict[str, Any]:
 def read_config(folder: Path, files: Files) -> dict[str, Any]:
     """What the model's config says. Raises CheckpointError when it cannot be read."""
     try:
-        return json_object((folder / files.config).read_bytes())
-    except ValueError as error:
+        return json_object(storage.read_at_most(str(folder / files.config), MOST_CONFIG))
+    except (OSError, ValueError) as error:
         raise CheckpointError(f"{files.config} cannot be read: {storage.first_line(error)}") from error
 
 
@@ -142,13 +168,33 @@ def read_pickled(file: Path) -> dict[str, Tensor]:
     """Tensors of a file of torch.save, without running what else a pickle may hold."""
     try:
         # Files from before torch 1.6 are no zip archives, and those cannot be mapped.
-        found = torch.load(file, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(file))
+        archive = zipfile.is_zipfile(file)
+        if archive:
+            require_uncompressed(file)
+        found = torch.load(file, map_location="cpu", weights_only=True, mmap=archive)
     except pickle.UnpicklingError as error:
         asked = FORBIDDEN.search(str(error))
         why = f"it asks for {asked[1]}" if asked else "a plain pickle"
         raise CheckpointError(f"{file.name} holds more than tensors, and unpickling it could run anything ({why}): save it as safetensors") from error
-    except (RuntimeError, EOFError, OSError, ValueError, KeyError) as error:
+    except (RuntimeError, EOFError, OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
         raise CheckpointError(f"{file.name} cannot be read: {storage.first_line(error)}") from error
     if not isinstance(found, dict) or not all(isinstance(tensor, Tensor) for tensor in found.values()):
         raise CheckpointError(f"{file.name} is no dictionary of tensors by name: save the model's state_dict")
+    require_held(file, found)
     return dict(found)
+
+
+def require_uncompressed(file: Path) -> None:
+    """Raise ValueError for an archive with a compressed member, as torch.save writes none: it could become any size."""
+    with zipfile.ZipFile(file) as archive:
+        if packed := [member.filename for member in archive.infolist() if member.compress_type != zipfile.ZIP_STORED]:
+            raise ValueError(f"{packed[0]} in it is compressed")
+
+
+def require_held(file: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Raise CheckpointError where a file of torch.save does not hold its tensors: their shapes alone may ask for any memory."""
+    if odd := [name for name, tensor in tensors.items() if tensor.layout != torch.strided or tensor.device.type != "cpu"]:
+        raise CheckpointError(f"{file.name}: tensor {odd[0]} is no plain tensor: save the model's state_dict")
+    held, wanted = file.stat().st_size, sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
+    if wanted > COPIES * held:
+        raise CheckpointError(f"{file.name} has {held:,} bytes and its tensors would have {wanted:,}: save each with its own memory")

@@ -21,6 +21,8 @@ FOOTER, TRAILER = 48, 5
 """Bytes: two block handles, padded, and the magic number; after each block how it is compressed, and its checksum."""
 DTYPES = {1: "<f4", 2: "<f8", 3: "<i4", 9: "<i8", 19: "<f2"}
 """tensorflow/core/framework/types.proto: DT_FLOAT, DT_DOUBLE, DT_INT32, DT_INT64, DT_HALF."""
+MOST_INDEX, LONGEST_NAME, LONGEST_NUMBER = 1 << 24, 1 << 10, 63
+"""Bytes of an index, characters of a name in it, and bits before the last seven of a number: bert-large's index has 50 thousand bytes."""
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5  # wire types of protocol buffers
 OPTIMIZER = re.compile(r"(^|/)(adam_[mv]|lamb_[mv]|Adam(_1)?|beta[12]_power|global_step)$")
 """What is left of training in a checkpoint."""
@@ -36,14 +38,19 @@ def read_bundle(prefix: Path) -> dict[str, Tensor]:
     """
     index = prefix.with_name(f"{prefix.name}.index")
     try:
+        if index.stat().st_size > MOST_INDEX:
+            raise ValueError(f"it has more than {MOST_INDEX:,} bytes")
         entries = dict(table(index.read_bytes()))
         header = fields(entries.pop(b""))
         if number(header, 2):
             raise ValueError("it is big-endian")
         named = {key.decode(): fields(value) for key, value in entries.items()}
         files = [np.memmap(prefix.with_name(f"{prefix.name}.data-{n:05d}-of-{number(header, 1):05d}"), np.uint8, "r") for n in range(number(header, 1))]
-        return dict(published(name, array_of(name, entry, files)) for name, entry in named.items() if not OPTIMIZER.search(name))
-    except (IndexError, KeyError, ValueError, OSError) as error:
+        kept = {name: array_of(name, entry, files) for name, entry in named.items() if not OPTIMIZER.search(name)}
+        if (wanted := sum(array.nbytes for array in kept.values())) > (held := sum(len(file) for file in files)):
+            raise ValueError(f"its tensors have {wanted} bytes and its files {held}")
+        return dict(published(name, array) for name, array in kept.items())
+    except (IndexError, KeyError, ValueError, TypeError, AttributeError, OverflowError, OSError) as error:
         raise CheckpointError(f"{index.name} cannot be read as a TensorFlow checkpoint: {error}") from error
 
 
@@ -74,8 +81,13 @@ def table(content: bytes) -> Iterator[tuple[bytes, bytes]]:
         raise ValueError("it does not end as a table does")
     _, place = handle(content, len(content) - FOOTER)  # of the metaindex, which is empty
     index, _ = handle(content, place)
+    end = 0
     for _, value in block(content, *index):
-        yield from block(content, *handle(value, 0)[0])
+        offset, size = handle(value, 0)[0]
+        if offset < end:
+            raise ValueError("its blocks overlap")
+        end = offset + size
+        yield from block(content, offset, size)
 
 
 def handle(content: bytes, place: int) -> tuple[tuple[int, int], int]:
@@ -99,6 +111,8 @@ def block(content: bytes, offset: int, size: int) -> Iterator[tuple[bytes, bytes
         rest, place = varint(whole, place)
         length, place = varint(whole, place)
         key = key[:shared] + whole[place : place + rest]
+        if len(key) > LONGEST_NAME:
+            raise ValueError(f"a name has more than {LONGEST_NAME} characters")
         yield key, whole[place + rest : place + rest + length]
         place += rest + length
 
@@ -108,6 +122,8 @@ def varint(content: bytes, place: int) -> tuple[int, int]:
     value = shift = 0
     while True:
         byte = content[place]
+        if shift > LONGEST_NUMBER:
+            raise ValueError("a number has too many bytes")
         value |= (byte & 127) << shift
         place, shift = place + 1, shift + 7
         if byte < 128:

@@ -1,7 +1,8 @@
 """Names and shapes of our weights as the published checkpoints have them (Hugging Face's BERT with any of its heads), and back."""
 
+import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
@@ -44,6 +45,9 @@ TIED = {
 """Second copies that some checkpoints hold, and what they are copies of."""
 BUFFERS = ("bert.embeddings.position_ids", "bert.embeddings.token_type_ids")
 """Constants that old checkpoints hold."""
+
+FEW_LAYERS, FEW_WEIGHTS, SLACK = 1_000, 1 << 24, 64
+"""Layers and weights of a model that is always made, and how many times the weights of its files one may have that is."""
 
 CONFIG_SIZES = {
     "num_hidden_layers": "layers",
@@ -113,6 +117,7 @@ def from_published(tensors: dict[str, Tensor], settings: Model) -> dict[str, Ten
 
     Raises CheckpointError as `take` does, and naming the first tensor that is missing or unexpected.
     """
+    require_sizes(settings, tensors)
     taken = take(tensors, pretraining_parts(settings, vocabulary_size(tensors)))
     if taken.surplus:
         raise CheckpointError(f"unexpected tensor {taken.surplus[0]}: a BERT of model.layers {settings.layers} with both pretraining heads has none of that name")
@@ -150,6 +155,17 @@ def pretraining_parts(settings: Model, vocabulary_size: int) -> nn.Module:
         )
 
 
+def require_sizes(settings: Model, tensors: dict[str, Tensor]) -> None:
+    """Raise CheckpointError for a model that is far larger than its tensors: making it would take any memory or time. A smaller difference is told by the first tensor that does not fit."""
+    if settings.layers > max(FEW_LAYERS, len(tensors)):
+        raise CheckpointError(f"config.json: num_hidden_layers is {settings.layers}, and the weights are {len(tensors)} tensors")
+    per_layer = 4 * settings.width**2 + 2 * settings.width * settings.feed_forward
+    wanted = settings.layers * per_layer + (settings.maximum_positions + settings.segments) * settings.width
+    held = sum(tensor.numel() for tensor in tensors.values())
+    if wanted > SLACK * max(FEW_WEIGHTS, held):
+        raise CheckpointError(f"config.json: a BERT of its sizes has {wanted:,} weights, and the files hold {held:,}")
+
+
 def vocabulary_size(tensors: dict[str, Tensor]) -> int:
     """Rows of a published checkpoint's word embeddings; 0 where it has none."""
     words = _modern(tensors).get(published_name("encoder.embeddings.words.weight"))
@@ -174,8 +190,8 @@ def model_settings(config: dict[str, Any]) -> Model:
     for field, value in (CONFIG_CONSTANTS | CONFIG_DEFAULTS).items():
         if config.get(field, value) != value:
             raise CheckpointError(f"config.json: {field} is {config[field]!r}, only {value!r} can be loaded")
-    named = config.get("architectures") or ()
-    if foreign := [name for name in ([named] if isinstance(named, str) else named) if not name.startswith("Bert")]:
+    named = config.get("architectures") or []
+    if foreign := [name for name in (named if isinstance(named, list) else [named]) if not str(name).startswith("Bert")]:
         raise CheckpointError(f"config.json: architectures is {foreign[0]!r}, only Bert's can be loaded")
     missing = next((field for field in CONFIG_SIZES if field not in config), None)
     if missing is not None:
@@ -183,6 +199,9 @@ def model_settings(config: dict[str, Any]) -> Model:
     found = {name: config[field] for name, field in CONFIG_FIELDS.items() if field in config}
     if wrong := [name for name, value in found.items() if not isinstance(value, int | float) or isinstance(value, bool)]:
         raise CheckpointError(f"config.json: {CONFIG_FIELDS[wrong[0]]} is {found[wrong[0]]!r}, which is no number")
+    whole = {field.name for field in fields(Model) if field.type is int}
+    if wrong := [name for name, value in found.items() if not (isinstance(value, int) if name in whole else math.isfinite(value))]:
+        raise CheckpointError(f"config.json: {CONFIG_FIELDS[wrong[0]]} is {found[wrong[0]]!r}, which is no {'whole' if wrong[0] in whole else 'finite'} number")
     return Model(**found)
 
 

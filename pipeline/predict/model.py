@@ -16,7 +16,7 @@ from pipeline.export.trained import Trained, load_trained
 from pipeline.finetune.trials import autocast_for
 from pipeline.predict.answers import CUT, answer_items, answer_schema, items_of
 from pipeline.text.vocabulary import Vocabulary, load_vocabulary
-from pipeline.train.tuned import TASK, TunedModel, load_tuned
+from pipeline.train.tuned import TASK, TunedModel, about_of, load_tuned
 from pipeline.train.worker import autocast_of, chosen_precision
 
 FILL = "fill"
@@ -54,7 +54,7 @@ def fingerprint(checkpoint: str) -> str:
 def kind_of(checkpoint: str) -> str:
     """What a model does."""
     place = storage.join(storage.absolute(checkpoint), TASK)
-    return str(storage.read_json(place)["task"]["kind"]) if storage.exists(place) else FILL
+    return about_of(storage.absolute(checkpoint))[0].task.kind if storage.exists(place) else FILL
 
 
 def device_of(placement: ModelPlacement) -> torch.device:

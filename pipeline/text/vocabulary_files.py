@@ -17,6 +17,8 @@ from pipeline.text.splitting import CONTINUATION, SPECIALS
 from pipeline.text.training import LONGEST_WORD
 
 NAMES = ("tokenizer.json", "vocab.txt", "vocab.json")
+MOST_VOCABULARY, MOST_CONFIG = 1 << 28, 1 << 24
+"""Bytes of a vocabulary, ten times the largest published ones, and of the settings beside it."""
 ROLES = tuple(zip(SPECIALS, ("<pad>", "<unk>", "<s>", "</s>", "<mask>"), strict=True))
 """Names of each special token, in SPECIALS' order: BERT's, ALBERT's and DeBERTa's, or RoBERTa's."""
 
@@ -52,7 +54,7 @@ def vocabulary_file(path: str) -> str:
     location = storage.absolute(path)
     system, place = storage.filesystem(location)
     kind = system.get_file_info(place).type
-    if kind == fs.FileType.File:
+    if kind in (fs.FileType.File, fs.FileType.Unknown):  # a pipe or a device is refused where it is read
         return location
     if kind == fs.FileType.NotFound:
         raise ConfigError(f"vocabulary.path ({path}) does not exist: give a vocab.txt, a tokenizer.json or a folder with one")
@@ -66,7 +68,7 @@ def vocabulary_file(path: str) -> str:
 def read_setting(path: str, file: str) -> str:
     """The text of a file of the vocabulary."""
     try:
-        return storage.read_bytes(file).decode("utf-8")
+        return storage.read_at_most(file, MOST_VOCABULARY).decode("utf-8")
     except OSError as error:
         raise ConfigError(f"vocabulary.path ({path}) cannot be read ({storage.first_line(error)}): give a file that can") from error
     except UnicodeDecodeError as error:
@@ -95,7 +97,7 @@ def vocab_txt(file: str, content: str) -> Found:
 def tokenizer_config(location: str) -> dict[str, Any]:
     """The settings of a tokenizer_config.json; none where there is no such file."""
     try:
-        settings = storage.read_json(location)
+        settings = storage.parse_json(storage.read_at_most(location, MOST_CONFIG))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
@@ -122,7 +124,10 @@ def tokenizer_json(file: str, content: str) -> Found:
     """A tokenizer.json of any of the kinds."""
     try:
         tokenizer = Tokenizer.from_str(content)
-    except Exception as error:  # tokenizers raises nothing narrower
+        tokenizer.encode("a")  # a broken normaliser may show only here
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # tokenizers raises nothing narrower, and its panics are no Exceptions
         raise DataError(f"{file} is no tokenizer that can be read ({storage.first_line(error)}): use a vocab.txt") from error
     if isinstance(tokenizer.model, WordPiece):
         return wordpiece_json(file, tokenizer)

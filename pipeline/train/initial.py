@@ -22,7 +22,7 @@ from pipeline.corpus.vocabulary import given_vocabulary
 from pipeline.errors import CheckpointError, ConfigError, PipelineError, listed
 from pipeline.local_files import scratch_folder
 from pipeline.model.published import Files, fingerprint, published_folder, read_config, read_weights
-from pipeline.model.weights import CONFIG_FIELDS, Taken, model_settings, pretraining_parts, published_config, take, to_published, vocabulary_size
+from pipeline.model.weights import CONFIG_FIELDS, Taken, model_settings, pretraining_parts, published_config, require_sizes, take, to_published, vocabulary_size
 from pipeline.objectives.pretraining import BertPretraining
 from pipeline.text.extension import new_rows
 from pipeline.text.vocabulary import Vocabulary
@@ -64,7 +64,7 @@ def read_initial(config: Pretrain, report: Callable[[str], None], used: tuple[st
             chosen = replace(config.vocabulary, path=config.vocabulary.path or location)
             vocabulary = given_vocabulary(chosen)
             found = Initial(
-                folder=storage.join(config.output, "initial", (digest := fingerprint(folder, files))[:16]), fingerprint=digest, model=model, vocabulary=vocabulary
+                folder=storage.join(config.output, "initial", (digest := in_place(location, fingerprint, folder, files))[:16]), fingerprint=digest, model=model, vocabulary=vocabulary
             )
             with storage.locked(f"{found.folder}.lock", wait=True):  # two runs may want the same one at once
                 if storage.damage(found.folder):
@@ -90,6 +90,7 @@ def keep(found: Initial, location: str, folder: Path, files: Files) -> None:
     tensors = {name: tensor.float() for name, tensor in read_weights(folder, files).items() if tensor.is_floating_point()}
     if not (rows := vocabulary_size(tensors)):
         raise CheckpointError("tensor bert.embeddings.word_embeddings.weight is missing: without word embeddings there is no BERT to start from")
+    require_sizes(found.model, tensors)
     taken = take(tensors, pretraining_parts(found.model, rows))
     require_usable(taken)
     if padded := is_padding(rows, found.vocabulary.size):

@@ -22,7 +22,8 @@ from pipeline.config.model import Model
 from pipeline.errors import CheckpointError
 from pipeline.local_files import scratch_folder
 from pipeline.model.adapters import adapter_state, add_adapter, load_adapter_state, merge, plain_state
-from pipeline.model.weights import model_settings, published_config, take, to_published
+from pipeline.model.published import MOST_CONFIG, json_object
+from pipeline.model.weights import model_settings, published_config, require_sizes, take, to_published
 from pipeline.objectives.sequences import SequenceTask
 from pipeline.objectives.tasks import OBJECTIVES, TaskObjective
 from pipeline.tasks.prepared import Tuned
@@ -99,24 +100,43 @@ def task_file(about: About, adapter: Adapter) -> dict[str, Any]:
 
 
 def load_tuned(location: str) -> TunedModel:
-    """A fine-tuned model from the folder of one. Raises CheckpointError where it is none, or damaged."""
+    """A fine-tuned model from the folder of one. Raises CheckpointError where it is none, damaged, or says sizes that its files do not hold."""
     location = storage.absolute(location)
     if not storage.exists(storage.join(location, TASK)):
         raise CheckpointError(f"checkpoint {location} has no {TASK}: give a folder that fine-tuning wrote, such as output/finetune/NAME/model")
     if problem := storage.damage(location):
         raise CheckpointError(f"checkpoint {location} is damaged: {problem}")
-    said, config = storage.read_json(storage.join(location, TASK)), storage.read_json(storage.join(location, CONFIG))
-    task = Task(**{name: tuple(value) if isinstance(value, list) else value for name, value in said["task"].items()})
-    about = About(task=task, cutting=unflatten(Cutting, said["cutting"]), pooling=said["pooling"], tuned=said["tuned"], lineage=said["lineage"])
-    model, vocabulary = model_settings(config), load_vocabulary(location, None)
-    module = OBJECTIVES[task.kind](model, vocabulary.size, len(task.labels), torch.Generator().manual_seed(0), about.pooling, None).eval()
-    taken = take(read_tensors(storage.join(location, WEIGHTS)), module)
+    about, bottleneck = about_of(location)
+    try:
+        model = model_settings(json_object(storage.read_at_most(storage.join(location, CONFIG), MOST_CONFIG)))
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"checkpoint {location}: {CONFIG} cannot be read ({storage.first_line(error)})") from error
+    vocabulary, tensors = load_vocabulary(location, None), read_tensors(storage.join(location, WEIGHTS))
+    require_sizes(model, tensors)
+    module = OBJECTIVES[about.task.kind](model, vocabulary.size, len(about.task.labels), torch.Generator().manual_seed(0), about.pooling, None).eval()
+    taken = take(tensors, module)
     if missing := [name for name in taken.missing if not (module.per_token and name.startswith("bert.pooler."))]:
         raise CheckpointError(f"checkpoint {location}: tensor {missing[0]} is missing")
-    if said["bottleneck"]:
-        add_adapter(module, Bottleneck(**said["bottleneck"]), torch.Generator().manual_seed(0))
-        load_adapter_state(module, read_tensors(storage.join(location, ADAPTERS)))
+    if bottleneck is not None:
+        adapters = read_tensors(storage.join(location, ADAPTERS))
+        if bottleneck.width > max((size for tensor in adapters.values() for size in tensor.shape), default=0):
+            raise CheckpointError(f"checkpoint {location}: {TASK} says a bottleneck of {bottleneck.width}, and no tensor of {ADAPTERS} is so large")
+        add_adapter(module, bottleneck, torch.Generator().manual_seed(0))
+        load_adapter_state(module, adapters)
     module.load_state_dict(taken.state, strict=False)
     return TunedModel(about=about, model=model, vocabulary=vocabulary, module=module)
+
+
+def about_of(location: str) -> tuple[About, Bottleneck | None]:
+    """What a model's task.json says of its task, and of its bottleneck adapter where it has one. Raises CheckpointError where it says nothing of use."""
+    try:
+        said = json_object(storage.read_at_most(storage.join(location, TASK), MOST_CONFIG))
+        task = Task(**{name: tuple(value) if isinstance(value, list) else value for name, value in said["task"].items()})
+        if task.kind not in OBJECTIVES:
+            raise ValueError(f"kind is {task.kind!r}")
+        about = About(task=task, cutting=unflatten(Cutting, said["cutting"]), pooling=said["pooling"], tuned=said["tuned"], lineage=said["lineage"])
+        return about, Bottleneck(**said["bottleneck"]) if said["bottleneck"] else None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CheckpointError(f"checkpoint {location}: {TASK} cannot be used ({type(error).__name__}: {storage.first_line(error)})") from error
 
 

@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import zipfile
 from pathlib import Path
 
 import fsspec
@@ -91,6 +93,35 @@ def test_what_is_no_checkpoint_is_said(folder: Path) -> None:
     assert refusal(folder).startswith("model.safetensors cannot be read: ")
     (folder / "config.json").write_text("{")
     assert refusal(folder).startswith("config.json cannot be read: ")
+
+
+def test_a_pickle_whose_tensors_are_larger_than_the_file_is_refused(folder: Path) -> None:
+    torch.save({"a": torch.zeros(1).expand(1 << 20, 1 << 20)}, folder / "pytorch_model.bin")
+    size = (folder / "pytorch_model.bin").stat().st_size
+    assert refusal(folder) == f"pytorch_model.bin has {size:,} bytes and its tensors would have {4 << 40:,}: save each with its own memory"
+    torch.save({"a": torch.zeros(2, 2).to_sparse()}, folder / "pytorch_model.bin")
+    assert refusal(folder) == "pytorch_model.bin: tensor a is no plain tensor: save the model's state_dict"
+
+
+def test_tensors_that_share_their_memory_once_are_taken(folder: Path) -> None:
+    words = torch.arange(4000.0).view(1000, 4)
+    torch.save({"words": words, "output": words}, folder / "pytorch_model.bin")
+    assert_same(weights(folder), {"words": words, "output": words})
+
+
+def test_a_compressed_archive_is_refused(folder: Path) -> None:
+    torch.save(TENSORS, folder / "plain.bin")
+    with zipfile.ZipFile(folder / "plain.bin") as plain, zipfile.ZipFile(folder / "pytorch_model.bin", "w", zipfile.ZIP_DEFLATED) as packed:
+        for name in plain.namelist():
+            packed.writestr(name, plain.read(name))
+    (folder / "plain.bin").unlink()
+    assert re.fullmatch(r"pytorch_model.bin cannot be read: \S+ in it is compressed", refusal(folder))
+
+
+@pytest.mark.parametrize("content", ["[" * 100_000, '{"weight_map": {"a": ["x"]}}', '{"weight_map": [1]}'])
+def test_an_index_that_is_none_is_named(folder: Path, content: str) -> None:
+    (folder / "model.safetensors.index.json").write_text(content)
+    assert refusal(folder).startswith(f"{folder}/model.safetensors.index.json is no index of weights: ")
 
 
 def test_missing_files_are_named(folder: Path) -> None:

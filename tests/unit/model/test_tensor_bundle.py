@@ -1,6 +1,7 @@
 """A TensorFlow checkpoint written here byte by byte, after the formats' own documents."""
 
 import math
+import os
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,9 @@ import torch
 
 from pipeline.config.model import Model
 from pipeline.errors import CheckpointError
-from pipeline.model.tensor_bundle import FOOTER, masked_crc32c, read_bundle
+from pipeline.model.tensor_bundle import FOOTER, handle, masked_crc32c, read_bundle
+from pipeline.model.tensor_bundle import block as read_block
+from pipeline.model.tensor_bundle import varint as read_varint
 from pipeline.model.weights import from_published, to_published
 from pipeline.objectives.pretraining import BertPretraining
 
@@ -55,13 +58,13 @@ def block(pairs: list[tuple[bytes, bytes]], restart: int = 3) -> bytes:
     return content + b"".join(at.to_bytes(4, "little") for at in restarts) + len(restarts).to_bytes(4, "little")
 
 
-def write(folder: Path, arrays: dict[str, np.ndarray], *, blocks: int = 3, endianness: int = 0, dtypes: dict[str, int] = TYPES) -> Path:
+def write(folder: Path, arrays: dict[str, np.ndarray], *, blocks: int = 3, endianness: int = 0, dtypes: dict[str, int] = TYPES, shared: bool = False) -> Path:
     """A checkpoint of one data file, its index in several blocks."""
     data, pairs = b"", [(b"", whole(1, 1) + whole(2, endianness) + nested(3, whole(1, 1)))]
     for name, array in sorted(arrays.items()):
         shape = b"".join(nested(2, whole(1, size)) for size in array.shape)
         content = array.tobytes()
-        entry = whole(1, dtypes[str(array.dtype)]) + nested(2, shape) + whole(4, len(data)) + whole(5, len(content)) + varint(6 << 3 | 5) + b"crc!"
+        entry = whole(1, dtypes[str(array.dtype)]) + nested(2, shape) + whole(4, 0 if shared else len(data)) + whole(5, len(content)) + varint(6 << 3 | 5) + b"crc!"
         pairs.append((name.encode(), entry))
         data += content
     index, handles, size = b"", [], math.ceil(len(pairs) / blocks)
@@ -151,3 +154,28 @@ def test_what_was_written_elsewhere_is_said(tmp_path: Path) -> None:
     assert refusal(write(tmp_path, ARRAYS, endianness=1)) == "it is big-endian"
     assert refusal(write(tmp_path, ARRAYS, dtypes=TYPES | {"float16": 7})) == "tensor bert/pooler/dense/kernel is sliced or of data type 7, not one of 1, 2, 3, 9, 19"
     assert len(read_bundle(write(tmp_path, ARRAYS, blocks=1))) == 9
+
+
+def test_an_index_that_asks_for_more_than_its_files_hold_is_refused(tmp_path: Path) -> None:
+    prefix = write(tmp_path, {f"bert/a{number}": np.ones(4, np.float32) for number in range(3)}, shared=True)
+    os.truncate(tmp_path / "model.ckpt.data-00000-of-00001", 16)
+    assert refusal(prefix) == "its tensors have 48 bytes and its files 16"
+    assert refusal(write(tmp_path, {"x" * 1025: np.ones(1, np.float32)})) == "a name has more than 1024 characters"
+    with pytest.raises(ValueError, match="^a number has too many bytes$"):
+        read_varint(b"\xff" * 100, 0)
+    with open(tmp_path / "model.ckpt.index", "wb") as sparse:
+        sparse.truncate(1 << 40)
+    assert refusal(tmp_path / "model.ckpt") == "it has more than 16,777,216 bytes"
+
+
+def test_an_index_whose_blocks_overlap_is_refused(tmp_path: Path) -> None:
+    prefix = write(tmp_path, ARRAYS)
+    index = (tmp_path / "model.ckpt.index").read_bytes()
+    place = handle(index, handle(index, len(index) - FOOTER)[1])[0]
+    handles = [handle(value, 0)[0] for _, value in read_block(index, *place)]
+    assert len(handles) == 3
+    twice = block([(key, varint(handles[0][0]) + varint(handles[0][1])) for key in (b"a", b"b")])
+    index = index[: place[0]] + twice + b"\0" + masked_crc32c(twice + b"\0").to_bytes(4, "little")
+    index += (varint(0) + varint(0) + varint(place[0]) + varint(len(twice))).ljust(40, b"\0") + 0xDB4775248B80FB57.to_bytes(8, "little")
+    (tmp_path / "model.ckpt.index").write_bytes(index)
+    assert refusal(prefix) == "its blocks overlap"

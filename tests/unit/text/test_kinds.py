@@ -15,6 +15,7 @@ from pipeline.errors import ConfigError, DataError
 from pipeline.text.splitting import Splitting
 from pipeline.text.training import REPLAYED, SPECIALS, counts_table, known_parts, pairs, scaled, settled, word_counts
 from pipeline.text.vocabulary import Vocabulary, load_vocabulary, save_vocabulary, train_vocabulary
+from pipeline.text.vocabulary_files import read_file
 
 TEXTS = ["the cats sat on the mats [MASK] <mask>", "The dogs sat, and the cats ran.", "cats and dogs; dogs and cats! über Über 力加"] * 5
 BYTES = train_vocabulary(TEXTS, size=300, lowercase=False, kind="byte-bpe", unused=2)
@@ -207,3 +208,16 @@ def test_settings_that_cannot_work(settings: dict, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         VocabularySettings(**settings)
     assert VocabularySettings(training_characters=None, size=261, kind="byte-bpe").training_characters is None
+
+
+@pytest.mark.parametrize("charsmap", ["AAAA", "AQAAAA=="])  # one fails when it is read, the other when it is used
+def test_a_tokenizer_that_panics_is_named(tmp_path: Path, charsmap: str):
+    whole = {
+        "version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "post_processor": None, "decoder": None,
+        "normalizer": {"type": "Precompiled", "precompiled_charsmap": charsmap},
+        "pre_tokenizer": {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "always"},
+        "model": {"type": "Unigram", "unk_id": 0, "vocab": [["<unk>", 0.0]]},
+    }  # fmt: skip
+    (tmp_path / "tokenizer.json").write_text(json.dumps(whole))
+    with pytest.raises(DataError, match=rf"^{tmp_path}/tokenizer.json is no tokenizer that can be read \(.+\): use a vocab.txt$"):
+        read_file(str(tmp_path))

@@ -1,6 +1,8 @@
 """A published model as the start of a run: what is taken of it, what is refused and in what words, and rows of new words by hand."""
 
 import json
+import os
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from pipeline.config.data import VocabularySettings
 from pipeline.config.jobs import Pretrain
 from pipeline.config.model import Model
-from pipeline.errors import CheckpointError, ConfigError, DataError
+from pipeline.errors import CheckpointError, ConfigError, DataError, PipelineError
 from pipeline.model.weights import published_config, to_published
 from pipeline.text.extension import extended
 from pipeline.text.vocabulary import Vocabulary, save_vocabulary
@@ -217,3 +219,52 @@ def test_word_embeddings_are_placed_and_those_without_stay(training, tiny_config
     assert torch.equal(table[7:9], words[7:9]) and table.requires_grad
     stay = [entry for entry in range(tiny_vocabulary.size) if entry not in (7, 8)]
     assert torch.equal(table[stay], before[stay])
+
+
+HUGE = [
+    ("num_hidden_layers", 1_000_000_000, r"config.json: num_hidden_layers is 1000000000, and the weights are \d+ tensors"),
+    ("hidden_size", 2_000_000_000, r"config.json: a BERT of its sizes has [\d,]+ weights, and the files hold [\d,]+"),
+    ("max_position_embeddings", 10**30, r"config.json: a BERT of its sizes has [\d,]+ weights, and the files hold [\d,]+"),
+    ("intermediate_size", 10**18, r"config.json: a BERT of its sizes has [\d,]+ weights, and the files hold [\d,]+"),
+    ("num_hidden_layers", 2.5, "config.json: num_hidden_layers is 2.5, which is no whole number"),
+    ("layer_norm_eps", float("inf"), "config.json: layer_norm_eps is inf, which is no finite number"),
+    ("architectures", [7], "config.json: architectures is 7, only Bert's can be loaded"),
+]
+
+
+@pytest.mark.timeout(60)  # and gigabytes of memory, were such a model made
+@pytest.mark.parametrize(("field", "value", "words"), HUGE)
+def test_sizes_that_the_files_do_not_hold_are_refused_unseen(config: Pretrain, published: Path, field: str, value: object, words: str) -> None:
+    said = json.loads((published / "config.json").read_text())
+    (published / "config.json").write_text(json.dumps(said | {field: value}))
+    assert re.fullmatch(f"init MODEL: {words}", refusal(config))
+
+
+def test_a_config_that_is_nested_too_deeply_or_too_long_is_refused(config: Pretrain, published: Path) -> None:
+    (published / "config.json").write_text("[" * 100_000 + "]" * 100_000)
+    assert refusal(config) == "init MODEL: config.json cannot be read: it is nested too deeply"
+    with open(published / "config.json", "wb") as sparse:
+        sparse.truncate(1 << 40)
+    assert refusal(config) == "init MODEL: config.json cannot be read: [Errno 27] it has more than 16,777,216 bytes: 'MODEL/config.json'"
+
+
+@pytest.mark.timeout(60)  # a pipe without a writer, or a device, would be read for ever
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "vocab.txt", "tokenizer.json", "tokenizer_config.json"])
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_what_is_no_regular_file_is_refused_unread(config: Pretrain, published: Path, name: str, kind: str) -> None:
+    if name == "vocab.txt":
+        (published / "tokenizer.json").unlink()
+    if name == "tokenizer_config.json":
+        (published / "tokenizer.json").unlink()
+    (published / name).unlink()
+    os.mkfifo(published / name) if kind == "pipe" else (published / name).symlink_to("/dev/zero")
+    with pytest.raises(PipelineError) as refused:
+        read_initial(config, print)
+    assert f"{published}/{name} is no regular file" in str(refused.value) or "it is a pipe, a socket or a device, and a regular file is needed" in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_header_that_does_not_fit_is_refused_before_the_weights_are_read(config: Pretrain, published: Path) -> None:
+    with open(published / "model.safetensors", "r+b") as sparse:
+        sparse.truncate(1 << 42)
+    assert refusal(config).startswith("init MODEL: model.safetensors cannot be read: ")

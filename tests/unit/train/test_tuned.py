@@ -1,11 +1,13 @@
 """A fine-tuned model on disk: as it was, as transformers reads it, and what is refused."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 import torch
 
+from pipeline import storage
 from pipeline.batch import Batch
 from pipeline.config.adapters import Adapter, Bottleneck, LowRank, NoAdapter
 from pipeline.config.finetune import Cutting
@@ -96,3 +98,30 @@ def test_what_is_no_fine_tuned_model_is_refused(tmp_path: Path, tiny_vocabulary:
         load_tuned(str(tmp_path / "m"))
 
 
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    ("name", "path", "value", "words"),
+    [
+        ("config.json", ("num_hidden_layers",), 10**9, "config.json: num_hidden_layers is 1000000000, and the weights are"),
+        ("config.json", ("hidden_size",), 10**9, "config.json: a BERT of its sizes has "),
+        ("task.json", ("bottleneck", "width"), 10**9, "task.json says a bottleneck of 1000000000, and no tensor of adapters.safetensors is so large"),
+        ("task.json", ("task", "kind"), "poems", "task.json cannot be used (ValueError: kind is 'poems')"),
+        ("task.json", ("task",), 7, "task.json cannot be used (AttributeError: "),
+        ("task.json", ("cutting",), {}, "task.json cannot be used (KeyError: "),
+    ],
+)
+def test_a_folder_that_says_what_its_files_do_not_hold_is_refused(tmp_path: Path, tiny_vocabulary: Vocabulary, name: str, path: tuple[str, ...], value: object, words: str) -> None:
+    saved("classification", tmp_path / "model", tiny_vocabulary, adapter=Bottleneck(width=3))
+    said = json.loads((tmp_path / "model" / name).read_text())
+    inner = said
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = value
+    shutil.copytree(tmp_path / "model", tmp_path / "other", ignore=shutil.ignore_patterns("manifest.json"))
+    (tmp_path / "other" / name).write_text(json.dumps(said))
+    storage.publish(tmp_path / "other", str(tmp_path / "changed"), {})
+    with pytest.raises(CheckpointError) as refused:
+        load_tuned(str(tmp_path / "changed"))
+    assert words in str(refused.value) and "\n" not in str(refused.value)
