@@ -3,8 +3,14 @@
 import dataclasses
 from typing import Any, get_args, get_type_hints
 
-LATER = {"word_embeddings": "random", "optimizer.word_embeddings_rate": None, "recipe.metric": None, "on_bad_rows": "refuse"}
-"""Settings that came after the first runs -> what those had."""
+LATER = {
+    "word_embeddings": "random",
+    "optimizer.word_embeddings_rate": None,
+    "recipe.metric": None,
+    "on_bad_rows": "refuse",
+    "version.sentences": 1,
+}
+"""Settings and versions that came after the first runs -> what those had."""
 
 
 def flatten(settings: Any, prefix: str = "") -> dict[str, Any]:

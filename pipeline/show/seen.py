@@ -33,12 +33,14 @@ def seen(folder: str, step: int, row: int, number: int = 1) -> list[Seen]:
     """So many rows from `row` on of the global batch of step `step` (1 is the first) of the run in a folder.
 
     Reads from the last position before it that the run wrote down (one a checkpoint), so at most the windows between two checkpoints are
-    made again. Raises ConfigError where there is no such step or row, DataError where the corpus is no more what it was.
+    made again. Raises ConfigError where there is no such step or row, DataError where the corpus is no more what it was,
+    or the versions here may give other rows.
     """
     folder = storage.absolute(folder)
     recorded = run.read_run(folder)
     if recorded is None:
         raise ConfigError(f"{folder} is not the folder of a run: {run.RUN} is missing")
+    run.refuse_other_versions(folder, recorded["identity"])
     known = require_trained(folder, recorded["steps"], step)
     phase = run.settings_of(recorded).phase_at(step - 1)
     require_rows(step, slots_at(step - 1 - phase.first, phase.batch) * phase.batch.rows_per_slot, row, number)

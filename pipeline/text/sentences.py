@@ -1,8 +1,13 @@
 """Text to sentences, with sentencex."""
 
 import re
+from dataclasses import dataclass
+from functools import cache
 
 from sentencex import segment
+
+from pipeline.text.abbreviations import NEVER_LAST, SELDOM_LAST
+from pipeline.text.documents import WORDY
 
 # sentencex 1.0 panics on white space of more than one byte before an initial ("by\u00a0J. Smith").
 WIDE_SPACE = re.compile("[\u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]")
@@ -15,6 +20,16 @@ TWO_LETTERS = frozenset(
 )
 """The codes of ISO 639-1, and bh and sh, which Wikipedia still uses."""
 CODE = re.compile(r"([a-z]{2,3})(-[A-Za-z0-9]+)*")
+VERSION = 2
+"""Goes up when the same text gives other sentences, so that no run is continued with other rows."""
+ENOUGH = re.compile(rf"(?:[\W\d_]*[^\W\d_]){{4}}|.*{WORDY.pattern}.*{WORDY.pattern}")
+"""Four letters, or two ideographs, kana or Hangul syllables: less is no sentence."""
+SHORT = 12
+"""Characters below which a piece may be no sentence; no abbreviation with its full stop is longer."""
+INITIALS = frozenset(letter for letter in map(chr, range(0x2000)) if letter.isupper())
+OPENING = "([\"'“‘„«"
+ITEM_NUMBER = re.compile(r"\(?\d{1,3}[.)]\s*")
+LAST_WORD = re.compile(rf"[^\s.{re.escape(OPENING)}]+(?=\.\s*$)")
 
 
 def is_language_code(code: str) -> bool:
@@ -28,10 +43,85 @@ def split_sentences(text: str, *, lines_are_sentences: bool = False, language: s
 
     A line feed always ends a sentence. With `lines_are_sentences` every line is one sentence and none is split.
     White space beyond ASCII becomes a plain space. `language` is a code that sentencex knows ("en", "de"); for others it
-    falls back to a related language or to English.
+    falls back to a related language or to English. Cuts of sentencex behind an abbreviation are undone, and so are those
+    that leave fewer than four letters.
     """
     if not text.isascii():
         text = WIDE_SPACE.sub(" ", text)
     lines = text.split("\n")
-    pieces = lines if lines_are_sentences else (piece for line in lines if line for piece in segment(language, line))
+    if lines_are_sentences:
+        return [sentence for line in lines if (sentence := line.strip())]
+    known = abbreviations(language)
+    pieces: list[str] = []
+    for line in lines:
+        if line:
+            found = segment(language, line)
+            pieces += joined(found, known) if len(found) > 1 else found
     return [sentence for piece in pieces if (sentence := piece.strip())]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Abbreviations:
+    """The abbreviations of a language without their full stop, in small letters, capitals and with a capital first."""
+
+    never_last: frozenset[str]
+    """No sentence ends with them; all single capitals are among them, as initials."""
+    seldom_last: frozenset[str]
+    """A sentence goes on after them before a lower-case letter or a digit."""
+    endings: frozenset[str]
+    """All of them with their full stop, also behind an opening mark: what shows that a piece may be cut."""
+
+
+@cache
+def abbreviations(language: str) -> Abbreviations:
+    """Return the abbreviations of a language that sentencex does not know."""
+    code = language.split("-")[0]
+    never, seldom = (
+        frozenset(form for word in words.get(code, "").split() for form in (word, word.capitalize(), word.upper()))
+        for words in (NEVER_LAST, SELDOM_LAST)
+    )
+    never |= INITIALS
+    endings = frozenset(f"{before}{word}." for word in never | seldom for before in ("", *OPENING))
+    return Abbreviations(never_last=never, seldom_last=seldom, endings=endings)
+
+
+def joined(pieces: list[str], known: Abbreviations) -> list[str]:
+    """Join the pieces of a line that are cut at an abbreviation or an initial, or are too short for a sentence.
+
+    A short piece goes to the one before it; the number of a list item, an abbreviation and the first piece of the line
+    go to the one after.
+    """
+    ends = "\n".join([piece[-SHORT:] for piece in pieces])
+    is_long = len(ends) == len(pieces) * (SHORT + 1) - 1
+    has_no_cut = ends.count(".") <= len(pieces) and known.endings.isdisjoint(ends.split())
+    if has_no_cut and (is_long or not any(map(is_fragment, pieces))):
+        return pieces  # most lines
+    whole: list[str] = []
+    goes_on = False
+    for piece, following in zip(pieces, (*pieces[1:], "")):
+        is_short = is_fragment(piece)
+        is_open = following != "" and is_cut(piece, following, known)
+        if whole and (goes_on or (is_short and not is_open and not (following and ITEM_NUMBER.fullmatch(piece)))):
+            whole[-1] += piece
+        else:
+            whole.append(piece)
+        goes_on = is_open or (is_short and is_fragment(whole[-1]))
+    if len(whole) > 1 and is_fragment(whole[-1]):
+        whole[-2:] = ["".join(whole[-2:])]
+    return whole
+
+
+def is_fragment(piece: str) -> bool:
+    """Whether a piece has too few letters for a sentence."""
+    return len(piece) < SHORT and not (len(piece) > 3 and piece[:4].isalpha()) and not ENOUGH.match(piece)
+
+
+def is_cut(piece: str, following: str, known: Abbreviations) -> bool:
+    """Whether a piece ends with an abbreviation, and the sentence goes on in the following piece."""
+    match = LAST_WORD.search(piece[-SHORT:])
+    if match is None:
+        return False
+    if match[0] in known.never_last:
+        return True
+    start = following.lstrip()[:1]
+    return match[0] in known.seldom_last and (start.islower() or start.isdigit())

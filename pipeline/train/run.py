@@ -19,8 +19,9 @@ from pipeline import storage
 from pipeline.config.flat import LATER, flatten, unflatten
 from pipeline.config.jobs import Pretrain
 from pipeline.corpus.prepare import Corpus
-from pipeline.errors import CheckpointError, ConfigError
+from pipeline.errors import CheckpointError, ConfigError, DataError
 from pipeline.local_files import scratch_folder
+from pipeline.text import sentences
 from pipeline.text.vocabulary import Vocabulary, save_vocabulary
 from pipeline.train.naming import IDENTITY
 from pipeline.train.schedule import decay_start, grows
@@ -41,9 +42,25 @@ def identity(config: Pretrain, corpus: Corpus, vocabulary: Vocabulary, init_fing
     settings = {key: value for key, value in flatten(config).items() if key.split(".")[0] in IDENTITY}
     if not grows(config):
         settings["steps"] = config.steps
-    versions = {f"version.{name}": importlib.metadata.version(name) for name in VERSIONED}
-    versions |= {"init.fingerprint": init_fingerprint} if init_fingerprint else {}
-    return settings | versions | {"corpus.fingerprint": corpus.fingerprint, "vocabulary.fingerprint": vocabulary.fingerprint}
+    initial = {"init.fingerprint": init_fingerprint} if init_fingerprint else {}
+    return settings | versions() | initial | {"corpus.fingerprint": corpus.fingerprint, "vocabulary.fingerprint": vocabulary.fingerprint}
+
+
+def versions() -> dict[str, Any]:
+    """Dotted name -> version of what makes rows of text."""
+    libraries = {f"version.{name}": importlib.metadata.version(name) for name in VERSIONED}
+    return libraries | {"version.sentences": sentences.VERSION}
+
+
+def refuse_other_versions(folder: str, recorded: dict[str, Any]) -> None:
+    """Raise DataError where the rows of a run, by its recorded identity, came from other versions than those here."""
+    for name, value in versions().items():
+        before = (LATER | recorded).get(name)
+        if before != value:
+            raise DataError(
+                f"{folder} was trained with {name} {before!r} and here it is {value!r}, which may give other rows: "
+                "look at it where it was trained"
+            )
 
 
 def refuse_differences(config: Pretrain, recorded: dict[str, Any], wanted: dict[str, Any]) -> None:

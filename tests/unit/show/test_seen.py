@@ -106,6 +106,10 @@ def test_what_is_not_there_is_refused(trained: tuple[str, Pretrain], tmp_path: P
     recorded["identity"]["corpus.fingerprint"] = "other"
     with pytest.raises(DataError, match="is no more the corpus of this run: fingerprint 0123456789ab, the run's is other"):
         stream_of(folder, recorded)
+    recorded = run.read_run(folder)
+    Path(folder, run.RUN).write_text(json.dumps(recorded | {"identity": recorded["identity"] | {"version.sentencex": "0.1"}}))
+    with pytest.raises(DataError, match="was trained with version.sentencex '0.1' and here it is '1"):
+        seen(folder, 1, 0)
 
 
 def test_steps_that_a_finished_run_never_trained_are_refused(trained: tuple[str, Pretrain]) -> None:

@@ -2,7 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.text.sentences import WIDE_SPACE, split_sentences
+from pipeline.text.abbreviations import NEVER_LAST, SELDOM_LAST
+from pipeline.text.sentences import SHORT, WIDE_SPACE, is_fragment, is_language_code, split_sentences
 
 TEXT = st.text(alphabet=st.sampled_from(list("aB JM.?!\"'()“”\u00a0\u3000\u2028\t\r\n。é1")), max_size=60)
 
@@ -17,7 +18,60 @@ def test_lines_that_are_sentences_are_not_split() -> None:
 
 
 def test_the_language_decides() -> None:
-    assert split_sentences("Das ist z.B. Holz. Ja.", language="de") == ["Das ist z.B. Holz.", "Ja."]
+    assert split_sentences("Das ist z.B. Holz. Doch.", language="de") == ["Das ist z.B. Holz.", "Doch."]
+
+
+@pytest.mark.parametrize(
+    ("language", "sentences"),
+    [
+        ("el", ["Η Ε.Σ.Σ.Δ. ιδρύθηκε το 1922.", "Οι Η.Π.Α. και η Γαλλία είναι χώρες."]),
+        ("el", ["Το μήκος είναι 5 χλμ. από την πόλη.", "Ο Γ. Παπανδρέου ήρθε (βλ. σελ. 12) το 300 π.Χ. στην Αθήνα."]),
+        ("bg", ["През 5 в. пр. н. е. градът е основан.", "Роден е на 5 май 1970 г. в София.", "Там живее и П. Славейков."]),
+        ("vi", ["TS. Nguyễn Văn A đến TP. Hồ Chí Minh hôm qua.", "Theo PGS.TS. Trần thì đúng.", "“GS. Lê nói vậy.”"]),
+        ("en", ["See figs. 2 and 3 (eqs. 4 and 5) for more.", "It weighs 10 lbs. at most.", "He has approx. five.", "See Exod. xx. 12 too."]),
+        ("en-gb", ["It weighs ten lbs.", "They carried it."]),
+        ("uk", ["Тут жив І. Франко.", "Він прибув у пн. частину міста."]),
+        ("ru", ["В 5 в. до н. э. город был основан.", "Он стоит и теперь."]),
+        ("hi", ["वह कल आया।", "डॉ. राम आए।"]),
+    ],
+)
+def test_abbreviations_do_not_end_sentences(language: str, sentences: list[str]) -> None:
+    assert split_sentences(" ".join(sentences), language=language) == sentences
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        ("He asked why. No. Then he left.", ["He asked why. No.", "Then he left."]),
+        ("No. It was not so. Ah!", ["No. It was not so. Ah!"]),
+        ("1. The first thing. 2. The second. 3.", ["1. The first thing.", "2. The second. 3."]),
+        ("It ended. 12. !", ["It ended. 12. !"]),
+        ("No.\nYes.", ["No.", "Yes."]),
+        ("Ai. Eh. Oh.", ["Ai. Eh. Oh."]),
+    ],
+)
+def test_a_piece_of_fewer_than_four_letters_is_no_sentence(text: str, sentences: list[str]) -> None:
+    assert split_sentences(text) == sentences
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "sentences"),
+    [
+        ("zh", "好的。我们走吧！他来了。", ["好的。", "我们走吧！", "他来了。"]),
+        ("zh", "我们走吧！好。他来了。", ["我们走吧！好。", "他来了。"]),
+        ("ja", "はい。そうです。いや。", ["はい。", "そうです。", "いや。"]),
+        ("ko", "아니. 그렇습니다.", ["아니.", "그렇습니다."]),
+    ],
+)
+def test_two_ideographs_or_syllables_are_a_sentence(language: str, text: str, sentences: list[str]) -> None:
+    assert split_sentences(text, language=language) == sentences
+
+
+def test_no_abbreviation_is_longer_than_what_is_looked_at() -> None:
+    for words in (NEVER_LAST, SELDOM_LAST):
+        assert all(len(word) < SHORT - len("(. ") and "." not in word for listed in words.values() for word in listed.split())
+    assert not any(set(NEVER_LAST[code].split()) & set(SELDOM_LAST.get(code, "").split()) for code in NEVER_LAST)
+    assert all(map(is_language_code, NEVER_LAST | SELDOM_LAST))
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", " \u3000\n\u00a0"])
@@ -37,6 +91,8 @@ def test_nothing_is_lost_and_no_sentence_is_blank(text: str, lines: bool) -> Non
     assert "".join("".join(sentences).split()) == "".join(text.split())
     assert all(sentence and sentence == sentence.strip() and "\n" not in sentence for sentence in sentences)
     assert not any(WIDE_SPACE.search(sentence) for sentence in sentences)
+    if not lines and "\n" not in text and len(sentences) > 1:
+        assert not any(map(is_fragment, sentences))
 
 
 @given(TEXT, TEXT)

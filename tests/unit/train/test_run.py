@@ -10,11 +10,22 @@ from pipeline.config.model import Model
 from pipeline.config.phases import TwoPhases
 from pipeline.config.training import AdamW, Batch, Checkpoints, ConstantRate, Evaluation, Lamb, LinearDecay, Placement, Schedule, Tracking, WarmupStableDecay
 from pipeline.corpus.prepare import Corpus
-from pipeline.errors import CheckpointError, ConfigError
+from pipeline.errors import CheckpointError, ConfigError, DataError
 from pipeline.presets import PRESETS
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.naming import default_name, with_name
-from pipeline.train.run import grown_from, identity, is_finished, read_run, read_summary, refuse_differences, run_folder, settings_of, write_run
+from pipeline.train.run import (
+    grown_from,
+    identity,
+    is_finished,
+    read_run,
+    read_summary,
+    refuse_differences,
+    refuse_other_versions,
+    run_folder,
+    settings_of,
+    write_run,
+)
 
 CONFIG = Pretrain(name="mine", steps=100, batch=Batch(rows_per_step=64, rows_per_slot=16))
 GROWING = replace(CONFIG, schedule=ConstantRate())
@@ -123,6 +134,16 @@ def test_a_setting_newer_than_the_run_had_its_default_there(corpus: Corpus, tiny
     other = replace(CONFIG, word_embeddings="cooccurrence")
     with pytest.raises(ConfigError, match="word_embeddings 'random' there and 'cooccurrence' here"):
         refuse_differences(other, older, identity(other, corpus, tiny_vocabulary))
+
+
+def test_a_run_with_sentences_of_an_older_version_is_not_continued(corpus: Corpus, tiny_vocabulary: Vocabulary) -> None:
+    wanted = identity(CONFIG, corpus, tiny_vocabulary)
+    older = {key: value for key, value in wanted.items() if key != "version.sentences"}
+    with pytest.raises(ConfigError, match="version.sentences 1 there and 2 here; choose another --name"):
+        refuse_differences(CONFIG, older, wanted)
+    with pytest.raises(DataError, match="^/runs/mine was trained with version.sentences 1 and here it is 2, which may give other rows"):
+        refuse_other_versions("/runs/mine", older)
+    refuse_other_versions("/runs/mine", wanted)
 
 
 def test_only_what_was_recorded_is_named_of_an_older_run(corpus: Corpus, tiny_vocabulary: Vocabulary) -> None:

@@ -1,0 +1,54 @@
+"""Abbreviations that sentencex does not know, by language, without their full stop. Data only: to teach one, add it."""
+
+NEVER_LAST = {
+    "ar": "د",
+    "bg": "бл жк имп кн",
+    "el": (
+        "αγ αθ αλ αρ αριθ αρθ βλ γεωργ δημ δρ εικ εκδ επιμ ιω καθ κεφ κκ κος κων λεωφ μτφρ νικ πιν πρβλ σελ τηλ "
+        "τομ χρ"
+    ),
+    "en": "approx ch chs eq eqs figs vol vols",
+    "hi": "डॉ पं प्रो श्री",
+    "hu": "dr id ifj ill özv prof",
+    "mk": "акад бул ген инж проф ул",
+    "ro": "art bd dr dvs fig ing nr pag prof str vol",
+    "sr": "акад бр бул ген инж мр проф ул",
+    "sv": "dr fig kap nr prof",
+    "tr": "bkz doç dr öğr örn prof sn şti yrd",
+    "uk": "акад вул генер див дж заст інж кн оп пл проф пров св см",
+    "vi": "bs cn ds đt gs ks kts ls nxb pgs tp tr ts tt ths tx vd",
+}
+"""No sentence ends with these: titles, and what stands before a number or a name."""
+SELDOM_LAST = {
+    "be": "гл гг н нар напр р стст см т тыс э",
+    "bg": (
+        "авг англ апр дек др е зап изт исп ит ко лат млн млрд н нем ноем обл обр общ окт ок пр рус сев септ сл тур "
+        "февр фр хил хр юг яну"
+    ),
+    "el": (
+        "αι απρ αυγ γερμ γρ δεκ δευτ δηλ δισ δρχ εκ εκατ ιαν ιουλ ιουν ισπ ιταλ ά κιλ κλπ κτλ λεπ λ λπ μ μαρ μαΐ "
+        "νοε οκτ σεπ στρ στρεμ τ τρισ φεβ χ χγρ χιλ χλγ χλμ χμ"
+    ),
+    "en": (
+        "art cent chron cir circa col cor cu dan deut div eccl eph esq est exod ezek ft gal gent hab hag heb "
+        "hos hrs isa jas jer josh judg kgs lat lb lbs lem lev lib mal matt mic min mins mons mss neh num obad obt "
+        "oz pbk pet prop prov ps rev rom sam secs sect sg sq sqmi temp thes thess thm tim tit yds zech ii iii iv "
+        "vi vii viii ix xi xii xiii xiv xv xvi xvii xviii xix xx xxi xxii xxiii xxiv xxv c"
+    ),
+    "hr": "dr engl god itd lat npr nr odn sl st str tal tj tzv usp",
+    "hu": "aug dec febr jan jún júl kb máj márc nov okt old pl sz szept szt stb ún vö",
+    "mk": "год др н нпр о сл стр т тн х",
+    "ro": "aprox aug cca dec e etc ex febr ian lit mil n nov oct ob sec sept r",
+    "ru": "англ букв греч доп итал лат напр нем обр франц эл э",
+    "sl": "angl dr ipd itd lat npr oz st str t tj",
+    "sr": "год др ел итд л лат н нпр о одн сл стр т тзв тј хр",
+    "sv": "bl ca dvs etc ex exkl forts inkl jfr kl m o osv s t tex ung",
+    "tr": "bk cad krş mah s sf sok vb vd vs yy",
+    "uk": (
+        "австр англ бл вид грец гр друк е зах зб зх ім ін індик інш іст ісп італ кол кін лат млн млрд напр нар нім "
+        "н обл осн пд пн пол поч прибл р рис рос рр ред сер сх сторіч ст стор т табл тис тт укр франц фр хв год "
+        "числ"
+    ),
+    "vi": "cs k th v x",
+}
+"""A sentence goes on after these where a lower-case letter or a digit follows."""
