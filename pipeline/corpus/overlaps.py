@@ -1,7 +1,7 @@
 """Between the stages of preparation: which texts stand in others, by their sketches, one range of hashes a task.
 
 Of a word sequence that several parents have, one is the owner: a training one before a held-out one, then the one with the larger text,
-then the one with the greater hash. So what is both held out and trained on is always owned by the training side, and what stands in a
+then the one that is better written (a text in capitals is the last choice), then the one with the greater hash. So what is both held out and trained on is always owned by the training side, and what stands in a
 larger text by that.
 
     parts/PLAN-overlap-00000.parquet   schema OVERLAP, sorted by place
@@ -49,8 +49,8 @@ def is_heldout(parent_hashes: np.ndarray, share: float) -> np.ndarray:
 
 def overlaps(sketches: pa.Table, heldout_share: float) -> pa.Table:
     """How many hashes of each text other parents own (schema OVERLAP), for the texts that have any."""
-    hashes, sizes, parents, places = (sketches[name].to_numpy() for name in SKETCH.names)
-    order = np.lexsort((places, parents, sizes, ~is_heldout(parents, heldout_share), hashes))
+    hashes, sizes, casings, parents, places = (sketches[name].to_numpy() for name in SKETCH.names)
+    order = np.lexsort((places, parents, casings, sizes, ~is_heldout(parents, heldout_share), hashes))
     hashes, parents, places = hashes[order], parents[order], places[order]
     last = np.flatnonzero(np.append(hashes[1:] != hashes[:-1], True)) if len(hashes) else np.zeros(0, np.int64)
     owner = np.repeat(parents[last], np.diff(last, prepend=-1))

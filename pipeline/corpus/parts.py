@@ -27,7 +27,7 @@ from pipeline.corpus.records import NoTextColumn
 from pipeline.errors import DataError
 from pipeline.text.documents import ENGLISH, Document, Dropped, Reason, Record, documents, dropped
 from pipeline.text.schema import DOCUMENT
-from pipeline.text.sketches import COMMON, sampled, sequences, size
+from pipeline.text.sketches import COMMON, casing, sampled, sequences, size
 
 KEY_BYTES = 16
 PART = pa.schema(
@@ -43,11 +43,12 @@ SKETCH = pa.schema(
     [
         pa.field("hash", pa.uint64(), nullable=False),
         pa.field("size", pa.uint8(), nullable=False),  # of the text, by powers of two
+        pa.field("casing", pa.uint8(), nullable=False),  # of the text
         pa.field("parent_hash", pa.uint64(), nullable=False),
         pa.field("place", pa.uint64(), nullable=False),  # the first 8 bytes of the text's key
     ]
 )
-VERSION = 6
+VERSION = 7
 """Goes up when the same input gives other parts, so that an unfinished preparation is not continued with old ones."""
 PART_CHARACTERS = 48_000_000
 TABLE_CHARACTERS = 4_000_000
@@ -64,11 +65,12 @@ SAMPLES = 5
 
 @dataclass(frozen=True, kw_only=True)
 class Sketched:
-    """A row of PART with its sketch, uint64, and the size of its text."""
+    """A row of PART with its sketch, uint64, and the size and casing of its text."""
 
     row: dict[str, Any]
     sketch: np.ndarray
     size: int
+    casing: int
 
 
 @dataclass(kw_only=True)
@@ -273,7 +275,7 @@ def sketched(document: Document, source: str) -> Sketched:
     sketch = sampled(every)
     about = {"parent_hash": parent_hash(document.parent), "hashes": len(sketch), "common": int((sketch < np.uint64(COMMON)).sum())}
     key = hashlib.blake2b(document.text.encode(), digest_size=KEY_BYTES).digest()
-    return Sketched(row={"key": key, "source": source} | about | vars(document), sketch=sketch, size=size(every))
+    return Sketched(row={"key": key, "source": source} | about | vars(document), sketch=sketch, size=size(every), casing=casing(document.text))
 
 
 def parent_hash(parent: str) -> int:
@@ -303,11 +305,12 @@ def part_tables(rows: Iterable[Sketched]) -> Iterator[tuple[pa.Table, pa.Table]]
 def arrow_tables(held: list[Sketched]) -> tuple[pa.Table, pa.Table]:
     """Rows (schema PART) and their sketches (schema SKETCH) in Arrow memory."""
     lengths = [len(item.sketch) for item in held]
-    sizes = np.array([item.size for item in held], np.uint8)
+    sizes, casings = (np.array([getattr(item, name) for item in held], np.uint8) for name in ("size", "casing"))
     parents = np.array([item.row["parent_hash"] for item in held], np.uint64)
     places = np.array([leading(item.row["key"]) for item in held], np.uint64)
     hashes = np.concatenate([np.zeros(0, np.uint64), *(item.sketch for item in held)])
-    columns = [pa.array(column) for column in (hashes, *(np.repeat(values, lengths) for values in (sizes, parents, places)))]
+    of_texts = (np.repeat(values, lengths) for values in (sizes, casings, parents, places))
+    columns = [pa.array(column) for column in (hashes, *of_texts)]
     return pa.Table.from_pylist([item.row for item in held], schema=PART), pa.Table.from_arrays(columns, schema=SKETCH)
 
 

@@ -15,6 +15,8 @@ LEAST_HASHES = 16
 MOST_HALVINGS = 3
 COMMON = 1 << (64 - MOST_HALVINGS)
 """Hashes below it are in the sketch of every text that has them."""
+CASING_SAMPLE = 2_000
+"""Characters, spread over a text, that tell how it is written."""
 LARGEST = 11
 """Texts of 2^10 sequences or more are of one size: the pieces of long documents."""
 BASE = 0x9E3779B97F4A7C15
@@ -38,6 +40,15 @@ def sampled(hashes: np.ndarray) -> np.ndarray:
 def size(hashes: np.ndarray) -> int:
     """How large a text with so many sequences is, from 0 to LARGEST, by powers of two."""
     return min(len(hashes).bit_length(), LARGEST)
+
+
+def casing(text: str) -> int:
+    """How well a text is written: 0 mostly in capitals, 1 without any, 2 with both, or in a script that has none."""
+    sample = text[:: max(1, len(text) // CASING_SAMPLE)]
+    capitals, small = sum(map(str.isupper, sample)), sum(map(str.islower, sample))
+    if capitals > small:
+        return 0
+    return 1 if small and not capitals else 2
 
 
 def shingles(words: np.ndarray) -> np.ndarray:

@@ -17,6 +17,7 @@ from pipeline.text.splitting import CONTINUATION, SPECIALS
 from pipeline.text.training import LONGEST_WORD
 
 NAMES = ("tokenizer.json", "vocab.txt", "vocab.json")
+BYTE_ORDER_MARK = "\ufeff"
 MOST_VOCABULARY, MOST_CONFIG = 1 << 28, 1 << 24
 """Bytes of a vocabulary, ten times the largest published ones, and of the settings beside it."""
 ROLES = tuple(zip(SPECIALS, ("<pad>", "<unk>", "<s>", "</s>", "<mask>"), strict=True))
@@ -43,6 +44,8 @@ def read_file(path: str) -> tuple[str, Found]:
     """The vocabulary's file that the setting names, made absolute, and what it says. Raises ConfigError and DataError."""
     file = vocabulary_file(path)
     content = read_setting(path, file)
+    if not content.strip():
+        raise DataError(f"{file} is empty: give a vocabulary with its entries")
     name = file.rsplit("/", 1)[-1]
     if not name.endswith(".json"):
         return file, vocab_txt(file, content)
@@ -66,9 +69,9 @@ def vocabulary_file(path: str) -> str:
 
 
 def read_setting(path: str, file: str) -> str:
-    """The text of a file of the vocabulary."""
+    """The text of a file of the vocabulary, without a byte-order mark."""
     try:
-        return storage.read_at_most(file, MOST_VOCABULARY).decode("utf-8")
+        return storage.read_at_most(file, MOST_VOCABULARY).decode("utf-8").removeprefix(BYTE_ORDER_MARK)
     except OSError as error:
         raise ConfigError(f"vocabulary.path ({path}) cannot be read ({storage.first_line(error)}): give a file that can") from error
     except UnicodeDecodeError as error:

@@ -102,6 +102,7 @@ def test_overlaps_count_what_others_own_and_how_much_of_it_is_common():
     columns = {
         "hash": [5, 5, 5, 6, 6, 7, top, top, top + 1, top + 1],
         "size": [9, 3, 9, 9, 9, 9, 9, 9, 9, 9],
+        "casing": [2, 2, 2, 2, 2, 2, 2, 2, 2, 2],
         "parent_hash": [1, half + 2, half + 1, 4, 4, 4, half + 1, 1, half + 9, half + 1],
         "place": [11, 12, 13, 13, 14, 13, 13, 11, 15, 13],
     }
@@ -142,6 +143,15 @@ def test_a_text_in_other_formatting_and_one_that_is_part_of_another_are_near_dup
     kept, tallies = near(found, tmp_path, heldout_share=0.0)
     assert kept == ["little", "own", "whole"]
     assert tallies["s"].dropped == {"near-duplicate": 2}
+
+
+@pytest.mark.parametrize("parents", [("x", "y", "z"), ("z", "y", "x"), ("y", "z", "x")])
+def test_of_copies_of_equal_size_the_one_in_capitals_goes_first(parents: tuple[str, ...], tmp_path: Path):
+    copies = {"capitals": " ".join(WORDS).upper(), "small": " ".join(WORDS), "both": " ".join(WORDS).capitalize().replace(" word3", " Word3")}
+    found = [item(text, name, parent) for (name, text), parent in zip(copies.items(), parents, strict=True)]
+    assert near(found, tmp_path, heldout_share=0.0)[0] == ["both"]
+    (tmp_path / "two").mkdir()
+    assert near(found[:2], tmp_path / "two", heldout_share=0.0)[0] == ["small"]
 
 
 def test_what_the_same_parent_repeats_is_no_near_duplicate(tmp_path: Path):

@@ -1,8 +1,9 @@
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.text.sketches import BASE, COMMON, INVERSE, LARGEST, sampled, sequences, shingles, size, words
+from pipeline.text.sketches import BASE, COMMON, INVERSE, LARGEST, casing, sampled, sequences, shingles, size, words
 
 WORDS = [f"word{number}" for number in range(4000)]
 
@@ -55,6 +56,13 @@ def test_whatever_its_length_a_text_has_all_its_hashes_below_the_common_bound() 
         every, chosen = sequences(" ".join(WORDS[:words])), sketch(" ".join(WORDS[:words]))
         assert every[every < COMMON].tolist() == chosen[chosen < COMMON].tolist()
     assert [size(sequences(" ".join(WORDS[:words]))) for words in (7, 8, 11, 135, 4000)] == [0, 1, 3, 8, LARGEST]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("ALL OF IT, 1", 0), ("none of it", 1), ("As written", 2), ("漢字かな", 2), ("ΟΛΑ", 0), ("", 2), ("A" * 9000 + "a" * 50_000, 2)]
+)
+def test_casing(text: str, expected: int) -> None:
+    assert casing(text) == expected
 
 
 @given(st.text())

@@ -168,13 +168,28 @@ def test_a_missing_special_is_named(missing: str, tmp_path: Path) -> None:
         (b"[PAD]\nthe\n[PAD]\n", r"vocab.txt: entry 3 \('\[PAD\]'\) is entry 1 again"),
         (b"[PAD]\n\nthe\n", r"vocab.txt: entry 2 \(''\) is empty"),
         (b"[PAD]\n\xff\n", "vocab.txt is not UTF-8 at byte 6"),
-        (b"", r"entry 1 \(''\) is empty"),
+        (b"", r"vocab.txt is empty: give a vocabulary with its entries"),
+        (b"\xef\xbb\xbf\n", r"vocab.txt is empty: give a vocabulary with its entries"),
     ],
 )
 def test_a_broken_vocab_txt(content: bytes, message: str, tmp_path: Path) -> None:
     (tmp_path / "vocab.txt").write_bytes(content)
     with pytest.raises(DataError, match=message):
         load_vocabulary(str(tmp_path), True)
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "vocab.json"])
+def test_an_empty_json_file_is_called_empty(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(b"")
+    with pytest.raises(DataError, match=f"{name} is empty: give a vocabulary with its entries"):
+        load_vocabulary(str(tmp_path), True)
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_entry(tmp_path: Path) -> None:
+    plain = load_vocabulary(write(tmp_path, ENTRIES, {"do_lower_case": True}), None)
+    for name in ("vocab.txt", "tokenizer_config.json"):
+        (tmp_path / name).write_bytes(b"\xef\xbb\xbf" + (tmp_path / name).read_bytes())
+    assert load_vocabulary(str(tmp_path), None) == plain
 
 
 @pytest.mark.parametrize(
