@@ -5,47 +5,124 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 port=${DASHBOARD_PORT:-8265}
-temporary=${HEAD_FOLDER:-/tmp/bertstream-$(id -u)-$(printf %s "$PWD" | cksum | cut -d" " -f1)} # short: Ray puts sockets in it
-state=$temporary/head
 address=http://127.0.0.1:$port
+# Not below $XDG_RUNTIME_DIR: it is deleted at logout, which the head outlives, and is memory, to which Ray would spill.
+key=$(printf '%s %s' "$(uname -n)" "$PWD" | cksum | cut -d" " -f1)
+folder=${HEAD_FOLDER:-${XDG_CACHE_HOME:-$HOME/.cache}/bertstream/$(printf %08x "$key")}
+folder=${folder%/}
+users_umask=$(umask)
+umask 077 # for what is written here; the head, whose jobs write the output, gets the user's own
+# The head listens on 127.0.0.1 alone: no other machine can join it. Its workers have the priority of other programs.
+export RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0 RAY_worker_niceness=0
 export PATH=$PWD/.venv/bin:$PATH VIRTUAL_ENV=$PWD/.venv RAY_AUTH_MODE=token RAY_USAGE_STATS_ENABLED=0
 
 fail() { echo "error: $*" >&2; exit 2; }
 
 listening() { (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; }
 
+# Whether every program that listens on the port is this user's: a token is sent to no other.
+only_ours_listens() {
+    if [ -r /proc/net/tcp ]; then
+        awk -v port="$(printf ':%04X$' "$port")" -v user="$(id -u)" \
+            '$2 ~ port && $4 == "0A" { if ($8 == user) ours = 1; else others = 1 } END { exit !(ours && !others) }' \
+            /proc/net/tcp $([ -r /proc/net/tcp6 ] && echo /proc/net/tcp6)
+    else
+        [ -n "$(lsof -a -u "$(id -u)" -iTCP:"$port" -sTCP:LISTEN -t 2>/dev/null)" ]
+    fi
+}
+
+# Make a folder for this user alone, or refuse one that another user made or can write to.
+own_folder() {
+    local about
+    mkdir -p "$(dirname "$1")"
+    mkdir -m 700 "$1" 2>/dev/null || true
+    if [ -L "$1" ] || [ ! -d "$1" ] || [ ! -O "$1" ]; then
+        fail "$1 is not a folder of this user's own: choose another with HEAD_FOLDER=…"
+    fi
+    about=$(ls -ldn "$1")
+    [ "${about:4:6}" = ------ ] ||
+        fail "$1 is open to other users (${about:0:10}): chmod 700 it, or choose another with HEAD_FOLDER=…"
+}
+
+# Write standard input to a new file of the folder, whatever had its name: a link is not followed.
+write_new() (rm -f "$folder/$1" && set -o noclobber && cat >"$folder/$1")
+
+# Print a folder for Ray inside one that is closed to others, as Ray opens its own to everybody. The paths of Ray's
+# sockets are up to 71 bytes longer, and systems take 103: where a home is too long, the closed one is new, in /tmp.
+new_ray_folder() {
+    local LC_ALL=C closed=$folder
+    if [ $((${#folder} + 4 + 71)) -gt 103 ]; then closed=$(mktemp -d /tmp/bertstream-head-XXXXXX); fi
+    echo "$closed/ray"
+}
+
+# Delete what the last head left, its logs too.
+delete_ray_folder() {
+    local last
+    last=$(ray_folder)
+    case $last in
+    "$folder/ray") rm -rf "$last" ;;
+    /tmp/bertstream-head-??????/ray) if [ -O "$(dirname "$last")" ]; then rm -rf "$(dirname "$last")"; fi ;;
+    esac
+}
+
+ray_folder() { cat "$folder/ray-folder" 2>/dev/null || true; }
+
 # A pid file outlives its process and pids are given again: the command must be ours too.
-running() { [ -s "$state/pid" ] && command_of "$(cat "$state/pid")" | grep -q "ray start --head.*$temporary"; }
-command_of() { if [ -r "/proc/$1/cmdline" ]; then tr '\0' ' ' <"/proc/$1/cmdline"; else ps -o args= -p "$1" 2>/dev/null; fi; }
+running() {
+    [ -s "$folder/pid" ] &&
+        [[ "$(command_of "$(cat "$folder/pid")")" == *"ray start --head"*" --temp-dir $(ray_folder) "* ]]
+}
+
+command_of() {
+    if [ -r "/proc/$1/cmdline" ]; then tr '\0' ' ' <"/proc/$1/cmdline"; else ps -o args= -p "$1" 2>/dev/null; fi
+}
 
 launch() {
-    if listening; then fail "port $port of 127.0.0.1 is taken by another program: stop it, or choose another with DASHBOARD_PORT=…"; fi
-    mkdir -p "$state"
-    ray get-auth-token --generate >/dev/null 2>&1 || fail "no Ray token could be made in ~/.ray"
+    local ray
+    if listening; then
+        fail "port $port of 127.0.0.1 is taken by another program: stop it, or choose another with DASHBOARD_PORT=…"
+    fi
+    make_token
+    delete_ray_folder
+    ray=$(new_ray_folder)
+    echo "$ray" | write_new ray-folder
+    : | write_new log
     echo "starting a Ray head on 127.0.0.1 (dashboard $address)"
-    # A session of its own, so that Ctrl-C does not reach it; jobs get MLFLOW_TRACKING_URI from who submits them, not from here.
-    env -u MLFLOW_TRACKING_URI python -c 'import os, sys; os.setsid(); os.execvp(sys.argv[1], sys.argv[1:])' \
-        ray start --head --block --port 0 --node-ip-address 127.0.0.1 --dashboard-host 127.0.0.1 --dashboard-port "$port" \
-        --dashboard-agent-listen-port 0 --temp-dir "$temporary" --disable-usage-stats >"$state/log" 2>&1 </dev/null &
-    echo $! >"$state/pid"
+    # A session of its own, so that Ctrl-C does not reach it; jobs get MLFLOW_TRACKING_URI from who submits them.
+    (
+        umask "$users_umask"
+        exec env -u MLFLOW_TRACKING_URI python -c 'import os, sys; os.setsid(); os.execvp(sys.argv[1], sys.argv[1:])' \
+            ray start --head --block --port 0 --node-ip-address 127.0.0.1 --dashboard-host 127.0.0.1 --dashboard-port "$port" \
+            --dashboard-agent-listen-port 0 --temp-dir "$ray" --disable-usage-stats >>"$folder/log" 2>&1 </dev/null
+    ) &
+    echo $! | write_new pid
+}
+
+# Ray writes its token so that all users of the machine can read it.
+make_token() {
+    ray get-auth-token --generate >/dev/null 2>&1 || fail "no Ray token could be made in ~/.ray"
+    if [ -e "$HOME/.ray/auth_token" ]; then chmod 600 "$HOME/.ray/auth_token"; fi
 }
 
 start() {
+    own_folder "$folder"
     running || launch
     for _ in $(seq 120); do
-        if listening && ray job list --address "$address" >/dev/null 2>&1; then return; fi
-        running || fail "the Ray head did not start; its log is $state/log"
+        if only_ours_listens && ray job list --address "$address" >/dev/null 2>&1; then return; fi
+        kill -0 "$(cat "$folder/pid")" 2>/dev/null || fail "the Ray head did not start; its log is $folder/log"
         sleep 0.5
     done
-    fail "the Ray head does not answer at $address; its log is $state/log"
+    fail "the Ray head does not answer at $address; its log is $folder/log"
 }
 
 submit() {
-    local id words environment=()
+    local id words environment=() code=0
     id=make-$(date +%s)-$$
     printf -v words '%q ' "$@" # the job's shell would split and expand them
     case "${MLFLOW_TRACKING_URI:-}" in *://*@*) fail "MLFLOW_TRACKING_URI has a login in it, which Ray would write into its logs: set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD before the head starts (make stop), and leave it out of the address";; esac
     if [ -n "${MLFLOW_TRACKING_URI:-}" ]; then environment=(--runtime-env-json "{\"env_vars\": {\"MLFLOW_TRACKING_URI\": \"$MLFLOW_TRACKING_URI\"}}"); fi
+    own_folder "$folder"
+    running && only_ours_listens || fail "no Ray head of this project listens on port $port: cluster/head.sh start"
     ray job submit --address "$address" --submission-id "$id" ${environment[@]+"${environment[@]}"} -- bash -c "$words" &
     local client=$!
     trap 'trap "" INT TERM
@@ -54,20 +131,27 @@ submit() {
         wait $client 2>/dev/null || true
         ray job stop --address "$address" "$id" >/dev/null 2>&1 || true
         exit 130' INT TERM
-    wait "$client"
+    wait "$client" || code=$?
+    if [ $code != 0 ]; then return $code; fi
+    # The log also ends when the job or the head is stopped.
+    running && only_ours_listens || unfinished "the Ray head was stopped before the job ended"
+    ray job status --address "$address" "$id" 2>&1 | grep -q "'$id' succeeded" || unfinished "the job was stopped"
 }
 
+unfinished() { echo "error: $1; the same command continues a run" >&2; exit 1; }
+
 stop() {
-    if ! running; then echo "no Ray head of this project is running"; rm -f "$state/pid"; return; fi
+    if [ -e "$folder" ] || [ -L "$folder" ]; then own_folder "$folder"; fi
+    if ! running; then echo "no Ray head of this project is running"; rm -f "$folder/pid"; return; fi
     local pid
-    pid=$(cat "$state/pid")
+    pid=$(cat "$folder/pid")
     kill -TERM "$pid"
     for _ in $(seq 60); do
-        if ! running; then rm -f "$state/pid"; echo "the Ray head is stopped"; return; fi
+        if ! running; then rm -f "$folder/pid"; echo "the Ray head is stopped"; return; fi
         sleep 0.5
     done
     kill -KILL -- "-$pid"
-    rm -f "$state/pid"
+    rm -f "$folder/pid"
 }
 
 environment() {

@@ -80,7 +80,7 @@ def rates(words: Sequence[str], folder: str, *, steps: int, compiled: str, threa
         alone.stop()
         submission = [HEAD, "submit", "python", "jobs/pretrain.py", *words, "--name", "under-ray", "--steps", str(steps), "--tracking.every", every, ONE_PHASE]
         with running(submission, subprocess.DEVNULL, environment) as client:
-            ray = Side(client, lambda: logged(folder, "under-ray"), Path(environment["HEAD_FOLDER"], "head", "pid"))
+            ray = Side(client, lambda: logged(folder, "under-ray"), Path(environment["HEAD_FOLDER"], "pid"))
             ray.wait(WARM_UP)
             turns = take_turns(alone, ray)
             if client.wait():

@@ -1,11 +1,14 @@
 """cluster/head.sh, the local head that `make pretrain` submits to."""
 
 import os
+import shutil
 import socket
+import stat
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.chaos.simulated import free_port
@@ -27,21 +30,52 @@ def agents_port_taken() -> Iterator[None]:
         yield
 
 
-def test_it_takes_jobs_beside_another_ray_and_stops(agents_port_taken: None, ray_folder: Path) -> None:
-    environment = os.environ | {"DASHBOARD_PORT": str(free_port()), "HEAD_FOLDER": str(ray_folder)}
+def listeners(pid: int) -> set[str]:
+    """Addresses on which a process and all below it listen."""
+    top = psutil.Process(pid)
+    sockets = [one for process in (top, *top.children(recursive=True)) for one in process.net_connections("inet")]
+    return {one.laddr.ip.removeprefix("::ffff:") for one in sockets if one.status == psutil.CONN_LISTEN}
+
+
+def mode(file: Path) -> int:
+    return stat.S_IMODE(file.stat().st_mode)
+
+
+def test_it_takes_jobs_beside_another_ray_and_stops(agents_port_taken: None, ray_folder: Path, tmp_path: Path) -> None:
+    folder, precious = ray_folder / ("long" * 16), tmp_path / "precious"
+    environment = os.environ | {"DASHBOARD_PORT": str(free_port()), "HEAD_FOLDER": str(folder)}
+    precious.write_text("mine")
+    folder.mkdir(mode=0o700)
+    (folder / "log").symlink_to(precious)
 
     def head(*words: str) -> str:
-        return subprocess.run([HEAD, *words], env=environment, check=True, capture_output=True, text=True, timeout=120).stdout
+        done = subprocess.run([HEAD, *words], env=environment, umask=0o022, check=True, capture_output=True, timeout=120)
+        return done.stdout.decode()
 
     try:
         head("start")
-        assert "two  words\n" in head("submit", "echo", "two  words")
+        assert precious.read_text() == "mine" and not (folder / "log").is_symlink()
+        rays = Path((folder / "ray-folder").read_text().strip())  # the folder's own name is too long for sockets
+        assert rays.parent.parent == Path("/tmp") and mode(rays.parent) == mode(folder) == 0o700
+        token = Path.home() / ".ray" / "auth_token"
+        assert {mode(file) for file in (folder / "log", folder / "pid", token)} == {0o600}
+        assert listeners(int((folder / "pid").read_text())) == {"127.0.0.1"}
+        assert "two  words\n0022 0\n" in head("submit", "bash", "-c", "echo 'two  words'; echo $(umask) $(nice)")
+        long = [HEAD, "submit", "bash", "-c", "echo begun; sleep 100"]
+        waiting = subprocess.Popen(long, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert any(line == "begun\n" for line in waiting.stdout)
     finally:
         stopped = head("stop")
+    last = waiting.communicate(timeout=60)[1].splitlines()[-1]
+    assert last == "error: the Ray head was stopped before the job ended; the same command continues a run"
+    assert waiting.returncode == 1
     assert "the Ray head is stopped" in stopped
     assert "no Ray head of this project is running" in head("stop")
+    shutil.rmtree(rays.parent)
 
 
 def test_a_login_in_an_address_is_refused_before_ray_sees_it() -> None:
-    done = subprocess.run([HEAD, "submit", "true"], env=os.environ | {"MLFLOW_TRACKING_URI": "http://name:word@mlflow:5000"}, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 2 and done.stderr.startswith("error: MLFLOW_TRACKING_URI has a login in it") and "word@" not in done.stderr
+    environment = os.environ | {"MLFLOW_TRACKING_URI": "http://name:word@mlflow:5000"}
+    done = subprocess.run([HEAD, "submit", "true"], env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and done.stderr.startswith("error: MLFLOW_TRACKING_URI has a login in it")
+    assert "word@" not in done.stderr

@@ -1,0 +1,111 @@
+"""cluster/head.sh where it refuses, before any Ray is started."""
+
+import os
+import shlex
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+HEAD = Path(__file__).parents[2] / "cluster" / "head.sh"
+NOBODY = 65534
+
+
+def head(word: str, folder: Path | str, port: int = 1) -> subprocess.CompletedProcess:
+    environment = os.environ | {"HEAD_FOLDER": str(folder), "DASHBOARD_PORT": str(port)}
+    return subprocess.run([HEAD, *shlex.split(word)], env=environment, capture_output=True, text=True, timeout=60)
+
+
+def refusal(word: str, folder: Path | str, port: int = 1) -> str:
+    """The one line of a command that ends with 2."""
+    done = head(word, folder, port)
+    assert done.returncode == 2 and done.stderr.startswith("error: ") and done.stderr.count("\n") == 1, done
+    return done.stderr.removeprefix("error: ").strip()
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    """A program that waits for a connection on 127.0.0.1."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(0)
+        yield server
+
+
+def port_of(server: socket.socket) -> int:
+    return server.getsockname()[1]
+
+
+def no_head(port: int) -> str:
+    return f"no Ray head of this project listens on port {port}: cluster/head.sh start"
+
+
+def pretend_running(folder: Path) -> subprocess.Popen:
+    """A process of the words of a head, which the folder names as the one that runs."""
+    folder.mkdir(mode=0o700)
+    words = [sys.executable, "-c", "input()", "ray", "start", "--head", "--temp-dir", f"{folder}/ray", "--block"]
+    process = subprocess.Popen(words, stdin=subprocess.PIPE)
+    (folder / "pid").write_text(f"{process.pid}\n")
+    (folder / "ray-folder").write_text(f"{folder}/ray\n")
+    return process
+
+
+@pytest.mark.parametrize("command", ["start", "submit true", "stop"])
+def test_a_folder_that_others_can_write_to_is_refused(command: str, tmp_path: Path) -> None:
+    folder = tmp_path / "head"
+    folder.mkdir()
+    folder.chmod(0o770)
+    message = f"{folder} is open to other users (drwxrwx---): chmod 700 it, or choose another with HEAD_FOLDER=…"
+    assert refusal(command, folder) == message
+
+
+@pytest.mark.parametrize("command", ["start", "submit true", "stop"])
+def test_a_folder_that_is_a_link_is_refused(command: str, tmp_path: Path) -> None:
+    (tmp_path / "theirs").mkdir(mode=0o700)
+    (tmp_path / "head").symlink_to(tmp_path / "theirs")
+    message = f"{tmp_path / 'head'} is not a folder of this user's own: choose another with HEAD_FOLDER=…"
+    assert refusal(command, tmp_path / "head") == refusal(command, f"{tmp_path / 'head'}/") == message
+    assert not any((tmp_path / "theirs").iterdir())
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can make a folder of another user")
+def test_a_folder_of_another_user_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "head"
+    folder.mkdir(mode=0o700)
+    os.chown(folder, NOBODY, NOBODY)
+    # Root is let in everywhere, and still does not trust it.
+    assert refusal("start", folder) == f"{folder} is not a folder of this user's own: choose another with HEAD_FOLDER=…"
+
+
+def test_a_job_is_not_sent_to_whoever_listens_on_the_port(listener: socket.socket, tmp_path: Path) -> None:
+    port = port_of(listener)
+    assert refusal("submit true", tmp_path / "head", port) == no_head(port)
+    with pytest.raises(BlockingIOError):
+        listener.accept()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can listen as another user")
+def test_a_job_is_not_sent_to_another_user_who_took_the_port_of_a_head(tmp_path: Path) -> None:
+    folder = tmp_path / "head"
+    process = pretend_running(folder)
+    os.seteuid(NOBODY)
+    try:
+        server = socket.create_server(("127.0.0.1", 0))
+    finally:
+        os.seteuid(0)
+    with server:
+        server.settimeout(0)
+        assert refusal("submit true", folder, port_of(server)) == no_head(port_of(server))
+        with pytest.raises(BlockingIOError):
+            server.accept()
+    process.communicate(b"\n", timeout=60)
+
+
+def test_only_the_head_of_the_folder_is_stopped(tmp_path: Path) -> None:
+    process = pretend_running(tmp_path / "head")
+    (tmp_path / "head" / "ray-folder").write_text("/another/ray\n")
+    assert head("stop", tmp_path / "head").stdout == "no Ray head of this project is running\n"
+    assert process.poll() is None
+    process.communicate(b"\n", timeout=60)
