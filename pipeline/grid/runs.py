@@ -25,7 +25,8 @@ from pipeline.finetune.trials import Trial
 from pipeline.grid.lineage import lineage
 from pipeline.grid.picture import draw_confusion
 from pipeline.train.initial import Initial
-from pipeline.train.tracking import METRICS_A_CALL, PARAMETERS_A_CALL, open_run, quiet
+from pipeline.train.drivers import this_driver
+from pipeline.train.tracking import DRIVER, METRICS_A_CALL, PARAMETERS_A_CALL, open_run, quiet
 
 EXPERIMENT, SQLITE = "finetune", "sqlite:///"
 GRID, TRIAL = "grid", "trial"
@@ -120,7 +121,7 @@ def tracked(parent: GridRun, live: Any) -> Iterator[None]:
     try:
         yield
         status = "FINISHED"
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemExit):  # Ctrl-C, and what Ray makes of the SIGTERM that stops a job
         status = "KILLED"
         raise
     finally:
@@ -183,7 +184,7 @@ def logged_trials(client: MlflowClient, parent: GridRun) -> set[str]:
 def write_trial(client: MlflowClient, parent: GridRun, trial: Trial, result: dict[str, Any]) -> None:
     """A trial's run, as long as its training took, and finished last."""
     now = int(time.time() * 1000)
-    tags = {PARENT: parent.run_id, TRIAL: trial.name, "stage": trial.stage, "task": trial.problem}
+    tags = {DRIVER: this_driver(), PARENT: parent.run_id, TRIAL: trial.name, "stage": trial.stage, "task": trial.problem}
     if "stopped_after_epoch" in result:
         tags |= {"stopped_early": "True", "stopped_after_epoch": str(result["stopped_after_epoch"])}
     experiment = client.get_run(parent.run_id).info.experiment_id

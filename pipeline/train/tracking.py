@@ -14,12 +14,15 @@ from mlflow.tracking import MlflowClient
 from pipeline import storage
 from pipeline.config.training import Tracking
 from pipeline.errors import ConfigError, PipelineError
+from pipeline.train.drivers import is_gone, this_driver
 
 FLUSH_SECONDS = 2.0
 RETRY_SECONDS = 5.0
 LAST_FLUSH_SECONDS = 60.0  # how long the end of a run waits for a server that is away
 METRICS_A_CALL = 1_000  # MLflow's limit of log_batch
 PARAMETERS_A_CALL = 100
+DRIVER = "driver"
+"""Tag of a run with the process that drives it, by which a later start sees that it is gone."""
 KIND = {"mlflow.experimentKind": "custom_model_development"}  # else MLflow's UI may take an experiment for one of chat models, and hides the charts
 
 
@@ -56,25 +59,37 @@ def tracking_uri(settings: Tracking, output: str) -> str:
 def open_run(uri: str, experiment: str, name: str, run_id: str | None, parameters: dict[str, Any], tags: dict[str, str]) -> MlflowRun:
     """Continue the run `run_id` when the tracking server still has it, else create one with its parameters.
 
-    Raises ConfigError when the server does not answer.
+    Runs of the experiment whose driver was killed end as KILLED. Raises ConfigError when the server does not answer.
     """
     quiet()
     try:
         if uri.startswith("sqlite:///"):
             os.makedirs(os.path.dirname(uri[len("sqlite:///") :]), exist_ok=True)
         client = MlflowClient(tracking_uri=uri)
+        found = client.get_experiment_by_name(experiment)
+        if found:
+            end_killed(client, found.experiment_id)
         if run_id is not None and has_run(client, run_id):
+            client.set_tag(run_id, DRIVER, this_driver())  # first: else another start may end it
             client.update_run(run_id, status="RUNNING")
             return MlflowRun(uri=uri, run_id=run_id)
-        found = client.get_experiment_by_name(experiment)
         experiment_id = found.experiment_id if found else client.create_experiment(experiment, artifact_location=artifact_location(uri), tags=KIND)
-        run = client.create_run(experiment_id, run_name=name, tags=tags)
+        run = client.create_run(experiment_id, run_name=name, tags=tags | {DRIVER: this_driver()})
         entries = [Param(key, str(value)) for key, value in parameters.items()]
         for start in range(0, len(entries), PARAMETERS_A_CALL):
             client.log_batch(run.info.run_id, params=entries[start : start + PARAMETERS_A_CALL])
     except Exception as error:  # MLflow lets SQLAlchemy's, requests' and its own errors through, all about this URI
         raise ConfigError(f"tracking.uri ({uri}) does not work: {storage.first_line(error)}") from error
     return MlflowRun(uri=uri, run_id=run.info.run_id)
+
+
+def end_killed(client: MlflowClient, experiment_id: str) -> None:
+    """End the experiment's runs that MLflow has as running and whose driver is gone, as KILLED when last heard of."""
+    for run in client.search_runs([experiment_id], "attributes.status = 'RUNNING'"):
+        if is_gone(run.data.tags.get(DRIVER, "")):
+            one = next(iter(run.data.metrics), None)
+            heard = [point.timestamp for point in client.get_metric_history(run.info.run_id, one)] if one else []
+            client.set_terminated(run.info.run_id, "KILLED", max(heard, default=None))
 
 
 def has_run(client: MlflowClient, run_id: str) -> bool:

@@ -229,7 +229,7 @@ def test_what_is_lost_is_said_at_the_end(grid: GridRun, lines: list[str], away: 
     assert lines[2].startswith("MLflow is away (") and lines[2].endswith("): 1 trials are not in it; the same command logs them")
 
 
-@pytest.mark.parametrize(("error", "status"), [(None, "FINISHED"), (KeyboardInterrupt(), "KILLED"), (ValueError("x"), "FAILED")])
+@pytest.mark.parametrize(("error", "status"), [(None, "FINISHED"), (KeyboardInterrupt(), "KILLED"), (SystemExit(1), "KILLED"), (ValueError("x"), "FAILED")])
 def test_a_grid_ends_as_its_work_does(grid: GridRun, uri: str, error: BaseException | None, status: str) -> None:
     def work() -> None:
         with tracked(grid, Live([])):

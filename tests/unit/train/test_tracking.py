@@ -12,7 +12,8 @@ from mlflow.tracking import MlflowClient
 from pipeline.config.training import Tracking
 from pipeline.errors import ConfigError, DataError
 from pipeline.train import tracking
-from pipeline.train.tracking import MlflowRun, Tracker, open_run, tracking_uri
+from pipeline.train.drivers import machine
+from pipeline.train.tracking import DRIVER, MlflowRun, Tracker, open_run, tracking_uri
 
 PARAMETERS = {f"setting.{number}": number for number in range(150)} | {"name": None, "corpus": ["a", "b"]}
 NewRun = Callable[[str], MlflowRun]
@@ -78,6 +79,26 @@ def test_a_run_is_continued_while_the_store_has_it(new_run: NewRun, uri: str) ->
     client.delete_run(opened.run_id)
     assert open_run(uri, "experiment", "first", opened.run_id, PARAMETERS, {}).run_id != opened.run_id
     assert open_run(uri, "experiment", "first", "0" * 32, PARAMETERS, {}).run_id not in (opened.run_id, "0" * 32)
+
+
+def test_the_next_start_ends_the_runs_of_drivers_that_are_gone(uri: str) -> None:
+    def opened(name: str, run_id: str | None = None) -> MlflowRun:
+        return open_run(uri, "killed", name, run_id, {}, {})
+
+    client, gone = MlflowClient(tracking_uri=uri), f"{machine()} 99999999 1"
+    names = ("killed", "silent", "lives", "elsewhere", "finished", "other")
+    killed, silent, lives, elsewhere, finished, other = runs = [opened(name) for name in names]
+    for run, driver in ((killed, gone), (silent, gone), (elsewhere, "another - 99999999 1"), (finished, gone)):
+        client.set_tag(run.run_id, DRIVER, driver)
+    client.log_metric(killed.run_id, "train/loss", 1.0, timestamp=123_000, step=1)
+    client.set_terminated(finished.run_id, "FINISHED")
+    client.delete_tag(other.run_id, DRIVER)
+    opened("next")
+    assert [status(run) for run in runs] == ["KILLED", "KILLED", "RUNNING", "RUNNING", "FINISHED", "RUNNING"]
+    assert client.get_run(killed.run_id).info.end_time == 123_000
+    opened("killed", killed.run_id)  # goes on, driven by this process
+    opened("after that")
+    assert status(killed) == "RUNNING"
 
 
 def test_points_arrive_once(new_run: NewRun, quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
