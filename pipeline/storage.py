@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
-from typing import Any, ParamSpec, TypeVar
+from typing import IO, Any, ParamSpec, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from pyarrow import NativeFile, fs
@@ -268,7 +268,37 @@ def locked(folder: str, *, wait: bool = False) -> Iterator[None]:
         yield
         return
     make_folder(folder)
-    path = f"{absolute(folder)}/.lock"
+    with held(f"{absolute(folder)}/.lock", folder, wait):
+        yield
+
+
+@contextmanager
+def locked_name(location: str, *, wait: bool = False) -> Iterator[None]:
+    """Hold a local path, where nothing may be yet, as `locked` holds a folder; nothing of the lock is left at the end."""
+    if is_url(absolute(location)):
+        yield
+        return
+    folder, _, name = absolute(location).rpartition("/")
+    make_folder(folder)
+    path = f"{folder}/.{name}.lock"
+    while True:
+        with held(path, location, wait) as lock:
+            try:
+                mine = os.path.samestat(os.fstat(lock.fileno()), os.lstat(path))
+            except FileNotFoundError:
+                mine = False
+            if mine:
+                try:
+                    yield
+                finally:
+                    os.unlink(path)
+                return
+        # The process that held it has deleted it since it was opened.
+
+
+@contextmanager
+def held(path: str, location: str, wait: bool) -> Iterator[IO[str]]:
+    """Hold a lock file. Raises ConfigError, which names `location`, where another process holds it and is not waited for."""
     try:
         stream = open_lock(path)
     except OSError as error:
@@ -278,11 +308,11 @@ def locked(folder: str, *, wait: bool = False) -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             lock.seek(0)
-            raise ConfigError(f"{folder} is in use by process {lock.read().strip()}; wait for it, stop it, or choose another name") from error
+            raise ConfigError(f"{location} is in use by process {lock.read().strip()}; wait for it, stop it, or choose another name") from error
         lock.truncate(0)
         lock.write(str(os.getpid()))
         lock.flush()
-        yield
+        yield lock
 
 
 def publish(folder: Path, target: str, about: dict[str, Any]) -> None:

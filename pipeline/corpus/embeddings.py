@@ -32,7 +32,7 @@ def counted_embeddings(corpus: Corpus, wordpiece: WordPiece, width: int, output:
     """
     vocabulary = wordpiece.vocabulary
     folder = storage.join(output, "embeddings", f"{corpus.fingerprint[:12]}-{vocabulary.fingerprint[:12]}-{width}-{METHOD}")
-    with storage.locked(f"{folder}.lock", wait=True):  # two runs may want the same ones at once
+    with storage.locked_name(folder, wait=True):  # two runs may want the same ones at once
         if not storage.exists(storage.join(folder, storage.MANIFEST)):
             windows = first_windows(corpus, CHARACTERS)
             report(f"word embeddings: counting what stands near what in {sum(window.characters for window in windows) / 1e6:,.0f} M characters")

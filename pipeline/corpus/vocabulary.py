@@ -48,7 +48,7 @@ def trained_vocabulary(settings: VocabularySettings, corpus: Corpus, output: str
     about = shaping(settings, splitting)
     digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:8]
     folder = storage.join(output, "vocabularies", f"{corpus.fingerprint[:12]}-{settings.kind}-{settings.size}-{digest}")
-    with storage.locked(f"{folder}.lock"):  # two runs may want the same one at once
+    with storage.locked_name(folder):  # two runs may want the same one at once
         if not storage.exists(storage.join(folder, storage.MANIFEST)):
             train(settings, splitting, corpus, folder, {"corpus": corpus.fingerprint, "settings": about}, report)
     if problem := storage.damage(folder):
@@ -66,7 +66,7 @@ def extended_vocabulary(base: Vocabulary, settings: VocabularySettings, corpus: 
     about = {"base": base.fingerprint, "extend": settings.extend, "training_characters": settings.training_characters}
     digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:8]
     folder = storage.join(output, "vocabularies", f"{corpus.fingerprint[:12]}-extended-{settings.extend}-{digest}")
-    with storage.locked(f"{folder}.lock"):
+    with storage.locked_name(folder):
         if not storage.exists(storage.join(folder, storage.MANIFEST)):
             publish_new_words(base, settings, corpus, folder, {"corpus": corpus.fingerprint, "settings": about}, report)
     if problem := storage.damage(folder):

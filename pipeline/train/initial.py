@@ -66,7 +66,7 @@ def read_initial(config: Pretrain, report: Callable[[str], None], used: tuple[st
             found = Initial(
                 folder=storage.join(config.output, "initial", (digest := in_place(location, fingerprint, folder, files))[:16]), fingerprint=digest, model=model, vocabulary=vocabulary
             )
-            with storage.locked(f"{found.folder}.lock", wait=True):  # two runs may want the same one at once
+            with storage.locked_name(found.folder, wait=True):  # two runs may want the same one at once
                 if storage.damage(found.folder):
                     in_place(location, keep, found, location, folder, files)
         about = storage.read_json(storage.join(found.folder, storage.MANIFEST))

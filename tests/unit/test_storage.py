@@ -2,10 +2,13 @@ import errno
 import hashlib
 import json
 import os
+import select
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from pipeline import storage
@@ -245,6 +248,47 @@ def test_a_lock_refuses_a_second_process_and_goes_with_the_first(tmp_path: Path)
     with pytest.raises(ZeroDivisionError), storage.locked(str(folder)):
         raise ZeroDivisionError
     assert lock_elsewhere(folder) == "locked"
+
+
+HOLD = """
+import sys
+from pipeline import storage
+from pipeline.errors import ConfigError
+try:
+    with storage.locked_name(sys.argv[1], wait=len(sys.argv) > 2):
+        print("locked", flush=True)
+        sys.stdin.readline()
+except ConfigError as error:
+    print(error)
+"""
+
+
+def hold_elsewhere(location: Path, *words: str) -> subprocess.Popen:
+    """A process that wants the lock of a name, and keeps it until it gets a line."""
+    command = [sys.executable, "-c", HOLD, str(location), *words]
+    root = Path(__file__).parents[2]
+    return subprocess.Popen(command, cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def test_a_locked_name_leaves_nothing_and_is_held_by_one(tmp_path: Path) -> None:
+    place = tmp_path / "made" / "vocabulary"
+    with storage.locked_name(str(place)):
+        waiting = [hold_elsewhere(place, "wait") for _ in range(2)]
+        message = f"{place} is in use by process {os.getpid()}; wait for it, stop it, or choose another name\n"
+        assert hold_elsewhere(place).communicate(timeout=60)[0] == message
+        while not all(any(file.path.endswith(".lock") for file in psutil.Process(one.pid).open_files()) for one in waiting):
+            time.sleep(0.05)
+        assert not any(select.select([one.stdout for one in waiting], [], [], 0.2)[0])
+    ready, *_ = select.select([one.stdout for one in waiting], [], [], 60)
+    assert len(ready) == 1  # what one process leaves, another deletes: the third must not take a file that is gone
+    first = next(one for one in waiting if one.stdout is ready[0])
+    (second,) = [one for one in waiting if one is not first]
+    assert not select.select([second.stdout], [], [], 0.2)[0]
+    assert first.communicate("\n", timeout=60)[0] == "locked\n" == second.communicate("\n", timeout=60)[0]
+    assert not any(place.parent.iterdir())
+    with pytest.raises(ZeroDivisionError), storage.locked_name(str(place)):
+        raise ZeroDivisionError
+    assert not any(place.parent.iterdir())
 
 
 @pytest.mark.parametrize("name", ["../other/weights", "/etc/passwd", "a/../../b", "c:\\b", "..\\b"])
