@@ -28,7 +28,7 @@ def results(work: Callable[[Any], Any], items: Sequence[Any], most_tasks: int | 
     if not items:
         return
     with DataContext.current(patient()), quiet():
-        yield from values(rows_of(items).map(working, num_cpus=1, concurrency=most_tasks))
+        yield from values(rows_of(items).map(working, num_cpus=1, concurrency=most_tasks and at_most(most_tasks, items)))
 
 
 def fetched_results(fetch: Callable[[Any], list[bytes]], most_fetches: int, work: Callable[[Any, list[bytes]], Any], items: Sequence[Any]) -> Iterator[Any]:
@@ -50,13 +50,19 @@ def fetched_results(fetch: Callable[[Any], list[bytes]], most_fetches: int, work
         return
     with DataContext.current(patient()), quiet():
         # Without a CPU of its own: a task that waits for a server would keep one from those that work.
-        brought = rows_of(items).map(fetching, num_cpus=0, concurrency=most_fetches)
+        brought = rows_of(items).map(fetching, num_cpus=0, concurrency=at_most(most_fetches, items))
         yield from values(brought.map(working, num_cpus=1))
 
 
 def rows_of(items: Sequence[Any]) -> Dataset:
     """A row for each item."""
-    return ray.data.from_items([{"item": json.dumps(item)} for item in items], override_num_blocks=min(len(items), MOST_BLOCKS))
+    rows = [{"item": json.dumps(item)} for item in items]
+    return ray.data.from_items(rows, override_num_blocks=at_most(MOST_BLOCKS, items))
+
+
+def at_most(most: int, items: Sequence[Any]) -> int:
+    """So many, or as many as there are items: Ray Data warns of more tasks at once than there are blocks."""
+    return min(most, len(items), MOST_BLOCKS)
 
 
 def attempt(call: Callable[[], dict[str, Any]], failed: dict[str, Any]) -> dict[str, Any]:
