@@ -28,7 +28,7 @@ from pipeline.text.wordpiece import WordPiece
 from pipeline.train import checkpoint, run
 from pipeline.train.initial import Initial, agreed_model, read_initial
 from pipeline.train.launch import fit, locked_tracker, tracked
-from pipeline.train.summary import progress_line, summary_markdown
+from pipeline.train.summary import Pace, progress_line, summary_markdown
 from pipeline.train.tracking import open_run, tracking_uri
 from pipeline.train.worker import Job
 
@@ -84,8 +84,14 @@ def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
         mlflow = open_run(uri, config.tracking.experiment, str(config.name), tracked_as, flatten(config) | corpus_parameters(stream.corpus) | tags, tags)
         run.write_run(folder, wanted, config.steps, mlflow.run_id, stream.corpus.folder)
         report(f"run {config.name}: {'continuing' if newest else 'starting'}, {config.steps:,} steps on {config.worker_range} {'GPU' if resources.gpu else 'CPU'} worker{'s' * (config.worker_range.most > 1)}")
+        pace = Pace(config.steps, done)
+
+        def show(step: int, metrics: dict[str, float]) -> None:
+            left = pace.seconds_left(step, metrics["speed/step_milliseconds"])
+            report(progress_line(config.steps, step, metrics, left))
+
         job = Job(config=config, folder=folder, stream=stream, initial=initial, words=words, tracker=tracker)
-        with storage_in_a_line(config), tracked(tracker, mlflow, report, lambda step, metrics: report(progress_line(config.steps, step, metrics))):
+        with storage_in_a_line(config), tracked(tracker, mlflow, report, show):
             if tracked_as and mlflow.run_id != tracked_as:
                 report(f"MLflow ({mlflow.uri}) does not have the run {tracked_as} that run {config.name} had: a new one begins here, after step {done:,}")
             elif tracked_as and (gone := ray.get(tracker.lacks.remote(done, config.tracking.every))):

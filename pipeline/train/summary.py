@@ -1,5 +1,6 @@
 """What a person reads of a run: a line of progress, and the summary at the end."""
 
+import math
 from typing import Any
 
 BITS, NATS = "heldout/bits_per_byte", "heldout/nats_per_word"
@@ -15,10 +16,27 @@ def duration(seconds: float) -> str:
     return f"{seconds // 3600}h{seconds % 3600 // 60:02d}m"
 
 
-def progress_line(steps: int, step: int, metrics: dict[str, float]) -> str:
-    """One line: step, loss terms, real tokens a second, share of time waiting for data, time left."""
+class Pace:
+    """Seconds per step: the mean since the start, in which what was half the run ago counts for a third.
+
+    That of the last steps alone jumps where other programs use the machine.
+    """
+
+    def __init__(self, steps: int, done: int) -> None:
+        self.steps, self.last = steps, done
+        self.seconds = self.weight = 0.0
+
+    def seconds_left(self, step: int, milliseconds: float) -> float:
+        """Seconds until the last step, after `step`, the steps since the last call having taken `milliseconds` each."""
+        since = max(step - self.last, 1)
+        kept = math.exp(-since / (self.steps / 2))
+        self.seconds, self.weight, self.last = kept * self.seconds + since * milliseconds / 1000, kept * self.weight + since, step
+        return (self.steps - step) * self.seconds / self.weight
+
+
+def progress_line(steps: int, step: int, metrics: dict[str, float], left: float) -> str:
+    """One line: step, loss terms, real tokens per second, share of time waiting for data, time left in seconds."""
     terms = "  ".join(f"{key[6:-5]} {value:.3f}" for key, value in sorted(metrics.items()) if key.startswith("train/") and key.endswith("_loss"))
-    left = (steps - step) * metrics["speed/step_milliseconds"] / 1000
     return (
         f"step {step:>{len(str(steps))}}/{steps}  {terms}  {metrics['speed/tokens_per_second']:,.0f} tokens/s  "
         f"data wait {metrics['speed/data_wait_percent']:.1f}%  {duration(left)} left"

@@ -1,6 +1,6 @@
 import pytest
 
-from pipeline.train.summary import duration, progress_line, summary_markdown, summary_text
+from pipeline.train.summary import Pace, duration, progress_line, summary_markdown, summary_text
 
 SUMMARY = {
     "name": "mine",
@@ -105,8 +105,35 @@ def test_a_line_of_progress() -> None:
         "speed/step_milliseconds": 250.0,
         "speed/data_wait_percent": 1.25,
     }
-    assert progress_line(1_000, 20, metrics) == "step   20/1000  mlm 6.807  nsp 0.693  12,346 tokens/s  data wait 1.2%  4m05s left"
-    assert progress_line(1_000, 1_000, metrics).startswith("step 1000/1000") and progress_line(1_000, 1_000, metrics).endswith("  0s left")
+    line = progress_line(1_000, 20, metrics, 245.0)
+    assert line == "step   20/1000  mlm 6.807  nsp 0.693  12,346 tokens/s  data wait 1.2%  4m05s left"
+    last = progress_line(1_000, 1_000, metrics, 0.0)
+    assert last.startswith("step 1000/1000") and last.endswith("  0s left")
+
+
+def test_the_time_left_is_that_of_steps_as_they_are() -> None:
+    pace = Pace(1_000, 0)
+    assert [pace.seconds_left(step, 250.0) for step in (20, 40, 500, 1_000)] == pytest.approx([245.0, 240.0, 125.0, 0.0])
+    continued = Pace(1_000, 900)  # the steps before this start took their time elsewhere
+    assert continued.seconds_left(910, 2_000.0) == pytest.approx(180.0)
+
+
+def test_the_time_left_does_not_jump_with_the_machine() -> None:
+    pace, lefts = Pace(600, 0), []
+    for step, milliseconds in zip(range(100, 600, 100), (800.0, 4_000.0, 800.0, 4_000.0, 800.0), strict=True):
+        lefts.append(pace.seconds_left(step, milliseconds) / (600 - step))
+    assert lefts[0] == pytest.approx(0.8)
+    assert max(lefts[1:]) < 2 * min(lefts[1:])  # of steps that differ five times
+    ends = Pace(600, 0)
+    for step in range(10, 600, 10):
+        left = ends.seconds_left(step, 100.0 if step <= 300 else 400.0)
+    assert left == pytest.approx(10 * 0.4, rel=0.35)  # a second half that is slower is believed before it ends
+
+
+def test_a_step_that_is_told_again_counts_once() -> None:
+    pace = Pace(100, 0)
+    pace.seconds_left(50, 100.0)
+    assert pace.seconds_left(50, 100.0) == pytest.approx(5.0)
 
 
 def test_the_summary_for_a_terminal() -> None:
