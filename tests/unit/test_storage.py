@@ -280,10 +280,12 @@ def test_a_locked_name_leaves_nothing_and_is_held_by_one(tmp_path: Path) -> None
             time.sleep(0.05)
         assert not any(select.select([one.stdout for one in waiting], [], [], 0.2)[0])
     ready, *_ = select.select([one.stdout for one in waiting], [], [], 60)
-    assert len(ready) == 1  # what one process leaves, another deletes: the third must not take a file that is gone
+    assert len(ready) == 1
     first = next(one for one in waiting if one.stdout is ready[0])
     (second,) = [one for one in waiting if one is not first]
     assert not select.select([second.stdout], [], [], 0.2)[0]
+    new = hold_elsewhere(place).communicate("\n", timeout=60)[0]
+    assert new == f"{place} is in use by process {first.pid}; wait for it, stop it, or choose another name\n"
     assert first.communicate("\n", timeout=60)[0] == "locked\n" == second.communicate("\n", timeout=60)[0]
     assert not any(place.parent.iterdir())
     with pytest.raises(ZeroDivisionError), storage.locked_name(str(place)):
