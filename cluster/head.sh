@@ -12,8 +12,9 @@ folder=${HEAD_FOLDER:-${XDG_CACHE_HOME:-$HOME/.cache}/bertstream/$(printf %08x "
 folder=${folder%/}
 users_umask=$(umask)
 umask 077 # for what is written here; the head, whose jobs write the output, gets the user's own
-# The head listens on 127.0.0.1 alone: no other machine can join it. Its workers have the priority of other programs.
-export RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0 RAY_worker_niceness=0
+# The head listens on 127.0.0.1 alone, so no other machine can join it; its workers have the priority of other programs;
+# and it does not wait for jobs, which have no other node to go to, when it is stopped.
+export RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0 RAY_worker_niceness=0 RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S=0
 export PATH=$PWD/.venv/bin:$PATH VIRTUAL_ENV=$PWD/.venv RAY_AUTH_MODE=token RAY_USAGE_STATS_ENABLED=0
 
 fail() { echo "error: $*" >&2; exit 2; }
@@ -152,6 +153,7 @@ stop() {
     done
     kill -KILL -- "-$pid"
     rm -f "$folder/pid"
+    echo "the Ray head is stopped: it did not end in 30 seconds and was killed"
 }
 
 environment() {
