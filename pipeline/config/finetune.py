@@ -141,6 +141,8 @@ class Finetune:
     """Your own training file instead of a task: CSV, TSV, JSON lines, Parquet, SQuAD's JSON, or CoNLL's columns."""
     dev: str | None = None
     """Its development file; none: a tenth of the training rows, chosen by a hash, is set aside."""
+    test: str | None = None
+    """Labelled file like train, which the model that dev selects scores and answers at the end."""
     text: str = "text"
     """Column of the text in your own file; of the words, for tags (a list, or divided by spaces); of the context, for questions, whose default is context."""
     pair: str | None = None
@@ -179,6 +181,7 @@ class Finetune:
     def __post_init__(self) -> None:
         require((self.task == ()) != (self.train is None), f"task ({', '.join(self.task) or 'none'}) or train ({self.train}): give one of both, such as --task sst2 or --train my.csv")
         require(self.dev is None or self.train is not None, f"dev ({self.dev}) belongs to train, which is not given")
+        require(self.test is None or self.train is not None, f"test ({self.test}) belongs to train, which is not given")
         require_at_least("seeds", self.seeds, 1)
         require(self.minutes is None or self.minutes > 0, f"minutes ({self.minutes}) must be above 0")
         require(not self.vocabulary.extend, f"vocabulary.extend ({self.vocabulary.extend}) is for pretraining, which learns the words that are added: leave it out")

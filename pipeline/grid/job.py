@@ -25,6 +25,7 @@ from pipeline.grid import asked, runs, tune
 from pipeline.grid.asked import STARTED, Grid, finished, first_of_each
 from pipeline.grid.closing import use_line
 from pipeline.grid.precision import with_precision
+from pipeline.grid.testing import require_readable, score_and_answer
 from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.known import GLUE
 from pipeline.tasks.selection import worth
@@ -64,6 +65,8 @@ def finetune(config: Finetune, report: Report) -> Found:
     problems = {one.task.name: one for one in read_problems(replace(config, cutting=tried[0]), initial, report)}
     require_start(config, problems)
     require_fitting(config, settings, initial, problems)
+    for problem in problems.values():
+        require_readable(config, problem.task)
     cuttings = {name: in_cuttings(problem, tried, initial, report) for name, problem in problems.items()}
     uri = tracking_uri(Tracking(uri=config.mlflow_uri), config.output)
     tune.connect(config)
@@ -89,6 +92,7 @@ def finetune(config: Finetune, report: Report) -> Found:
         runs.log_table(parent, text, rows)
         report("\n".join(["", text, *filter(None, [glue_line(rows, GLUE)]), ""]))
         for name, folder in models.items():
+            score_and_answer(config, problems[name].task, folder, parent, report)
             runs.log_best(parent, config, problems[name], name, folder, len(models) > 1, report)
         try:
             submit(replace(config, data=data_of(config)), problems, models, report)
@@ -164,7 +168,7 @@ def planned(config: Finetune, initial: Initial, cuttings: dict[str, dict[Cutting
 
 def grid_name(config: Finetune, problems: Mapping[str, Problem], initial: Initial) -> str:
     """Tasks and a digest of all that decides which trials there are."""
-    shaping = {key: value for key, value in without_later(flatten(config)).items() if key.split(".")[0] not in ("placement", "trials", "output", "mlflow_uri", "register", "checkpoint", "data", "train", "dev")}
+    shaping = {key: value for key, value in without_later(flatten(config)).items() if key.split(".")[0] not in ("placement", "trials", "output", "mlflow_uri", "register", "checkpoint", "data", "train", "dev", "test")}
     content = json.dumps([shaping, initial.fingerprint, sorted((name, one.digest) for name, one in problems.items())], sort_keys=True)
     names = "-".join(problems) if len(problems) < 4 else f"{len(problems)}-tasks"
     names += "-random-weights" * config.random_weights

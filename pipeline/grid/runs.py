@@ -251,6 +251,14 @@ def log_table(parent: GridRun, text: str, rows: Sequence[Reported]) -> None:
             client.log_batch(parent.run_id, metrics=fresh[start : start + METRICS_A_CALL])
 
 
+def log_scores(parent: GridRun, task: str, split: str, scores: dict[str, float]) -> None:
+    """Log the scores of a task's selected model on a split as metrics of the grid's run."""
+    with one_line(parent, f"the scores on {split}"):
+        now = int(time.time() * 1000)
+        points = [Metric(legal(f"{task}/{split} {name}"), value, now, 0) for name, value in scores.items()]
+        MlflowClient(tracking_uri=parent.uri).log_batch(parent.run_id, metrics=points)
+
+
 def shown(value: float | None) -> float | None:
     """A value with the six digits that people read; the metrics have all."""
     return None if value is None else float(f"{value:.6g}")

@@ -123,7 +123,8 @@ def test_what_cannot_be_trained_is_one_line(tiny_run: Path, glue: Path, tmp_path
 def test_one_s_own_file_with_its_tenth_set_aside(tiny_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = ["review,stars"] + [f'"{"kar mist" if row % 2 else "lond sur"} {"nest " * (row % 7)}{row}",{"good" if row % 2 else "bad"}' for row in range(80)]
     (tmp_path / "my.csv").write_text("\n".join(lines) + "\n")
-    asked = ["--checkpoint", folder_of(str(tiny_run), 3), "--train", str(tmp_path / "my.csv"), "--text", "review", "--label", "stars", "--output", str(tmp_path / "o"), "--seeds", "1",
+    (tmp_path / "test.csv").write_text("\n".join([lines[0], *lines[-7:]]) + "\n")
+    asked = ["--checkpoint", folder_of(str(tiny_run), 3), "--train", str(tmp_path / "my.csv"), "--test", str(tmp_path / "test.csv"), "--text", "review", "--label", "stars", "--output", str(tmp_path / "o"), "--seeds", "1",
              "--recipe.epochs", "4", "--search.over", "adapter=no-adapter,low-rank", "--search.over", "cutting.maximum-length=16,32", "--search.stop-early", "True", "--trials.cpus", "3", "--recipe.patience", "2", "adapter:low-rank", "--adapter.rank", "4"]  # fmt: skip
     assert main(asked) == 0
     out = capsys.readouterr().out
@@ -135,6 +136,13 @@ def test_one_s_own_file_with_its_tenth_set_aside(tiny_run: Path, tmp_path: Path,
     (folder,) = (tmp_path / "o" / "finetune").glob("my-seed1-*/model")
     settings = json.loads((folder.parent / "result.json").read_text())["settings"]
     assert (settings["cutting.maximum_length"], settings["adapter"]) == (int(selected[1]), {"no-adapter": "NoAdapter", "low-rank": "LowRank"}[selected[2]]) and load_tuned(str(folder)).about.cutting.maximum_length == int(selected[1])
+    assert f"{tmp_path}/test.csv: 7 rows" in out and "predict.py --checkpoint" in out and "to open it: mlflow ui" in out
+    written = (folder.parent / "test-answers.csv").read_text().splitlines()
+    assert len(written) == 8 and written[0].startswith('"review","stars",')
+    client = MlflowClient(tracking_uri=f"sqlite:///{tmp_path}/o/mlflow.db")
+    runs = client.search_runs([client.get_experiment_by_name("finetune").experiment_id], "metrics.`my/test accuracy` >= 0")
+    assert [run.data.tags["mlflow.runName"].split("-")[0] for run in runs] == ["my"]
+    assert "epoch 1 of 4: accuracy" in out and "seed 0, maximum length 16, adapter low-rank: " in out
     assert load_tuned(str(folder)).about.task.labels == ("bad", "good") and not (folder / "adapters.safetensors").exists()
 
 
