@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Mapping
 from pipeline import storage
 from pipeline.config.finetune import Finetune
 from pipeline.errors import listed
+from pipeline.finetune.answering import Answering
 from pipeline.finetune.problems import Problem
 from pipeline.finetune.trials import autocast_for, device_of
 from pipeline.tasks import sequences
@@ -30,7 +31,8 @@ def submit(config: Finetune, problems: Mapping[str, Problem], models: Mapping[st
     found = {}
     for name, one in FILES.items():
         report(f"GLUE submission file: {name}, {one.rows:,} rows")
-        found[name] = predictions(config, models[model_for(one.task)], one.task, one.split)
+        progress = Answering(report, one.rows, name=name)
+        found[name] = predictions(config, models[model_for(one.task)], one.task, one.split, progress.add)
     place = storage.join(config.output, ZIP)
     write_submission(place, found)
     report(f"GLUE submission file: {place}")
@@ -56,12 +58,12 @@ def rows_to_answer(data: str, tasks: Collection[str]) -> dict[str, int]:
     return found
 
 
-def predictions(config: Finetune, model: str, task: str, split: str) -> Predictions:
-    """What a model says about a test split."""
+def predictions(config: Finetune, model: str, task: str, split: str, after: Callable[[int], None]) -> Predictions:
+    """What a model says about a test split; `after` is called with how many more rows are answered."""
     assert config.data is not None
     tuned, device = load_tuned(model), device_of(config)
     texts = read_split(TASKS[task], config.data, split)
     prepared = sequences.prepare(tuned.about.task, texts, tuned.vocabulary, tuned.about.cutting)
-    logits = logits_of(tuned.module.to(device), prepared.rows, device, autocast_for(config.placement, tuned.model.width, device))
+    logits = logits_of(tuned.module.to(device), prepared.rows, device, autocast_for(config.placement, tuned.model.width, device), after)
     found = sequences.answers(tuned.about.task, prepared, logits, tuned.about.cutting)
     return Predictions(ids=texts["id"].to_pylist(), values=sequences.chosen(tuned.about.task, found, tuned.about.tuned))

@@ -16,15 +16,17 @@ from pipeline import cluster, errors, storage
 from pipeline.config.predict import Predict
 from pipeline.corpus.tasks import MOST_BLOCKS, patient, quiet
 from pipeline.errors import ConfigError, DataError, PipelineError
+from pipeline.finetune.answering import Answering as Progress
 from pipeline.predict import model, output
-from pipeline.predict.inputs import InputFile, list_inputs, parts_of
+from pipeline.predict.inputs import InputFile, list_inputs, parts_of, rows_of
 from pipeline.predict.parts import Parts, unified
 from pipeline.train.worker import cores
 
 Report = Callable[[str], None]
 READER_CPUS = 0.5
 """Of a process that reads, and of the one that deals out parts: they wait for the models."""
-REPORT_SECONDS = 5.0
+COUNTED_BYTES = 2 << 30
+"""Of inputs whose rows are counted while they are answered, for the time left."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +95,8 @@ def answer_all(config: Predict, files: Sequence[InputFile], parts: Parts, report
     use = fit(config, cpus=ray.cluster_resources().get("CPU", 0.0), gpus=ray.cluster_resources().get("GPU", 0.0))
     if (cluster.nodes() > 1 or config.placement.autoscaled) and not storage.is_url(parts.folder):
         report(f"several machines: output ({config.output}) must be a folder that all of them see, or a URL")
-    report(f"{len(files):,} files, {use.actors} processes with the model, each {use.cpus:g} CPUs" + (f" and {use.gpus:g} GPUs" if use.gpus else ""))
+    if len(files) > 1 or use.actors > 1:
+        report(shared_out(len(files), use))
     done, counts = parts.done(), parts.counts()
     items = [number for number in range(len(files)) if not (number in counts and all((number, part) in done for part in range(counts[number])))]
     with DataContext.current(patient()), quiet():
@@ -112,21 +115,44 @@ def answer_all(config: Predict, files: Sequence[InputFile], parts: Parts, report
                 compute=ray.data.ActorPoolStrategy(size=use.actors),
             )
         )
-        follow(rows, parts, report)
+        counting = counted(files)
+        follow(rows, parts, Progress(report, None, before=parts.schemas()[1] if done else 0), counting)
 
 
-def follow(rows: Any, parts: Parts, report: Report) -> None:
+def shared_out(files: int, use: Use) -> str:
+    """How many processes answer how many files, in words."""
+    gpus = f" and {use.gpus:g} GPU{'s' * (use.gpus > 1)}" if use.gpus else ""
+    processes = f"{use.actors} process{'es' * (use.actors > 1)} with the model"
+    each = f"{'each ' * (use.actors > 1)}{use.cpus:g} CPU{'s' * (use.cpus != 1)}{gpus}"
+    return f"{files:,} file{'s' * (files > 1)}, {processes}, {each}"
+
+
+def counted(files: Sequence[InputFile]) -> ray.ObjectRef | None:
+    """The number of rows of all files, counted while they are answered; None where reading them twice costs too much."""
+    if sum(file.bytes for file in files) > COUNTED_BYTES or any(storage.is_url(file.location) for file in files):
+        return None
+    return ray.remote(num_cpus=0, max_retries=0)(count).remote(list(files))
+
+
+def count(files: list[InputFile]) -> int | None:
+    """Rows of all files; None where one cannot be read, which its reader says."""
+    try:
+        return sum(map(rows_of, files))
+    except PipelineError:
+        return None
+
+
+def follow(rows: Any, parts: Parts, progress: Progress, counting: ray.ObjectRef | None) -> None:
     """Take what is done as it is done, and say so now and then. Raises the PipelineError of a row that has one."""
-    answered, said = 0, time.monotonic()
     for row in rows.iter_rows():
+        if counting and ray.wait([counting], timeout=0)[0]:
+            progress.total, counting = ray.get(counting), None
         if row["error"]:
             raise getattr(errors, row["error"])(row["message"])
         if row["parts"]:
             parts.close(row["file"], row["parts"] - 1)
-        answered += row["rows"]
-        if time.monotonic() - said > REPORT_SECONDS:
-            said = time.monotonic()
-            report(f"{answered:,} rows answered")
+        if row["rows"]:
+            progress.add(row["rows"])
 
 
 PART = pa.schema(

@@ -213,8 +213,14 @@ def generator(seed: int, stream: int) -> np.random.Generator:
 
 
 @torch.inference_mode()
-def logits_of(module: TaskObjective, rows: pa.Table, device: torch.device, autocast: torch.autocast) -> Logits:
-    """What the module says of each row, in the order of the rows."""
+def logits_of(
+    module: TaskObjective,
+    rows: pa.Table,
+    device: torch.device,
+    autocast: torch.autocast,
+    after: Callable[[int], None] = lambda rows: None,
+) -> Logits:
+    """What the module says of each row, in the order of the rows; `after` is called with how many more rows are done."""
     module.eval()
     # Rows of similar length go together, so that little is computed on padding.
     order = np.argsort(rows["ids"].combine_chunks().value_lengths().to_numpy(), kind="stable")
@@ -224,6 +230,7 @@ def logits_of(module: TaskObjective, rows: pa.Table, device: torch.device, autoc
             batch = collate_labelled(rows.take(order[start : start + ROWS_AT_ONCE]).combine_chunks())
             logits = module.logits(batch.to(device)).float().cpu().numpy()
             found += np.split(logits, batch.offsets[1:-1].numpy()) if module.per_token else list(logits)
+            after(batch.sequences)
     return [found[place] for place in np.argsort(order)]
 
 

@@ -3,13 +3,14 @@
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from pipeline.config.predict import Predict
 from pipeline.config.training import ModelPlacement
 from pipeline.errors import ConfigError
-from pipeline.predict.inputs import InputFile
-from pipeline.predict.job import Reader, Use, about, fit, inputs_of, kept, predict, threads
+from pipeline.predict.inputs import InputFile, list_inputs, rows_of
+from pipeline.predict.job import Reader, Use, about, count, fit, inputs_of, kept, predict, shared_out, threads
 
 
 def config(**settings) -> Predict:
@@ -97,6 +98,21 @@ def test_a_reader_gives_what_is_not_done_and_then_the_number_of_parts(tmp_path: 
     assert pa.ipc.open_stream(found[0]["table"]).read_all().to_pylist() == [{"text": "b"}]
     broken = pa.concat_tables(Reader(files, set(), 5)(pa.table({"file": [1]}))).to_pylist()
     assert [(row["error"], row["message"]) for row in broken] == [("DataError", f"{tmp_path}/b.txt:2: byte 0xff is not UTF-8; save the file as UTF-8")]
+
+
+def test_rows_are_counted_in_every_form_and_not_where_a_file_is_broken(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text('text\n"one\nline"\ntwo\n')
+    (tmp_path / "b.txt").write_text("x\ny\nz\n")
+    pq.write_table(pa.table({"text": ["p"] * 5}), tmp_path / "c.parquet")
+    files = list_inputs(str(tmp_path), "auto", tags=False)
+    assert [rows_of(file) for file in files] == [2, 3, 5] and count(files) == 10
+    (tmp_path / "c.parquet").write_bytes(b"no")
+    assert count(files) is None
+
+
+def test_one_process_is_said_in_the_singular() -> None:
+    assert shared_out(3, Use(actors=1, cpus=1.0, gpus=0.0)) == "3 files, 1 process with the model, 1 CPU"
+    assert shared_out(1, Use(actors=2, cpus=0.5, gpus=0.25)) == "1 file, 2 processes with the model, each 0.5 CPUs and 0.25 GPU"
 
 
 def test_an_output_in_the_input_s_folder_is_no_input(tmp_path: Path) -> None:

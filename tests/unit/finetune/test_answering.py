@@ -1,0 +1,33 @@
+"""How far answers are, in words."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from pipeline.finetune import answering
+from pipeline.finetune.answering import Answering, line
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (("", 4_000, 10_000, 3_000, 10.0), "4,000 of 10,000 rows answered, 300 rows/s, about 20 s left"),
+        (("QQP", 120, 390_965, 30, 10.0), "QQP: 120 of 390,965 rows answered, 3.0 rows/s, about 36.2 hours left"),
+        (("", 4_000, None, 3_000, 10.0), "4,000 rows answered, 300 rows/s"),
+        (("", 64, 100, 0, 0.0), "64 of 100 rows answered"),
+        (("", 100, 100, 50, 5.0), "100 of 100 rows answered, 10 rows/s"),
+    ],
+)
+def test_a_line_has_total_rate_and_time_left(given: tuple, said: str) -> None:
+    assert line(*given) == said
+
+
+def test_the_start_of_processes_is_not_in_the_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, said = [100.0], []
+    monkeypatch.setattr(answering, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    progress = Answering(said.append, 1_000, before=100)
+    for seconds, rows in ((60.0, 50), (1.0, 10), (9.0, 90)):
+        now[0] += seconds
+        progress.add(rows)
+    # A minute of starting; then 100 rows in 10 s, and 750 are left.
+    assert said == ["150 of 1,000 rows answered", "250 of 1,000 rows answered, 10 rows/s, about 75 s left"]
