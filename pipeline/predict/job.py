@@ -65,7 +65,7 @@ def predict(config: Predict, report: Report) -> None:
             answer_all(config, files, parts, report)
         schemas, rows, empty, cut = parts.schemas()
         if not rows:
-            raise DataError(f"input ({config.input}) has no rows in {len(files)} files")
+            raise DataError(f"input ({config.input}) has no rows" + (f" in {len(files)} files" if len(files) > 1 else ""))
         schema = unified(schemas)
         try:
             output.write(parts.tables(schema), parts.final(schema), target, parts.folder)
@@ -74,7 +74,8 @@ def predict(config: Predict, report: Report) -> None:
     storage.delete_folder(parts.folder)
     without = f", {empty:,} of them empty and without an answer" if empty else ""
     without += f", {cut:,} longer than the model reads and cut" if cut else ""
-    report(f"{rows:,} rows of {len(files):,} files{without}, in {time.monotonic() - begun:.0f} s: {target}")
+    of = f" of {len(files):,} files" if len(files) > 1 else ""
+    report(f"{rows:,} rows{of}{without}, in {time.monotonic() - begun:.0f} s: {target}")
 
 
 def about(config: Predict, files: Sequence[InputFile], fingerprint: str) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from pipeline.export.registry import at
 from pipeline.finetune.table import Reported
 from pipeline.finetune.trials import Trial
 from pipeline.grid import runs
-from pipeline.grid.runs import GridRun, legal, log_table, log_trial, open_grid, points, remember, tracked
+from pipeline.grid.runs import GridRun, legal, log_scores, log_table, log_trial, open_grid, points, remember, tracked
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.initial import Initial
 
@@ -278,3 +278,9 @@ def test_a_store_that_does_not_work_is_one_line(tmp_path: Path, initial: Initial
     with pytest.raises(ConfigError) as error:
         open_grid(f"sqlite:///{tmp_path}/mlflow.db", CONFIG, "broken-00000000", initial)
     assert str(error.value).startswith(f"mlflow_uri (sqlite:///{tmp_path}/mlflow.db) does not work: ") and "\n" not in str(error.value)
+
+
+def test_scores_of_a_test_file_are_metrics_of_the_grid(grid: GridRun) -> None:
+    log_scores(grid, "my", "test", {"accuracy": 0.5, "auc": 0.75})
+    found = MlflowClient(tracking_uri=grid.uri).get_run(grid.run_id).data.metrics
+    assert (found["my/test accuracy"], found["my/test auc"]) == (0.5, 0.75)

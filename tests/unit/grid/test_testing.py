@@ -6,9 +6,13 @@ from pathlib import Path
 import pytest
 
 from pipeline.config.finetune import Finetune
+from pipeline.config.predict import Predict
 from pipeline.errors import ConfigError, DataError
+from pipeline.grid import testing
 from pipeline.grid.testing import asked, require_readable
 from pipeline.tasks.task import Task
+from pipeline.text.vocabulary import Vocabulary
+from tests.unit.predict.test_score import constant
 
 TASK = Task(name="my", kind="classification", labels=("bad", "good"), metrics=("accuracy",))
 
@@ -31,3 +35,28 @@ def test_a_test_file_that_cannot_be_scored_is_refused_before_the_training(tmp_pa
 def test_a_test_file_belongs_to_a_training_file() -> None:
     with pytest.raises(ConfigError, match=r"^test \(t\.csv\) belongs to train, which is not given$"):
         Finetune(checkpoint="c", task=("sst2",), test="t.csv")
+
+
+def test_the_selected_model_scores_the_file_and_is_asked_to_answer_it(
+    tmp_path: Path, tiny_vocabulary: Vocabulary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = constant(tmp_path / "trial" / "model", "classification", tiny_vocabulary, 1)
+    (tmp_path / "t.csv").write_text("body,y\nkar,1\nlost,1\nmir,1\nnel,0\n")
+    config = Finetune(checkpoint="c", train="my.csv", test=str(tmp_path / "t.csv"), text="body", label=("y",))
+    answered: list[Predict] = []
+    logged: list[tuple[str, str, dict[str, float]]] = []
+    monkeypatch.setattr(testing, "predict", lambda asked, report: answered.append(asked))  # Ray Data
+    monkeypatch.setattr(testing.runs, "log_scores", lambda parent, *given: logged.append(given))
+    said: list[str] = []
+    task = Task(name="made-up", kind="classification", labels=("0", "1"), metrics=("accuracy", "f1"))
+    testing.score_and_answer(config, task, model, None, said.append)  # type: ignore[arg-type]
+    assert logged == [("made-up", "test", {"accuracy": 0.75, "f1": pytest.approx(6 / 7)})]
+    assert said[0] == f"test, by the best model on dev ({model}):"
+    assert any(line.split() == ["accuracy", "75.00", "75.00"] for line in said)
+    (one,) = answered
+    assert (one.checkpoint, one.input, one.output, one.text) == (
+        model,
+        config.test,
+        f"{tmp_path}/trial/test-answers.csv",
+        "body",
+    )
