@@ -11,7 +11,8 @@ class Preparation:
     """How sources become document shards."""
 
     heldout_share: float = 0.01
-    """Share of parents (whole books, articles) set aside for evaluation, chosen by a hash."""
+    """Share of parents (whole books, articles) set aside for evaluation, chosen by a hash; above 0, at least four of forty or more, and a
+    tenth of fewer, as a next-sentence pair needs two parents."""
     window_characters: int = 2_000_000
     """Text of one window (a Parquet row group): the unit of reading, shuffling and resuming."""
     windows_per_shard: int = 32

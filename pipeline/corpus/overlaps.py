@@ -7,6 +7,7 @@ larger text by that.
     parts/PLAN-overlap-00000.parquet   schema OVERLAP, sorted by place
 """
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -45,6 +46,17 @@ def write_overlap(folder: str, parts: Sequence[str], plan: str, number: int, cou
 def is_heldout(parent_hashes: np.ndarray, share: float) -> np.ndarray:
     """Which rows are held out, as bool: those whose parent's hash falls into the share, so that a book or article is never divided."""
     return parent_hashes < share * 2.0**64
+
+
+def heldout_share(share: float, least_parents: np.ndarray) -> float:
+    """The share of hashes that holds out what `share` does, and at least a tenth of these parents: up to forty, by rising hash.
+
+    A share of 0 holds out none.
+    """
+    count = len(least_parents) // 10
+    if share == 0 or count == 0:
+        return share
+    return max(share, math.nextafter(float(least_parents[count - 1]) / 2.0**64, 1.0))
 
 
 def overlaps(sketches: pa.Table, heldout_share: float) -> pa.Table:

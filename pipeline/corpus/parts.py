@@ -2,7 +2,7 @@
 
     parts/NAME-00000.parquet         schema PART, in order
     parts/NAME-00000.sketch.parquet  schema SKETCH, sorted by hash
-    parts/NAME.json                  written last: the files that went in, the parts that came out, the tallies by source
+    parts/NAME.json                  written last: the files that went in, the parts that came out, the least parent hashes, the tallies by source
 """
 
 import hashlib
@@ -61,6 +61,8 @@ BATCH_BYTES = 8_000_000
 BATCH_FILES = 500
 MOST_BATCHES = 2_000
 SAMPLES = 5
+MOST_PARENTS = 40
+"""Of so many parents a tenth is enough to be held out."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +127,8 @@ def part_settings(settings: Preparation) -> dict[str, Any]:
 def write_parts(
     files: Sequence[InputFile], folder: str, settings: Preparation, heads: Mapping[str, bytes], fetched: Sequence[bytes] | None = None
 ) -> dict[str, Any]:
-    """Write the parts of a batch into a folder and return their record: {"files", "settings", "parts": names, "tallies": {source: the fields of a Tally}}.
+    """Write the parts of a batch into a folder and return their record: {"files", "settings", "parts": names, "parents":
+    their least hashes, "tallies": {source: the fields of a Tally}}.
 
     `heads` are those of dumps, by location, and `fetched` holds for each file, a range, what was fetched of it; None: nothing was.
     Memory is bounded by one part, whatever the size of the files. Raises DataError where a file cannot be read.
@@ -136,7 +139,9 @@ def write_parts(
     given = [Given(head=heads.get(file.location, b""), fetched=stored) for file, stored in zip(files, fetched or [None] * len(files), strict=True)]
     rows = chain.from_iterable(file_rows(file, tallies.setdefault(file.source, Tally()), settings, ready) for file, ready in zip(files, given, strict=True))
     parts = []
+    parents = np.zeros(0, np.uint64)
     for number, (table, sketches) in enumerate(part_tables(rows)):
+        parents = least_parents(parents, table["parent_hash"].to_numpy())
         parts.append(f"{name}-{number:05d}")
         storage.write_bytes(storage.join(folder, f"{parts[-1]}.sketch.parquet"), parquet(sketches, "hash"))
         storage.write_bytes(storage.join(folder, f"{parts[-1]}.parquet"), parquet(table, "key"))
@@ -144,10 +149,16 @@ def write_parts(
         "files": [asdict(file) for file in files],
         "settings": about,
         "parts": parts,
+        "parents": parents.tolist(),
         "tallies": {source: asdict(tally) for source, tally in tallies.items()},
     }
     storage.write_json(storage.join(folder, f"{name}.json"), record)
     return record
+
+
+def least_parents(*hashes: np.ndarray) -> np.ndarray:
+    """The least of some hashes of parents, distinct and rising, uint64: as many as tell which parents are held out."""
+    return np.unique(np.concatenate([np.zeros(0, np.uint64), *hashes]))[:MOST_PARENTS]
 
 
 def records(folder: str, settings: Preparation) -> dict[str, dict[str, Any]]:

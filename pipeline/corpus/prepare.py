@@ -5,7 +5,7 @@ import json
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -16,6 +16,7 @@ from pipeline import storage
 from pipeline.config.data import Preparation
 from pipeline.config.flat import flatten
 from pipeline.corpus.inputs import InputFile, distinct, fingerprint, list_files
+from pipeline.corpus.overlaps import heldout_share
 from pipeline.corpus.parts import Tally
 from pipeline.corpus.progress import MILLION, Report
 from pipeline.corpus.shards import COUNTED, shard_count
@@ -236,7 +237,8 @@ def is_made_of(folder: str, plan: Plan) -> bool:
 
 def build(files: list[InputFile], settings: Preparation, folder: str, plan: Plan, report: Report) -> None:
     """All stages and the manifest."""
-    parts, tallies = extract(files, settings, folder, report)
+    parts, parents, tallies = extract(files, settings, folder, report)
+    settings = replace(settings, heldout_share=heldout_share(settings.heldout_share, parents))
     count = shard_count(total(tallies).characters, settings)
     cut = hashlib.blake2b(json.dumps([parts, count, plan.settings]).encode(), digest_size=8).hexdigest()
     if settings.near_duplicates is not None:
@@ -244,7 +246,7 @@ def build(files: list[InputFile], settings: Preparation, folder: str, plan: Plan
     shards = deal(folder, parts, cut, count, settings, tallies, report)
     manifest = asdict(plan) | contents(shards, tallies, plan)
     if not manifest["train"]:
-        share = f"prepare.heldout_share ({settings.heldout_share})"
+        share = f"prepare.heldout_share ({plan.settings['prepare.heldout_share']})"
         raise DataError(f"corpus {listed(plan.sources)}: all text fell to the held-out set by {share}: set it to 0 or add documents")
     before = shards_in_use(folder)
     storage.write_json(storage.join(folder, storage.MANIFEST), manifest)

@@ -6,12 +6,14 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
+import numpy as np
+
 from pipeline import storage
 from pipeline.config.data import Preparation
 from pipeline.corpus.dump_ranges import fetched
 from pipeline.corpus.inputs import InputFile, ranges
 from pipeline.corpus.overlaps import write_overlap
-from pipeline.corpus.parts import Tally, batches, records, write_parts
+from pipeline.corpus.parts import Tally, batches, least_parents, records, write_parts
 from pipeline.corpus.progress import Progress, Report
 from pipeline.corpus.shards import write_shard
 from pipeline.corpus.tasks import fetched_results, results
@@ -26,8 +28,10 @@ Tallies = dict[str, Tally]
 """What became of the input, by source."""
 
 
-def extract(files: Sequence[InputFile], settings: Preparation, folder: str, report: Report) -> tuple[list[str], Tallies]:
-    """First stage: names of all parts, sorted, and the tallies of all files. What was extracted before is taken as it is.
+def extract(files: Sequence[InputFile], settings: Preparation, folder: str, report: Report) -> tuple[list[str], np.ndarray, Tallies]:
+    """First stage: names of all parts, sorted, the least hashes of their parents, and the tallies of all files.
+
+    What was extracted before is taken as it is.
 
     Raises DataError when no text is left, or too many files or records are broken.
     """
@@ -39,10 +43,12 @@ def extract(files: Sequence[InputFile], settings: Preparation, folder: str, repo
     waiting = [piece for piece in pieces if key(asdict(piece)) not in have]
     tallies: Tallies = {}
     parts: list[str] = []
+    parents: list[int] = []
     with Progress(report, "reading", "files", len(pieces)) as progress:
         progress.skip(len(pieces) - len(waiting))
         for record in chain(done, extracted(waiting, heads, settings, folder)):
             parts += record["parts"]
+            parents += record["parents"]
             add(tallies, record["tallies"])
             refuse_broken("files", BROKEN_FILE, len(pieces), settings.error_limit, tallies)
             if record not in done:
@@ -50,7 +56,7 @@ def extract(files: Sequence[InputFile], settings: Preparation, folder: str, repo
     refuse_nothing(tallies)
     every = total(tallies)
     refuse_broken("records", BROKEN_RECORD, every.pieces + sum(every.dropped.values()), settings.error_limit, tallies)
-    return sorted(parts), tallies
+    return sorted(parts), least_parents(np.array(parents, np.uint64)), tallies
 
 
 def extracted(files: Sequence[InputFile], heads: Mapping[str, bytes], settings: Preparation, folder: str) -> Iterator[dict[str, Any]]:

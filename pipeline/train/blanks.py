@@ -1,7 +1,10 @@
 """Fill-in-the-blank: what the model reads into a held-out sentence with one word hidden."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -10,6 +13,7 @@ import torch
 from pipeline.batch import Batch, collate
 from pipeline.corpus.prepare import Corpus, read_window
 from pipeline.objectives.pretraining import BertPretraining
+from pipeline.text.documents import WORDY
 from pipeline.text.examples import generator
 from pipeline.text.schema import EXAMPLE
 from pipeline.text.sentences import split_sentences
@@ -17,6 +21,9 @@ from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.wordpiece import WordPiece
 
 WINDOWS = 8  # held-out ones that are looked through
+SENTENCE_ENDS = ".!?…。！？؟।۔"
+MOST_LATER = 8  # sentences of parents that have given one, for corpora with few held-out parents
+BETWEEN_WORDY = re.compile(rf"(?<={WORDY.pattern}) (?={WORDY.pattern})")
 WORDS = range(8, 31)  # pieces of a sentence that a person reads at a glance
 
 
@@ -31,29 +38,43 @@ class Blank:
 
 
 def sentences_with_blanks(corpus: Corpus, wordpiece: WordPiece, vocabulary: Vocabulary) -> Iterator[tuple[np.ndarray, int]]:
-    """Sentences of different held-out parents as ids, each with the place of a word that is one entry of the vocabulary."""
+    """Held-out sentences as ids, each with the place of a word that is one entry of the vocabulary: one of each parent, then others."""
     random = generator(0, 0, 0, "blanks")
-    parents = set()
+    parents: set[str] = set()
+    later: list[tuple[np.ndarray, np.ndarray]] = []
     for window in corpus.heldout[:WINDOWS]:
         for document in read_window(corpus, window).to_pylist():
-            if document["parent"] in parents:
-                continue
-            for sentence in split_sentences(document["text"], lines_are_sentences=document["lines_are_sentences"]):
-                if sentence[-1] not in ".!?" or not sentence[0].isupper():
-                    continue
-                ids = wordpiece.encode([sentence])[0]
-                places = whole_words(ids, vocabulary) if len(ids) in WORDS else []
-                if len(places):
-                    parents.add(document["parent"])
-                    yield ids, int(random.choice(places))
-                    break
+            fitting = fitting_sentences(document, wordpiece, vocabulary)
+            if document["parent"] not in parents and (first := next(fitting, None)):
+                parents.add(document["parent"])
+                yield first[0], int(random.choice(first[1]))
+            later += islice(fitting, MOST_LATER - len(later))
+    for ids, places in later:
+        yield ids, int(random.choice(places))
+
+
+def fitting_sentences(document: dict[str, Any], wordpiece: WordPiece, vocabulary: Vocabulary) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Whole sentences of a document, of a length that reads well, as ids with the places of their whole words."""
+    lines, language = document["lines_are_sentences"], document["language"]
+    for sentence in split_sentences(document["text"], lines_are_sentences=lines, language=language):
+        if sentence[-1] not in SENTENCE_ENDS or not sentence[0].isalpha() or sentence[0].islower():
+            continue
+        ids = wordpiece.encode([sentence])[0]
+        places = whole_words(ids, vocabulary) if len(ids) in WORDS else []
+        if len(places):
+            yield ids, places
 
 
 def whole_words(ids: np.ndarray, vocabulary: Vocabulary) -> np.ndarray:
-    """Places of entries of three letters or more that are a word by themselves."""
-    letters = np.array([token.isalpha() and len(token) >= 3 for token in (vocabulary.tokens[i] for i in ids)])
+    """Places of entries that are a word by themselves: of three letters or more, or an ideograph, kana or Hangul syllable."""
+    letters = np.array([is_word(vocabulary.tokens[i]) for i in ids])
     continued = np.append(vocabulary.continuation[ids[1:]], False)
     return np.flatnonzero(letters & ~continued)
+
+
+def is_word(token: str) -> bool:
+    """Whether an entry is a word worth guessing."""
+    return token.isalpha() and (len(token) >= 3 or WORDY.search(token) is not None)
 
 
 def blank_batch(ids: np.ndarray, place: int, vocabulary: Vocabulary, maximum_length: int) -> Batch:
@@ -73,7 +94,7 @@ def blank_batch(ids: np.ndarray, place: int, vocabulary: Vocabulary, maximum_len
 
 
 def readable(ids: np.ndarray, place: int, vocabulary: Vocabulary) -> str:
-    """The sentence as text, with a line for the hidden word."""
+    """The sentence as text, with a line for the hidden word; no spaces between ideographs."""
     words: list[str] = []
     for index, i in enumerate(ids):
         token = vocabulary.tokens[i]
@@ -83,7 +104,7 @@ def readable(ids: np.ndarray, place: int, vocabulary: Vocabulary) -> str:
             words[-1] += token[2:]
         else:
             words.append(token)
-    return " ".join(words)
+    return BETWEEN_WORDY.sub("", " ".join(words))
 
 
 def fill_in_the_blanks(

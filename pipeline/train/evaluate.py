@@ -10,8 +10,7 @@ from pipeline.batch import Batch, collate
 from pipeline.config.data import Sampling
 from pipeline.corpus.prepare import Corpus, read_window
 from pipeline.objectives.pretraining import BertPretraining, pair_labels
-from pipeline.text.examples import make_examples
-from pipeline.text.sentences import split_sentences
+from pipeline.text.examples import make_examples, window_sentences
 from pipeline.text.wordpiece import WordPiece
 
 SEED = 0  # of held-out examples, whatever the run's: runs are compared on the same pairs and masks
@@ -36,7 +35,10 @@ def heldout_batches(corpus: Corpus, wordpiece: WordPiece, sampling: Sampling, *,
 
 
 def evaluate(module: BertPretraining, batches: Sequence[Batch], *, world: int, device: torch.device, autocast: torch.autocast) -> dict[str, float]:
-    """Means over all ranks' batches in evaluation mode: losses in nats, accuracies from 0 to 1. Empty without held-out rows."""
+    """Means over all ranks' batches in evaluation mode: losses in nats, accuracies from 0 to 1. Empty without held-out rows.
+
+    A pair task is left out where all rows have the same answer: nothing can be measured there.
+    """
     was_training = module.training
     module.eval()
     totals, counts = ({name: torch.zeros((), dtype=torch.float64, device=where) for name in SCORES} for where in (device, "cpu"))
@@ -46,11 +48,16 @@ def evaluate(module: BertPretraining, batches: Sequence[Batch], *, world: int, d
                 totals[name] = totals[name] + total
                 counts[name] = counts[name] + count
     module.train(was_training)
-    sums = torch.stack([torch.stack(list(totals.values())).cpu(), torch.stack(list(counts.values()))], dim=1)
+    scored = torch.stack([torch.stack(list(totals.values())).cpu(), torch.stack(list(counts.values()))], dim=1)
+    answers = torch.tensor([yes_and_rows(batches, term) for term in PAIR_TERMS], dtype=torch.float64)
+    sums = torch.cat([scored, answers])
     if world > 1:
         dist.all_reduce(sums)
+    for term, (ones, rows) in zip(PAIR_TERMS, sums[len(totals) :].tolist(), strict=True):
+        if ones in (0, rows):
+            sums[[SCORES.index(term), SCORES.index(f"{term}_accuracy")]] = 0
     names = {name: name if name.endswith("accuracy") else f"{name}_loss" for name in totals}
-    return {f"heldout/{names[name]}": (total / count).item() for name, (total, count) in zip(totals, sums, strict=True) if count > 0}
+    return {f"heldout/{names[name]}": (total / count).item() for name, (total, count) in zip(totals, sums[: len(totals)], strict=True) if count > 0}
 
 
 def unigram_counts(corpus: Corpus, wordpiece: WordPiece, size: int) -> np.ndarray:
@@ -58,9 +65,8 @@ def unigram_counts(corpus: Corpus, wordpiece: WordPiece, size: int) -> np.ndarra
     counts = np.zeros(size, dtype=np.int64)
     characters = 0
     for window in corpus.train:
-        for document in read_window(corpus, window).select(["text", "lines_are_sentences"]).to_pylist():
-            sentences = split_sentences(document["text"], lines_are_sentences=document["lines_are_sentences"])
-            counts += np.bincount(wordpiece.encode(sentences)[0], minlength=size)
+        sentences, _ = window_sentences(read_window(corpus, window))
+        counts += np.bincount(wordpiece.encode(sentences)[0], minlength=size)
         characters += window.characters
         if characters >= UNIGRAM_CHARACTERS:
             break
@@ -71,7 +77,7 @@ def baselines(batches: Sequence[Batch], counts: np.ndarray, world: int) -> dict[
     """What needs no model, on the positions that `evaluate` scores: the unigram distribution (add-one) for MLM, the commoner label for pairs."""
     log_share = np.log(counts + 1.0) - np.log(counts.sum() + len(counts))
     labels = np.concatenate([batch.masked_labels_M.numpy() for batch in batches] or [np.zeros(0, dtype=np.int64)])
-    pairs = [(found.sum().item(), len(found)) for found in (pair_labels_of(batches, term) for term in PAIR_TERMS)]
+    pairs = [yes_and_rows(batches, term) for term in PAIR_TERMS]
     sums = torch.tensor(
         [(-log_share[labels].sum(), len(labels)), ((labels == counts.argmax()).sum(), len(labels)), *pairs], dtype=torch.float64
     )
@@ -82,6 +88,12 @@ def baselines(batches: Sequence[Batch], counts: np.ndarray, world: int) -> dict[
         return {}
     majority = {f"baseline/majority_{term}_accuracy": max(ones, rows - ones) / rows for term, (ones, rows) in zip(PAIR_TERMS, pairs, strict=True) if rows}
     return {"baseline/unigram_mlm_loss": loss / masked, "baseline/unigram_mlm_accuracy": correct / masked} | majority
+
+
+def yes_and_rows(batches: Sequence[Batch], term: str) -> tuple[int, int]:
+    """How many rows of a pair task have the label 1, and how many rows it has."""
+    labels = pair_labels_of(batches, term)
+    return int(labels.sum()), len(labels)
 
 
 def pair_labels_of(batches: Sequence[Batch], term: str) -> torch.Tensor:

@@ -6,6 +6,10 @@ from typing import Any
 BITS, NATS = "heldout/bits_per_byte", "heldout/nats_per_word"
 
 
+ONE_ANSWER = "not measured: all held-out pairs have the same answer; hold out more documents (prepare.heldout_share, or more text)"
+NO_BLANKS = "none: no held-out sentence of 8 to 30 tokens holds a whole word that is an entry of the vocabulary"
+
+
 def duration(seconds: float) -> str:
     """Seconds as people say them: 45s, 3m20s, 2h05m."""
     seconds = round(seconds)
@@ -63,6 +67,7 @@ def figures(summary: dict[str, Any]) -> list[tuple[str, str]]:
             for term in ("nsp", "sop")
             if f"heldout/{term}_accuracy" in after
         ]
+        rows += [(f"held-out {term.upper()} accuracy", ONE_ANSWER) for term in ("nsp", "sop") if unmeasured(term, after, beside)]
     else:
         rows.append(("held-out loss", "none: the corpus is too small for a held-out part (prepare.heldout_share)"))
     return rows + [
@@ -73,6 +78,11 @@ def figures(summary: dict[str, Any]) -> list[tuple[str, str]]:
         ("memory", f"{summary['peak_memory_gigabytes']:.2f} GB at most"),
         ("model FLOPs utilisation", utilisation_text(summary["model_flops_utilisation_percent"])),
     ]
+
+
+def unmeasured(term: str, after: dict[str, float], beside: dict[str, float]) -> bool:
+    """Whether a pair task was asked and could not be measured."""
+    return f"heldout/{term}_accuracy" not in after and f"baseline/majority_{term}_accuracy" in beside
 
 
 def other_length(summary: dict[str, Any]) -> str:
@@ -116,6 +126,8 @@ def summary_text(summary: dict[str, Any]) -> str:
     lines = [f"run {summary['name']}", *(f"  {name:<{width}}{value}" for name, value in figures(summary))]
     if summary["blanks"]:
         lines += ["", "fill in the blank (held-out sentences)", *blank_lines(summary)]
+    elif summary["heldout_after"]:
+        lines += ["", f"fill in the blank (held-out sentences): {NO_BLANKS}"]
     return "\n".join([*lines, "", *(f"  {name:<{width}}{value}" for name, value in places(summary))])
 
 

@@ -63,6 +63,16 @@ def corpus(local_ray: None, books: Path, tmp_path_factory: pytest.TempPathFactor
     return quiet_prepare([books], tmp_path_factory.mktemp("out") / "corpus")
 
 
+def test_sixty_books_hold_out_four_whatever_the_share(local_ray: None, tmp_path: Path) -> None:
+    (tmp_path / "sixty").mkdir()
+    for number in range(60):
+        (tmp_path / "sixty" / f"{number:02d}.txt").write_text(f"Paragraph of book {number} with words of its own, and some more.")
+    found = quiet_prepare([tmp_path / "sixty"], tmp_path / "out", replace(SETTINGS, heldout_share=0.01))
+    assert len({row["parent"] for row in documents(found, "heldout")}) == 4 and found.counts["documents"] == 60
+    assert load_corpus(str(tmp_path / "out")) == found
+    assert json.loads((tmp_path / "out" / "manifest.json").read_text())["settings"]["prepare.heldout_share"] == 0.01
+
+
 @pytest.fixture
 def own(corpus: Corpus, tmp_path: Path) -> Path:
     """A copy of the prepared corpus, for tests that change it."""

@@ -8,8 +8,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.config.data import Preparation
-from pipeline.corpus.overlaps import OVERLAP, is_heldout, overlaps, write_overlap
-from pipeline.corpus.parts import KEY_BYTES, PART, SKETCH, Sketched, Tally, arrow_tables, in_order, leading, parent_hash, parquet, part_tables, sketched
+from pipeline.corpus.overlaps import OVERLAP, heldout_share, is_heldout, overlaps, write_overlap
+from pipeline.corpus.parts import (
+    KEY_BYTES,
+    PART,
+    SKETCH,
+    Sketched,
+    Tally,
+    arrow_tables,
+    in_order,
+    leading,
+    least_parents,
+    parent_hash,
+    parquet,
+    part_tables,
+    sketched,
+)
 from pipeline.corpus.ranges import key_edges, sorted_range
 from pipeline.corpus.shards import counts_by_source, shard_count, window_edges, without_near_duplicates, without_repeats
 from pipeline.text.documents import Document
@@ -95,6 +109,15 @@ def test_ranges_of_keys_divide_the_rows_of_all_parts_in_order(tmp_path: Path, co
     tables = [in_order(pa.concat_tables([sorted_range(f"{tmp_path}/{part}.parquet", PART, "key", *edge) for part in range(3)])) for edge in edges]
     assert all(table.num_rows > 20 for table in tables)
     assert pa.concat_tables(tables)["text"].to_pylist() == [text for _, text in sorted((item.row["key"], item.row["text"]) for item in found)]
+
+
+@pytest.mark.parametrize(("parents", "expected"), [(9, 0), (10, 1), (25, 2), (40, 4), (60, 4), (1000, 4)])
+def test_enough_parents_are_held_out(parents: int, expected: int) -> None:
+    hashes = np.array([parent_hash(f"book {number}") for number in range(parents)], np.uint64)
+    least = least_parents(hashes[::2], hashes[1::2], hashes[:3])
+    assert least.tolist() == sorted(hashes.tolist())[:40]
+    assert is_heldout(hashes, heldout_share(1e-9, least)).sum() == expected
+    assert heldout_share(0.9, least) == 0.9 and heldout_share(0.0, least) == 0.0
 
 
 def test_overlaps_count_what_others_own_and_how_much_of_it_is_common():

@@ -42,6 +42,14 @@ def test_what_the_held_out_rows_ask_is_what_is_reported(training, tiny_corpus: C
     assert set(beside) == (UNIGRAM | {f"baseline/majority_{term}_accuracy"} if term else UNIGRAM)
 
 
+@pytest.mark.parametrize("answer", [0, 1])
+def test_a_pair_task_with_one_answer_is_not_measured(training, tiny_config, answer: int) -> None:
+    module, plain = training.module(tiny_config), torch.autocast("cpu", enabled=False)
+    alike = replace(BATCH, not_next_N=torch.full((3,), answer))
+    assert set(evaluate(module, [alike], world=1, device=CPU, autocast=plain)) == MLM
+    assert set(evaluate(module, [alike, BATCH], world=1, device=CPU, autocast=plain)) == MLM | {"heldout/nsp_loss", "heldout/nsp_accuracy"}
+
+
 def test_baselines_by_hand() -> None:
     """Add-one counts of 3, 2 and five times 1: the labels 5, 5 and 6 have the shares 3/10, 3/10 and 2/10; of the pairs two in three are NotNext."""
     counts = np.array([0, 0, 0, 0, 0, 2, 1])

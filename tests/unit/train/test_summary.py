@@ -157,6 +157,13 @@ def test_the_summary_of_other_pair_tasks_and_of_none() -> None:
     assert summary_text(ordered) == TEXT.replace(line, line.replace("NSP", "SOP"))
 
 
+def test_a_pair_task_that_could_not_be_measured_and_missing_blanks_are_said() -> None:
+    after = {key: value for key, value in SUMMARY["heldout_after"].items() if "nsp" not in key}
+    text = summary_text(SUMMARY | {"heldout_after": after, "blanks": []})
+    assert "  held-out NSP accuracy    not measured: all held-out pairs have the same answer; hold out more documents (prepare.heldout_share" in text
+    assert "fill in the blank (held-out sentences): none: no held-out sentence of 8 to 30 tokens holds a whole word" in text
+
+
 def test_utilisation_where_the_peak_is_known() -> None:
     assert "  model FLOPs utilisation  45.2% of the device's dense peak\n" in summary_text(SUMMARY | {"model_flops_utilisation_percent": 45.23})
 

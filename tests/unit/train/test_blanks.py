@@ -1,0 +1,68 @@
+"""Held-out sentences with a hidden word: of which parents, in which languages, and the words that the baseline counts."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline.corpus.prepare import Corpus, Window
+from pipeline.text.schema import DOCUMENT
+from pipeline.text.vocabulary import Vocabulary, train_vocabulary
+from pipeline.text.wordpiece import WordPiece
+from pipeline.train.blanks import readable, sentences_with_blanks
+from pipeline.train.evaluate import unigram_counts
+
+SENTENCES = [f"The old man went {place} times over the hill with a bag." for place in ("one", "two", "six", "ten")]
+CHINESE = ["他们今天去北京看朋友。", "我们明天去上海看电影！"]
+
+
+def corpus_of(folder: Path, documents: list[tuple[str, str]], language: str) -> Corpus:
+    """A corpus with one window, both for training and held out, of (parent, text)."""
+    rows = [
+        {"id": f"{number}#0", "parent": parent, "title": "", "text": text, "source": "", "lines_are_sentences": False, "language": language}
+        for number, (parent, text) in enumerate(documents)
+    ]
+    pq.write_table(pa.Table.from_pylist(rows, schema=DOCUMENT), folder / "one.parquet")
+    windows = (Window(shard="one.parquet", row_group=0, documents=len(rows), characters=sum(len(text) for _, text in documents)),)
+    return Corpus(folder=str(folder), fingerprint="0", train=windows, heldout=windows, counts={}, dropped={}, sources={})
+
+
+def shown(corpus: Corpus, vocabulary: Vocabulary) -> list[str]:
+    return [readable(ids, place, vocabulary) for ids, place in sentences_with_blanks(corpus, WordPiece(vocabulary), vocabulary)]
+
+
+def test_one_parent_gives_several_sentences_and_every_parent_comes_first(tmp_path: Path) -> None:
+    vocabulary = train_vocabulary(SENTENCES * 5, size=300, lowercase=True)
+    alone = shown(corpus_of(tmp_path, [("p", " ".join(SENTENCES))], "en"), vocabulary)
+    assert len(alone) == 4 and all(text.count("____") == 1 for text in alone) and len(set(alone)) == 4
+    two = [("p", " ".join(SENTENCES[:2])), ("p", SENTENCES[2]), ("q", SENTENCES[3])]
+    found = list(sentences_with_blanks(corpus_of(tmp_path, two, "en"), WordPiece(vocabulary), vocabulary))
+    order = [next(word for word in ("one", "two", "six", "ten") if vocabulary.ids[word] in ids) for ids, _ in found]
+    assert order == ["one", "ten", "two", "six"]
+
+
+@pytest.mark.parametrize("language", ["zh", "ja"])
+def test_chinese_has_blanks_and_is_read_without_spaces(language: str, tmp_path: Path) -> None:
+    vocabulary = train_vocabulary(CHINESE, size=120, lowercase=True)
+    found = shown(corpus_of(tmp_path, [("p", "".join(CHINESE))], language), vocabulary)
+    assert len(found) == 2
+    for text, sentence in zip(found, CHINESE):
+        before, after = text.split("____")
+        assert sentence.startswith(before.strip()) and len(before.strip() + after) <= len(sentence) + 2
+
+
+def test_the_language_of_a_document_splits_its_sentences(tmp_path: Path) -> None:
+    text = "Das alte Haus steht bzw. Oben auf dem Berg im Wald."
+    vocabulary = train_vocabulary([text] * 5, size=300, lowercase=True)
+    (german,) = shown(corpus_of(tmp_path, [("p", text)], "de"), vocabulary)
+    assert german.endswith("wald .") and german.startswith("das" if "das" in german else "____")
+    assert shown(corpus_of(tmp_path, [("p", text)], "en"), vocabulary) != [german]
+
+
+def test_unigram_counts_are_of_every_word_whatever_the_language(tmp_path: Path) -> None:
+    vocabulary = train_vocabulary(CHINESE, size=120, lowercase=True)
+    counts = unigram_counts(corpus_of(tmp_path, [("p", "".join(CHINESE))], "zh"), WordPiece(vocabulary), vocabulary.size)
+    assert counts[vocabulary.ids["去"]] == 2 and counts[vocabulary.ids["京"]] == 1
+    assert counts.sum() == len("".join(CHINESE)) and np.all(counts >= 0)
