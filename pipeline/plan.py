@@ -15,7 +15,7 @@ from pipeline.config.phases import Phase
 from pipeline.config.workers import WorkerRange
 from pipeline.corpus.order import offset, slots_at, slots_of_block
 from pipeline.errors import ConfigError, listed
-from pipeline.model.flops import PEAKS, Counted, flops_per_token
+from pipeline.model.flops import BACKWARD, PEAKS, Counted, flops_per_token
 from pipeline.objectives.pretraining import BertPretraining
 from pipeline.train.schedule import decay_start
 
@@ -25,6 +25,7 @@ STREAM_TOKENS = 1.6e6  # a second and core through Ray Data, 3.2e6 on two cores:
 STREAM_BLOCKS = 27  # a second of one stream on two cores, of 64 ranks and with rows that are made already: `jobs/bench.py scale` on English books
 CHECKPOINT_BYTES = 12  # a parameter: it and both moments of Adam, in float32
 EXPORT_BYTES = 4
+GRADIENT_BYTES = 4
 MOST_WORLDS = 12
 
 
@@ -41,6 +42,10 @@ class Machine:
     spot: float
     utilisation: float
     """Share of the chip's dense peak that a step reaches."""
+    network_gigabits: float
+    """Per second, from the machine to others."""
+    link_gigabytes: float | None = None
+    """Per second, from each GPU to the others of the machine in an all-reduce; None where there is one GPU."""
 
     @property
     def flops(self) -> float:
@@ -60,6 +65,45 @@ class Load:
     """Of forward and backward, matrix products alone."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Gradients:
+    """What the workers send each other: a float32 gradient of each parameter, once per step, after their last slot."""
+
+    count: int
+    """Of all parameters."""
+    last: int
+    """Of the embeddings, which are complete only when the backward ends."""
+    overlapped: bool
+    """Whether the others are sent while the backward goes on."""
+
+    def bytes_sent(self, world: int) -> float:
+        """What a worker sends per step in a ring all-reduce (Patarasuk and Yuan 2009)."""
+        return 2 * (world - 1) / world * GRADIENT_BYTES * self.count
+
+    def seconds(self, world: int, machine: Machine) -> float:
+        """How long a step's gradients are under way: at the rate of the slower of the links and the network they pass."""
+        sent = self.bytes_sent(world)
+        between = 8 * sent / (machine.network_gigabits * 1e9) if world > machine.gpus else 0.0
+        within = sent / (machine.link_gigabytes * 1e9) if world > 1 and machine.link_gigabytes else 0.0
+        return max(between, within)
+
+    def wait(self, world: int, machine: Machine, slot_flops: float) -> float:
+        """Seconds per step in which the GPUs wait for gradients.
+
+        DistributedDataParallel sends most of them during the backward of the last slot, and the embeddings' after it.
+        """
+        whole = self.seconds(world, machine)
+        backward = (1 - 1 / BACKWARD) * slot_flops / machine.flops
+        return max(whole - backward, whole * self.last / self.count) if self.overlapped else whole
+
+
+def gradients_of(config: Pretrain) -> Gradients:
+    """Compiled code gives all gradients at once, when its backward is done."""
+    model = config.model
+    rows = config.vocabulary.size + model.maximum_positions + model.segments + 2  # and weight and bias of a LayerNorm
+    return Gradients(count=parameters(config), last=rows * model.width, overlapped=config.placement.compile == "off")
+
+
 def read_prices(path: Path = PRICES) -> list[Machine]:
     """The machines of a price table. Raises ConfigError naming the row and what is wrong with it."""
     try:
@@ -74,6 +118,8 @@ def read_prices(path: Path = PRICES) -> list[Machine]:
 def machine_of(path: Path, name: str, row: Any) -> Machine:
     """A row of the price table, checked."""
     wanted = [field.name for field in fields(Machine) if field.name != "name"]
+    if isinstance(row, dict) and row.get("gpus") == 1:
+        wanted.remove("link_gigabytes")
     if not isinstance(row, dict):
         raise ConfigError(f"{path}: {name} ({row!r}) must be a table of {', '.join(wanted)}")
     if sorted(row) != sorted(wanted):
@@ -116,8 +162,20 @@ def imbalance(slots: int, world: int) -> float:
 
 
 def computing(load: Load, world: int, flops: float) -> float:
-    """Seconds that a phase takes so many GPUs, each of them doing `flops` operations a second: arithmetic and uneven dealing, without communication."""
+    """Seconds that a phase takes so many GPUs of `flops` operations per second each: arithmetic and uneven dealing."""
     return load.flops / (world * flops) * (1 + imbalance(slots_of(load.phase), world))
+
+
+def waiting(load: Load, world: int, machine: Machine, gradients: Gradients) -> float:
+    """Seconds of a phase in which the GPUs wait for each other's gradients."""
+    phase = load.phase
+    slot_flops = load.flops / load.rows * phase.batch.rows_per_slot
+    return (phase.end - phase.first) * gradients.wait(world, machine, slot_flops)
+
+
+def training(load: Load, world: int, machine: Machine, gradients: Gradients) -> float:
+    """Seconds that a phase takes where the GPUs never wait for data."""
+    return computing(load, world, machine.flops) + waiting(load, world, machine, gradients)
 
 
 def streaming(load: Load, world: int) -> float:
@@ -125,14 +183,14 @@ def streaming(load: Load, world: int) -> float:
     return blocks_of(load, world) / STREAM_BLOCKS
 
 
-def seconds(work: list[Load], world: int, flops: float) -> float:
-    """How long the GPUs take where they never wait."""
-    return sum(computing(load, world, flops) for load in work)
+def seconds(work: list[Load], world: int, machine: Machine, gradients: Gradients) -> float:
+    """How long a run takes where the GPUs never wait for data."""
+    return sum(training(load, world, machine, gradients) for load in work)
 
 
-def seconds_with_stream(work: list[Load], world: int, flops: float) -> float:
-    """How long a run takes with a stream as fast as the measured one: of each phase the longer of computing and streaming."""
-    return sum(max(computing(load, world, flops), streaming(load, world)) for load in work)
+def seconds_with_stream(work: list[Load], world: int, machine: Machine, gradients: Gradients) -> float:
+    """How long a run takes with a stream as fast as the measured one: the longer of training and streaming, by phase."""
+    return sum(max(training(load, world, machine, gradients), streaming(load, world)) for load in work)
 
 
 def blocks_of(load: Load, world: int) -> float:
@@ -155,7 +213,8 @@ def worlds(slots: int, asked: WorkerRange) -> list[int]:
 
 def plan_text(config: Pretrain, machines: list[Machine]) -> str:
     """The plan for a terminal."""
-    work, count, world = list(loads(config)), parameters(config), config.worker_range.most
+    work, gradients, world = list(loads(config)), gradients_of(config), config.worker_range.most
+    count = gradients.count
     rows, tokens, flops = (sum(getattr(load, name) for load in work) for name in ("rows", "tokens", "flops"))
     stay = config.checkpoint.keep + config.checkpoint.keep_best + (decay_start(config) is not None)
     kept = (stay + 1) * count * CHECKPOINT_BYTES / 1e9
@@ -164,6 +223,7 @@ def plan_text(config: Pretrain, machines: list[Machine]) -> str:
         ("steps", "; ".join(phase_text(load) for load in work)),
         ("tokens", f"about {tokens / 1e9:,.2f} billion in {rows:,} rows ({FILL:.0%} of the length is text in English books and Wikipedia)"),
         ("arithmetic", f"{flops:.2e} floating-point operations in matrix products, forward and backward"),
+        ("gradients", gradients_text(gradients, world)),
         ("storage", f"{kept:,.1f} GB of checkpoints ({stay} kept, one being written), {count * EXPORT_BYTES / 1e9:,.2f} GB for the model at the end"),
     ]
     width = max(len(name) for name, _ in facts) + 2
@@ -172,9 +232,11 @@ def plan_text(config: Pretrain, machines: list[Machine]) -> str:
             f"plan of {config.name} on {world} GPU worker{'s' * (world > 1)}; nothing is run",
             *(f"  {name:<{width}}{value}" for name, value in facts),
             "",
-            *machine_lines(work, tokens, world, machines),
-            "  Prices (on demand / spot) and the assumed utilisation are those of cluster/prices.toml; the head and CPU nodes come on top. Time is arithmetic and uneven slots,",
-            f"  without communication between machines. Cores feed the GPUs at {STREAM_TOKENS / 1e6:.1f} M tokens a second each, measured on English books.",
+            *machine_lines(work, tokens, world, machines, gradients),
+            "  Prices (on demand / spot), the assumed utilisation and the bandwidths are those of cluster/prices.toml;",
+            "  the head and CPU nodes come on top.",
+            "  Time is arithmetic, uneven slots, and waiting for gradients, whose share of it is shown.",
+            f"  Cores feed the GPUs at {STREAM_TOKENS / 1e6:.1f} M tokens a second each, measured on English books.",
             f"  * to what one stream takes at the {STREAM_BLOCKS} blocks a second that it gave on two cores, its text made beforehand, where the GPUs ask for more.",
             "",
             *(line for load in work for line in dealing_lines(load.phase, config.worker_range)),
@@ -188,18 +250,33 @@ def phase_text(load: Load) -> str:
     return f"{phase.end - phase.first:,} of {phase.batch.rows_per_step:,} rows at length {phase.sampling.maximum_length}"
 
 
-def machine_lines(work: list[Load], tokens: float, world: int, machines: list[Machine]) -> list[str]:
+def gradients_text(gradients: Gradients, world: int) -> str:
+    """What workers send each other per step."""
+    if world == 1:
+        return "not sent: one worker"
+    sent = f"{gradients.bytes_sent(world) / 1e6:,.0f} MB sent per step by each worker"
+    if gradients.overlapped:
+        return f"{sent} during the backward of its last slot, those of the embeddings after it"
+    return f"{sent} after its last slot, since compiled code gives all at once"
+
+
+def machine_lines(
+    work: list[Load], tokens: float, world: int, machines: list[Machine], gradients: Gradients
+) -> list[str]:
     """A line a machine: how many, how fast, how long and for how much; where one stream might not keep up, from what the GPUs take to what it takes."""
-    heads = ("machine", "GPU", "machines", "of peak", "tokens/s", "cores to feed", "blocks/s", "an hour", "time", "on demand", "spot", "a billion tokens")
+    heads = ("machine", "GPU", "machines", "of peak", "gradients", "tokens/s", "cores to feed", "blocks/s")
+    heads += ("an hour", "time", "on demand", "spot", "a billion tokens")
     rows, blocks = [], sum(blocks_of(load, world) for load in work)
     for machine in machines:
         needed = math.ceil(world / machine.gpus)
-        computed, streamed = (took(work, world, machine.flops) / 3600 for took in (seconds, seconds_with_stream))
+        computed, streamed = (took(work, world, machine, gradients) / 3600 for took in (seconds, seconds_with_stream))
+        waited = sum(waiting(load, world, machine, gradients) for load in work) / 3600
         hours = (computed, streamed) if streamed > computed else (computed,)
         speed = tokens / computed / 3600
         figures = (
             f"{needed} of {machine.cpus} CPUs",
             f"{machine.utilisation:.0%}",
+            f"{waited / computed:.0%}",
             f"{speed:,.0f}",
             f"{math.ceil(speed / STREAM_TOKENS)}",
             f"{blocks / computed / 3600:,.0f}",

@@ -8,7 +8,7 @@ BACKWARD = 3  # a step is a forward and a backward of twice its cost; what is co
 
 TERA = 1e12
 PEAKS: dict[str, dict[str, float]] = {
-    # NVIDIA H100 Tensor Core GPU datasheet (2023): figures "with sparsity" halved, here and below; float32 products run as TF32 where asked for, here as plain float32.
+    # NVIDIA H100 Tensor Core GPU datasheet (2023): figures "with sparsity" halved, here and below; float32 is plain, not TF32.
     "H100 SXM": {"float32": 67 * TERA, "bfloat16": 989.4 * TERA, "float8": 1978.9 * TERA},
     "H100 PCIe": {"float32": 51 * TERA, "bfloat16": 756 * TERA, "float8": 1513 * TERA},
     "H100 NVL": {"float32": 60 * TERA, "bfloat16": 835.5 * TERA, "float8": 1670.5 * TERA},
@@ -38,7 +38,7 @@ PEAKS: dict[str, dict[str, float]] = {
     "RTX 4090": {"float32": 82.6 * TERA, "bfloat16": 165.2 * TERA, "float8": 330.3 * TERA},
     "RTX 3090": {"float32": 35.6 * TERA, "bfloat16": 71 * TERA},
     "RTX A6000": {"float32": 38.7 * TERA, "bfloat16": 154.8 * TERA},
-    # NVIDIA RTX 6000 Ada Generation datasheet (2022): 1457 in float8 with sparsity, half of it dense, half of that in bfloat16.
+    # NVIDIA RTX 6000 Ada Generation datasheet (2022): 1457 in float8 with sparsity; dense half, in bfloat16 a quarter.
     "RTX 6000 Ada": {"float32": 91.1 * TERA, "bfloat16": 364.2 * TERA, "float8": 728.5 * TERA},
     # NVIDIA T4 datasheet (2019): no bfloat16; float16, which is not trained in here, 65.
     "T4": {"float32": 8.1 * TERA},
@@ -109,7 +109,10 @@ def flops_per_token(model: Model, vocabulary_size: int, counted: Counted) -> flo
 
 
 def peak_flops(device_name: str, precision: str) -> float | None:
-    """Dense peak of a device by its driver's name, in operations a second; None where the chip or its number format is not in the table, and for slices of a GPU."""
+    """Dense peak of a device by its driver's name, in operations per second.
+
+    None where the chip or its number format is not in the table, and for slices of a GPU.
+    """
     words = device_name.replace("-", " ").split()
     if SMALLER & set(words):
         return None

@@ -67,7 +67,8 @@ class AttentionPooling(nn.Linear):
         scores_T = super().forward(hidden_T)[:, 0].float()
         highest_N = by_segment(scores_T.detach(), "max", lengths_N)
         shares_T = (scores_T - highest_N.repeat_interleave(lengths_N, output_size=len(scores_T))).exp()
-        return by_segment(hidden_T.float() * shares_T[:, None], "sum", lengths_N) / by_segment(shares_T, "sum", lengths_N)[:, None]
+        total_N = by_segment(shares_T, "sum", lengths_N)
+        return by_segment(hidden_T.float() * shares_T[:, None], "sum", lengths_N) / total_N[:, None]
 
 
 def by_segment(values_T: Tensor, reduction: str, lengths_N: Tensor) -> Tensor:

@@ -36,7 +36,8 @@ class TagTask(nn.Module):
         total = F.cross_entropy(logits, labels_T, weight=self.class_weights, ignore_index=IGNORED, reduction="sum")
         labelled_T = labels_T != IGNORED
         # A mask as index would have the host wait for the device, which alone knows how many tokens are labelled.
-        count = labelled_T.sum() if self.class_weights is None else (self.class_weights[labels_T.clamp(min=0)] * labelled_T).sum()
+        weights_T = labelled_T if self.class_weights is None else self.class_weights[labels_T.clamp(min=0)] * labelled_T
+        count = weights_T.sum()
         return {"task": (total, count.clamp(min=1e-9 if self.class_weights is not None else 1))}
 
     def logits(self, batch: Batch) -> Tensor:

@@ -41,7 +41,8 @@ def evaluate(module: BertPretraining, batches: Sequence[Batch], *, world: int, d
     """
     was_training = module.training
     module.eval()
-    totals, counts = ({name: torch.zeros((), dtype=torch.float64, device=where) for name in SCORES} for where in (device, "cpu"))
+    zero = torch.zeros((), dtype=torch.float64)
+    totals, counts = dict.fromkeys(SCORES, zero.to(device)), dict.fromkeys(SCORES, zero)
     with torch.inference_mode(), autocast:
         for batch in batches:
             for name, (total, count) in module.scores(batch.to(device)).items():

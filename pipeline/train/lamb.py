@@ -46,7 +46,7 @@ class Lamb(torch.optim.Optimizer):
         """Corrected first moments over the roots of corrected second moments, as new tensors; the moments move on unless `skip`."""
         states = [self._state(parameter) for parameter in parameters]
         means, squares, steps = ([state[name] for state in states] for name in ("exp_avg", "exp_avg_sq", "step"))
-        # Without `alpha` torch takes a tensor without dimensions for a number, and the host waits for the device to tell it.
+        # Without `alpha` torch takes a tensor without dimensions for a number: the host waits until the device tells it.
         torch._foreach_add_(steps, torch.where(skip, 0.0, 1.0), alpha=1)
         for moments, beta in zip((means, squares), betas):
             torch._foreach_mul_(moments, torch.where(skip, 1.0, beta))

@@ -140,9 +140,10 @@ def train_epoch(
     every = max(1, steps // POINTS)
     total, count = torch.full((), course.total, dtype=torch.float64, device=device), course.count
     points: list[tuple[int, Tensor]] = []
+    train = partial(train_step, config, module, optimizer, seed=seed, device=device, autocast=autocast)
     module.train()
     for batch in batches(rows, recipe, seed, epoch, skip=course.step - epoch * per_epoch):
-        loss, weight = train_step(config, module, optimizer, batch, course.step, steps, seed=seed, device=device, autocast=autocast)
+        loss, weight = train(batch, course.step, steps)
         total, count = total + loss.double(), count + weight
         course.step, course.tokens = course.step + 1, course.tokens + batch.tokens
         if course.step % every == 0:
@@ -166,14 +167,24 @@ def read(points: list[tuple[int, Tensor]]) -> list[tuple[int, float]]:
 
 
 def train_step(
-    config: Finetune, module: TaskObjective, optimizer: torch.optim.Optimizer, batch: Batch, step: int, steps: int, *, seed: int, device: torch.device, autocast: torch.autocast
+    config: Finetune,
+    module: TaskObjective,
+    optimizer: torch.optim.Optimizer,
+    batch: Batch,
+    step: int,
+    steps: int,
+    *,
+    seed: int,
+    device: torch.device,
+    autocast: torch.autocast,
 ) -> tuple[Tensor, Tensor | int]:
-    """Train on one batch as step `step` of `steps`; give its loss sum and what that is a mean over, without waiting for the device."""
+    """Train on one batch as step `step` of `steps`; give its loss sum and the count of its mean. The host does not wait."""
     seed_dropout(seed, step, 0)
     with autocast:
         loss, weight = module(batch.to(device))["task"]
     (loss / weight).backward()
-    update(optimizer, module, rate=config.optimizer.learning_rate * rate_share(config.schedule, step, steps), clip_norm=config.optimizer.clip_norm)
+    rate = config.optimizer.learning_rate * rate_share(config.schedule, step, steps)
+    update(optimizer, module, rate=rate, clip_norm=config.optimizer.clip_norm)
     return loss.detach(), weight
 
 

@@ -1,6 +1,7 @@
-"""A CUDA device that computes nothing, as a plugin of pytest: `-p tests.cuda.device` puts it in place before anything imports torch.
+"""A CUDA device that computes nothing, as a plugin of pytest: `-p tests.cuda.device`, before anything imports torch.
 
-FAKE_CUDA names the library that was built from guard.cpp. Under `on_device()` tensors on "cuda" have shapes, types and a device, and no data.
+FAKE_CUDA names the library that was built from guard.cpp. Under `on_device()` tensors on "cuda" have shapes, types and
+a device, and no data.
 """
 
 import ctypes
@@ -39,7 +40,7 @@ def pin_memory(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def on_device() -> FakeTensorMode:
-    """A context in which tensors on the device can be made and computed with; tensors on the CPU made before may be used in it."""
+    """A context in which tensors can be made on the device and computed with; older tensors on the CPU may be used."""
     return FakeTensorMode(allow_non_fake_inputs=True)
 
 

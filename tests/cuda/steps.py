@@ -1,6 +1,10 @@
-"""Whole steps on a CUDA device that computes nothing: no wait of the host, no tensor elsewhere, the kernels that should run. Run by test_gpu_path.py."""
+"""Whole steps on a CUDA device that computes nothing, run by test_gpu_path.py.
+
+The host waits for nothing, no tensor is elsewhere, and the kernels are those that should run.
+"""
 
 from dataclasses import replace
+from functools import partial
 
 import pyarrow as pa
 import pytest
@@ -44,20 +48,22 @@ def elsewhere(module: nn.Module, optimizer: torch.optim.Optimizer) -> list[str]:
     """Parameters, gradients, buffers and states of the optimiser that are not on the device."""
     tensors = dict(module.named_parameters()) | dict(module.named_buffers())
     for name, parameter in module.named_parameters():
-        states = optimizer.state.get(parameter, {})
-        tensors |= {f"{name}.{key}": value for key, value in states.items()} | ({f"{name}.grad": parameter.grad} if parameter.grad is not None else {})
+        tensors |= {f"{name}.{key}": value for key, value in optimizer.state.get(parameter, {}).items()}
+        if parameter.grad is not None:
+            tensors[f"{name}.grad"] = parameter.grad
     return [name for name, tensor in tensors.items() if tensor.device != CUDA]
 
 
 def pretraining_steps(module: BertPretraining, optimizer: AdamW, batch: Batch, autocast: torch.autocast) -> Watch:
     """Two steps on the device; the operators of the second."""
     counts = {"mlm": batch.masked, "nsp": batch.sequences}
+    run = partial(backward, module, [as_slot(batch)], counts, world=1, seed=0, device=CUDA, autocast=autocast)
     with on_device():
         module.to(CUDA)
         chosen = build_optimizer(optimizer, module)
         for step in range(2):
             with Watch() as watch:
-                sums = backward(module, [as_slot(batch)], counts, world=1, seed=0, step=step, device=CUDA, autocast=autocast)
+                sums = run(step=step)
                 assert not elsewhere(module, chosen)
                 norm = update(chosen, module, rate=1e-4, clip_norm=1.0)
         assert {tensor.device for tensor in (norm, *sums.values())} == {CUDA} and not elsewhere(module, chosen)
@@ -103,7 +109,9 @@ def labelled(kind: str) -> Batch:
     return replace(batch, label_N=wanted) if kind in ("classification", "regression") else replace(batch, labels=wanted)
 
 
-TASKS = [(kind, "cls", False) for kind in OBJECTIVES] + [(kind, "cls", True) for kind in ("classification", "tags")] + [("classification", pooling, False) for pooling in ("mean", "attention")]
+TASKS = [(kind, "cls", False) for kind in OBJECTIVES]
+TASKS += [(kind, "cls", True) for kind in ("classification", "tags")]
+TASKS += [("classification", pooling, False) for pooling in ("mean", "attention")]
 """Kind of task, pooling, and whether classes have weights."""
 
 
@@ -123,8 +131,10 @@ def finetuning_step(module: TaskObjective, kind: str, optimizer: AdamW) -> Watch
         module.to(CUDA).train()
         chosen = build_optimizer(optimizer, module)
         with Watch() as watch:
-            loss, weight = train_step(finetune(optimizer), module, chosen, labelled(kind), 0, 10, seed=0, device=CUDA, autocast=bfloat16())
-        assert loss.device == CUDA and (isinstance(weight, int) or weight.device == CUDA) and not elsewhere(module, chosen)
+            step = partial(train_step, finetune(optimizer), module, chosen, seed=0, device=CUDA, autocast=bfloat16())
+            loss, weight = step(labelled(kind), 0, 10)
+        assert loss.device == CUDA and (isinstance(weight, int) or weight.device == CUDA)
+        assert not elsewhere(module, chosen)
     return watch
 
 
@@ -134,7 +144,7 @@ def test_finetuning_without_a_wait(kind: str, pooling: str, weighted: bool) -> N
     assert (watch.counts["_varlen_attn"], watch.counts["_varlen_attn_backward"]) == (MODEL.layers, MODEL.layers)
 
 
-@pytest.mark.parametrize("adapter", [LowRank(everywhere=True, dropout=0.1), Bottleneck(width=4)], ids=lambda adapter: type(adapter).__name__)
+@pytest.mark.parametrize("adapter", [LowRank(everywhere=True, dropout=0.1), Bottleneck(width=4)], ids=str)
 def test_adapters_without_a_wait(adapter: LowRank | Bottleneck) -> None:
     module = task_module("classification")
     add_adapter(module, adapter)
@@ -143,16 +153,16 @@ def test_adapters_without_a_wait(adapter: LowRank | Bottleneck) -> None:
 
 def test_an_epoch_of_finetuning_and_an_evaluation_are_read_once_at_their_end() -> None:
     """The first wait comes after the last step and the last batch."""
-    rows = pa.table(
-        {"ids": [[1, 2, 3, 4]] * 12, "first_length": [4] * 12, "label": [float(row % LABELS) for row in range(12)], "labels": [None] * 12, "row": range(12)}, schema=ENCODED
-    )
+    row = {"ids": [1, 2, 3, 4], "first_length": 4, "labels": None}
+    rows = pa.Table.from_pylist([row | {"label": float(number % LABELS), "row": number} for number in range(12)], schema=ENCODED)
     module, pretraining = task_module("classification"), BertPretraining(MODEL, WORDS)
     config = finetune(TaskAdamW(learning_rate=1e-4))
     with on_device():
         optimizer = build_optimizer(config.optimizer, module.to(CUDA))
         pretraining.to(CUDA)
         with Watch() as watch, pytest.raises(HostWaits):
-            train_epoch(config, module, optimizer, rows, Course(), 0, seed=0, device=CUDA, autocast=bfloat16(), keeper=None)
+            run = partial(train_epoch, config, module, optimizer, rows, seed=0, device=CUDA, autocast=bfloat16())
+            run(Course(), 0, keeper=None)
         assert watch.counts["_varlen_attn"] == 3 * MODEL.layers
         with Watch() as watch, pytest.raises(HostWaits):
             evaluate(pretraining, [batch_of(*size) for size in SIZES], world=1, device=CUDA, autocast=bfloat16())

@@ -1,4 +1,4 @@
-"""The GPU path on a machine without a GPU: pytest in a process of its own, with a CUDA device that computes nothing. It has no checks of its own."""
+"""The GPU path on a machine without a GPU: the checks beside this file, run with a CUDA device that computes nothing."""
 
 import os
 import shutil
@@ -12,6 +12,7 @@ import torch
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 TORCH = Path(torch.__file__).parent
+PLUGINS = ("tests.cuda.device", "no:cacheprovider", "no:logging")
 IGNORED = ("PYTEST_ADDOPTS", "PYTEST_XDIST_WORKER")
 
 
@@ -23,14 +24,17 @@ def guard(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if shutil.which("g++") is None:
         pytest.skip("no C++ compiler (g++) to build the device's guard with")
     library = tmp_path_factory.mktemp("cuda") / "guard.so"
-    command = ["g++", "-O1", "-std=c++20", "-shared", "-fPIC", f"-I{TORCH}/include", str(HERE / "guard.cpp"), "-o", str(library)]
-    subprocess.run([*command, f"-L{TORCH}/lib", f"-Wl,-rpath,{TORCH}/lib", "-ltorch_cpu", "-lc10"], check=True)
+    command = ["g++", "-O1", "-std=c++20", "-shared", "-fPIC", f"-I{TORCH}/include", str(HERE / "guard.cpp")]
+    libraries = [f"-L{TORCH}/lib", f"-Wl,-rpath,{TORCH}/lib", "-ltorch_cpu", "-lc10"]
+    subprocess.run([*command, *libraries, "-o", str(library)], check=True)
     return library
 
 
 @pytest.mark.parametrize("module", ["steps.py"])
 def test_gpu_path(module: str, guard: Path) -> None:
-    command = [sys.executable, "-m", "pytest", "-q", "-o", "addopts=--import-mode=importlib", "--noconftest", "-p", "no:cacheprovider", "-p", "no:logging", "-p", "tests.cuda.device", str(HERE / module)]
-    environment = {name: value for name, value in os.environ.items() if name not in IGNORED} | {"FAKE_CUDA": str(guard), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    plugins = [word for plugin in PLUGINS for word in ("-p", plugin)]
+    command = [sys.executable, "-m", "pytest", "-q", "--noconftest", "-o", "addopts=--import-mode=importlib", *plugins]
+    environment = {name: value for name, value in os.environ.items() if name not in IGNORED}
+    environment |= {"FAKE_CUDA": str(guard), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([*command, str(HERE / module)], cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

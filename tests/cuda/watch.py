@@ -11,9 +11,10 @@ from torch.utils._pytree import tree_leaves
 
 from tests.cuda.device import pinned
 
-ASKING = {"_local_scalar_dense", "nonzero", "nonzero_static", "masked_select", "equal", "is_nonzero", "_unique", "_unique2", "unique_dim", "unique_consecutive", "bincount", "histc"}
+ASKING = {"_local_scalar_dense", "nonzero", "masked_select", "equal", "is_nonzero", "bincount"}
+ASKING |= {"_unique", "_unique2", "unique_dim", "unique_consecutive"}
 """Operators whose kernels ask the device for a number, such as the size of what they return."""
-COPIES = {"_to_copy", "copy_", "copy", "lift_fresh_copy"}
+COPIES = {"_to_copy", "copy_"}
 
 
 class HostWaits(AssertionError):
@@ -42,7 +43,8 @@ class Watch(TorchDispatchMode):
 
 def asks(name: str, func: Callable[..., Any], args: tuple, kwargs: dict[str, Any]) -> bool:
     """Whether an operator asks the device for a number because of how it is called."""
-    if name in ("index", "index_put", "index_put_", "_index_put_impl_"):  # a mask is turned into indices, whose number must be known
+    # A mask is turned into indices, whose number must be known.
+    if name in ("index", "index_put", "index_put_", "_index_put_impl_"):
         return any(index is not None and index.dtype in (torch.bool, torch.uint8) for index in args[1])
     if name == "repeat_interleave":
         return kwargs.get("output_size") is None
@@ -52,12 +54,13 @@ def asks(name: str, func: Callable[..., Any], args: tuple, kwargs: dict[str, Any
 
 
 def refuse_copies(name: str, args: tuple, kwargs: dict[str, Any], made: list[Tensor]) -> None:
-    """Raise HostWaits for a copy from the device, and for one to it unless it is from page-locked memory and not waited for."""
+    """Raise HostWaits for a copy from the device, and for one to it that waits or is not from page-locked memory."""
     if name not in COPIES:
         return
     source, target = (args[1], args[0]) if name == "copy_" else (args[0], made[0])
     if source.is_cuda and not target.is_cuda:
         raise HostWaits(f"{name} of {tuple(source.shape)} from the device")
     if target.is_cuda and not source.is_cuda:
-        if not any(source is tensor for tensor in pinned) or not kwargs.get("non_blocking", args[2] if name == "copy_" and len(args) > 2 else False):
+        waits = not (kwargs.get("non_blocking", False) or name == "copy_" and args[2:] == (True,))
+        if waits or all(source is not tensor for tensor in pinned):
             raise HostWaits(f"{name} of {tuple(source.shape)} from pageable memory, or with a wait, to the device")

@@ -6,14 +6,33 @@ from pathlib import Path
 import pytest
 
 from jobs import pretrain
-from pipeline.config.training import Batch
+from pipeline.config.training import Batch, Placement
 from pipeline.config.workers import worker_range
 from pipeline.errors import ConfigError
-from pipeline.plan import FILL, STREAM_BLOCKS, dollars, duration, imbalance, loads, parameters, plan_text, read_prices, seconds, seconds_with_stream, streaming, worlds
+from pipeline.plan import (
+    FILL,
+    STREAM_BLOCKS,
+    Gradients,
+    Machine,
+    dollars,
+    duration,
+    gradients_of,
+    imbalance,
+    loads,
+    parameters,
+    plan_text,
+    read_prices,
+    seconds,
+    seconds_with_stream,
+    streaming,
+    waiting,
+    worlds,
+)
 from pipeline.presets import PRESETS, bert, small_model
 from pipeline.train.naming import with_name
 
 ROW = {"chip": '"A100"', "gpus": "8", "cpus": "96", "on_demand": "22.0", "spot": "13", "utilisation": "0.5"}
+ROW |= {"network_gigabits": "400", "link_gigabytes": "100"}
 
 
 def prices(folder: Path, **changes: str | None) -> Path:
@@ -53,19 +72,69 @@ def test_a_step_waits_for_the_rank_with_most_slots(slots: int, world: int, share
     assert imbalance(slots, world) == pytest.approx(share)
 
 
+def machine(flops: float = 1e12, gpus: int = 8, network: float = 400.0, link: float | None = 100.0) -> Machine:
+    """GPUs that do so many operations per second."""
+    price = {"on_demand": 22.0, "spot": 13.0}
+    bandwidths = {"network_gigabits": network, "link_gigabytes": link}
+    return Machine(name="box", chip="A100", gpus=gpus, cpus=96, utilisation=flops / 312e12, **price, **bandwidths)
+
+
+NONE_SENT = Gradients(count=0, last=0, overlapped=False)
+
+
 def test_time_is_arithmetic_and_uneven_slots():
     work = list(loads(PRESETS["bert-mini"]))
     flops = sum(load.flops for load in work)
-    assert seconds(work, 4, 1e12) == pytest.approx(flops / 4e12)
-    assert seconds(work, 5, 1e12) == pytest.approx(flops / 5e12 * 1.25)
+    assert seconds(work, 4, machine(), NONE_SENT) == pytest.approx(flops / 4e12)
+    assert seconds(work, 5, machine(), NONE_SENT) == pytest.approx(flops / 5e12 * 1.25)
+
+
+def test_gradients_take_the_slower_of_links_and_network_that_they_pass():
+    gradients = Gradients(count=100_000_000, last=25_000_000, overlapped=False)
+    assert (gradients.bytes_sent(1), gradients.bytes_sent(2), gradients.bytes_sent(8)) == (0, 4e8, 7e8)
+    assert gradients.seconds(1, machine()) == 0
+    assert gradients.seconds(8, machine(network=1.0)) == pytest.approx(7e8 / 100e9)  # within one machine
+    assert gradients.seconds(8, machine(gpus=4, network=40.0)) == pytest.approx(7e8 / 5e9)
+    assert gradients.seconds(8, machine(gpus=4, network=4000.0)) == pytest.approx(7e8 / 100e9)
+    assert gradients.seconds(2, machine(gpus=1, network=8.0, link=None)) == pytest.approx(4e8 / 1e9)
+
+
+def test_gradients_are_hidden_by_the_last_backward_but_for_the_embeddings():
+    sent = Gradients(count=100_000_000, last=25_000_000, overlapped=True)
+    box = machine(flops=1e12, gpus=4, network=40.0)  # 0.14 s of gradients for 8 workers
+    assert sent.wait(8, box, slot_flops=0.03e12) == pytest.approx(0.14 - 0.02)  # two thirds of a slot are its backward
+    assert sent.wait(8, box, slot_flops=3e12) == pytest.approx(0.14 / 4)
+    assert replace(sent, overlapped=False).wait(8, box, slot_flops=3e12) == pytest.approx(0.14)
+
+
+def test_gradients_are_sent_once_per_step_and_compiled_code_hides_none():
+    (load,) = loads(PRESETS["bert-mini"])
+    gradients = gradients_of(PRESETS["bert-mini"])
+    assert gradients.count == parameters(PRESETS["bert-mini"]) and not gradients.overlapped
+    assert gradients.last == (30_522 + 512 + 2 + 2) * 256
+    assert waiting(load, 4, machine(), gradients) == pytest.approx(load.phase.end * 1.5 * 4 * gradients.count / 100e9)
+    whole = load.flops / 4e12 + waiting(load, 4, machine(), gradients)
+    assert seconds([load], 4, machine(), gradients) == pytest.approx(whole)
+    eager = replace(PRESETS["bert-mini"], placement=Placement(compile="off"))
+    assert gradients_of(eager).overlapped
+
+
+def test_base_on_eight_l4s_of_two_machines_waits_for_its_gradients():
+    """One slot each: arithmetic takes a quarter of the time; on 8 H100s in one machine, five eighths."""
+    work, gradients = list(loads(PRESETS["bert-base"]))[:1], gradients_of(PRESETS["bert-base"])
+    found = {box.name: seconds(work, 8, box, gradients) / seconds(work, 8, box, NONE_SENT) for box in read_prices()}
+    assert 3 < found["AWS g6.12xlarge"] < 4.5 and 1.4 < found["AWS p5.48xlarge"] < 1.8
 
 
 def test_where_gpus_ask_for_more_blocks_than_a_stream_gives_time_is_the_streams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Of the published recipe the first phase has 900,000 steps of 8 slots, the second 100,000 of 32, 64 of them in a block: the second may be bound by its arithmetic alone."""
     work = list(loads(PRESETS["bert-base"]))
-    assert seconds_with_stream(work, 8, 1e18) == pytest.approx((900_000 * 8 + 100_000 * 32) / 64 / STREAM_BLOCKS)
+    streamed = (900_000 * 8 + 100_000 * 32) / 64 / STREAM_BLOCKS
+    assert seconds_with_stream(work, 8, machine(1e18), NONE_SENT) == pytest.approx(streamed)
     between = work[1].flops / (8 * 100_000 * 32 / 64 / STREAM_BLOCKS) / 2
-    assert seconds_with_stream(work, 8, between) == pytest.approx(max(work[0].flops / (8 * between), 900_000 * 8 / 64 / STREAM_BLOCKS) + work[1].flops / (8 * between))
+    short, long = (load.flops / (8 * between) for load in work)
+    expected = max(short, 900_000 * 8 / 64 / STREAM_BLOCKS) + long
+    assert seconds_with_stream(work, 8, machine(between), NONE_SENT) == pytest.approx(expected)
     monkeypatch.setattr("pipeline.plan.STREAM_BLOCKS", 5)
     config = with_name(replace(PRESETS["bert-base"], workers=8), "bert-base")
     fast, slow = read_prices(prices(tmp_path)), [replace(read_prices(prices(tmp_path))[0], utilisation=1e-4)]
@@ -79,10 +148,10 @@ def test_every_number_of_workers_that_is_asked_for_is_shown():
 
 def test_cost_is_machines_times_hours_times_price(tmp_path: Path):
     config = with_name(PRESETS["bert-mini"], "bert-mini")
-    (machine,) = read_prices(prices(tmp_path))
+    (box,) = read_prices(prices(tmp_path))
     work = list(loads(config))
     hours = sum(load.flops for load in work) / (0.5 * 312e12) / 3600
-    line = next(line for line in plan_text(config, [machine]).splitlines() if line.startswith("  box"))
+    line = next(line for line in plan_text(config, [box]).splitlines() if line.startswith("  box"))
     assert duration(hours) in line and dollars(22 * hours) in line and dollars(13 * hours) in line
     steps, slots = config.steps, config.batch.rows_per_step // config.batch.rows_per_slot
     assert f" {steps * slots / 16 / hours / 3600:,.0f} " in line
@@ -97,7 +166,9 @@ def test_cost_is_machines_times_hours_times_price(tmp_path: Path):
         ({"spot": "0"}, r"box.spot \(0\) must be a number above 0"),
         ({"spot": '"1"'}, r"box.spot \('1'\) must be a number above 0"),
         ({"utilisation": "30.0"}, r"box.utilisation \(30.0\) is a share of the peak: at most 1"),
-        ({"cpus": None}, "box must have chip, gpus, cpus, on_demand, spot, utilisation, and has chip, gpus, on_demand, spot, utilisation"),
+        ({"cpus": None}, r"box must have .*, utilisation, network_gigabits, link_gigabytes, and has chip, gpus, on_demand, "),
+        ({"gpus": "1"}, "box must have .*, utilisation, network_gigabits, and has .*, link_gigabytes$"),
+        ({"network_gigabits": "0"}, r"box.network_gigabits \(0\) must be a number above 0"),
         ({"chip": "A100"}, "is not TOML"),
     ],
 )

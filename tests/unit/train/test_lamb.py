@@ -105,7 +105,8 @@ def test_a_step_reads_no_number_out_of_a_tensor() -> None:
             return func(*args, **kwargs or {})
 
     parameters = [torch.nn.Parameter(torch.ones(2, 2)), torch.nn.Parameter(torch.ones(2))]
-    lamb = Lamb([{"params": [parameter], "weight_decay": decay} for parameter, decay in zip(parameters, (0.5, 0.0), strict=True)], lr=0.1, betas=(0.5, 0.75), eps=1e-8)
+    groups = [{"params": parameters[:1], "weight_decay": 0.5}, {"params": parameters[1:], "weight_decay": 0.0}]
+    lamb = Lamb(groups, lr=0.1, betas=(0.5, 0.75), eps=1e-8)
     for parameter in parameters:
         parameter.grad = torch.ones_like(parameter)
     with Reads():
