@@ -41,8 +41,8 @@ def evaluate(module: BertPretraining, batches: Sequence[Batch], *, world: int, d
     """
     was_training = module.training
     module.eval()
-    zero = torch.zeros((), dtype=torch.float64)
-    totals, counts = dict.fromkeys(SCORES, zero.to(device)), dict.fromkeys(SCORES, zero)
+    totals = dict.fromkeys(SCORES, torch.zeros((), dtype=torch.float64, device=device))
+    counts = dict.fromkeys(SCORES, torch.zeros((), dtype=torch.float64))
     with torch.inference_mode(), autocast:
         for batch in batches:
             for name, (total, count) in module.scores(batch.to(device)).items():

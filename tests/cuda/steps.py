@@ -154,7 +154,8 @@ def test_adapters_without_a_wait(adapter: LowRank | Bottleneck) -> None:
 def test_an_epoch_of_finetuning_and_an_evaluation_are_read_once_at_their_end() -> None:
     """The first wait comes after the last step and the last batch."""
     row = {"ids": [1, 2, 3, 4], "first_length": 4, "labels": None}
-    rows = pa.Table.from_pylist([row | {"label": float(number % LABELS), "row": number} for number in range(12)], schema=ENCODED)
+    listed = [row | {"label": float(number % LABELS), "row": number} for number in range(12)]
+    rows = pa.Table.from_pylist(listed, schema=ENCODED)
     module, pretraining = task_module("classification"), BertPretraining(MODEL, WORDS)
     config = finetune(TaskAdamW(learning_rate=1e-4))
     with on_device():

@@ -1,4 +1,4 @@
-"""The GPU path on a machine without a GPU: the checks beside this file, run with a CUDA device that computes nothing."""
+"""The GPU path on a machine without a GPU: the checks in this folder, run with a CUDA device that computes nothing."""
 
 import os
 import shutil
@@ -12,6 +12,7 @@ import torch
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 TORCH = Path(torch.__file__).parent
+CHECKS = ("steps.py", "choices.py")
 PLUGINS = ("tests.cuda.device", "no:cacheprovider", "no:logging")
 IGNORED = ("PYTEST_ADDOPTS", "PYTEST_XDIST_WORKER")
 
@@ -30,11 +31,11 @@ def guard(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return library
 
 
-@pytest.mark.parametrize("module", ["steps.py"])
-def test_gpu_path(module: str, guard: Path) -> None:
+def test_gpu_path(guard: Path) -> None:
     plugins = [word for plugin in PLUGINS for word in ("-p", plugin)]
     command = [sys.executable, "-m", "pytest", "-q", "--noconftest", "-o", "addopts=--import-mode=importlib", *plugins]
     environment = {name: value for name, value in os.environ.items() if name not in IGNORED}
     environment |= {"FAKE_CUDA": str(guard), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([*command, str(HERE / module)], cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    command += [str(HERE / checks) for checks in CHECKS]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,0 +1,73 @@
+"""What is chosen for a device by what its driver says of it, and what is compiled. Run by test_gpu_path.py."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch._dynamo.testing import CompileCounterWithBackend
+
+from pipeline.bench.step import Case, make_batch
+from pipeline.config.model import Model
+from pipeline.config.training import Placement
+from pipeline.errors import ConfigError
+from pipeline.model.attention import has_kernel
+from pipeline.model.float8 import refuse_float8
+from pipeline.objectives.pretraining import BertPretraining
+from pipeline.train.worker import chosen_precision
+from tests.cuda.device import CUDA, Properties, on_device, properties
+
+MODEL = Model(layers=2, width=32, heads=2, feed_forward=64, maximum_positions=64, attention_dropout=0.0)
+SIZES = ((6, 64), (9, 48), (4, 33))
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+def test_three_sizes_are_one_compiled_graph(dropout: float) -> None:
+    # Dynamo takes the driver's own object for a constant; this one must stand for it.
+    torch._dynamo.utils.common_constant_types.add(Properties)
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    module = BertPretraining(replace(MODEL, hidden_dropout=dropout, attention_dropout=dropout), 30_522)
+    compiler = CompileCounterWithBackend("eager")
+    with on_device(), torch.autocast("cuda", dtype=torch.bfloat16):
+        module.to(CUDA)
+        module.compile(backend=compiler, dynamic=True)
+        for rows, length in SIZES:
+            case = Case(size="tiny", rows=rows, length=length, ragged=True, attention_dropout=dropout > 0)
+            module(make_batch(case, seed=rows).to(CUDA))
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
+    assert not torch._dynamo.utils.counters["graph_break"]
+    kernels = [node for node in compiler.graphs[0].graph.nodes if "varlen_attn" in str(node.target)]
+    assert len(kernels) == (0 if dropout else MODEL.layers)
+
+
+CAPABILITIES = [
+    ("Tesla V100-SXM2-16GB", (7, 0), "float32", False, False),
+    ("Tesla T4", (7, 5), "float32", False, False),
+    ("NVIDIA A100-SXM4-80GB", (8, 0), "bfloat16", True, False),
+    ("NVIDIA A10G", (8, 6), "bfloat16", True, False),
+    ("NVIDIA L4", (8, 9), "bfloat16", True, True),
+    ("NVIDIA H100 80GB HBM3", (9, 0), "bfloat16", True, True),
+    ("NVIDIA B200", (10, 0), "bfloat16", True, True),
+]
+"""Name, compute capability, and what comes of them: precision, the variable-length kernel, products in float8."""
+
+
+@pytest.mark.parametrize(("name", "capability", "precision", "kernel", "float8"), CAPABILITIES)
+def test_what_a_gpu_is_given(
+    name: str, capability: tuple[int, int], precision: str, kernel: bool, float8: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for key, value in {"name": name, "major": capability[0], "minor": capability[1]}.items():
+        monkeypatch.setattr(properties, key, value)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())  # torchao is there
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    assert chosen_precision(Placement(), CUDA) == precision
+    with on_device():
+        made = {dtype: torch.empty(5, 3, 2, 64, dtype=dtype, device=CUDA) for dtype in (torch.bfloat16, torch.float32)}
+        wide = torch.empty(5, 3, 2, 264, dtype=torch.bfloat16, device=CUDA)
+    assert has_kernel(made[torch.bfloat16]) == kernel
+    assert not has_kernel(made[torch.float32]) and not has_kernel(wide)
+    if float8:
+        refuse_float8(CUDA)
+    else:
+        with pytest.raises(ConfigError, match=rf"^placement.precision \(float8\) needs .* this is {name}: use"):
+            refuse_float8(CUDA)
