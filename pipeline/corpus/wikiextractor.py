@@ -7,7 +7,8 @@ from itertools import chain
 
 from pipeline.corpus.opening import Opened, lines
 from pipeline.corpus.records import line_records
-from pipeline.text.documents import Dropped, Record, dropped
+from pipeline.text.documents import ENGLISH, Dropped, Record, dropped
+from pipeline.text.extracted import without_leftovers
 
 DOC = re.compile(r"<doc\b[^>]*?\bid=\"(?P<id>[^\"]*)\"(?:.*?\btitle=\"(?P<title>.*)\")?[^\"]*>\s*$")
 LONGEST_ARTICLE = 50_000_000
@@ -23,22 +24,22 @@ def is_wikiextractor(name: str, head: bytes) -> bool:
 
 
 def read_wikiextractor(file: Opened) -> Iterator[Record | Dropped]:
-    """Articles without the title that the older form repeats before their text."""
+    """Articles without the title that the older form repeats before their text, and without what is left of their markup."""
     first = b""
     while not first.strip(BLANK) and (block := next(file.blocks, None)):
         first += block
     blocks = chain([first], file.blocks)
     if first.lstrip(BLANK).startswith(b"{"):
-        return (untitled(item) for item in line_records(file.location, file.name, blocks, "text"))
-    return read_elements(blocks, file.name)
+        return (untitled(item, file.language or ENGLISH) for item in line_records(file.location, file.name, blocks, "text"))
+    return read_elements(blocks, file.name, file.language or ENGLISH)
 
 
-def untitled(item: Record | Dropped) -> Record | Dropped:
+def untitled(item: Record | Dropped, language: str) -> Record | Dropped:
     """A record of lines, without the repetition of its title."""
     if isinstance(item, Dropped):
         return item
     body = [line for paragraph in item.paragraphs for line in paragraph.split("\n")]
-    return Record(id=item.id, parent=item.id, title=item.title, paragraphs=without_title(body, item.title))
+    return Record(id=item.id, parent=item.id, title=item.title, paragraphs=without_leftovers(without_title(body, item.title), language))
 
 
 def without_title(body: list[str], title: str) -> list[str]:
@@ -47,7 +48,7 @@ def without_title(body: list[str], title: str) -> list[str]:
     return body[at + 1 :] if first and html.unescape(first).strip() == title.strip() else body
 
 
-def read_elements(blocks: Iterator[bytes], name: str) -> Iterator[Record | Dropped]:
+def read_elements(blocks: Iterator[bytes], name: str, language: str) -> Iterator[Record | Dropped]:
     """`<doc id= url= title=>`, the title once more, the article, `</doc>`."""
     for number, (head, body, sound) in enumerate(articles(lines(blocks))):
         id = f"{name}:{number}"
@@ -56,7 +57,7 @@ def read_elements(blocks: Iterator[bytes], name: str) -> Iterator[Record | Dropp
             continue
         match = DOC.match(head)
         title = html.unescape(match["title"] or "") if match else ""
-        yield Record(id=id, parent=id, title=title, paragraphs=without_title(body, title))
+        yield Record(id=id, parent=id, title=title, paragraphs=without_leftovers(without_title(body, title), language))
 
 
 def articles(text: Iterable[str]) -> Iterator[tuple[str, list[str], bool]]:

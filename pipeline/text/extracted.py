@@ -1,0 +1,50 @@
+"""What WikiExtractor leaves in its articles -> prose: escaped characters, tags, links and the names that it puts for formulas and code."""
+
+import html
+import re
+from collections.abc import Iterable
+
+from pipeline.text.templates import HOLE
+from pipeline.text.wikilines import ENTITY, WORD, is_ended, without_holes
+from pipeline.text.wikitext import BLOCK_TAG, ITEM_TAG, LINE_TAG, TAG, Page, render_brackets
+
+PLACEHOLDER = re.compile(r"(?<![A-Za-z_])(?:formula|codice)_\d+")
+"""WikiExtractor's names for <math> and <code> (its placeholder_tags); right behind a Chinese character too."""
+IN_PARENTHESES = re.compile(rf" ?[(（][^()（）{HOLE}]*+{HOLE}[^()（）]*+[)）]")
+NOTE = re.compile(r"<ref\b[^<>]*>[^<]*</ref\s*>", re.IGNORECASE)
+BRACKETS = ("[[", "]]", "{{", "}}")
+PAGE = Page()
+
+
+def without_leftovers(lines: Iterable[str], language: str) -> list[str]:
+    """The lines of an article as a reader sees them.
+
+    Lines without a word are left out where markup was removed from them. A sentence that lacks a formula or code is left out, as in `wikitext`;
+    where the formula stands on a line of its own, that is the sentence around it.
+    """
+    found: list[str] = []
+    last, behind_formula = -1, False
+    for line in map(visible, lines):
+        is_formula = HOLE in line and not WORD.search(line)
+        open_before = last >= 0 and not is_ended(found[last])
+        if (is_formula and open_before) or (behind_formula and line[:1].islower()):
+            found[last] += f" {line}"
+        else:
+            found.append(line)
+            last = len(found) - 1 if line.strip() else last
+        behind_formula = is_formula or (behind_formula and not line.strip())
+    return [without_holes(IN_PARENTHESES.sub("", line), language) if HOLE in line else line for line in found]
+
+
+def visible(line: str) -> str:
+    """A line without entities, tags and brackets; a formula or code is HOLE."""
+    if "&" in line:
+        line = ENTITY.sub(lambda match: html.unescape(match[0]), line)
+    plain = line
+    if "<" in line:
+        line = TAG.sub("", LINE_TAG.sub(" ", ITEM_TAG.sub(" ", BLOCK_TAG.sub(" ", NOTE.sub("", line)))))
+    if any(bracket in line for bracket in BRACKETS):
+        line = render_brackets(line, PAGE)
+    if line != plain and not WORD.search(line):
+        return ""
+    return PLACEHOLDER.sub(HOLE, line) if "_" in line else line
