@@ -21,7 +21,9 @@ KEPT_BYTES = 1 << 12
 EDGE = re.compile(rb"<(/?)page[ \t\r\n]{0,4}>")
 EDGE_BYTES = 11
 BOM = b"\xef\xbb\xbf"
-HEAD = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:<\?xml[^>]*>\s*)?<mediawiki\b")
+PROLOG = re.compile(rb"(?:\xef\xbb\xbf)?(?:\s++|<\?[^>]*+>|<!--(?:[^-]++|-(?!->))*+-->|<!DOCTYPE\b[^\[>]*+(?:\[[^\]]*+\]\s*+)?>)*+", re.IGNORECASE)
+"""What may stand before the first element of XML: byte order mark, declaration, comments and document type."""
+MEDIAWIKI = re.compile(rb"<mediawiki\b")
 LANGUAGE = re.compile(rb"\bxml:lang=[\"']([\w-]+)[\"']")
 DATABASE = re.compile(rb"<dbname>([a-z]{2,3}(?:_[a-z_]{1,20})?)wik[a-z]{1,20}</dbname>")
 NAMESPACE = re.compile(r"<namespace key=\"(-?\d+)\"[^<>]*>([^<]+)</namespace>")
@@ -34,7 +36,7 @@ DISAMBIGUATION_NAME = re.compile(r"disambig|desambig|dezambig|disamb\b|homonymie
 HATNOTE = re.compile(r"needed|link|hinweis|redirect|check|^(?:voir|ver|nota|zie|about|other|see) |\?$")
 """What the names of templates hold that point to such a page or ask for one."""
 
-Kind = Literal["outside", "page", "page too long", "broken record", "head"]
+Kind = Literal["outside", "page", "page too long", "broken record", "truncated file", "head"]
 LIMITS: dict[Kind, int] = {"outside": LONGEST_HEAD, "page": LONGEST_PAGE, "page too long": KEPT_BYTES}
 ELEMENTS = frozenset({"title", "ns", "id", "redirect", "revision/text"})
 """What is read of a page, by path below it."""
@@ -60,16 +62,23 @@ class Wiki:
 
 def is_dump(head: bytes) -> bool:
     """Whether a file's first decompressed bytes are those of a MediaWiki export."""
-    return HEAD.match(head) is not None
+    return MEDIAWIKI.match(head, behind_prolog(head)) is not None
+
+
+def behind_prolog(head: bytes) -> int:
+    """Where the first element of XML begins, or other text."""
+    found = PROLOG.match(head)
+    return found.end() if found else 0
 
 
 def read_dump(blocks: Iterable[bytes], name: str) -> Iterator[Record | Dropped]:
     """The articles of a MediaWiki export, of any version and language; all else is dropped under its reason.
 
-    A broken page is one "broken record", and reading goes on at the next. A stream may start at any page; its language is then not known.
+    A broken page is one "broken record", and reading goes on at the next; XML that ends within a page is a "truncated file".
+    A stream may start at any page; its language is then not known.
     """
     wiki = Wiki()
-    for number, (kind, content) in enumerate(cut(blocks)):
+    for number, (kind, content) in enumerate(cut(without_prolog(blocks))):
         if kind == "head":
             wiki = about(content)
             continue
@@ -124,6 +133,21 @@ def is_disambiguation(title: str, text: str) -> bool:
     return any(name in DISAMBIGUATIONS or (DISAMBIGUATION_NAME.search(name) and not HATNOTE.search(name)) for name in names)
 
 
+def without_prolog(blocks: Iterable[bytes]) -> Iterator[bytes]:
+    """The bytes of a dump from its first element on, so that no comment before it is taken for pages; of any other stream all bytes."""
+    rest = iter(blocks)
+    head = b""
+    for block in rest:
+        head += block
+        at = behind_prolog(head)
+        unfinished = len(head) < at + EDGE_BYTES or head.startswith((b"<!", b"<?"), at)
+        if not unfinished or len(head) > LONGEST_HEAD:
+            break
+    at = behind_prolog(head)
+    yield head[at:] if MEDIAWIKI.match(head, at) else head
+    yield from rest
+
+
 def about(head: bytes) -> Wiki:
     """What the head of a dump says, as far as it says it."""
     tag = head.partition(b"<mediawiki")[2].partition(b">")[0]
@@ -166,13 +190,16 @@ def cut(blocks: Iterable[bytes]) -> Iterator[tuple[Kind, bytes]]:
             kind = "page too long"
             del held[KEPT_BYTES:]
         held += token[: max(0, LIMITS[kind] - len(held))]
+    if kind == "page":
+        yield "truncated file", bytes(held[:KEPT_BYTES])
+        return
     yield from ended(kind, bytes(held), closed=False)
     if kind == "outside" and b"<mediawiki" in held and not held.rstrip().endswith(b"</mediawiki>"):
-        yield "broken record", bytes(held)
+        yield "truncated file", bytes(held)
 
 
 def ended(kind: Kind, content: bytes, closed: bool) -> Iterator[tuple[Kind, bytes]]:
-    """What has been read when a <page>, a </page> (`closed`) or the end of the stream comes."""
+    """What has been read when a <page>, a </page> (`closed`) or the end of the stream outside of pages comes."""
     if kind == "page":
         yield ("page", content + b"</page>") if closed else ("broken record", content)
     elif kind == "page too long":

@@ -18,6 +18,8 @@ BEYOND_BYTES = 1 << 20
 HEAD_BYTES = 1 << 14
 """Compressed bytes that hold the head of a dump whose first stream is its head, as those of Wikimedia's multistream dumps are."""
 LONGEST_HEAD = 1 << 18
+NEVER_CLOSED = b"<next-page></page>"
+"""Stands for the page that begins before one has ended: no XML, so that this one counts as broken, and not as the end of a file."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,7 +148,10 @@ def ending(rest: bytes, beyond: Iterator[bytes | None], size: int | None) -> Ite
         for token in found:
             edge = EDGE.fullmatch(token)
             opens = edge is not None and not edge[1]
-            if opens and (size is not None or own <= 0):  # the next range's
+            if opens and size is not None:  # the next range's, before which this page was not closed
+                yield NEVER_CLOSED
+                return
+            if opens and own <= 0:  # the next range's
                 return
             own -= len(token)
             if opens:

@@ -3,14 +3,21 @@
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from xml.parsers import expat
 
+from pipeline.corpus.dump import behind_prolog, is_dump
 from pipeline.corpus.plain import is_plain_text
 from pipeline.corpus.records import NAMES, parsed
+from pipeline.corpus.wikiextractor import is_wikiextractor
 from pipeline.text.documents import Reason
 
 BLANK = b"\xef\xbb\xbf \t\r\n"
 HTML_NAMES = (".html", ".htm", ".xhtml")
 HTML = re.compile(rb"(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<(?:!doctype\s+)?html\b", re.I | re.S)
+XML_NAMES = (".xml", ".tei", ".svg", ".rss", ".atom", ".rdf", ".xsl", ".fb2", ".xlf", ".xliff", ".tmx")
+DECLARATION = re.compile(rb"<\?xml\s+version\s*=|<!DOCTYPE\s", re.IGNORECASE)
+ELEMENT = re.compile(rb"<(?:[A-Za-z_]|[^\x00-\x7f])[^\s<>/\"'=]*+(?:\s[^<>]*)?>")
+RTF = re.compile(rb"\{\\rtf\d?\s*[\\{]")
 TABLE_NAMES = (".csv", ".tsv")
 ARRAY = re.compile(rb'\[\s*\{\s*"')
 CONTROL = bytes({*range(32), 127} - {*b"\t\n\x0b\x0c\r\x1a\x1b"})
@@ -30,6 +37,51 @@ class Foreign:
 def is_html(name: str, head: bytes) -> bool:
     """Whether a file is a web page, by its name or its first bytes."""
     return name.lower().endswith(HTML_NAMES) or HTML.match(head.lstrip(BLANK)) is not None
+
+
+def is_xml(name: str, head: bytes) -> bool:
+    """Whether a file is XML, or SGML with a document type, and neither a dump nor WikiExtractor's output.
+
+    Without a declaration, a document type or a name that says so, its first bytes must parse as XML: one element around all of the file, or
+    around further elements, of which one has ended. A text that only begins with "<", mentions tags or marks up some words does not.
+    """
+    start = head.lstrip(BLANK)
+    if not start.startswith(b"<") or is_dump(head) or is_wikiextractor(name, head):
+        return False
+    root = ELEMENT.match(start, at := behind_prolog(start))
+    if root is None:
+        return False
+    if name.lower().endswith(XML_NAMES) or DECLARATION.search(start, 0, at):
+        return True
+    return is_element(start[at:], nested=start[root.end() :].lstrip().startswith(b"<"))
+
+
+def is_element(text: bytes, nested: bool) -> bool:
+    """Whether the beginning of a file parses as XML whose first element has ended, or, `nested`, an element in it."""
+    depth = 0
+    ended: list[int] = []
+
+    def start(name: str, attributes: dict[str, str]) -> None:
+        nonlocal depth
+        depth += 1
+
+    def end(name: str) -> None:
+        nonlocal depth
+        depth -= 1
+        ended.append(depth)
+
+    parser = expat.ParserCreate("utf-8")
+    parser.StartElementHandler, parser.EndElementHandler = start, end
+    try:
+        parser.Parse(text.decode("utf-8", "ignore").encode(), False)
+    except expat.ExpatError:
+        return False
+    return 0 in ended or (nested and ended != [])
+
+
+def is_rtf(name: str, head: bytes) -> bool:
+    """Whether a file is Rich Text, by its first control word."""
+    return RTF.match(head.lstrip(BLANK)) is not None
 
 
 def is_separated(name: str, head: bytes) -> bool:
@@ -57,6 +109,11 @@ def is_other_encoding(name: str, head: bytes) -> bool:
 
 FOREIGN: dict[Reason, Foreign] = {
     "HTML not text": Foreign(recognises=is_html, advice="this is a web page: take the text out of it, or read it as it is with ::format=text"),
+    "XML not text": Foreign(
+        recognises=is_xml,
+        advice="this is XML: take the text out of its elements, or read it as it is with ::format=text; a part of a MediaWiki dump is ::format=wikipedia-dump",
+    ),
+    "RTF not text": Foreign(recognises=is_rtf, advice="this is Rich Text: save it as plain text in UTF-8, or read it as it is with ::format=text"),
     "CSV not JSON lines": Foreign(recognises=is_separated, advice="this is a table: save it as JSON lines or Parquet, or read its lines as prose with ::format=text"),
     "JSON not JSON lines": Foreign(
         recognises=is_json_document, advice="this is JSON, but JSON lines are wanted, one object a line, as jq -c '.[]' makes them of an array"

@@ -232,7 +232,9 @@ def file_records(file: InputFile, expansion_limit: int = EXPANSION_LIMIT, given:
         return
     if head or not damage:
         opened = Opened(location=file.location, name=file.name, blocks=contents, column=file.column, language=file.language)
-        yield from read(file, FORMATS[str(format)], opened)
+        for record in read(file, FORMATS[str(format)], opened):
+            if not (damage and isinstance(record, Dropped) and record.reason == "truncated file"):  # `damage` says so
+                yield record
     yield from damage
 
 

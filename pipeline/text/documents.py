@@ -25,13 +25,15 @@ Reason = Literal[
     "other namespace",  # a page of a wiki that is no article: a template, a category, a talk page
     "page too long",  # a page of a dump that would not fit in memory
     "redirect",  # a page of a wiki that only names another
+    "RTF not text",  # Rich Text, with its control words
     "too short",  # says less than prepare.minimum_characters
-    "truncated file",  # compressed data that ends too early; what came before is kept
+    "truncated file",  # compressed data, or the XML of a dump, that ends too early; what came before is kept
+    "XML not text",  # markup of another kind than HTML and than dumps: TEI, SVG, feeds
 ]
 BROKEN_FILE: frozenset[Reason] = frozenset(
     {
         *("binary", "CSV not JSON lines", "damaged file", "does not compile", "expands too far", "file not UTF-8"),
-        *("HTML not text", "JSON not JSON lines", "no text column", "truncated file"),
+        *("HTML not text", "JSON not JSON lines", "no text column", "RTF not text", "truncated file", "XML not text"),
     }
 )
 """Reasons that break a file; they count towards prepare.error_limit, as a share of all files."""

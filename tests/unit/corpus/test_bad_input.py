@@ -112,7 +112,7 @@ def test_a_truncated_file_keeps_its_beginning(tmp_path: Path, format: str, suffi
     (tmp_path / f"a{suffix}").write_bytes(whole[: len(whole) * 9 // 10])
     texts, dropped = read(tmp_path / f"a{suffix}", format)
     found = kept(texts).split("\n")
-    assert dropped.pop("truncated file") == 1
+    assert dropped.pop("truncated file") == 1  # said once, by the compression and by the dump's XML
     assert set(dropped) <= {"broken record"} and dropped.get("broken record", 0) <= 1
     assert found[:-1] == lines[: len(found) - 1] and len(found) > 3000
 
@@ -201,6 +201,17 @@ FOREIGN = [
     ("dump.txt", b"\xef\xbb\xbf<?xml version='1.0'?>\n<!-- b -->\n<!DOCTYPE HTML PUBLIC>\n<html>", "HTML not text"),
     ("dump", b"\n<html lang=en><title>503</title>", "HTML not text"),
     ("pg1.html", b"<html>\n*** START OF THE PROJECT GUTENBERG EBOOK X ***\n", "HTML not text"),
+    ("a.xml", b"<?xml version='1.0'?>\n<TEI xmlns='a'><text><p>One.</p></text></TEI>", "XML not text"),
+    ("tei.txt", b"<!DOCTYPE TEI.2 PUBLIC 'a' [<!ENTITY b 'c'>]>\n<TEI.2><text>&mdash; One.", "XML not text"),
+    ("tei", b"<TEI>\n<teiHeader>a</teiHeader>\n<text>" + b"One. " * 20_000, "XML not text"),
+    ("a.svg", b"<svg><path d='M0 0'/></svg>", "XML not text"),
+    ("picture", b"\xef\xbb\xbf<!-- a -->\n<svg xmlns='b'><g><path/></g></svg>", "XML not text"),
+    ("feed", b"<rss version='2.0'><channel><title>One.</title>", "XML not text"),
+    ("broken.xml", b"<a><b>One & two", "XML not text"),
+    ("prose.txt", b"<text>Some prose, <hi>marked</hi> here.</text>\n", "XML not text"),
+    ("pages.txt", b"<page>\n<title>T</title>\n<ns>0</ns>", "XML not text"),
+    ("a.rtf", b"{\\rtf1\\ansi\\deff0 {\\fonttbl} One.}", "RTF not text"),
+    ("a.txt", b"\n{\\rtf\\mac One.}", "RTF not text"),
     ("a.json", b'[{"text": "One."}, {"text": "Two."}]', "JSON not JSON lines"),
     ("a.json", b'[\n{"text": "One."}\n]\n', "JSON not JSON lines"),
     ("a", b'[{"text": "One."}, {"text": "Two."}]', "JSON not JSON lines"),
@@ -230,9 +241,56 @@ def test_what_is_nearly_one_of_those_is_read(tmp_path: Path):
     assert read(tmp_path / "e.csv", "text") == (["One line, as prose."], {})
 
 
+PROSE = [
+    "<3 is a heart.",
+    "< 5 percent of them",
+    "<< Oui >>, dit-il.",
+    "<b>Hello</b> world, and <i>more</i>.",
+    "<em>One</em> and <em>two</em>",
+    "<anna> hello\n<bert> hello you\n<anna> bye",
+    "<grin> I went home. The tag <b> means bold, and </b> ends it.",
+    "<!-- a note --> This is Markdown.",
+    "<?xml version='1.0'?> is how XML begins, then comes <a>.",
+    "<?php is a language.",
+    "<!DOCTYPE html is what web pages begin with.",
+    "{\\rtf1 is how Rich Text begins.",
+    "<https://example.org> has more.",
+    "<p>One.</p>\n<p>Two.</p>",
+]
+
+
+@pytest.mark.parametrize("text", PROSE)
+def test_prose_that_begins_like_markup_is_read(tmp_path: Path, text: str):
+    for name in ("a.txt", "a"):
+        (tmp_path / name).write_text(text)
+        assert read(tmp_path / name) == ([text], {})
+
+
+def test_markup_is_read_as_it_is_where_that_is_asked_for(tmp_path: Path):
+    (tmp_path / "a.xml").write_text("<?xml version='1.0'?>\n<a>One.</a>")
+    assert read(tmp_path / "a.xml", "text") == (["<?xml version='1.0'?>\n<a>One.</a>"], {})
+
+
+def test_a_dump_behind_a_comment_is_a_dump_under_any_name(tmp_path: Path):
+    lines = sentences(30)
+    for name in ("a.xml", "b.txt"):
+        (tmp_path / name).write_bytes(b"<!-- <page> -->\n<!DOCTYPE mediawiki>\n" + dump_file(lines))
+        assert read(tmp_path / name) == (lines, {})
+
+
+def test_a_dump_that_is_cut_is_a_truncated_file(tmp_path: Path):
+    lines = sentences(30)
+    (tmp_path / "a.xml").write_bytes(dump_file(lines)[:-60])
+    assert read(tmp_path / "a.xml") == (lines[:-1], {"truncated file": 1})
+    (tmp_path / "a.xml.gz").write_bytes(gzip.compress(dump_file(lines)[:-60]))
+    assert read(tmp_path / "a.xml.gz") == (lines[:-1], {"truncated file": 1})
+
+
 def test_the_advice_for_files_that_are_no_corpus():
     assert {reason: kind.advice for reason, kind in foreign.FOREIGN.items()} == {
         "HTML not text": "this is a web page: take the text out of it, or read it as it is with ::format=text",
+        "XML not text": "this is XML: take the text out of its elements, or read it as it is with ::format=text; a part of a MediaWiki dump is ::format=wikipedia-dump",
+        "RTF not text": "this is Rich Text: save it as plain text in UTF-8, or read it as it is with ::format=text",
         "CSV not JSON lines": "this is a table: save it as JSON lines or Parquet, or read its lines as prose with ::format=text",
         "JSON not JSON lines": "this is JSON, but JSON lines are wanted, one object a line, as jq -c '.[]' makes them of an array",
         "file not UTF-8": "this is text in another encoding, not UTF-8: save it as UTF-8, as iconv -f ENCODING -t UTF-8 does",

@@ -32,7 +32,17 @@ def read(content: str | bytes, size: int = 7) -> list[tuple]:
 
 
 @pytest.mark.parametrize("size", [1, 6, 1000])
-@pytest.mark.parametrize("prefix", ["", "\ufeff", '<?xml version="1.0"?>\n'])
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        "",
+        "\ufeff",
+        '<?xml version="1.0"?>\n',
+        "<!-- made by -- a <page> of <mediawiki xml:lang='en'> -->\n",
+        "<!DOCTYPE mediawiki>\n",
+        '\ufeff<?xml version="1.0"?>\n<!-- a -->\n<!DOCTYPE mediawiki [<!ENTITY a "b>c">]>\n<?b c?>\n<!-- d -->',
+    ],
+)
 def test_articles_of_a_dump(size: int, prefix: str):
     content = prefix + HEAD + page(1, "A &amp; B", "Der [[Hund|Hunde]]satz &amp;amp; mehr davon.\n[[Eigenbild:x.jpg|mini|weg]]") + page(2) + TAIL
     assert is_dump(content.encode())
@@ -124,12 +134,14 @@ def test_of_several_revisions_the_last_counts():
 @pytest.mark.parametrize(
     "content, found",
     [
-        (HEAD + page(1) + page(2)[:-20], ["f:1", ("f:2", "broken record")]),
+        (HEAD + page(1) + page(2)[:-20], ["f:1", ("f:2", "truncated file")]),
+        (HEAD + page(1) + page(2)[:-100], ["f:1", ("f:2", "truncated file")]),
+        (HEAD + page(1) + "<page>", ["f:1", ("f:page 2", "truncated file")]),
         (HEAD + page(1)[:-20] + page(2) + TAIL, [("f:1", "broken record"), "f:2"]),
         (HEAD + page(1) + page(2).replace("<page>", "<pgae>") + page(3) + TAIL, ["f:1", ("f:2", "broken record"), "f:3"]),
         (HEAD + page(1) + "junk" + page(2) + TAIL, ["f:1", ("f:page 2", "broken record"), "f:2"]),
         (HEAD + page(1) + "</page>" + page(2) + TAIL, ["f:1", ("f:page 2", "broken record"), "f:2"]),
-        (HEAD[:200], [("f:page 1", "broken record")]),
+        (HEAD[:200], [("f:page 1", "truncated file")]),
         ("no dump at all", [("f:page 0", "broken record")]),
         (HEAD + TAIL, []),
         ("", []),
