@@ -13,7 +13,7 @@ from pipeline.text.documents import Reason
 
 BLANK = b"\xef\xbb\xbf \t\r\n"
 HTML_NAMES = (".html", ".htm", ".xhtml")
-HTML = re.compile(rb"(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<(?:!doctype\s+)?html\b", re.I | re.S)
+HTML = re.compile(rb"(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<(?:!doctype\s+html\s*(?:>|public\b|system\b)|html\b)", re.I | re.S)
 XML_NAMES = (".xml", ".tei", ".svg", ".rss", ".atom", ".rdf", ".xsl", ".fb2", ".xlf", ".xliff", ".tmx")
 DECLARATION = re.compile(rb"<\?xml\s+version\s*=|<!DOCTYPE\s", re.IGNORECASE)
 ELEMENT = re.compile(rb"<(?:[A-Za-z_]|[^\x00-\x7f])[^\s<>/\"'=]*+(?:\s[^<>]*)?>")
