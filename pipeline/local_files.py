@@ -14,8 +14,23 @@ from typing import IO
 
 SCRATCH = "bertstream-"
 """Start of the name of every scratch folder."""
+LONGEST_NAME, LONGEST_PATH = 255, 4095
+"""Bytes, on Linux and macOS alike or nearly."""
 LOCK, FILES = "lock", "files"
 """Inside a scratch folder: held by the process that uses it, and what that process writes."""
+
+
+def path_problem(path: str) -> str | None:
+    """Why a path can be none of this machine, in words; None where it can be one."""
+    try:
+        lengths = [len(name.encode()) for name in path.split("/")]
+    except UnicodeEncodeError:
+        return "it is not UTF-8"
+    if "\0" in path:
+        return "it holds a zero byte"
+    if max(lengths) > LONGEST_NAME:
+        return f"a name in it has {max(lengths)} bytes, and at most {LONGEST_NAME} can be"
+    return f"it has {len(path.encode())} bytes, and at most {LONGEST_PATH} can be" if len(path.encode()) > LONGEST_PATH else None
 
 
 def replace_file(path: str, content: bytes) -> None:
@@ -33,12 +48,14 @@ def replace_file(path: str, content: bytes) -> None:
 
 
 def require_regular(path: str) -> None:
-    """Raise OSError for a path that is there and is neither a file nor a folder: reading a pipe or a device may never end."""
+    """Raise OSError for a path that is there and is no file: reading a pipe or a device may never end."""
     try:
         mode = os.stat(path).st_mode
     except OSError:  # reading it says why
         return
-    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, "it is a folder, and a file is needed", path)
+    if not stat.S_ISREG(mode):
         raise OSError(errno.EINVAL, "it is a pipe, a socket or a device, and a regular file is needed", path)
 
 

@@ -22,7 +22,7 @@ from urllib.parse import unquote, urlsplit
 from pyarrow import NativeFile, fs
 
 from pipeline.errors import ConfigError, DataError
-from pipeline.local_files import open_lock, replace_file, require_regular
+from pipeline.local_files import open_lock, path_problem, replace_file, require_regular
 
 MANIFEST = "manifest.json"
 HUB = "hf://"
@@ -35,6 +35,8 @@ LOGIN = re.compile(r"(?i)^(?:((?:https?|hf)://)[^/?#]*@|([\w+.-]+://)[^/?#@:]*:(
 """NAME:PASSWORD@, of which the password may have any character but @, and no port; a name alone is a login on the web and the hub only: gs://anonymous@BUCKET has no secret in it."""
 KEY_OPTION = re.compile(r"(?i)([?&;#](?:[\w-]*(?:access_?key(?:id)?|secret(?:_?key)?|api[_-]?key|subscription-key|token|signature|credential|password|passwd)|sig|auth|pwd|key)=)[^&;#]*")
 """Keys among the options of a bucket, and what a signed URL ends in."""
+MOST_SHOWN = 80
+"""Characters of a path that can be none, in a message."""
 WAITS = (0.2, 1.0, 3.0, 9.0)
 """Seconds before the second try, the third, …"""
 Arguments, Result = ParamSpec("Arguments"), TypeVar("Result")
@@ -46,11 +48,16 @@ def is_url(location: str) -> bool:
 
 
 def absolute(location: str) -> str:
-    """The location as every process sees it: URLs as they are, local paths made absolute. Raises ConfigError for a URL with a login in it."""
+    """The location as every process sees it: URLs as they are, local paths made absolute. Raises ConfigError for a URL with a login in it, and for what can be no path."""
     refuse_login(location)
     if location.startswith("file://"):
         return urlsplit(location).path
-    return location.rstrip("/") if is_url(location) else str(Path(location).expanduser().absolute())
+    if is_url(location):
+        return location.rstrip("/")
+    if problem := path_problem(location):
+        shown = location.encode("utf-8", "backslashreplace").decode()
+        raise ConfigError(f"{shown[:MOST_SHOWN]}{'…' * (len(shown) > MOST_SHOWN)} is no path: {problem}")
+    return str(Path(location).expanduser().absolute())
 
 
 def refuse_login(location: str) -> None:
@@ -207,6 +214,15 @@ def write_bytes(location: str, content: bytes) -> None:
 def read_json(location: str) -> Any:
     """The value of a JSON file. Raises OSError or ValueError."""
     return parse_json(read_bytes(location))
+
+
+def read_object(location: str) -> dict[str, Any] | None:
+    """The object of a JSON file; None where there is no such file, or a damaged one. Raises OSError where its storage refuses to say."""
+    try:
+        value = read_json(location)
+    except (FileNotFoundError, ValueError):
+        return None
+    return value if isinstance(value, dict) else None
 
 
 def parse_json(content: str | bytes) -> Any:

@@ -13,6 +13,8 @@ from pipeline.config.workers import WorkerRange, worker_range
 
 COUNTED_RATE = 0.1
 """Share of the rate of word embeddings that start from counts: at 1e-3 they are as good as new after 500 steps at the whole rate, and keep what they were at a tenth."""
+LONGEST_NAME = 200
+"""Bytes of a run's name: file systems take 255, and locks and temporary files beside a folder have longer names."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +79,8 @@ class Pretrain:
             self.name is None or (self.name != "" and all(c.isalnum() or c in "-_." for c in self.name) and self.name[0] != "."),
             f"name ({self.name!r}) may hold letters, digits, '-', '_' and '.' only and must not start with '.'",
         )
+        size = len((self.name or "").encode())
+        require(size <= LONGEST_NAME, f"name ({str(self.name)[:20]}…) has {size} bytes: a run's folder may have {LONGEST_NAME} at most")
 
     @property
     def worker_range(self) -> WorkerRange:

@@ -165,13 +165,13 @@ def records(folder: str, settings: Preparation) -> dict[str, dict[str, Any]]:
     """{name: record} of the batches that are done below a folder of parts, with these settings, and whose parts are there."""
     there = set(storage.children(folder))
     names = [name for name in sorted(there) if name.endswith(".json") and "-" not in name]
-    found = {name: storage.read_json(storage.join(folder, name)) for name in names}
+    found = {name: storage.read_object(storage.join(folder, name)) or {} for name in names}  # a damaged one is made again
     about = part_settings(settings)
 
     def whole(record: dict[str, Any]) -> bool:
         return all(f"{part}{suffix}" in there for part in record["parts"] for suffix in (".parquet", ".sketch.parquet"))
 
-    return {name: record for name, record in found.items() if record["settings"] == about and whole(record)}
+    return {name: record for name, record in found.items() if record.get("settings") == about and whole(record)}
 
 
 def file_rows(file: InputFile, tally: Tally, settings: Preparation, given: Given) -> Iterator[Sketched]:

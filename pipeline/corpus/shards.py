@@ -59,9 +59,8 @@ def write_shard(folder: str, parts: Sequence[str], plan: str, number: int, count
 
 def finished_shard(folder: str, done: str) -> dict[str, Any] | None:
     """The report of a shard that is done and whose files are there, else None."""
-    try:
-        report = storage.read_json(done)
-    except FileNotFoundError:
+    report = storage.read_object(done)
+    if report is None:
         return None
     files = [report[split]["file"] for split in ("train", "heldout") if report[split]["windows"]]
     return report if all(storage.exists(storage.join(folder, file)) for file in files) else None

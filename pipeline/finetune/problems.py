@@ -71,7 +71,7 @@ def kept_builtin(folder: str, report: Report) -> tuple[Task, pa.Table, pa.Table]
     """The built-in task, read from the installed packages once: as long as they stay, it is kept in a folder of the output."""
     installed = json.dumps({name: one.version for name, one in distributions().items()})
     place = storage.join(folder, f"{hashlib.sha256(installed.encode()).hexdigest()[:16]}.json")
-    if not storage.exists(place):
+    if storage.read_object(place) is None:
         report("builtin: reading the documentation strings of the installed packages, a minute or so")
         task, train, dev = builtin_task(package_docstrings())
         storage.write_json(place, {"labels": task.labels, "train": train.to_pylist(), "dev": dev.to_pylist()})

@@ -79,11 +79,8 @@ def open_grid(uri: str, config: Finetune, name: str, initial: Initial) -> GridRu
 def remember(parent: GridRun, place: str, report: Callable[[str], None]) -> None:
     """Write down which MLflow run a grid has; say so where it had another, which this MLflow does not know any more."""
     now = {"uri": parent.uri, "run_id": parent.run_id}
-    try:
-        before = storage.read_json(place)
-    except (FileNotFoundError, ValueError):
-        before = None
-    if isinstance(before, dict) and before.keys() == now.keys() and before != now:
+    before = storage.read_object(place)
+    if before is not None and before.keys() == now.keys() and before != now:
         report(f"MLflow ({parent.uri}) does not have the run {before['run_id']} that this search had at {before['uri']}: a new one takes all trials, also those that are done")
     storage.write_json(place, now)
 

@@ -45,7 +45,8 @@ class Parts:
     def counts(self) -> dict[int, int]:
         """File -> how many parts it has, where that is known."""
         names = [name for name in storage.children(self.folder) if name.endswith(".json") and name != ABOUT]
-        return {int(name[:6]): storage.read_json(storage.join(self.folder, name))["parts"] for name in names}
+        found = {int(name[:6]): storage.read_object(storage.join(self.folder, name)) or {} for name in names}
+        return {file: said["parts"] for file, said in found.items() if "parts" in said}  # of a damaged one it is found out again
 
     def begin(self, about: dict[str, Any]) -> None:
         """Say what the parts are of. Raises ConfigError where they are of something else."""
@@ -53,7 +54,9 @@ class Parts:
         if not storage.exists(place):
             storage.write_json(place, about)
             return
-        before = storage.read_json(place)
+        before = storage.read_object(place)
+        if before is None:
+            raise ConfigError(f"{place} is damaged: delete {self.folder}, and all is answered again, or choose another --output")
         for name in about:
             if before.get(name) != about[name]:
                 raise ConfigError(f"{self.folder} holds answers of the {name} {before.get(name)} and not of {about[name]}: give that again, delete the folder, or choose another --output")

@@ -17,6 +17,9 @@ from pipeline.tasks.squad import Question, read_questions
 from pipeline.tasks.tagging import WITH_LISTS, Sentence, read_sentences, read_tagged
 from pipeline.tasks.task import Task
 
+LONGEST_NAME = 150
+"""Bytes of a task's name: a trial's folder adds its seed and digest, and file systems take 255."""
+
 
 Lost = dict[str, tuple[str, ...]]
 """Split -> what was left out of it, in words."""
@@ -128,5 +131,5 @@ def sentences(config: Finetune, location: str, bad: BadRows) -> list[Sentence]:
 
 
 def stem(location: str) -> str:
-    """A file's name without what follows its first point."""
-    return location.rsplit("/", 1)[-1].split(".")[0]
+    """A file's name without what follows its first point, as much as has room in the names of folders."""
+    return location.rsplit("/", 1)[-1].split(".")[0].encode()[:LONGEST_NAME].decode(errors="ignore")

@@ -128,6 +128,8 @@ def read(folder: str, name: str, wanted: Sequence[str], remedy: str) -> dict[str
         value = storage.read_json(location)
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except IsADirectoryError as error:
+        raise CheckpointError(f"{location} is a folder, and a file is needed: {remedy}") from error
     except ValueError as error:
         raise CheckpointError(f"{location} is damaged ({storage.first_line(error)}): {remedy}") from error
     if lacking := list(wanted) if not isinstance(value, dict) else [key for key in wanted if key not in value]:

@@ -201,6 +201,8 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: Pretrain(name="a/b"), f"name ('a/b') {WRONG_NAME}"),
     (lambda: Pretrain(name=""), f"name ('') {WRONG_NAME}"),
     (lambda: Pretrain(name=".."), f"name ('..') {WRONG_NAME}"),
+    (lambda: Pretrain(name="n" * 300), "name (nnnnnnnnnnnnnnnnnnnn…) has 300 bytes: a run's folder may have 200 at most"),
+    (lambda: Pretrain(name="é" * 101), "name (éééééééééééééééééééé…) has 202 bytes: a run's folder may have 200 at most"),
 ]
 
 

@@ -92,6 +92,8 @@ def test_a_batch_counts_only_while_all_its_parts_are_there(books: Path, tmp_path
         assert records(str(folder), SETTINGS) == {}
         (folder / f"{part}{suffix}").write_bytes(data)
     assert len(records(str(folder), SETTINGS)) == 1
+    (folder / f"{next(iter(records(str(folder), SETTINGS)))}").write_text('{"parts": ["')
+    assert records(str(folder), SETTINGS) == {}
 
 
 def test_a_shard_whose_file_is_gone_is_written_again(books: Path, tmp_path: Path):

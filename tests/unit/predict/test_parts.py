@@ -40,6 +40,19 @@ def test_what_is_done_is_told_from_what_is_missing(tmp_path: Path) -> None:
     assert made.counts() == {0: 2, 1: 2} and made.missing(2) and not made.missing(1)
 
 
+def test_what_is_damaged_of_the_parts_is_made_again_or_named(tmp_path: Path) -> None:
+    parts = Parts(folder=str(tmp_path / "parts"))
+    parts.begin({"input": "a"})
+    parts.close(0, 2)
+    parts.close(1, 1)
+    (tmp_path / "parts" / "000001.json").write_text('{"par')
+    assert parts.counts() == {0: 2}
+    about = next(path for path in (tmp_path / "parts").iterdir() if not path.name.startswith("0000"))
+    about.write_text("{")
+    with pytest.raises(ConfigError, match=rf"^{about} is damaged: delete {tmp_path}/parts, and all is answered again, or choose another --output$"):
+        parts.begin({"input": "a"})
+
+
 def test_parts_of_something_else_are_refused_with_both_values(tmp_path: Path) -> None:
     made = parts(tmp_path)
     made.begin({"input": "a.csv", "model": "m1"})

@@ -204,6 +204,12 @@ def test_a_record_gives_its_settings_back(change: dict, corpus: Corpus, tiny_voc
     assert settings_of({"identity": identity(config, corpus, tiny_vocabulary), "steps": config.steps}) == config
 
 
+def test_a_folder_in_the_place_of_a_record_is_named(tmp_path: Path) -> None:
+    (tmp_path / "run.json").mkdir()
+    with pytest.raises(CheckpointError, match=rf"^{tmp_path}/run.json is a folder, and a file is needed: restore it, or start under another --name$"):
+        read_run(str(tmp_path))
+
+
 def test_a_damaged_summary_says_how_to_get_it_back(tmp_path: Path) -> None:
     (tmp_path / "summary.json").write_text('{"steps": 1')
     with pytest.raises(CheckpointError, match=r"summary.json is damaged \(Expecting .*\): delete it, and the command that trained the run writes it again$"):
