@@ -118,6 +118,7 @@ def main(arguments: Sequence[str]) -> int:
     import tyro
 
     from pipeline.environment import set_ray_defaults
+    from pipeline.stopping import exit_code
 
     try:
         wanted = tyro.cli(Text | Stream | Wikitext | Job | Scale | Checkpoint, prog="jobs/bench.py", description=__doc__, args=list(arguments), config=(tyro.conf.UseAppendAction,))
@@ -127,10 +128,10 @@ def main(arguments: Sequence[str]) -> int:
         return jobs.JOBS[type(wanted).__name__](wanted)
     except PipelineError as error:
         print(f"error: {error}", file=sys.stderr)
-        return 2
+        return error.exit_code
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
-        return 130
+        return exit_code()
 
 
 if __name__ == "__main__":

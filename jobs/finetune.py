@@ -19,6 +19,7 @@ def main(arguments: Sequence[str]) -> int:
     from pipeline.config.finetune import Finetune
     from pipeline.environment import set_ray_defaults
     from pipeline.errors import PipelineError
+    from pipeline.stopping import exit_code
 
     try:
         config = tyro.cli(Finetune, prog="jobs/finetune.py", description=__doc__, args=in_order(arguments, Finetune), config=(tyro.conf.UseAppendAction, tyro.conf.FlagConversionOff))
@@ -30,10 +31,10 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     except PipelineError as error:
         print(f"error: {error}", file=sys.stderr)
-        return 2
+        return error.exit_code
     except KeyboardInterrupt:
         print("stopped; the same command trains what has no result yet", file=sys.stderr)
-        return 130
+        return exit_code()
 
 
 if __name__ == "__main__":

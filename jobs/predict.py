@@ -17,6 +17,7 @@ def main(arguments: Sequence[str]) -> int:
     from pipeline.config.predict import Predict
     from pipeline.environment import set_ray_defaults
     from pipeline.errors import PipelineError
+    from pipeline.stopping import exit_code
 
     try:
         config = tyro.cli(Predict, prog="jobs/predict.py", description=__doc__, args=list(arguments), config=(tyro.conf.FlagConversionOff,))
@@ -27,10 +28,10 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     except PipelineError as error:
         print(f"error: {error}", file=sys.stderr)
-        return 2
+        return error.exit_code
     except KeyboardInterrupt:
         print("stopped; the same command goes on with what is not answered yet", file=sys.stderr)
-        return 130
+        return exit_code()
 
 
 if __name__ == "__main__":

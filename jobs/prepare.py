@@ -31,6 +31,7 @@ def main(arguments: Sequence[str]) -> int:
     import tyro
 
     from pipeline.environment import set_ray_defaults
+    from pipeline.stopping import exit_code
 
     try:
         config = tyro.cli(Prepare, prog="jobs/prepare.py", description=__doc__, args=list(arguments), config=(tyro.conf.UseAppendAction,))
@@ -42,15 +43,16 @@ def main(arguments: Sequence[str]) -> int:
 
         if not finished(config.corpus, config.prepare, config.folder):
             cluster.connect(None)
-        corpus = prepare(config.corpus, config.prepare, config.folder, report=lambda line: print(line, flush=True))
+        with cluster.lost_in_a_line():
+            corpus = prepare(config.corpus, config.prepare, config.folder, report=lambda line: print(line, flush=True))
         print(f"\n{corpus_text(corpus)}")
         return 0
     except PipelineError as error:
         print(f"error: {error}", file=sys.stderr)
-        return 2
+        return error.exit_code
     except KeyboardInterrupt:
         print("stopped; the same command continues", file=sys.stderr)
-        return 130
+        return exit_code()
 
 
 if __name__ == "__main__":

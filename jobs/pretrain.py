@@ -22,6 +22,7 @@ def main(arguments: Sequence[str]) -> int:
     from pipeline.environment import set_ray_defaults
     from pipeline.errors import PipelineError
     from pipeline.presets import PRESETS, require_init, split_preset
+    from pipeline.stopping import exit_code
     from pipeline.train.naming import with_name
 
     try:
@@ -55,10 +56,10 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     except PipelineError as error:
         print(f"error: {error}", file=sys.stderr)
-        return 2
+        return error.exit_code
     except KeyboardInterrupt:
         print("stopped; the same command continues from the last checkpoint", file=sys.stderr)
-        return 130
+        return exit_code()
 
 
 if __name__ == "__main__":

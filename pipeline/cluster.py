@@ -3,7 +3,11 @@
 import math
 import os
 import socket
-from collections.abc import Mapping, Sequence
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import ray
@@ -11,7 +15,8 @@ import ray
 from pipeline import storage
 from pipeline.config.training import Placement
 from pipeline.config.workers import WorkerRange
-from pipeline.errors import ConfigError
+from pipeline.errors import ClusterLost, ConfigError
+from pipeline.stopping import interrupt_on_sigterm
 
 NAMESPACE = "bertstream"
 SHARES = tuple(sixteenths / 16 for sixteenths in range(16, 0, -1))
@@ -19,6 +24,9 @@ SHARES = tuple(sixteenths / 16 for sixteenths in range(16, 0, -1))
 STAGES = 2
 """Of a stream that ask for CPUs: Ray Data asks for whole ones for each, so for up to so many more than it needs."""
 CONNECT_SECONDS = 5.0
+HEAD_SECONDS, HEAD_SHARE, LOOKS = 60.0, 0.75, 10
+"""After how long without a head Ray ends a process, the part of that after which this one ends itself, and how often it looks in that time."""
+AGAIN = "start the same command again, and it continues with what is done"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +72,49 @@ def connect(address: str | None) -> None:
         ray.init(address=given, **options)
     except (ray.exceptions.RayError, ConnectionError, RuntimeError, ValueError, OSError) as error:
         raise ConfigError(f"{name} ({given or 'on this machine'}) cannot be joined: {storage.first_line(error)}; {remedy}") from error
+    if not str(given).startswith("ray://"):
+        watch_head()
+    interrupt_on_sigterm()  # after Ray has set its own handler, which aborts the process three seconds later
+
+
+@contextmanager
+def lost_in_a_line() -> Iterator[None]:
+    """Raise ClusterLost for what Ray raises when it, or one of its processes, dies; errors of the code that it runs stay as they are."""
+    try:
+        yield
+    except (ray.exceptions.RayError, ConnectionError) as error:
+        cause: BaseException = error
+        while isinstance(cause, ray.exceptions.RayTaskError) and isinstance(cause.cause, BaseException):
+            cause = cause.cause
+        if not isinstance(cause, ray.exceptions.RayError | ConnectionError) or isinstance(cause, ray.exceptions.RayTaskError):
+            raise
+        raise ClusterLost(f"Ray, or a process of it that this needs, is gone ({storage.first_line(cause)}); {AGAIN}") from error
+
+
+def watch_head() -> None:
+    """End the process in one line where Ray's head is gone for long, from a thread: Ray itself would end it a little later, without one."""
+    node = ray._private.worker._global_node  # another after another ray.init; Ray has no public name for a connection
+    address = node.gcs_address
+    patience = HEAD_SHARE * float(os.environ.get("RAY_gcs_rpc_server_reconnect_timeout_s", HEAD_SECONDS))
+
+    def end() -> None:
+        if is_lost(address, patience, lambda: ray._private.worker._global_node is node):
+            print(f"error: Ray's head at {address} does not answer for {patience:.0f} s; {AGAIN}", file=sys.stderr, flush=True)
+            os._exit(ClusterLost.exit_code)  # the main thread waits for an answer of Ray
+
+    threading.Thread(target=end, name="watch-head", daemon=True).start()
+
+
+def is_lost(address: str, patience: float, wanted: Callable[[], bool]) -> bool:
+    """Whether nothing listens at HOST:PORT for `patience` seconds; looks as long as it is wanted, and gives False when it is not any more."""
+    heard = time.monotonic()
+    while wanted():
+        if answers(address):
+            heard = time.monotonic()
+        elif time.monotonic() - heard >= patience:
+            return True
+        time.sleep(patience / LOOKS)
+    return False
 
 
 def answers(address: str) -> bool:

@@ -9,7 +9,9 @@ MOST_LISTED = 20
 
 
 class PipelineError(Exception):
-    """Base of the errors that a job reports in one line and answers with exit code 2."""
+    """Base of the errors that a job reports in one line and answers with its exit code."""
+
+    exit_code = 2
 
 
 class ConfigError(PipelineError):
@@ -34,6 +36,12 @@ class AwayError(DataError):
 
 class CheckpointError(PipelineError):
     """A checkpoint or export that is missing, damaged or of another run."""
+
+
+class ClusterLost(PipelineError):
+    """Ray, or a process of it that a command needs, is gone: nothing is wrong with the command, which goes on when it is started again."""
+
+    exit_code = 1
 
 
 def shown(value: object) -> str:

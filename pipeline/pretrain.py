@@ -35,6 +35,7 @@ from pipeline.train.worker import Job
 Report = Callable[[str], None]
 
 
+@cluster.lost_in_a_line()
 def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
     """Run, or continue, the named run to its end and give its summary; a finished run is summarised again and nothing else is done.
 
@@ -56,7 +57,7 @@ def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
         refuse_float8(torch.device("cpu"))
     stream = stream_settings(config, initial, report)
     wanted = run.identity(config, stream.corpus, stream.vocabulary, initial.fingerprint if initial else None)
-    with locked_tracker(folder) as tracker, storage.locked(folder):
+    with locked_tracker(folder) as tracker, storage.locked(folder), storage_in_a_line(config):
         recorded = run.read_run(folder)
         if recorded is not None:
             run.refuse_differences(config, recorded["identity"], wanted)
@@ -91,7 +92,7 @@ def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
             report(progress_line(config.steps, step, metrics, left))
 
         job = Job(config=config, folder=folder, stream=stream, initial=initial, words=words, tracker=tracker)
-        with storage_in_a_line(config), tracked(tracker, mlflow, report, show):
+        with tracked(tracker, mlflow, report, show):
             if tracked_as and mlflow.run_id != tracked_as:
                 report(f"MLflow ({mlflow.uri}) does not have the run {tracked_as} that run {config.name} had: a new one begins here, after step {done:,}")
             elif tracked_as and (gone := ray.get(tracker.lacks.remote(done, config.tracking.every))):

@@ -50,6 +50,7 @@ class Found:
     """How to use the models, and where to look at the trials."""
 
 
+@cluster.lost_in_a_line()
 def finetune(config: Finetune, report: Report) -> Found:
     """Run every trial that has no result yet, print the table, and give what is in it.
 

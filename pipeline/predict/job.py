@@ -46,6 +46,7 @@ def inputs_of(given: str, target: str, format: str, *, tags: bool) -> list[Input
     return found
 
 
+@cluster.lost_in_a_line()
 def predict(config: Predict, report: Report) -> None:
     """Answer all that is asked and write the output. Raises PipelineError in one line for all that the user can fix."""
     target = storage.absolute(config.output)

@@ -198,7 +198,10 @@ def watch(tracker: ActorHandle, stop: threading.Event, report: Callable[[str], N
     heard, told, longest = time.monotonic(), False, 0.0
     while not last:
         last = stop.wait(POLL_SECONDS)
-        messages, progress = ray.get([tracker.take_messages.remote(), tracker.progress.remote()])
+        try:
+            messages, progress = ray.get([tracker.take_messages.remote(), tracker.progress.remote()])
+        except ray.exceptions.RayError:  # the main thread hears of it too, and says so
+            return
         for message in messages:
             report(message)
         if messages or (progress and progress[0] != shown):

@@ -1,12 +1,19 @@
 import math
+import os
+import signal
 import socket
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import ray
 
-from pipeline.cluster import SHARES, STAGES, NodeGroup, WorkerResources, answers, connect, data_cpus, fit
+from pipeline.cluster import SHARES, STAGES, NodeGroup, WorkerResources, answers, connect, data_cpus, fit, is_lost, lost_in_a_line
 from pipeline.config.training import Placement
 from pipeline.config.workers import worker_range
-from pipeline.errors import ConfigError
+from pipeline.errors import ClusterLost, ConfigError, DataError
 
 
 def node(cpus: float, gpus: float = 0, **custom: float) -> dict[str, float]:
@@ -170,3 +177,84 @@ def test_a_stream_asks_for_no_more_than_the_nodes_for_data_have() -> None:
     assert data_cpus(cpu, worker_range("1..4"), [NodeGroup(most=3, resources={"CPU": 8})]) == 24 - 8 - STAGES
     assert data_cpus(cpu, worker_range(4), [NodeGroup(most=1, resources={"CPU": 8})]) == 1
     assert data_cpus(gpu, worker_range(4), []) == math.inf
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """A clock that only sleeping moves on."""
+    found = SimpleNamespace(now=0.0)
+    monkeypatch.setattr("pipeline.cluster.time", SimpleNamespace(monotonic=lambda: found.now, sleep=lambda seconds: setattr(found, "now", found.now + seconds)))
+    return found
+
+
+def test_a_head_is_lost_when_it_is_silent_for_long_and_not_before(clock: SimpleNamespace) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        assert not is_lost(f"127.0.0.1:{port}", 10.0, lambda: clock.now < 100)
+    assert not is_lost(f"127.0.0.1:{port}", 10.0, lambda: clock.now < 109) and 109 <= clock.now <= 110
+    assert is_lost(f"127.0.0.1:{port}", 10.0, lambda: clock.now < 200) and 119 <= clock.now <= 121
+
+
+def test_a_head_that_comes_back_is_not_lost(clock: SimpleNamespace) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    servers: list[socket.socket] = []
+
+    def wanted() -> bool:
+        if clock.now >= 8 and not servers:
+            servers.append(socket.create_server(("127.0.0.1", port)))
+        return clock.now < 100
+
+    assert not is_lost(f"127.0.0.1:{port}", 10.0, wanted)
+    servers[0].close()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ray.exceptions.ActorDiedError(),
+        ray.exceptions.RaySystemError("The actor died.\nMore"),
+        ConnectionError("The actor died."),
+        ray.exceptions.RayTaskError("work", "trace", ray.exceptions.ActorDiedError()),
+    ],
+)
+def test_what_ray_raises_when_it_dies_is_one_line(error: Exception) -> None:
+    with pytest.raises(ClusterLost) as lost, lost_in_a_line():
+        raise error
+    assert "\n" not in str(lost.value) and str(lost.value).startswith("Ray, or a process of it that this needs, is gone (")
+    assert str(lost.value).endswith("; start the same command again, and it continues with what is done") and lost.value.exit_code == 1
+
+
+@pytest.mark.parametrize("error", [ray.exceptions.RayTaskError("work", "trace", ZeroDivisionError("a fault")), DataError("a file"), ZeroDivisionError("a fault")])
+def test_errors_of_what_ray_runs_stay_as_they_are(error: Exception) -> None:
+    with pytest.raises(type(error)) as raised, lost_in_a_line():
+        raise error
+    assert raised.value is error
+
+
+STOPPED = """
+import sys, time
+from pipeline.stopping import exit_code, interrupt_on_sigterm
+interrupt_on_sigterm()
+try:
+    print("ready", flush=True)
+    time.sleep(60)
+except KeyboardInterrupt:
+    try:
+        print("stopping", flush=True)
+        time.sleep(0.5)
+    except KeyboardInterrupt:
+        print("interrupted again", flush=True)
+    sys.exit(exit_code())
+"""
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_stopped_process_says_by_its_exit_code_what_stopped_it(number: signal.Signals, code: int) -> None:
+    process = subprocess.Popen([sys.executable, "-c", STOPPED], stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])})
+    assert process.stdout and process.stdout.readline() == "ready\n"
+    process.send_signal(number)
+    assert process.stdout.readline() == "stopping\n"
+    if number == signal.SIGTERM:
+        process.send_signal(number)  # as a scheduler that sends it to all processes of a group, and to the first
+    assert process.communicate()[0] == "" and process.returncode == code

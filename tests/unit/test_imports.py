@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 FILES = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in sorted((ROOT / "pipeline").rglob("*.py"))}
 JOBS = sorted((ROOT / "jobs").glob("*.py"))
 
-GROUND = {"columns", "errors", "config", "environment", "local_files", "presets", "storage"}
+GROUND = {"columns", "errors", "config", "environment", "local_files", "presets", "stopping", "storage"}
 MODEL_SIDE = GROUND | {"batch", "text.schema", "model"}
 TRAIN_SIDE = MODEL_SIDE | {"text", "corpus", "tasks", "objectives", "cluster", "train"}
 ABOVE = TRAIN_SIDE | {"finetune", "grid", "predict", "export", "plan", "show"}
@@ -25,6 +25,7 @@ MAY_IMPORT = {
     "config": {"errors", "config"},
     "presets": {"errors", "config"},
     "local_files": set(),
+    "stopping": set(),
     "storage": {"errors", "config", "local_files"},
     "cluster": GROUND,
     "text": GROUND | {"text"},
