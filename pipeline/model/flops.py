@@ -8,38 +8,38 @@ BACKWARD = 3  # a step is a forward and a backward of twice its cost; what is co
 
 TERA = 1e12
 PEAKS: dict[str, dict[str, float]] = {
-    # NVIDIA H100 Tensor Core GPU datasheet (2023): figures "with sparsity" halved, here and below; float32 is plain, not TF32.
-    "H100 SXM": {"float32": 67 * TERA, "bfloat16": 989.4 * TERA, "float8": 1978.9 * TERA},
-    "H100 PCIe": {"float32": 51 * TERA, "bfloat16": 756 * TERA, "float8": 1513 * TERA},
-    "H100 NVL": {"float32": 60 * TERA, "bfloat16": 835.5 * TERA, "float8": 1670.5 * TERA},
+    # NVIDIA H100 Tensor Core GPU datasheet (2023): figures "with sparsity" halved, here and below.
+    "H100 SXM": {"float32": 67 * TERA, "tf32": 494.7 * TERA, "bfloat16": 989.4 * TERA, "float8": 1978.9 * TERA},
+    "H100 PCIe": {"float32": 51 * TERA, "tf32": 378 * TERA, "bfloat16": 756 * TERA, "float8": 1513 * TERA},
+    "H100 NVL": {"float32": 60 * TERA, "tf32": 417.7 * TERA, "bfloat16": 835.5 * TERA, "float8": 1670.5 * TERA},
     # NVIDIA H200 Tensor Core GPU datasheet (2024).
-    "H200 SXM": {"float32": 67 * TERA, "bfloat16": 989.4 * TERA, "float8": 1978.9 * TERA},
-    "H200 NVL": {"float32": 60 * TERA, "bfloat16": 835.5 * TERA, "float8": 1670.5 * TERA},
+    "H200 SXM": {"float32": 67 * TERA, "tf32": 494.7 * TERA, "bfloat16": 989.4 * TERA, "float8": 1978.9 * TERA},
+    "H200 NVL": {"float32": 60 * TERA, "tf32": 417.7 * TERA, "bfloat16": 835.5 * TERA, "float8": 1670.5 * TERA},
     # NVIDIA GH200 Grace Hopper Superchip datasheet (2023).
-    "GH200": {"float32": 67 * TERA, "bfloat16": 989.5 * TERA, "float8": 1979 * TERA},
+    "GH200": {"float32": 67 * TERA, "tf32": 494.7 * TERA, "bfloat16": 989.5 * TERA, "float8": 1979 * TERA},
     # NVIDIA H20 product brief (2024), dense figures.
-    "H20": {"float32": 44 * TERA, "bfloat16": 148 * TERA, "float8": 296 * TERA},
+    "H20": {"float32": 44 * TERA, "tf32": 74 * TERA, "bfloat16": 148 * TERA, "float8": 296 * TERA},
     # NVIDIA Blackwell datasheet (2025), one GPU of HGX B200 and of GB200 NVL72.
-    "B200": {"float32": 75 * TERA, "bfloat16": 2250 * TERA, "float8": 4500 * TERA},
-    "GB200": {"float32": 80 * TERA, "bfloat16": 2500 * TERA, "float8": 5000 * TERA},
+    "B200": {"float32": 75 * TERA, "tf32": 1100 * TERA, "bfloat16": 2250 * TERA, "float8": 4500 * TERA},
+    "GB200": {"float32": 80 * TERA, "tf32": 1250 * TERA, "bfloat16": 2500 * TERA, "float8": 5000 * TERA},
     # NVIDIA A100 Tensor Core GPU datasheet (2021): the same on both boards.
-    "A100": {"float32": 19.5 * TERA, "bfloat16": 312 * TERA},
+    "A100": {"float32": 19.5 * TERA, "tf32": 156 * TERA, "bfloat16": 312 * TERA},
     # NVIDIA A10 and A30 datasheets (2021); NVIDIA A40 datasheet (2020); NVIDIA A10G datasheet, published by AWS (2022).
-    "A10": {"float32": 31.2 * TERA, "bfloat16": 125 * TERA},
-    "A10G": {"float32": 31.5 * TERA, "bfloat16": 70 * TERA},
-    "A30": {"float32": 10.3 * TERA, "bfloat16": 165 * TERA},
-    "A40": {"float32": 37.4 * TERA, "bfloat16": 149.7 * TERA},
+    "A10": {"float32": 31.2 * TERA, "tf32": 62.5 * TERA, "bfloat16": 125 * TERA},
+    "A10G": {"float32": 31.5 * TERA, "tf32": 35 * TERA, "bfloat16": 70 * TERA},
+    "A30": {"float32": 10.3 * TERA, "tf32": 82 * TERA, "bfloat16": 165 * TERA},
+    "A40": {"float32": 37.4 * TERA, "tf32": 74.8 * TERA, "bfloat16": 149.7 * TERA},
     # NVIDIA L4 and L40S datasheets (2023), NVIDIA L40 datasheet (2022).
-    "L4": {"float32": 30.3 * TERA, "bfloat16": 121 * TERA, "float8": 242.5 * TERA},
-    "L40": {"float32": 90.5 * TERA, "bfloat16": 181.05 * TERA, "float8": 362 * TERA},
-    "L40S": {"float32": 91.6 * TERA, "bfloat16": 362 * TERA, "float8": 733 * TERA},
+    "L4": {"float32": 30.3 * TERA, "tf32": 60 * TERA, "bfloat16": 121 * TERA, "float8": 242.5 * TERA},
+    "L40": {"float32": 90.5 * TERA, "tf32": 90.5 * TERA, "bfloat16": 181.05 * TERA, "float8": 362 * TERA},
+    "L40S": {"float32": 91.6 * TERA, "tf32": 183 * TERA, "bfloat16": 362 * TERA, "float8": 733 * TERA},
     # NVIDIA RTX Blackwell (2025), Ada (2022) and Ampere GA102 (2020) architecture whitepapers: products summed in float32.
-    "RTX 5090": {"float32": 104.8 * TERA, "bfloat16": 209.5 * TERA, "float8": 419 * TERA},
-    "RTX 4090": {"float32": 82.6 * TERA, "bfloat16": 165.2 * TERA, "float8": 330.3 * TERA},
-    "RTX 3090": {"float32": 35.6 * TERA, "bfloat16": 71 * TERA},
-    "RTX A6000": {"float32": 38.7 * TERA, "bfloat16": 154.8 * TERA},
+    "RTX 5090": {"float32": 104.8 * TERA, "tf32": 104.8 * TERA, "bfloat16": 209.5 * TERA, "float8": 419 * TERA},
+    "RTX 4090": {"float32": 82.6 * TERA, "tf32": 82.6 * TERA, "bfloat16": 165.2 * TERA, "float8": 330.3 * TERA},
+    "RTX 3090": {"float32": 35.6 * TERA, "tf32": 35.6 * TERA, "bfloat16": 71 * TERA},
+    "RTX A6000": {"float32": 38.7 * TERA, "tf32": 77.4 * TERA, "bfloat16": 154.8 * TERA},
     # NVIDIA RTX 6000 Ada Generation datasheet (2022): 1457 in float8 with sparsity; dense half, in bfloat16 a quarter.
-    "RTX 6000 Ada": {"float32": 91.1 * TERA, "bfloat16": 364.2 * TERA, "float8": 728.5 * TERA},
+    "RTX 6000 Ada": {"float32": 91.1 * TERA, "tf32": 182.1 * TERA, "bfloat16": 364.2 * TERA, "float8": 728.5 * TERA},
     # NVIDIA T4 datasheet (2019): no bfloat16; float16, which is not trained in here, 65.
     "T4": {"float32": 8.1 * TERA},
     # NVIDIA V100 datasheet (2020), three boards: no bfloat16; float16, which is not trained in here, 125, 112 and 130.

@@ -67,6 +67,8 @@ def test_equals_what_torch_counts_of_a_step() -> None:
         ("NVIDIA A100 80GB PCIe", "float8", None),
         ("NVIDIA A10", "bfloat16", 125e12),
         ("NVIDIA A10G", "bfloat16", 70e12),
+        ("NVIDIA A100-SXM4-40GB", "tf32", 156e12),
+        ("Tesla T4", "tf32", None),
         ("NVIDIA A40", "bfloat16", 149.7e12),
         ("NVIDIA L4", "bfloat16", 121e12),
         ("NVIDIA L40S", "bfloat16", 362e12),
@@ -101,3 +103,10 @@ def test_a_chip_is_known_by_its_name_and_format(name: str, precision: str, peak:
 
 def test_every_name_has_its_row_and_every_row_a_name() -> None:
     assert {row for _, row in NAMES} == set(PEAKS)
+
+
+def test_a_format_of_half_the_bits_is_not_slower() -> None:
+    for peaks in PEAKS.values():
+        found = [peaks[precision] for precision in ("float32", "tf32", "bfloat16", "float8") if precision in peaks]
+        assert found == sorted(found)
+        assert peaks.get("float8", 0) in (0, pytest.approx(2 * peaks.get("bfloat16", 0), rel=0.02))
