@@ -23,6 +23,7 @@ from pipeline.objectives.tasks import OBJECTIVES, TaskObjective
 from pipeline.tasks.schema import ENCODED
 from pipeline.train.evaluate import evaluate
 from pipeline.train.optim import build_optimizer
+from pipeline.train.seen_words import SeenWords
 from pipeline.train.step import backward, update
 from tests.cuda.device import CUDA, on_device
 from pipeline.train.trial import Course, train_epoch, train_step
@@ -115,9 +116,9 @@ TASKS += [("classification", pooling, False) for pooling in ("mean", "attention"
 """Kind of task, pooling, and whether classes have weights."""
 
 
-def task_module(kind: str, pooling: str = "cls", *, weighted: bool = False) -> TaskObjective:
+def task_module(kind: str, pooling: str = "cls", *, weighted: bool = False, model: Model = MODEL) -> TaskObjective:
     weights = torch.arange(1.0, 1 + LABELS) if weighted else None
-    return OBJECTIVES[kind](MODEL, WORDS, LABELS, torch.Generator().manual_seed(0), pooling, weights)
+    return OBJECTIVES[kind](model, WORDS, LABELS, torch.Generator().manual_seed(0), pooling, weights)
 
 
 def finetune(optimizer: AdamW) -> Finetune:
@@ -142,6 +143,21 @@ def finetuning_step(module: TaskObjective, kind: str, optimizer: AdamW) -> Watch
 def test_finetuning_without_a_wait(kind: str, pooling: str, weighted: bool) -> None:
     watch = finetuning_step(task_module(kind, pooling, weighted=weighted), kind, TaskAdamW(learning_rate=1e-4))
     assert (watch.counts["_varlen_attn"], watch.counts["_varlen_attn_backward"]) == (MODEL.layers, MODEL.layers)
+
+
+def test_finetuning_with_dropout_takes_the_padded_path() -> None:
+    module = task_module("classification", model=replace(MODEL, attention_dropout=0.1))
+    watch = finetuning_step(module, "classification", Lamb(learning_rate=1e-4))
+    assert watch.counts["_varlen_attn"] == 0
+
+
+def test_finetuning_the_seen_words_alone() -> None:
+    module = task_module("classification")
+    seen = SeenWords(module.encoder.embeddings.words, batch_of().ids_T)
+    with on_device():
+        seen.places = seen.places.to(CUDA)  # made on the CPU, since here the device cannot count them
+    module.encoder.embeddings.words = seen
+    finetuning_step(module, "classification", TaskAdamW(learning_rate=1e-4))
 
 
 @pytest.mark.parametrize("adapter", [LowRank(everywhere=True, dropout=0.1), Bottleneck(width=4)], ids=str)
