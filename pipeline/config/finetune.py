@@ -67,8 +67,9 @@ class Recipe:
     group_lengths: bool = True
     """Whether rows of similar length share a step (each 50 steps' rows are sorted among themselves, as transformers' Trainer can): less padding where attention pads."""
     metric: str | None = None
-    """Metric on the development set that selects settings, the epoch (recipe.patience) and the best model: accuracy, f1 (of the second of two classes), macro_f1, matthews (or mcc),
-    auc, average_precision, mean_absolute_error, …; default: the task's first."""
+    """Metric on the development set that selects settings, the epoch (recipe.patience) and the best model: accuracy,
+    f1 (of the second of two classes), macro_f1, matthews (or mcc), auc, average_precision, mean_absolute_error, …;
+    default: the task's first."""
 
     def __post_init__(self) -> None:
         require_at_least("recipe.epochs", self.epochs, 1)

@@ -10,7 +10,7 @@ SECONDS = 5.0
 
 
 class Answering:
-    """Counts answered rows and says so now and then; the clock starts at the first, when processes and model are there."""
+    """Counts answered rows and says so now and then; the clock starts at the first rows, when the model is loaded."""
 
     def __init__(self, report: Callable[[str], None], total: int | None, before: int = 0, name: str = "") -> None:
         """`total`: rows in all, None where that is not known yet; `before`: those that were answered earlier."""

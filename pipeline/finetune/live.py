@@ -1,4 +1,4 @@
-"""How the trials stand: on a terminal a table that is drawn anew, elsewhere a line for each epoch and each trial that ends."""
+"""How the trials stand: on a terminal a table that is drawn anew, elsewhere a line for each epoch and each end."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence

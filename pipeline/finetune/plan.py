@@ -161,4 +161,10 @@ def left_out(problem: Problem, config: Finetune, share: Share) -> str | None:
 
 def duration(seconds: float) -> str:
     """Seconds for people."""
-    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.1f} hours"
+    return (
+        f"{seconds:.0f} s"
+        if seconds < 90
+        else f"{seconds / 60:.0f} minutes"
+        if seconds < 5400
+        else f"{seconds / 3600:.1f} hours"
+    )

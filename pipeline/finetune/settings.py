@@ -55,7 +55,11 @@ def settings_of(config: Finetune) -> list[dict[str, Any]]:
 
 def hints_of(config: Finetune) -> dict[str, Any]:
     """The types of the settings that a search may name, by dotted name."""
-    return {name: hint_of(config, name) for name in flatten(config) if name.split(".")[0] in SEARCHED and name not in NOT_SEARCHED}
+    return {
+        name: hint_of(config, name)
+        for name in flatten(config)
+        if name.split(".")[0] in SEARCHED and name not in NOT_SEARCHED
+    }
 
 
 def is_choice(hint: Any) -> bool:

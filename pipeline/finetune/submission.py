@@ -64,6 +64,8 @@ def predictions(config: Finetune, model: str, task: str, split: str, after: Call
     tuned, device = load_tuned(model), device_of(config)
     texts = read_split(TASKS[task], config.data, split)
     prepared = sequences.prepare(tuned.about.task, texts, tuned.vocabulary, tuned.about.cutting)
-    logits = logits_of(tuned.module.to(device), prepared.rows, device, autocast_for(config.placement, tuned.model.width, device), after)
+    logits = logits_of(
+        tuned.module.to(device), prepared.rows, device, autocast_for(config.placement, tuned.model.width, device), after
+    )
     found = sequences.answers(tuned.about.task, prepared, logits, tuned.about.cutting)
     return Predictions(ids=texts["id"].to_pylist(), values=sequences.chosen(tuned.about.task, found, tuned.about.tuned))

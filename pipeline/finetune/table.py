@@ -71,7 +71,10 @@ def select(trials: Sequence[Trial], results: Mapping[str, dict[str, Any]], probl
             ones.setdefault(str(trial.chosen), []).append(trial)
     scores = {name: [results[trial.name]["scores"][first][metric] for trial in mine if "scores" in results[trial.name]] for name, mine in ones.items()}
     most = max(len(values) for values in scores.values())
-    name = max((name for name, values in scores.items() if len(values) == most), key=lambda name: worth(metric, statistics.median(scores[name])))
+    name = max(
+        (name for name, values in scores.items() if len(values) == most),
+        key=lambda name: worth(metric, statistics.median(scores[name])),
+    )
     return ones[name][0].chosen, statistics.median(scores[name])
 
 
@@ -121,7 +124,12 @@ def table(rows: Sequence[Reported], model: Model) -> str:
 
 def glue_line(rows: Sequence[Reported], names: Sequence[str]) -> str | None:
     """The mean over GLUE's tasks that are there, of medians, averaged within a task first; None where there are none."""
-    by_task = {name: {one.name: one.median for one in rows if one.task == name and one.name.split(" ")[1] in TASKS[name].metrics} for name in names}
+    by_task = {
+        name: {
+            one.name: one.median for one in rows if one.task == name and one.name.split(" ")[1] in TASKS[name].metrics
+        }
+        for name in names
+    }
     there = {name: values for name, values in by_task.items() if values and name not in NOT_AVERAGED}
     if len(there) < 2:
         return None

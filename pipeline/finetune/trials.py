@@ -65,12 +65,18 @@ def make_trial(config: Finetune, problem: Problem, initial: Initial, seed: int, 
     identity = identity_of(config, problem, initial, seed)
     digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:12]
     name, metric = f"{problem.task.name}-seed{seed}-{digest}", problem.task.metrics[0]
-    return Trial(problem=problem.task.name, config=config, seed=seed, name=name, chosen=chosen, stage=stage, metric=metric)
+    return Trial(
+        problem=problem.task.name, config=config, seed=seed, name=name, chosen=chosen, stage=stage, metric=metric
+    )
 
 
 def identity_of(config: Finetune, problem: Problem, initial: Initial, seed: int) -> dict[str, Any]:
     """What makes a trial what it is."""
-    shaping = {key: value for key, value in without_later(flatten(config)).items() if key.split(".")[0] in SHAPING and key != "recipe.metric"}  # the task's metrics say it
+    shaping = {
+        key: value
+        for key, value in without_later(flatten(config)).items()
+        if key.split(".")[0] in SHAPING and key != "recipe.metric"
+    }  # the task's metrics say it
     cutting = {f"cutting.{key}": value for key, value in vars(problem.cutting).items()}
     shaping |= {"standardised": True} if standardises(config, problem.task) else {}
     return shaping | cutting | {"encoder": initial.fingerprint, "vocabulary": initial.vocabulary.fingerprint, "seed": seed, "rows": problem.digest} | task_identity(problem.task) | {"precision": precision_of(config.placement, initial.model.width, device_of(config))}

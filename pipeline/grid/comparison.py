@@ -96,7 +96,13 @@ def of_rows(config: Finetune, problem: Problem, tuned: TunedModel) -> OfRows:
         values = np.array([best_of(texts[item.id], item, task.unanswerable)[place] for item in prepared.items])
         return lambda places: float(values[places].mean())
     found = sequences.answers(task, prepared, logits, problem.cutting)
-    return of_answers(problem, prepared, sequences.probabilities(task, found) if task.metrics[0] in metrics.RANKED else sequences.chosen(task, found, {}))
+    return of_answers(
+        problem,
+        prepared,
+        sequences.probabilities(task, found)
+        if task.metrics[0] in metrics.RANKED
+        else sequences.chosen(task, found, {}),
+    )
 
 
 def of_answers(problem: Problem, prepared: Prepared, answers: np.ndarray) -> OfRows:

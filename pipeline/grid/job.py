@@ -160,16 +160,31 @@ def planned(config: Finetune, initial: Initial, cuttings: dict[str, dict[Cutting
             report(line)
     baselines = {name: {split: KINDS[one.task.kind].baseline(one.task, one.train, prepared) for split, prepared in one.splits.items()} for name, one in problems.items()}
     each = {name: plan.trial_seconds(config, problem, per_step[name], shares[name]) for name, problem in problems.items()}
-    grid = Grid(config=config, initial=initial, cuttings=cuttings, settings=settings, shares=shares, seconds=each, baselines=baselines)
+    grid = Grid(
+        config=config,
+        initial=initial,
+        cuttings=cuttings,
+        settings=settings,
+        shares=shares,
+        seconds=each,
+        baselines=baselines,
+    )
     report(asked.summary(grid, many))
     if to_answer:
-        report(f"then the {sum(to_answer.values()):,} test rows of GLUE's submission file, about {plan.duration(answering)}")
+        report(
+            f"then the {sum(to_answer.values()):,} test rows of GLUE's submission file, about {plan.duration(answering)}"
+        )
     return grid
 
 
 def grid_name(config: Finetune, problems: Mapping[str, Problem], initial: Initial) -> str:
     """Tasks and a digest of all that decides which trials there are."""
-    shaping = {key: value for key, value in without_later(flatten(config)).items() if key.split(".")[0] not in ("placement", "trials", "output", "mlflow_uri", "register", "checkpoint", "data", "train", "dev", "test")}
+    shaping = {
+        key: value
+        for key, value in without_later(flatten(config)).items()
+        if key.split(".")[0]
+        not in ("placement", "trials", "output", "mlflow_uri", "register", "checkpoint", "data", "train", "dev", "test")
+    }
     content = json.dumps([shaping, initial.fingerprint, sorted((name, one.digest) for name, one in problems.items())], sort_keys=True)
     names = "-".join(problems) if len(problems) < 4 else f"{len(problems)}-tasks"
     names += "-random-weights" * config.random_weights
@@ -189,7 +204,9 @@ def run_wave(grid: Grid, parent: Any, live: Live, report: Report) -> tuple[list[
             chosen[name], value = select(selecting, found, problem)
             tried = len({str(trial.chosen) for trial in selecting if trial.problem == name})
             metric = problem.task.metrics[0]
-            words[name] = f"{in_words(chosen[name])} (best of {tried}: {metric} {shown(metric, value)}, selected on dev)"
+            words[name] = (
+                f"{in_words(chosen[name])} (best of {tried}: {metric} {shown(metric, value)}, selected on dev)"
+            )
             report(f"{name}: selected {words[name]}")
     reporting = {name: asked.reporting(grid, name, chosen[name]) for name in grid.problems}
     results = run_all(grid, [trial for ones in reporting.values() for trial in ones], parent, live, may_stop=False)

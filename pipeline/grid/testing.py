@@ -36,7 +36,7 @@ def require_readable(config: Finetune, task: Task) -> None:
 
 
 def score_and_answer(config: Finetune, task: Task, model: str, parent: runs.GridRun, report: Report) -> None:
-    """Score the test file where there is one, log the scores to the grid's run, and write the answers beside the model."""
+    """Score the test file where there is one, log its scores to MLflow, and write the answers next to the model."""
     if config.test is None:
         return
     report(f"test, by the best model on dev ({model}):")

@@ -24,8 +24,8 @@ from pipeline.train.course import Scores, delete_kept
 from pipeline.train.initial import Initial
 
 SCORE, VALUE, EPOCH, LAST = "score", "value", "epoch", "last"
-"""What a trial tells Tune after an epoch: the value of the metric that selects as a number that is higher where the model is better,
-the value itself, which epoch it was, and whether it is the trial's result."""
+"""What a trial tells Tune after an epoch: the metric that selects as a number that is higher where the model is better,
+the metric itself, which epoch it was, and whether it is the trial's result."""
 LOGINS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SECURITY_TOKEN", "AWS_SESSION_TOKEN")
 MEASURED_AT_ONCE = 8
 """Processes that measure at most."""

@@ -66,7 +66,9 @@ def predict(config: Predict, report: Report) -> None:
             answer_all(config, files, parts, report)
         schemas, rows, empty, cut = parts.schemas()
         if not rows:
-            raise DataError(f"input ({config.input}) has no rows" + (f" in {len(files)} files" if len(files) > 1 else ""))
+            raise DataError(
+                f"input ({config.input}) has no rows" + (f" in {len(files)} files" if len(files) > 1 else "")
+            )
         schema = unified(schemas)
         try:
             output.write(parts.tables(schema), parts.final(schema), target, parts.folder)
@@ -130,7 +132,7 @@ def shared_out(files: int, use: Use) -> str:
 
 
 def counted(files: Sequence[InputFile]) -> ray.ObjectRef | None:
-    """The number of rows of all files, counted while they are answered; None where reading them twice costs too much."""
+    """The rows of all files, counted while they are answered; None where reading them twice costs too much."""
     if sum(file.bytes for file in files) > COUNTED_BYTES or any(storage.is_url(file.location) for file in files):
         return None
     return ray.remote(num_cpus=0, max_retries=0)(count).remote(list(files))

@@ -75,12 +75,19 @@ def average_precision(probabilities: np.ndarray, labels: np.ndarray) -> float:
 
 
 def class_by_class(measure: Callable[..., Any], probabilities: np.ndarray, labels: np.ndarray) -> float:
-    """A measure of the second of two classes; of more classes, or of labels, the mean over those that some rows have and others have not."""
+    """A measure of the second of two classes; of more classes, or of labels, a mean.
+
+    It is over those that some rows have and others have not.
+    """
     if not np.isfinite(probabilities).all():
         return 0.0
     truths = labels > 0 if labels.ndim == 2 else labels[:, None] == np.arange(probabilities.shape[1])
     columns = [1] if labels.ndim == 1 and probabilities.shape[1] == 2 else range(probabilities.shape[1])
-    found = [float(measure(truths[:, column], probabilities[:, column])) for column in columns if 0 < truths[:, column].sum() < len(labels)]
+    found = [
+        float(measure(truths[:, column], probabilities[:, column]))
+        for column in columns
+        if 0 < truths[:, column].sum() < len(labels)
+    ]
     return float(np.mean(found)) if found else 0.0
 
 
@@ -111,9 +118,14 @@ def nearly_constant(values: np.ndarray) -> bool:
     return bool(np.linalg.norm(values - values.mean()) < 1e-13 * abs(values.mean()))
 
 
-def score(task: Task, predictions: np.ndarray, labels: np.ndarray, probabilities: np.ndarray | None = None) -> dict[str, float]:
-    """The task's metrics by name, those in RANKED of the probabilities; NaN predictions of a regression correlate with nothing."""
-    return {name: RANKED[name](probabilities, labels) if name in RANKED else METRICS[name](predictions, labels) for name in task.metrics}
+def score(
+    task: Task, predictions: np.ndarray, labels: np.ndarray, probabilities: np.ndarray | None = None
+) -> dict[str, float]:
+    """The task's metrics by name, those in RANKED of the probabilities; NaN predictions correlate with nothing."""
+    return {
+        name: RANKED[name](probabilities, labels) if name in RANKED else METRICS[name](predictions, labels)
+        for name in task.metrics
+    }
 
 
 def majority(task: Task, train_labels: np.ndarray, labels: np.ndarray) -> dict[str, float]:

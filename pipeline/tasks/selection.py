@@ -29,7 +29,7 @@ def choices(task: Task) -> tuple[str, ...]:
 
 
 def selected_by(task: Task, metric: str | None) -> Task:
-    """The task with the metric that recipe.metric names as its first. Raises ConfigError for one that it cannot have."""
+    """The task with the metric that recipe.metric names as its first. Raises ConfigError for one that cannot be."""
     if metric is None:
         return task
     name = metric.replace("-", "_").lower()

@@ -75,7 +75,9 @@ def tune(task: Task, prepared: Prepared, found: np.ndarray) -> Tuned:
 def score(task: Task, prepared: Prepared, found: np.ndarray, tuned: Tuned) -> dict[str, float]:
     """The task's metrics."""
     ranked = any(name in metrics.RANKED for name in task.metrics)
-    return class_score(task, chosen(task, found, tuned), truth(task, prepared), probabilities(task, found) if ranked else None)
+    return class_score(
+        task, chosen(task, found, tuned), truth(task, prepared), probabilities(task, found) if ranked else None
+    )
 
 
 def baseline(task: Task, train: Prepared, prepared: Prepared) -> dict[str, float]:

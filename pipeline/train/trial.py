@@ -73,9 +73,10 @@ def run_trial(
     after_epoch: Callable[[int, Scores], None] = lambda epoch, scores: None,
     keeper: Keeper | None = None,
 ) -> Result:
-    """Train the module on the rows of `train` and score it on each of `splits`, of which the first selects; the module keeps the weights that are scored.
+    """Train the module on the rows of `train` and score it on each of `splits`, of which the first selects.
 
-    With a `keeper` a long training keeps its state, and one that was stopped goes on: `after_epoch` is called for the epochs before, too.
+    The module keeps the weights that are scored. With a `keeper` a long training keeps its state, and one that was
+    stopped goes on: `after_epoch` is called for the epochs before, too.
     """
     recipe, way = config.recipe, KINDS[task.kind]
     rows = drawn(train.rows, recipe.training_rows, seed)
@@ -88,7 +89,10 @@ def run_trial(
     first, metric = next(iter(splits)), task.metrics[0]
     for epoch in range(len(course.epochs) + 1, recipe.epochs + 1):
         with training():
-            train_epoch(config, module, optimizer, rows, course, epoch - 1, seed=seed, device=device, autocast=autocast, keeper=keeper)
+            train_epoch(
+                config, module, optimizer, rows, course, epoch - 1,
+                seed=seed, device=device, autocast=autocast, keeper=keeper,
+            )  # fmt: skip
         found = {name: way.answers(task, split, logits_of(module, split.rows, device, autocast), cutting) for name, split in splits.items()}
         course.epochs.append({name: way.score(task, split, found[name], {}) for name, split in splits.items()})
         after_epoch(epoch, course.epochs[-1])
@@ -104,17 +108,24 @@ def run_trial(
     answers = course.best.answers
     if answers is None:  # given before a restart; the same weights give the same
         answers = way.answers(task, splits[first], logits_of(module, splits[first].rows, device, autocast), cutting)
-    tuned = way.tune(task, splits[first], answers)
+    return ended(task, splits[first], answers, course, rows.num_rows)
+
+
+def ended(task: Task, first: Prepared, answers: Any, course: Course, rows: int) -> Result:
+    """What a training came to that is over; `answers` are those of its best epoch to the first split."""
+    assert course.best is not None
+    way = KINDS[task.kind]
+    tuned = way.tune(task, first, answers)
     return Result(
         scores=course.epochs[course.best.epoch - 1],
         tuned=tuned,
-        collapsed=way.collapsed(task, splits[first], answers),
-        details=way.details(task, splits[first], answers, tuned),
+        collapsed=way.collapsed(task, first, answers),
+        details=way.details(task, first, answers, tuned),
         curve=course.curve,
         epochs=course.epochs,
         best_epoch=course.best.epoch,
         steps=course.step,
-        rows=rows.num_rows,
+        rows=rows,
         tokens=course.tokens,
         seconds=course.seconds,
     )
@@ -152,7 +163,8 @@ def train_epoch(
         if keeper and keeper.due():
             course.curve += read(points)
             points = []
-            course.total, course.count, course.seconds = float(total), float(count), before + time.perf_counter() - begun
+            course.total, course.count = float(total), float(count)
+            course.seconds = before + time.perf_counter() - begun
             keeper.save(course, module, optimizer)
     if course.step % every:
         points.append((course.step, total / count))
@@ -231,7 +243,7 @@ def logits_of(
     autocast: torch.autocast,
     after: Callable[[int], None] = lambda rows: None,
 ) -> Logits:
-    """What the module says of each row, in the order of the rows; `after` is called with how many more rows are done."""
+    """What the module says of each row, in their order; `after` is called with how many more rows are done."""
     module.eval()
     # Rows of similar length go together, so that little is computed on padding.
     order = np.argsort(rows["ids"].combine_chunks().value_lengths().to_numpy(), kind="stable")

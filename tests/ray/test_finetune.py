@@ -140,7 +140,9 @@ def test_one_s_own_file_with_its_tenth_set_aside(tiny_run: Path, tmp_path: Path,
     written = (folder.parent / "test-answers.csv").read_text().splitlines()
     assert len(written) == 8 and written[0].startswith('"review","stars",')
     client = MlflowClient(tracking_uri=f"sqlite:///{tmp_path}/o/mlflow.db")
-    runs = client.search_runs([client.get_experiment_by_name("finetune").experiment_id], "metrics.`my/test accuracy` >= 0")
+    runs = client.search_runs(
+        [client.get_experiment_by_name("finetune").experiment_id], "metrics.`my/test accuracy` >= 0"
+    )
     assert [run.data.tags["mlflow.runName"].split("-")[0] for run in runs] == ["my"]
     assert "epoch 1 of 4: accuracy" in out and "seed 0, maximum length 16, adapter low-rank: " in out
     assert load_tuned(str(folder)).about.task.labels == ("bad", "good") and not (folder / "adapters.safetensors").exists()

@@ -157,7 +157,9 @@ def test_glue_is_a_mean_of_tasks_each_averaged_first() -> None:
     assert glue_line(rows, ("mrpc", "wnli", "ax")).startswith("mean of 2 of GLUE's 9 tasks on the development sets: 60.0 (WNLI with what its trials score")
     assert glue_line(rows[:2], ("mrpc", "wnli", "ax")) is None
     chosen = row("mrpc", "dev matthews", 0.0)
-    assert glue_line([chosen, *rows], ("mrpc", "wnli", "ax")) == glue_line(rows, ("mrpc", "wnli", "ax")), "a metric that selects is none of the benchmark's"
+    assert glue_line([chosen, *rows], ("mrpc", "wnli", "ax")) == glue_line(rows, ("mrpc", "wnli", "ax")), (
+        "a metric that selects is none of the benchmark's"
+    )
 
 
 def test_the_best_median_selects_and_trials_stopped_early_do_not_count() -> None:
@@ -173,7 +175,9 @@ def test_the_best_median_selects_and_trials_stopped_early_do_not_count() -> None
 
 def test_of_errors_the_lowest_median_selects() -> None:
     trials = [SimpleNamespace(problem="a", name=str(rate), chosen={"rate": rate}) for rate in (1, 2, 3)]
-    results = {str(rate): {"scores": {"dev": {"mean_absolute_error": value}}} for rate, value in ((1, 0.5), (2, 0.2), (3, 0.9))}
+    results = {
+        str(rate): {"scores": {"dev": {"mean_absolute_error": value}}} for rate, value in ((1, 0.5), (2, 0.2), (3, 0.9))
+    }
     asked = problem("a", 10)
     asked.task.metrics = ("mean_absolute_error", "pearson")
     assert select(trials, results, asked) == ({"rate": 2}, 0.2)

@@ -63,13 +63,21 @@ def test_results_that_this_machine_does_not_see_are_an_error(tmp_path: Path) -> 
         published(ones, {}, may_stop=False)
     assert str(lost.value) == f"1 trials wrote their results where this machine does not see them, the first at {ones[1].folder}: give an output that all machines see, or a URL"
     assert not storage.exists(f"{ones[1].folder}/{STOPPED}")
-    assert published(ones, {1: {"epoch": 2, "score": -0.5, "value": 0.5}}, may_stop=True)["b"] == {"stopped_after_epoch": 2, "score": 0.5, "chosen": {}, "stage": "report"}
+    assert published(ones, {1: {"epoch": 2, "score": -0.5, "value": 0.5}}, may_stop=True)["b"] == {
+        "stopped_after_epoch": 2,
+        "score": 0.5,
+        "chosen": {},
+        "stage": "report",
+    }
     assert storage.exists(f"{ones[1].folder}/{STOPPED}")
 
 
 def test_epochs_are_told_as_they_end_and_a_trial_s_end_once(tmp_path: Path) -> None:
     one, told = trial(tmp_path, "a"), []
-    watch, running = Watch([one], lambda trial, state, news: told.append((state, dict(news)))), SimpleNamespace(config={"number": 0})
+    watch, running = (
+        Watch([one], lambda trial, state, news: told.append((state, dict(news)))),
+        SimpleNamespace(config={"number": 0}),
+    )
     watch.on_trial_start(0, [], running)
     watch.on_trial_result(1, [], running, {"score": -0.5, "value": 0.5, "epoch": 1, "last": False})
     watch.on_trial_result(2, [], running, {"score": -0.4, "value": 0.4, "epoch": 1, "last": True})

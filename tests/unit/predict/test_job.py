@@ -112,7 +112,10 @@ def test_rows_are_counted_in_every_form_and_not_where_a_file_is_broken(tmp_path:
 
 def test_one_process_is_said_in_the_singular() -> None:
     assert shared_out(3, Use(actors=1, cpus=1.0, gpus=0.0)) == "3 files, 1 process with the model, 1 CPU"
-    assert shared_out(1, Use(actors=2, cpus=0.5, gpus=0.25)) == "1 file, 2 processes with the model, each 0.5 CPUs and 0.25 GPU"
+    assert (
+        shared_out(1, Use(actors=2, cpus=0.5, gpus=0.25))
+        == "1 file, 2 processes with the model, each 0.5 CPUs and 0.25 GPU"
+    )
 
 
 def test_an_output_in_the_input_s_folder_is_no_input(tmp_path: Path) -> None:

@@ -19,7 +19,15 @@ from pipeline.errors import CheckpointError, ConfigError, DataError, PipelineErr
 from pipeline.model.weights import published_config, to_published
 from pipeline.text.extension import extended
 from pipeline.text.vocabulary import Vocabulary, save_vocabulary
-from pipeline.train.initial import POOLER, is_padding, agreed_model, extended_state, module_of, place_words, read_initial
+from pipeline.train.initial import (
+    POOLER,
+    is_padding,
+    agreed_model,
+    extended_state,
+    module_of,
+    place_words,
+    read_initial,
+)
 
 HEADS = ("bert.pooler.", "cls.")
 
@@ -108,7 +116,9 @@ def test_heads_of_other_tasks_are_left_out_and_named(config: Pretrain, published
     read_initial(config, lines.append)
     assert lines[0].endswith("initialised at random; classifier.bias, classifier.weight left out")
     read_initial(config, lines.append, used=(POOLER,))
-    assert "; bert.pooler not in it and initialised at random; " in lines[1], "heads that are not used are not spoken of"
+    assert "; bert.pooler not in it and initialised at random; " in lines[1], (
+        "heads that are not used are not spoken of"
+    )
 
 
 def test_half_precision_is_taken_as_float32(config: Pretrain, published: Path) -> None:

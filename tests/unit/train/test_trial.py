@@ -136,10 +136,22 @@ def test_training_stops_where_the_development_score_no_longer_rises_and_keeps_th
     assert kept == result.scores["dev"] == result.epochs[result.best_epoch - 1]["dev"]
 
 
-def test_training_that_selects_by_an_error_keeps_the_weights_of_the_lowest(glue: Path, tiny_vocabulary: Vocabulary) -> None:
+def test_training_that_selects_by_an_error_keeps_the_weights_of_the_lowest(
+    glue: Path, tiny_vocabulary: Vocabulary
+) -> None:
     rows, module = prepared("stsb", glue, tiny_vocabulary), module_of("stsb", tiny_vocabulary)
     task = selected_by(TASKS["stsb"], "mae")
-    result = run_trial(config_of("stsb", epochs=4, patience=4), task, CUTTING, module, rows["train"], {"dev": rows["dev"]}, seed=5, device=CPU, autocast=PLAIN)
+    result = run_trial(
+        config_of("stsb", epochs=4, patience=4),
+        task,
+        CUTTING,
+        module,
+        rows["train"],
+        {"dev": rows["dev"]},
+        seed=5,
+        device=CPU,
+        autocast=PLAIN,
+    )
     values = [scores["dev"]["mean_absolute_error"] for scores in result.epochs]
     assert len(set(values)) == 4 and result.best_epoch == 1 + values.index(min(values))
 
