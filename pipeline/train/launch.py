@@ -25,8 +25,9 @@ from pipeline.corpus.stream import build_stream, bytes_ahead, in_phase
 from pipeline.errors import ConfigError, PipelineError
 from pipeline.train import checkpoint
 from pipeline.train.dealing import Dealing
+from pipeline.train.failures import error_line, pipeline_cause
 from pipeline.train.tracking import MlflowRun, Tracker
-from pipeline.train.worker import STREAM, Job, pipeline_cause, run
+from pipeline.train.worker import STREAM, Job, run
 
 POLL_SECONDS = 1.0
 SILENT_SECONDS = 60.0  # before a person is told
@@ -155,6 +156,7 @@ def trainer(job: Job, resources: WorkerResources) -> TorchTrainer:
             raise failure
         state = newest_state(job)
         phase = config.phase_at(state.step)
+        ray.get(job.tracker.begin.remote(phase.first))
         rows = offset(phase.end - phase.first + 1, phase.batch) - offset(state.step - phase.first, phase.batch) + most_of_round(config, phase)
         return build_stream(in_phase(job.stream, phase), entered(state.cursor, phase, state.step), rows)
 
@@ -227,7 +229,7 @@ def plain_error(error: TrainingFailedError, job: Job) -> PipelineError:
     for cause in causes:
         if known := pipeline_cause(cause):
             return known
-    text = "; ".join(sorted({f"{type(cause).__name__}: {storage.first_line(cause)}" for cause in causes})) or storage.first_line(error)
+    text = "; ".join(sorted({error_line(cause) for cause in causes})) or storage.first_line(error)
     restarts = job.config.placement.restarts
     if isinstance(error, ControllerError):
         return PipelineError(f"the workers could not be started: {text}; ray status says what the cluster lacks, the same command continues from the last checkpoint")

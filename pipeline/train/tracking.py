@@ -15,6 +15,7 @@ from pipeline import storage
 from pipeline.config.training import Tracking
 from pipeline.errors import ConfigError, PipelineError
 from pipeline.train.drivers import is_gone, this_driver
+from pipeline.train.failures import Failure, Failures
 
 FLUSH_SECONDS = 2.0
 RETRY_SECONDS = 5.0
@@ -128,7 +129,7 @@ class Tracker:
 
     def __init__(self, owner: str) -> None:
         self.owner_name = owner
-        self.error: PipelineError | None = None
+        self.failures = Failures()
         self.latest: tuple[int, dict[str, float]] | None = None
         self.outcome: dict[str, Any] | None = None
         self.messages: list[str] = []
@@ -191,13 +192,19 @@ class Tracker:
             messages, self.messages = self.messages, []
         return messages
 
-    def fail(self, error: PipelineError) -> None:
-        """Remember an error that no restart will mend; the first one counts."""
-        self.error = self.error or error
+    def begin(self, phase: int) -> None:
+        """Note that the workers start in the phase whose first step this is."""
+        if line := self.failures.begin(phase):
+            self.say(line)
+
+    def fail(self, failure: Failure) -> None:
+        """Take a worker's error."""
+        if line := self.failures.add(failure, self.latest[0] if self.latest else 0):
+            self.say(line)
 
     def failure(self) -> PipelineError | None:
         """The error that no restart will mend, when there was one."""
-        return self.error
+        return self.failures.error
 
     def flush(self) -> None:
         """Send what is pending, unless the server is known to be away: training does not wait for it."""

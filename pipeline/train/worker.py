@@ -2,9 +2,9 @@
 
 import dataclasses
 import os
-import shutil
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -23,14 +23,16 @@ from pipeline.config.phases import Phase
 from pipeline.config.training import ModelPlacement, Placement
 from pipeline.corpus.embeddings import WORDS
 from pipeline.corpus.stream import StreamSettings, slots_of_blocks
-from pipeline.errors import AwayError, CheckpointError, ConfigError, PipelineError
+from pipeline.errors import CheckpointError, ConfigError
 from pipeline.model.float8 import refuse_float8, to_float8
 from pipeline.objectives.pretraining import BertPretraining
 from pipeline.text.wordpiece import WordPiece
 from pipeline.train import checkpoint
 from pipeline.train.blanks import fill_in_the_blanks
 from pipeline.train.checkpoint import State, read_tensors
+from pipeline.train.compiling import compiled, compiles
 from pipeline.train.evaluate import baselines, evaluate, heldout_batches, unigram_counts
+from pipeline.train.failures import failure_of
 from pipeline.train.hardware import device_peak, peak_memory_bytes, told_what_to_lower, utilisation_percent
 from pipeline.train.heldout_words import heldout_words, word_metrics
 from pipeline.train.initial import Initial, extended_state, module_of, place_words
@@ -40,9 +42,6 @@ from pipeline.train.optim import build_optimizer
 from pipeline.train.run import read_run
 
 STREAM = "train"  # name of the dataset among the trainer's
-COMPILE_SECONDS = 60  # what torch.compile costs at the start, about
-COMPILE_GAIN = {"cpu": 0.05, "cuda": 0.1}  # of the time that it saves, about: on CPUs 4 to 9% from small to base and on ragged lengths, nothing on full ones of tiny
-FLOPS = {"cpu": 1e11, "cuda": 1e14}  # operations a second without it, about
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,26 +58,20 @@ class Job:
 
 
 def run(settings: dict[str, Job]) -> None:
-    """Train; errors that no restart will mend go to the tracker, which ends the run with them. Storage that is away may be back at the next start."""
+    """Train; the tracker gets every error, tells of it, and ends the run with those that no restart will mend."""
     job = settings["job"]
-    device = get_device()
     try:
+        device = get_device()
         with told_what_to_lower(job.config, job.config.phase_at(0), None, device):
             work_on(job, device)
     except Exception as error:
-        if (known := pipeline_cause(error)) and not isinstance(known, AwayError):
-            ray.get(job.tracker.fail.remote(known))
+        ray.get(job.tracker.fail.remote(failure_of(error, place())))
         raise
 
 
-def pipeline_cause(error: BaseException | None) -> PipelineError | None:
-    """The pipeline's own error behind those that Ray wraps around it, if there is one."""
-    while error is not None:
-        inner = getattr(error, "cause", None) or error.__cause__
-        if isinstance(error, PipelineError) and not isinstance(inner, PipelineError):
-            return error
-        error = inner
-    return None
+def place() -> str:
+    """What people call this worker."""
+    return f"worker {ray.train.get_context().get_world_rank()} on {ray.util.get_node_ip_address()}"
 
 
 def work_on(job: Job, device: torch.device) -> None:
@@ -125,13 +118,13 @@ def work_on(job: Job, device: torch.device) -> None:
         flush=points.flush if rank == 0 else ignore,
         say=say,
         leaving=lambda: ray.train.get_preemption_info() is not None,
-        place=f"worker {rank} on {ray.util.get_node_ip_address()}",
+        place=place(),
     )
     if not folder:
         state = started(job, work, module, wordpiece, precision)
-    if compiles(config, len(stream.vocabulary.tokens), device, dataclasses.replace(phase, first=state.step), say):
-        module.compile(dynamic=True)
-    state = train(work, slots_of_blocks(blocks, phase.batch.rows_per_slot), module, optimizer, state)
+    compiling = compiles(config, len(stream.vocabulary.tokens), device, dataclasses.replace(phase, first=state.step), say)
+    with compiled(module) if compiling else nullcontext():
+        state = train(work, slots_of_blocks(blocks, phase.batch.rows_per_slot), module, optimizer, state)
     if state.step < config.steps:  # another phase follows
         return
     summary = summarise(job, work, module, state, phase, wordpiece)
@@ -197,29 +190,6 @@ def has_bfloat16(device: torch.device) -> bool:
         return torch.cuda.is_bf16_supported(including_emulation=False)
     found = torch.cpu.get_capabilities()
     return bool(found.get("avx512_bf16") or found.get("amx_bf16") or found.get("bf16"))
-
-
-def compiles(config: Pretrain, vocabulary_size: int, device: torch.device, phase: Phase, say: Callable[[str], None]) -> bool:
-    """Whether to compile the module for the steps of a phase; says what was chosen."""
-    choice = config.placement.compile
-    compiler = shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
-    if choice == "auto":
-        saved = COMPILE_GAIN[device.type] * eager_seconds(config, vocabulary_size, device, phase)
-        reason = "no C++ compiler" if not compiler else "too short a run to pay" if saved < COMPILE_SECONDS else None
-    else:
-        reason = None if choice == "on" else "placement.compile is off"
-        if choice == "on" and not compiler:
-            raise ConfigError("placement.compile is on and there is no C++ compiler (c++, g++, clang++): install one, or set it to auto")
-    say(f"torch.compile is off ({reason})" if reason else "torch.compile is on: the first steps are slow")
-    return reason is None
-
-
-def eager_seconds(config: Pretrain, vocabulary_size: int, device: torch.device, phase: Phase) -> float:
-    """How long the phase would take without compiling, as a guess from their matrix products."""
-    width, masked = config.model.width, phase.sampling.masking.share
-    tokens = (phase.end - phase.first) * phase.batch.rows_per_step * phase.sampling.maximum_length
-    weights = 12 * config.model.layers * width**2 + masked * (width**2 + vocabulary_size * width)
-    return 6 * weights * tokens / FLOPS[device.type]
 
 
 def started(job: Job, work: Work, module: BertPretraining, wordpiece: WordPiece, precision: str) -> State:

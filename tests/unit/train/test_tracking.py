@@ -13,6 +13,7 @@ from pipeline.config.training import Tracking
 from pipeline.errors import ConfigError, DataError
 from pipeline.train import tracking
 from pipeline.train.drivers import machine
+from pipeline.train.failures import failure_of
 from pipeline.train.tracking import DRIVER, MlflowRun, Tracker, open_run, tracking_uri
 
 PARAMETERS = {f"setting.{number}": number for number in range(150)} | {"name": None, "corpus": ["a", "b"]}
@@ -178,14 +179,19 @@ def test_what_the_driver_asks_for() -> None:
     tracker.log(10, {"train/loss": 3.0})
     tracker.log(10, {"heldout/mlm_loss": 4.0})
     assert tracker.progress() == (10, {"train/loss": 3.0})
-    tracker.fail(first := DataError("a"))
-    tracker.fail(ConfigError("b"))
+    tracker.begin(0)
+    tracker.fail(failure_of(RuntimeError("broken"), "worker 0"))
+    tracker.begin(0)
+    assert tracker.failure() is None
+    tracker.fail(failure_of(first := DataError("a"), "worker 0"))
+    tracker.fail(failure_of(ConfigError("b"), "worker 1"))
     assert tracker.failure() is first
     tracker.result({"steps": 10})
     assert tracker.summary() == {"steps": 10}
     tracker.say("one")
     tracker.say("two")
-    assert tracker.take_messages() == ["one", "two"] and tracker.take_messages() == []
+    failed = "worker 0 failed: RuntimeError: broken; the workers start again, as often as placement.restarts allows"
+    assert tracker.take_messages() == [failed, "one", "two"] and tracker.take_messages() == []
     assert tracker.finish("FINISHED") is None  # never started: nothing to close
 
 

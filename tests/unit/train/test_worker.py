@@ -5,26 +5,17 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from torch._dynamo.testing import CompileCounter
 
 from pipeline.bench.step import Case, make_batch
 from pipeline.config.jobs import Pretrain
 from pipeline.config.model import Model
-from pipeline.config.training import Placement
-from pipeline.errors import AwayError, ConfigError, DataError, PipelineError
+from pipeline.errors import AwayError, ConfigError, DataError
 from pipeline.objectives.pretraining import BertPretraining
-from pipeline.presets import PRESETS
 from pipeline.train import worker
-from pipeline.train.worker import Job, begun, compiles, run, work_on
+from pipeline.train.failures import Failure
+from pipeline.train.worker import Job, begun, run, work_on
 
 CPU = torch.device("cpu")
-
-
-def chosen(preset: str, **placement: object) -> tuple[bool, str]:
-    """Whether a preset's first phase is compiled on a CPU, and what is said."""
-    config, said = PRESETS[preset], []
-    config = replace(config, placement=Placement(**placement))
-    return compiles(config, 30_522, CPU, config.phase_at(0), said.append), said[0]
 
 
 def test_a_folder_that_only_the_driver_sees_is_refused_before_anything_is_trained(tiny_config, tmp_path) -> None:
@@ -33,43 +24,21 @@ def test_a_folder_that_only_the_driver_sees_is_refused_before_anything_is_traine
         work_on(job, CPU)
 
 
-def test_storage_that_is_away_ends_a_start_and_not_the_run(tiny_config: Pretrain, monkeypatch: pytest.MonkeyPatch) -> None:
-    failed: list[PipelineError] = []
+def test_every_error_of_a_worker_goes_to_the_tracker(tiny_config: Pretrain, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[Failure] = []
     monkeypatch.setattr(worker, "get_device", lambda: CPU)
+    monkeypatch.setattr(worker, "place", lambda: "worker 0 on here")
     monkeypatch.setattr(worker.ray, "get", lambda value: value)
-    job = Job(config=tiny_config, folder="f", stream=None, initial=None, words=None, tracker=SimpleNamespace(fail=SimpleNamespace(remote=failed.append)))
-    for error in (AwayError("s3://b/x cannot be read now"), DataError("x is damaged")):
+    job = Job(config=tiny_config, folder="f", stream=None, initial=None, words=None, tracker=SimpleNamespace(fail=SimpleNamespace(remote=told.append)))
+    for error in (AwayError("s3://b/x cannot be read now"), DataError("x is damaged"), RuntimeError("shapes differ")):
 
-        def work(job: Job, device: torch.device, error: PipelineError = error) -> None:
+        def work(job: Job, device: torch.device, error: Exception = error) -> None:
             raise error
 
         monkeypatch.setattr(worker, "work_on", work)
         with pytest.raises(type(error)):
             run({"job": job})
-    assert [str(error) for error in failed] == ["x is damaged"]
-
-
-def test_what_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker.shutil, "which", lambda name: "/usr/bin/g++")
-    assert chosen("bert-tiny") == (False, "torch.compile is off (too short a run to pay)")
-    assert chosen("bert-tiny", compile="on") == chosen("bert-mini") == (True, "torch.compile is on: the first steps are slow")
-    assert chosen("bert-mini", compile="off") == (False, "torch.compile is off (placement.compile is off)")
-    monkeypatch.setattr(worker.shutil, "which", lambda name: None)
-    assert chosen("bert-mini") == (False, "torch.compile is off (no C++ compiler)")
-    with pytest.raises(ConfigError, match=r"^placement.compile is on and there is no C\+\+ compiler"):
-        chosen("bert-mini", compile="on")
-
-
-def test_batches_of_all_lengths_are_one_graph() -> None:
-    module = BertPretraining(Model(layers=1, width=16, heads=2, feed_forward=32, maximum_positions=64), 1_000)
-    torch._dynamo.reset()
-    counter = CompileCounter()
-    compiled = torch.compile(module, backend=counter, dynamic=True)
-    for rows, length, ragged in ((6, 64, True), (6, 64, False), (9, 48, True), (4, 33, False), (6, 64, True)):
-        batch = make_batch(Case(size="tiny", rows=rows, length=length, ragged=ragged, attention_dropout=True), seed=rows)
-        compiled(replace(batch, ids_T=batch.ids_T % 1_000, masked_labels_M=batch.masked_labels_M % 1_000))
-    assert counter.frame_count == 1
-    torch._dynamo.reset()
+    assert [(one.kind, one.text) for one in told] == [("passing", "s3://b/x cannot be read now"), ("final", "x is damaged"), ("unknown", "RuntimeError: shapes differ")]
 
 
 def test_bfloat16_is_float32_within_its_rounding() -> None:

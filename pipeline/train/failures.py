@@ -1,0 +1,121 @@
+"""Errors of workers: which of them a new start may mend, how they read in one line, and when the same one again ends the run."""
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from pipeline import storage
+from pipeline.errors import AwayError, PipelineError
+
+LONGEST = 300
+"""Characters of an error's text that are shown."""
+COMPILER = ("torch._dynamo", "torch._inductor", "torch._functorch")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """A worker's error as it is told: the error itself may not be picklable."""
+
+    place: str
+    """What people call the worker."""
+    text: str
+    kind: Literal["final", "echo", "passing", "unknown"]
+    """final: ours, which no start mends; echo: of another worker or node that was lost; passing: storage or network that may be back; unknown: may be any of them."""
+    known: PipelineError | None = None
+    """The error of ours, where it is final."""
+    remedy: str = ""
+    """What may be tried."""
+
+
+class Failures:
+    """What a run's workers failed with: an unknown error is told at once, and ends the run when it comes again without a step between."""
+
+    def __init__(self) -> None:
+        self.error: PipelineError | None = None
+        """That ends the run; the first one counts."""
+        self.phase: int | None = None
+        self.told = ""
+        """Of the running start of the workers: whether and what was said of its end."""
+        self.newest = 0
+        """Step that any start came to."""
+        self.before: dict[str, int] = {}
+        """Error -> the newest step when it came, of the last start that ended with one."""
+        self.now: dict[str, int] = {}
+        """The same, of the running start."""
+
+    def begin(self, phase: int) -> str | None:
+        """Note that the workers start in a phase; give a line where they start again and nobody has heard why."""
+        again, told = phase == self.phase, self.told
+        self.before, self.now, self.phase, self.told = self.now or self.before, {}, phase, ""
+        return "the workers start again: one was lost, or nodes came or went" if again and not told else None
+
+    def add(self, failure: Failure, step: int) -> str | None:
+        """Note a worker's error, `step` being the last that was logged; give a line for people where it is news."""
+        self.newest = max(self.newest, step)
+        if failure.known:
+            self.error = self.error or failure.known
+            return None
+        error = f"{failure.kind}: {re.sub(r'0x[0-9a-f]+|[0-9]+', '#', failure.text)}"
+        stuck = self.before.get(error, -1) == self.newest
+        new = error not in self.now
+        self.now[error] = self.newest
+        if failure.kind == "unknown" and stuck:
+            self.error = self.error or PipelineError(
+                f"{failure.place} failed twice in the same way and with no step between: {failure.text}; "
+                f"{failure.remedy}the full error is in Ray's logs, the same command continues from the newest checkpoint"
+            )
+            return None
+        if not new or (failure.kind == "echo" and (self.told or not stuck)):
+            return None
+        self.told = f"{failure.place} failed{' again' * stuck}: {failure.text}; the workers start again, as often as placement.restarts allows"
+        return self.told
+
+
+def failure_of(error: BaseException, place: str) -> Failure:
+    """A worker's error as it is told to the tracker."""
+    known = pipeline_cause(error)
+    if known and not isinstance(known, AwayError):
+        return Failure(place=place, text=str(known), kind="final", known=known)
+    inner = unwrapped(error)
+    remedy = "placement.compile off runs without the compiler, " if type(inner).__module__.startswith(COMPILER) else ""
+    return Failure(place=place, text=str(known or error_line(error)), kind="passing" if known else kind_of(inner), remedy=remedy)
+
+
+def kind_of(error: BaseException) -> Literal["echo", "passing", "unknown"]:
+    """What is known of an error that is not ours."""
+    if isinstance(error, torch.distributed.DistError) or "third_party/gloo" in str(error):
+        return "echo"
+    if type(error).__module__.split(".")[0] == "ray":
+        return "echo"
+    if isinstance(error, ConnectionError | TimeoutError) or (isinstance(error, Exception) and storage.passing(error)):
+        return "passing"
+    return "unknown"
+
+
+def unwrapped(error: BaseException) -> BaseException:
+    """The error without what Ray wraps around those of its tasks."""
+    while isinstance(inner := getattr(error, "cause", None), BaseException):
+        error = inner
+    return error
+
+
+def error_line(error: BaseException) -> str:
+    """An error's type and text in one line, without what Ray wraps around it."""
+    inner = unwrapped(error)
+    text = str(inner).strip()
+    if text.startswith("Traceback (most recent call last)"):
+        return text.splitlines()[-1].strip()
+    text = " ".join(text.split())
+    return f"{type(inner).__name__}{': ' * bool(text)}{text[:LONGEST]}{'…' * (len(text) > LONGEST)}"
+
+
+def pipeline_cause(error: BaseException | None) -> PipelineError | None:
+    """The pipeline's own error behind those that Ray wraps around it, if there is one."""
+    while error is not None:
+        inner = getattr(error, "cause", None) or error.__cause__
+        if isinstance(error, PipelineError) and not isinstance(inner, PipelineError):
+            return error
+        error = inner
+    return None
