@@ -206,8 +206,8 @@ class ModelPlacement:
     """Where and how a fine-tuned model computes; none of it changes what it is, but for rounding."""
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Format of matrix products; auto: bfloat16 where the hardware computes in it, and float32 for a narrow model on a CPU."""
+    precision: Literal["auto", "float32", "tf32", "bfloat16"] = "auto"
+    """Format of matrix products; auto: bfloat16 where the hardware computes in it, and float32 for a narrow model on a CPU; tf32: float32 whose products keep 10 bits of the mantissa, on NVIDIA GPUs from Ampere on."""
     threads: int | None = None
     """CPU threads of each process; none: as many as it has CPUs."""
     autoscaled: bool = False
@@ -233,8 +233,8 @@ class Placement:
     """Where and how the work runs; none of it changes what is trained, but for rounding."""
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    precision: Literal["auto", "float32", "bfloat16", "float8"] = "auto"
-    """Format of matrix products; auto: bfloat16 where the hardware computes in it; float8, in the layers alone, needs torchao and a GPU from Ada or Hopper on."""
+    precision: Literal["auto", "float32", "tf32", "bfloat16", "float8"] = "auto"
+    """Format of matrix products; auto: bfloat16 where the hardware computes in it; tf32: float32 whose products keep 10 bits of the mantissa, on NVIDIA GPUs from Ampere on; float8, in the layers alone, needs torchao and an NVIDIA GPU from Ada or Hopper on."""
     compile: Literal["auto", "on", "off"] = "auto"
     """torch.compile; auto: where there is a C++ compiler and the run is long enough to pay."""
     recompute: bool = False

@@ -106,11 +106,12 @@ def attention(qkv: Tensor, where: Layout, dropout_probability: float) -> Tensor:
 
 
 def has_kernel(qkv: Tensor) -> bool:
-    """Whether the variable-length kernel takes such a tensor: half precision, on CUDA from Ampere on, heads of a multiple of 8 up to 256 wide."""
+    """Whether the variable-length kernel takes such a tensor: half precision, on NVIDIA GPUs from Ampere on, heads of a multiple of 8 up to 256 wide."""
     return (
         qkv.is_cuda
         and qkv.dtype in KERNEL_TYPES
         and qkv.shape[-1] in KERNEL_HEAD_WIDTHS
+        and torch.version.hip is None  # whose GPUs have capabilities too, of other meaning
         and torch.cuda.get_device_properties(qkv.device).major >= KERNEL_CAPABILITY
     )
 

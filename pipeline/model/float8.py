@@ -6,16 +6,15 @@ import torch
 from torch import nn
 
 from pipeline.errors import ConfigError
-
-CAPABILITY = (8, 9)
-"""Compute capability from which tensor cores multiply float8: Ada, then Hopper."""
+from pipeline.model.gpu import ADA, gpu_of, multiplies
 
 
 def refuse_float8(device: torch.device) -> None:
     """Raise ConfigError where the device has no 8-bit products or torchao is not installed."""
-    if device.type != "cuda" or torch.cuda.get_device_capability(device) < CAPABILITY:
-        name = torch.cuda.get_device_name(device) if device.type == "cuda" else "a CPU"
-        raise ConfigError(f"placement.precision (float8) needs a GPU of compute capability {'.'.join(map(str, CAPABILITY))} (Ada, Hopper) or later, this is {name}: use bfloat16")
+    gpu = gpu_of(device) if device.type == "cuda" else None
+    if not (gpu and multiplies(gpu, "float8")):
+        name = f"{gpu.name}{' on ROCm' * gpu.hip}" if gpu else "a CPU"
+        raise ConfigError(f"placement.precision (float8) needs an NVIDIA GPU of compute capability {'.'.join(map(str, ADA))} (Ada, Hopper) or later, this is {name}: use bfloat16")
     if importlib.util.find_spec("torchao") is None:
         raise ConfigError("placement.precision (float8) needs torchao: pip install 'bertstream[float8]', or use bfloat16")
 

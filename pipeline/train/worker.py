@@ -25,6 +25,7 @@ from pipeline.corpus.embeddings import WORDS
 from pipeline.corpus.stream import StreamSettings, slots_of_blocks
 from pipeline.errors import CheckpointError, ConfigError
 from pipeline.model.float8 import refuse_float8, to_float8
+from pipeline.model.gpu import AMPERE, gpu_of, multiplies
 from pipeline.objectives.pretraining import BertPretraining
 from pipeline.text.wordpiece import WordPiece
 from pipeline.train import checkpoint
@@ -86,6 +87,8 @@ def work_on(job: Job, device: torch.device) -> None:
     say = (lambda text: ray.get(job.tracker.say.remote(text))) if rank == 0 else ignore
     torch.manual_seed(config.seed)
     precision = chosen_precision(config.placement, device)
+    if line := slower_precision(config.placement, device):
+        say(line)
     module = BertPretraining(config.model, len(stream.vocabulary.tokens)).to(device)
     if precision == "float8":
         to_float8(module.encoder.layers)
@@ -171,17 +174,30 @@ def cores() -> int:
 
 
 def chosen_precision(placement: Placement | ModelPlacement, device: torch.device) -> str:
-    """The number format of matrix products: that asked for, or bfloat16 where the hardware computes in it. Raises ConfigError where float8 cannot be had."""
+    """The number format of matrix products: that asked for, or bfloat16 where the hardware computes in it. Raises ConfigError where what is asked for cannot be had."""
     if placement.precision == "float8":
         refuse_float8(device)
     if placement.precision == "auto":
         return "bfloat16" if has_bfloat16(device) else "float32"
+    if device.type == "cuda" and not multiplies(gpu := gpu_of(device), placement.precision):
+        raise ConfigError(f"placement.precision ({placement.precision}) needs a GPU of compute capability {'.'.join(map(str, AMPERE))} (Ampere) or later, this is {gpu.name}: use float32, or auto")
+    if device.type == "cpu" and placement.precision == "tf32":
+        raise ConfigError("placement.precision (tf32) needs a GPU, this is a CPU: use float32, or auto")
     return placement.precision
 
 
 def autocast_of(precision: str, device: torch.device) -> torch.autocast:
-    """Autocast to bfloat16, also of what is not multiplied in float8."""
-    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision != "float32")
+    """Autocast to bfloat16, also of what is not multiplied in float8. Sets besides whether this process computes float32 products as TF32."""
+    if device.type == "cuda":
+        torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
+    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision not in ("float32", "tf32"))
+
+
+def slower_precision(placement: Placement | ModelPlacement, device: torch.device) -> str | None:
+    """A line where auto leaves a GPU at float32."""
+    if device.type != "cuda" or placement.precision != "auto" or has_bfloat16(device):
+        return None
+    return f"placement.precision auto: float32, because {gpu_of(device).name} does not multiply in bfloat16"
 
 
 def has_bfloat16(device: torch.device) -> bool:

@@ -1,0 +1,37 @@
+"""What a GPU can compute, from its compute capability and the kind of torch's build: of ROCm, capabilities are other numbers."""
+
+from dataclasses import dataclass
+
+import torch
+
+AMPERE = (8, 0)
+"""Compute capability from which tensor cores multiply bfloat16 and TF32."""
+ADA = (8, 9)
+"""Compute capability from which tensor cores multiply float8: Ada, then Hopper."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gpu:
+    """A GPU as torch sees it."""
+
+    name: str
+    capability: tuple[int, int]
+    hip: bool
+    """Whether torch is built for ROCm."""
+
+    def reaches(self, capability: tuple[int, int]) -> bool:
+        """Whether this is an NVIDIA GPU of this compute capability or later."""
+        return not self.hip and self.capability >= capability
+
+
+def gpu_of(device: torch.device) -> Gpu:
+    """The GPU behind a CUDA device."""
+    properties = torch.cuda.get_device_properties(device)
+    return Gpu(name=torch.cuda.get_device_name(device), capability=(properties.major, properties.minor), hip=torch.version.hip is not None)
+
+
+def multiplies(gpu: Gpu, precision: str) -> bool:
+    """Whether a GPU multiplies matrices in a format by its own arithmetic; ROCm's in bfloat16 too, and what torch does there with float8 and TF32 has not been tried."""
+    if precision == "float32" or (gpu.hip and precision == "bfloat16"):
+        return True
+    return gpu.reaches({"bfloat16": AMPERE, "tf32": AMPERE, "float8": ADA}[precision])

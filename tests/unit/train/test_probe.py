@@ -1,0 +1,32 @@
+"""GPUs that torch cannot use, in one line."""
+
+import pytest
+import torch
+
+from pipeline.errors import ConfigError
+from pipeline.train.probe import gpu_problem, refuse
+
+
+@pytest.mark.skipif(torch.version.cuda is not None or torch.version.hip is not None, reason="needs a build of torch without CUDA")
+def test_a_build_without_cuda_cannot_use_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert gpu_problem() == f"torch {torch.__version__} there is a build without CUDA"
+    monkeypatch.setattr(torch.version, "xpu", "20250101")
+    assert gpu_problem() == f"torch {torch.__version__} there is a build for Intel GPUs, which are not used here"
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
+def test_what_the_driver_lacks_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    assert gpu_problem().startswith(f"torch {torch.__version__} there: ")
+
+
+def test_nodes_are_named() -> None:
+    refuse({"10.0.0.1": None, "10.0.0.2": None}, 2)
+    with pytest.raises(ConfigError) as told:
+        refuse({"10.0.0.1": None, "10.0.0.2": "torch 2.13.0+cpu there is a build without CUDA"}, 2)
+    assert str(told.value) == (
+        "torch cannot use the GPUs of 1 of 2 nodes that have some (10.0.0.2: torch 2.13.0+cpu there is a build without CUDA); "
+        "mend that, leave those nodes out, or set placement.device cpu"
+    )
+    with pytest.raises(ConfigError, match=r"of 9 of 9 nodes .*\(1: old; 2: old; 3: old\); mend"):
+        refuse({str(number): "old" for number in range(1, 10)}, 9)
