@@ -23,14 +23,14 @@ from pipeline.corpus.stream import StreamSettings, in_phase, rows_if_few
 from pipeline.corpus.vocabulary import extended_vocabulary, given_vocabulary, trained_vocabulary
 from pipeline.errors import CheckpointError, ConfigError, DataError, listed
 from pipeline.export.huggingface import export
-from pipeline.model.float8 import refuse_float8
 from pipeline.text.wordpiece import WordPiece
 from pipeline.train import checkpoint, run
 from pipeline.train.initial import Initial, agreed_model, read_initial
 from pipeline.train.launch import fit, locked_tracker, tracked
+from pipeline.train.probe import require_usable_gpus
 from pipeline.train.summary import Pace, progress_line, summary_markdown
 from pipeline.train.tracking import open_run, tracking_uri
-from pipeline.train.worker import Job
+from pipeline.train.worker import Job, chosen_precision
 
 Report = Callable[[str], None]
 
@@ -53,8 +53,10 @@ def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
     if uri.startswith("sqlite:") and cluster.nodes() > 1:
         raise ConfigError(f"tracking.uri ({uri}) is a file on one machine and the cluster has {cluster.nodes()}: start a server (mlflow server) and set MLFLOW_TRACKING_URI")
     resources = cluster.worker_resources(config.placement, config.worker_range)
-    if config.placement.precision == "float8" and not resources.gpu:
-        refuse_float8(torch.device("cpu"))
+    if resources.gpu:
+        require_usable_gpus(config.placement.worker_resource)
+    else:
+        chosen_precision(config.placement, torch.device("cpu"))  # some formats need a GPU
     stream = stream_settings(config, initial, report)
     wanted = run.identity(config, stream.corpus, stream.vocabulary, initial.fingerprint if initial else None)
     with locked_tracker(folder) as tracker, storage.locked(folder), storage_in_a_line(config):

@@ -31,6 +31,7 @@ from pipeline.tasks.known import GLUE
 from pipeline.tasks.selection import worth
 from pipeline.train.initial import POOLER, Initial, read_initial
 from pipeline.train.summary import to_open
+from pipeline.train.probe import require_usable_gpus
 from pipeline.train.tracking import tracking_uri
 from pipeline.train.tuned import ADAPTERS
 
@@ -75,7 +76,9 @@ def finetune(config: Finetune, report: Report) -> Found:
         report(f"several machines: output ({config.output}) must be a folder that all of them see, or a URL")
     for line in warnings(config, settings, initial.model):
         report(line)
-    computed = with_precision(config, initial.model.width, tune.resources(config), report)
+    if (asked := tune.resources(config)).get("GPU"):
+        require_usable_gpus()
+    computed = with_precision(config, initial.model.width, asked, report)
     grid = planned(computed, initial, cuttings, settings, begun, report)
     name = grid_name(config, problems, initial)
     parent = runs.open_grid(uri, config, name, initial)

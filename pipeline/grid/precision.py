@@ -34,6 +34,8 @@ def with_precision(config: Finetune, width: int, asked: Mapping[str, float], rep
         found = [precision_of(config.placement, width, torch.device("cpu"))]
     else:
         found = of_nodes(config, width, asked)
+    if asked.get("GPU") and set(found) == {"float32"}:
+        report("placement.precision auto: float32, because the GPUs do not multiply in bfloat16")
     return pinned(config, found, report)
 
 

@@ -26,8 +26,7 @@ class Gpu:
 
 def gpu_of(device: torch.device) -> Gpu:
     """The GPU behind a CUDA device."""
-    properties = torch.cuda.get_device_properties(device)
-    return Gpu(name=torch.cuda.get_device_name(device), capability=(properties.major, properties.minor), hip=torch.version.hip is not None)
+    return Gpu(name=torch.cuda.get_device_name(device), capability=torch.cuda.get_device_capability(device), hip=torch.version.hip is not None)
 
 
 def multiplies(gpu: Gpu, precision: str) -> bool:

@@ -20,6 +20,7 @@ from pipeline.finetune.answering import Answering as Progress
 from pipeline.predict import model, output
 from pipeline.predict.inputs import InputFile, list_inputs, parts_of, rows_of
 from pipeline.predict.parts import Parts, unified
+from pipeline.train.probe import require_usable_gpus
 from pipeline.train.worker import cores
 
 Report = Callable[[str], None]
@@ -97,6 +98,8 @@ def answer_all(config: Predict, files: Sequence[InputFile], parts: Parts, report
     """Answer and publish every part that is missing."""
     cluster.connect(config.placement.address)
     use = fit(config, cpus=ray.cluster_resources().get("CPU", 0.0), gpus=ray.cluster_resources().get("GPU", 0.0))
+    if use.gpus:
+        require_usable_gpus()
     if (cluster.nodes() > 1 or config.placement.autoscaled) and not storage.is_url(parts.folder):
         report(f"several machines: output ({config.output}) must be a folder that all of them see, or a URL")
     if len(files) > 1 or use.actors > 1:
