@@ -30,9 +30,10 @@ from pipeline.train.launch import fit, locked_tracker, tracked
 from pipeline.train.probe import require_usable_gpus
 from pipeline.train.summary import Pace, progress_line, summary_markdown
 from pipeline.train.tracking import open_run, tracking_uri
-from pipeline.train.worker import Job, chosen_precision
+from pipeline.train.worker import Job, autocast_of, chosen_precision
 
 Report = Callable[[str], None]
+CPU = torch.device("cpu")
 
 
 @cluster.lost_in_a_line()
@@ -56,7 +57,7 @@ def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
     if resources.gpu:
         require_usable_gpus(config.placement.worker_resource)
     else:
-        chosen_precision(config.placement, torch.device("cpu"))  # some formats need a GPU
+        autocast_of(chosen_precision(config.placement, CPU), CPU)  # refuses formats that need a GPU
     stream = stream_settings(config, initial, report)
     wanted = run.identity(config, stream.corpus, stream.vocabulary, initial.fingerprint if initial else None)
     with locked_tracker(folder) as tracker, storage.locked(folder), storage_in_a_line(config):

@@ -174,20 +174,23 @@ def cores() -> int:
 
 
 def chosen_precision(placement: Placement | ModelPlacement, device: torch.device) -> str:
-    """The number format of matrix products: that asked for, or bfloat16 where the hardware computes in it. Raises ConfigError where what is asked for cannot be had."""
+    """The number format of matrix products: that asked for, or bfloat16 where the hardware computes in it. Raises ConfigError where float8 cannot be had."""
     if placement.precision == "float8":
         refuse_float8(device)
     if placement.precision == "auto":
         return "bfloat16" if has_bfloat16(device) else "float32"
-    if device.type == "cuda" and not multiplies(gpu := gpu_of(device), placement.precision):
-        raise ConfigError(f"placement.precision ({placement.precision}) needs a GPU of compute capability {'.'.join(map(str, AMPERE))} (Ampere) or later, this is {gpu.name}: use float32, or auto")
-    if device.type == "cpu" and placement.precision == "tf32":
-        raise ConfigError("placement.precision (tf32) needs a GPU, this is a CPU: use float32, or auto")
     return placement.precision
 
 
 def autocast_of(precision: str, device: torch.device) -> torch.autocast:
-    """Autocast to bfloat16, also of what is not multiplied in float8. Sets besides whether this process computes float32 products as TF32."""
+    """Autocast to bfloat16, also of what is not multiplied in float8. Sets besides whether this process computes float32 products as TF32.
+
+    Raises ConfigError where the device does not multiply in the format.
+    """
+    if device.type == "cpu" and precision == "tf32":
+        raise ConfigError("placement.precision (tf32) needs a GPU, this is a CPU: use float32, or auto")
+    if device.type == "cuda" and precision != "float8" and not multiplies(gpu := gpu_of(device), precision):
+        raise ConfigError(f"placement.precision ({precision}) needs a GPU of compute capability {'.'.join(map(str, AMPERE))} (Ampere) or later, this is {gpu.name}: use float32, or auto")
     if device.type == "cuda":
         torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
     return torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision not in ("float32", "tf32"))
