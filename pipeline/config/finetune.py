@@ -92,12 +92,15 @@ class Search:
     """Settings drawn where there is a range, each with all values of the others."""
     seeds: int = 1
     """Seeds that a setting is selected on; those that are reported are others."""
+    folds: int | None = None
+    """Cross-validation of your own file, for small ones: each of so many folds of its rows (classes stratified) is the development split of trials on the others; no model is kept. None: one development split."""
     stop_early: bool = False
     """Whether trials that lag behind after an epoch are stopped (asynchronous successive halving, Li et al. 2020)."""
 
     def __post_init__(self) -> None:
         require_at_least("search.samples", self.samples, 1)
         require_at_least("search.seeds", self.seeds, 1)
+        require(self.folds is None or self.folds >= 2, f"search.folds ({self.folds}) must be at least 2")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,6 +187,11 @@ class Finetune:
         require(self.dev is None or self.train is not None, f"dev ({self.dev}) belongs to train, which is not given")
         require(self.test is None or self.train is not None, f"test ({self.test}) belongs to train, which is not given")
         require_at_least("seeds", self.seeds, 1)
+        if self.search.folds is not None:
+            given = f"search.folds ({self.search.folds})"
+            require(self.train is not None, f"{given} divides your own file: give it with --train")
+            require(self.dev is None, f"{given} divides train, and dev ({self.dev}) is given: leave one of them out")
+            require(self.register is None, f"{given} keeps no model, and register ({self.register}) wants one: leave one of them out")
         require(self.minutes is None or self.minutes > 0, f"minutes ({self.minutes}) must be above 0")
         require(not self.vocabulary.extend, f"vocabulary.extend ({self.vocabulary.extend}) is for pretraining, which learns the words that are added: leave it out")
         require(self.placement.device != "cuda" or self.trials.gpus != 0, "placement.device cuda and trials.gpus (0) contradict each other: leave one of them out")

@@ -8,6 +8,7 @@ LATER = {
     "optimizer.word_embeddings_rate": None,
     "recipe.metric": None,
     "on_bad_rows": "refuse",
+    "search.folds": None,
     "version.sentences": 1,
 }
 """Settings and versions that came after the first runs -> what those had."""

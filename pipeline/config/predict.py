@@ -106,4 +106,5 @@ class Compare(Finetune):
         require(len(set(self.checkpoint)) == len(self.checkpoint), f"checkpoint ({self.checkpoint[0]}) is given twice: give two that differ")
         require_at_least("seeds", self.seeds, 2)
         require(self.minutes is None, f"minutes ({self.minutes}) would give the two encoders unequal trials: leave it out, and lower --seeds or --recipe.training-rows")
+        require(self.search.folds is None, f"search.folds ({self.search.folds}) is for one encoder: leave it out, and name a development file with --dev")
         require(self.register is None, f"register ({self.register}) is for one encoder: fine-tune the better one by itself")

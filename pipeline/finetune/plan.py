@@ -42,6 +42,11 @@ class Share:
     rows: int | None
 
 
+def size(share: Share) -> tuple[int, int, float]:
+    """How much is trained, to be compared with another share of the same rows."""
+    return share.seeds, share.epochs, math.inf if share.rows is None else share.rows
+
+
 def seconds_of(config: Finetune, problem: Problem, initial: Initial) -> float:
     """Mean seconds of a step: those of a token, measured on a few steps of this problem on this device, of as many tokens as a step has on average.
 

@@ -14,6 +14,7 @@ from pipeline.config.finetune import Cutting, Finetune
 from pipeline.corpus.builtin import distributions, package_docstrings
 from pipeline.errors import ConfigError, DataError
 from pipeline.finetune.contents import contradictions_in_words, described, shared_in_words
+from pipeline.finetune.folds import fold_numbers
 from pipeline.tasks import known
 from pipeline.tasks.builtin import builtin_task
 from pipeline.tasks.download import fetch_glue
@@ -22,7 +23,7 @@ from pipeline.tasks.own import Lost, read_own
 from pipeline.tasks.prepared import Prepared, fitted
 from pipeline.tasks.schema import TEXTS
 from pipeline.tasks.selection import selected_by, skewed
-from pipeline.tasks.task import Task, several
+from pipeline.tasks.task import Task, require_trainable, several
 from pipeline.train.initial import Initial
 
 Report = Callable[[str], None]
@@ -42,6 +43,8 @@ class Problem:
     """Those with labels to be scored on; the first is the development split, which selects."""
     digest: str
     """Of the rows of all splits, and of what they are of: another file of the same name is another problem."""
+    fold_of: str | None = None
+    """Name of the task that it is a fold of; None where there are no folds."""
 
 
 def read_problems(config: Finetune, initial: Initial, report: Report) -> list[Problem]:
@@ -50,6 +53,8 @@ def read_problems(config: Finetune, initial: Initial, report: Report) -> list[Pr
         task, items, lost = read_own(config, config.train, config.dev)
         if task.name in {*known.TASKS, BUILTIN}:  # as the file is called; its scores do not belong beside that task's
             task = replace(task, name=f"own-{task.name}")
+        if config.search.folds is not None:
+            return folds_of(config, config.search.folds, task, items["train"], lost, initial, report)
         return [problem_of(config, task, *with_dev(task, items, report), lost, initial, report)]
     names, found = tuple(name for name in config.task if name != BUILTIN), []
     if unknown := [name for name in names if name not in (*known.TASKS, "glue")]:
@@ -132,6 +137,21 @@ def problem_of(config: Finetune, task: Task, train: Any, splits: dict[str, Any],
     return problem
 
 
+def folds_of(config: Finetune, folds: int, task: Task, items: Any, lost: Lost, initial: Initial, report: Report) -> list[Problem]:
+    """A problem for each fold, whose items are the development split of all others; says what the whole file holds. Raises DataError where training on the others cannot be."""
+    whole, numbers, found = problem_of(config, task, items, {}, lost, initial, report), fold_numbers(task, items, folds), []
+    sizes = np.bincount(numbers, minlength=folds)
+    size = f"{max(sizes):,}" if min(sizes) == max(sizes) else f"{min(sizes):,} to {max(sizes):,}"
+    report(f"{task.name}: {folds} folds of {size} {noun(task)}" + ", with equal shares of each class" * (task.kind == "classification"))
+    for fold in range(folds):
+        parts = {"train": chosen(items, numbers != fold), "dev": chosen(items, numbers == fold)}
+        if task.kind == "classification":
+            require_trainable(parts["train"], f"{config.train} without fold {fold + 1} of {folds}")
+        named = replace(whole.task, name=f"{task.name}-fold{fold + 1}of{folds}")
+        found.append(replace(cut(named, config.cutting, parts, initial), fold_of=task.name))
+    return found
+
+
 def cut(task: Task, cutting: Cutting, items: dict[str, Any], initial: Initial) -> Problem:
     """A problem from the items of its splits, `train` among them. Raises ConfigError for a length beyond the model's positions."""
     cutting = fitted(cutting, task, initial.model.maximum_positions)
@@ -145,7 +165,7 @@ def in_cuttings(problem: Problem, cuttings: Iterable[Cutting], initial: Initial,
     first, *others = dict.fromkeys(cuttings)
     items, found = {"train": problem.train.items} | {name: one.items for name, one in problem.splits.items()}, {first: problem}
     for cutting in others:
-        found[cutting] = cut(problem.task, cutting, items, initial)
+        found[cutting] = replace(cut(problem.task, cutting, items, initial), fold_of=problem.fold_of)
         asked = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in vars(cutting).items() if value != getattr(first, name))
         for name, one in {"train": found[cutting].train, **found[cutting].splits}.items():
             if one.notes:

@@ -39,43 +39,62 @@ class Reported:
     """Seeds that gave the same answer to everything; they are among the values."""
     setting: str
     """What was chosen, and of how many; empty where nothing was searched."""
+    folds: int = 1
+    """Folds that the values are of, each with as many seeds; 1 where there is one development split."""
 
     @property
     def median(self) -> float:
         return statistics.median(self.values)
 
+    @property
+    def middle(self) -> str:
+        """For people: the median over seeds; over folds the mean and the standard deviation."""
+        if self.folds == 1:
+            return shown(self.name, self.median)
+        return f"{shown(self.name, statistics.fmean(self.values))} ± {shown(self.name, statistics.stdev(self.values))}"
 
-def reported(problem: Problem, baselines: Mapping[str, Mapping[str, float]], results: Sequence[dict[str, Any]], setting: str) -> list[Reported]:
-    """The task's metrics on each of its splits, and those that were tuned on the development split, which say so."""
-    found, collapsed = [], sum(result["collapsed"] for result in results)
+
+def reported(problem: Problem, baselines: Mapping[str, Mapping[str, float]], results: Sequence[dict[str, Any]], setting: str, folds: int = 1) -> list[Reported]:
+    """The task's metrics on each of its splits, and those that were tuned on the development split, which say so; of folds those of all of them."""
+    task, found, collapsed = problem.fold_of or problem.task.name, [], sum(result["collapsed"] for result in results)
     for split in problem.splits:
         for metric in problem.task.metrics:
             values = tuple(result["scores"][split][metric] for result in results)
             chosen = " (best epoch on dev)" if any(result["best_epoch"] < len(result["epochs"]) for result in results) else ""
-            found.append(Reported(task=problem.task.name, name=f"{split} {metric}{chosen}", values=values, baseline=baselines[split].get(metric), collapsed=collapsed, setting=setting))
+            found.append(Reported(task=task, name=f"{split} {metric}{chosen}", values=values, baseline=baselines[split].get(metric), collapsed=collapsed, setting=setting, folds=folds))
     for name in [name for name in results[0]["tuned"] if name.endswith("_tuned_on_dev")]:
         values = tuple(result["tuned"][name] for result in results)
-        found.append(Reported(task=problem.task.name, name=name.replace("_", " "), values=values, baseline=None, collapsed=collapsed, setting=setting))
+        found.append(Reported(task=task, name=name.replace("_", " "), values=values, baseline=None, collapsed=collapsed, setting=setting, folds=folds))
     return found
 
 
-def select(trials: Sequence[Trial], results: Mapping[str, dict[str, Any]], problem: Problem) -> tuple[dict[str, Any], float]:
-    """The setting with the best median on the development split over the seeds that select, and that median.
+def mean_baseline(baselines: Sequence[Mapping[str, Mapping[str, float]]]) -> dict[str, dict[str, float]]:
+    """The baselines of folds, split -> metric -> value, as their mean, where all folds have the metric."""
+    found: dict[str, dict[str, float]] = {}
+    for split, ones in baselines[0].items():
+        shared = [name for name in ones if all(name in other[split] for other in baselines)]
+        found[split] = {name: statistics.fmean(other[split][name] for other in baselines) for name in shared}
+    return found
+
+
+def select(trials: Sequence[Trial], results: Mapping[str, dict[str, Any]], *problems: Problem) -> tuple[dict[str, Any], float]:
+    """The setting with the best median on the development split over the seeds that select, and that median; of several folds the mean over them and the seeds.
 
     One of which a seed was stopped early does not count, as long as there is another: a median of what was left would flatter it.
     """
     ones: dict[str, list[Trial]] = {}
-    first, metric = next(iter(problem.splits)), problem.task.metrics[0]
+    first, metric = next(iter(problems[0].splits)), problems[0].task.metrics[0]
+    centre, names = statistics.fmean if len(problems) > 1 else statistics.median, {problem.task.name for problem in problems}
     for trial in trials:
-        if trial.problem == problem.task.name:
+        if trial.problem in names:
             ones.setdefault(str(trial.chosen), []).append(trial)
     scores = {name: [results[trial.name]["scores"][first][metric] for trial in mine if "scores" in results[trial.name]] for name, mine in ones.items()}
     most = max(len(values) for values in scores.values())
     name = max(
         (name for name, values in scores.items() if len(values) == most),
-        key=lambda name: worth(metric, statistics.median(scores[name])),
+        key=lambda name: worth(metric, centre(scores[name])),
     )
-    return ones[name][0].chosen, statistics.median(scores[name])
+    return ones[name][0].chosen, centre(scores[name])
 
 
 def is_share(name: str) -> bool:
@@ -107,13 +126,15 @@ def cells(one: Reported, published: Mapping[str, str]) -> list[str]:
     """A row of the table."""
     collapsed = f"{one.collapsed} of {len(one.values)}" if one.collapsed else ""
     spread = f"{shown(one.name, min(one.values))} to {shown(one.name, max(one.values))}"
-    return [one.task, one.name, shown(one.name, one.median), spread, str(len(one.values)), collapsed, shown(one.name, one.baseline), published_figure(one, published), one.setting]
+    seeds = f"{one.folds} x {len(one.values) // one.folds}" if one.folds > 1 else str(len(one.values))
+    return [one.task, one.name, one.middle, spread, seeds, collapsed, shown(one.name, one.baseline), published_figure(one, published), one.setting]
 
 
 def table(rows: Sequence[Reported], model: Model) -> str:
     """The table in Markdown, which a terminal shows aligned; percent, but for mean_absolute_error."""
     name, published = PUBLISHED.get((model.layers, model.width), ("", {}))
-    head = ["task", "split and metric", "median", "of seeds", "seeds", "collapsed", "baseline", f"{name}, GLUE test" if name else "published", "setting"]
+    middle = ["mean ± deviation", "of folds and seeds", "folds x seeds"] if any(one.folds > 1 for one in rows) else ["median", "of seeds", "seeds"]
+    head = ["task", "split and metric", *middle, "collapsed", "baseline", f"{name}, GLUE test" if name else "published", "setting"]
     lines = [head, *(cells(one, published) for one in rows)]
     kept = [place for place in range(len(head)) if place < 5 or any(line[place] for line in lines[1:])]
     widths = [max(len(line[place]) for line in lines) for place in kept]

@@ -51,7 +51,7 @@ class Trial:
     chosen: dict[str, Any]
     """The settings that are searched, by dotted name."""
     stage: str
-    """select or report."""
+    """select, report, or fold, which reports and keeps no model."""
     metric: str = ""
     """The one that selects."""
 

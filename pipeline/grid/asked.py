@@ -7,6 +7,7 @@ from typing import Any
 from pipeline.config.finetune import Cutting, Finetune
 from pipeline.config.flat import flatten
 from pipeline.finetune import plan, trials
+from pipeline.finetune.folds import by_task
 from pipeline.finetune.problems import Problem
 from pipeline.finetune.settings import with_setting
 from pipeline.finetune.table import select
@@ -68,9 +69,10 @@ def selecting(grid: Grid) -> list[Trial]:
 
 
 def reporting(grid: Grid, name: str, chosen: dict[str, Any]) -> list[Trial]:
-    """The trials that report a task's setting, on seeds that did not select it."""
+    """The trials that report a task's setting, on seeds that did not select it; those of a fold keep no model."""
+    stage = "fold" if grid.problems[name].fold_of else "report"
     first = grid.config.search.seeds if len(grid.settings) > 1 else 0
-    return [trial_of(grid, name, first + seed, chosen, "report") for seed in range(grid.shares[name].seeds)]
+    return [trial_of(grid, name, first + seed, chosen, stage) for seed in range(grid.shares[name].seeds)]
 
 
 def finished(trial: Trial, may_stop: bool) -> dict[str, Any] | None:
@@ -92,14 +94,15 @@ def remaining(grid: Grid) -> Iterator[str]:
     asked, may_stop = selecting(grid), grid.config.search.stop_early
     results = {trial.name: finished(trial, may_stop) for trial in asked}
     yield from (trial.problem for trial in asked if results[trial.name] is None)
-    for name, problem in grid.problems.items():
-        mine = [trial for trial in asked if trial.problem == name]
-        known = not (grid.config.start_from and name in STARTED) and all(results[trial.name] for trial in mine)
+    for task, names in by_task(grid.problems).items():
+        mine = [trial for trial in asked if trial.problem in names]
+        known = not (grid.config.start_from and task in STARTED) and all(results[trial.name] for trial in mine)
         if not known:
-            yield from [name] * grid.shares[name].seeds
+            yield from (name for name in names for _ in range(grid.shares[name].seeds))
             continue
-        chosen = select(mine, results, problem)[0] if mine else grid.settings[0]
-        yield from (name for trial in reporting(grid, name, chosen) if finished(trial, False) is None)
+        chosen = select(mine, results, *(grid.problems[name] for name in names))[0] if mine else grid.settings[0]
+        for name in names:
+            yield from (name for trial in reporting(grid, name, chosen) if finished(trial, False) is None)
 
 
 def summary(grid: Grid, many: int) -> str:
@@ -107,7 +110,8 @@ def summary(grid: Grid, many: int) -> str:
     tasks, settings, seeds = len(grid.problems), len(grid.settings), grid.config.seeds
     selects = settings * grid.config.search.seeds * tasks if settings > 1 else 0
     reports = sum(share.seeds for share in grid.shares.values())
-    parts = f"{tasks} task{'s' * (tasks > 1)}, {seeds} seed{'s' * (seeds > 1)} at most"
+    ones = f"{grid.config.search.folds} folds" if grid.config.search.folds else f"{tasks} task{'s' * (tasks > 1)}"
+    parts = f"{ones}, {seeds} seed{'s' * (seeds > 1)} at most"
     if selects:
         parts = f"{selects} that select one of {settings} settings, {reports} that report it on fresh seeds"
     left, total = list(remaining(grid)), len(selecting(grid)) + reports

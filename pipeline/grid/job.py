@@ -15,11 +15,12 @@ from pipeline.config.jobs import Pretrain
 from pipeline.config.training import Tracking
 from pipeline.errors import CheckpointError, ConfigError, DataError
 from pipeline.finetune import plan, trials
+from pipeline.finetune.folds import by_task
 from pipeline.finetune.live import Live, label
 from pipeline.finetune.problems import Problem, data_of, in_cuttings, read_problems
 from pipeline.finetune.settings import in_words, settings_of, warnings, with_setting
 from pipeline.finetune.submission import rows_to_answer, submit
-from pipeline.finetune.table import Reported, glue_line, reported, select, shown, table
+from pipeline.finetune.table import Reported, glue_line, mean_baseline, reported, select, shown, table
 from pipeline.finetune.trials import Trial
 from pipeline.grid import asked, runs, tune
 from pipeline.grid.asked import STARTED, Grid, finished, first_of_each
@@ -106,6 +107,8 @@ def finetune(config: Finetune, report: Report) -> Found:
     for name, folder in models.items():
         closing.append(f"model of {name}, the best of its seeds on dev: {folder}")
         closing.append(f"    to use it: {use_line(config, problems[name].task, folder)}")
+    if config.search.folds:
+        closing.append("folds measure settings and keep no model: the same command without --search.folds, with the settings that are best, trains one")
     closing.append(f"trials in MLflow: {to_open(parent.uri, parent.run_id)}")
     return Found(rows=rows, models=models, closing=closing)
 
@@ -154,9 +157,11 @@ def planned(config: Finetune, initial: Initial, cuttings: dict[str, dict[Cutting
         shares, per_step = known
         answering = plan.answering_seconds(config, to_answer, per_step, many)
     else:
-        per_step = tune.seconds_per_step(config, cuttings, initial)
+        measured = tune.seconds_per_step(config, {ones[0]: cuttings[ones[0]] for ones in by_task(problems).values()}, initial)
+        per_step = {name: measured[ones[0]] for ones in by_task(problems).values() for name in ones}
         answering = plan.answering_seconds(config, to_answer, per_step, many)
         shares = plan.fitted(config, list(problems.values()), per_step, many, len(settings), spent=time.monotonic() - begun + answering)
+        shares = {name: min((shares[one] for one in ones), key=plan.size) for ones in by_task(problems).values() for name in ones}  # folds alike
         plan.write(place, shares, per_step)
     for name, problem in problems.items():
         if line := plan.left_out(problem, config, shares[name]):
@@ -189,7 +194,8 @@ def grid_name(config: Finetune, problems: Mapping[str, Problem], initial: Initia
         not in ("placement", "trials", "output", "mlflow_uri", "register", "checkpoint", "data", "train", "dev", "test")
     }
     content = json.dumps([shaping, initial.fingerprint, sorted((name, one.digest) for name, one in problems.items())], sort_keys=True)
-    names = "-".join(problems) if len(problems) < 4 else f"{len(problems)}-tasks"
+    tasks = by_task(problems)
+    names = "-".join(tasks) if len(tasks) < 4 else f"{len(tasks)}-tasks"
     names += "-random-weights" * config.random_weights
     return f"{names}-{hashlib.sha256(content.encode()).hexdigest()[:8]}"
 
@@ -197,27 +203,31 @@ def grid_name(config: Finetune, problems: Mapping[str, Problem], initial: Initia
 def run_wave(grid: Grid, parent: Any, live: Live, report: Report) -> tuple[list[Reported], dict[str, str]]:
     """Select a setting for each problem where there are several, report it on fresh seeds, and keep the best model of each."""
     chosen = {name: grid.settings[0] for name in grid.problems}
-    words = dict.fromkeys(grid.problems, "")
+    tasks = by_task(grid.problems)
+    words = dict.fromkeys(tasks, "")
     if selecting := asked.selecting(grid):
         groups = [[trial for trial in selecting if trial.problem == name] for name in grid.problems] if grid.config.search.stop_early else [selecting]
         found = {}
         for group in groups:  # halving compares scores, which are of one task then
             found |= run_all(grid, group, parent, live, may_stop=grid.config.search.stop_early)
-        for name, problem in grid.problems.items():
-            chosen[name], value = select(selecting, found, problem)
-            tried = len({str(trial.chosen) for trial in selecting if trial.problem == name})
-            metric = problem.task.metrics[0]
-            words[name] = (
-                f"{in_words(chosen[name])} (best of {tried}: {metric} {shown(metric, value)}, selected on dev)"
-            )
-            report(f"{name}: selected {words[name]}")
+        for task, names in tasks.items():
+            best, value = select(selecting, found, *(grid.problems[name] for name in names))
+            tried = len({str(trial.chosen) for trial in selecting if trial.problem == names[0]})
+            metric = grid.problems[names[0]].task.metrics[0]
+            where = "the folds" if len(names) > 1 else "dev"
+            said = f"{in_words(best)} (best of {tried}: {metric} {shown(metric, value)}, selected on {where})"
+            chosen |= dict.fromkeys(names, best)
+            words[task] = said
+            report(f"{task}: selected {said}")
     reporting = {name: asked.reporting(grid, name, chosen[name]) for name in grid.problems}
     results = run_all(grid, [trial for ones in reporting.values() for trial in ones], parent, live, may_stop=False)
     rows, models = [], {}
-    for name, ones in reporting.items():
-        mine = [results[trial.name] for trial in ones]
-        rows += reported(grid.problems[name], grid.baselines[name], mine, words[name])
-        models[name] = best_model(grid.problems[name], ones, mine)
+    for task, names in tasks.items():
+        ones = [trial for name in names for trial in reporting[name]]
+        mine, problem = [results[trial.name] for trial in ones], grid.problems[names[0]]
+        rows += reported(problem, mean_baseline([grid.baselines[name] for name in names]), mine, words[task], len(names))
+        if problem.fold_of is None:  # the best of models that were scored on different rows is none
+            models[task] = best_model(problem, ones, mine)
     return rows, models
 
 

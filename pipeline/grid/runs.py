@@ -5,6 +5,7 @@ A server that is away stops no training: trials wait here until it answers, and 
 
 import re
 import shlex
+import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -264,6 +265,7 @@ def shown(value: float | None) -> float | None:
 def figures(one: Reported) -> Iterator[tuple[str, float]]:
     """The figures of a row by the names of their metrics."""
     found = {"median": one.median, "lowest": min(one.values), "highest": max(one.values), "baseline": one.baseline}
+    found |= {"mean": statistics.fmean(one.values)} if one.folds > 1 else {}
     yield from ((legal(f"{one.task}/{one.name}/{name}"), value) for name, value in found.items() if value is not None)
 
 

@@ -29,7 +29,7 @@ from pipeline.train.initial import Initial
 def problem(name: str, rows: int, dev: int = 320) -> SimpleNamespace:
     """As much of a problem as a plan asks of it."""
     sized = lambda number: SimpleNamespace(rows=SimpleNamespace(num_rows=number))  # noqa: E731
-    return SimpleNamespace(task=SimpleNamespace(name=name, metrics=("accuracy",)), train=sized(rows), splits={"dev": sized(dev)})
+    return SimpleNamespace(task=SimpleNamespace(name=name, metrics=("accuracy",)), train=sized(rows), splits={"dev": sized(dev)}, fold_of=None)
 
 
 def config(minutes: float | None, seeds: int = 3) -> Finetune:
