@@ -16,6 +16,9 @@ from pipeline.tasks.task import Task
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.wordpiece import WordPiece
 
+MOST_CONFUSED = 200
+"""Classes up to which it is counted how often each was taken for each: of 20,000 the counts are 400 million."""
+
 
 def prepare(task: Task, items: pa.Table, vocabulary: Vocabulary, cutting: Cutting) -> Prepared:
     """The rows of a table of TEXTS, cut at the length or in passages."""
@@ -94,9 +97,10 @@ def collapsed(task: Task, prepared: Prepared, found: np.ndarray) -> bool:
 
 
 def details(task: Task, prepared: Prepared, found: np.ndarray, tuned: Tuned) -> dict[str, Any]:
-    """The figures of each class or label, and of classes how often each (row) was taken for each (column)."""
+    """The figures of each class or label, and of a few classes how often each (row) was taken for each (column)."""
     if task.kind not in ("classification", "multilabel"):
         return {}
     said, true = chosen(task, found, tuned), truth(task, prepared)
     figures = {"labels": list(task.labels), "per_class": metrics.per_class(task, said, true)}
-    return figures | ({"confusion": metrics.confusion(task, said, true).tolist()} if task.kind == "classification" else {})
+    shown = task.kind == "classification" and len(task.labels) <= MOST_CONFUSED
+    return figures | ({"confusion": metrics.confusion(task, said, true).tolist()} if shown else {})

@@ -30,6 +30,12 @@ def test_classes_have_a_confusion_matrix_by_hand() -> None:
     assert found["per_class"]["yes"] == {"precision": 0.5, "recall": 1.0, "f1": pytest.approx(2 / 3), "count": 2.0}
 
 
+def test_many_classes_have_no_confusion_matrix() -> None:
+    task, way = Task(name="t", kind="classification", labels=tuple(map(str, range(201))), metrics=("accuracy",)), KINDS["classification"]
+    found = way.details(task, split(TRUE), np.eye(201)[FOUND], {})
+    assert "confusion" not in found and len(found["per_class"]) == 201
+
+
 def test_labels_have_figures_of_their_own_by_hand() -> None:
     """Three texts of the labels a; a and b; b, of which the first and the second are given a."""
     columns = {"ids": [[2]] * 3, "first_length": [1] * 3, "label": [None] * 3, "labels": [[1, 0], [1, 1], [0, 1]], "row": [0, 1, 2]}
