@@ -191,6 +191,7 @@ class Finetune:
             given = f"search.folds ({self.search.folds})"
             require(self.train is not None, f"{given} divides your own file: give it with --train")
             require(self.dev is None, f"{given} divides train, and dev ({self.dev}) is given: leave one of them out")
+            require(self.test is None, f"{given} keeps no model, and test ({self.test}) wants one: leave one of them out")
             require(self.register is None, f"{given} keeps no model, and register ({self.register}) wants one: leave one of them out")
         require(self.minutes is None or self.minutes > 0, f"minutes ({self.minutes}) must be above 0")
         require(not self.vocabulary.extend, f"vocabulary.extend ({self.vocabulary.extend}) is for pretraining, which learns the words that are added: leave it out")

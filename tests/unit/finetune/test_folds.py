@@ -109,6 +109,7 @@ def test_the_table_has_mean_and_spread_over_folds_and_seeds() -> None:
     [
         ({"task": ("sst2",)}, "search.folds (5) divides your own file: give it with --train"),
         ({"train": "a.csv", "dev": "b.csv"}, "search.folds (5) divides train, and dev (b.csv) is given: leave one of them out"),
+        ({"train": "a.csv", "test": "c.csv"}, "search.folds (5) keeps no model, and test (c.csv) wants one: leave one of them out"),
         ({"train": "a.csv", "register": "x"}, "search.folds (5) keeps no model, and register (x) wants one: leave one of them out"),
     ],
 )
