@@ -14,6 +14,7 @@ from pipeline.cluster import SHARES, STAGES, NodeGroup, WorkerResources, answers
 from pipeline.config.training import Placement
 from pipeline.config.workers import worker_range
 from pipeline.errors import ClusterLost, ConfigError, DataError
+from pipeline.stopping import interrupt
 
 
 def node(cpus: float, gpus: float = 0, **custom: float) -> dict[str, float]:
@@ -258,3 +259,16 @@ def test_a_stopped_process_says_by_its_exit_code_what_stopped_it(number: signal.
     if number == signal.SIGTERM:
         process.send_signal(number)  # as a scheduler that sends it to all processes of a group, and to the first
     assert process.communicate()[0] == "" and process.returncode == code
+
+
+def test_sigterm_is_handled_here_after_ray_has_set_a_handler_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", lambda **options: signal.signal(signal.SIGTERM, signal.SIG_IGN))
+    monkeypatch.setattr("pipeline.cluster.watch_head", lambda: None)
+    try:
+        connect(None)
+        assert signal.getsignal(signal.SIGTERM) is interrupt
+    finally:
+        signal.signal(signal.SIGTERM, before)
