@@ -1,5 +1,12 @@
 """Abbreviations that sentencex does not know, by language, without their full stop. Data only: to teach one, add it."""
 
+CYRILLIC = "А Б В Г Ґ Д Ђ Ѓ Е Ё Є Ж З Ѕ И І Ї Й Ј К Л Љ М Н Њ О П Р С Т Ћ Ќ У Ў Ф Х Ц Ч Џ Ш Щ Э Ю Я"
+INITIALS = {
+    **dict.fromkeys(["ba", "be", "bg", "cv", "kk", "ky", "mk", "mn", "os", "ru", "sr", "tg", "tt", "uk"], CYRILLIC),
+    "el": "Α Β Γ Δ Ε Ζ Η Θ Ι Κ Λ Μ Ν Ξ Ο Π Ρ Σ Τ Υ Φ Χ Ψ Ω",
+    "vi": "Đ",
+}
+"""Capitals that are initials; A to Z are in all languages."""
 NEVER_LAST = {
     "ar": "د",
     "bg": "бл жк имп кн",
@@ -7,7 +14,6 @@ NEVER_LAST = {
         "αγ αθ αλ αρ αριθ αρθ βλ γεωργ δημ δρ εικ εκδ επιμ ιω καθ κεφ κκ κος κων λεωφ μτφρ νικ πιν πρβλ σελ τηλ "
         "τομ χρ"
     ),
-    "en": "approx ch chs eq eqs figs vol vols",
     "hi": "डॉ पं प्रो श्री",
     "hu": "dr id ifj ill özv prof",
     "mk": "акад бул ген инж проф ул",
@@ -30,9 +36,9 @@ SELDOM_LAST = {
         "νοε οκτ σεπ στρ στρεμ τ τρισ φεβ χ χγρ χιλ χλγ χλμ χμ"
     ),
     "en": (
-        "art cent chron cir circa col cor cu dan deut div eccl eph esq est exod ezek ft gal gent hab hag heb "
+        "approx art cent ch chron chs cir circa col cor cu dan deut div eccl eph eq eqs esq est exod ezek figs ft gal gent hab hag heb "
         "hos hrs isa jas jer josh judg kgs lat lb lbs lem lev lib mal matt mic min mins mons mss neh num obad obt "
-        "oz pbk pet prop prov ps rev rom sam secs sect sg sq sqmi temp thes thess thm tim tit yds zech ii iii iv "
+        "oz pbk pet prop prov ps rev rom sam secs sect sg sq sqmi temp thes thess thm tim tit vol vols yds zech ii iii iv "
         "vi vii viii ix xi xii xiii xiv xv xvi xvii xviii xix xx xxi xxii xxiii xxiv xxv c"
     ),
     "hr": "dr engl god itd lat npr nr odn sl st str tal tj tzv usp",

@@ -1,12 +1,13 @@
 """Text to sentences, with sentencex."""
 
 import re
+from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cache
 
 from sentencex import segment
 
-from pipeline.text.abbreviations import NEVER_LAST, SELDOM_LAST
+from pipeline.text.abbreviations import INITIALS, NEVER_LAST, SELDOM_LAST
 from pipeline.text.documents import WORDY
 
 # sentencex 1.0 panics on white space of more than one byte before an initial ("by\u00a0J. Smith").
@@ -26,7 +27,8 @@ ENOUGH = re.compile(rf"(?:[\W\d_]*[^\W\d_]){{4}}|.*{WORDY.pattern}.*{WORDY.patte
 """Four letters, or two ideographs, kana or Hangul syllables: less is no sentence."""
 SHORT = 12
 """Characters below which a piece may be no sentence; no abbreviation with its full stop is longer."""
-INITIALS = frozenset(letter for letter in map(chr, range(0x2000)) if letter.isupper())
+NOT_CAPITAL = frozenset(sign for sign in map(chr, range(0x2000)) if sign.islower() or sign.isdigit() or sign.isspace())
+"""How a piece begins that may go on with the one before it."""
 OPENING = "([\"'“‘„«"
 ITEM_NUMBER = re.compile(r"\(?\d{1,3}[.)]\s*")
 LAST_WORD = re.compile(rf"[^\s.{re.escape(OPENING)}]+(?=\.\s*$)")
@@ -53,10 +55,14 @@ def split_sentences(text: str, *, lines_are_sentences: bool = False, language: s
         return [sentence for line in lines if (sentence := line.strip())]
     known = abbreviations(language)
     pieces: list[str] = []
+    ends: list[int] = []
     for line in lines:
         if line:
             found = segment(language, line)
-            pieces += joined(found, known) if len(found) > 1 else found
+            pieces += joined(found, known) if known.never_last and len(found) > 1 else found
+            ends.append(len(pieces))
+    if not known.never_last:
+        pieces = joined_where_odd(pieces, ends, known)
     return [sentence for piece in pieces if (sentence := piece.strip())]
 
 
@@ -65,7 +71,7 @@ class Abbreviations:
     """The abbreviations of a language without their full stop, in small letters, capitals and with a capital first."""
 
     never_last: frozenset[str]
-    """No sentence ends with them; all single capitals are among them, as initials."""
+    """No sentence ends with them; initials are among them where sentencex does not know these."""
     seldom_last: frozenset[str]
     """A sentence goes on after them before a lower-case letter or a digit."""
     endings: frozenset[str]
@@ -80,9 +86,19 @@ def abbreviations(language: str) -> Abbreviations:
         frozenset(form for word in words.get(code, "").split() for form in (word, word.capitalize(), word.upper()))
         for words in (NEVER_LAST, SELDOM_LAST)
     )
-    never |= INITIALS
+    never |= frozenset(INITIALS.get(code, "").split())
     endings = frozenset(f"{before}{word}." for word in never | seldom for before in ("", *OPENING))
     return Abbreviations(never_last=never, seldom_last=seldom, endings=endings)
+
+
+def joined_where_odd(pieces: list[str], ends: list[int], known: Abbreviations) -> list[str]:
+    """Join the pieces of lines that end at `ends`, in a language in which a look at how pieces begin shows what may be cut."""
+    odd = [place for place, piece in enumerate(pieces) if len(piece) < SHORT or piece[0] in NOT_CAPITAL]
+    for number in sorted({bisect_right(ends, place) for place in odd}, reverse=True):
+        start, end = ends[number - 1] if number else 0, ends[number]
+        if end - start > 1:
+            pieces[start:end] = joined(pieces[start:end], known)
+    return pieces
 
 
 def joined(pieces: list[str], known: Abbreviations) -> list[str]:
