@@ -11,9 +11,8 @@ from pipeline.config.model import Model
 from pipeline.config.training import Placement
 from pipeline.errors import ConfigError
 from pipeline.model.attention import has_kernel
-from pipeline.model.float8 import refuse_float8
 from pipeline.objectives.pretraining import BertPretraining
-from pipeline.train.worker import chosen_precision
+from pipeline.train.worker import autocast_of, chosen_precision
 from tests.cuda.device import CUDA, Properties, on_device, properties
 
 MODEL = Model(layers=2, width=32, heads=2, feed_forward=64, maximum_positions=64, attention_dropout=0.0)
@@ -41,34 +40,43 @@ def test_three_sizes_are_one_compiled_graph(dropout: float) -> None:
     assert len(kernels) == (0 if dropout else model.layers)
 
 
-CAPABILITIES = [
-    ("Tesla V100-SXM2-16GB", (7, 0), "float32", False, False),
-    ("Tesla T4", (7, 5), "float32", False, False),
-    ("NVIDIA A100-SXM4-80GB", (8, 0), "bfloat16", True, False),
-    ("NVIDIA A10G", (8, 6), "bfloat16", True, False),
-    ("NVIDIA L4", (8, 9), "bfloat16", True, True),
-    ("NVIDIA H100 80GB HBM3", (9, 0), "bfloat16", True, True),
-    ("NVIDIA B200", (10, 0), "bfloat16", True, True),
+CHOICES = [
+    ("Tesla V100-SXM2-16GB", (7, 0), None, "float32", False, ("float32",)),
+    ("Tesla T4", (7, 5), None, "float32", False, ("float32",)),
+    ("NVIDIA A100-SXM4-80GB", (8, 0), None, "bfloat16", True, ("float32", "tf32", "bfloat16")),
+    ("NVIDIA A10G", (8, 6), None, "bfloat16", True, ("float32", "tf32", "bfloat16")),
+    ("NVIDIA L4", (8, 9), None, "bfloat16", True, ("float32", "tf32", "bfloat16", "float8")),
+    ("NVIDIA H100 80GB HBM3", (9, 0), None, "bfloat16", True, ("float32", "tf32", "bfloat16", "float8")),
+    ("NVIDIA B200", (10, 0), None, "bfloat16", True, ("float32", "tf32", "bfloat16", "float8")),
+    ("AMD Instinct MI300X", (9, 4), "6.4", "bfloat16", False, ("float32", "bfloat16")),
 ]
-"""Name, compute capability, and what comes of them: precision, the variable-length kernel, products in float8."""
+"""Name, compute capability, ROCm's version, and what comes of them: precision, variable-length kernel, what may be asked for."""
 
 
-@pytest.mark.parametrize(("name", "capability", "precision", "kernel", "float8"), CAPABILITIES)
+@pytest.mark.parametrize(("name", "capability", "hip", "precision", "kernel", "allowed"), CHOICES)
 def test_what_a_gpu_is_given(
-    name: str, capability: tuple[int, int], precision: str, kernel: bool, float8: bool, monkeypatch: pytest.MonkeyPatch
+    name: str,
+    capability: tuple[int, int],
+    hip: str | None,
+    precision: str,
+    kernel: bool,
+    allowed: tuple[str, ...],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for key, value in {"name": name, "major": capability[0], "minor": capability[1]}.items():
         monkeypatch.setattr(properties, key, value)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: object())  # torchao is there
-    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    monkeypatch.setattr(torch.version, "hip", hip)
     assert chosen_precision(Placement(), CUDA) == precision
     with on_device():
         made = {dtype: torch.empty(5, 3, 2, 64, dtype=dtype, device=CUDA) for dtype in (torch.bfloat16, torch.float32)}
         wide = torch.empty(5, 3, 2, 264, dtype=torch.bfloat16, device=CUDA)
     assert has_kernel(made[torch.bfloat16]) == kernel
     assert not has_kernel(made[torch.float32]) and not has_kernel(wide)
-    if float8:
-        refuse_float8(CUDA)
-    else:
-        with pytest.raises(ConfigError, match=rf"^placement.precision \(float8\) needs .* this is {name}: use"):
-            refuse_float8(CUDA)
+    for asked in ("float32", "tf32", "bfloat16", "float8"):
+        placement = Placement(precision=asked)
+        if asked in allowed:
+            autocast_of(chosen_precision(placement, CUDA), CUDA)
+        else:
+            with pytest.raises(ConfigError, match=rf"^placement.precision \({asked}\) needs .* this is {name}"):
+                autocast_of(chosen_precision(placement, CUDA), CUDA)
