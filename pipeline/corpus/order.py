@@ -17,9 +17,11 @@ from pipeline.config.phases import Phase
 from pipeline.config.training import Batch
 from pipeline.text.randomness import generator
 
-MOST_SLOTS = 16  # in a block: the first one waits for all of them, on every rank
+MOST_SLOTS = 16  # per block, where that is enough tokens: the first slot waits for all of them, on every rank
 SLOTS_PER_RANK = 8  # where that is more: all ranks of a large world then need no more blocks a second than two do
 BLOCK_TOKENS = 2**20
+LEAST_BLOCK_TOKENS = 2**16
+"""At full length. Ray returns results under 100 KB inline, and the owner never frees those that other processes have read (ray 2.60)."""
 ROUND_TOKENS = 2**26  # in one block of every rank, which are put in order as one table: 400 MB
 
 
@@ -100,7 +102,8 @@ def slots_of_rank(step: int, start: int, batch: Batch, rank: int, world: int) ->
 def slots_of_block(batch: Batch, maximum_length: int, world: int) -> int:
     """Slots of one rank that come to it in one block, the same for all ranks: what Ray Data does for a block costs more than making its rows."""
     of_slot = batch.rows_per_slot * maximum_length
-    return max(1, min(max(MOST_SLOTS, SLOTS_PER_RANK * world), BLOCK_TOKENS // of_slot, ROUND_TOKENS // (of_slot * world)))
+    wanted = max(MOST_SLOTS, SLOTS_PER_RANK * world, -(-LEAST_BLOCK_TOKENS // of_slot))
+    return max(1, min(wanted, BLOCK_TOKENS // of_slot, ROUND_TOKENS // (of_slot * world)))
 
 
 def rows_of_round(batch: Batch, maximum_length: int, world: int) -> int:

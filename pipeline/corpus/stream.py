@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import ray
 from ray.data._internal.execution.execution_callback import ExecutionCallback
+from ray.data._internal.execution.operators.map_operator import MapOperator
 from ray.data._internal.execution.streaming_executor import StreamingExecutor
 
 from pipeline.config.data import Sampling
@@ -126,14 +127,19 @@ def windows_for(settings: StreamSettings, rows: int) -> int:
     return math.ceil(2 * rows / per_window) + len(sample)
 
 
-class Pause(ExecutionCallback):
-    """A rest in each round of Ray Data's loop, up to ten times as long while blocks wait for the consumer.
+class StreamLoop(ExecutionCallback):
+    """Rest and forget in each round of Ray Data's scheduling loop.
 
-    Where the consumer is slower than the stream, all that is ready may not be read yet, and the loop asks again at once (ray 2.60,
-    process_completed_tasks): that took one whole core, beside the training that it waits for.
+    - It sleeps, up to ten times as long while blocks wait for the consumer. Where the consumer is slower than the stream, all that is ready
+      may not be read yet, and the loop asks again at once (ray 2.60, process_completed_tasks): that took one whole core, beside the training
+      that it waits for.
+    - It drops the statistics that each operator keeps for every finished block, about 1 KB, until the stream ends (ray 2.60; ray issue 66016).
     """
 
     def on_execution_step(self, executor: StreamingExecutor) -> None:
+        for operator in executor._topology:
+            if isinstance(operator, MapOperator):
+                operator._output_blocks_stats.clear()
         for _ in range(RESTS):
             time.sleep(REST_SECONDS)
             if executor._consumer_idling():
@@ -160,7 +166,7 @@ def stream_of(settings: StreamSettings, items: Sequence[Mapping[str, int]], rows
     """The rows that tasks make of some items each, as `in_blocks` takes them."""
     stream = ray.data.from_items(items, override_num_blocks=min(len(items), INPUT_BLOCKS)).map_batches(rows_of_block, batch_size=None, batch_format="pyarrow", num_cpus=ROWS_CPUS)
     stream.context.target_max_block_size = BLOCK_BYTES
-    stream.context.custom_execution_callback_classes = [Pause]
+    stream.context.custom_execution_callback_classes = [StreamLoop]
     stream.context.raise_original_map_exception = True  # a DataError must arrive as one
     stream.context.set_config(BATCH_AND_LENGTH, (settings.batch, settings.sampling.maximum_length))
     return stream

@@ -13,7 +13,7 @@ from pipeline.config.training import Batch
 from pipeline.corpus import order
 from pipeline.corpus.order import WindowRange
 from pipeline.corpus.prepare import Corpus
-from pipeline.corpus.stream import Pause, StreamSettings, build_stream, in_blocks, rows_of_range, slots_of_blocks, stream_of
+from pipeline.corpus.stream import StreamLoop, StreamSettings, build_stream, in_blocks, rows_of_range, slots_of_blocks, stream_of
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.wordpiece import WordPiece
 
@@ -30,7 +30,7 @@ def test_each_rank_receives_its_slots(
     settings = StreamSettings(corpus=tiny_corpus, vocabulary=tiny_vocabulary, sampling=Sampling(maximum_length=32), batch=batch, seed=0)
     monkeypatch.setattr(DataContext.get_current(), "enable_progress_bars", False)
     stream = in_blocks(build_stream(settings, None, 200), world)
-    assert stream.context.custom_execution_callback_classes == [Pause]
+    assert stream.context.custom_execution_callback_classes == [StreamLoop]
     stream.context.execution_options = ExecutionOptions(preserve_order=True)
     blocks = [block for block in stream.iter_batches(batch_size=None, batch_format="pyarrow") if block.num_rows]
     whole = blocks[: len(blocks) // world * world]

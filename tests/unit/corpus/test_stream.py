@@ -9,7 +9,7 @@ from pipeline.config.training import Batch
 from pipeline.corpus import stream
 from pipeline.corpus.order import WindowRange
 from pipeline.corpus.prepare import Corpus, read_window
-from pipeline.corpus.stream import REST_SECONDS, RESTS, Pause, StreamSettings, rows_by_rank, rows_of_range, slots_of_blocks, uniform, weighted, window_rows
+from pipeline.corpus.stream import REST_SECONDS, RESTS, StreamLoop, StreamSettings, rows_by_rank, rows_of_range, slots_of_blocks, uniform, weighted, window_rows
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.wordpiece import WordPiece
 
@@ -81,5 +81,5 @@ def test_the_stream_rests_until_its_blocks_are_taken_but_not_for_ever(taken_afte
         def _consumer_idling(self) -> bool:
             return len(slept) >= taken_after
 
-    Pause().on_execution_step(Executor())
+    StreamLoop().on_execution_step(Executor())
     assert slept == [REST_SECONDS] * rests
