@@ -4,16 +4,19 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from ray.data import DataContext, ExecutionOptions, ExecutionResources
+from ray.data._internal.execution.operators.map_operator import MapOperator
+from ray.data._internal.execution.streaming_executor import StreamingExecutor
 
 from pipeline.config.data import Sampling
 from pipeline.config.training import Batch
 from pipeline.corpus import order
 from pipeline.corpus.order import WindowRange
 from pipeline.corpus.prepare import Corpus
-from pipeline.corpus.stream import StreamLoop, StreamSettings, build_stream, in_blocks, rows_of_range, slots_of_blocks, stream_of
+from pipeline.corpus.stream import TOKEN_BYTES, StreamLoop, StreamSettings, build_stream, in_blocks, rows_of_range, slots_of_blocks, stream_of
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.wordpiece import WordPiece
 
@@ -26,6 +29,7 @@ def test_each_rank_receives_its_slots(
 ) -> None:
     monkeypatch.setattr(order, "MOST_SLOTS", of_block)
     monkeypatch.setattr(order, "SLOTS_PER_RANK", 0)
+    monkeypatch.setattr(order, "LEAST_BLOCK_TOKENS", 0)
     batch = Batch(rows_per_step=12, rows_per_slot=4)
     settings = StreamSettings(corpus=tiny_corpus, vocabulary=tiny_vocabulary, sampling=Sampling(maximum_length=32), batch=batch, seed=0)
     monkeypatch.setattr(DataContext.get_current(), "enable_progress_bars", False)
@@ -50,6 +54,7 @@ def test_blocks_come_while_rows_are_made_with_few_cpus(
     cpus: int, world: int, tiny_corpus: Corpus, tiny_vocabulary: Vocabulary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ray Data may keep CPUs from the last steps of a stream as long as the first ones have work."""
+    monkeypatch.setattr(order, "LEAST_BLOCK_TOKENS", 0)
     settings = StreamSettings(corpus=tiny_corpus, vocabulary=tiny_vocabulary, sampling=Sampling(maximum_length=32), batch=Batch(rows_per_step=4, rows_per_slot=2), seed=0)
 
     def rows_of_block(block: pa.Table) -> Iterator[pa.Table]:
@@ -63,3 +68,35 @@ def test_blocks_come_while_rows_are_made_with_few_cpus(
     stream.context.execution_options = ExecutionOptions(preserve_order=True, resource_limits=ExecutionResources.for_limits(cpu=cpus))
     made = [len(list(tmp_path.iterdir())) for _ in stream.iter_batches(batch_size=None, batch_format="pyarrow")]
     assert made[len(made) // 4] < 40
+
+
+def test_the_dealing_process_does_not_keep_what_it_has_dealt(
+    tiny_corpus: Corpus, tiny_vocabulary: Vocabulary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, blocks = tmp_path / "log", 80
+
+    class Watched(StreamLoop):
+        def on_execution_step(self, executor: StreamingExecutor) -> None:
+            super().on_execution_step(executor)
+            statistics = sum(len(operator._output_blocks_stats) for operator in executor._topology if isinstance(operator, MapOperator))
+            anonymous = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("RssAnon"))
+            with log.open("a") as file:
+                file.write(f"{statistics} {int(anonymous.split()[1])}\n")
+
+    def rows_of_block(block: pa.Table) -> Iterator[pa.Table]:
+        for _ in range(block.num_rows):
+            yield pa.table({"ids": [np.random.bytes(round(TOKEN_BYTES * 32))] * 2048})  # bytes of a row of 32 tokens
+
+    settings = StreamSettings(
+        corpus=tiny_corpus, vocabulary=tiny_vocabulary, sampling=Sampling(maximum_length=32), batch=Batch(rows_per_step=16, rows_per_slot=4), seed=0
+    )
+    monkeypatch.setattr(DataContext.get_current(), "enable_progress_bars", False)
+    stream = in_blocks(stream_of(settings, [{"number": number} for number in range(blocks)], rows_of_block), 1)
+    stream.context.custom_execution_callback_classes = [Watched]
+    stream.context.execution_options = ExecutionOptions(preserve_order=True)
+    (part,) = stream.streaming_split(1, equal=True)
+    rows = sum(block.num_rows for block in part.iter_batches(batch_size=None, batch_format="pyarrow"))
+    assert rows == blocks * 2048
+    statistics, kilobytes = zip(*(map(int, line.split()) for line in log.read_text().splitlines()))
+    assert max(statistics) < blocks / 4
+    assert kilobytes[-1] - kilobytes[len(kilobytes) // 4] < 8_000

@@ -6,6 +6,7 @@ from pipeline.config.data import Sampling
 from pipeline.config.phases import TwoPhases, split
 from pipeline.config.training import Batch
 from pipeline.corpus.order import (
+    LEAST_BLOCK_TOKENS,
     Cursor,
     WindowRange,
     check_chain,
@@ -20,6 +21,7 @@ from pipeline.corpus.order import (
     slots_of_rank,
     window_ranges,
 )
+from pipeline.corpus.stream import TOKEN_BYTES
 
 
 ORDER = [6, 7, 5, 4, 0, 3, 1, 2]
@@ -62,9 +64,17 @@ def test_a_block_holds_some_steps_but_not_too_many_tokens() -> None:
     def of_block(rows_per_slot: int, maximum_length: int, world: int) -> int:
         return slots_of_block(Batch(rows_per_step=1024, rows_per_slot=rows_per_slot), maximum_length, world)
 
-    assert of_block(32, 128, 1) == of_block(32, 128, 2) == of_block(8, 512, 2) == 16 and of_block(4, 32, 3) == 24
+    assert of_block(32, 128, 1) == of_block(32, 128, 2) == of_block(8, 512, 2) == 16 and of_block(32, 128, 3) == 24
     assert [of_block(rows, 128, 8) for rows in (32, 256, 1024)] == [64, 32, 8]
     assert [of_block(32, 128, world) for world in (8, 64, 128, 512, 16384)] == [64, 256, 128, 32, 1]
+
+
+def test_a_block_of_small_slots_is_too_large_for_an_inline_result() -> None:
+    for rows_per_slot, maximum_length in ((1, 16), (16, 64), (4, 32), (2, 100)):
+        of_block = slots_of_block(Batch(rows_per_step=1024, rows_per_slot=rows_per_slot), maximum_length, 2)
+        tokens = of_block * rows_per_slot * maximum_length
+        assert LEAST_BLOCK_TOKENS <= tokens < LEAST_BLOCK_TOKENS + rows_per_slot * maximum_length
+    assert LEAST_BLOCK_TOKENS * TOKEN_BYTES >= 4 * 100 * 1024  # four times the size of an inline result: rows may be a quarter full
 
 
 def test_what_may_follow_a_row() -> None:

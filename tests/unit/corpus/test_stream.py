@@ -78,6 +78,8 @@ def test_the_stream_rests_until_its_blocks_are_taken_but_not_for_ever(taken_afte
     monkeypatch.setattr(stream.time, "sleep", slept.append)
 
     class Executor:  # of Ray Data: what a round of its loop hands to a callback
+        _topology: dict[object, object] = {}
+
         def _consumer_idling(self) -> bool:
             return len(slept) >= taken_after
 
