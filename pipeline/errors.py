@@ -23,7 +23,7 @@ class DataError(PipelineError):
 
 
 class BadRow(DataError):
-    """A row of labelled examples that cannot be used; `reason` is what such rows are counted under where they are left out."""
+    """A row of labelled examples that cannot be used; `reason` is its name where left-out rows are counted."""
 
     def __init__(self, message: str, reason: str = "bad-row") -> None:
         super().__init__(message)
@@ -51,7 +51,7 @@ def shown(value: object) -> str:
 
 
 def listed(names: Iterable[object], most: int = MOST_LISTED) -> str:
-    """Return names that come from data as they stand in a message: on one line, each cut, and after `most` of them how many more there are."""
+    """Return names that come from data as they stand in a message: one line, each cut, at most `most` of them."""
     whole = [" ".join(str(name).splitlines()) for name in names]
     cut = [name if len(name) <= LONGEST_SHOWN else f"{name[:LONGEST_SHOWN]}…" for name in whole[:most]]
     more = f" and {len(whole) - most:,} more" if len(whole) > most else ""

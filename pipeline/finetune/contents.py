@@ -1,4 +1,4 @@
-"""What stands in the splits of a task, in words: classes with their counts, lengths, and texts that are there more than once."""
+"""Contents of a task's splits, in words: classes with their counts, lengths, and texts that are there more than once."""
 
 from collections import Counter
 from collections.abc import Hashable
@@ -34,7 +34,8 @@ def labels_in_words(task: Task, prepared: Prepared) -> str:
     if task.kind == "multilabel":
         rows = [several(label) for label in labels]
         none = sum(not row for row in rows)
-        return counted("labels", Counter(label for row in rows for label in row)) + (f", {none:,} rows without one" if none else "")
+        said = counted("labels", Counter(label for row in rows for label in row))
+        return said + (f", {none:,} rows without one" if none else "")
     return counted("labels", Counter(labels))
 
 
@@ -51,7 +52,10 @@ def lengths_in_words(rows: pa.Table) -> str:
 
 
 def shared_in_words(task: Task, train: Any, items: Any) -> str:
-    """Return how many items have texts that training has too, and how many of these have an answer that training never gives to them; empty where none has."""
+    """Return how many items have texts that training has too, and how many of these another answer than any there.
+
+    Empty where none has.
+    """
     answers = answers_by_text(train)
     shared = [(text, answer) for text, answer in zip(texts_of(items), answers_of(items)) if text in answers]
     if not shared:
@@ -79,7 +83,8 @@ def answers_by_text(items: Any) -> dict[Text, set[Hashable]]:
 def texts_of(items: Any) -> list[Text]:
     """Return the texts of each item."""
     if isinstance(items, pa.Table):
-        return [(plain(first), plain(second or "")) for first, second in zip(items["first"].to_pylist(), items["second"].to_pylist())]
+        pairs = zip(items["first"].to_pylist(), items["second"].to_pylist())
+        return [(plain(first), plain(second or "")) for first, second in pairs]
     return [item.words if hasattr(item, "words") else (plain(item.question), plain(item.context)) for item in items]
 
 

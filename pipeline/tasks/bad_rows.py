@@ -1,4 +1,4 @@
-"""Rows of a labelled file that cannot be used: the first one is an error, or all are left out and counted under their reasons."""
+"""Rows of a labelled file that cannot be used: the first one is an error, or all are left out, counted by reason."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -25,7 +25,10 @@ class BadRows:
 
     def words(self) -> tuple[str, ...]:
         """Return how many rows were left out, by reason, each with its first."""
-        return tuple(f"{times:,} rows left out ({reason}, the first: {self.first[reason]})" for reason, times in self.reasons.most_common())
+        return tuple(
+            f"{times:,} rows left out ({reason}, the first: {self.first[reason]})"
+            for reason, times in self.reasons.most_common()
+        )
 
     def require_some(self, location: str, kept: int) -> None:
         """Raise DataError where rows were left out and none is kept."""

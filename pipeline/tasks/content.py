@@ -12,7 +12,7 @@ from pipeline import storage
 from pipeline.errors import DataError
 
 BOM = "\ufeff"
-"""Byte order mark: some programs write one at the beginning of a file, others a line that holds nothing else at its end."""
+"""Byte order mark: some programs write one at the beginning of a file, others on a line of its own at the end."""
 BZ2_BLOCK = b"1AY&SY"
 """What follows the four bytes of a bzip2 header: three letters alone could begin a text."""
 
@@ -48,7 +48,10 @@ def compression_of(location: str, stored: bytes) -> str | None:
 
 
 def content_of(location: str) -> bytes:
-    """The bytes of a local file or URL, decompressed where they begin, or the name ends, as those of a compression do. Raises DataError where it cannot be read."""
+    """The bytes of a local file or URL, decompressed as its first bytes say, or else its name.
+
+    Raises DataError where it cannot be read.
+    """
     try:
         stored = storage.read_bytes(location)
         ending = compression_of(location, stored)
@@ -56,7 +59,8 @@ def content_of(location: str) -> bytes:
     except FileNotFoundError:
         raise DataError(f"{location} is not there") from None
     except (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError) as error:
-        raise DataError(f"{location} cannot be read ({storage.first_line(error)}): give a plain or compressed file that can") from error
+        said = f"{location} cannot be read ({storage.first_line(error)}): give a plain or compressed file that can"
+        raise DataError(said) from error
 
 
 def decoded(location: str, content: bytes) -> str:
@@ -74,5 +78,9 @@ def is_blank(line: str) -> bool:
 
 
 def lines(location: str) -> list[str]:
-    """The lines of a UTF-8 file, without byte order marks before them and line ends (LF or CR LF). Raises DataError where it is not UTF-8."""
-    return [line.removesuffix("\r").lstrip(BOM) for line in decoded(location, content_of(location)).removesuffix("\n").split("\n")]
+    """The lines of a UTF-8 file, without byte order marks before them and line ends (LF or CR LF).
+
+    Raises DataError where it is not UTF-8.
+    """
+    text = decoded(location, content_of(location)).removesuffix("\n")
+    return [line.removesuffix("\r").lstrip(BOM) for line in text.split("\n")]

@@ -44,18 +44,25 @@ def rows_in(location: str, columns: Sequence[str], bad: BadRows | None = None) -
 def require_named(location: str, there: Sequence[str], wanted: Sequence[str], hint: str = "") -> None:
     """Raise DataError unless an own file has all wanted columns, each once; says how columns are named."""
     if missing := [name for name in wanted if name not in there]:
-        raise DataError(f"{location} has no column {missing[0]}: its columns are {listed(there)}; name yours with --text, --pair and --label{hint}")
+        raise DataError(
+            f"{location} has no column {missing[0]}: its columns are {listed(there)}; "
+            f"name yours with --text, --pair and --label{hint}"
+        )
     require_columns(location, there, wanted)
 
 
 def read_csv(location: str, content: bytes, wanted: Sequence[str], bad: BadRows) -> Values:
-    """RFC 4180: commas, double quotes around what holds one, line ends within quotes. A file whose header has no comma may have other SEPARATORS."""
+    """RFC 4180: commas, double quotes around what holds one, line ends within quotes.
+
+    A file whose header has no comma may have other SEPARATORS.
+    """
     text = decoded(location, content)
-    return picked(location, csv_rows(location, io.StringIO(text, newline=""), text.lstrip().split("\n", 1)[0]), wanted, bad)
+    header = text.lstrip().split("\n", 1)[0]
+    return picked(location, csv_rows(location, io.StringIO(text, newline=""), header), wanted, bad)
 
 
 def separator_of(header: str) -> str:
-    """Return what divides the columns of a header line: a comma, or where there is none the first of SEPARATORS that does."""
+    """Return what divides the columns of a header line: a comma, else the first of SEPARATORS that does."""
     for separator in SEPARATORS:
         try:
             if len(next(csv.reader([header], delimiter=separator, strict=True), [])) > 1:
@@ -66,7 +73,10 @@ def separator_of(header: str) -> str:
 
 
 def csv_rows(location: str, lines: Iterable[str], header: str) -> Iterator[tuple[int, list[str]]]:
-    """(line that the row begins at, its fields) of the rows of a CSV file that are not blank; `header` is its first line. Raises DataError for broken quotes."""
+    """(line that the row begins at, its fields) of the rows of a CSV file that are not blank.
+
+    `header` is its first line. Raises DataError for broken quotes.
+    """
     csv.field_size_limit(sys.maxsize)  # its 131,072 characters are fewer than a long text has
     rows = csv.reader(lines, delimiter=separator_of(header), strict=True)
     while True:
@@ -74,7 +84,10 @@ def csv_rows(location: str, lines: Iterable[str], header: str) -> Iterator[tuple
         try:
             fields = next(rows, None)
         except csv.Error as error:
-            raise DataError(f"{location}:{line}: quotes are broken in the row that begins here ({error}); double the quotes within a text and enclose it in quotes") from None
+            raise DataError(
+                f"{location}:{line}: quotes are broken in the row that begins here ({error}); "
+                "double the quotes within a text and enclose it in quotes"
+            ) from None
         if fields is None:
             return
         if fields and not (len(fields) == 1 and fields[0] and is_blank(fields[0])):
@@ -100,7 +113,10 @@ def picked(location: str, rows: Iterator[tuple[int, Sequence[str]]], wanted: Seq
 
 def number_of_columns(location: str, line: int, fields: Sequence[str], names: Sequence[str]) -> str:
     """Say that a row has more or fewer columns than the header."""
-    return f"{location}:{line}: {len(fields)} columns where the first line names {len(names)}; enclose a text that holds a separator in quotes (CSV)"
+    return (
+        f"{location}:{line}: {len(fields)} columns where the first line names {len(names)}; "
+        "enclose a text that holds a separator in quotes (CSV)"
+    )
 
 
 def read_json(location: str, content: bytes, wanted: Sequence[str], bad: BadRows) -> Values:
@@ -111,7 +127,8 @@ def read_json(location: str, content: bytes, wanted: Sequence[str], bad: BadRows
             require_named(f"{location}:{number}", list(value), wanted)
         first = False
         if missing := [name for name in wanted if name not in value]:
-            bad.take(BadRow(f"{location}:{number} has no column {missing[0]}: its columns are {listed(value)}", "no-column"))
+            said = f"{location}:{number} has no column {missing[0]}: its columns are {listed(value)}"
+            bad.take(BadRow(said, "no-column"))
         else:
             yield number, [value[name] for name in wanted]
 
