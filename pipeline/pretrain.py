@@ -12,7 +12,7 @@ import torch
 from ray.actor import ActorHandle
 
 from pipeline import cluster, storage
-from pipeline.config.data import NextSentence, Preparation
+from pipeline.config.data import PASSING, NextSentence, Preparation
 from pipeline.config.flat import flatten
 from pipeline.config.jobs import Pretrain, with_words_rate
 from pipeline.corpus.embeddings import counted_embeddings
@@ -189,7 +189,8 @@ def corpus_of(config: Pretrain, report: Report) -> Corpus:
 def corpus_folder(config: Pretrain) -> str:
     """Where the prepared corpus of these sources and settings lies."""
     sources = [source if storage.is_url(source) or source == BUILTIN else storage.absolute(source) for source in config.corpus or (BUILTIN,)]
-    digest = hashlib.sha256(json.dumps([sources, asdict(config.prepare)]).encode()).hexdigest()[:12]
+    settings = {name: value for name, value in asdict(config.prepare).items() if f"prepare.{name}" not in PASSING}
+    digest = hashlib.sha256(json.dumps([sources, settings]).encode()).hexdigest()[:12]
     return storage.join(config.output, "corpora", digest)
 
 

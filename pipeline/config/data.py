@@ -6,6 +6,10 @@ from typing import Literal
 from pipeline.config.checks import require, require_at_least, require_share
 
 
+PASSING = frozenset({"prepare.web_timeout"})
+"""Settings that decide nothing of what a prepared corpus holds."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Preparation:
     """How sources become document shards."""
@@ -30,6 +34,8 @@ class Preparation:
     """Share of broken files or records that is counted and skipped; above it preparation stops."""
     expansion_limit: int = 200
     """A compressed file is cut where more than this many times its size, and more than 64 MB, has come out; text gives 3 to 20 times."""
+    web_timeout: float = 180.0
+    """Seconds without a byte after which a web server is given up; three connections are tried in them, and after ten seconds a line says so."""
 
     def __post_init__(self) -> None:
         require_share("prepare.heldout_share", self.heldout_share)
@@ -45,6 +51,7 @@ class Preparation:
         )
         require_share("prepare.error_limit", self.error_limit)
         require_at_least("prepare.expansion_limit", self.expansion_limit, 2)
+        require_at_least("prepare.web_timeout", self.web_timeout, 1)
         require(
             self.minimum_characters <= self.piece_characters,
             f"prepare.minimum_characters ({self.minimum_characters}) must be at most prepare.piece_characters ({self.piece_characters})",

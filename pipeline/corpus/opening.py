@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from pipeline import storage
-from pipeline.corpus.web import WEB, WEB_TIMEOUT, WebStream
+from pipeline.corpus.web import WEB, WebStream
 from pipeline.errors import DataError
 
 COMPRESSED = (".gz", ".bz2", ".zst", ".xz")

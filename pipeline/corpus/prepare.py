@@ -6,14 +6,14 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline import storage
-from pipeline.config.data import Preparation
+from pipeline.config.data import PASSING, Preparation
 from pipeline.config.flat import flatten
 from pipeline.corpus.inputs import InputFile, distinct, fingerprint, list_files
 from pipeline.corpus.overlaps import heldout_share
@@ -22,7 +22,7 @@ from pipeline.corpus.progress import MILLION, Report
 from pipeline.corpus.shards import COUNTED, shard_count
 from pipeline.corpus.sources import BUILTIN, KEYS, Source, parse
 from pipeline.corpus.stages import PARTS, Tallies, compare, deal, extract, total
-from pipeline.corpus.web import WEB
+from pipeline.corpus.web import WEB, patience
 from pipeline.errors import AwayError, ConfigError, DataError, PipelineError, listed
 from pipeline.text.schema import DOCUMENT
 
@@ -80,12 +80,13 @@ def prepare(sources: Sequence[str], settings: Preparation, folder: str, report: 
     user can fix.
     """
     folder = storage.absolute(folder)
-    listed = list_sources(sources, folder)
+    with patience(settings.web_timeout, report):
+        listed = list_sources(sources, folder)
     corpus = corpus_of(listed, settings, folder)
     if corpus is None:
         files = distinct([file for source, found in listed.items() for file in (list_files(source) if source.location == BUILTIN else found)])
         storage.require_writable("folder", folder)
-        with storage.locked(folder):
+        with storage.locked(folder), patience(settings.web_timeout, report):
             build(files, settings, folder, plan_of(listed, settings), report)
         corpus = load_corpus(folder)
     report(f"prepare: {folder} is ready: {summary(corpus)}")
@@ -99,7 +100,9 @@ def finished(sources: Sequence[str], settings: Preparation, folder: str) -> Corp
     can be refused of the sources and the folder before they are read.
     """
     folder = storage.absolute(folder)
-    return corpus_of(list_sources(sources, folder), settings, folder)
+    with patience(settings.web_timeout, partial(print, flush=True)):
+        listed = list_sources(sources, folder)
+    return corpus_of(listed, settings, folder)
 
 
 def corpus_of(listed: dict[Source, list[InputFile]], settings: Preparation, folder: str) -> Corpus | None:
@@ -134,7 +137,7 @@ def plan_of(listed: dict[Source, Sequence[InputFile]], settings: Preparation) ->
     stamps = [fingerprint(source, files) for source, files in listed.items()]
     return Plan(
         sources={source.location: {name: getattr(source, name) for name in KEYS} for source in listed},
-        settings=flatten(settings, "prepare."),
+        settings={name: value for name, value in flatten(settings, "prepare.").items() if name not in PASSING},
         inputs={name: stamp for stamp in stamps for name, stamp in stamp.items()},
     )
 

@@ -17,7 +17,7 @@ from pipeline.corpus.parts import Tally, batches, least_parents, records, write_
 from pipeline.corpus.progress import Progress, Report
 from pipeline.corpus.shards import write_shard
 from pipeline.corpus.tasks import fetched_results, results
-from pipeline.corpus.web import WEB
+from pipeline.corpus.web import WEB, patience
 from pipeline.errors import DataError, listed
 from pipeline.text.documents import BROKEN_FILE, BROKEN_RECORD, Reason
 
@@ -64,7 +64,8 @@ def extracted(files: Sequence[InputFile], heads: Mapping[str, bytes], settings: 
     work = partial(parts_of, folder=storage.join(folder, PARTS), settings=settings, heads=heads)
     web = [file for file in files if file.location.startswith(WEB)]
     yield from results(work, dealt([file for file in web if file.start is None]), WEB_CONNECTIONS)
-    yield from fetched_results(fetch, WEB_CONNECTIONS, work, dealt([file for file in web if file.start is not None]))
+    fetching = partial(fetch, seconds=settings.web_timeout)
+    yield from fetched_results(fetching, WEB_CONNECTIONS, work, dealt([file for file in web if file.start is not None]))
     yield from results(work, dealt([file for file in files if not file.location.startswith(WEB)]))
 
 
@@ -73,16 +74,23 @@ def dealt(files: Sequence[InputFile]) -> list[list[dict[str, Any]]]:
     return [[asdict(file) for file in batch] for batch in batches(files)]
 
 
-def fetch(batch: list[dict[str, Any]]) -> list[bytes]:
+def fetch(batch: list[dict[str, Any]], seconds: float) -> list[bytes]:
     """Task of the first stage that brings the ranges of a batch."""
-    return [fetched(file["location"], file["start"], file["stop"], file["stamp"]) for file in batch]
+    with patience(seconds, print):
+        return [fetched(file["location"], file["start"], file["stop"], file["stamp"]) for file in batch]
 
 
 def parts_of(
-    batch: list[dict[str, Any]], fetched: list[bytes] | None = None, *, folder: str, settings: Preparation, heads: Mapping[str, bytes]
+    batch: list[dict[str, Any]],
+    fetched: list[bytes] | None = None,
+    *,
+    folder: str,
+    settings: Preparation,
+    heads: Mapping[str, bytes],
 ) -> dict[str, Any]:
     """Task of the first stage."""
-    return write_parts([InputFile(**file) for file in batch], folder, settings, heads, fetched)
+    with patience(settings.web_timeout, print):
+        return write_parts([InputFile(**file) for file in batch], folder, settings, heads, fetched)
 
 
 def key(file: dict[str, Any]) -> tuple[Any, ...]:

@@ -1,8 +1,13 @@
 """A file behind http:// or https:// as a stream that goes on where a connection broke."""
 
 import io
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 import requests
@@ -10,8 +15,13 @@ from urllib3.exceptions import HTTPError
 
 Answer = TypeVar("Answer")
 WEB = ("http://", "https://")
-WEB_TIMEOUT = 60.0
-"""Seconds without a byte after which a web server counts as gone."""
+WEB_TIMEOUT = 180.0
+"""Default of prepare.web_timeout."""
+TRIES_OF_SILENCE = 3
+"""Connections among which the time without a byte is shared."""
+SHORTEST_TIMEOUT = 0.05
+NOTICE_SECONDS = 10.0
+"""Without a byte, after which a line says so."""
 WAITS = (1.0, 4.0, 15.0, 60.0)
 """Seconds before each new try; a try that brought a megabyte starts them over."""
 PROGRESS_BYTES = 1 << 20
@@ -19,6 +29,67 @@ TRANSIENT = (408, 425, 429, 500, 502, 503, 504)
 """Answers that may be another a little later (RFC 9110, 15.5.9, 15.6; RFC 6585, 4; RFC 8470, 5.2)."""
 NO_HEAD = (403, 405, 501)
 """What servers answer that know no HEAD."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Patience:
+    """How long a server may send nothing, and where a line about that goes."""
+
+    seconds: float = WEB_TIMEOUT
+    report: Callable[[str], None] = partial(print, flush=True)
+
+
+PATIENCE: ContextVar[Patience] = ContextVar("patience", default=Patience())
+
+
+@contextmanager
+def patience(seconds: float, report: Callable[[str], None]) -> Iterator[None]:
+    """Read from web servers with this patience."""
+    token = PATIENCE.set(Patience(seconds=seconds, report=report))
+    try:
+        yield
+    finally:
+        PATIENCE.reset(token)
+
+
+class Silence:
+    """The time without a byte while a server is waited for; a line says so after ten seconds."""
+
+    def __init__(self, url: str):
+        self.url, self.patience, self.standing = url, PATIENCE.get(), ""
+        self.since: float | None = None  # None: nobody waits
+        self.closed = threading.Event()
+        threading.Thread(target=self.watch, daemon=True).start()
+
+    def watch(self) -> None:
+        """Report each silence once, until closed."""
+        told: float | None = None
+        while not self.closed.wait(NOTICE_SECONDS / 10):
+            since = self.since
+            if since is not None and since != told and time.monotonic() - since >= NOTICE_SECONDS:
+                told = since
+                limit = f"{self.patience.seconds:g} s (prepare.web_timeout)"
+                self.patience.report(f"{self.url}: no byte for {NOTICE_SECONDS:g} s{self.standing}; new tries are made until there was none for {limit}")
+
+    def begin(self) -> None:
+        """Wait from now on."""
+        self.since = time.monotonic()
+
+    def end(self) -> None:
+        """Wait no more."""
+        self.since = None
+
+    def left(self) -> float:
+        """Seconds that the server may still send nothing."""
+        return self.patience.seconds - (0.0 if self.since is None else time.monotonic() - self.since)
+
+    def timeout(self) -> float:
+        """Seconds for one connection."""
+        return max(SHORTEST_TIMEOUT, min(self.patience.seconds / TRIES_OF_SILENCE, self.left()))
+
+    def given_up(self) -> str:
+        """For messages, what was waited in vain."""
+        return f"no byte came for {self.patience.seconds:g} s; prepare.web_timeout ({self.patience.seconds:g}) allows more"
 
 
 class Broken(Exception):
@@ -40,12 +111,15 @@ class WebStream(io.RawIOBase):
         self.validator = strong(stamp) if start else ""
         self.answer: requests.Response | None = None
         self.waits, self.mark = iter(WAITS), start
+        self.silence = Silence(url)
         self.persist(lambda: None)
 
     def readable(self) -> bool:
         return True
 
     def close(self) -> None:
+        if hasattr(self, "silence"):
+            self.silence.closed.set()
         if self.answer is not None:
             self.answer.close()
         super().close()
@@ -55,21 +129,35 @@ class WebStream(io.RawIOBase):
 
     def persist(self, call: Callable[[], Answer]) -> Answer:
         """What a call gives on an open connection, after a wait and a new connection for each time that it breaks."""
-        while True:
-            try:
-                if self.answer is None:
-                    self.ask()
-                return call()
-            except Broken as error:
-                if self.answer is not None:
-                    self.answer.close()
-                self.answer = None
-                if self.had >= self.mark + PROGRESS_BYTES:
-                    self.waits, self.mark = iter(WAITS), self.had
-                wait = next(self.waits, None)
-                if wait is None:
-                    raise OSError(f"{error}{self.standing()}, in {1 + len(WAITS)} tries") from error
-                time.sleep(wait)
+        self.silence.standing = self.standing()
+        self.silence.begin()
+        try:
+            while True:
+                try:
+                    if self.answer is None:
+                        self.ask()
+                    return call()
+                except Broken as error:
+                    self.wait(error)
+        except OSError:
+            self.close()
+            raise
+        finally:
+            self.silence.end()
+
+    def wait(self, error: Broken) -> None:
+        """Wait before a new connection. Raises OSError where there were enough of them, or nothing came for too long."""
+        if self.answer is not None:
+            self.answer.close()
+        self.answer = None
+        if self.had >= self.mark + PROGRESS_BYTES:
+            self.waits, self.mark = iter(WAITS), self.had
+        wait = next(self.waits, None)
+        if wait is None:
+            raise OSError(f"{error}{self.standing()}, in {1 + len(WAITS)} tries") from error
+        if self.silence.left() <= wait:
+            raise OSError(f"{error}{self.standing()}: {self.silence.given_up()}") from error
+        time.sleep(wait)
 
     def standing(self) -> str:
         """How far it came, for messages."""
@@ -85,7 +173,7 @@ class WebStream(io.RawIOBase):
         if self.had and self.validator:
             headers["If-Range"] = self.validator
         try:
-            answer = requests.get(self.url, headers=headers, stream=True, timeout=WEB_TIMEOUT)
+            answer = requests.get(self.url, headers=headers, stream=True, timeout=self.silence.timeout())
         except (requests.ConnectionError, requests.Timeout) as error:
             raise Broken(f"no connection ({reason(error)})") from error
         self.check(answer)
@@ -111,7 +199,7 @@ class WebStream(io.RawIOBase):
         """The next bytes; none at the end."""
         assert self.answer is not None
         try:
-            data = self.answer.raw.read(size, decode_content=False)
+            data = self.answer.raw.read1(size, decode_content=False)  # what is there: `read` would lose it where the rest does not come
         except (HTTPError, OSError) as error:
             raise self.broken() from error
         self.had += len(data)
@@ -128,31 +216,38 @@ class WebStream(io.RawIOBase):
 
 def describe(url: str) -> Mapping[str, str]:
     """The headers with which a server answers for a file, tried as often as a WebStream would, or for a few seconds where there is no connection: nothing is begun yet. Raises OSError."""
-    for tries, wait in enumerate((*WAITS, None), 1):
-        try:
-            return headers(url)
-        except Broken as error:
-            if wait is None or isinstance(error, Unreachable) and wait > WAITS[1]:
-                raise OSError(f"{error}, in {tries} tries") from error
-            time.sleep(wait)
-    raise AssertionError("the last try returns or raises")
+    silence = Silence(url)
+    silence.begin()
+    try:
+        for tries, wait in enumerate((*WAITS, None), 1):
+            try:
+                return headers(url, silence.timeout())
+            except Broken as error:
+                if wait is not None and silence.left() <= wait:
+                    raise OSError(f"{error}: {silence.given_up()}") from error
+                if wait is None or isinstance(error, Unreachable) and wait > WAITS[1]:
+                    raise OSError(f"{error}, in {tries} tries") from error
+                time.sleep(wait)
+        raise AssertionError("the last try returns or raises")
+    finally:
+        silence.closed.set()
 
 
-def headers(url: str) -> Mapping[str, str]:
+def headers(url: str, timeout: float) -> Mapping[str, str]:
     """The headers of one answer. Raises Broken where a new try may help, else OSError."""
     try:
-        answer = ask(requests.head, url)
+        answer = ask(requests.head, url, timeout)
         if answer.status_code in NO_HEAD:
-            answer = ask(requests.get, url)
+            answer = ask(requests.get, url, timeout)
     except (requests.ConnectionError, requests.Timeout) as error:
         raise Unreachable(f"no connection ({reason(error)})") from error
     refuse_failure(answer, "")
     return answer.headers
 
 
-def ask(method: Callable[..., requests.Response], url: str) -> requests.Response:
+def ask(method: Callable[..., requests.Response], url: str, timeout: float) -> requests.Response:
     """A server's answer without its body."""
-    with method(url, allow_redirects=True, timeout=WEB_TIMEOUT, headers={"Accept-Encoding": "identity"}, stream=True) as answer:
+    with method(url, allow_redirects=True, timeout=timeout, headers={"Accept-Encoding": "identity"}, stream=True) as answer:
         return answer
 
 

@@ -3,6 +3,7 @@
 Small sound files of every format are damaged as a seed says and read in a process of their own, with a time limit. Counted are hangs, errors
 that are not for people, and losses: an undamaged file of which not every record is given or dropped by name, a damaged one of which a text that
 stood whole before the damage is not given, or of which the reader gives nothing and says nothing. The same seed makes the same inputs.
+Kinds of files that are no corpus (XML, TEI, SVG, RTF) are made too: an undamaged one must be refused, and dumps stand behind comments at times.
 """
 
 import argparse
@@ -68,9 +69,27 @@ def dump(lines: list[str], draw: random.Random) -> bytes:
         f"<page><title>T{n}</title><ns>0</ns><id>{n + 1}</id><revision><text>{draw.choice(markup).replace('<', '&lt;')}{line}</text></revision></page>\n"
         for n, line in enumerate(lines)
     )
-    return f'<mediawiki xml:lang="en">\n{"".join(pages)}</mediawiki>\n'.encode()
+    before = draw.choice(["", "", "<!-- a <page> -->\n", "\ufeff<?xml version='1.0'?>\n<!DOCTYPE mediawiki [<!ENTITY a 'b'>]>\n"])
+    return f'{before}<mediawiki xml:lang="en">\n{"".join(pages)}</mediawiki>\n'.encode()
 
 
+def xml(root: str) -> Callable[[list[str], random.Random], bytes]:
+    """XML with or without what may stand before its first element."""
+
+    def made(lines: list[str], draw: random.Random) -> bytes:
+        before = draw.choice(["", "<?xml version='1.0'?>\n", "\ufeff<!-- a -->\n", f"<!DOCTYPE {root}>\n"])
+        return f"{before}<{root} xmlns='a'>\n{''.join(f'<p>{line}</p>' for line in lines)}\n</{root}>\n".encode()
+
+    return made
+
+
+FOREIGN: dict[str, Callable[[list[str], random.Random], bytes]] = {
+    "XML": xml("root"),
+    "TEI": xml("TEI"),
+    "SVG": xml("svg"),
+    "RTF": lambda lines, draw: ("{\\rtf1\\ansi\\deff0 " + "\\par ".join(lines) + "}").encode(),
+}
+"""What is no corpus: read without a format, it must be refused where it is sound."""
 SOUND: dict[str, Callable[[list[str], random.Random], bytes]] = {
     "builtin": lambda lines, draw: "".join(f"def f{n}():\n    {(line * 9)!r}\n" for n, line in enumerate(lines)).encode(),
     "text": lambda lines, draw: "\n".join(lines).encode(),
@@ -134,7 +153,7 @@ def made(format: str, number: int, seed: int) -> tuple[str, bytes, int | None, l
     """(name, contents, records that must come out: None of a damaged one, texts that must) of an input; of some the format must be found out."""
     draw = random.Random(f"{seed}/{format}/{number}")
     lines = texts(draw)
-    data = undamaged = SOUND[format](lines, draw)
+    data = undamaged = (SOUND | FOREIGN)[format](lines, draw)
     times = draw.randrange(0, 4)
     for _ in range(times):
         data = damaged(data, draw)
@@ -145,7 +164,7 @@ def made(format: str, number: int, seed: int) -> tuple[str, bytes, int | None, l
     if suffix and draw.random() < 0.5:
         data, sound, kept = damaged(data, draw), False, []
     ending = {"jsonl": ".jsonl", "parquet": ".parquet"}.get(format, "") if draw.random() < 0.5 else ""
-    return f"input{ending}{suffix}", data, RECORDS[format](len(lines)) if sound and format in RECORDS else None, kept
+    return f"input{ending}{suffix}", data, (0 if format in FOREIGN else RECORDS[format](len(lines))) if sound and format in RECORDS | FOREIGN else None, kept
 
 
 def worker(pipe: Connection, folder: str) -> None:
@@ -154,7 +173,8 @@ def worker(pipe: Connection, folder: str) -> None:
         format, forced, name, data, expected, kept = pipe.recv()
         path = Path(folder) / name
         path.write_bytes(data)
-        pipe.send(outcome(f"{path}::format={format}" if forced else str(path), data, expected if forced else None, kept if forced else [], quiet=format == "builtin"))
+        came = outcome(f"{path}::format={format}" if forced else str(path), data, expected if forced else None, kept if forced else [], quiet=format == "builtin")
+        pipe.send(("read", "lost: its markup is read as text") if expected == 0 and came != ("refused", "") else came)
         path.unlink()
 
 
@@ -228,6 +248,7 @@ def main() -> int:
     options = parser.parse_args()
     formats = [name for name in FORMATS if name in SOUND]
     assert set(formats) == set(FORMATS), f"no inputs are made for {set(FORMATS) - set(SOUND)}"
+    formats += FOREIGN
     inputs: Counter[str] = Counter()
     outcomes: Counter[tuple[str, str]] = Counter()
     with tempfile.TemporaryDirectory() as folder:
@@ -237,7 +258,7 @@ def main() -> int:
         while time.monotonic() < end:
             for format in formats:
                 name, data, expected, kept = made(format, number, options.seed)
-                forced = number % 3 > 0 or format in ("builtin", "sentences", "parquet-sentences")
+                forced = format not in FOREIGN and (number % 3 > 0 or format in ("builtin", "sentences", "parquet-sentences"))
                 came, answer = reader.read(format, forced, name, data, expected, kept)
                 inputs[format] += 1
                 outcomes[format, came] += 1

@@ -33,6 +33,7 @@ class Server(BaseHTTPRequestHandler):
     ranges: ClassVar[bool] = True
 
     heads: ClassVar[list[int]] = []
+    over: ClassVar[threading.Event] = threading.Event()
 
     def do_HEAD(self) -> None:
         if self.heads:
@@ -47,12 +48,22 @@ class Server(BaseHTTPRequestHandler):
         step = self.plan.get(self.path, []).pop(0) if self.plan.get(self.path) else "whole"
         if step.startswith("status"):
             return self.send_error(int(step.split()[1]))
+        if step == "silent":
+            return self.stall()
         start = int(self.headers["Range"][6:-1]) if "Range" in self.headers and self.ranges else 0
         self.answer(data[start:], start, len(data))
         rest = data[start:]
         self.wfile.write(rest if step == "whole" else rest[: int(step.split()[1])])
         self.close_connection = True
+        if step.startswith("stall"):
+            self.stall()
         return None
+
+    def stall(self) -> None:
+        """Send nothing more until the test is over."""
+        self.wfile.flush()
+        self.over.wait(20)
+        self.close_connection = True
 
     def answer(self, rest: bytes, start: int = 0, size: int = 0) -> None:
         tags = self.tags.get(self.path, ['"one"'])
@@ -77,7 +88,9 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         monkeypatch.setattr(Server, name, empty)
     running = ThreadingHTTPServer(("127.0.0.1", 0), Server)
     threading.Thread(target=running.serve_forever, daemon=True).start()
+    monkeypatch.setattr(Server, "over", threading.Event())
     yield f"http://127.0.0.1:{running.server_port}"
+    Server.over.set()
     running.shutdown()
     running.server_close()
 
@@ -165,6 +178,45 @@ def test_parquet_comes_over_the_web(server: str, tmp_path: Path):
     Server.files["/a.parquet"], Server.plan["/a.parquet"] = (tmp_path / "a.parquet").read_bytes(), ["break 300"]
     (file,) = list_files(parse(f"{server}/a.parquet"))
     assert [(record.title, list(record.paragraphs)) for record in file_records(file)] == [("A", ["One."]), ("B", ["Two."])]
+
+
+def test_a_body_that_stalls_is_reported_and_given_up_with_what_had_come(server: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(web, "NOTICE_SECONDS", 0.2)
+    monkeypatch.setattr(web, "WAITS", (0.01,) * 9)
+    Server.files["/a"], Server.plan["/a"] = DATA, ["stall 2000", *["silent"] * 9]
+    lines: list[str] = []
+    with web.patience(0.9, lines.append):
+        said = message(f"{server}/a")
+    assert said.startswith(f"{server}/a cannot be read: ")
+    assert said.endswith(" after 2,000 of 3,000,000 bytes: no byte came for 0.9 s; prepare.web_timeout (0.9) allows more")
+    assert lines == [f"{server}/a: no byte for 0.2 s after 2,000 of 3,000,000 bytes; new tries are made until there was none for 0.9 s (prepare.web_timeout)"]
+    assert [asked for _, asked in Server.asked[:2]] == ["", "bytes=2000-"]
+
+
+def test_a_stall_that_ends_costs_nothing(server: str):
+    Server.files["/a"], Server.plan["/a"] = DATA, ["stall 2000", "silent", "whole"]
+    with web.patience(3, lambda line: None):
+        assert b"".join(blocks(f"{server}/a")) == DATA
+
+
+def test_a_server_without_an_answer_is_reported_and_given_up(server: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(web, "NOTICE_SECONDS", 0.2)
+    monkeypatch.setattr(web, "WAITS", (0.01,) * 9)
+    monkeypatch.setattr(Server, "do_HEAD", Server.stall)
+    lines: list[str] = []
+    with web.patience(0.6, lines.append), pytest.raises(DataError, match=r"no byte came for 0.6 s; prepare.web_timeout \(0.6\) allows more$"):
+        list_files(parse(f"{server}/a.txt"))
+    assert lines == [f"{server}/a.txt: no byte for 0.2 s; new tries are made until there was none for 0.6 s (prepare.web_timeout)"]
+
+
+def test_a_reader_that_takes_its_time_is_no_silence(server: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(web, "NOTICE_SECONDS", 0.1)
+    Server.files["/a"] = DATA
+    lines: list[str] = []
+    with web.patience(30, lines.append):
+        for number, _ in enumerate(blocks(f"{server}/a")):
+            threading.Event().wait(0.3 if number == 0 else 0)
+    assert lines == []
 
 
 def test_a_server_that_is_away_from_the_beginning_is_refused_in_seconds(monkeypatch: pytest.MonkeyPatch):
