@@ -1,14 +1,22 @@
 """Joining or starting Ray, and what of it a run may use."""
 
+import atexit
+import ipaddress
 import math
 import os
+import secrets
+import shutil
 import socket
+import stat
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import ray
 
@@ -16,6 +24,7 @@ from pipeline import storage
 from pipeline.config.training import Placement
 from pipeline.config.workers import WorkerRange
 from pipeline.errors import ClusterLost, ConfigError
+from pipeline.local_files import scratch_folder
 from pipeline.stopping import interrupt_on_sigterm
 
 NAMESPACE = "bertstream"
@@ -27,6 +36,8 @@ CONNECT_SECONDS = 5.0
 HEAD_SECONDS, HEAD_SHARE, LOOKS = 60.0, 0.75, 10
 """After how long without a head Ray ends a process, the part of that after which this one ends itself, and how often it looks in that time."""
 AGAIN = "start the same command again, and it continues with what is done"
+LONGEST_TEMPORARY = 103 - len("/bertstream-ray-01234567/files/session_2026-01-01_00-00-00_000000_1234567/sockets/plasma_store")
+"""Bytes of the name of a temporary folder that leave room for the paths of Ray's sockets, which systems limit."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,20 +69,29 @@ class NodeGroup:
 def connect(address: str | None) -> None:
     """Join the cluster at `address`, RAY_ADDRESS or on this machine, else start Ray in this process; a no-op inside one.
 
-    Raises ConfigError when an address does not answer.
+    Raises ConfigError when an address does not answer, and where Ray does not start.
     """
     if ray.is_initialized():
         return
     given = address or os.environ.get("RAY_ADDRESS")
-    name = "placement.address" if address else "RAY_ADDRESS" if given else "Ray"
+    name = "placement.address" if address else "RAY_ADDRESS"
     remedy = "start a head there (ray start --head), or leave the address out to run on this machine alone"
     if given and not answers(given):
         raise ConfigError(f"{name} ({given}) does not answer; {remedy}")
-    options = {"namespace": NAMESPACE, "log_to_driver": False, "logging_level": "ERROR"}
+    given = given or head_of_this_machine()
     try:
-        ray.init(address=given, **options)
-    except (ray.exceptions.RayError, ConnectionError, RuntimeError, ValueError, OSError) as error:
-        raise ConfigError(f"{name} ({given or 'on this machine'}) cannot be joined: {storage.first_line(error)}; {remedy}") from error
+        if given in (None, "local"):
+            start(log_to_driver=False, logging_level="ERROR")
+        else:
+            with on_loopback() if listens_on_loopback_alone(given) else nullcontext():
+                ray.init(address=given, namespace=NAMESPACE, log_to_driver=False, logging_level="ERROR")
+    except Exception as error:  # Ray raises bare ones where a start takes too long
+        if given in (None, "local"):
+            raise ConfigError(
+                f"Ray did not start on this machine: {storage.first_line(error)}; "
+                "the same command tries again, best when the machine has less to do"
+            ) from error
+        raise ConfigError(f"{name} ({given}) cannot be joined: {storage.first_line(error)}; {remedy}") from error
     if not str(given).startswith("ray://"):
         watch_head()
     interrupt_on_sigterm()  # after Ray has set its own handler, which aborts the process three seconds later
@@ -115,6 +135,88 @@ def is_lost(address: str, patience: float, wanted: Callable[[], bool]) -> bool:
             return True
         time.sleep(patience / LOOKS)
     return False
+
+
+def start(**options: Any) -> None:
+    """Start Ray for this process alone: on 127.0.0.1, in a folder that is closed to others and ends with the process."""
+    make_token()
+    parent = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir())
+    if len(os.fsencode(parent)) > LONGEST_TEMPORARY:
+        parent = Path("/tmp")
+    folders = ExitStack()
+    folder = folders.enter_context(scratch_folder("ray", parent))
+    spilled = folders.enter_context(scratch_folder("spilled"))
+
+    def end() -> None:
+        ray.shutdown()
+        with suppress(OSError):  # a process of Ray's may still write; the next one deletes the folder
+            folders.close()
+
+    atexit.register(end)
+    with on_loopback():
+        places = {"_temp_dir": str(folder), "object_spilling_directory": str(spilled)}
+        ray.init(address="local", namespace=NAMESPACE, include_dashboard=False, **places, **options)
+
+
+def keep_logs(folder: str) -> str:
+    """Copy the logs of a Ray that ends with this process to a local folder; give the words for where Ray's logs are."""
+    node = ray._private.worker._global_node
+    if not node.ray_init_cluster or storage.is_url(folder):
+        return "in Ray's logs"
+    with suppress(shutil.Error):  # of files that are written or deleted meanwhile
+        shutil.copytree(node.get_logs_dir_path(), folder, symlinks=True, dirs_exist_ok=True)
+    return f"below {folder}"
+
+
+@contextmanager
+def on_loopback() -> Iterator[None]:
+    """Let a Ray that is started or joined inside listen on 127.0.0.1, not on all addresses."""
+    # Ray's switch for it, read at import; meant for firewalls that ask, and the same on Linux.
+    switch, constants = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", ray._private.ray_constants
+    before = os.environ.get(switch), constants.ENABLE_RAY_CLUSTER
+    os.environ[switch], constants.ENABLE_RAY_CLUSTER = "0", False
+    try:
+        yield
+    finally:
+        os.environ.pop(switch) if before[0] is None else os.environ.update({switch: before[0]})
+        constants.ENABLE_RAY_CLUSTER = before[1]
+
+
+def make_token() -> None:
+    """Make Ray's token for this user alone where there is none; Ray would let all users of the machine read it."""
+    token = Path.home() / ".ray" / "auth_token"
+    if os.environ.get("RAY_AUTH_MODE") != "token" or {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"} & os.environ.keys():
+        return
+    with suppress(FileExistsError):
+        token.parent.mkdir(mode=0o700, exist_ok=True)
+        with os.fdopen(os.open(token, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
+            stream.write(secrets.token_hex(32))
+    token.chmod(0o600)
+
+
+def head_of_this_machine() -> str | None:
+    """Address of the head that this user or root started here with `ray start`; None where there is none."""
+    file = Path(ray._private.utils.get_ray_address_file(None))  # in a folder that everybody can write to
+    try:
+        about = file.lstat()
+        address = file.read_text().strip() if stat.S_ISREG(about.st_mode) and about.st_uid in (0, os.getuid()) else ""
+    except OSError:
+        return None
+    return address if answers(address) else None
+
+
+def listens_on_loopback_alone(address: str) -> bool:
+    """Whether a head answers at a loopback address and not at this machine's own, which Ray would take in its place."""
+    host, _, port = address.rpartition(":")
+    return is_loopback(host) and not answers(f"{ray.util.get_node_ip_address()}:{port}")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine for itself alone."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def answers(address: str) -> bool:

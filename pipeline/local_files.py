@@ -69,10 +69,14 @@ def open_lock(path: str) -> IO[str]:
 
 
 @contextmanager
-def scratch_folder(purpose: str) -> Iterator[Path]:
-    """Empty folder for files on their way elsewhere, in the system's temporary folder and deleted at the end. Those that killed processes of this user left there are deleted first."""
-    sweep(Path(tempfile.gettempdir()))
-    with tempfile.TemporaryDirectory(prefix=f"{SCRATCH}{purpose}-") as name:
+def scratch_folder(purpose: str, parent: Path | None = None) -> Iterator[Path]:
+    """Empty folder for files on their way elsewhere, in `parent` or the system's temporary folder, deleted at the end.
+
+    Those that killed processes of this user left there are deleted first.
+    """
+    parent = parent or Path(tempfile.gettempdir())
+    sweep(parent)
+    with tempfile.TemporaryDirectory(prefix=f"{SCRATCH}{purpose}-", dir=parent) as name:
         folder = Path(name)
         with open_lock(str(folder / f"{LOCK}.new")) as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)

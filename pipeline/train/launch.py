@@ -17,7 +17,7 @@ from ray.train.v2.api.exceptions import ControllerError, TrainingFailedError, Wo
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from pipeline import storage
-from pipeline.cluster import NAMESPACE, WorkerResources, data_cpus, node_groups
+from pipeline.cluster import NAMESPACE, WorkerResources, data_cpus, is_loopback, keep_logs, node_groups
 from pipeline.config.jobs import Pretrain
 from pipeline.config.phases import Phase
 from pipeline.corpus.order import entered, offset, rows_of_round
@@ -26,6 +26,7 @@ from pipeline.errors import ConfigError, PipelineError
 from pipeline.train import checkpoint
 from pipeline.train.dealing import Dealing
 from pipeline.train.failures import error_line, pipeline_cause
+from pipeline.train.process_group import LoopbackConfig
 from pipeline.train.tracking import MlflowRun, Tracker
 from pipeline.train.worker import STREAM, Job, run
 
@@ -161,6 +162,7 @@ def trainer(job: Job, resources: WorkerResources) -> TorchTrainer:
         return build_stream(in_phase(job.stream, phase), entered(state.cursor, phase, state.step), rows)
 
     workers = config.worker_range
+    group = LoopbackConfig if is_loopback(ray.util.get_node_ip_address()) else TorchConfig
     system, path = storage.filesystem(storage.join(config.output, "ray"))
     return TorchTrainer(
         run,
@@ -173,7 +175,7 @@ def trainer(job: Job, resources: WorkerResources) -> TorchTrainer:
             resources_per_worker=resources.to_ray(),
             elastic_resize_monitor_interval_s=RESIZE_SECONDS,
         ),
-        torch_config=TorchConfig(backend="cpu:gloo,cuda:nccl" if resources.gpu else "gloo"),
+        torch_config=group(backend="cpu:gloo,cuda:nccl" if resources.gpu else "gloo"),
         run_config=RunConfig(
             name=str(config.name),
             storage_path=path,
@@ -196,6 +198,9 @@ def most_of_round(config: Pretrain, phase: Phase) -> int:
 
 def watch(tracker: ActorHandle, stop: threading.Event, report: Callable[[str], None], show: Callable[[int, dict[str, float]], None]) -> None:
     """Pass the tracker's lines and new training metrics on until told to stop, and once after."""
+    reason = "where nodes are missing, ray status names them, and the run goes on when they are there"
+    if is_loopback(ray.util.get_node_ip_address()):  # no other machine can join
+        reason = "the machine is busy, or they are at work on what takes long: a step, a compilation, an evaluation"
     shown, last = None, False
     heard, told, longest = time.monotonic(), False, 0.0
     while not last:
@@ -214,7 +219,7 @@ def watch(tracker: ActorHandle, stop: threading.Event, report: Callable[[str], N
             show(*progress)
         if not told and time.monotonic() - heard > max(SILENT_SECONDS, SILENT_INTERVALS * longest):
             told = True
-            report(f"no news from the workers for {time.monotonic() - heard:.0f} s; where nodes are missing, ray status names them, and the run goes on when they are there")
+            report(f"no news from the workers for {time.monotonic() - heard:.0f} s; {reason}")
 
 
 def plain_error(error: TrainingFailedError, job: Job) -> PipelineError:
@@ -233,4 +238,5 @@ def plain_error(error: TrainingFailedError, job: Job) -> PipelineError:
     restarts = job.config.placement.restarts
     if isinstance(error, ControllerError):
         return PipelineError(f"the workers could not be started: {text}; ray status says what the cluster lacks, the same command continues from the last checkpoint")
-    return PipelineError(f"training failed more often than placement.restarts ({restarts}) allows: {text}; the full error is in Ray's logs, the same command continues from the last checkpoint")
+    logs = keep_logs(storage.join(job.folder, "ray-logs"))
+    return PipelineError(f"training failed more often than placement.restarts ({restarts}) allows: {text}; the full error is {logs}, the same command continues from the last checkpoint")

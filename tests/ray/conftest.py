@@ -10,13 +10,14 @@ set_ray_defaults()
 
 import ray  # noqa: E402  (reads the environment when imported)
 
+from pipeline import cluster  # noqa: E402
 from tests.chaos.simulated import small_corpus as small_documents  # noqa: E402
 
 
 @pytest.fixture(scope="session")
 def local_ray() -> Iterator[None]:
     """One small Ray on this machine for all tests of the session; its CPUs are tickets, more than the machine has."""
-    ray.init(address="local", num_cpus=6, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    cluster.start(num_cpus=6, log_to_driver=False, logging_level="ERROR")
     yield
     ray.shutdown()
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -36,6 +36,7 @@ from pipeline.train.checkpoint import State
 from pipeline.train.loop import advance
 from pipeline.train.run import read_run, run_folder
 from pipeline.train.step import make_slot
+from tests.ray.listening import listening
 
 pytestmark = pytest.mark.usefixtures("local_ray")
 
@@ -234,7 +235,11 @@ def test_a_run_that_has_decayed_grows_from_where_it_began_to(config: Pretrain) -
 
 def train_workers() -> list[psutil.Process]:
     """Processes of Ray Train workers below this one's Ray."""
-    return [p for p in psutil.process_iter(["cmdline"]) if "RayTrainWorker" in " ".join(p.info["cmdline"] or [])]
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):  # it ended meanwhile
+            found += [process] if "RayTrainWorker" in " ".join(process.cmdline()) else []
+    return found
 
 
 def step_of(line: str) -> int:
@@ -291,7 +296,7 @@ def rows_by_hand(config: Pretrain) -> dict[int, float]:
 
 
 def test_a_growing_batch_and_two_phases_are_one_run(config: Pretrain) -> None:
-    """On two workers, one of which is killed in the second phase."""
+    """On two workers, one of which is killed in the second phase; no other machine can reach any of it."""
     two = replace(
         config,
         name="two-phases",
@@ -302,8 +307,16 @@ def test_a_growing_batch_and_two_phases_are_one_run(config: Pretrain) -> None:
         phases=TwoPhases(share=2 / 3, maximum_length=32, rows_per_step=8, rows_per_slot=2),
     )
     lines: list[str] = []
-    with killing(two, 31, kill_a_worker):
+    addresses: dict[str, set[str]] = {}
+
+    def look_and_kill() -> None:
+        addresses.update(listening(os.getpid()))
+        kill_a_worker()
+
+    with killing(two, 31, look_and_kill):
         summary = pretrain(two, lines.append)
+    assert any("RayTrainWorker" in name for name in addresses) and any("gcs_server" in name for name in addresses)
+    assert set().union(*addresses.values()) == {"127.0.0.1"}, addresses
     logged = history(two, summary)
     continued = [line for line in lines if line.startswith("continuing after step ")]
     assert "steps 1 to 30 have sequences to length 16" in lines and "steps 31 to 90 have sequences to length 32" in lines

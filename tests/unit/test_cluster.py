@@ -2,6 +2,7 @@ import math
 import os
 import signal
 import socket
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,22 @@ from types import SimpleNamespace
 import pytest
 import ray
 
-from pipeline.cluster import SHARES, STAGES, NodeGroup, WorkerResources, answers, connect, data_cpus, fit, is_lost, lost_in_a_line
+from pipeline.cluster import (
+    SHARES,
+    STAGES,
+    NodeGroup,
+    WorkerResources,
+    answers,
+    connect,
+    data_cpus,
+    fit,
+    head_of_this_machine,
+    is_lost,
+    is_loopback,
+    listens_on_loopback_alone,
+    lost_in_a_line,
+    make_token,
+)
 from pipeline.config.training import Placement
 from pipeline.config.workers import worker_range
 from pipeline.errors import ClusterLost, ConfigError, DataError
@@ -272,3 +288,74 @@ def test_sigterm_is_handled_here_after_ray_has_set_a_handler_of_its_own(monkeypa
         assert signal.getsignal(signal.SIGTERM) is interrupt
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+@pytest.fixture
+def ray_tmpdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where `ray start` writes the address of its head; no test here finds one of this machine's."""
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    (tmp_path / "ray").mkdir()
+    return tmp_path / "ray"
+
+
+def test_a_start_of_ray_that_fails_is_one_line(ray_tmpdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def timed_out(**_: object) -> None:
+        raise Exception("The current node timed out during startup.\nSee the logs.")  # as Ray does
+
+    for name in ("RAY_ADDRESS", "RAY_AUTH_MODE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("ray.is_initialized", lambda: False)
+    monkeypatch.setattr("ray.init", timed_out)
+    with pytest.raises(ConfigError) as refused:
+        connect(None)
+    assert str(refused.value) == (
+        "Ray did not start on this machine: The current node timed out during startup.; "
+        "the same command tries again, best when the machine has less to do"
+    )
+
+
+def test_a_head_of_this_machine_is_joined_where_this_user_started_it(ray_tmpdir: Path) -> None:
+    assert head_of_this_machine() is None
+    address_file = ray_tmpdir / "ray_current_cluster"
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        address_file.write_text(address)
+        assert head_of_this_machine() == address
+        if os.getuid() == 0:  # everybody can write to that folder
+            os.chown(address_file, 65534, 65534)
+            assert head_of_this_machine() is None
+        address_file.rename(ray_tmpdir / "other")
+        address_file.symlink_to(ray_tmpdir / "other")
+        assert head_of_this_machine() is None
+    address_file.unlink()
+    address_file.write_text(address)
+    assert head_of_this_machine() is None  # it has ended
+
+
+def test_the_token_is_for_this_user_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    token = tmp_path / ".ray" / "auth_token"
+    make_token()
+    first = token.read_text()
+    assert len(first) == 64 and stat.S_IMODE(token.stat().st_mode) == 0o600
+    token.chmod(0o644)
+    make_token()
+    assert token.read_text() == first and stat.S_IMODE(token.stat().st_mode) == 0o600
+    token.unlink()
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "given")
+    make_token()
+    assert not token.exists()
+
+
+def test_hosts_that_no_other_machine_reaches() -> None:
+    assert all(map(is_loopback, ("127.0.0.1", "127.0.1.1", "localhost", "[::1]", "::1")))
+    assert not any(map(is_loopback, ("", "10.0.0.1", "0.0.0.0", "head", "ray://127.0.0.1")))
+
+
+def test_a_head_that_listens_on_all_addresses_is_joined_at_the_machines_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray.util, "get_node_ip_address", lambda: "127.0.0.2")
+    with socket.create_server(("127.0.0.1", 0)) as alone, socket.create_server(("0.0.0.0", 0)) as everywhere:
+        assert listens_on_loopback_alone(f"127.0.0.1:{alone.getsockname()[1]}")
+        assert not listens_on_loopback_alone(f"127.0.0.1:{everywhere.getsockname()[1]}")
+    assert not listens_on_loopback_alone("auto") and not listens_on_loopback_alone("10.0.0.1:6379")

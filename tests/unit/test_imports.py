@@ -46,7 +46,10 @@ MAY_IMPORT = {
 }
 """Part of the package -> the parts it may import; a new part needs a place here."""
 
-MAY_RAY = ("corpus", "cluster", "pretrain", "train.worker", "train.probe", "train.dealing", "train.launch", "grid", "predict.job", "bench")
+MAY_RAY = (
+    *("corpus", "cluster", "pretrain", "grid", "predict.job", "bench"),
+    *("train.worker", "train.probe", "train.dealing", "train.launch", "train.process_group"),
+)
 MAY_MLFLOW = ("train.tracking", "grid", "export.registry", "export.served", "export.served_task")
 TORCH_FREE = (*GROUND, "text", "corpus", "tasks", "cluster")
 

@@ -1,0 +1,59 @@
+"""The process group of workers that are all on one machine: nothing that it opens can be reached from another."""
+
+import os
+import socket
+from datetime import timedelta
+
+import psutil
+import ray
+import torch.distributed as dist
+from ray.train.torch import TorchConfig
+from ray.train.torch.config import _set_torch_distributed_env_vars, _TorchBackend
+
+LOOPBACK = "127.0.0.1"
+listening: list[socket.socket] = []
+"""In the process of rank 0: the socket of the group's store, until the store takes it over."""
+
+
+class LoopbackConfig(TorchConfig):
+    """Ray Train's process group with the store and the connections of all ranks on 127.0.0.1.
+
+    Ray's own store listens on all addresses, and whoever reaches it can change what is in it.
+    """
+
+    @property
+    def backend_cls(self) -> type[_TorchBackend]:
+        return LoopbackBackend
+
+
+class LoopbackBackend(_TorchBackend):
+    """Sets the group up in the workers."""
+
+    def on_start(self, worker_group, backend_config: TorchConfig) -> None:  # the type differs by Ray Train's version
+        worker_group.execute(_set_torch_distributed_env_vars)
+        port, world = worker_group.execute_single(0, listen), len(worker_group)
+        timeout = timedelta(seconds=backend_config.timeout_s)
+        settings = (world, port, backend_config.backend, timeout)
+        ray.get([worker_group.execute_single_async(rank, join, rank, *settings) for rank in range(world)])
+
+
+def listen() -> int:
+    """Open the socket of the store; give its port."""
+    listening[:] = [socket.create_server((LOOPBACK, 0))]
+    return listening[0].getsockname()[1]
+
+
+def join(rank: int, world: int, port: int, backend: str, timeout: timedelta) -> None:
+    """Join the group; rank 0 has its store."""
+    if name := loopback_interface():
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", name)
+        os.environ.setdefault("NCCL_SOCKET_IFNAME", name)
+    opened = listening.pop().detach() if rank == 0 else None
+    store = dist.TCPStore(LOOPBACK, port, world, is_master=rank == 0, timeout=timeout, master_listen_fd=opened)
+    dist.init_process_group(backend, store=store, rank=rank, world_size=world, timeout=timeout)
+
+
+def loopback_interface() -> str | None:
+    """Name of the network interface that has 127.0.0.1."""
+    addresses = psutil.net_if_addrs().items()
+    return next((name for name, ones in addresses if any(one.address == LOOPBACK for one in ones)), None)
