@@ -38,7 +38,7 @@ class Blank:
 
 
 def sentences_with_blanks(corpus: Corpus, wordpiece: WordPiece, vocabulary: Vocabulary) -> Iterator[tuple[np.ndarray, int]]:
-    """Held-out sentences as ids, each with the place of a word that is one entry of the vocabulary: one of each parent, then others."""
+    """Held-out sentences as ids, each with the place of a word that is an entry: one of each parent, then others."""
     random = generator(0, 0, 0, "blanks")
     parents: set[str] = set()
     later: list[tuple[np.ndarray, np.ndarray]] = []
@@ -53,7 +53,9 @@ def sentences_with_blanks(corpus: Corpus, wordpiece: WordPiece, vocabulary: Voca
         yield ids, int(random.choice(places))
 
 
-def fitting_sentences(document: dict[str, Any], wordpiece: WordPiece, vocabulary: Vocabulary) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def fitting_sentences(
+    document: dict[str, Any], wordpiece: WordPiece, vocabulary: Vocabulary
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Whole sentences of a document, of a length that reads well, as ids with the places of their whole words."""
     lines, language = document["lines_are_sentences"], document["language"]
     for sentence in split_sentences(document["text"], lines_are_sentences=lines, language=language):
@@ -66,7 +68,7 @@ def fitting_sentences(document: dict[str, Any], wordpiece: WordPiece, vocabulary
 
 
 def whole_words(ids: np.ndarray, vocabulary: Vocabulary) -> np.ndarray:
-    """Places of entries that are a word by themselves: of three letters or more, or an ideograph, kana or Hangul syllable."""
+    """Places of entries that are words by themselves: three letters or more, or an ideograph, kana or Hangul."""
     letters = np.array([is_word(vocabulary.tokens[i]) for i in ids])
     continued = np.append(vocabulary.continuation[ids[1:]], False)
     return np.flatnonzero(letters & ~continued)

@@ -1,4 +1,4 @@
-"""Held-out sentences with a hidden word: of which parents, in which languages, and the words that the baseline counts."""
+"""Held-out sentences with a hidden word: of which parents and languages, and the words that the baseline counts."""
 
 from pathlib import Path
 
