@@ -159,7 +159,7 @@ def test_folds_are_trials_of_their_own_and_one_row_of_the_table(tiny_run: Path, 
     assert "my train: 24 rows, classification of 2 labels, 1 rows left out (empty-text, " in out and "my train: labels bad 12, good 12; tokens per row: " in out
     assert "my: 3 folds of 8 rows, with equal shares of each class" in out and "9 trials: 6 that select one of 2 settings, 3 that report it on fresh seeds" in out
     assert re.search(r"my: selected learning rate 0.00\d+ \(best of 2: accuracy .*, selected on the folds\)", out)
-    (row,) = [line for line in out.splitlines() if line.startswith("| my ")]
+    row = next(line for line in out.splitlines() if line.startswith("| my "))
     assert " ± " in row and " 3 x 1 " in row and "the same command without --search.folds" in out
     assert [name.rsplit("-", 1)[0] for name in scores(tmp_path / "o")] == [f"my-fold{n}of3-seed{seed}" for n in (1, 2, 3) for seed in (0, 0, 1)]
     assert not list((tmp_path / "o" / "finetune").glob("*/model")), "what folds train is no model to keep"
