@@ -1,4 +1,4 @@
-"""What a GPU can compute, from its compute capability and the kind of torch's build: of ROCm, capabilities are other numbers."""
+"""What a GPU can compute, from its compute capability and torch's build; under ROCm, capabilities are other numbers."""
 
 from dataclasses import dataclass
 
@@ -26,11 +26,15 @@ class Gpu:
 
 def gpu_of(device: torch.device) -> Gpu:
     """The GPU behind a CUDA device."""
-    return Gpu(name=torch.cuda.get_device_name(device), capability=torch.cuda.get_device_capability(device), hip=torch.version.hip is not None)
+    name, capability = torch.cuda.get_device_name(device), torch.cuda.get_device_capability(device)
+    return Gpu(name=name, capability=capability, hip=torch.version.hip is not None)
 
 
 def multiplies(gpu: Gpu, precision: str) -> bool:
-    """Whether a GPU multiplies matrices in a format by its own arithmetic; ROCm's in bfloat16 too, and what torch does there with float8 and TF32 has not been tried."""
+    """Whether a GPU multiplies matrices in a format by its own arithmetic.
+
+    Under ROCm float32 and bfloat16 alone: float8 and TF32 have not been tried there.
+    """
     if precision == "float32" or (gpu.hip and precision == "bfloat16"):
         return True
     return gpu.reaches({"bfloat16": AMPERE, "tf32": AMPERE, "float8": ADA}[precision])

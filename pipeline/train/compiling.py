@@ -14,32 +14,48 @@ from pipeline.errors import ConfigError
 COMPILE_SECONDS = 60
 """What torch.compile costs at the start, about."""
 COMPILE_GAIN = {"cpu": 0.05, "cuda": 0.1}
-"""Share of the time that it saves, about: on CPUs 4 to 9% from small to base and on ragged lengths, nothing on full ones of tiny."""
+"""Share of the time that it saves, about.
+
+On CPUs 4 to 9% from small to base and on ragged lengths, nothing on full ones of tiny.
+"""
 FLOPS = {"cpu": 1e11, "cuda": 1e14}
 """Operations a second without it, about."""
 
 
-def compiles(config: Pretrain, vocabulary_size: int, device: torch.device, phase: Phase, say: Callable[[str], None]) -> bool:
+def compiles(
+    config: Pretrain, vocabulary_size: int, device: torch.device, phase: Phase, say: Callable[[str], None]
+) -> bool:
     """Whether to compile the module for the steps of a phase; says what was chosen."""
     choice = config.placement.compile
     compiler = shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
     if choice == "auto":
         saved = COMPILE_GAIN[device.type] * eager_seconds(config, vocabulary_size, device, phase)
-        reason = "no C++ compiler" if not compiler else "placement.recompute is on, on a CPU" if redraws(config, device) else None
+        reason = None if compiler else "no C++ compiler"
+        reason = reason or ("placement.recompute is on, on a CPU" if redraws(config, device) else None)
         reason = reason or ("too short a run to pay" if saved < COMPILE_SECONDS else None)
     else:
         reason = None if choice == "on" else "placement.compile is off"
         if choice == "on" and not compiler:
-            raise ConfigError("placement.compile is on and there is no C++ compiler (c++, g++, clang++): install one, or set it to auto")
+            raise ConfigError(
+                "placement.compile is on and there is no C++ compiler (c++, g++, clang++): "
+                "install one, or set it to auto"
+            )
         if choice == "on" and redraws(config, device):
-            raise ConfigError("placement.compile (on) with placement.recompute (True) would drop other elements in the backward than in the forward on a CPU: leave one of them out")
+            raise ConfigError(
+                "placement.compile (on) with placement.recompute (True) would drop other elements "
+                "in the backward than in the forward on a CPU: leave one of them out"
+            )
     say(f"torch.compile is off ({reason})" if reason else "torch.compile is on: the first steps are slow")
     return reason is None
 
 
 def redraws(config: Pretrain, device: torch.device) -> bool:
-    """Whether compiled code that recomputes layers would draw their dropout anew: the compiler does not know that the CPU's operator (model/dropout.py) draws."""
-    return config.placement.recompute and device.type == "cpu" and max(config.model.hidden_dropout, config.model.attention_dropout) > 0
+    """Whether compiled code that recomputes layers would draw their dropout anew.
+
+    The compiler does not know that the operator of CPUs (model/dropout.py) draws.
+    """
+    model = config.model
+    return config.placement.recompute and device.type == "cpu" and max(model.hidden_dropout, model.attention_dropout) > 0
 
 
 def eager_seconds(config: Pretrain, vocabulary_size: int, device: torch.device, phase: Phase) -> float:
@@ -52,10 +68,11 @@ def eager_seconds(config: Pretrain, vocabulary_size: int, device: torch.device, 
 
 @contextmanager
 def compiled(module: nn.Module, backend: str = "inductor") -> Iterator[None]:
-    """Compile the module's forward as one graph for batches of all sizes; it must be called in this block, and by this thread.
+    """Compile the module's forward as one graph for batches of all sizes, called in this block and by this thread.
 
-    Under DistributedDataParallel, Dynamo would split the graph at the ends of gradient buckets, and fails at one because our sizes are symbolic
-    ints, which have no metadata there. As one graph it trains; its gradients are then reduced after the backward instead of during it.
+    Under DistributedDataParallel, Dynamo would split the graph at the ends of gradient buckets, and fails at one
+    because our sizes are symbolic ints, which have no metadata there. As one graph it trains; its gradients are then
+    reduced after the backward instead of during it.
     """
     import torch._dynamo.config  # the compiler takes seconds to import, and most processes never use it
 

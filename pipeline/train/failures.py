@@ -1,4 +1,4 @@
-"""Errors of workers: which of them a new start may mend, how they read in one line, and when the same one again ends the run."""
+"""Errors of workers: which a new start may mend, how they read in one line, and when the same one again ends a run."""
 
 import re
 from dataclasses import dataclass
@@ -22,7 +22,10 @@ class Failure:
     """What people call the worker."""
     text: str
     kind: Literal["final", "echo", "passing", "unknown"]
-    """final: ours, which no start mends; echo: of another worker or node that was lost; passing: storage or network that may be back; unknown: may be any of them."""
+    """final: ours, which no start mends; echo: another worker or node was lost; passing: storage or network may be back.
+
+    unknown: may be any of them.
+    """
     known: PipelineError | None = None
     """The error of ours, where it is final."""
     remedy: str = ""
@@ -30,7 +33,7 @@ class Failure:
 
 
 class Failures:
-    """What a run's workers failed with: an unknown error is told at once, and ends the run when it comes again without a step between."""
+    """Errors of a run's workers: an unknown one is told at once, and ends the run when it comes again without a step between."""
 
     def __init__(self) -> None:
         self.error: PipelineError | None = None
@@ -64,12 +67,14 @@ class Failures:
         if failure.kind == "unknown" and stuck:
             self.error = self.error or PipelineError(
                 f"{failure.place} failed twice in the same way and with no step between: {failure.text}; "
-                f"{failure.remedy}the full error is in Ray's logs, the same command continues from the newest checkpoint"
+                f"{failure.remedy}the full error is in Ray's logs, "
+                "the same command continues from the newest checkpoint"
             )
             return None
         if not new or (failure.kind == "echo" and (self.told or not stuck)):
             return None
-        self.told = f"{failure.place} failed{' again' * stuck}: {failure.text}; the workers start again, as often as placement.restarts allows"
+        again = "the workers start again, as often as placement.restarts allows"
+        self.told = f"{failure.place} failed{' again' * stuck}: {failure.text}; {again}"
         return self.told
 
 
@@ -80,7 +85,8 @@ def failure_of(error: BaseException, place: str) -> Failure:
         return Failure(place=place, text=str(known), kind="final", known=known)
     inner = unwrapped(error)
     remedy = "placement.compile off runs without the compiler, " if type(inner).__module__.startswith(COMPILER) else ""
-    return Failure(place=place, text=str(known or error_line(error)), kind="passing" if known else kind_of(inner), remedy=remedy)
+    kind = "passing" if known else kind_of(inner)
+    return Failure(place=place, text=str(known or error_line(error)), kind=kind, remedy=remedy)
 
 
 def kind_of(error: BaseException) -> Literal["echo", "passing", "unknown"]:

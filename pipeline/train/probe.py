@@ -1,4 +1,4 @@
-"""Whether torch can use the GPUs that Ray counts: asked of each node that has some before anything is started on them."""
+"""Whether torch can use the GPUs that Ray counts: asked of each node that has some, before anything starts on them."""
 
 import warnings
 from collections.abc import Mapping
@@ -19,10 +19,15 @@ MOST_NAMED = 3
 
 
 def require_usable_gpus(resource: str | None = None) -> None:
-    """Raise ConfigError where torch cannot use the GPUs of a node; `resource`: only nodes that have this one are used."""
-    nodes = [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("GPU") and (resource is None or node["Resources"].get(resource))]
+    """Raise ConfigError where torch cannot use the GPUs of a node; `resource`: only nodes that have it are used."""
+    wanted = ("GPU", resource) if resource else ("GPU",)
+    nodes = [node for node in ray.nodes() if node["Alive"] and all(node["Resources"].get(name) for name in wanted)]
     ask = ray.remote(num_cpus=0, num_gpus=LITTLE, max_retries=1)(gpu_problem)
-    asked = {ask.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)).remote(): node["NodeManagerAddress"] for node in nodes}
+    pins = [NodeAffinitySchedulingStrategy(node["NodeID"], soft=False) for node in nodes]
+    asked = {
+        ask.options(scheduling_strategy=pin).remote(): node["NodeManagerAddress"]
+        for pin, node in zip(pins, nodes, strict=True)
+    }
     done, late = ray.wait(list(asked), num_returns=len(asked), timeout=PROBE_SECONDS) if asked else ([], [])
     for reference in late:
         ray.cancel(reference, force=True)
@@ -42,7 +47,10 @@ def refuse(problems: Mapping[str, str | None], nodes: int) -> None:
     bad = {address: problem for address, problem in problems.items() if problem}
     if bad:
         first = "; ".join(f"{address}: {problem}" for address, problem in list(bad.items())[:MOST_NAMED])
-        raise ConfigError(f"torch cannot use the GPUs of {len(bad)} of {nodes} nodes that have some ({first}); mend that, leave those nodes out, or set placement.device cpu")
+        raise ConfigError(
+            f"torch cannot use the GPUs of {len(bad)} of {nodes} nodes that have some ({first}); "
+            "mend that, leave those nodes out, or set placement.device cpu"
+        )
 
 
 def gpu_problem() -> str | None:

@@ -1,12 +1,20 @@
 """What a driver hears of its workers, and says when it hears nothing."""
 
 import re
+import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 import ray
 
+from pipeline.config.data import Preparation, Sampling, VocabularySettings
+from pipeline.config.jobs import Pretrain
+from pipeline.config.model import Model
+from pipeline.config.training import Batch, Placement
+from pipeline.errors import PipelineError
+from pipeline.pretrain import pretrain
 from pipeline.train import launch
 from pipeline.train.launch import take_reservation, watch
 from pipeline.train.tracking import Tracker
@@ -56,3 +64,37 @@ def test_a_driver_gives_up_what_the_one_before_it_had_reserved(tmp_path) -> None
     (reserved,) = ray.get(coordinator.get_reserved_resources.remote("train-second")).values()
     ray.get(coordinator.cancel_request.remote(requester_id="train-second"))
     assert reserved["CPU"] == 6.0 and "train-second" in (tmp_path / "reservation.json").read_text()
+
+
+def run_a_broken_module(settings: dict) -> None:
+    """What a worker runs whose forward fails, as it would by a fault in the model or its compiler."""
+    from pipeline.objectives.pretraining import BertPretraining
+    from pipeline.train import worker
+
+    def forward(self: BertPretraining, batch: object) -> None:
+        raise RuntimeError("the module is broken")
+
+    BertPretraining.forward = forward
+    worker.run(settings)
+
+
+def test_an_error_that_no_start_mends_is_told_at_once_and_ends_the_run(small_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "run", run_a_broken_module)
+    ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers do not have this module
+    config = Pretrain(
+        corpus=(str(small_corpus),),
+        output=str(tmp_path),
+        workers=2,
+        prepare=Preparation(window_characters=6_000, piece_characters=1_000, near_duplicates=None),
+        vocabulary=VocabularySettings(size=150),
+        sampling=Sampling(maximum_length=32),
+        model=Model(layers=1, width=32, heads=2, feed_forward=64, maximum_positions=32),
+        batch=Batch(rows_per_step=8, rows_per_slot=4),
+        placement=Placement(compile="off", device="cpu", threads=1),
+    )
+    lines: list[str] = []
+    with pytest.raises(PipelineError, match=r"^worker \d on \S+ failed twice in the same way and with no step between: RuntimeError: the module is broken; the full error is in"):
+        pretrain(config, lines.append)
+    (told,) = [line for line in lines if " failed" in line]
+    assert re.fullmatch(r"worker \d on \S+ failed: RuntimeError: the module is broken; the workers start again, as often as placement.restarts allows", told)
+    assert sum(line.startswith("torch.compile is off") for line in lines) == 2  # starts
