@@ -185,7 +185,7 @@ def kind_of(file: str, whole: dict[str, Any]) -> str:
     if model == "Unigram" and "Metaspace" in splits:
         return "unigram"
     raise DataError(
-        f"{file} is a {model} tokenizer that splits by {listed(sorted(splits))}: "
+        f"{file} is a {model} tokenizer that splits by {listed(sorted(splits)) if splits else 'nothing'}: "
         "only WordPiece as BERT's, BPE with ByteLevel as RoBERTa's and Unigram with Metaspace as ALBERT's work"
     )
 
