@@ -155,6 +155,26 @@ def load_vocabulary(path: str, lowercase: bool | None, *, strip_accents: bool | 
     )
 
 
+def load_vocabulary_as_published(path: str) -> Vocabulary:
+    """The vocabulary beside a published model, as load_vocabulary.
+
+    Where its files do not tell whether text is lower-cased it is, as transformers has it, unless the entries have
+    capitals, which would never be met.
+    """
+    _, found = read_file(path)
+    return load_vocabulary(path, None if found.lowercase is not None else not has_capitals(found.tokens))
+
+
+def has_capitals(tokens: tuple[str, ...]) -> bool:
+    """Whether more entries than the few of a published uncased vocabulary have upper-case letters."""
+    return len(upper_case(tokens)) > ODD_SHARE * len(tokens)
+
+
+def upper_case(tokens: tuple[str, ...]) -> list[str]:
+    """The entries that lower-casing changes, but for special tokens."""
+    return [token for token in tokens if not BRACKETED.fullmatch(token) and token != token.lower()]
+
+
 def agreed(name: str, wanted: bool | None, configured: bool | None, source: str) -> bool | None:
     """The wanted or configured value of a setting. Raises ConfigError where they differ."""
     if wanted is not None and configured is not None and wanted != configured:
@@ -165,7 +185,7 @@ def agreed(name: str, wanted: bool | None, configured: bool | None, source: str)
 def require_fitting_case(tokens: tuple[str, ...], lowercase: bool, said: str, file: str) -> None:
     """Raise ConfigError where lower-casing and the entries are at odds; `said` names the setting and its value."""
     words = [token for token in tokens if not BRACKETED.fullmatch(token)]
-    upper = [word for word in words if word != word.lower()]
+    upper = upper_case(tokens)
     lower = [word for word in words if word != word.upper()]
     if lowercase and len(upper) > ODD_SHARE * len(words):
         raise ConfigError(

@@ -1,0 +1,267 @@
+"""A fine-tuned BERT as transformers writes it: a folder, URL or hf://OWNER/NAME.
+
+Its config.json names its head and its labels.
+"""
+
+import hashlib
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pipeline import storage
+from pipeline.config.finetune import Cutting
+from pipeline.config.model import Model
+from pipeline.errors import CheckpointError, PipelineError, listed, shown
+from pipeline.model.published import (
+    CONFIGS,
+    MOST_CONFIG,
+    fingerprint,
+    json_object,
+    published_folder,
+    read_config,
+    read_weights,
+)
+from pipeline.model.weights import model_settings, require_sizes, take, to_published, vocabulary_size
+from pipeline.objectives.tasks import OBJECTIVES
+from pipeline.tasks.prepared import fitted
+from pipeline.tasks.task import Kind, Task
+from pipeline.text.vocabulary import Vocabulary, load_vocabulary_as_published
+from pipeline.text.vocabulary_files import tokenizer_config
+from pipeline.train.checkpoint import CONFIG
+from pipeline.train.initial import in_place, is_padding, tensors_named
+from pipeline.train.tuned import ARCHITECTURES, PROBLEMS, TASK, About, TunedModel, load_tuned
+
+HEADS = {
+    "BertForSequenceClassification": "classifier",
+    "BertForTokenClassification": "classifier",
+    "BertForQuestionAnswering": "qa_outputs",
+}
+"""What config.json calls a model with a head that we know, and its head's tensors."""
+METRICS: dict[Kind, tuple[str, ...]] = {
+    "classification": ("accuracy", "macro_f1"),
+    "multilabel": ("micro_f1", "macro_f1", "subset_accuracy"),
+    "regression": ("pearson", "spearman", "mean_absolute_error"),
+    "tags": ("f1", "precision", "recall", "accuracy"),
+    "spans": ("f1", "exact"),
+}
+ENCODER = "bert."
+POOLER = "bert.pooler."
+QUESTION_LENGTH = 384
+"""Tokens of a question with its context, as transformers' own scripts and pipeline have it; of a text all positions."""
+LEAST_LENGTH = 8
+"""Tokens that a cutting has at least."""
+DIGEST = "digest"
+"""In the lineage of a published model: of its files. No other has it."""
+
+
+def load_any(location: str) -> TunedModel:
+    """A fine-tuned model, ours or published by others.
+
+    Raises CheckpointError where it is none, damaged, or has a head that we do not know.
+    """
+    return load_published(location) if is_published(location) else load_tuned(location)
+
+
+def is_published(location: str) -> bool:
+    """Whether this is somebody else's model: no task.json, and a head that we know or no manifest of ours.
+
+    Raises CheckpointError where its storage cannot be reached.
+    """
+    location = storage.absolute(location)
+    try:
+        if storage.exists(storage.join(location, TASK)) or not any(
+            storage.exists(storage.join(location, name)) for name in CONFIGS
+        ):
+            return False
+        return not storage.exists(storage.join(location, storage.MANIFEST)) or head_named(location) in HEADS
+    except PipelineError:
+        raise
+    except Exception as error:  # file systems and web clients raise kinds of their own
+        raise CheckpointError(f"checkpoint {location} cannot be read: {storage.first_line(error)}") from error
+
+
+def head_named(location: str) -> str | None:
+    """The head that a folder's config.json names; None where it names none."""
+    place = storage.join(location, CONFIG)
+    if not storage.exists(place):
+        return None
+    try:
+        return head_of(json_object(storage.read_at_most(place, MOST_CONFIG)))
+    except ValueError as error:
+        raise CheckpointError(f"checkpoint {place} cannot be read: {storage.first_line(error)}") from error
+
+
+def head_of(config: dict[str, Any]) -> str | None:
+    """The first of a config's architectures; None where it names none."""
+    named = config.get("architectures")
+    first = named[0] if isinstance(named, list) and named else named
+    return first if isinstance(first, str) else None
+
+
+def load_published(location: str) -> TunedModel:
+    """Somebody else's model, in float32.
+
+    Raises CheckpointError for a head that we do not know, and PipelineError for files that cannot be used.
+    """
+    location = storage.absolute(location)
+    try:
+        with published_folder(location) as (folder, files):
+            config = in_place(location, read_config, folder, files)
+            head = in_place(location, known_head, config)
+            model = in_place(location, model_settings, config)
+            digest = in_place(location, fingerprint, folder, files)
+            tensors = {
+                name: tensor.float()
+                for name, tensor in in_place(location, read_weights, folder, files).items()
+                if tensor.is_floating_point()
+            }
+        vocabulary = load_vocabulary_as_published(location)
+        in_place(location, require_entries, vocabulary_size(tensors), vocabulary)
+        in_place(location, require_sizes, model, tensors)
+        task = in_place(location, task_of, location, head, config, tensors, model)
+        about = About(
+            task=task,
+            cutting=cutting_of(location, task, model),
+            pooling="cls",
+            tuned={},
+            lineage={"checkpoint": location, DIGEST: digest_of(digest, vocabulary)},
+        )
+        return in_place(location, with_weights, about, model, vocabulary, tensors)
+    except CheckpointError as error:
+        raise CheckpointError(f"checkpoint {error}") from error
+
+
+def require_entries(rows: int, vocabulary: Vocabulary) -> None:
+    """Raise CheckpointError unless the vocabulary has an entry for each word embedding that does not only fill up."""
+    if rows != vocabulary.size and not is_padding(rows, vocabulary.size):
+        raise CheckpointError(
+            f"the weights have {rows:,} word embeddings and the vocabulary has {vocabulary.size:,} entries: "
+            "put the vocabulary there that it was trained with"
+        )
+
+
+def known_head(config: dict[str, Any]) -> str:
+    """The head that a config names. Raises CheckpointError for one that we do not know."""
+    head = head_of(config)
+    if head not in HEADS:
+        named = f"architectures is {shown(head)}" if head else "architectures is missing"
+        raise CheckpointError(
+            f"{CONFIG}: {named}, a head that cannot be asked: give a model with one of {listed(list(HEADS))}, "
+            "or fine-tune this one first (jobs/finetune.py)"
+        )
+    return head
+
+
+def task_of(location: str, head: str, config: dict[str, Any], tensors: dict[str, Tensor], model: Model) -> Task:
+    """The task that a head answers, with the labels of config.json.
+
+    Raises CheckpointError where they do not fit the head's weights.
+    """
+    name = f"{HEADS[head]}.weight"
+    if name not in tensors or tensors[name].dim() != 2:
+        raise CheckpointError(f"tensor {name} is missing or no matrix: {head} has one")
+    outputs = len(tensors[name])
+    kind = kind_of(head, config, outputs)
+    labels = labels_of(config, outputs) if kind not in ("spans", "regression") else ()
+    if (wanted := {"spans": 2, "regression": 1}.get(kind, outputs)) != outputs:
+        raise CheckpointError(f"tensor {name} gives {outputs} numbers, and {kind} is answered by {wanted}")
+    length = min(QUESTION_LENGTH, model.maximum_positions) if kind == "spans" else model.maximum_positions
+    return Task(
+        name=location.rsplit("/", 1)[-1], kind=kind, labels=labels, metrics=METRICS[kind], maximum_length=length
+    )
+
+
+def kind_of(head: str, config: dict[str, Any], outputs: int) -> Kind:
+    """The kind of task: of texts as problem_type says, else a value of one output and a class of several.
+
+    Raises CheckpointError for another problem_type.
+    """
+    if (kinds := [kind for kind, name in ARCHITECTURES.items() if name == head]) in (["tags"], ["spans"]):
+        return kinds[0]  # type: ignore[return-value]
+    problem = config.get("problem_type")
+    if problem is None:
+        return "regression" if outputs == 1 else "classification"
+    found = next((kind for kind, name in PROBLEMS.items() if name == problem), None)
+    if found is None:
+        raise CheckpointError(
+            f"{CONFIG}: problem_type is {shown(problem)}, which is none of {listed(list(PROBLEMS.values()))}"
+        )
+    return found  # type: ignore[return-value]
+
+
+def labels_of(config: dict[str, Any], outputs: int) -> tuple[str, ...]:
+    """The labels by number; LABEL_0, LABEL_1, … where config.json names none, as transformers calls them.
+
+    Raises CheckpointError for names that do not fit.
+    """
+    named = config.get("id2label")
+    if not named:
+        return unnamed(outputs)
+    try:
+        by_number = {int(number): str(label) for number, label in named.items()}
+    except (AttributeError, ValueError) as error:
+        raise CheckpointError(
+            f"{CONFIG}: id2label is no object of numbers and labels ({storage.first_line(error)})"
+        ) from error
+    if sorted(by_number) != list(range(outputs)):
+        raise CheckpointError(
+            f"{CONFIG}: id2label names {len(by_number)} labels, {listed(sorted(by_number))}, "
+            f"and the head gives {outputs}, from 0 to {outputs - 1}"
+        )
+    labels = tuple(by_number[number] for number in range(outputs))
+    label, times = Counter(labels).most_common(1)[0]
+    if times > 1:
+        raise CheckpointError(f"{CONFIG}: id2label names {shown(label)} {times} times: give each label its own name")
+    return labels
+
+
+def unnamed(outputs: int) -> tuple[str, ...]:
+    """Labels that nobody named, as transformers calls them."""
+    return tuple(f"LABEL_{number}" for number in range(outputs))
+
+
+def cutting_of(location: str, task: Task, model: Model) -> Cutting:
+    """The model's positions, or the tokenizer's length where that is less.
+
+    Raises DataError for a tokenizer_config.json that cannot be read.
+    """
+    said = tokenizer_config(storage.join(location, "tokenizer_config.json")).get("model_max_length")
+    limit = int(said) if isinstance(said, int | float) and said >= LEAST_LENGTH else model.maximum_positions
+    return fitted(Cutting(maximum_length=min(limit, task.maximum_length)), task, model.maximum_positions)
+
+
+def digest_of(files: str, vocabulary: Vocabulary) -> str:
+    """Digest of a model's files and of its vocabulary, in hexadecimal."""
+    return hashlib.sha256(f"{files} {vocabulary.fingerprint}".encode()).hexdigest()
+
+
+def with_weights(about: About, model: Model, vocabulary: Vocabulary, tensors: dict[str, Tensor]) -> TunedModel:
+    """The model with its weights.
+
+    Raises CheckpointError for tensors that are missing, not finite, or of another encoder than config.json describes.
+    """
+    rows, outputs = vocabulary_size(tensors), len(about.task.labels)
+    module = OBJECTIVES[about.task.kind](
+        model, rows, outputs, torch.Generator().manual_seed(0), about.pooling, None
+    ).eval()
+    taken = take(tensors, module)
+    if missing := [name for name in taken.missing if not (module.per_token and name.startswith(POOLER))]:
+        raise CheckpointError(f"{tensors_named(missing)} missing")
+    if surplus := [name for name in taken.surplus if name.startswith(ENCODER)]:
+        raise CheckpointError(
+            f"{tensors_named(surplus)} unexpected: the encoder that config.json describes has none of that name"
+        )
+    if broken := [name for name, tensor in to_published(taken.state).items() if not torch.isfinite(tensor).all()]:
+        raise CheckpointError(f"{tensors_named(broken)} not finite: NaN or infinity among the weights")
+    module.load_state_dict(taken.state, strict=False)
+    return TunedModel(about=about, model=model, vocabulary=vocabulary, module=module)
+
+
+def numbered(task: Task, labels: set[str]) -> Task:
+    """The task with 0, 1, … for labels that nobody named, where what it is scored on has numbers."""
+    numbers = tuple(str(number) for number in range(len(task.labels)))
+    found = labels & set(numbers) and not labels & set(task.labels)
+    return replace(task, labels=numbers) if found and task.labels == unnamed(len(numbers)) else task
