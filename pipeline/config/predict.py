@@ -16,7 +16,9 @@ class Predict:
     """Answer a file, or a corpus of files, with a model."""
 
     checkpoint: str
-    """Folder or URL of a fine-tuned model, such as output/finetune/NAME/model; or of a pretrained one, such as a run's export, which fills [MASK]s."""
+    """Folder, URL or hf://OWNER/NAME of a fine-tuned model, such as output/finetune/NAME/model or one that
+    transformers wrote (BertForSequenceClassification, BertForTokenClassification or BertForQuestionAnswering); or the folder of a
+    run's export, which fills [MASK]s."""
     input: str
     """File, folder, glob or URL of what is answered."""
     output: str
@@ -58,7 +60,7 @@ class Score:
     """Score a fine-tuned model, or a file of answers, on labelled examples."""
 
     checkpoint: str | None = None
-    """Folder or URL of a fine-tuned model."""
+    """Folder, URL or hf://OWNER/NAME of a fine-tuned model, ours or one that transformers wrote."""
     predictions: str | None = None
     """Instead of a model: SQuAD's official JSON of answers, {id: text}, to the questions of input."""
     input: str | None = None

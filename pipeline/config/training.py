@@ -207,7 +207,9 @@ class ModelPlacement:
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
     precision: Literal["auto", "float32", "tf32", "bfloat16"] = "auto"
-    """Format of matrix products; auto: bfloat16 where the hardware computes in it, and float32 for a narrow model on a CPU; tf32: float32 whose products keep 10 bits of the mantissa, on NVIDIA GPUs from Ampere on."""
+    """Format of matrix products. auto: in training bfloat16 where the hardware computes in it, and float32 for a narrow
+    model on a CPU; answers and scores are in float32 on a CPU, and on a GPU as the model was trained, where that is
+    known. tf32: float32 whose products keep 10 bits of the mantissa, on NVIDIA GPUs from Ampere on."""
     threads: int | None = None
     """CPU threads of each process; none: as many as it has CPUs."""
     autoscaled: bool = False

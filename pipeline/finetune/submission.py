@@ -7,7 +7,7 @@ from pipeline.config.finetune import Finetune
 from pipeline.errors import listed
 from pipeline.finetune.answering import Answering
 from pipeline.finetune.problems import Problem
-from pipeline.finetune.trials import autocast_for, device_of
+from pipeline.finetune.trials import answer_precision, device_of
 from pipeline.tasks import sequences
 from pipeline.tasks.glue import TASKS
 from pipeline.tasks.known import GLUE
@@ -15,6 +15,7 @@ from pipeline.tasks.submission import FILES, Predictions, write_submission
 from pipeline.tasks.tables import read_split
 from pipeline.train.trial import logits_of
 from pipeline.train.tuned import load_tuned
+from pipeline.train.worker import autocast_of
 
 ZIP = "glue-submission.zip"
 ANSWERS_FOR = {"ax": "mnli"}
@@ -64,8 +65,7 @@ def predictions(config: Finetune, model: str, task: str, split: str, after: Call
     tuned, device = load_tuned(model), device_of(config)
     texts = read_split(TASKS[task], config.data, split)
     prepared = sequences.prepare(tuned.about.task, texts, tuned.vocabulary, tuned.about.cutting)
-    logits = logits_of(
-        tuned.module.to(device), prepared.rows, device, autocast_for(config.placement, tuned.model.width, device), after
-    )
+    precision = answer_precision(config.placement, tuned.about.lineage.get("precision"), device)
+    logits = logits_of(tuned.module.to(device), prepared.rows, device, autocast_of(precision, device), after)
     found = sequences.answers(tuned.about.task, prepared, logits, tuned.about.cutting)
     return Predictions(ids=texts["id"].to_pylist(), values=sequences.chosen(tuned.about.task, found, tuned.about.tuned))

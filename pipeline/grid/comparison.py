@@ -11,12 +11,13 @@ from pipeline.grid.job import encoder_of, finetune
 from pipeline.finetune.paired import Difference, figures, over_rows, over_seeds, verdict
 from pipeline.finetune.problems import Problem, read_problems
 from pipeline.finetune.table import Reported, is_share, shown
-from pipeline.finetune.trials import autocast_for, device_of
+from pipeline.finetune.trials import answer_precision, device_of
 from pipeline.tasks import metrics, questions, sequences
 from pipeline.tasks.prepared import Prepared
 from pipeline.tasks.squad_metrics import best_of
 from pipeline.train.trial import logits_of
 from pipeline.train.tuned import TunedModel, load_tuned
+from pipeline.train.worker import autocast_of
 
 Report = Callable[[str], None]
 OfRows = Callable[[np.ndarray], float]
@@ -89,7 +90,8 @@ def silent(line: str) -> None:
 def of_rows(config: Finetune, problem: Problem, tuned: TunedModel) -> OfRows:
     """The metric that selects, of a model's answers to any of the development items."""
     task, prepared, device = problem.task, next(iter(problem.splits.values())), device_of(config)
-    logits = logits_of(tuned.module.to(device), prepared.rows, device, autocast_for(config.placement, tuned.model.width, device))
+    precision = answer_precision(config.placement, tuned.about.lineage.get("precision"), device)
+    logits = logits_of(tuned.module.to(device), prepared.rows, device, autocast_of(precision, device))
     if task.kind == "spans":
         place = 1 if task.metrics[0] == "f1" else 0
         texts = questions.texts_of(task, questions.answers(task, prepared, logits, problem.cutting), {})  # as the trials were scored

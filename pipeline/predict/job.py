@@ -3,7 +3,7 @@
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,8 +40,10 @@ class Use:
 
 
 def inputs_of(given: str, target: str, format: str, *, tags: bool) -> list[InputFile]:
-    """The files to be answered, without the output and its parts, which may lie in the same folder."""
-    found = [file for file in list_inputs(given, format, tags) if file.location != target and not file.location.startswith(f"{target}.parts/")]
+    """The files to be answered, without the output, its manifest and its parts, which may lie in the same folder."""
+    ours = (target, output.manifest_of(target))
+    there = [file for file in list_inputs(given, format, tags) if file.location not in ours]
+    found = [file for file in there if not file.location.startswith(f"{target}.parts/")]
     if not found:
         raise ConfigError(f"input ({given}) has no other file than the output: give another folder")
     return found
@@ -52,34 +54,45 @@ def predict(config: Predict, report: Report) -> None:
     """Answer all that is asked and write the output. Raises PipelineError in one line for all that the user can fix."""
     target = storage.absolute(config.output)
     output.require_free(target, config.replace)
-    kind, fingerprint = model.kind_of(config.checkpoint), model.fingerprint(config.checkpoint)
+    kind, fingerprint = model.described(config.checkpoint)
     output.require_form(target, kind)
     storage.require_writable("output", target.rpartition("/")[0] or "/")
     files = inputs_of(config.input, target, config.format, tags=kind == "tags")
     parts = Parts(folder=target + ".parts")
     begun = time.monotonic()
     with storage.locked(parts.folder):
-        parts.begin(about(config, files, fingerprint))
+        parts.begin(asked := about(config, files, fingerprint))
         before = len(parts.done())
         if before:
             report(f"{before:,} parts are answered already")
         if parts.missing(len(files)):
             answer_all(config, files, parts, report)
-        schemas, rows, empty, cut = parts.schemas()
-        if not rows:
+        whole = parts.counted()
+        if not whole.rows:
             raise DataError(
                 f"input ({config.input}) has no rows" + (f" in {len(files)} files" if len(files) > 1 else "")
             )
-        schema = unified(schemas)
+        schema = unified(whole.schemas)
         try:
             output.write(parts.tables(schema), parts.final(schema), target, parts.folder)
+            output.write_manifest(target, asked, whole)
         except pa.ArrowException as error:
             raise DataError(f"output ({config.output}) cannot hold these columns: {storage.first_line(error)}; the answers are in {parts.folder}, and the same command with --output .jsonl may write them") from error
     storage.delete_folder(parts.folder)
-    without = f", {empty:,} of them empty and without an answer" if empty else ""
-    without += f", {cut:,} longer than the model reads and cut" if cut else ""
+    without = f", {whole.empty:,} of them empty and without an answer" if whole.empty else ""
+    without += f", {whole.cut:,} longer than the model reads and cut" if whole.cut else ""
+    if len(whole.precisions) > 1:
+        report(mixed(whole.precisions))
     of = f" of {len(files):,} files" if len(files) > 1 else ""
-    report(f"{rows:,} rows{of}{without}, in {time.monotonic() - begun:.0f} s: {target}")
+    computed = f"computed in {' and '.join(whole.precisions)}, in {time.monotonic() - begun:.0f} s"
+    report(f"{whole.rows:,} rows{of}{without}, {computed}: {target}")
+
+
+def mixed(precisions: Mapping[str, int]) -> str:
+    """A line where machines answered in several number formats, from how many rows each."""
+    each = " and ".join(f"{rows:,} rows in {precision}" for precision, rows in precisions.items())
+    remedy = "--placement.precision float32 --replace True answers all alike"
+    return f"placement.precision auto: {each}, because the machines differ; {remedy}"
 
 
 def about(config: Predict, files: Sequence[InputFile], fingerprint: str) -> dict[str, Any]:
@@ -91,6 +104,7 @@ def about(config: Predict, files: Sequence[InputFile], fingerprint: str) -> dict
         "input": f"{storage.absolute(config.input)} ({len(files)} files, {size:,} bytes, {stamps})",
         "model": f"{storage.absolute(config.checkpoint)} ({fingerprint})",
         "settings": ", ".join(f"{name} {value}" for name, value in settings.items()),
+        "precision": config.placement.precision,
     }
 
 
@@ -123,7 +137,7 @@ def answer_all(config: Predict, files: Sequence[InputFile], parts: Parts, report
             )
         )
         counting = counted(files)
-        follow(rows, parts, Progress(report, None, before=parts.schemas()[1] if done else 0), counting)
+        follow(rows, parts, Progress(report, None, before=parts.counted().rows if done else 0), counting)
 
 
 def shared_out(files: int, use: Use) -> str:
@@ -225,7 +239,7 @@ class Answering:
         except PipelineError as error:
             first = part * self.config.rows_per_part + 1
             return row(file, error=type(error)(f"{self.files[file].location}, rows {first} to {first + table.num_rows - 1}: {error}"))
-        self.parts.publish(file, part, kept(table, self.files[file]), answers, empty)
+        self.parts.publish(file, part, kept(table, self.files[file]), answers, empty, self.model.precision)
         return row(file, part=part, rows=table.num_rows)
 
 

@@ -13,10 +13,11 @@ from pipeline.config.training import ModelPlacement
 from pipeline.errors import CheckpointError, ConfigError, DataError, listed, shown
 from pipeline.export.inference import TEXTS_AT_ONCE, batch_of, fill_masks
 from pipeline.export.trained import Trained, load_trained
-from pipeline.finetune.trials import autocast_for
+from pipeline.finetune.trials import answer_precision
 from pipeline.predict.answers import CUT, answer_items, answer_schema, items_of
 from pipeline.text.vocabulary import Vocabulary, load_vocabulary
-from pipeline.train.tuned import TASK, TunedModel, about_of, load_tuned
+from pipeline.train.published_tuned import DIGEST, is_published, load_any, load_published
+from pipeline.train.tuned import TASK, about_of
 from pipeline.train.worker import autocast_of, chosen_precision
 
 FILL = "fill"
@@ -35,9 +36,23 @@ class Answerer:
 
     kind: str
     """Of its task, or "fill"."""
+    precision: str
+    """The number format of its matrix products."""
     schema: pa.Schema
     answer: Callable[[dict[str, list[object]]], pa.Table]
     """Answers to columns of what is asked, none of them empty."""
+
+
+def described(checkpoint: str) -> tuple[str, str]:
+    """What a model does, and the digest of its files.
+
+    One published by others is loaded for it: what is wrong with it is said at once. Raises CheckpointError where
+    there is no model.
+    """
+    if is_published(checkpoint):
+        about = load_published(checkpoint).about
+        return about.task.kind, about.lineage[DIGEST][:16]
+    return kind_of(checkpoint), fingerprint(checkpoint)
 
 
 def fingerprint(checkpoint: str) -> str:
@@ -46,7 +61,11 @@ def fingerprint(checkpoint: str) -> str:
     place = storage.join(folder, storage.MANIFEST)
     if not storage.exists(place):
         inside = next((name for name in ("model", "export") if storage.exists(storage.join(folder, name, storage.MANIFEST))), None)
-        instead = f"{storage.join(folder, inside)} has one" if inside else "give a model that fine-tuning wrote, such as output/finetune/NAME/model, or a run's export"
+        wanted = (
+            "give a model that fine-tuning wrote, such as output/finetune/NAME/model, a run's export, "
+            "or a published model's folder or hf://OWNER/NAME"
+        )
+        instead = f"{storage.join(folder, inside)} has one" if inside else wanted
         raise CheckpointError(f"checkpoint {folder} has no {storage.MANIFEST}: {instead}")
     return storage.sha256(place)[:16]
 
@@ -67,15 +86,23 @@ def device_of(placement: ModelPlacement) -> torch.device:
 def load(config: Predict) -> Answerer:
     """The model of a config on the device that this process has. Raises CheckpointError where it is damaged, or none."""
     device = device_of(config.placement)
-    if kind_of(config.checkpoint) == FILL:
-        return filling(config, device, autocast_of(chosen_precision(config.placement, device), device))
-    tuned = load_tuned(config.checkpoint)
-    autocast = autocast_for(config.placement, tuned.model.width, device)
-    return Answerer(kind=tuned.about.task.kind, schema=answer_schema(tuned.about.task), answer=lambda columns: answer_items(tuned, items_of(tuned, columns), device, autocast))
+    if not is_published(config.checkpoint) and kind_of(config.checkpoint) == FILL:
+        return filling(config, device)
+    tuned = load_any(config.checkpoint)
+    precision = answer_precision(config.placement, tuned.about.lineage.get("precision"), device)
+    autocast = autocast_of(precision, device)
+    return Answerer(
+        kind=tuned.about.task.kind,
+        precision=precision,
+        schema=answer_schema(tuned.about.task),
+        answer=lambda columns: answer_items(tuned, items_of(tuned, columns), device, autocast),
+    )
 
 
-def filling(config: Predict, device: torch.device, autocast: torch.autocast) -> Answerer:
-    """A pretrained model that fills blanks."""
+def filling(config: Predict, device: torch.device) -> Answerer:
+    """A pretrained model that fills blanks; on a GPU as pretraining by auto would compute there."""
+    precision = answer_precision(config.placement, chosen_precision(config.placement, device), device)
+    autocast = autocast_of(precision, device)
     folder = storage.absolute(config.checkpoint)
     trained, vocabulary = load_trained(folder), load_vocabulary(folder, None)
     trained.module.to(device)
@@ -86,7 +113,7 @@ def filling(config: Predict, device: torch.device, autocast: torch.autocast) -> 
         with autocast:
             return fill(trained, tokenizer, vocabulary, [str(text) for text in columns["text"]], config.top, device)
 
-    return Answerer(kind=FILL, schema=GUESSES, answer=answer)
+    return Answerer(kind=FILL, precision=precision, schema=GUESSES, answer=answer)
 
 
 def fill(trained: Trained, tokenizer: Tokenizer, vocabulary: Vocabulary, texts: list[str], top: int, device: torch.device) -> pa.Table:

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, BinaryIO
 
 import pyarrow as pa
@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from pipeline import storage
 from pipeline.errors import ConfigError
-from pipeline.predict.parts import as_text
+from pipeline.predict.parts import Counted, as_text
 
 JOINED = "joined"
 
@@ -42,6 +42,17 @@ def write(tables: Iterator[pa.Table], schema: pa.Schema, output: str, folder: st
         stream.flush()
         os.fsync(stream.fileno())
     os.replace(temporary, output)
+
+
+def manifest_of(output: str) -> str:
+    """Where it stands how an output came to be."""
+    return f"{output}.{storage.MANIFEST}"
+
+
+def write_manifest(output: str, asked: Mapping[str, Any], counted: Counted) -> None:
+    """Say next to the output what was asked of which model, and how many rows were answered in which number format."""
+    figures = {"rows": counted.rows, "empty": counted.empty, "cut": counted.cut}
+    storage.write_json(manifest_of(output), {**asked, "precision": counted.precisions, **figures})
 
 
 def write_parquet(tables: Iterator[pa.Table], schema: pa.Schema, stream: BinaryIO) -> None:

@@ -1,13 +1,15 @@
 """Answered parts on disk, and what they are joined to.
 
     OUTPUT.parts/
-        about.json              input, model and settings that the parts are of, written first
-        FFFFFF-PPPPPP.parquet   part P of file F: columns input/NAME as they came, answer/NAME; the metadata counts what had no text
+        about.json              input, model, settings and precision that the parts are of, written first
+        FFFFFF-PPPPPP.parquet   part P of file F: columns input/NAME as they came, answer/NAME;
+                                the metadata counts what had no text and says the precision
         FFFFFF.json             how many parts file F has, written when its end was reached
 """
 
 import io
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,7 +24,7 @@ from pipeline.predict.answers import CUT
 
 ABOUT, FOLDER = "about.json", ".parts"
 INPUT, ANSWER = "input/", "answer/"
-EMPTY, WIDE = b"empty", b"wide"
+EMPTY, WIDE, PRECISION = b"empty", b"wide", b"precision"
 EXACT = 2**53
 """Up to which floats hold every whole number."""
 PREFIX = "predicted_"
@@ -61,13 +63,14 @@ class Parts:
             if before.get(name) != about[name]:
                 raise ConfigError(f"{self.folder} holds answers of the {name} {before.get(name)} and not of {about[name]}: give that again, delete the folder, or choose another --output")
 
-    def publish(self, file: int, part: int, rows: pa.Table, answers: pa.Table, empty: int) -> None:
+    def publish(self, file: int, part: int, rows: pa.Table, answers: pa.Table, empty: int, precision: str) -> None:
         """Write a part as a whole."""
         kept = {INPUT + name: storable(rows[name]) for name in rows.column_names}
         columns = kept | {ANSWER + name: answers[name] for name in answers.column_names}
         schema = pa.schema([pa.field(name, column.type, metadata={WIDE: b""} if is_wide(column) else None) for name, column in columns.items()])
         buffer = io.BytesIO()
-        pq.write_table(pa.table(columns, schema=schema).replace_schema_metadata({EMPTY: str(empty), CUT: (answers.schema.metadata or {}).get(CUT, b"0")}), buffer, compression="zstd")
+        said = {EMPTY: str(empty), CUT: (answers.schema.metadata or {}).get(CUT, b"0"), PRECISION: precision}
+        pq.write_table(pa.table(columns, schema=schema).replace_schema_metadata(said), buffer, compression="zstd")
         storage.write_bytes(self.place(file, part), buffer.getvalue())
 
     def close(self, file: int, parts: int) -> None:
@@ -83,16 +86,18 @@ class Parts:
         """One part."""
         return pq.read_table(io.BytesIO(storage.read_bytes(place)))
 
-    def schemas(self) -> tuple[list[pa.Schema], int, int, int]:
-        """Schema of each part in order, and of all together the rows, those without an answer, and those whose text was cut."""
+    def counted(self) -> "Counted":
+        """What is known of all parts without reading their rows."""
         found, rows, empty, cut = [], 0, 0, 0
+        precisions: Counter[str] = Counter()
         for file, part in sorted(self.done()):
             system, path = storage.filesystem(self.place(file, part))
             about = pq.read_metadata(system.open_input_file(path))
             schema = about.schema.to_arrow_schema()
             found.append(schema)
             rows, empty, cut = rows + about.num_rows, empty + int(about.metadata[EMPTY]), cut + int(about.metadata[CUT])
-        return found, rows, empty, cut
+            precisions[about.metadata[PRECISION].decode()] += about.num_rows
+        return Counted(schemas=found, rows=rows, empty=empty, cut=cut, precisions=dict(sorted(precisions.items())))
 
     def final(self, schema: pa.Schema) -> pa.Schema:
         """A schema of the parts with the output's names."""
@@ -106,6 +111,21 @@ class Parts:
             table = self.read(self.place(file, part))
             columns = [as_type(table[name], schema.field(name).type) if name in table.column_names else pa.nulls(table.num_rows, schema.field(name).type) for name in schema.names]
             yield pa.table(columns, schema=final)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counted:
+    """What is known of all parts."""
+
+    schemas: list[pa.Schema]
+    """Of each part in order."""
+    rows: int
+    empty: int
+    """Rows without an answer."""
+    cut: int
+    """Rows whose text was cut."""
+    precisions: dict[str, int]
+    """Number format of the model's matrix products -> how many rows were answered in it."""
 
 
 def storable(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +13,7 @@ from pipeline.config.predict import Score
 from pipeline.errors import ConfigError, DataError, shown, listed
 from pipeline.finetune.problems import noun
 from pipeline.finetune.table import shown as shown_figure
-from pipeline.finetune.trials import autocast_for
+from pipeline.finetune.trials import answer_precision
 from pipeline.predict.model import device_of
 from pipeline.tasks import known, own
 from pipeline.tasks.content import content_of
@@ -25,7 +25,9 @@ from pipeline.tasks.squad import Question, are_answers, read_questions
 from pipeline.tasks.squad_metrics import score as squad_score
 from pipeline.tasks.task import Task
 from pipeline.train.trial import logits_of
-from pipeline.train.tuned import TunedModel, load_tuned
+from pipeline.train.published_tuned import DIGEST, load_any, numbered
+from pipeline.train.tuned import TunedModel
+from pipeline.train.worker import autocast_of
 
 Report = Callable[[str], None]
 """Metrics that are no shares of 1."""
@@ -36,6 +38,8 @@ class Labelled:
     """Examples with labels."""
 
     name: str
+    task: Task
+    """The model's, with its labels as the examples have them."""
     items: Any
     train: Any
     """Training items that a baseline learns from; None where only these examples are there."""
@@ -48,16 +52,19 @@ def score(config: Score, report: Report) -> dict[str, float]:
     if config.predictions is not None:
         return score_answers(config, config.predictions, report)
     assert config.checkpoint is not None
-    tuned = load_tuned(config.checkpoint)
-    task, way = tuned.about.task, KINDS[tuned.about.task.kind]
-    given = of_task(config, task) if config.task else of_file(config, task)
+    tuned = load_any(config.checkpoint)
+    given = of_task(config, tuned.about.task) if config.task else of_file(config, tuned.about.task)
+    task = given.task if DIGEST not in tuned.about.lineage else as_asked(given)
+    tuned, way = replace(tuned, about=replace(tuned.about, task=task)), KINDS[task.kind]
     prepared = way.prepare(task, given.items, tuned.vocabulary, tuned.about.cutting)
     device = device_of(config.placement)
-    logits = logits_of(tuned.module.to(device), prepared.rows, device, autocast_for(config.placement, tuned.model.width, device))
+    precision = answer_precision(config.placement, tuned.about.lineage.get("precision"), device)
+    logits = logits_of(tuned.module.to(device), prepared.rows, device, autocast_of(precision, device))
     said = way.answers(task, prepared, logits, tuned.about.cutting)
     found = way.score(task, prepared, said, tuned.about.tuned)
     baseline, words = baseline_of(tuned, given, prepared)
-    report(", ".join([f"{given.name}: {len(given.items):,} {noun(task)}", *given.lost, *prepared.notes]))
+    notes = (*given.lost, *prepared.notes, f"computed in {precision}")
+    report(", ".join([f"{given.name}: {len(given.items):,} {noun(task)}", *notes]))
     for line in table(found, baseline, words):
         report(line)
     if tuned.about.tuned:
@@ -80,12 +87,13 @@ def of_task(config: Score, task: Task) -> Labelled:
         raise ConfigError(f"task ({config.task}) is of the kind {asked.kind}, and the model's of {task.kind}: choose a model of that kind")
     if where.label is None and task.kind != "spans":
         raise ConfigError(f"split ({config.split}) of {config.task} has no public labels: choose another, such as dev, or answer it with jobs/predict.py")
+    task = numbered(task, set(asked.labels))
     if set(asked.labels) - set(task.labels):
         raise ConfigError(f"task ({config.task}) has the labels {listed(asked.labels)}, and the model's ({task.name}) are {listed(task.labels)}: choose a model of that task")
     items, lost = known.read_items(asked, config.data, config.split, skip=config.on_bad_rows == "skip")
     has_train = known.has_train(asked) and known.there(config.data, asked.split("train")) is not None
     train = known.read_items(asked, config.data, "train", skip=config.on_bad_rows == "skip")[0] if has_train and task.kind != "spans" else None
-    return Labelled(name=f"{config.task} {config.split}", items=items, train=train, lost=lost)
+    return Labelled(name=f"{config.task} {config.split}", task=task, items=items, train=train, lost=lost)
 
 
 def of_file(config: Score, task: Task) -> Labelled:
@@ -97,14 +105,26 @@ def of_file(config: Score, task: Task) -> Labelled:
     if form == "squad" and task.kind != "spans" or form == "conll" and task.kind != "tags":
         raise DataError(f"input {config.input} is of the form {form}, and the model's task ({task.name}) is of the kind {task.kind}: give a file that suits it")
     if task.kind == "spans":
-        return Labelled(name=config.input, items=own.asked(columns, config.input, bad), train=None, lost=bad.words())
+        items = own.asked(columns, config.input, bad)
+        return Labelled(name=config.input, task=task, items=items, train=None, lost=bad.words())
     if task.kind == "tags":
         items = own.with_known_tags(task, config.input, own.sentences(columns, config.input, bad), bad)
-        return Labelled(name=config.input, items=items, train=None, lost=bad.words())
+        return Labelled(name=config.input, task=task, items=items, train=None, lost=bad.words())
     if task.paired and config.pair is None:
         raise DataError(f"{task.name} was learnt on pairs of texts: name the column of the second with --pair")
-    items = require_labels(task, config.input, read_file(config.input, own.columns_of(columns), task.kind, bad), bad)
-    return Labelled(name=config.input, items=items, train=None, lost=bad.words())
+    texts = read_file(config.input, own.columns_of(columns), task.kind, bad)
+    task = numbered(task, set(texts["label"].to_pylist())) if task.kind == "classification" else task
+    items = require_labels(task, config.input, texts, bad)
+    return Labelled(name=config.input, task=task, items=items, train=None, lost=bad.words())
+
+
+def as_asked(given: Labelled) -> Task:
+    """The task of a model published by others: no file of it says whether it may leave questions unanswered.
+
+    It may where some of these have no answer.
+    """
+    questions = given.items if given.task.kind == "spans" else []
+    return replace(given.task, unanswerable=any(question.impossible for question in questions))
 
 
 def baseline_of(tuned: TunedModel, given: Labelled, prepared: Prepared) -> tuple[dict[str, float], str]:

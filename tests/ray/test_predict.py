@@ -62,7 +62,8 @@ def test_killed_and_continued_it_writes_the_bytes_of_an_undisturbed_run(checkpoi
     asked = ["--checkpoint", checkpoint, "--input", str(reviews), "--rows-per-part", "25", "--actors", "1", "--placement.threads", "1"]
     undisturbed, killed = tmp_path / "undisturbed.parquet", tmp_path / "killed.parquet"
     assert main([*asked, "--output", str(undisturbed)]) == 0
-    assert "400 rows of 2 files, 20 of them empty and without an answer" in capsys.readouterr().out
+    last = "400 rows of 2 files, 20 of them empty and without an answer, computed in float32, in "
+    assert last in capsys.readouterr().out
 
     assert 2 <= kill_when([*asked, "--output", str(killed)], tmp_path / "killed.parquet.parts") < 16
     assert not killed.exists()
@@ -73,6 +74,9 @@ def test_killed_and_continued_it_writes_the_bytes_of_an_undisturbed_run(checkpoi
     assert f"{len(before)} parts are answered already" in capsys.readouterr().out
     assert killed.read_bytes() == undisturbed.read_bytes()
     assert not list(tmp_path.glob("*.parts"))
+    said = json.loads((tmp_path / "killed.parquet.manifest.json").read_text())
+    assert (said["precision"], said["rows"], said["empty"]) == ({"float32": 400}, 400, 20)
+    assert checkpoint in said["model"]
 
     found = pq.read_table(killed).to_pylist()
     assert [row["number"] for row in found] == [*range(200), *range(1_000, 1_200)]

@@ -10,7 +10,7 @@ from pipeline.config.predict import Predict
 from pipeline.config.training import ModelPlacement
 from pipeline.errors import ConfigError
 from pipeline.predict.inputs import InputFile, list_inputs, rows_of
-from pipeline.predict.job import Reader, Use, about, count, fit, inputs_of, kept, predict, shared_out, threads
+from pipeline.predict.job import Reader, Use, about, count, fit, inputs_of, kept, mixed, predict, shared_out, threads
 
 
 def config(**settings) -> Predict:
@@ -87,6 +87,15 @@ def test_what_parts_are_of_changes_with_the_input_the_model_and_the_settings() -
     assert first["settings"] == "text None, pair None, top 5, rows_per_part 2000"
     assert about(config(), [InputFile(location="/a.csv", form="table", bytes=1_234, stamp="2")], "abc")["input"] != first["input"]
     assert about(config(placement=ModelPlacement(threads=2), actors=2), [file], "abc") == first
+    assert first["precision"] == "auto"
+    assert about(config(placement=ModelPlacement(precision="float32")), [file], "abc") != first
+
+
+def test_several_precisions_are_told_with_their_rows() -> None:
+    assert mixed({"bfloat16": 2_000, "float32": 6}) == (
+        "placement.precision auto: 2,000 rows in bfloat16 and 6 rows in float32, because the machines differ; "
+        "--placement.precision float32 --replace True answers all alike"
+    )
 
 
 def test_a_reader_gives_what_is_not_done_and_then_the_number_of_parts(tmp_path: Path) -> None:
@@ -119,7 +128,7 @@ def test_one_process_is_said_in_the_singular() -> None:
 
 
 def test_an_output_in_the_input_s_folder_is_no_input(tmp_path: Path) -> None:
-    for name in ("a.jsonl", "answers.jsonl", "answers.jsonl.parts/00000-00000.parquet"):
+    for name in ("a.jsonl", "answers.jsonl", "answers.jsonl.manifest.json", "answers.jsonl.parts/00000-00000.parquet"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text('{"text": "a"}\n')
     assert [file.location.rsplit("/", 1)[-1] for file in inputs_of(str(tmp_path), str(tmp_path / "answers.jsonl"), "auto", tags=False)] == ["a.jsonl"]

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,9 @@ from pipeline.config.model import Model
 from pipeline.config.predict import Predict
 from pipeline.config.training import ModelPlacement
 from pipeline.errors import CheckpointError, ConfigError, DataError
+from pipeline.finetune import trials
+from pipeline.finetune.trials import answer_precision
+from pipeline.model.gpu import Gpu
 from pipeline.model.weights import published_config, to_published
 from pipeline.objectives.pretraining import BertPretraining
 from pipeline.objectives.tasks import OBJECTIVES
@@ -23,9 +27,12 @@ from pipeline.predict.answers import CUT
 from pipeline.predict.model import Answerer, answered, asked, fingerprint, kind_of, load, with_words
 from pipeline.tasks.task import Kind, Task
 from pipeline.text.vocabulary import Vocabulary, save_vocabulary
+from pipeline.train import worker
 from pipeline.train.tuned import About, save_tuned
 
 MODEL = Model(layers=1, width=32, heads=2, feed_forward=64, maximum_positions=32, initializer_deviation=0.5)
+AMPERE = Gpu(name="NVIDIA A100", capability=(8, 0), hip=False)
+TURING = Gpu(name="Tesla T4", capability=(7, 5), hip=False)
 LABELS: dict[str, tuple[str, ...]] = {"classification": ("bad", "good"), "multilabel": ("red", "green"), "tags": ("O", "B-LOC")}
 Make = Callable[[Kind], Answerer]
 
@@ -105,6 +112,42 @@ def test_columns_that_are_not_there_or_hold_no_text_are_named(make: Make) -> Non
         answered(make("tags"), pa.table({"words": [[3]]}), None, None)
 
 
+def test_by_auto_a_cpu_answers_in_float32_whatever_it_multiplies(
+    make: Make, tiny_vocabulary: Vocabulary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make("classification")
+    monkeypatch.setattr(worker, "has_bfloat16", lambda device: True)
+    monkeypatch.setattr(trials, "NARROW", 0)
+    table = TABLES["classification"]
+    found = {}
+    for precision in ("auto", "float32", "bfloat16"):
+        placement = ModelPlacement(device="cpu", precision=precision)
+        model = load(replace(config(tmp_path / "classification"), placement=placement))
+        found[precision] = (model.precision, answered(model, table, None, None)[0].to_pylist())
+    assert found["auto"] == found["float32"] and found["auto"][0] == "float32"
+    assert found["bfloat16"][0] == "bfloat16" and found["bfloat16"][1] != found["float32"][1]
+
+
+@pytest.mark.parametrize(
+    ("trained", "gpu", "precision"),
+    [
+        ("bfloat16", AMPERE, "bfloat16"),
+        ("tf32", AMPERE, "tf32"),
+        ("float32", AMPERE, "float32"),
+        (None, AMPERE, "float32"),
+        ("int1", AMPERE, "float32"),
+        ("bfloat16", TURING, "float32"),
+    ],
+)
+def test_by_auto_a_gpu_answers_as_the_model_was_trained(
+    trained: str | None, gpu: Gpu, precision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trials, "gpu_of", lambda device: gpu)
+    assert answer_precision(ModelPlacement(), trained, torch.device("cuda")) == precision
+    assert answer_precision(ModelPlacement(precision="tf32"), trained, torch.device("cuda")) == "tf32"
+    assert answer_precision(ModelPlacement(), trained, torch.device("cpu")) == "float32"
+
+
 @pytest.fixture
 def pretrained(tiny_vocabulary: Vocabulary, tmp_path: Path) -> Path:
     """A published pretrained model with weights at random."""
@@ -142,7 +185,8 @@ def test_words_go_into_their_blanks() -> None:
 
 
 def test_a_folder_that_is_no_model_is_named_and_another_model_has_another_fingerprint(tmp_path: Path, make: Make, pretrained: Path) -> None:
-    with pytest.raises(CheckpointError, match=r"has no manifest.json: give a model that fine-tuning wrote, such as output/finetune/NAME/model, or a run's export$"):
+    wanted = "give a model that fine-tuning wrote, such as output/finetune/NAME/model, a run's export, or a published"
+    with pytest.raises(CheckpointError, match=rf"has no manifest.json: {wanted} model's folder or hf://OWNER/NAME$"):
         fingerprint(str(tmp_path / "nothing"))
     make("tags")
     assert fingerprint(str(tmp_path / "tags")) != fingerprint(str(pretrained))

@@ -1,6 +1,7 @@
 """Parts on disk, the columns that they come to together, and the files that they are joined to."""
 
 import json
+import json
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,16 +19,16 @@ ANSWERS = pa.table({"label": ["good", None], "shares": [[0.25, 0.75], None]})
 def parts(tmp_path: Path) -> Parts:
     """Two parts of file 0 and one of file 1, whose columns differ."""
     made = Parts(folder=str(tmp_path / "out.parts"))
-    made.publish(0, 1, pa.table({"text": ["c", "d"], "n": [1.5, 2.0]}), ANSWERS, 1)
-    made.publish(0, 0, pa.table({"text": ["a", ""], "n": [1, 2]}), ANSWERS, 1)
-    made.publish(1, 0, pa.table({"text": ["e", "f"], "label": ["x", "y"], "m": [[1], []]}), ANSWERS, 1)
+    made.publish(0, 1, pa.table({"text": ["c", "d"], "n": [1.5, 2.0]}), ANSWERS, 1, "float32")
+    made.publish(0, 0, pa.table({"text": ["a", ""], "n": [1, 2]}), ANSWERS, 1, "float32")
+    made.publish(1, 0, pa.table({"text": ["e", "f"], "label": ["x", "y"], "m": [[1], []]}), ANSWERS, 1, "float32")
     return made
 
 
 def joined(made: Parts, target: Path) -> None:
-    schemas, rows, empty, _ = made.schemas()
-    assert (rows, empty) == (6, 3)
-    schema = unified(schemas)
+    whole = made.counted()
+    assert (whole.rows, whole.empty) == (6, 3)
+    schema = unified(whole.schemas)
     output.write(made.tables(schema), made.final(schema), str(target), made.folder)
 
 
@@ -38,6 +39,16 @@ def test_what_is_done_is_told_from_what_is_missing(tmp_path: Path) -> None:
     made.close(0, 2)
     made.close(1, 2)
     assert made.counts() == {0: 2, 1: 2} and made.missing(2) and not made.missing(1)
+
+
+def test_the_precision_of_each_part_is_counted_and_stands_in_the_manifest(tmp_path: Path) -> None:
+    made = parts(tmp_path)
+    assert made.counted().precisions == {"float32": 6}
+    made.publish(1, 1, pa.table({"text": ["g", "h"]}), ANSWERS, 1, "bfloat16")
+    assert made.counted().precisions == {"bfloat16": 2, "float32": 6}
+    output.write_manifest(str(tmp_path / "out.csv"), {"model": "m", "precision": "auto"}, made.counted())
+    said = json.loads((tmp_path / "out.csv.manifest.json").read_text())
+    assert said == {"model": "m", "precision": {"bfloat16": 2, "float32": 6}, "rows": 8, "empty": 4, "cut": 0}
 
 
 def test_what_is_damaged_of_the_parts_is_made_again_or_named(tmp_path: Path) -> None:
@@ -78,8 +89,8 @@ def test_columns_that_no_format_holds_are_written_as_text(ending: str, tmp_path:
     for number, (name, (columns, wanted)) in enumerate(cases.items()):
         made = Parts(folder=str(tmp_path / f"{number}.parts"))
         for part, column in enumerate(columns):
-            made.publish(0, part, pa.table({"m": column}), answers, 0)
-        schema, target = unified(made.schemas()[0]), tmp_path / f"{number}.{ending}"
+            made.publish(0, part, pa.table({"m": column}), answers, 0, "float32")
+        schema, target = unified(made.counted().schemas), tmp_path / f"{number}.{ending}"
         output.write(made.tables(schema), made.final(schema), str(target), made.folder)
         assert wanted is None or made.final(schema).field("m").type == pa.string(), name
         if ending == "parquet" and wanted:
@@ -89,11 +100,11 @@ def test_columns_that_no_format_holds_are_written_as_text(ending: str, tmp_path:
 def test_whole_numbers_and_fractions_that_floats_hold_stay_numbers(tmp_path: Path) -> None:
     made = Parts(folder=str(tmp_path / "a.parts"))
     for part, column in enumerate(([2**53], [2.5])):
-        made.publish(0, part, pa.table({"m": column}), pa.table({"label": ["good"]}), 0)
-    assert unified(made.schemas()[0]).field("input/m").type == pa.float64()
+        made.publish(0, part, pa.table({"m": column}), pa.table({"label": ["good"]}), 0, "float32")
+    assert unified(made.counted().schemas).field("input/m").type == pa.float64()
     alone = Parts(folder=str(tmp_path / "b.parts"))
-    alone.publish(0, 0, pa.table({"m": [2**60 + 1]}), pa.table({"label": ["good"]}), 0)
-    assert unified(alone.schemas()[0]).field("input/m").type == pa.int64()
+    alone.publish(0, 0, pa.table({"m": [2**60 + 1]}), pa.table({"label": ["good"]}), 0, "float32")
+    assert unified(alone.counted().schemas).field("input/m").type == pa.int64()
 
 
 def test_parts_are_joined_in_order_with_all_their_columns(tmp_path: Path) -> None:
@@ -123,8 +134,8 @@ def test_json_lines_have_a_row_each(tmp_path: Path) -> None:
 
 def test_answers_by_id_are_as_the_official_scripts_read_them(tmp_path: Path) -> None:
     made = Parts(folder=str(tmp_path / "out.parts"))
-    made.publish(0, 0, pa.table({"id": ["q1", "q2"]}), pa.table({"answer": ["Zürich", None]}), 1)
-    schema = unified(made.schemas()[0])
+    made.publish(0, 0, pa.table({"id": ["q1", "q2"]}), pa.table({"answer": ["Zürich", None]}), 1, "float32")
+    schema = unified(made.counted().schemas)
     output.write(made.tables(schema), made.final(schema), str(tmp_path / "out.json"), made.folder)
     assert json.loads((tmp_path / "out.json").read_text()) == {"q1": "Zürich", "q2": ""}
 

@@ -60,7 +60,7 @@ def test_a_labelled_file_with_classes_and_how_often_each_was_taken_for_each(tmp_
     (tmp_path / "a.csv").write_text("body,y\nkar,1\nlost,1\nmir,1\nnel,0\n")
     assert main(["--checkpoint", checkpoint, "--input", str(tmp_path / "a.csv"), "--text", "body", "--label", "y"]) == 0
     lines = said(capsys)
-    assert lines[0] == [f"{tmp_path}/a.csv:", "4", "rows"]
+    assert lines[0] == [f"{tmp_path}/a.csv:", "4", "rows,", "computed", "in", "float32"]
     assert lines[1] == ["metric", "score", "baseline:", "the", "commonest", "label", "of", "these", "rows"]
     assert lines[2:4] == [["accuracy", "75.00", "75.00"], ["f1", "85.71", "85.71"]]
     assert ["1", "75.0", "100.0", "85.7", "3"] in lines and ["0", "0.0", "0.0", "0.0", "1"] in lines
@@ -75,7 +75,7 @@ def test_a_known_tasks_split_has_its_baseline_from_training(tmp_path: Path, tiny
     (tmp_path / "SST-2/dev.tsv").write_text("sentence\tlabel\nkar\t1\nmir\t1\nnel\t1\nsup\t0\n")
     assert main(["--checkpoint", checkpoint, "--task", "sst2", "--data", str(tmp_path)]) == 0
     lines = said(capsys)
-    assert lines[0] == ["sst2", "dev:", "4", "rows"]
+    assert lines[0] == ["sst2", "dev:", "4", "rows,", "computed", "in", "float32"]
     assert lines[1][2:] == ["baseline:", "the", "commonest", "label", "in", "training"]
     assert lines[2] == ["accuracy", "75.00", "25.00"]
 
@@ -85,7 +85,7 @@ def test_tags(tmp_path: Path, tiny_vocabulary: Vocabulary, capsys: pytest.Captur
     (tmp_path / "a.conll").write_text("kar B-LOC\nlost O\n\nmir B-LOC\nnel B-LOC\n")
     assert main(["--checkpoint", checkpoint, "--input", str(tmp_path / "a.conll")]) == 0
     lines = said(capsys)
-    assert lines[0] == [f"{tmp_path}/a.conll:", "2", "sentences"]
+    assert lines[0] == [f"{tmp_path}/a.conll:", "2", "sentences,", "computed", "in", "float32"]
     assert ["accuracy", "75.00"] in lines and ["precision", "75.00"] in lines and ["recall", "100.00"] in lines
 
 
