@@ -51,8 +51,9 @@ def shown(value: object) -> str:
 
 
 def listed(names: Iterable[object], most: int = MOST_LISTED) -> str:
-    """Return names that come from data as they stand in a message: one line, each cut, at most `most` of them."""
+    """Return names as they stand in a message: one line, at most `most` of them, long ones cut in the middle since paths differ at their ends."""
     whole = [" ".join(str(name).splitlines()) for name in names]
-    cut = [name if len(name) <= LONGEST_SHOWN else f"{name[:LONGEST_SHOWN]}…" for name in whole[:most]]
+    half = LONGEST_SHOWN // 2
+    cut = [name if len(name) <= LONGEST_SHOWN else f"{name[:half]}…{name[-half:]}" for name in whole[:most]]
     more = f" and {len(whole) - most:,} more" if len(whole) > most else ""
     return (", ".join(cut) or "none") + more

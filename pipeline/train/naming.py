@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 import json
 
+from pipeline.config.data import PASSING
 from pipeline.config.flat import flatten, without_later
 from pipeline.config.jobs import Pretrain
 from pipeline.train.schedule import grows
@@ -13,7 +14,9 @@ IDENTITY = ("seed", "word_embeddings", "sampling", "model", "batch", "phases", "
 
 def default_name(preset: str, config: Pretrain) -> str:
     """The preset's name and a digest of all settings that shape the data and the training, so that the same command means the same run."""
-    shaping = {key: value for key, value in without_later(flatten(config)).items() if key.split(".")[0] in (*IDENTITY, "init", "corpus", "prepare", "vocabulary")}
+    groups = (*IDENTITY, "init", "corpus", "prepare", "vocabulary")
+    settings = without_later(flatten(config))
+    shaping = {key: value for key, value in settings.items() if key.split(".")[0] in groups and key not in PASSING}
     if not grows(config):
         shaping["steps"] = config.steps
     digest = hashlib.sha256(json.dumps(shaping, sort_keys=True).encode()).hexdigest()

@@ -82,7 +82,7 @@ def test_a_long_text_in_csv_is_read(tmp_path: Path):
     ("name", "content", "words"),
     [
         ("t.csv", "text,stars\nx,1\n", r"t.csv has no column review: its columns are text, stars; name yours with --text, --pair and --label \(no header line\? put one before the rows\)"),
-        ("t.tsv", f"{'Good ' * 20}\t1\n", rf"t.tsv has no column review: its columns are {'Good ' * 12}…, 1; name yours with --text, --pair and --label \(no header line\? put one before the rows\)"),
+        ("t.tsv", f"{'Good ' * 20}\t1\n", rf"t.tsv has no column review: its columns are {'Good ' * 6}…{'Good ' * 6}, 1; name yours with --text, --pair and --label \(no header line\? put one before the rows\)"),
         ("t.csv", 'review,stars\nfine,1\n"good" he said,2\nbad,3\n', r"t.csv:3: quotes are broken in the row that begins here \(.*\); double the quotes within a text.*"),
         ("t.csv", 'review,stars\nfine,1\n"good,2\nbad,3\n', r"t.csv:3: quotes are broken in the row that begins here \(unexpected end of data\); double .*"),
         ("t.csv", "review,stars\ngood, he said,2\n", r"t.csv:2: 3 columns where the first line names 2; enclose a text that holds a separator in quotes \(CSV\)"),
