@@ -153,20 +153,19 @@ def test_folds_are_trials_of_their_own_and_one_row_of_the_table(tiny_run: Path, 
     rows = [f"{'kar mist' if row % 2 else 'lond sur'} {row};{'good' if row % 2 else 'bad'}" for row in range(24)]
     (tmp_path / "my.csv").write_text("\n".join(["text;label", *rows, ";bad", "kar;"]) + "\n")
     asked = ["--checkpoint", folder_of(str(tiny_run), 3), "--train", str(tmp_path / "my.csv"), "--output", str(tmp_path / "o"), "--seeds", "1", "--recipe.epochs", "1",
-             "--search.folds", "3", "--search.over", "optimizer.learning-rate=1e-4,1e-3", "--on-bad-rows", "skip", "--trials.cpus", "3"]  # fmt: skip
+             "--search.folds", "2", "--on-bad-rows", "skip", "--trials.cpus", "3"]  # fmt: skip
     assert main(asked) == 0
     out = capsys.readouterr().out
     assert "my train: 24 rows, classification of 2 labels, 1 rows left out (empty-text, " in out and "my train: labels bad 12, good 12; tokens per row: " in out
-    assert "my: 3 folds of 8 rows, with equal shares of each class" in out and "9 trials: 6 that select one of 2 settings, 3 that report it on fresh seeds" in out
-    assert re.search(r"my: selected learning rate 0.00\d+ \(best of 2: accuracy .*, selected on the folds\)", out)
+    assert "my: 2 folds of 12 rows, with equal shares of each class" in out and "2 trials: 2 folds, 1 seed at most; " in out
     row = next(line for line in out.splitlines() if line.startswith("| my "))
-    assert " ± " in row and " 3 x 1 " in row and "the same command without --search.folds" in out
-    assert [name.rsplit("-", 1)[0] for name in scores(tmp_path / "o")] == [f"my-fold{n}of3-seed{seed}" for n in (1, 2, 3) for seed in (0, 0, 1)]
+    assert " ± " in row and " 2 x 1 " in row and "the same command without --search.folds" in out
+    assert [name.rsplit("-", 1)[0] for name in scores(tmp_path / "o")] == ["my-fold1of2-seed0", "my-fold2of2-seed0"]
     assert not list((tmp_path / "o" / "finetune").glob("*/model")), "what folds train is no model to keep"
     client = MlflowClient(tracking_uri=f"sqlite:///{tmp_path}/o/mlflow.db")
     (parent,) = [run for run in client.search_runs([client.get_experiment_by_name("finetune").experiment_id]) if "mlflow.parentRunId" not in run.data.tags]
-    found = [one["dev"]["accuracy"] for name, one in scores(tmp_path / "o").items() if "-seed1-" in name]
-    assert parent.data.metrics["my/dev accuracy/mean"] == pytest.approx(sum(found) / 3)
+    found = [one["dev"]["accuracy"] for one in scores(tmp_path / "o").values()]
+    assert parent.data.metrics["my/dev accuracy/mean"] == pytest.approx(sum(found) / 2)
 
 
 @pytest.mark.long
