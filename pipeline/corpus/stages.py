@@ -16,7 +16,7 @@ from pipeline.corpus.overlaps import write_overlap
 from pipeline.corpus.parts import Tally, batches, least_parents, records, write_parts
 from pipeline.corpus.progress import Progress, Report
 from pipeline.corpus.shards import write_shard
-from pipeline.corpus.tasks import fetched_results, results
+from pipeline.corpus.tasks import fetched_results, heard, results
 from pipeline.corpus.web import WEB, patience
 from pipeline.errors import DataError, listed
 from pipeline.text.documents import BROKEN_FILE, BROKEN_RECORD, Reason
@@ -46,7 +46,7 @@ def extract(files: Sequence[InputFile], settings: Preparation, folder: str, repo
     parents: list[int] = []
     with Progress(report, "reading", "files", len(pieces)) as progress:
         progress.skip(len(pieces) - len(waiting))
-        for record in chain(done, extracted(waiting, heads, settings, folder)):
+        for record in chain(done, extracted(waiting, heads, settings, folder, report)):
             parts += record["parts"]
             parents += record["parents"]
             add(tallies, record["tallies"])
@@ -59,13 +59,15 @@ def extract(files: Sequence[InputFile], settings: Preparation, folder: str, repo
     return sorted(parts), least_parents(np.array(parents, np.uint64)), tallies
 
 
-def extracted(files: Sequence[InputFile], heads: Mapping[str, bytes], settings: Preparation, folder: str) -> Iterator[dict[str, Any]]:
+def extracted(files: Sequence[InputFile], heads: Mapping[str, bytes], settings: Preparation, folder: str, report: Report) -> Iterator[dict[str, Any]]:
     """The records of files that are read now; those of web servers through a few connections, which of ranges bring only the bytes."""
     work = partial(parts_of, folder=storage.join(folder, PARTS), settings=settings, heads=heads)
-    web = [file for file in files if file.location.startswith(WEB)]
-    yield from results(work, dealt([file for file in web if file.start is None]), WEB_CONNECTIONS)
-    fetching = partial(fetch, seconds=settings.web_timeout)
-    yield from fetched_results(fetching, WEB_CONNECTIONS, work, dealt([file for file in web if file.start is not None]))
+    if web := [file for file in files if file.location.startswith(WEB)]:
+        with heard(report) as say:
+            yield from results(partial(work, report=say), dealt([file for file in web if file.start is None]), WEB_CONNECTIONS)
+            fetching = partial(fetch, seconds=settings.web_timeout, report=say)
+            ranged = dealt([file for file in web if file.start is not None])
+            yield from fetched_results(fetching, WEB_CONNECTIONS, partial(work, report=say), ranged)
     yield from results(work, dealt([file for file in files if not file.location.startswith(WEB)]))
 
 
@@ -74,9 +76,9 @@ def dealt(files: Sequence[InputFile]) -> list[list[dict[str, Any]]]:
     return [[asdict(file) for file in batch] for batch in batches(files)]
 
 
-def fetch(batch: list[dict[str, Any]], seconds: float) -> list[bytes]:
+def fetch(batch: list[dict[str, Any]], seconds: float, report: Report) -> list[bytes]:
     """Task of the first stage that brings the ranges of a batch."""
-    with patience(seconds, print):
+    with patience(seconds, report):
         return [fetched(file["location"], file["start"], file["stop"], file["stamp"]) for file in batch]
 
 
@@ -87,9 +89,10 @@ def parts_of(
     folder: str,
     settings: Preparation,
     heads: Mapping[str, bytes],
+    report: Report = print,
 ) -> dict[str, Any]:
-    """Task of the first stage."""
-    with patience(settings.web_timeout, print):
+    """Task of the first stage; `report` takes lines about web servers."""
+    with patience(settings.web_timeout, report):
         return write_parts([InputFile(**file) for file in batch], folder, settings, heads, fetched)
 
 

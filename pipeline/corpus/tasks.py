@@ -2,16 +2,19 @@
 
 import json
 import logging
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import ray
 from ray.data import DataContext, Dataset
+from ray.util.queue import Queue
 
 from pipeline import errors, storage
 from pipeline.errors import PipelineError
 
+LISTEN_SECONDS = 0.5
 MOST_BLOCKS = 2_000
 """Ray Data plans more input blocks than this for seconds."""
 
@@ -52,6 +55,29 @@ def fetched_results(fetch: Callable[[Any], list[bytes]], most_fetches: int, work
         # Without a CPU of its own: a task that waits for a server would keep one from those that work.
         brought = rows_of(items).map(fetching, num_cpus=0, concurrency=at_most(most_fetches, items))
         yield from values(brought.map(working, num_cpus=1))
+
+
+@contextmanager
+def heard(report: Callable[[str], None]) -> Iterator[Callable[[str], None]]:
+    """A function for tasks whose lines are reported here, as Ray shows nothing that a task prints."""
+    queue = Queue(actor_options={"num_cpus": 0})
+    over = threading.Event()
+
+    def listen() -> None:
+        last = False
+        while not last:
+            last = over.wait(LISTEN_SECONDS)
+            for line in queue.get_nowait_batch(queue.qsize()):
+                report(line)
+
+    listener = threading.Thread(target=listen, daemon=True)
+    listener.start()
+    try:
+        yield queue.put
+    finally:
+        over.set()
+        listener.join()
+        queue.shutdown()
 
 
 def rows_of(items: Sequence[Any]) -> Dataset:

@@ -7,7 +7,7 @@ import random
 import shutil
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -21,6 +21,7 @@ from jobs.prepare import main
 from pipeline.config.data import Preparation
 from pipeline.corpus.parts import parent_hash
 from pipeline.corpus.prepare import Corpus, finished, load_corpus, prepare, read_window
+from pipeline.corpus.tasks import heard, results
 from pipeline.errors import ConfigError, DataError
 from pipeline.text.schema import DOCUMENT
 
@@ -387,6 +388,18 @@ def test_a_web_source_that_fails_for_good(server: tuple[Path, str], tmp_path: Pa
     (folder / "broken.txt").write_text("can be asked about")
     with pytest.raises(DataError, match=f"^{url}/broken.txt cannot be read: .*500 .*$"):
         quiet_prepare([f"{url}/broken.txt"], tmp_path / "out")
+
+
+def test_what_a_task_says_of_a_server_is_reported_here():
+    lines: list[str] = []
+    with heard(lines.append) as say:
+        assert list(results(partial(said, say=say), [1, 2])) == [1, 2]
+    assert sorted(lines) == ["line 1", "line 2"]
+
+
+def said(number: int, say: Callable[[str], None]) -> int:
+    say(f"line {number}")
+    return number
 
 
 def test_a_multistream_dump_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
