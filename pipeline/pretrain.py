@@ -16,11 +16,12 @@ from pipeline.config.data import PASSING, NextSentence, Preparation
 from pipeline.config.flat import flatten
 from pipeline.config.jobs import Pretrain, with_words_rate
 from pipeline.corpus.embeddings import counted_embeddings
+from pipeline.corpus.given_vocabulary import given_vocabulary
 from pipeline.corpus.prepare import Corpus, finished, is_prepared, load_corpus, prepare
 from pipeline.corpus.shards import COUNTED
 from pipeline.corpus.sources import BUILTIN
 from pipeline.corpus.stream import StreamSettings, in_phase, rows_if_few
-from pipeline.corpus.vocabulary import extended_vocabulary, given_vocabulary, trained_vocabulary
+from pipeline.corpus.vocabulary import extended_vocabulary, trained_vocabulary
 from pipeline.errors import CheckpointError, ConfigError, DataError, listed
 from pipeline.export.huggingface import export
 from pipeline.text.wordpiece import WordPiece
@@ -30,7 +31,7 @@ from pipeline.train.launch import fit, locked_tracker, tracked
 from pipeline.train.probe import require_usable_gpus
 from pipeline.train.summary import Pace, progress_line, summary_markdown
 from pipeline.train.tracking import open_run, tracking_uri
-from pipeline.train.worker import Job, autocast_of, chosen_precision
+from pipeline.train.worker import Job
 
 Report = Callable[[str], None]
 CPU = torch.device("cpu")

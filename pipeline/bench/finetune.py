@@ -22,10 +22,10 @@ from pipeline.finetune.problems import Problem, read_problems
 from pipeline.finetune.trials import autocast_for, build, device_of, precision_of
 from pipeline.grid.job import encoder_of
 from pipeline.tasks.metrics import METRICS
+from pipeline.train.hardware import cores
 from pipeline.train.initial import Initial
 from pipeline.train.trial import drawn, run_trial
 from pipeline.train.tuned import About, save_tuned
-from pipeline.train.worker import cores
 
 AIM, FLOOR = 1.5, 1.2
 NEAR = 0.02

@@ -13,14 +13,14 @@ from pipeline.bench.windows import split_corpora
 from pipeline.config.checks import require
 from pipeline.config.data import Preparation, Sampling, VocabularySettings
 from pipeline.config.training import Batch
+from pipeline.corpus.given_vocabulary import given_vocabulary
 from pipeline.corpus.prepare import prepare, read_window
 from pipeline.corpus.sources import BUILTIN
 from pipeline.corpus.stream import StreamSettings
-from pipeline.corpus.vocabulary import given_vocabulary
 from pipeline.errors import ConfigError
 from pipeline.presets import PRESETS
 from pipeline.text.vocabulary import Vocabulary, train_vocabulary
-from pipeline.train.worker import cores
+from pipeline.train.hardware import cores
 
 AIMS = {
     "WordPiece warm / encode_batch_fast": 10.0,

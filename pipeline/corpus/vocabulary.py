@@ -1,4 +1,4 @@
-"""The vocabulary of a run: the given one, or one trained once on the prepared corpus."""
+"""The vocabulary of a run that is given none: trained once on the prepared corpus; and a given one extended by its words."""
 
 import hashlib
 import json
@@ -12,34 +12,12 @@ from pipeline.corpus.counts import MOST_UNIGRAM_WORDS, MOST_WORDS, count_words
 from pipeline.corpus.prepare import Corpus, Window
 from pipeline.errors import ConfigError, DataError
 from pipeline.local_files import scratch_folder
-from pipeline.presets import PRESETS
 from pipeline.text import extension
 from pipeline.text.splitting import Splitting
 from pipeline.text.vocabulary import Vocabulary, load_vocabulary, save_vocabulary, vocabulary_of_counts
 
 NEW_WORDS = "words.json"
 SHOWN = 8  # of the words added, in the report
-
-
-def given_vocabulary(settings: VocabularySettings) -> Vocabulary | None:
-    """The vocabulary that the settings name, if they name one.
-
-    Raises ConfigError for what is of trained ones only, and ConfigError and DataError as load_vocabulary does.
-    """
-    if settings.path is None:
-        return None
-    refuse_training(settings)
-    return load_vocabulary(
-        settings.path, settings.lowercase, strip_accents=settings.strip_accents, chinese_characters=settings.chinese_characters
-    )
-
-
-def refuse_training(settings: VocabularySettings) -> None:
-    """Raise ConfigError where a vocabulary is given and something was set that only shapes a trained one; the sizes of presets nobody set."""
-    unset = {"kind": {VocabularySettings.kind}, "unused": {VocabularySettings.unused}, "size": {preset.vocabulary.size for preset in PRESETS.values()}}
-    for name, values in unset.items():
-        if (value := getattr(settings, name)) not in values:
-            raise ConfigError(f"vocabulary.{name} ({value}) is of a trained vocabulary, and vocabulary.path ({settings.path}) gives one: leave one of them out")
 
 
 def trained_vocabulary(settings: VocabularySettings, corpus: Corpus, output: str, report: Callable[[str], None]) -> Vocabulary:

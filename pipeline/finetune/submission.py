@@ -13,9 +13,9 @@ from pipeline.tasks.glue import TASKS
 from pipeline.tasks.known import GLUE
 from pipeline.tasks.submission import FILES, Predictions, write_submission
 from pipeline.tasks.tables import read_split
+from pipeline.train.precision import autocast_of
 from pipeline.train.trial import logits_of
 from pipeline.train.tuned import load_tuned
-from pipeline.train.worker import autocast_of
 
 ZIP = "glue-submission.zip"
 ANSWERS_FOR = {"ax": "mnli"}

@@ -28,10 +28,11 @@ from pipeline.objectives.tasks import OBJECTIVES, TaskObjective
 from pipeline.tasks.task import Task
 from pipeline.train.checkpoint import steps_saved
 from pipeline.train.course import Keeper, Scores, delete_kept
+from pipeline.train.hardware import cores
 from pipeline.train.initial import Initial, module_of
+from pipeline.train.precision import autocast_of, chosen_precision
 from pipeline.train.trial import class_weights, label_measure, run_trial, with_encoder
 from pipeline.train.tuned import About, save_tuned
-from pipeline.train.worker import autocast_of, chosen_precision, cores
 
 NARROWER = ("bfloat16", "tf32")
 """Number formats of training that lose digits of float32."""

@@ -7,17 +7,17 @@ import numpy as np
 
 from pipeline.config.finetune import Finetune
 from pipeline.config.predict import Compare
-from pipeline.grid.job import encoder_of, finetune
 from pipeline.finetune.paired import Difference, figures, over_rows, over_seeds, verdict
 from pipeline.finetune.problems import Problem, read_problems
 from pipeline.finetune.table import Reported, is_share, shown
 from pipeline.finetune.trials import answer_precision, device_of
+from pipeline.grid.job import encoder_of, finetune
 from pipeline.tasks import metrics, questions, sequences
 from pipeline.tasks.prepared import Prepared
 from pipeline.tasks.squad_metrics import best_of
+from pipeline.train.precision import autocast_of
 from pipeline.train.trial import logits_of
 from pipeline.train.tuned import TunedModel, load_tuned
-from pipeline.train.worker import autocast_of
 
 Report = Callable[[str], None]
 OfRows = Callable[[np.ndarray], float]

@@ -20,8 +20,8 @@ from pipeline.finetune.answering import Answering as Progress
 from pipeline.predict import model, output
 from pipeline.predict.inputs import InputFile, list_inputs, parts_of, rows_of
 from pipeline.predict.parts import Parts, unified
+from pipeline.train.hardware import cores
 from pipeline.train.probe import require_usable_gpus
-from pipeline.train.worker import cores
 
 Report = Callable[[str], None]
 READER_CPUS = 0.5

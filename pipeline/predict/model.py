@@ -16,9 +16,9 @@ from pipeline.export.trained import Trained, load_trained
 from pipeline.finetune.trials import answer_precision
 from pipeline.predict.answers import CUT, answer_items, answer_schema, items_of
 from pipeline.text.vocabulary import Vocabulary, load_vocabulary
+from pipeline.train.precision import autocast_of, chosen_precision
 from pipeline.train.published_tuned import DIGEST, is_published, load_any, load_published
 from pipeline.train.tuned import TASK, about_of
-from pipeline.train.worker import autocast_of, chosen_precision
 
 FILL = "fill"
 DEFAULT_TEXT = {"tags": "words", "spans": "context"}

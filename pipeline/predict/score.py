@@ -24,10 +24,10 @@ from pipeline.tasks.recognise import kind_of
 from pipeline.tasks.squad import Question, are_answers, read_questions
 from pipeline.tasks.squad_metrics import score as squad_score
 from pipeline.tasks.task import Task
-from pipeline.train.trial import logits_of
+from pipeline.train.precision import autocast_of
 from pipeline.train.published_tuned import DIGEST, load_any, numbered
+from pipeline.train.trial import logits_of
 from pipeline.train.tuned import TunedModel
-from pipeline.train.worker import autocast_of
 
 Report = Callable[[str], None]
 """Metrics that are no shares of 1."""

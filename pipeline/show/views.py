@@ -11,10 +11,10 @@ from rich.text import Text
 from pipeline import storage
 from pipeline.config.data import Sampling, VocabularySettings
 from pipeline.config.training import Batch
+from pipeline.corpus.given_vocabulary import given_vocabulary
 from pipeline.corpus.prepare import load_corpus, read_window
 from pipeline.corpus.stream import StreamSettings, window_rows
 from pipeline.corpus.summary import corpus_text
-from pipeline.corpus.vocabulary import given_vocabulary
 from pipeline.errors import ConfigError, listed
 from pipeline.show import statistics as figures
 from pipeline.show.picture import require_picture, write_picture

@@ -1,5 +1,6 @@
 """What a run makes of its device: share of the arithmetic, memory, and what to do when that runs out."""
 
+import os
 import resource
 import sys
 from collections.abc import Iterator, Mapping
@@ -47,3 +48,8 @@ def told_what_to_lower(config: Pretrain, phase: Phase, step: int | None, device:
             f"out of memory on {device.type} {'outside of steps' if step is None else f'at step {step}'}: lower {'batch' if length == 'sampling' else length}.rows_per_slot ({phase.batch.rows_per_slot}) "
             f"or {length}.maximum_length ({phase.sampling.maximum_length}){remedy}"
         ) from error
+
+
+def cores() -> int:
+    """CPU cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -18,7 +18,7 @@ from torch import Tensor
 from pipeline import storage
 from pipeline.config.jobs import Pretrain
 from pipeline.config.model import Model
-from pipeline.corpus.vocabulary import given_vocabulary
+from pipeline.corpus.given_vocabulary import given_vocabulary
 from pipeline.errors import CheckpointError, ConfigError, PipelineError, listed
 from pipeline.local_files import scratch_folder
 from pipeline.model.published import Files, fingerprint, published_folder, read_config, read_weights

@@ -13,18 +13,20 @@
 import importlib.metadata
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pipeline import storage
 from pipeline.config.flat import LATER, flatten, unflatten
 from pipeline.config.jobs import Pretrain
-from pipeline.corpus.prepare import Corpus
 from pipeline.errors import CheckpointError, ConfigError, DataError
 from pipeline.local_files import scratch_folder
 from pipeline.text import sentences
 from pipeline.text.vocabulary import Vocabulary, save_vocabulary
 from pipeline.train.naming import IDENTITY
 from pipeline.train.schedule import decay_start, grows
+
+if TYPE_CHECKING:  # imports Ray, which a finished run's reader does not need
+    from pipeline.corpus.prepare import Corpus
 
 VERSIONED = ("numpy", "sentencex", "tokenizers")  # whose outputs may change from one to the next, and the rows with them
 SUMMARY, RUN, VOCABULARY = "summary.json", "run.json", "vocabulary"
@@ -37,7 +39,7 @@ def run_folder(config: Pretrain) -> str:
     return storage.join(storage.absolute(config.output), "runs", str(config.name))
 
 
-def identity(config: Pretrain, corpus: Corpus, vocabulary: Vocabulary, init_fingerprint: str | None = None) -> dict[str, Any]:
+def identity(config: Pretrain, corpus: "Corpus", vocabulary: Vocabulary, init_fingerprint: str | None = None) -> dict[str, Any]:
     """Dotted name -> value of what must match for a run to be continued. `steps` is among them where the schedule ends with it."""
     settings = {key: value for key, value in flatten(config).items() if key.split(".")[0] in IDENTITY}
     if not grows(config):

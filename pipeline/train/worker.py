@@ -1,7 +1,6 @@
 """What each Ray Train worker runs: config -> module, batches, loop, and on rank 0 the summary."""
 
 import dataclasses
-import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
@@ -20,12 +19,10 @@ from ray.train.torch import get_device
 from pipeline import storage
 from pipeline.config.jobs import Pretrain
 from pipeline.config.phases import Phase
-from pipeline.config.training import ModelPlacement, Placement
 from pipeline.corpus.embeddings import WORDS
 from pipeline.corpus.stream import StreamSettings, slots_of_blocks
 from pipeline.errors import CheckpointError, ConfigError
-from pipeline.model.float8 import refuse_float8, to_float8
-from pipeline.model.gpu import AMPERE, gpu_of, multiplies
+from pipeline.model.float8 import to_float8
 from pipeline.objectives.pretraining import BertPretraining
 from pipeline.text.wordpiece import WordPiece
 from pipeline.train import checkpoint
@@ -34,12 +31,13 @@ from pipeline.train.checkpoint import State, read_tensors
 from pipeline.train.compiling import compiled, compiles
 from pipeline.train.evaluate import baselines, evaluate, heldout_batches, unigram_counts
 from pipeline.train.failures import failure_of
-from pipeline.train.hardware import device_peak, peak_memory_bytes, told_what_to_lower, utilisation_percent
+from pipeline.train.hardware import cores, device_peak, peak_memory_bytes, told_what_to_lower, utilisation_percent
 from pipeline.train.heldout_words import heldout_words, word_metrics
 from pipeline.train.initial import Initial, extended_state, module_of, place_words
 from pipeline.train.loop import Work, train
 from pipeline.train.meter import percentile_milliseconds
 from pipeline.train.optim import build_optimizer
+from pipeline.train.precision import autocast_of, chosen_precision, slower_precision
 from pipeline.train.run import read_run
 
 STREAM = "train"  # name of the dataset among the trainer's
@@ -166,49 +164,6 @@ class Points:
 
 def ignore(*_: Any) -> None:
     """What ranks other than 0 do with a message."""
-
-
-def cores() -> int:
-    """CPU cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def chosen_precision(placement: Placement | ModelPlacement, device: torch.device) -> str:
-    """The number format of matrix products: that asked for, or bfloat16 where the hardware computes in it. Raises ConfigError where float8 cannot be had."""
-    if placement.precision == "float8":
-        refuse_float8(device)
-    if placement.precision == "auto":
-        return "bfloat16" if has_bfloat16(device) else "float32"
-    return placement.precision
-
-
-def autocast_of(precision: str, device: torch.device) -> torch.autocast:
-    """Autocast to bfloat16, also of what is not multiplied in float8. Sets besides whether this process computes float32 products as TF32.
-
-    Raises ConfigError where the device does not multiply in the format.
-    """
-    if device.type == "cpu" and precision == "tf32":
-        raise ConfigError("placement.precision (tf32) needs a GPU, this is a CPU: use float32, or auto")
-    if device.type == "cuda" and precision != "float8" and not multiplies(gpu := gpu_of(device), precision):
-        raise ConfigError(f"placement.precision ({precision}) needs a GPU of compute capability {'.'.join(map(str, AMPERE))} (Ampere) or later, this is {gpu.name}: use float32, or auto")
-    if device.type == "cuda":
-        torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
-    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision not in ("float32", "tf32"))
-
-
-def slower_precision(placement: Placement | ModelPlacement, device: torch.device) -> str | None:
-    """A line where auto leaves a GPU at float32."""
-    if device.type != "cuda" or placement.precision != "auto" or has_bfloat16(device):
-        return None
-    return f"placement.precision auto: float32, because {gpu_of(device).name} does not multiply in bfloat16"
-
-
-def has_bfloat16(device: torch.device) -> bool:
-    """Whether the device multiplies matrices in bfloat16."""
-    if device.type == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
-    found = torch.cpu.get_capabilities()
-    return bool(found.get("avx512_bf16") or found.get("amx_bf16") or found.get("bf16"))
 
 
 def started(job: Job, work: Work, module: BertPretraining, wordpiece: WordPiece, precision: str) -> State:

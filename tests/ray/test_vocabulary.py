@@ -13,7 +13,8 @@ from pipeline.config.data import VocabularySettings
 from pipeline.corpus import counts as counting
 from pipeline.corpus.counts import PARTITIONS, add_up, count_words, dealt, texts_of, write_counts
 from pipeline.corpus.prepare import Corpus, Window
-from pipeline.corpus.vocabulary import extended_vocabulary, first_windows, given_vocabulary, shaping, splitting_of, trained_vocabulary
+from pipeline.corpus.given_vocabulary import given_vocabulary
+from pipeline.corpus.vocabulary import extended_vocabulary, first_windows, shaping, splitting_of, trained_vocabulary
 from pipeline.errors import ConfigError, DataError
 from pipeline.text.schema import DOCUMENT
 from pipeline.text.splitting import Splitting

@@ -167,6 +167,11 @@ def test_the_model_and_its_objectives_load_no_ray() -> None:
     assert loaded_after(modules, ["ray", "mlflow", "transformers", "torch"]) == ["torch"]
 
 
+def test_fine_tuning_and_answering_on_one_device_load_no_ray() -> None:
+    modules = ["pipeline.finetune.trials", "pipeline.predict.model", "pipeline.export.inference"]
+    assert loaded_after(modules, ["ray", "mlflow", "transformers", "torch"]) == ["torch"]
+
+
 def test_a_run_starts_without_what_most_runs_do_not_use() -> None:
     """Torch's compiler and the clouds' libraries take seconds, in every process of a run."""
     assert loaded_after(["pipeline.train.worker", "pipeline.pretrain"], ["torch._dynamo", "smart_open", "boto3", "transformers", "matplotlib", "torch"]) == ["torch"]

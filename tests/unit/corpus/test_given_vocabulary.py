@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.config.data import VocabularySettings
-from pipeline.corpus.vocabulary import given_vocabulary
+from pipeline.corpus.given_vocabulary import given_vocabulary
 from pipeline.errors import ConfigError
 from pipeline.presets import PRESETS
 

@@ -7,8 +7,8 @@ from pipeline.config.training import Placement
 from pipeline.errors import ConfigError
 from pipeline.model import float8
 from pipeline.model.gpu import Gpu, multiplies
-from pipeline.train import worker
-from pipeline.train.worker import autocast_of, chosen_precision, slower_precision
+from pipeline.train import precision
+from pipeline.train.precision import autocast_of, chosen_precision, slower_precision
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 V100, T4 = Gpu(name="Tesla V100-SXM2-16GB", capability=(7, 0), hip=False), Gpu(name="Tesla T4", capability=(7, 5), hip=False)
@@ -26,11 +26,11 @@ def test_what_a_gpu_multiplies(gpu: Gpu, formats: list[str]) -> None:
 
 
 def test_a_format_that_the_device_lacks_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker, "gpu_of", lambda device: T4)
-    for precision in ("bfloat16", "tf32"):
+    monkeypatch.setattr(precision, "gpu_of", lambda device: T4)
+    for name in ("bfloat16", "tf32"):
         with pytest.raises(ConfigError) as told:
-            autocast_of(chosen_precision(Placement(precision=precision), CUDA), CUDA)
-        assert str(told.value) == f"placement.precision ({precision}) needs a GPU of compute capability 8.0 (Ampere) or later, this is Tesla T4: use float32, or auto"
+            autocast_of(chosen_precision(Placement(precision=name), CUDA), CUDA)
+        assert str(told.value) == f"placement.precision ({name}) needs a GPU of compute capability 8.0 (Ampere) or later, this is Tesla T4: use float32, or auto"
     with pytest.raises(ConfigError, match=r"^placement.precision \(tf32\) needs a GPU, this is a CPU: use float32, or auto$"):
         autocast_of("tf32", CPU)
 
@@ -42,21 +42,21 @@ def test_capabilities_of_rocm_are_not_those_of_cuda(monkeypatch: pytest.MonkeyPa
 
 
 def test_float32_on_an_old_gpu_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker, "gpu_of", lambda device: T4)
-    monkeypatch.setattr(worker, "has_bfloat16", lambda device: False)
+    monkeypatch.setattr(precision, "gpu_of", lambda device: T4)
+    monkeypatch.setattr(precision, "has_bfloat16", lambda device: False)
     assert slower_precision(Placement(), CUDA) == "placement.precision auto: float32, because Tesla T4 does not multiply in bfloat16"
     assert slower_precision(Placement(), CPU) is None and slower_precision(Placement(precision="float32"), CUDA) is None
-    monkeypatch.setattr(worker, "has_bfloat16", lambda device: True)
+    monkeypatch.setattr(precision, "has_bfloat16", lambda device: True)
     assert slower_precision(Placement(), CUDA) is None
 
 
 def test_tf32_is_set_for_the_process_and_unset(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker, "gpu_of", lambda device: A100)
+    monkeypatch.setattr(precision, "gpu_of", lambda device: A100)
     before = torch.get_float32_matmul_precision()
     try:
         found = []
-        for precision in ("tf32", "float32", "bfloat16"):
-            autocast = autocast_of(precision, CUDA)
+        for name in ("tf32", "float32", "bfloat16"):
+            autocast = autocast_of(name, CUDA)
             found.append((torch.get_float32_matmul_precision(), autocast.device))
         assert found == [("high", "cuda"), ("highest", "cuda"), ("highest", "cuda")]
     finally:

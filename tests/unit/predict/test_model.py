@@ -27,7 +27,7 @@ from pipeline.predict.answers import CUT
 from pipeline.predict.model import Answerer, answered, asked, fingerprint, kind_of, load, with_words
 from pipeline.tasks.task import Kind, Task
 from pipeline.text.vocabulary import Vocabulary, save_vocabulary
-from pipeline.train import worker
+from pipeline.train import precision
 from pipeline.train.tuned import About, save_tuned
 
 MODEL = Model(layers=1, width=32, heads=2, feed_forward=64, maximum_positions=32, initializer_deviation=0.5)
@@ -116,14 +116,14 @@ def test_by_auto_a_cpu_answers_in_float32_whatever_it_multiplies(
     make: Make, tiny_vocabulary: Vocabulary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make("classification")
-    monkeypatch.setattr(worker, "has_bfloat16", lambda device: True)
+    monkeypatch.setattr(precision, "has_bfloat16", lambda device: True)
     monkeypatch.setattr(trials, "NARROW", 0)
     table = TABLES["classification"]
     found = {}
-    for precision in ("auto", "float32", "bfloat16"):
-        placement = ModelPlacement(device="cpu", precision=precision)
+    for asked in ("auto", "float32", "bfloat16"):
+        placement = ModelPlacement(device="cpu", precision=asked)
         model = load(replace(config(tmp_path / "classification"), placement=placement))
-        found[precision] = (model.precision, answered(model, table, None, None)[0].to_pylist())
+        found[asked] = (model.precision, answered(model, table, None, None)[0].to_pylist())
     assert found["auto"] == found["float32"] and found["auto"][0] == "float32"
     assert found["bfloat16"][0] == "bfloat16" and found["bfloat16"][1] != found["float32"][1]
 

@@ -1,0 +1,46 @@
+"""The number format of matrix products: what is asked for, and what the hardware computes in."""
+
+import torch
+
+from pipeline.config.training import ModelPlacement, Placement
+from pipeline.errors import ConfigError
+from pipeline.model.float8 import refuse_float8
+from pipeline.model.gpu import AMPERE, gpu_of, multiplies
+
+
+def chosen_precision(placement: Placement | ModelPlacement, device: torch.device) -> str:
+    """The number format of matrix products: that asked for, or bfloat16 where the hardware computes in it. Raises ConfigError where float8 cannot be had."""
+    if placement.precision == "float8":
+        refuse_float8(device)
+    if placement.precision == "auto":
+        return "bfloat16" if has_bfloat16(device) else "float32"
+    return placement.precision
+
+
+def autocast_of(precision: str, device: torch.device) -> torch.autocast:
+    """Autocast to bfloat16, also of what is not multiplied in float8. Sets besides whether this process computes float32 products as TF32.
+
+    Raises ConfigError where the device does not multiply in the format.
+    """
+    if device.type == "cpu" and precision == "tf32":
+        raise ConfigError("placement.precision (tf32) needs a GPU, this is a CPU: use float32, or auto")
+    if device.type == "cuda" and precision != "float8" and not multiplies(gpu := gpu_of(device), precision):
+        raise ConfigError(f"placement.precision ({precision}) needs a GPU of compute capability {'.'.join(map(str, AMPERE))} (Ampere) or later, this is {gpu.name}: use float32, or auto")
+    if device.type == "cuda":
+        torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
+    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision not in ("float32", "tf32"))
+
+
+def slower_precision(placement: Placement | ModelPlacement, device: torch.device) -> str | None:
+    """A line where auto leaves a GPU at float32."""
+    if device.type != "cuda" or placement.precision != "auto" or has_bfloat16(device):
+        return None
+    return f"placement.precision auto: float32, because {gpu_of(device).name} does not multiply in bfloat16"
+
+
+def has_bfloat16(device: torch.device) -> bool:
+    """Whether the device multiplies matrices in bfloat16."""
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    found = torch.cpu.get_capabilities()
+    return bool(found.get("avx512_bf16") or found.get("amx_bf16") or found.get("bf16"))
