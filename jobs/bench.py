@@ -1,7 +1,7 @@
 """Measure the pipeline on this machine, side by side with what others use; exit code 1 when a ratio is below its floor.
 
     python jobs/bench.py text
-    python jobs/bench.py text --corpus books/ --vocabulary.path vocab.txt --vocabulary.lowercase True
+    python jobs/bench.py text --corpus books/ --vocabulary.path vocab.txt --vocabulary.lowercase
     python jobs/bench.py stream --corpus books/
     python jobs/bench.py wikitext --dump simplewiki-pages-articles.xml.bz2
     python jobs/bench.py step tiny mini --lengths full
@@ -115,13 +115,12 @@ def main(arguments: Sequence[str]) -> int:
         return finetune.main(arguments[1:])
     # One core: libraries read these when they are imported.
     os.environ |= {"RAYON_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
-    import tyro
-
+    from pipeline.config.command import read_one_of
     from pipeline.environment import set_ray_defaults
     from pipeline.stopping import exit_code
 
     try:
-        wanted = tyro.cli(Text | Stream | Wikitext | Job | Scale | Checkpoint, prog="jobs/bench.py", description=__doc__, args=list(arguments), config=(tyro.conf.UseAppendAction,))
+        wanted = read_one_of((Text, Stream, Wikitext, Job, Scale, Checkpoint), arguments, "jobs/bench.py", str(__doc__))
         set_ray_defaults()
         from pipeline.bench import jobs
 

@@ -2,7 +2,7 @@
 
     python jobs/compare.py --checkpoint A --checkpoint B --data FOLDER --task mrpc --task cola --seeds 5
     python jobs/compare.py --checkpoint A --checkpoint B --train my.csv --text review --label stars
-    python jobs/compare.py --checkpoint A --random-weights True --data FOLDER --task sst2     # what did A's pretraining give?
+    python jobs/compare.py --checkpoint A --random-weights --data FOLDER --task sst2     # what did A's pretraining give?
 
 The same command again trains only what has no result yet, so more seeds cost only themselves.
 """
@@ -13,16 +13,15 @@ from collections.abc import Sequence
 
 def main(arguments: Sequence[str]) -> int:
     """Parse, train and compare; 0 when all is compared, 2 for what the user can fix."""
-    import tyro
-
-    from pipeline.config.arguments import in_order
+    from pipeline.config.command import Command
+    from pipeline.config.finetune import COMMON
     from pipeline.config.predict import Compare
     from pipeline.environment import set_ray_defaults
     from pipeline.errors import PipelineError
     from pipeline.stopping import exit_code
 
     try:
-        config = tyro.cli(Compare, prog="jobs/compare.py", description=__doc__, args=in_order(arguments, Compare), config=(tyro.conf.UseAppendAction, tyro.conf.FlagConversionOff))
+        config = Command(prog="jobs/compare.py", about=str(__doc__), settings=Compare, common=COMMON).read(arguments)
         set_ray_defaults()
         from pipeline.grid.comparison import compare
 

@@ -10,14 +10,13 @@ from collections.abc import Sequence
 
 def main(arguments: Sequence[str]) -> int:
     """Parse and export; 0 when all is there and checked, 2 for what the user can fix."""
-    import tyro
-
+    from pipeline.config.command import Command
     from pipeline.config.export import Export
     from pipeline.environment import set_ray_defaults
     from pipeline.errors import PipelineError
 
     try:
-        config = tyro.cli(Export, prog="jobs/export.py", description=__doc__, args=list(arguments), config=(tyro.conf.FlagConversionOff, tyro.conf.PositionalRequiredArgs))
+        config = Command(prog="jobs/export.py", about=str(__doc__), settings=Export, positional=True, several=True).read(arguments)
         set_ray_defaults()
         from pipeline.export.job import export_run
 
@@ -27,7 +26,7 @@ def main(arguments: Sequence[str]) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("stopped; what is finished is there, the same command with --replace True makes all of it again", file=sys.stderr)
+        print("stopped; what is finished is there, the same command with --replace makes all of it again", file=sys.stderr)
         return 130
 
 

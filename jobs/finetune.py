@@ -13,16 +13,14 @@ from collections.abc import Sequence
 
 def main(arguments: Sequence[str]) -> int:
     """Parse, train and report; 0 when every trial has its result, 2 for what the user can fix."""
-    import tyro
-
-    from pipeline.config.arguments import in_order
-    from pipeline.config.finetune import Finetune
+    from pipeline.config.command import Command
+    from pipeline.config.finetune import COMMON, Finetune
     from pipeline.environment import set_ray_defaults
     from pipeline.errors import PipelineError
     from pipeline.stopping import exit_code
 
     try:
-        config = tyro.cli(Finetune, prog="jobs/finetune.py", description=__doc__, args=in_order(arguments, Finetune), config=(tyro.conf.UseAppendAction, tyro.conf.FlagConversionOff))
+        config = Command(prog="jobs/finetune.py", about=str(__doc__), settings=Finetune, common=COMMON).read(arguments)
         set_ray_defaults()
         from pipeline.grid.job import finetune
 

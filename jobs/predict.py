@@ -13,15 +13,14 @@ from collections.abc import Sequence
 
 def main(arguments: Sequence[str]) -> int:
     """Parse and answer; 0 when the output is there, 2 for what the user can fix."""
-    import tyro
-
+    from pipeline.config.command import Command
     from pipeline.config.predict import Predict
     from pipeline.environment import set_ray_defaults
     from pipeline.errors import PipelineError
     from pipeline.stopping import exit_code
 
     try:
-        config = tyro.cli(Predict, prog="jobs/predict.py", description=__doc__, args=list(arguments), config=(tyro.conf.FlagConversionOff,))
+        config = Command(prog="jobs/predict.py", about=str(__doc__), settings=Predict).read(arguments)
         set_ray_defaults()
         from pipeline.predict.job import predict
 

@@ -28,13 +28,12 @@ class Prepare:
 
 def main(arguments: Sequence[str]) -> int:
     """Parse, prepare and print a summary; 0 when the corpus is ready, 2 for what the user can fix."""
-    import tyro
-
+    from pipeline.config.command import Command
     from pipeline.environment import set_ray_defaults
     from pipeline.stopping import exit_code
 
     try:
-        config = tyro.cli(Prepare, prog="jobs/prepare.py", description=__doc__, args=list(arguments), config=(tyro.conf.UseAppendAction,))
+        config = Command(prog="jobs/prepare.py", about=str(__doc__), settings=Prepare).read(arguments)
 
         set_ray_defaults()
         from pipeline import cluster

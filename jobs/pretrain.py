@@ -3,46 +3,51 @@
     python jobs/pretrain.py bert-tiny
     python jobs/pretrain.py continue --init FOLDER_OR_hf://OWNER/NAME --corpus PATH_OR_URL --vocabulary.extend 1000
     ray job submit -- python jobs/pretrain.py bert-mini --corpus PATH_OR_URL --corpus PATH_OR_URL --steps 500 --workers 2
+    python jobs/pretrain.py bert-mini --show > run.toml    # then edit it, and: python jobs/pretrain.py --config run.toml --seed 1
 
-The same command again continues a run that was stopped. --show prints the whole configuration and stops; --plan prints what the run
-would take on --workers GPUs: parameters, tokens, arithmetic, hours and cost by machine, storage, and how slots are dealt.
+The same command again continues a run that was stopped.
 """
 
 import sys
 from collections.abc import Sequence
 
+from pipeline.config.arguments import Extra
+
+EXTRA = (
+    Extra(name="config", metavar="FILE", text="A TOML file of settings, as --show prints it, whole or in part, instead of the preset's; options replace what it says."),
+    Extra(name="show", text="Print the whole configuration as TOML and stop."),
+    Extra(
+        name="plan",
+        text="Print what the run would take on --workers GPUs and stop: parameters, tokens, arithmetic, hours and cost by machine, storage, and how slots are dealt.",
+    ),
+)
+
 
 def main(arguments: Sequence[str]) -> int:
     """Parse, run and report; 0 when the run is finished, 2 for what the user can fix."""
-    import tyro
-
-    from pipeline.config.arguments import in_order
-    from pipeline.config.flat import flatten
-    from pipeline.config.jobs import with_words_rate
+    from pipeline.config.arguments import extras
+    from pipeline.config.command import Command
+    from pipeline.config.jobs import COMMON, Pretrain, with_words_rate
     from pipeline.environment import set_ray_defaults
     from pipeline.errors import PipelineError
-    from pipeline.presets import PRESETS, require_init, split_preset
+    from pipeline.presets import PRESETS, as_toml, require_init, split_preset, starting_point
     from pipeline.stopping import exit_code
     from pipeline.train.naming import with_name
 
     try:
         preset, rest = split_preset(arguments)
-        show, plan = "--show" in rest, "--plan" in rest
-        description = f"{__doc__}\nPresets (first word; bert-tiny when left out): {', '.join(PRESETS)}"
-        config = tyro.cli(
-            type(PRESETS[preset]),
-            prog="jobs/pretrain.py",
-            description=description,
-            args=in_order([word for word in rest if word not in ("--show", "--plan")], type(PRESETS[preset]), PRESETS[preset]),
-            default=PRESETS[preset],
-            config=(tyro.conf.UseAppendAction, tyro.conf.FlagConversionOff),
-        )
-        config = with_name(with_words_rate(config), preset)
+        about = f"{__doc__}\nPresets (first word; bert-tiny when left out): {', '.join(PRESETS)}"
+        command = Command(prog="jobs/pretrain.py [PRESET]", about=about, settings=Pretrain, common=COMMON, extra=EXTRA)
+        words = command.words(rest, starting_point(preset, None)[1])
+        asked = extras(words)
+        preset, default = starting_point(preset, asked.get("config"))
+        unnamed = with_words_rate(command.parse(words, default))
+        config = with_name(unnamed, preset)
         require_init(preset, config)
-        if show:
-            print("\n".join(f"{name} = {value!r}" for name, value in flatten(config).items()))
+        if "show" in asked:
+            print(f"# run {config.name}\n{as_toml(unnamed, preset)}", end="")
             return 0
-        if plan:
+        if "plan" in asked:
             from pipeline.plan import plan_text, read_prices
 
             print(plan_text(config, read_prices()))

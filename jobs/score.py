@@ -12,13 +12,12 @@ from collections.abc import Sequence
 
 def main(arguments: Sequence[str]) -> int:
     """Parse and score; 0 when it is done, 2 for what the user can fix."""
-    import tyro
-
+    from pipeline.config.command import Command
     from pipeline.config.predict import Score
     from pipeline.errors import PipelineError
 
     try:
-        config = tyro.cli(Score, prog="jobs/score.py", description=__doc__, args=list(arguments), config=(tyro.conf.UseAppendAction, tyro.conf.FlagConversionOff))
+        config = Command(prog="jobs/score.py", about=str(__doc__), settings=Score).read(arguments)
         from pipeline.predict.score import score
 
         score(config, report=lambda line: print(line, flush=True))

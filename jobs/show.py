@@ -2,8 +2,8 @@
 
     python jobs/show.py documents output/corpora/1a2b3c4d5e6f
     python jobs/show.py dropped output/corpora/1a2b3c4d5e6f
-    python jobs/show.py statistics output/corpora/1a2b3c4d5e6f --picture statistics.png --vocabulary.path vocab.txt --vocabulary.lowercase True
-    python jobs/show.py examples output/corpora/1a2b3c4d5e6f --vocabulary.path vocab.txt --vocabulary.lowercase True --number 5
+    python jobs/show.py statistics output/corpora/1a2b3c4d5e6f --picture statistics.png --vocabulary.path vocab.txt --vocabulary.lowercase
+    python jobs/show.py examples output/corpora/1a2b3c4d5e6f --vocabulary.path vocab.txt --vocabulary.lowercase --number 5
     python jobs/show.py seen output/runs/bert-tiny-5a00950e 345 --row 7
 """
 
@@ -97,12 +97,11 @@ class Seen:
 def main(arguments: Sequence[str]) -> int:
     """Parse and print; 0, 2 for what the user can fix, or 130 where it was interrupted."""
     try:
-        import tyro
-
+        from pipeline.config.command import read_one_of
         from pipeline.environment import set_ray_defaults
 
-        kinds = Documents | Dropped | Statistics | Examples | Seen
-        wanted = tyro.cli(kinds, prog="jobs/show.py", description=__doc__, args=list(arguments), config=(tyro.conf.FlagConversionOff, tyro.conf.PositionalRequiredArgs))
+        kinds = (Documents, Dropped, Statistics, Examples, Seen)
+        wanted = read_one_of(kinds, arguments, "jobs/show.py", str(__doc__), positional=True)
         set_ray_defaults()
         from pipeline.show.views import VIEWS
 

@@ -3,11 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from pipeline.config.data import VocabularySettings
 from pipeline.config.jobs import Pretrain
 from pipeline.config.model import Model
+from pipeline.config.options import did_you_mean, nearest
 from pipeline.config.phases import TwoPhases
+from pipeline.config.toml import read_config, settings_of, to_toml, toml_value
 from pipeline.config.training import AdamW, Batch, LinearDecay
 from pipeline.errors import ConfigError
 
@@ -51,14 +54,43 @@ PRESETS |= {
 PRESETS |= {f"{name}-fast": fast(preset) for name, preset in PRESETS.items()}
 
 
-def split_preset(arguments: Sequence[str]) -> tuple[str, list[str]]:
-    """The preset that a command line's first word names (bert-tiny when it is a flag, a kind or missing), and the rest. Raises ConfigError for an unknown one."""
+DEFAULT_PRESET = "bert-tiny"
+
+
+def split_preset(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
+    """The preset that a command line's first word names (None when it is a flag, a kind or missing), and the rest. Raises ConfigError for an
+    unknown one, with the nearest."""
     if not arguments or arguments[0].startswith("-") or ":" in arguments[0]:
-        return "bert-tiny", list(arguments)
+        return None, list(arguments)
     if arguments[0] not in PRESETS:
         text = f"; text is named by --corpus {arguments[0]}" if Path(arguments[0]).exists() else ""
-        raise ConfigError(f"preset ({arguments[0]}) does not exist; choose one of {', '.join(PRESETS)}{text}")
+        raise ConfigError(unknown_preset(arguments[0]) + text)
     return arguments[0], list(arguments[1:])
+
+
+def unknown_preset(name: Any) -> str:
+    """The message for a preset that does not exist."""
+    near = did_you_mean(nearest(str(name), PRESETS))
+    return f"preset ({name}) does not exist{f'{near} Choose' if near else '; choose'} one of {', '.join(PRESETS)}"
+
+
+def starting_point(preset: str | None, config: str | None) -> tuple[str, Pretrain]:
+    """The preset and the settings that options replace: those of the preset, with what the config file says, which may name the preset
+    too. Those of a file are not checked yet. Raises ConfigError."""
+    if config is None:
+        return preset or DEFAULT_PRESET, PRESETS[preset or DEFAULT_PRESET]
+    file = read_config(config, Pretrain)
+    named = file.values.pop("preset", preset or DEFAULT_PRESET)
+    if not isinstance(named, str) or named not in PRESETS:
+        raise file.error("preset", unknown_preset(named).removeprefix("preset "))
+    if preset not in (None, named):
+        raise file.error("preset", f"({named}) is not the preset of the command ({preset}): leave one of them out")
+    return named, settings_of(file, PRESETS[named])
+
+
+def as_toml(config: Pretrain, preset: str) -> str:
+    """The settings as a file that --config reads."""
+    return f"preset = {toml_value(preset)}\n{to_toml(config, PRESETS[preset])}"
 
 
 def require_init(preset: str, config: Pretrain) -> None:

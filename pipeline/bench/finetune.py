@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import torch
-import tyro
 
+from pipeline.config.command import Command
 from pipeline.config.finetune import Finetune, Recipe
 from pipeline.errors import ConfigError, PipelineError
 from pipeline.finetune.problems import Problem, read_problems
@@ -63,7 +63,7 @@ class Side:
 def main(arguments: Sequence[str]) -> int:
     """Measure and print; 0 where the ratio reaches its floor and the accuracies agree, 1 where not, 2 for what the user can fix."""
     try:
-        wanted = tyro.cli(Settings, prog="jobs/bench.py finetune", args=list(arguments))
+        wanted = Command(prog="jobs/bench.py finetune", about=str(Settings.__doc__), settings=Settings).read(arguments)
         return measure(wanted)
     except PipelineError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -8,6 +8,11 @@ from pipeline.config.checks import require, require_above_zero, require_at_least
 from pipeline.config.data import VocabularySettings
 from pipeline.config.training import AdamW, LinearDecay, TrialPlacement
 
+COMMON = (
+    *("checkpoint", "task", "data", "train", "dev", "text", "label", "seeds", "minutes", "output"),
+    *("recipe.epochs", "optimizer.learning_rate"),
+)
+"""What --help shows first."""
 OnBadRows = Literal["refuse", "skip"]
 RATES = ((256, 3e-4), (512, 1e-4))
 """Width of an encoder at most -> the peak learning rate of its fine-tuning, where none is asked for: small encoders take the highest of the miniatures' grid."""

@@ -13,6 +13,11 @@ from pipeline.config.workers import WorkerRange, worker_range
 
 COUNTED_RATE = 0.1
 """Share of the rate of word embeddings that start from counts: at 1e-3 they are as good as new after 500 steps at the whole rate, and keep what they were at a tenth."""
+COMMON = (
+    *("corpus", "init", "steps", "workers", "name", "output", "seed"),
+    *("vocabulary.path", "sampling.maximum_length", "batch.rows_per_step", "optimizer.learning_rate", "placement.device"),
+)
+"""What --help shows first."""
 LONGEST_NAME = 200
 """Bytes of a run's name: file systems take 255, and locks and temporary files beside a folder have longer names."""
 

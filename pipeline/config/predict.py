@@ -102,9 +102,9 @@ class Compare(Finetune):
         super().__post_init__()
         given = f"checkpoint ({', '.join(self.checkpoint) or 'none'})"
         if self.random_weights:
-            require(len(self.checkpoint) == 1, f"{given} must be given once with --random-weights True: it is compared with random weights of its sizes")
+            require(len(self.checkpoint) == 1, f"{given} must be given once with --random-weights: it is compared with random weights of its sizes")
         else:
-            require(len(self.checkpoint) == 2, f"{given} must be given twice: --checkpoint A --checkpoint B; or once with --random-weights True")
+            require(len(self.checkpoint) == 2, f"{given} must be given twice: --checkpoint A --checkpoint B; or once with --random-weights")
         require(len(set(self.checkpoint)) == len(self.checkpoint), f"checkpoint ({self.checkpoint[0]}) is given twice: give two that differ")
         require_at_least("seeds", self.seeds, 2)
         require(self.minutes is None, f"minutes ({self.minutes}) would give the two encoders unequal trials: leave it out, and lower --seeds or --recipe.training-rows")

@@ -62,7 +62,7 @@ def require_free(target: str, replace: bool) -> None:
     except (OSError, ValueError, KeyError, TypeError):
         raise ConfigError(f"{target} holds files that are no export ({listed(there, 3)}): delete them, or choose another --folder") from None
     if not replace:
-        raise ConfigError(f"{target} holds {known}: give --replace True, or choose another --folder")
+        raise ConfigError(f"{target} holds {known}: give --replace, or choose another --folder")
 
 
 def publish(trained: Trained, lineage: Lineage, kind: str, scratch: Path, target: str) -> str:
@@ -72,7 +72,7 @@ def publish(trained: Trained, lineage: Lineage, kind: str, scratch: Path, target
         (folder / CARD).write_text(card(trained, lineage, kind, made))
         storage.publish(folder, target, {"checkpoint": trained.checkpoint, "kind": kind, "checked": made.checked})
     if problem := storage.damage(target):
-        raise CheckpointError(f"export {target} was not written as it should ({problem}): export again with --replace True")
+        raise CheckpointError(f"export {target} was not written as it should ({problem}): export again with --replace")
     return "; ".join(part for part in (target, made.checked, made.figures) if part)
 
 

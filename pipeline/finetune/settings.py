@@ -7,10 +7,10 @@ import math
 from typing import Any, get_args, get_type_hints
 
 from pipeline.config.adapters import Adapter
-from pipeline.config.arguments import flag_of
 from pipeline.config.finetune import HIGH_RATE, Finetune, Search, usual_rate
 from pipeline.config.flat import flatten
 from pipeline.config.model import Model
+from pipeline.config.options import flag_of
 from pipeline.errors import ConfigError, listed
 from pipeline.train.trial import generator
 

@@ -91,7 +91,7 @@ def predict(config: Predict, report: Report) -> None:
 def mixed(precisions: Mapping[str, int]) -> str:
     """A line where machines answered in several number formats, from how many rows each."""
     each = " and ".join(f"{rows:,} rows in {precision}" for precision, rows in precisions.items())
-    remedy = "--placement.precision float32 --replace True answers all alike"
+    remedy = "--placement.precision float32 --replace answers all alike"
     return f"placement.precision auto: {each}, because the machines differ; {remedy}"
 
 

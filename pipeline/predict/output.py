@@ -19,7 +19,7 @@ JOINED = "joined"
 def require_free(output: str, replace: bool) -> None:
     """Raise ConfigError unless nothing is at `output`, or it may be replaced."""
     if storage.exists(output) and not replace:
-        raise ConfigError(f"output {output} is there already: give --replace True, or choose another --output")
+        raise ConfigError(f"output {output} is there already: give --replace, or choose another --output")
 
 
 def require_form(output: str, kind: str) -> None:

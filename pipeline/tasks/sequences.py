@@ -24,7 +24,7 @@ def prepare(task: Task, items: pa.Table, vocabulary: Vocabulary, cutting: Cuttin
     """The rows of a table of TEXTS, cut at the length or in passages."""
     found = encode(task, items, WordPiece(vocabulary), cutting.maximum_length, cutting.stride if cutting.passages else None)
     lost = left_out(items)
-    notes = [f"{found.cut:,} cut at {cutting.maximum_length} tokens (--cutting.passages True reads the rest)"] if found.cut else []
+    notes = [f"{found.cut:,} cut at {cutting.maximum_length} tokens (--cutting.passages reads the rest)"] if found.cut else []
     notes += [f"{found.passages:,} in several passages of {cutting.maximum_length} tokens"] if found.passages else []
     notes += [f"{len(lost)} lines left out, the first {lost[0]}"] if lost else []
     return Prepared(items=items, rows=found.rows, cut=found.cut, notes=tuple(notes))

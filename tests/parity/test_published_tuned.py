@@ -159,7 +159,7 @@ def test_a_labelled_file_is_scored_with_labels_that_nobody_named(
     assert score(["--checkpoint", folder, "--input", str(tmp_path / "a.csv")]) == 0
     found = capsys.readouterr().out.splitlines()
     assert found[0].endswith(
-        "a.csv: 6 rows, 1 cut at 40 tokens (--cutting.passages True reads the rest), computed in float32"
+        "a.csv: 6 rows, 1 cut at 40 tokens (--cutting.passages reads the rest), computed in float32"
     )
     assert found[2].split()[:2] == ["accuracy", "83.33"]
 

@@ -145,7 +145,7 @@ def test_nodes_come_for_a_run_and_go_after_it(site: AutoscaledSite, tmp_path: Pa
 
     reviews = tmp_path / "reviews.csv"
     reviews.write_text("text,label\n" + "".join(f"a {word} film {n},{word}\n" for n in range(60) for word in ("good", "bad")))
-    scaled = ("--placement.autoscaled", "True", "--placement.device", "cpu", "--placement.address", site.address)
+    scaled = ("--placement.autoscaled", "--placement.device", "cpu", "--placement.address", site.address)
     finetune = ("jobs/finetune.py", "--checkpoint", str(run.checkpoints.parent / "export"), "--train", str(reviews), "--seeds", "2", "--recipe.epochs", "1", "--trials.at-once", "2", "--output", str(run.output), *scaled)
     done = subprocess.run([sys.executable, *finetune], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

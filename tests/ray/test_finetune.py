@@ -126,7 +126,7 @@ def test_one_s_own_file_with_its_tenth_set_aside(tiny_run: Path, tmp_path: Path,
     (tmp_path / "my.csv").write_text("\n".join(lines) + "\n")
     (tmp_path / "test.csv").write_text("\n".join([lines[0], *lines[-7:]]) + "\n")
     asked = ["--checkpoint", folder_of(str(tiny_run), 3), "--train", str(tmp_path / "my.csv"), "--test", str(tmp_path / "test.csv"), "--text", "review", "--label", "stars", "--output", str(tmp_path / "o"), "--seeds", "1",
-             "--recipe.epochs", "4", "--search.over", "adapter=no-adapter,low-rank", "--search.over", "cutting.maximum-length=16,32", "--search.stop-early", "True", "--trials.cpus", "3", "--recipe.patience", "2", "adapter:low-rank", "--adapter.rank", "4"]  # fmt: skip
+             "--recipe.epochs", "4", "--search.over", "adapter=no-adapter,low-rank", "--search.over", "cutting.maximum-length=16,32", "--search.stop-early", "--trials.cpus", "3", "--recipe.patience", "2", "adapter:low-rank", "--adapter.rank", "4"]  # fmt: skip
     assert main(asked) == 0
     out = capsys.readouterr().out
     assert "no --dev: " in out and "of 80 rows are set aside by a hash of their text" in out and "| my   | dev accuracy" in out

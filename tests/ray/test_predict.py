@@ -82,7 +82,7 @@ def test_killed_and_continued_it_writes_the_bytes_of_an_undisturbed_run(checkpoi
     assert [row["number"] for row in found] == [*range(200), *range(1_000, 1_200)]
     assert all((row["predicted_label"] in ("sad", "glad")) == (row["number"] % 20 > 0) and row["label"] == "mine" for row in found)
     assert main([*asked, "--output", str(killed)]) == 2
-    assert "is there already: give --replace True, or choose another --output" in capsys.readouterr().err
+    assert "is there already: give --replace, or choose another --output" in capsys.readouterr().err
 
 
 def test_a_broken_line_is_one_line_of_error(checkpoint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

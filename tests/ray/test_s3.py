@@ -87,7 +87,7 @@ def test_prepare_pretrain_resume_export_finetune_and_predict_on_an_object_store(
     sizes = ["--prepare.window-characters", "6000", "--prepare.piece-characters", "1000", "--prepare.heldout-share", "0.1", "--prepare.near-duplicates", "None"]
     settings = ["--vocabulary.path", str(tmp_path), "--sampling.maximum-length", "32", "--model.maximum-positions", "32", "--model.layers", "1", "--model.width", "32"]
     settings += ["--model.feed-forward", "64", "--batch.rows-per-step", "16", "--batch.rows-per-slot", "4", "--evaluation.rows", "32", "--checkpoint.every", "20"]
-    settings += ["--checkpoint.keep", "2", "--checkpoint.keep-best", "True", "--evaluation.every", "20", "--tracking.every", "1", "--placement.compile", "off", "--placement.device", "cpu"]
+    settings += ["--checkpoint.keep", "2", "--checkpoint.keep-best", "--evaluation.every", "20", "--tracking.every", "1", "--placement.compile", "off", "--placement.device", "cpu"]
     command = ["bert-tiny", "--corpus", f"{where}/raw/*.txt", "--output", f"{where}/output", "--name", "stored", "--steps", "120", *sizes, *settings]
 
     with job("pretrain", *command, tracking=tmp_path, ray_folder=ray_folder) as first:

@@ -355,7 +355,7 @@ def test_the_job_of_the_manifest_is_a_job_of_this_project(capsys: pytest.Capture
     assert entrypoint[:2] == ["python", "/home/ray/bertstream/jobs/pretrain.py"]
     assert load("jobs/pretrain.py").main([*entrypoint[2:], "--show"]) == 0
     shown = capsys.readouterr().out
-    assert "workers = '4..8'" in shown and "placement.autoscaled = True" in shown
+    assert 'workers = "4..8"\n' in shown and "autoscaled = true\n" in shown
 
 
 @pytest.mark.parametrize(

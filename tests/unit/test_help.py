@@ -1,17 +1,83 @@
-"""What the jobs that read a corpus say of its options."""
+"""What the jobs say of themselves."""
+
+import re
+from collections.abc import Callable
 
 import pytest
 
-from jobs import prepare, pretrain
+from jobs import bench, compare, export, finetune, predict, prepare, pretrain, score, show
+from pipeline.config.finetune import Finetune
+from pipeline.config.jobs import Pretrain
+from pipeline.config.options import choices, field_texts, options_of
 from pipeline.corpus.formats import FORMATS
 from pipeline.corpus.sources import KEYS
+from pipeline.presets import PRESETS
+
+
+def said(main: Callable[[list[str]], int], capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """What a job prints that is asked for help."""
+    with pytest.raises(SystemExit) as ended:
+        main([*words])
+    assert ended.value.code == 0
+    return capsys.readouterr().out
+
+
+def flags(text: str) -> list[str]:
+    """The options that a help text explains."""
+    return re.findall(r"^  (--[a-z0-9.-]+)", text, re.MULTILINE)
 
 
 @pytest.mark.parametrize("main", [prepare.main, pretrain.main], ids=["prepare", "pretrain"])
 def test_every_format_and_option_of_a_corpus_is_in_the_help(main, capsys: pytest.CaptureFixture[str]):
-    with pytest.raises(SystemExit) as ended:
-        main(["--help"])
-    text = " ".join(capsys.readouterr().out.replace("│", " ").split())
-    assert ended.value.code == 0
+    text = " ".join(said(main, capsys, "--help").split())
     assert [name for name in FORMATS if name != "builtin" and name not in text] == []
     assert [key for key in KEYS if f"::{key}=" not in text] == []
+
+
+def test_the_help_of_pretraining_has_twelve_common_options_and_the_kinds(capsys: pytest.CaptureFixture[str]) -> None:
+    text = said(pretrain.main, capsys, "--help")
+    assert flags(text) == [
+        *("--corpus", "--init", "--steps", "--workers", "--name", "--output", "--seed", "--vocabulary.path", "--sampling.maximum-length"),
+        *("--batch.rows-per-step", "--optimizer.learning-rate", "--placement.device", "--config", "--show", "--plan"),
+    ]
+    assert ", ".join(PRESETS) in text and len(text.splitlines()) < 100
+    for path, kinds in choices(Pretrain).items():
+        assert f"  {path}: {', '.join(kinds)}" in text
+    assert "--optimizer.learning-rate FLOAT\n      Peak learning rate. (default: 0.001)" in said(pretrain.main, capsys, "bert-mini", "--help")
+
+
+def test_help_all_has_every_option_of_every_kind(capsys: pytest.CaptureFixture[str]) -> None:
+    for main, settings in ((pretrain.main, Pretrain), (finetune.main, Finetune)):
+        text = said(main, capsys, "--help", "all")
+        assert sorted(set(flags(text)) - {"--config", "--show", "--plan"}) == sorted({option.flag for option in options_of(settings)})
+        assert all(f"\n{path}:{kind}\n" in text for path, kinds in choices(settings).items() for kind in kinds)
+    assert "  --freeze.embeddings, --freeze.no-embeddings\n" in text
+
+
+def test_a_kind_with_help_has_its_options(capsys: pytest.CaptureFixture[str]) -> None:
+    text = said(pretrain.main, capsys, "bert-mini", "schedule:warmup-stable-decay", "--help")
+    assert flags(text) == ["--schedule.warmup-steps", "--schedule.decay-share"] and "Hu et al. 2024" in text
+
+
+@pytest.mark.parametrize("main", [compare.main, export.main, finetune.main, predict.main, prepare.main, score.main])
+def test_every_job_says_what_it_takes(main, capsys: pytest.CaptureFixture[str]) -> None:
+    short, whole = said(main, capsys, "--help"), said(main, capsys, "--help", "all")
+    assert set(flags(short)) <= set(flags(whole)) and "usage: jobs/" in short
+
+
+@pytest.mark.parametrize(("main", "word"), [(show.main, "examples"), (show.main, "seen"), (bench.main, "text"), (bench.main, "job")])
+def test_jobs_of_several_commands_say_what_each_takes(main, word: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert f"\n  {word} " in said(main, capsys, "--help")
+    assert flags(said(main, capsys, word, "--help"))
+
+
+def test_a_command_that_does_not_exist_gets_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    assert show.main(["example"]) == 2
+    assert capsys.readouterr().err == "error: word example must be one of documents, dropped, statistics, examples, seen; did you mean examples?\n"
+
+
+def test_texts_stand_below_their_fields_and_come_from_base_classes_too() -> None:
+    texts = field_texts(Finetune)
+    assert texts["dev"] == "Its development file; none: a tenth of the training rows, chosen by a hash, is set aside."
+    lamb = field_texts(choices(Pretrain)["optimizer"]["lamb"])
+    assert lamb["weight_decay"] == "Not applied to biases and LayerNorm parameters." and lamb["learning_rate"].startswith("Peak learning rate (You et al.")

@@ -74,9 +74,9 @@ def test_what_is_there_is_not_overwritten_unless_told(tiny_run: Path, tmp_path: 
     assert main([*arguments, "1"]) == 0
     before = storage.sha256(str(tmp_path / "huggingface" / "model.safetensors"))
     said = refused(capsys, *arguments, "3")
-    assert said == f"{tmp_path}/huggingface holds an export of {folder_of(str(tiny_run), 1)}: give --replace True, or choose another --folder"
+    assert said == f"{tmp_path}/huggingface holds an export of {folder_of(str(tiny_run), 1)}: give --replace, or choose another --folder"
     assert storage.sha256(str(tmp_path / "huggingface" / "model.safetensors")) == before
-    assert main([*arguments, "3", "--replace", "True"]) == 0
+    assert main([*arguments, "3", "--replace"]) == 0
     assert storage.sha256(str(tmp_path / "huggingface" / "model.safetensors")) != before
 
 
@@ -84,7 +84,7 @@ def test_files_that_are_no_export_are_never_deleted(tiny_run: Path, tmp_path: Pa
     mine = tmp_path / "huggingface" / "thesis.tex"
     mine.parent.mkdir()
     mine.write_text("words")
-    said = refused(capsys, str(tiny_run), "--folder", str(tmp_path), "--replace", "True")
+    said = refused(capsys, str(tiny_run), "--folder", str(tmp_path), "--replace")
     assert said == f"{mine.parent} holds files that are no export (thesis.tex): delete them, or choose another --folder"
     assert mine.read_text() == "words"
 

@@ -54,7 +54,7 @@ def test_a_trial_has_the_rows_of_the_cutting_and_the_adapter_that_are_tried(glue
     cuttings = in_cuttings(grid.problems["cola"], tried, replace(grid.initial, model=model), said.append)
     assert list(cuttings) == [Cutting(maximum_length=32), Cutting(maximum_length=8)] and cuttings[Cutting(maximum_length=32)] is grid.problems["cola"]
     assert {len(row) for row in cuttings[Cutting(maximum_length=8)].train.rows["ids"].to_pylist()} <= set(range(9))
-    assert said == ["cola train, maximum length 8: 28 cut at 8 tokens (--cutting.passages True reads the rest)"]
+    assert said == ["cola train, maximum length 8: 28 cut at 8 tokens (--cutting.passages reads the rest)"]
     trials = [trial_of(replace(grid, cuttings={"cola": cuttings}), "cola", 0, setting, "select") for setting in grid.settings]
     assert [(type(one.config.adapter).__name__, getattr(one.config.adapter, "rank", None), one.config.cutting.maximum_length) for one in trials] == [
         ("NoAdapter", None, 32), ("NoAdapter", None, 8), ("LowRank", 2, 32), ("LowRank", 4, 32), ("LowRank", 2, 8), ("LowRank", 4, 8)

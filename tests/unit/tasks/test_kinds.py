@@ -108,7 +108,7 @@ def test_passages_are_trained_each_and_answered_together() -> None:
     task = Task(name="c", kind="classification", labels=("no", "yes"), metrics=("accuracy",))
     items = texts(["no", "yes", "yes", "no", "yes", "no", "yes", "no", "yes"])
     cut = KINDS["classification"].prepare(task, items, VOCABULARY, CUTTING)
-    assert cut.rows.num_rows == 9 and cut.notes == ("2 cut at 16 tokens (--cutting.passages True reads the rest)",)
+    assert cut.rows.num_rows == 9 and cut.notes == ("2 cut at 16 tokens (--cutting.passages reads the rest)",)
     prepared = KINDS["classification"].prepare(task, items, VOCABULARY, Cutting(maximum_length=16, stride=3, passages=True))
     assert prepared.rows["row"].to_pylist() == [0, 1, 2, 3, 4, 5, 6, 7, 7, 8, 8] and prepared.notes == ("2 in several passages of 16 tokens",)
     assert prepared.rows["label"].to_pylist() == [0, 1, 1, 0, 1, 0, 1, 0, 0, 1, 1]

@@ -1,0 +1,78 @@
+"""A command line to settings: help, words, and tyro, which gives values their types."""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pipeline.config.arguments import Word, in_order, words_of
+from pipeline.config.help_text import Described, help_text
+from pipeline.config.options import did_you_mean, flag_of, nearest, options_of
+from pipeline.errors import ConfigError
+
+HELP = ("-h", "--help")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command(Described):
+    """A command that is told its settings by options."""
+
+    several: bool = False
+    """An option of many takes several values, as in --kinds A B; else it is repeated."""
+
+    def words(self, arguments: Sequence[str], default: Any = None) -> list[Word]:
+        """The words of a command line; where they ask for help, print it and raise SystemExit."""
+        if set(HELP) & set(arguments):
+            print(help_text(self, arguments, default))
+            raise SystemExit(0)
+        required = sum(option.required for option in options_of(self.settings)) if self.positional else 0
+        return words_of(arguments, self.settings, self.extra, required, self.several)
+
+    def parse(self, words: Sequence[Word], default: Any = None) -> Any:
+        """The settings; what no word says is as in `default`, which may be unchecked. Raises ConfigError."""
+        import tyro
+
+        given = {word.option.path for word in words if word.option is not None}
+        if default is None:
+            missing = [option for option in options_of(self.settings) if option.required and option.path not in given]
+            alone = sum(word.option is None and word.kind is None and word.extra is None for word in words)
+            for option in missing[alone if self.positional else 0 :]:
+                raise ConfigError(f"{option.path if self.positional else option.flag} is missing: {option.text}")
+        else:
+            default = without_repeated(self.settings, default, given)
+        markers = [tyro.conf.PositionalRequiredArgs] if self.positional else []
+        markers += [] if self.several else [tyro.conf.UseAppendAction]
+        known = {} if default is None else {"default": default}
+        return tyro.cli(self.settings, prog=self.prog, args=in_order(words, self.settings, default), config=markers, **known)
+
+    def read(self, arguments: Sequence[str]) -> Any:
+        """The settings that a command line says. Raises ConfigError, and SystemExit where help was asked for."""
+        return self.parse(self.words(arguments))
+
+
+def read_one_of(kinds: Sequence[type], arguments: Sequence[str], prog: str, about: str, positional: bool = False) -> Any:
+    """The settings of the class that the first word names. Raises ConfigError, and SystemExit where help was asked for."""
+    named = {flag_of(kind): kind for kind in kinds}
+    word = arguments[0] if arguments else HELP[0]
+    if word in HELP:
+        lines = [f"  {name:12}{str(kind.__doc__).splitlines()[0]}" for name, kind in named.items()]
+        print(f"usage: {prog} {'|'.join(named)} [OPTIONS]\n\n{about.strip()}\n", *lines, f"\n{prog} WORD --help lists the options of each.", sep="\n")
+        raise SystemExit(0)
+    if word not in named:
+        raise ConfigError(f"word {word} must be one of {', '.join(named)}{did_you_mean(nearest(word, named))}")
+    about = str(named[word].__doc__)
+    return Command(prog=f"{prog} {word}", about=about, settings=named[word], positional=positional).read(arguments[1:])
+
+
+def without_repeated(settings: type, default: Any, given: set[str]) -> Any:
+    """The default without the values of options that are given: these replace them, where the parser would add to them."""
+    empty = {option.path: () for option in options_of(settings) if option.many and option.path in given and "." not in option.path}
+    return unchecked(type(default), {field.name: getattr(default, field.name) for field in dataclasses.fields(default)} | empty)
+
+
+def unchecked(kind: type, values: dict[str, Any]) -> Any:
+    """Settings that are not checked yet: options may still replace what does not fit."""
+    made = object.__new__(kind)
+    for name, value in values.items():
+        object.__setattr__(made, name, value)
+    return made

@@ -1,0 +1,123 @@
+"""The help of a command: its common options and the kinds, the options of a kind, or all."""
+
+import shutil
+import textwrap
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from types import NoneType
+from typing import Any
+
+from pipeline.config.arguments import Extra, kind_in, shown
+from pipeline.config.options import Option, choices, default_kind, options_of, types_of
+
+WIDEST = 110
+"""Columns of a help text, on a terminal that has as many."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Described:
+    """A command as its help describes it."""
+
+    prog: str
+    """How it is called."""
+    about: str
+    """What it is for, with examples."""
+    settings: type
+    common: tuple[str, ...] = ()
+    """Dotted names that --help shows; none: those without a dot."""
+    extra: tuple[Extra, ...] = ()
+    """Options that are no settings."""
+    positional: bool = False
+    """Settings that must be given are words without an option."""
+
+
+def help_text(command: Described, arguments: Sequence[str], default: Any = None) -> str:
+    """The help of a command: with `all` every option, after the word of a kind that kind's, else the common ones."""
+    known = choices(command.settings)
+    options = list(options_of(command.settings, default))
+    kinds = {path: default_kind(command.settings, default, path) for path in known}
+    head = [f"usage: {command.prog} {usage(command, options, known)}", command.about.strip()]
+    if "all" in arguments:
+        return "\n\n".join([*head, *groups(command, options, known)])
+    if named := [chosen for word in arguments if (chosen := kind_in(word, known))]:
+        return "\n\n".join([head[0], *(of_kind(options, path, kind, known[path][kind]) for path, kind in named)])
+    wanted = command.common or tuple(option.path for option in options if "." not in option.path)
+    some = [option for path in wanted for option in options if option.path == path and option.kind == kinds.get(option.choice, "")]
+    title = "options" if len(some) == len(options) else "common options; --help all lists every one"
+    return "\n\n".join([*head, section(title, [*lines_of(some, command.positional), *lines_of_extra(command)]), *list_of_kinds(known, kinds)])
+
+
+def usage(command: Described, options: Iterable[Option], known: dict[str, dict[str, type]]) -> str:
+    """The order of the words of a command line."""
+    required = [option for option in options if option.required]
+    words = [option.path.upper() if command.positional else f"{option.flag} {option.metavar}" for option in required]
+    return " ".join([*words, "[OPTIONS]", *["[KINDS]"] * bool(known)])
+
+
+def list_of_kinds(known: dict[str, dict[str, type]], defaults: dict[str, str]) -> list[str]:
+    """The section of the kinds; none where there are none."""
+    if not known:
+        return []
+    lines = [wrapped(f"  {shown(path)}: {', '.join(kinds)} (default: {defaults[path]})") for path, kinds in known.items()]
+    path, kinds = list(known.items())[-1]
+    example = f"{shown(path)}:{list(kinds)[-1]}"
+    return [section(f"kinds, each chosen by a word such as {example}; `{example} --help` lists its options", lines)]
+
+
+def groups(command: Described, options: Sequence[Option], known: dict[str, dict[str, type]]) -> list[str]:
+    """Every option, by its group and kind."""
+    names = dict.fromkeys(option.path.rpartition(".")[0] for option in options if not option.choice)
+    found = []
+    for name in names:
+        own = [option for option in options if not option.choice and option.path.rpartition(".")[0] == name]
+        extra = [] if name else lines_of_extra(command)
+        found.append(section(f"{name} options".strip(), [*lines_of(own, command.positional), *extra]))
+    return found + [of_kind(options, path, name, kind) for path, kinds in known.items() for name, kind in kinds.items()]
+
+
+def of_kind(options: Iterable[Option], path: str, name: str, kind: type) -> str:
+    """The section of a kind."""
+    own = [option for option in options if (option.choice, option.kind) == (path, name)]
+    return section(f"{shown(path)}:{name}", [wrapped(f"  {' '.join(str(kind.__doc__).split())}"), *lines_of(own)])
+
+
+def section(title: str, lines: Iterable[str]) -> str:
+    """Lines below their title."""
+    return "\n".join([title, *lines])
+
+
+def lines_of(options: Iterable[Option], positional: bool = False) -> list[str]:
+    """Two lines or more of each option: its form, and what it is."""
+    lines = []
+    for option in options:
+        name = option.path.upper() if positional and option.required else f"{option.flag} {option.metavar}"
+        lines.append(f"  {f'{option.flag}, {option.off}' if option.boolean else name}")
+        lines.append(wrapped(f"      {f'{option.text} ' if option.text else ''}({default_of(option)})"))
+    return lines
+
+
+def lines_of_extra(command: Described) -> list[str]:
+    """The same of the options that are no settings."""
+    lines = []
+    for extra in command.extra:
+        lines += [f"  --{extra.name} {extra.metavar}".rstrip(), wrapped(f"      {extra.text}")]
+    return [*lines, "  -h, --help [all]", wrapped("      This text; all: every option.")]
+
+
+def default_of(option: Option) -> str:
+    """What a setting is where no option says it."""
+    if option.required:
+        return "required"
+    several = "may be repeated, " if option.many else ""
+    if option.default in (None, ()):
+        return f"{several}default: none"
+    value = ", ".join(option.default) if option.many else option.default
+    return f"{several}default: {value}{'; or None' if NoneType in types_of(option.hint) else ''}"
+
+
+def wrapped(line: str) -> str:
+    """A line cut to the terminal, its rest below its first letter."""
+    indent = " " * (len(line) - len(line.lstrip()))
+    further = indent if len(indent) > 2 else f"{indent}    "
+    width = min(shutil.get_terminal_size((100, 24)).columns, WIDEST)
+    return textwrap.fill(line.strip(), width, initial_indent=indent, subsequent_indent=further, break_long_words=False, break_on_hyphens=False)

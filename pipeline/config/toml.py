@@ -1,0 +1,167 @@
+"""Settings as a TOML file and back: a table per group, a setting of several kinds a table with its `kind`, None left out."""
+
+import dataclasses
+import json
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from types import NoneType
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from pipeline.config.command import unchecked
+from pipeline.config.options import did_you_mean, flag_of, kinds_of, nearest, options_of, types_of, wanted
+from pipeline.errors import ConfigError, shown
+
+NONE = "None"
+"""Value of a setting that is None where the preset has another value: TOML has no word for it."""
+
+
+def to_toml(settings: Any, base: Any) -> str:
+    """The settings as TOML; where one is None it is left out, but for those that are not None in `base`."""
+    return "\n".join(lines_of(settings, base)).strip() + "\n"
+
+
+def lines_of(settings: Any, base: Any, path: str = "", kind: str = "") -> Iterator[str]:
+    """The lines of a table and of those below it."""
+    tables, hints = [], get_type_hints(type(settings))
+    values = [f"kind = {toml_value(kind)}"] if kind else []
+    for field in dataclasses.fields(settings):
+        value, hint = getattr(settings, field.name), hints[field.name]
+        known = getattr(base, field.name) if type(base) is type(settings) else field.default
+        if kinds := kinds_of(hint):
+            tables.append((value, known, f"{path}.{field.name}".lstrip("."), flag_of(type(value)) if len(kinds) > 1 else ""))
+        elif value is not None or known is not None:
+            values.append(f"{field.name} = {toml_value(NONE if value is None else value)}")
+    if values:
+        yield from (["", f"[{path}]"] if path else [])
+        yield from values
+    for table in tables:
+        yield from lines_of(*table)
+
+
+def toml_value(value: Any) -> str:
+    """A value as TOML writes it."""
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(toml_value, value))}]"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return repr(value)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ConfigFile:
+    """A file of settings."""
+
+    name: str
+    text: str
+    values: dict[str, Any]
+    settings: type
+
+    def error(self, path: str, problem: str) -> ConfigError:
+        """The error that names the line of a setting: the first at which the file, cut there, has it."""
+        lines = self.text.split("\n")
+        line = next((n for n in range(1, len(lines) + 1) if has(parsed("\n".join(lines[:n])), path)), len(lines))
+        return ConfigError(f"config ({self.name}), line {line}: {path} {problem}")
+
+
+    def unknown(self, path: str, kind: str) -> str:
+        """What is wrong with a name that a table, of a kind, does not have."""
+        options = list(options_of(self.settings))
+        of = [option.kind for option in options if option.path == path]
+        if of:
+            return f"belongs to kind {' or '.join(of)}, and {path.rpartition('.')[0]}.kind is {kind}"
+        names = dict.fromkeys(name for option in options for name in (option.path, option.path.rpartition(".")[0]) if name)
+        return f"does not exist{did_you_mean(nearest(path, names))}"
+
+
+def read_config(name: str, settings: type) -> ConfigFile:
+    """A file of settings of a class. Raises ConfigError where there is none, or where it is no TOML."""
+    try:
+        text = Path(name).read_text("utf-8")
+        return ConfigFile(name=name, text=text, values=tomllib.loads(text), settings=settings)
+    except OSError as error:
+        raise ConfigError(f"config ({name}) cannot be read ({error.strerror}): name a file as --show prints it") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"config ({name}) is not UTF-8 (byte {error.start}): name a file as --show prints it") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"config ({name}) is no TOML: {error}") from error
+
+
+def settings_of(file: ConfigFile, base: Any) -> Any:
+    """The settings of a file, unchecked, as options may still replace them; what it leaves out is as in `base`. Raises ConfigError for an
+    unknown name or a value of another type, with the line."""
+    return table_of(file, file.values, type(base), base, "")
+
+
+def table_of(file: ConfigFile, table: dict[str, Any], kind: type, base: Any, path: str) -> Any:
+    """The settings of a table."""
+    hints = get_type_hints(kind)
+    for name in table:
+        if name not in hints:
+            raise file.error(f"{path}{name}", file.unknown(f"{path}{name}", flag_of(kind)))
+    values = {}
+    for name, hint in hints.items():
+        known = getattr(base, name)
+        if name not in table:
+            values[name] = known
+        elif kinds := kinds_of(hint):
+            values[name] = part_of(file, table[name], kinds, known, f"{path}{name}")
+        else:
+            values[name] = value_of(file, table[name], hint, f"{path}{name}")
+    return unchecked(kind, values)
+
+
+def part_of(file: ConfigFile, table: Any, kinds: list[type], known: Any, path: str) -> Any:
+    """The settings of a table below another, of the kind that it names, or of that of `known`."""
+    named = {flag_of(kind): kind for kind in kinds}
+    if not isinstance(table, dict):
+        kind = f' with kind = "{next(iter(named))}" or another' if len(kinds) > 1 else ""
+        raise file.error(path, f"({value_shown(table)}) must be a table: [{path}]{kind}")
+    if len(kinds) == 1:
+        return table_of(file, table, kinds[0], known, f"{path}.")
+    table = dict(table)
+    name = table.pop("kind", flag_of(type(known)))
+    if not isinstance(name, str) or name not in named:
+        near = did_you_mean(nearest(str(name), named))
+        raise file.error(f"{path}.kind", f"({value_shown(name)}) must be one of {', '.join(named)}{near}")
+    base = known if type(known) is named[name] else named[name]()
+    return table_of(file, table, named[name], base, f"{path}.")
+
+
+def value_of(file: ConfigFile, value: Any, hint: Any, path: str) -> Any:
+    """A value as the setting has it. Raises ConfigError where it has another type."""
+    types = types_of(hint)
+    if value == NONE and NoneType in types:
+        return None
+    if isinstance(value, list) and get_origin(hint) is tuple and all(isinstance(one, str) for one in value):
+        return tuple(value)
+    for known in types:
+        if (get_origin(known) is Literal and value in get_args(known)) or type(value) is known:
+            return value
+        if known is float and type(value) is int:
+            return float(value)
+    raise file.error(path, f"({value_shown(value)}) must be {wanted(hint, value)}")
+
+
+def value_shown(value: Any) -> str:
+    """A value of a file in a message: a text in quotation marks."""
+    return shown(value) if isinstance(value, str) else str(value)
+
+
+def parsed(text: str) -> dict[str, Any]:
+    """TOML as far as it goes; nothing where it ends inside a value."""
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        return {}
+
+
+def has(values: Any, path: str) -> bool:
+    """Whether a dotted name is there."""
+    for name in path.split("."):
+        if not isinstance(values, dict) or name not in values:
+            return False
+        values = values[name]
+    return True
