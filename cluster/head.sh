@@ -14,6 +14,8 @@ users_umask=$(umask)
 umask 077 # for what is written here; the head, whose jobs write the output, gets the user's own
 # The head listens on 127.0.0.1 alone, so no other machine can join it; its workers have the priority of other programs;
 # and it does not wait for jobs, which have no other node to go to, when it is stopped.
+# Metrics are for Prometheus, and Ray Data's process that collects them grows by some 8 MB a minute (ray 2.60).
+export RAY_enable_metrics_collection=${RAY_enable_metrics_collection:-0} RAY_task_events_max_num_task_in_gcs=${RAY_task_events_max_num_task_in_gcs:-10000}
 export RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0 RAY_worker_niceness=0 RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S=0
 export PATH=$PWD/.venv/bin:$PATH VIRTUAL_ENV=$PWD/.venv RAY_AUTH_MODE=token RAY_USAGE_STATS_ENABLED=0
 
@@ -117,7 +119,7 @@ start() {
 }
 
 submit() {
-    local id words environment=() code=0
+    local id words environment=() code=0 status
     id=make-$(date +%s)-$$
     printf -v words '%q ' "$@" # the job's shell would split and expand them
     case "${MLFLOW_TRACKING_URI:-}" in *://*@*) fail "MLFLOW_TRACKING_URI has a login in it, which Ray would write into its logs: set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD before the head starts (make stop), and leave it out of the address";; esac
@@ -136,7 +138,8 @@ submit() {
     if [ $code != 0 ]; then return $code; fi
     # The log also ends when the job or the head is stopped.
     running && only_ours_listens || unfinished "the Ray head was stopped before the job ended"
-    ray job status --address "$address" "$id" 2>&1 | grep -q "'$id' succeeded" || unfinished "the job was stopped"
+    status=$(ray job status --address "$address" "$id" 2>&1) || true # no pipe into grep -q: ray would end with SIGPIPE
+    [[ $status == *"'$id' succeeded"* ]] || unfinished "the job was stopped"
 }
 
 unfinished() { echo "error: $1; the same command continues a run" >&2; exit 1; }
