@@ -138,8 +138,13 @@ submit() {
     if [ $code != 0 ]; then return $code; fi
     # The log also ends when the job or the head is stopped.
     running && only_ours_listens || unfinished "the Ray head was stopped before the job ended"
-    status=$(ray job status --address "$address" "$id" 2>&1) || true # no pipe into grep -q: ray would end with SIGPIPE
-    [[ $status == *"'$id' succeeded"* ]] || unfinished "the job was stopped"
+    # No pipe into grep -q: ray would end with SIGPIPE.
+    status=$(ray job status --address "$address" "$id" 2>&1) || status=gone
+    case $status in
+    *"'$id' succeeded"*) ;;
+    *"'$id' was stopped"*) unfinished "the job was stopped" ;;
+    *) unfinished "the Ray head was stopped before the job ended" ;; # it may answer for a while after SIGTERM
+    esac
 }
 
 unfinished() { echo "error: $1; the same command continues a run" >&2; exit 1; }
