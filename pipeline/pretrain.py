@@ -28,6 +28,7 @@ from pipeline.text.wordpiece import WordPiece
 from pipeline.train import checkpoint, run
 from pipeline.train.initial import Initial, agreed_model, read_initial
 from pipeline.train.launch import fit, locked_tracker, tracked
+from pipeline.train.precision import autocast_of, chosen_precision
 from pipeline.train.probe import require_usable_gpus
 from pipeline.train.summary import Pace, progress_line, summary_markdown
 from pipeline.train.tracking import open_run, tracking_uri
