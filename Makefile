@@ -65,8 +65,8 @@ chaos: $(VENV)/.installed-test ## run training on a simulated cluster through fa
 audit: $(VENV)/.installed-test ## ask the public advisories about every pinned version; needs the internet
 	$(BIN)/pip-audit --no-deps --disable-pip --requirement cluster/requirements.txt
 
-cluster-check: $(VENV)/.installed-test ## check the files of clusters (AWS, Google Cloud, Kubernetes) without a cloud
-	@$(BIN)/python cluster/check.py
+cluster-check: $(VENV)/.installed-test ## check the files of clusters (AWS, Google Cloud, Kubernetes, SkyPilot) without a cloud
+	@$(BIN)/python -m cluster.check
 
 mlflow: $(VENV)/.installed ## open the MLflow UI on 127.0.0.1
 	@echo "MLflow UI: http://127.0.0.1:$(MLFLOW_PORT) (Ctrl-C stops it)"
