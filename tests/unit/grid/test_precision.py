@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from pipeline.config.finetune import Cutting, Finetune
+from pipeline.config.finetune import Cutting, Finetune, Recipe
 from pipeline.config.model import Model
 from pipeline.config.training import TrialPlacement
-from pipeline.finetune.problems import Problem, digest
+from pipeline.finetune import trials
+from pipeline.finetune.problems import Problem, digest, read_problems
 from pipeline.finetune.trials import make_trial
 from pipeline.grid import precision
 from pipeline.grid.precision import of_this_node, pinned, with_precision
@@ -18,6 +19,7 @@ from pipeline.tasks.glue import TASKS
 from pipeline.tasks.tables import read_split
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.initial import Initial
+from pipeline.train.tuned import load_tuned
 
 WIDE = 768
 
@@ -87,3 +89,22 @@ def test_a_node_answers_for_its_own_device(monkeypatch: pytest.MonkeyPatch) -> N
         of_this_node(TrialPlacement(), 128, gpu=True) == "bfloat16"
         and of_this_node(TrialPlacement(), WIDE, gpu=False) == "float32"
     )
+
+
+@pytest.mark.parametrize("name", ["float32", "bfloat16"])
+def test_a_model_says_in_which_precision_it_was_trained(tmp_path: Path, tiny_vocabulary: Vocabulary, name: str) -> None:
+    (tmp_path / "my.csv").write_text("text,label\n" + "".join(f"kar {row},{row % 2}\n" for row in range(40)))
+    config = Finetune(
+        checkpoint="c",
+        train=str(tmp_path / "my.csv"),
+        output=str(tmp_path),
+        random_weights=True,
+        recipe=Recipe(epochs=1),
+        placement=TrialPlacement(device="cpu", threads=1, precision=name),  # type: ignore[arg-type]
+    )
+    sizes = Model(layers=1, width=8, heads=2, feed_forward=8, maximum_positions=32)
+    initial = Initial(folder="f", fingerprint="e", model=sizes, vocabulary=tiny_vocabulary)
+    config = config.for_width(sizes.width)
+    trial = make_trial(config, problem := read_problems(config, initial, ignore)[0], initial, 0, {}, "report")
+    trials.run(trial, problem, initial)
+    assert load_tuned(f"{trial.folder}/model").about.lineage["precision"] == name

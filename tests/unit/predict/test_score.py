@@ -12,10 +12,12 @@ from pipeline.config.finetune import Cutting
 from pipeline.config.model import Model
 from pipeline.config.predict import Compare, Predict, Score
 from pipeline.errors import ConfigError
+from pipeline.finetune import trials
 from pipeline.objectives.tasks import OBJECTIVES
 from pipeline.predict.score import aligned, detail_lines, shown_figure, table
 from pipeline.tasks.task import Kind, Task
 from pipeline.text.vocabulary import Vocabulary
+from pipeline.train import precision as precision_choice
 from pipeline.train.tuned import About, save_tuned
 
 LABELS: dict[str, tuple[str, ...]] = {"classification": ("0", "1"), "tags": ("O", "B-LOC", "I-LOC")}
@@ -66,6 +68,19 @@ def test_a_labelled_file_with_classes_and_how_often_each_was_taken_for_each(tmp_
     assert ["1", "75.0", "100.0", "85.7", "3"] in lines and ["0", "0.0", "0.0", "0.0", "1"] in lines
     assert lines[-3:-1] == [["0", "0", "1"], ["1", "0", "3"]]
     assert " ".join(lines[-1]) == "the model gives the same answer to everything"
+
+
+def test_scores_are_in_float32_on_a_cpu_that_multiplies_bfloat16_and_say_what_is_asked_for(
+    tmp_path: Path, tiny_vocabulary: Vocabulary, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(precision_choice, "has_bfloat16", lambda device: True)
+    monkeypatch.setattr(trials, "NARROW", 0)
+    checkpoint = constant(tmp_path / "model", "classification", tiny_vocabulary, 1)
+    (tmp_path / "a.csv").write_text("text,label\nkar,1\nlost,0\n")
+    asked = ["--checkpoint", checkpoint, "--input", str(tmp_path / "a.csv"), "--placement.device", "cpu"]
+    for precision, more in (("float32", []), ("bfloat16", ["--placement.precision", "bfloat16"])):
+        assert main([*asked, *more]) == 0
+        assert " ".join(said(capsys)[0]).endswith(f"a.csv: 2 rows, computed in {precision}")
 
 
 def test_a_known_tasks_split_has_its_baseline_from_training(tmp_path: Path, tiny_vocabulary: Vocabulary, capsys: pytest.CaptureFixture[str]) -> None:
