@@ -35,7 +35,7 @@ def batch_of(encodings: Sequence[Encoding], mask_id: int) -> Batch:
     rows = []
     for encoding in encodings:
         blanks = [place for place, i in enumerate(encoding.ids) if i == mask_id]
-        row = {"ids": encoding.ids, "first_length": len(encoding.ids), "masked_positions": blanks, "masked_labels": [mask_id] * len(blanks)}
+        row = {"ids": encoding.ids, "first_length": encoding.type_ids.count(0), "masked_positions": blanks, "masked_labels": [mask_id] * len(blanks)}
         rows.append(row | {"not_next": False, "document_a": 0, "document_b": 0})
     return collate(pa.Table.from_pylist(rows, schema=EXAMPLE))
 

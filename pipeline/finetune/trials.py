@@ -23,6 +23,7 @@ from pipeline.config.training import ModelPlacement
 from pipeline.errors import DataError
 from pipeline.finetune.problems import Problem
 from pipeline.model.adapters import add_adapter, freeze
+from pipeline.model.encoder import Encoder
 from pipeline.model.gpu import gpu_of, multiplies
 from pipeline.objectives.tasks import OBJECTIVES, TaskObjective
 from pipeline.tasks.task import Task
@@ -128,15 +129,20 @@ def stopped_of(trial: Trial) -> dict[str, Any] | None:
     return record_of(trial, STOPPED, ("score", "stopped_after_epoch"))
 
 
-def build(config: Finetune, problem: Problem, initial: Initial, seed: int) -> TaskObjective:
-    """The module that a trial trains, on the CPU: the encoder (or one of its sizes at random) and a head drawn by the seed."""
+def build(
+    config: Finetune, problem: Problem, initial: Initial, seed: int, encoder: Encoder | None = None
+) -> TaskObjective:
+    """The module that a trial trains, on the CPU: the encoder (or one of its sizes at random) and a head drawn by the seed.
+
+    `encoder`: one in memory, which is copied; None: that of `initial`, read from its folder.
+    """
     dropout = {} if config.recipe.dropout is None else {"hidden_dropout": config.recipe.dropout, "attention_dropout": config.recipe.dropout}
     model, random = replace(initial.model, **dropout), torch.Generator().manual_seed(seed)
     weights = class_weights(problem.task, problem.train.rows) if config.recipe.balance_classes else None
     torch.manual_seed(seed)  # of parts that a checkpoint lacks
     module = OBJECTIVES[problem.task.kind](model, initial.vocabulary.size, len(problem.task.labels), random, config.recipe.pooling, weights)
     if not config.random_weights:
-        with_encoder(module_of(initial, model).encoder, module)
+        with_encoder(encoder or module_of(initial, model).encoder, module)
     if not isinstance(config.adapter, NoAdapter):
         add_adapter(module, config.adapter, random)
     if standardises(config, problem.task):

@@ -18,7 +18,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from pipeline import storage
-from pipeline.errors import CheckpointError, PipelineError
+from pipeline.errors import CheckpointError, ConfigError, PipelineError
 from pipeline.local_files import scratch_folder
 from pipeline.model.tensor_bundle import read_bundle
 
@@ -52,6 +52,7 @@ def published_folder(location: str) -> Iterator[tuple[Path, Files]]:
 
     Raises CheckpointError for what is no such folder, is damaged by its own manifest, or cannot be reached.
     """
+    require_owner(location)
     with scratch_folder("published") as temporary:
         try:
             files = files_of(location)
@@ -61,6 +62,15 @@ def published_folder(location: str) -> Iterator[tuple[Path, Files]]:
         except Exception as error:  # file systems and web clients raise kinds of their own
             raise CheckpointError(f"{location} cannot be read: {storage.first_line(error)}") from error
         yield folder, files
+
+
+def require_owner(location: str) -> None:
+    """Raise ConfigError for a hub's name without its owner: hf://bert-base-uncased."""
+    name = location.removeprefix(storage.HUB).strip("/")
+    if location.startswith(storage.HUB) and "/" not in name:
+        raise ConfigError(
+            f"{location} names no owner: a model of the hub is hf://OWNER/NAME, such as hf://google-bert/{name or 'NAME'}"
+        )
 
 
 def files_of(location: str) -> Files:

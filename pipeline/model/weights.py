@@ -2,11 +2,14 @@
 
 import math
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from pipeline.config.model import Model
 from pipeline.errors import CheckpointError
@@ -143,9 +146,25 @@ def take(tensors: dict[str, Tensor], parts: nn.Module) -> Taken:
     )
 
 
+class Uninitialized(TorchFunctionMode):
+    """Within it modules draw no first weights: on the meta device that is no work, but torch would load its compiler for it, two seconds."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if getattr(func, "__module__", None) == "torch.nn.init" or func in (Tensor.normal_, Tensor.uniform_):
+            return args[0] if args else kwargs["tensor"]
+        return func(*args, **(kwargs or {}))
+
+
+@contextmanager
+def without_memory() -> Iterator[None]:
+    """Modules made within it have shapes and no memory for weights: `to_empty` gives them some, without values."""
+    with torch.device("meta"), Uninitialized():
+        yield
+
+
 def pretraining_parts(settings: Model, vocabulary_size: int) -> nn.Module:
     """The modules of a BertPretraining by name, without memory for their weights."""
-    with torch.device("meta"):
+    with without_memory():
         return nn.ModuleDict(
             {
                 "encoder": Encoder(settings, vocabulary_size),

@@ -18,7 +18,7 @@ from pipeline.predict.answers import CUT, answer_items, answer_schema, items_of
 from pipeline.text.vocabulary import Vocabulary, load_vocabulary
 from pipeline.train.precision import autocast_of, chosen_precision
 from pipeline.train.published_tuned import DIGEST, is_published, load_any, load_published
-from pipeline.train.tuned import TASK, about_of
+from pipeline.train.tuned import TASK, TunedModel, about_of
 
 FILL = "fill"
 DEFAULT_TEXT = {"tags": "words", "spans": "context"}
@@ -88,8 +88,12 @@ def load(config: Predict) -> Answerer:
     device = device_of(config.placement)
     if not is_published(config.checkpoint) and kind_of(config.checkpoint) == FILL:
         return filling(config, device)
-    tuned = load_any(config.checkpoint)
-    precision = answer_precision(config.placement, tuned.about.lineage.get("precision"), device)
+    return answering(load_any(config.checkpoint), config.placement, device)
+
+
+def answering(tuned: TunedModel, placement: ModelPlacement, device: torch.device) -> Answerer:
+    """A fine-tuned model that answers its task."""
+    precision = answer_precision(placement, tuned.about.lineage.get("precision"), device)
     autocast = autocast_of(precision, device)
     return Answerer(
         kind=tuned.about.task.kind,

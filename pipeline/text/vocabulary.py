@@ -240,10 +240,7 @@ def save_vocabulary(vocabulary: Vocabulary, folder: Path, maximum_length: int) -
 
     `maximum_length` is the longest sequence of the model in tokens. The tokenizer builds [CLS] A [SEP] B [SEP] with segment ids.
     """
-    whole = json.loads(vocabulary.model or vocabulary.tokenizer().to_str())
-    whole |= {"added_tokens": added_tokens(vocabulary), "post_processor": pair_template(vocabulary)}
-    if vocabulary.kind == "wordpiece":
-        whole["decoder"] = json.loads(DECODERS["wordpiece"].__getstate__())
+    whole = published_tokenizer(vocabulary)
     config: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": maximum_length}
     if vocabulary.kind == "wordpiece":
         config |= {
@@ -257,6 +254,15 @@ def save_vocabulary(vocabulary: Vocabulary, folder: Path, maximum_length: int) -
         storage.write_bytes(str(folder / name), content.encode())
     storage.write_bytes(str(folder / "tokenizer.json"), json.dumps(whole, indent=2, ensure_ascii=False).encode())
     storage.write_json(str(folder / "tokenizer_config.json"), config)
+
+
+def published_tokenizer(vocabulary: Vocabulary) -> dict[str, Any]:
+    """Return what a tokenizer.json says: special tokens in a text are themselves, and stand around texts and pairs."""
+    whole = json.loads(vocabulary.model or vocabulary.tokenizer().to_str())
+    whole |= {"added_tokens": added_tokens(vocabulary), "post_processor": pair_template(vocabulary)}
+    if vocabulary.kind == "wordpiece":
+        whole["decoder"] = json.loads(DECODERS["wordpiece"].__getstate__())
+    return whole
 
 
 def own_files(vocabulary: Vocabulary, model: dict[str, Any]) -> dict[str, str]:

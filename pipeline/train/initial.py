@@ -87,20 +87,31 @@ def in_place(location: str, read: Callable[..., Any], *arguments: Any) -> Any:
 
 def keep(found: Initial, location: str, folder: Path, files: Files) -> None:
     """Publish what a checkpoint has of the model in our folder, in float32. Raises CheckpointError for what cannot be used."""
-    tensors = {name: tensor.float() for name, tensor in read_weights(folder, files).items() if tensor.is_floating_point()}
-    if not (rows := vocabulary_size(tensors)):
-        raise CheckpointError("tensor bert.embeddings.word_embeddings.weight is missing: without word embeddings there is no BERT to start from")
-    require_sizes(found.model, tensors)
-    taken = take(tensors, pretraining_parts(found.model, rows))
-    require_usable(taken)
-    if padded := is_padding(rows, found.vocabulary.size):
-        taken = replace(taken, state={name: tensor[: found.vocabulary.size] if name in VOCABULARY_ROWS else tensor for name, tensor in taken.state.items()})
-        rows = found.vocabulary.size
+    taken, rows, padded = usable(found.model, found.vocabulary.size, folder, files)
     about = {"source": location, "fingerprint": found.fingerprint, "vocabulary_size": rows, "missing": taken.missing, "left_out": sorted(taken.surplus), "padding": padded}
     with scratch_folder("initial") as temporary:
         save_file(to_published(taken.state), f"{temporary}/{WEIGHTS}", metadata={"format": "pt"})
         (temporary / CONFIG).write_text(json.dumps(published_config(found.model, rows, found.vocabulary.pad_id), indent=2) + "\n")
         storage.publish(temporary, found.folder, about)
+
+
+def usable(model: Model, entries: int, folder: Path, files: Files) -> tuple[Taken, int, int]:
+    """Return what a checkpoint has of a model in float32, its rows of word embeddings, and how many more only filled them up.
+
+    `entries` are those of the vocabulary. Raises CheckpointError for what cannot be used.
+    """
+    tensors = {name: tensor.float() for name, tensor in read_weights(folder, files).items() if tensor.is_floating_point()}
+    if not (rows := vocabulary_size(tensors)):
+        raise CheckpointError(
+            "tensor bert.embeddings.word_embeddings.weight is missing: without word embeddings there is no BERT to start from"
+        )
+    require_sizes(model, tensors)
+    taken = take(tensors, pretraining_parts(model, rows))
+    require_usable(taken)
+    if not (padded := is_padding(rows, entries)):
+        return taken, rows, 0
+    state = {name: tensor[:entries] if name in VOCABULARY_ROWS else tensor for name, tensor in taken.state.items()}
+    return replace(taken, state=state), entries, padded
 
 
 def is_padding(rows: int, entries: int) -> int:

@@ -42,6 +42,7 @@ MAY_IMPORT = {
     "show": ABOVE,
     "pretrain": ABOVE,
     "finetune": ABOVE | {"finetune"},
+    "api": ABOVE,
     "bench": ABOVE | {"pretrain", "bench"},
 }
 """Part of the package -> the parts it may import; a new part needs a place here."""
@@ -170,6 +171,11 @@ def test_the_model_and_its_objectives_load_no_ray() -> None:
 def test_fine_tuning_and_answering_on_one_device_load_no_ray() -> None:
     modules = ["pipeline.finetune.trials", "pipeline.predict.model", "pipeline.export.inference"]
     assert loaded_after(modules, ["ray", "mlflow", "transformers", "torch"]) == ["torch"]
+
+
+def test_python_s_door_loads_neither_ray_nor_what_vectors_do_not_need() -> None:
+    heavy = ["ray", "mlflow", "transformers", "torch._dynamo", "sklearn", "scipy", "matplotlib", "torch"]
+    assert loaded_after(["pipeline.api"], heavy) == ["torch"]
 
 
 def test_a_run_starts_without_what_most_runs_do_not_use() -> None:

@@ -1,0 +1,319 @@
+"""A BERT in Python, on one device and without Ray: load one, look into it, get vectors, fill blanks, fine-tune, predict.
+
+    from pipeline import api
+
+    model = api.load("output/runs/NAME")
+    model.embed(["a text", "another"])
+"""
+
+import json
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from tokenizers import Tokenizer
+
+from pipeline import storage
+from pipeline.batch import Batch
+from pipeline.config.model import Model
+from pipeline.errors import CheckpointError, ConfigError, DataError, PipelineError, shown
+from pipeline.export.inference import TEXTS_AT_ONCE, batch_of, fill_masks
+from pipeline.export.trained import Trained, find_checkpoint
+from pipeline.model.encoder import Encoder, initialize
+from pipeline.model.heads import by_segment
+from pipeline.model.published import published_folder, read_config, require_owner
+from pipeline.model.states import attention_weights, layer_states
+from pipeline.model.weights import model_settings, without_memory
+from pipeline.objectives.pretraining import BertPretraining
+from pipeline.text.vocabulary import Vocabulary, load_vocabulary_as_published, published_tokenizer
+from pipeline.train.initial import POOLER, in_place, require_fitting_vocabulary, usable
+from pipeline.train.published_tuned import HEADS, head_named, load_any
+from pipeline.train.run import RUN
+from pipeline.train.tuned import TASK, TunedModel, save_tuned
+
+Device = Literal["auto", "cpu", "cuda"]
+Text = str | tuple[str, str]
+"""A text, or a pair of texts."""
+Layers = int | Sequence[int] | Literal["mean of last four"]
+Kind = Literal["classification", "multilabel", "regression"]
+LAST = 4
+"""Layers of the mean (Devlin et al. 2019, 5.3, take their sum)."""
+MASKED_HEAD = "cls.predictions."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tokens:
+    """A text as the model reads it, [CLS] and [SEP] with it; T tokens."""
+
+    ids: np.ndarray
+    """int64 (T,)."""
+    pieces: tuple[str, ...]
+    """The vocabulary's entries, ## before what continues a word."""
+    spans: np.ndarray
+    """int64 (T, 2): start and end of each token in its text, in characters; 0 and 0 of special tokens."""
+    segments: np.ndarray
+    """int64 (T,): 1 in the second text of a pair."""
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class LoadedModel:
+    """A BERT in evaluation mode, which computes in float32.
+
+    Texts are strings, or pairs as tuples of two; longer ones are cut at the model's positions. "[MASK]" in a text is the mask.
+    """
+
+    location: str
+    settings: Model
+    vocabulary: Vocabulary
+    encoder: Encoder
+    device: torch.device
+    lacks: tuple[str, ...] = ()
+    """Published names of tensors that the files lack."""
+    pretrained: Trained | None = None
+    tuned: TunedModel | None = None
+
+    def __repr__(self) -> str:
+        sizes = f"{self.settings.layers} layers, width {self.settings.width}, {self.vocabulary.size:,} entries"
+        return f"LoadedModel({self.location}: {sizes}, on {self.device})"
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer, which cuts at the model's positions."""
+        found = Tokenizer.from_str(json.dumps(published_tokenizer(self.vocabulary)))
+        found.enable_truncation(self.settings.maximum_positions)
+        return found
+
+    @property
+    def scores(self) -> dict[str, dict[str, float]]:
+        """Split -> metric -> value, of a model that was fine-tuned here; of others nothing."""
+        return self.tuned.about.lineage.get("scores", {}) if self.tuned else {}
+
+    def tokenize(self, text: Text) -> Tokens:
+        """Return a text's tokens."""
+        (found,) = self.tokenizer.encode_batch(checked([text]))
+        return Tokens(
+            ids=np.array(found.ids, np.int64),
+            pieces=tuple(found.tokens),
+            spans=np.array(found.offsets, np.int64).reshape(-1, 2),
+            segments=np.array(found.type_ids, np.int64),
+        )
+
+    def hidden(self, texts: Sequence[Text], layers: Layers = -1) -> list[np.ndarray]:
+        """Return hidden states of each text, float32 (T, width), T its tokens as `tokenize` gives them.
+
+        `layers`: 0 for the embeddings, 1 for the first layer, -1 for the last; of several (layers, T, width), in that order; or
+        "mean of last four". Raises ConfigError for a layer that the model has not.
+        """
+        wanted = self.numbers(layers)
+        found: list[np.ndarray] = []
+        for batch in self.batches(texts):
+            states = layer_states(self.encoder, batch)
+            stacked = torch.stack([states[number] for number in wanted])
+            if isinstance(layers, str):
+                stacked = stacked.mean(0)
+            elif isinstance(layers, int):
+                stacked = stacked[0]
+            found += np.split(stacked.cpu().numpy(), batch.offsets[1:-1].cpu().numpy(), axis=-2)
+        return found
+
+    def cls(self, texts: Sequence[Text]) -> np.ndarray:
+        """Return the last hidden state of each text's [CLS], float32 (texts, width)."""
+        return self.vectors(texts, lambda hidden_T, batch: hidden_T[batch.offsets[:-1]])
+
+    def pooled(self, texts: Sequence[Text]) -> np.ndarray:
+        """Return the pooler's output, a tanh layer on [CLS], float32 (texts, width).
+
+        Raises CheckpointError where the model was saved without a pooler.
+        """
+        if any(name.startswith(POOLER) for name in self.lacks):
+            raise CheckpointError(f"{self.location} has no pooler ({POOLER}*): use .cls or .embed")
+        return self.vectors(texts, self.encoder.pool)
+
+    def embed(self, texts: Sequence[Text]) -> np.ndarray:
+        """Return one vector of length 1 for each text, float32 (texts, width).
+
+        The mean of the last hidden states of its tokens, [CLS] and [SEP] among them (Reimers & Gurevych 2019, MEAN).
+        """
+        found = self.vectors(texts, lambda hidden_T, batch: by_segment(hidden_T, "mean", batch.offsets.diff().long()))
+        return found / np.linalg.norm(found, axis=1, keepdims=True)
+
+    def attentions(self, text: Text) -> np.ndarray:
+        """Return float32 (layers, heads, T, T): of each token (row) the share of each token (column)."""
+        (batch,) = self.batches([text])
+        return attention_weights(self.encoder, batch).cpu().numpy()
+
+    def fill(self, text: str, top: int = 5) -> list[list[dict[str, str | float]]]:
+        """Return the `top` likeliest entries for each [MASK] in the text, best first, as {"token", "probability"}.
+
+        Raises DataError for a text without [MASK], CheckpointError for a model without a head for masked tokens.
+        """
+        if self.pretrained is None or any(name.startswith(MASKED_HEAD) for name in self.lacks):
+            raise CheckpointError(
+                f"{self.location} has no head for masked tokens ({MASKED_HEAD}*): load a pretrained model, such as a run's export"
+            )
+        (batch,) = self.batches([text])
+        if not batch.masked:
+            mask = self.vocabulary.tokens[self.vocabulary.mask_id]
+            raise DataError(f"text {shown(text)} has no {mask} among its {batch.tokens} tokens: write one for each missing word")
+        return fill_masks(self.pretrained, batch, self.vocabulary, top)[0]
+
+    def predict(self, rows: Sequence[Text | Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Return a fine-tuned model's answer to each row, as jobs/predict.py writes them; an empty text has None for all.
+
+        A row is a text; a pair; of questions (question, context); or a dictionary: text and second, question and context, or words.
+        Classification gives label, probability and probabilities; multilabel labels and probabilities; regression score; tags words and
+        tags; questions answer, start, end and probability. Raises ConfigError for a model that was not fine-tuned.
+        """
+        from pipeline.predict.rows import predict_rows  # brings scikit-learn along, a second that vectors do not need
+
+        if self.tuned is None:
+            raise ConfigError(f"{self.location} was not fine-tuned: .fit(texts, labels) gives one that predicts, and .fill answers [MASK]")
+        return predict_rows(self.tuned, rows, self.device)
+
+    def fit(
+        self,
+        texts: Sequence[Text],
+        labels: Sequence[Any],
+        *,
+        kind: Kind = "classification",
+        dev: tuple[Sequence[Text], Sequence[Any]] | None = None,
+        epochs: int = 3,
+        rows_per_step: int = 32,
+        learning_rate: float | None = None,
+        seed: int = 0,
+        report: Callable[[str], None] = lambda line: None,
+    ) -> "LoadedModel":
+        """Return a model that is fine-tuned on texts and their labels and that predicts; this one stays as it is.
+
+        Labels are texts or numbers, of multilabel lists of them; predictions name them as texts. `learning_rate` None: by the width.
+        `scores` are of `dev`, (texts, labels), or without it of the training rows, where they say little. `report=print` says how it goes.
+        """
+        from pipeline.finetune.lists import Lists, fit_lists  # the same second
+
+        given = Lists(texts=texts, labels=labels, dev=dev)
+        tuned = fit_lists(
+            self.encoder, self.settings, self.vocabulary, given, kind=kind, epochs=epochs, rows_per_step=rows_per_step,
+            learning_rate=learning_rate, seed=seed, device=self.device, report=report, checkpoint=self.location,
+        )  # fmt: skip
+        return of_tuned(self.location, tuned, self.device)
+
+    def save(self, folder: str) -> None:
+        """Write a fine-tuned model to a new folder, which `load`, transformers and jobs/predict.py read.
+
+        Raises ConfigError where the folder holds something, and for a model that was not fine-tuned.
+        """
+        target = storage.absolute(folder)
+        if self.tuned is None:
+            raise ConfigError(f"{self.location} was not fine-tuned, so that there is nothing new to save: .fit(texts, labels) first")
+        if storage.exists(target):
+            raise ConfigError(f"{target} is there already: give a folder that is not")
+        save_tuned(target, self.tuned.module.cpu(), self.tuned.about, self.settings, self.vocabulary)
+        self.tuned.module.to(self.device)
+
+    def numbers(self, layers: Layers) -> list[int]:
+        """The layers that are meant. Raises ConfigError for one that the model has not."""
+        most = self.settings.layers
+        if isinstance(layers, str):
+            if layers != "mean of last four" or most < LAST:
+                raise ConfigError(f"layers ({layers}) must be numbers, or 'mean of last four' of at least {LAST} layers; this model has {most}")
+            return list(range(-LAST, 0))
+        wanted = [layers] if isinstance(layers, int) else list(layers)
+        if wrong := [number for number in wanted if not -most - 1 <= number <= most]:
+            raise ConfigError(f"layers ({wrong[0]}) must be from {-most - 1} to {most}: this model has {most} layers, and 0 is the embeddings")
+        if not wanted:
+            raise ConfigError("layers names none: give one or more numbers")
+        return wanted
+
+    def batches(self, texts: Sequence[Text]) -> Iterator[Batch]:
+        """Texts as batches on the device, in their order."""
+        given = checked(texts)
+        for start in range(0, len(given), TEXTS_AT_ONCE):
+            encodings = self.tokenizer.encode_batch(given[start : start + TEXTS_AT_ONCE])
+            yield batch_of(encodings, self.vocabulary.mask_id).to(self.device)
+
+    @torch.inference_mode()
+    def vectors(self, texts: Sequence[Text], pool: Callable[[torch.Tensor, Batch], torch.Tensor]) -> np.ndarray:
+        """One vector for each text, from the last hidden states (T, width) of a batch."""
+        found = [pool(self.encoder(batch), batch).cpu().numpy() for batch in self.batches(texts)]
+        return np.concatenate([np.zeros((0, self.settings.width), np.float32), *found])
+
+
+def checked(texts: Sequence[Text]) -> list[Text]:
+    """The texts as a list. Raises DataError for a single text in place of a list, and for what is no text."""
+    if isinstance(texts, str):
+        raise DataError(f"texts is one text ({shown(texts)}): give a list of texts")
+    found = list(texts)
+    for place, text in enumerate(found):
+        pair = isinstance(text, tuple) and len(text) == 2
+        if not all(isinstance(one, str) for one in (text if pair else (text,))):
+            raise DataError(f"texts[{place}] is {shown(text)}: a text is a string, and a pair of texts a tuple of two")
+    return found
+
+
+def load(location: str, device: Device = "auto") -> LoadedModel:
+    """Return the BERT of a folder, of a run (its newest sound checkpoint), or of the Hugging Face hub (hf://OWNER/NAME).
+
+    A folder is an export, a fine-tuned model, or any in Hugging Face's layout or google-research's. Raises ConfigError or
+    CheckpointError, on one line, for what is no such model.
+    """
+    if device not in ("auto", "cpu", "cuda"):
+        raise ConfigError(f"device ({device}) must be auto, cpu or cuda")
+    if device == "cuda" and not torch.cuda.is_available():
+        raise ConfigError("device cuda needs a GPU, and this process sees none: use cpu")
+    chosen = torch.device("cuda" if device != "cpu" and torch.cuda.is_available() else "cpu")
+    given, location = location, storage.absolute(location)
+    require_owner(location)
+    require_folder(given, location)
+    try:
+        if storage.exists(storage.join(location, RUN)):
+            location = find_checkpoint(location, None, warnings.warn)
+        tuned = storage.exists(storage.join(location, TASK)) or head_named(location) in HEADS
+    except PipelineError:
+        raise
+    except Exception as error:  # file systems and web clients raise kinds of their own
+        raise CheckpointError(f"{location} cannot be read: {storage.first_line(error)}") from error
+    return of_tuned(location, load_any(location), chosen) if tuned else load_pretrained(location, chosen)
+
+
+def require_folder(given: str, location: str) -> None:
+    """Raise ConfigError for a name that is no folder of this machine, and CheckpointError for the folder above a fine-tuned model."""
+    if storage.is_url(location):
+        return
+    if not storage.exists(location):
+        hub = f"hf://{given}" if given.count("/") == 1 and not given.startswith((".", "/", "~")) else "hf://OWNER/NAME"
+        raise ConfigError(f"{location} is not there: give the folder of a model or a run, or {hub} for one of the Hugging Face hub")
+    if not storage.exists(storage.join(location, RUN)) and storage.exists(inside := storage.join(location, "model", TASK)):
+        raise CheckpointError(f"{location} is no model: {inside.rpartition('/')[0]} is one")
+
+
+def of_tuned(location: str, tuned: TunedModel, device: torch.device) -> LoadedModel:
+    """A fine-tuned model on a device."""
+    lacks = (POOLER,) if tuned.module.per_token else ()
+    tuned.module.to(device).eval()
+    return LoadedModel(
+        location=location, settings=tuned.model, vocabulary=tuned.vocabulary, encoder=tuned.module.encoder,
+        device=device, lacks=lacks, tuned=tuned,
+    )  # fmt: skip
+
+
+def load_pretrained(location: str, device: torch.device) -> LoadedModel:
+    """A pretrained model with the heads that its files have. Raises CheckpointError for what is none."""
+    with published_folder(location) as (folder, files):
+        settings = in_place(location, model_settings, in_place(location, read_config, folder, files))
+        vocabulary = load_vocabulary_as_published(location)
+        taken, rows, _ = in_place(location, usable, settings, vocabulary.size, folder, files)
+    require_fitting_vocabulary(location, location, rows, vocabulary)
+    with without_memory():  # no time for weights that are replaced
+        module = BertPretraining(settings, rows)
+    module.to_empty(device="cpu")
+    initialize(module.encoder.pooler, settings.initializer_deviation, torch.Generator().manual_seed(0))  # where the files lack one
+    module.load_state_dict(taken.state, strict=False)
+    trained = Trained(checkpoint=location, model=settings, vocabulary_size=rows, module=module.to(device).eval())
+    return LoadedModel(
+        location=location, settings=settings, vocabulary=vocabulary, encoder=module.encoder, device=device,
+        lacks=taken.missing, pretrained=trained,
+    )  # fmt: skip

@@ -1,0 +1,118 @@
+"""Fine-tuning on lists of texts and labels, in this process, by the training of every other fine-tuning."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import torch
+
+from pipeline.config.finetune import Finetune, Recipe, TaskAdamW
+from pipeline.config.model import Model
+from pipeline.config.training import TrialPlacement
+from pipeline.errors import ConfigError, DataError, shown
+from pipeline.finetune.problems import cut
+from pipeline.finetune.trials import autocast_for, build, precision_of
+from pipeline.model.encoder import Encoder
+from pipeline.objectives.sequences import SequenceTask
+from pipeline.tasks.files import label_text, labels_text, own_task, require_labels
+from pipeline.tasks.tables import texts_table
+from pipeline.text.vocabulary import Vocabulary
+from pipeline.train.initial import Initial
+from pipeline.train.trial import run_trial
+from pipeline.train.tuned import About, TunedModel
+
+NAME = "lists"
+"""Of the task, and in place of a file's name in messages."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lists:
+    """Training rows, and those that are scored."""
+
+    texts: Sequence[str | tuple[str, str]]
+    labels: Sequence[Any]
+    dev: tuple[Sequence[str | tuple[str, str]], Sequence[Any]] | None
+
+
+def fit_lists(
+    encoder: Encoder,
+    model: Model,
+    vocabulary: Vocabulary,
+    given: Lists,
+    *,
+    kind: Literal["classification", "multilabel", "regression"],
+    epochs: int,
+    rows_per_step: int,
+    learning_rate: float | None,
+    seed: int,
+    device: torch.device,
+    report: Callable[[str], None],
+    checkpoint: str,
+) -> TunedModel:
+    """Return a model fine-tuned from a copy of the encoder. Raises DataError for rows, ConfigError for settings that cannot be used."""
+    if kind not in ("classification", "multilabel", "regression"):
+        raise ConfigError(f"kind ({kind}) must be classification, multilabel or regression")
+    if any(parameter.requires_grad for name, parameter in encoder.named_parameters() if "_adapter." in name):
+        raise ConfigError(f"{checkpoint} has bottleneck adapters: fit its encoder without them, from the checkpoint it was tuned from")
+    config = Finetune(
+        checkpoint=checkpoint, train=NAME, kind=kind, recipe=Recipe(epochs=epochs, rows_per_step=rows_per_step),
+        optimizer=TaskAdamW(learning_rate=learning_rate), placement=TrialPlacement(device=device.type),  # type: ignore[arg-type]
+    ).for_width(model.width)  # fmt: skip
+    train = table(NAME, given.texts, given.labels, kind)
+    task = own_task(NAME, train, kind)
+    task = replace(task, paired=train["second"].null_count < train.num_rows)
+    dev = {"dev": require_labels(task, "dev", table("dev", *given.dev, kind))} if given.dev else {}
+    initial = Initial(folder="", fingerprint="", model=model, vocabulary=vocabulary)  # its encoder is in memory
+    problem = cut(task, config.cutting, {"train": train} | dev, initial)
+    for name, one in {"train": problem.train, **problem.splits}.items():
+        report(", ".join([f"{name}: {len(one.items):,} rows", *one.notes]))
+    module = build(config, problem, initial, seed, encoder).to(device)
+    autocast = autocast_for(config.placement, model.width, device)
+    metric = task.metrics[0]
+
+    def after_epoch(epoch: int, scores: dict[str, dict[str, float]]) -> None:
+        report(f"epoch {epoch} of {epochs}: " + ", ".join(f"{split} {metric} {found[metric]:.3f}" for split, found in scores.items()))
+
+    came_to = run_trial(
+        config, task, problem.cutting, module, problem.train, problem.splits or {"train": problem.train},
+        seed=seed, device=device, autocast=autocast, after_epoch=after_epoch,
+    )  # fmt: skip
+    if isinstance(module, SequenceTask):
+        module.fold()
+    precision = precision_of(config.placement, model.width, device)
+    lineage = {"checkpoint": checkpoint, "scores": came_to.scores, "precision": precision}
+    about = About(task=task, cutting=problem.cutting, pooling=config.recipe.pooling, tuned=came_to.tuned, lineage=lineage)
+    return TunedModel(about=about, model=model, vocabulary=vocabulary, module=module.eval())
+
+
+def table(name: str, texts: Sequence[Any], labels: Sequence[Any], kind: str) -> pa.Table:
+    """Return rows of TEXTS. Raises DataError for lists of different lengths, and for what is no text or no label."""
+    if isinstance(texts, str) or isinstance(labels, str):
+        raise DataError(f"{name}: give lists, one of texts and one of labels, not a single text")
+    if len(texts) != len(labels):
+        raise DataError(f"{name}: {len(texts):,} texts and {len(labels):,} labels: give one label for each text")
+    rows = []
+    for place, (text, label) in enumerate(zip(texts, labels)):
+        pair = text if isinstance(text, tuple) and len(text) == 2 else (text, None)
+        if not isinstance(pair[0], str) or not isinstance(pair[1], str | None):
+            raise DataError(f"{name}:{place}: {shown(text)} is no text and no pair of texts")
+        if not all(one.strip() for one in pair if one is not None):
+            raise DataError(f"{name}:{place}: the text is empty: leave the row out")
+        rows.append((str(place), *pair, written(name, place, label, kind)))
+    return texts_table(name, rows)
+
+
+def written(name: str, place: int, label: Any, kind: str) -> str:
+    """Return a label as it stands in a table of TEXTS. Raises DataError for none."""
+    if kind == "multilabel":
+        if isinstance(label, str) or not isinstance(label, Sequence | np.ndarray | set | frozenset):
+            raise DataError(f"{name}:{place}: label {shown(label)} is no list: of kind multilabel each text has a list of labels")
+        return labels_text(label_text(name, place, "label", plain(one)) for one in label)
+    return label_text(name, place, "label", plain(label))
+
+
+def plain(value: Any) -> Any:
+    """Return NumPy's scalars as Python's."""
+    return value.item() if isinstance(value, np.generic) else value

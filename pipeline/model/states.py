@@ -1,0 +1,35 @@
+"""An encoder looked into: hidden states after every layer, and what each token attends to.
+
+T tokens of the batch, H heads, L layers.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from pipeline.batch import Batch
+from pipeline.model.attention import layout
+from pipeline.model.encoder import Encoder, SelfAttention
+
+
+@torch.inference_mode()
+def layer_states(encoder: Encoder, batch: Batch) -> list[Tensor]:
+    """Return hidden states (T, width) of the embeddings and then of each layer, L + 1 in all; the encoder is in evaluation mode."""
+    where, found = layout(batch), [encoder.embeddings(batch)]
+    for layer in encoder.layers:
+        found.append(layer(found[-1], where))
+    return found
+
+
+@torch.inference_mode()
+def attention_weights(encoder: Encoder, batch: Batch) -> Tensor:
+    """Return float32 (L, H, T, T): of each token (row) the share of each token (column), for a batch of one sequence."""
+    states = layer_states(encoder, batch)[:-1]
+    return torch.stack([_weights(layer.attention, hidden_T) for layer, hidden_T in zip(encoder.layers, states, strict=True)])
+
+
+def _weights(part: SelfAttention, hidden_T: Tensor) -> Tensor:
+    T, width = hidden_T.shape
+    q, k, _ = part.qkv(hidden_T).view(T, 3, part.heads, width // part.heads).permute(1, 2, 0, 3)
+    return (q @ k.transpose(-1, -2) / math.sqrt(width // part.heads)).softmax(-1)

@@ -1,0 +1,58 @@
+"""Rows given in Python, answered by a fine-tuned model."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import torch
+
+from pipeline import storage
+from pipeline.config.training import ModelPlacement
+from pipeline.errors import DataError, listed, shown
+from pipeline.predict.answers import asked_columns
+from pipeline.predict.model import answered, answering
+from pipeline.tasks.task import Task
+from pipeline.train.tuned import TunedModel
+
+IN_PAIRS = {"spans": ("question", "context")}
+"""Kind of task -> the columns of a tuple of two; of all other kinds:"""
+OF_TEXTS = ("text", "second")
+
+
+def predict_rows(tuned: TunedModel, rows: Sequence[Any], device: torch.device) -> list[dict[str, Any]]:
+    """Return one answer for each row, float32, schema `answer_schema`; None for all where a text is empty. Raises DataError."""
+    task = tuned.about.task
+    if isinstance(rows, str | Mapping):
+        raise DataError(f"rows is one row ({shown(rows)}): give a list of rows")
+    if not len(rows):
+        return []
+    columns = columns_of(task, rows)
+    try:
+        table = pa.table(columns)
+    except (pa.ArrowException, UnicodeEncodeError) as error:
+        raise DataError(f"rows cannot be used: {storage.first_line(error)}") from error
+    model = answering(tuned, ModelPlacement(device=device.type, precision="float32"), device)  # type: ignore[arg-type]
+    second = "second" if "second" in columns and task.kind != "spans" else None
+    return answered(model, table, None, second)[0].to_pylist()
+
+
+def columns_of(task: Task, rows: Sequence[Any]) -> dict[str, list[Any]]:
+    """Return the columns of rows. Raises DataError for one that the task asks for and that is not there."""
+    named = [by_name(task, place, row) for place, row in enumerate(rows)]
+    names = list(dict.fromkeys(name for row in named for name in row))
+    wanted = ("words",) if task.kind == "tags" and "words" in names else asked_columns(task)
+    if missing := [name for name in (*wanted, *("second",) * task.paired) if name not in names]:
+        raise DataError(f"rows have no {missing[0]}: {task.name} ({task.kind}) asks for it, and they have {listed(names)}")
+    return {name: [row.get(name) for row in named] for name in names}
+
+
+def by_name(task: Task, place: int, row: Any) -> Mapping[str, Any]:
+    """Return a row by its columns. Raises DataError for what is none."""
+    if isinstance(row, Mapping):
+        return row
+    if isinstance(row, str) and task.kind != "spans":
+        return {"text": row}
+    if isinstance(row, tuple) and len(row) == 2 and all(isinstance(text, str) for text in row):
+        return dict(zip(IN_PAIRS.get(task.kind, OF_TEXTS), row, strict=True))
+    wanted = "a dictionary or (question, context)" if task.kind == "spans" else "a text, a pair of texts or a dictionary"
+    raise DataError(f"rows[{place}] is {shown(row)}: a row is {wanted}")

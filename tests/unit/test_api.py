@@ -1,0 +1,155 @@
+"""A BERT in Python: what loads, what is refused in one line, fine-tuning on lists, and README's example."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from pipeline import api
+from pipeline.errors import CheckpointError, ConfigError, DataError, PipelineError
+from pipeline.train.checkpoint import folder_of
+
+ROOT = Path(__file__).parents[2]
+WORDS = ("kar", "lost", "mist", "kap")
+
+
+@pytest.fixture(scope="module")
+def model(tiny_run: Path) -> api.LoadedModel:
+    """Of the newest checkpoint of a run."""
+    return api.load(str(tiny_run), device="cpu")
+
+
+@pytest.fixture(scope="module")
+def classifier(model: api.LoadedModel) -> api.LoadedModel:
+    """Tells texts of kar from texts of lost."""
+    texts = [f"{word} {other}" for word in ("kar", "lost") for other in WORDS] * 6
+    labels = [text.split()[0] for text in texts]
+    return model.fit(texts, labels, epochs=12, rows_per_step=8, learning_rate=1e-2)
+
+
+def test_a_run_gives_its_newest_checkpoint(model: api.LoadedModel, tiny_run: Path) -> None:
+    assert model.location == folder_of(str(tiny_run), 3)
+    assert repr(model) == f"LoadedModel({model.location}: 2 layers, width 32, {model.vocabulary.size} entries, on cpu)"
+    assert np.array_equal(model.embed(["kar"]), api.load(model.location).embed(["kar"]))
+
+
+def test_shapes(model: api.LoadedModel) -> None:
+    texts = ["kar kap", "lost"]
+    lengths = [len(model.tokenize(text).ids) for text in texts]
+    assert [states.shape for states in model.hidden(texts)] == [(length, 32) for length in lengths]
+    assert [states.shape for states in model.hidden(texts, layers=[1, 2])] == [(2, length, 32) for length in lengths]
+    assert model.cls(texts).shape == model.pooled(texts).shape == model.embed(texts).shape == (2, 32)
+    assert np.linalg.norm(model.embed(texts), axis=1) == pytest.approx([1, 1], abs=1e-6)
+    weights = model.attentions("kar kap")
+    assert weights.shape == (2, 2, lengths[0], lengths[0]) and weights.sum(-1) == pytest.approx(1, abs=1e-5)
+    assert [len(guesses) for guesses in model.fill("[MASK] kar [MASK]", top=3)] == [3, 3]
+    assert model.embed([]).shape == (0, 32) and model.hidden([]) == []
+
+
+def test_many_texts_keep_their_order(model: api.LoadedModel) -> None:
+    texts = [" ".join(WORDS[place % 4] for place in range(number % 7 + 1)) for number in range(70)]
+    one_by_one = np.concatenate([model.embed([text]) for text in texts])
+    np.testing.assert_allclose(model.embed(texts), one_by_one, rtol=0, atol=1e-5)
+
+
+def test_a_fitted_model_predicts_and_the_other_stays(model: api.LoadedModel, classifier: api.LoadedModel) -> None:
+    answers = classifier.predict(["kar mist", "lost mist", ""])
+    assert [answer["label"] for answer in answers] == ["kar", "lost", None]
+    assert sum(answers[0]["probabilities"].values()) == pytest.approx(1) and classifier.scores["train"]["accuracy"] == 1
+    before = api.load(model.location).embed(["kar"])
+    assert np.array_equal(model.embed(["kar"]), before) and not np.allclose(classifier.embed(["kar"]), before, atol=1e-3)
+
+
+def test_a_fitted_model_is_saved_and_loaded(classifier: api.LoadedModel, tmp_path: Path) -> None:
+    classifier.save(str(tmp_path / "model"))
+    again = api.load(str(tmp_path / "model"))
+    rows = ["kar mist", {"text": "lost mist"}]
+    assert again.predict(rows) == classifier.predict(rows)
+    with pytest.raises(ConfigError, match=r"model is there already: give a folder that is not$"):
+        classifier.save(str(tmp_path / "model"))
+    with pytest.raises(CheckpointError, match=rf"^{tmp_path} is no model: {tmp_path}/model is one$"):
+        api.load(str(tmp_path))
+
+
+def test_other_kinds_of_labels(model: api.LoadedModel) -> None:
+    texts = ["kar", "lost", "kar lost", "mist"] * 4
+    several = model.fit(texts, [["a"], ["b"], ["a", "b"], []] * 4, kind="multilabel", epochs=1, dev=(["kar"], [["a"]]))
+    assert set(several.predict(["kar"])[0]["probabilities"]) == {"a", "b"} and list(several.scores) == ["dev"]
+    values = model.fit(texts, np.array([1.0, 2.0, 3.0, 4.0] * 4), kind="regression", epochs=1)
+    assert isinstance(values.predict(["kar"])[0]["score"], float)
+    pairs = model.fit([("kar", "lost"), ("kar", "kar")] * 4, [0, 1] * 4, epochs=1)
+    assert pairs.predict([("kar", "lost")]) == pairs.predict([{"text": "kar", "second": "lost"}])
+    assert pairs.predict([("kar", "lost")])[0]["label"] in ("0", "1")
+    with pytest.raises(DataError, match=r"^rows have no second: lists \(classification\) asks for it, and they have text$"):
+        pairs.predict(["kar"])
+
+
+LOADS: dict[str, tuple[str, str]] = {
+    "no-folder": ("FOLDER/none", r"none is not there: give the folder of a model or a run, or hf://OWNER/NAME for one"),
+    "hub-without-scheme": ("some-owner/name", r"or hf://some-owner/name for one of the Hugging Face hub$"),
+    "hub-without-owner": ("hf://bert-base", r"^hf://bert-base names no owner: a model of the hub is hf://OWNER/NAME, such as hf://google-bert/bert-base$"),
+    "no-model": ("FOLDER", r"has no config\.json or bert_config\.json: give the folder of a published BERT"),
+    "broken-config": ("FOLDER/broken", r"broken/config\.json cannot be read: a list stands where an object is wanted$"),
+    "empty-run": ("FOLDER/run", r"run has no checkpoint yet: wait for the first$"),
+}
+
+
+@pytest.mark.parametrize("case", LOADS)
+def test_what_is_no_model_is_one_line(case: str, model: api.LoadedModel, tmp_path: Path) -> None:
+    shutil.copytree(model.location, tmp_path / "broken")
+    (tmp_path / "broken" / "manifest.json").unlink()
+    (tmp_path / "broken" / "config.json").write_text("[]")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "run.json").write_text("{}")
+    location, message = LOADS[case]
+    with pytest.raises((ConfigError, CheckpointError), match=message) as told:
+        api.load(location.replace("FOLDER", str(tmp_path)))
+    assert "\n" not in str(told.value)
+
+
+REFUSED: dict[str, tuple[Callable[[api.LoadedModel], object], str]] = {
+    "one-text": (lambda model: model.embed("kar"), r"^texts is one text \('kar'\): give a list of texts$"),
+    "number": (lambda model: model.cls(["kar", 3]), r"^texts\[1\] is '3': a text is a string"),
+    "layer": (lambda model: model.hidden(["kar"], layers=3), r"^layers \(3\) must be from -3 to 2: this model has 2 layers"),
+    "no-layer": (lambda model: model.hidden(["kar"], layers=[]), r"^layers names none"),
+    "last-four": (lambda model: model.hidden(["kar"], layers="mean of last four"), r"of at least 4 layers; this model has 2$"),
+    "no-mask": (lambda model: model.fill("kar"), r"^text 'kar' has no \[MASK\] among its 3 tokens"),
+    "predict": (lambda model: model.predict(["kar"]), r"was not fine-tuned: \.fit\(texts, labels\) gives one that predicts"),
+    "save": (lambda model: model.save("/tmp/none"), r"was not fine-tuned, so that there is nothing new to save"),
+    "lengths": (lambda model: model.fit(["kar"], [1, 2]), r"^lists: 1 texts and 2 labels: give one label for each text$"),
+    "one-class": (lambda model: model.fit(["kar", "lost"], [1, 1]), r"^lists: all 2 rows have the label '1'"),
+    "no-label": (lambda model: model.fit(["kar", "lost"], [1, None]), r"^lists:1: column label has no label"),
+    "empty-text": (lambda model: model.fit(["kar", " "], [1, 2]), r"^lists:1: the text is empty: leave the row out$"),
+    "no-list": (lambda model: model.fit(["a", "b"], [1, 2], kind="multilabel"), r"^lists:0: label '1' is no list"),
+    "kind": (lambda model: model.fit(["a", "b"], [1, 2], kind="tags"), r"^kind \(tags\) must be classification"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_asked_is_one_line(case: str, model: api.LoadedModel) -> None:
+    ask, message = REFUSED[case]
+    with pytest.raises(PipelineError, match=message) as told:
+        ask(model)
+    assert "\n" not in str(told.value)
+
+
+def test_a_gpu_that_is_not_there_is_refused(model: api.LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(ConfigError, match=r"^device cuda needs a GPU, and this process sees none: use cpu$"):
+        api.load(model.location, device="cuda")
+
+
+def test_the_readme_s_example_runs_without_ray_and_mlflow(model: api.LoadedModel) -> None:
+    example = next(block for block in re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S) if "api.load" in block)
+    (named,) = re.findall(r'api\.load\("([^"]*)"\)', example)
+    heavy = ["ray", "mlflow", "transformers"]
+    code = f"{example.replace(named, model.location)}\nimport json, sys\nprint(json.dumps([name for name in {heavy} if name in sys.modules]))"
+    found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert json.loads(found.splitlines()[-1]) == []
