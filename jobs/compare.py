@@ -14,14 +14,14 @@ from collections.abc import Sequence
 def main(arguments: Sequence[str]) -> int:
     """Parse, train and compare; 0 when all is compared, 2 for what the user can fix."""
     from pipeline.config.command import Command
-    from pipeline.config.finetune import COMMON
-    from pipeline.config.predict import Compare
+    from pipeline.config.predict import COMMON_OF_COMPARE, Compare
     from pipeline.environment import set_ray_defaults
     from pipeline.errors import PipelineError
     from pipeline.stopping import exit_code
 
     try:
-        config = Command(prog="jobs/compare.py", about=str(__doc__), settings=Compare, common=COMMON).read(arguments)
+        command = Command(prog="jobs/compare.py", about=str(__doc__), settings=Compare, common=COMMON_OF_COMPARE)
+        config = command.read(arguments)
         set_ray_defaults()
         from pipeline.grid.comparison import compare
 

@@ -16,7 +16,8 @@ def main(arguments: Sequence[str]) -> int:
     from pipeline.errors import PipelineError
 
     try:
-        config = Command(prog="jobs/export.py", about=str(__doc__), settings=Export, positional=True, several=True).read(arguments)
+        command = Command(prog="jobs/export.py", about=str(__doc__), settings=Export, positional=True, several=True)
+        config = command.read(arguments)
         set_ray_defaults()
         from pipeline.export.job import export_run
 

@@ -2,8 +2,8 @@
 
     python jobs/pretrain.py bert-tiny
     python jobs/pretrain.py continue --init FOLDER_OR_hf://OWNER/NAME --corpus PATH_OR_URL --vocabulary.extend 1000
-    ray job submit -- python jobs/pretrain.py bert-mini --corpus PATH_OR_URL --corpus PATH_OR_URL --steps 500 --workers 2
-    python jobs/pretrain.py bert-mini --show > run.toml    # then edit it, and: python jobs/pretrain.py --config run.toml --seed 1
+    ray job submit -- python jobs/pretrain.py bert-mini --corpus PATH_OR_URL --corpus ANOTHER --steps 500 --workers 2
+    python jobs/pretrain.py bert-mini --show > run.toml; python jobs/pretrain.py --config run.toml --seed 1
 
 The same command again continues a run that was stopped.
 """
@@ -14,11 +14,16 @@ from collections.abc import Sequence
 from pipeline.config.arguments import Extra
 
 EXTRA = (
-    Extra(name="config", metavar="FILE", text="A TOML file of settings, as --show prints it, whole or in part, instead of the preset's; options replace what it says."),
+    Extra(
+        name="config",
+        metavar="FILE",
+        text="A TOML file of settings, as --show prints it or a part of that; options replace what it says.",
+    ),
     Extra(name="show", text="Print the whole configuration as TOML and stop."),
     Extra(
         name="plan",
-        text="Print what the run would take on --workers GPUs and stop: parameters, tokens, arithmetic, hours and cost by machine, storage, and how slots are dealt.",
+        text="Print what the run would take on --workers GPUs and stop: parameters, tokens, arithmetic, hours and cost "
+        "by machine, storage, and how slots are dealt.",
     ),
 )
 

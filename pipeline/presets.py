@@ -58,8 +58,10 @@ DEFAULT_PRESET = "bert-tiny"
 
 
 def split_preset(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
-    """The preset that a command line's first word names (None when it is a flag, a kind or missing), and the rest. Raises ConfigError for an
-    unknown one, with the nearest."""
+    """Return the preset that the first word names (None when it is a flag, a kind or missing), and the rest.
+
+    Raises ConfigError for an unknown one, with the nearest.
+    """
     if not arguments or arguments[0].startswith("-") or ":" in arguments[0]:
         return None, list(arguments)
     if arguments[0] not in PRESETS:
@@ -75,8 +77,10 @@ def unknown_preset(name: Any) -> str:
 
 
 def starting_point(preset: str | None, config: str | None) -> tuple[str, Pretrain]:
-    """The preset and the settings that options replace: those of the preset, with what the config file says, which may name the preset
-    too. Those of a file are not checked yet. Raises ConfigError."""
+    """Return the preset and the settings that options replace: the preset's, with what the config file says.
+
+    The file may name the preset too. What it says is not checked yet. Raises ConfigError.
+    """
     if config is None:
         return preset or DEFAULT_PRESET, PRESETS[preset or DEFAULT_PRESET]
     file = read_config(config, Pretrain)
@@ -84,7 +88,8 @@ def starting_point(preset: str | None, config: str | None) -> tuple[str, Pretrai
     if not isinstance(named, str) or named not in PRESETS:
         raise file.error("preset", unknown_preset(named).removeprefix("preset "))
     if preset not in (None, named):
-        raise file.error("preset", f"({named}) is not the preset of the command ({preset}): leave one of them out")
+        problem = f"({named}) is not the preset of the command ({preset}): leave one of them out"
+        raise file.error("preset", problem)
     return named, settings_of(file, PRESETS[named])
 
 

@@ -1,17 +1,28 @@
-"""The words of a command line: checked against the settings, and in the order that the parser wants, kinds such as `optimizer:lamb` last,
-each before its own options."""
+"""The words of a command line: checked against the settings, and put in the order that the parser wants.
+
+Kinds such as `optimizer:lamb` come last, each before its own options."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin
 
-from pipeline.config.options import Option, choices, default_kind, did_you_mean, flag, nearest, options_of, types_of, wanted
+from pipeline.config.options import (
+    Option,
+    choices,
+    default_kind,
+    did_you_mean,
+    flag,
+    nearest,
+    options_of,
+    types_of,
+    wanted,
+)
 from pipeline.errors import ConfigError, listed
 from pipeline.errors import shown as quoted
 
 VALUES = ("true", "false", "none")
-"""What followed a yes-or-no option before it was a flag."""
+"""Values that people write after a yes-or-no option, which takes none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,38 +47,28 @@ class Word:
     """Setting and kind, where it chooses one."""
     extra: Extra | None = None
 
+    @property
+    def alone(self) -> bool:
+        return self.option is None and self.kind is None and self.extra is None
 
-def words_of(arguments: Sequence[str], settings: type, extra: Sequence[Extra] = (), positional: int = 0, several: bool = False) -> list[Word]:
-    """The words of a command line; `several`: an option of many takes all values up to the next option. Raises ConfigError for a word that
-    is no option, kind or one of so many positional ones, with the nearest name, and for a value that is missing or too many."""
+
+def words_of(
+    arguments: Sequence[str], settings: type, extra: Sequence[Extra] = (), positional: int = 0, several: bool = False
+) -> list[Word]:
+    """Return the words of a command line; with `several` an option of many takes all values up to the next option.
+
+    Raises ConfigError, with the nearest name, for a word that is no option, no kind and none of `positional` words
+    without one, and for a value that is missing, of another type or one too many.
+    """
     known = Known(settings, extra)
-    found, place, alone = [], 0, 0
+    found: list[Word] = []
+    place = 0
     while place < len(arguments):
-        text, place = arguments[place], place + 1
-        name, equals, value = text.partition("=")
-        option, other, chosen = known.option(name), known.extras.get(name), None
-        if option is not None and option.boolean:
-            refuse_value(text, option, arguments[place : place + 1])
-            found.append(Word(text=text, option=option))
-        elif option is not None or (other is not None and other.metavar):
-            many = several and option is not None and option.many
-            count = 0 if equals else known.values(arguments[place:], many)
-            if not (count or value):
-                raise ConfigError(f"{name} needs a value: {name} {option.metavar if option is not None else other.metavar}")
-            values = tuple(arguments[place : place + count])
-            if option is not None:
-                refuse_type(option, [value] if equals else values)
-            found.append(Word(text=text, values=(value,) if other is not None and equals else values, option=option, extra=other))
-            place += count
-        elif other is not None and not equals:
-            found.append(Word(text=text, extra=other))
-        elif chosen := kind_in(text, known.choices):
-            found.append(Word(text=text, kind=chosen))
-        else:
-            alone += not text.startswith("-")
-            if alone > positional or text.startswith("-"):
-                raise ConfigError(known.unexpected(text))
-            found.append(Word(text=text))
+        word, count = known.word(arguments[place], arguments[place + 1 :], several)
+        found.append(word)
+        place += 1 + count
+    for word in [word for word in found if word.alone][positional:]:
+        raise ConfigError(known.unexpected(word.text))
     return found
 
 
@@ -92,6 +93,32 @@ class Known:
         name = name.replace("_", "-")
         return self.options.get(name) or self.off.get(name)
 
+    def word(self, text: str, following: Sequence[str], several: bool) -> tuple[Word, int]:
+        """A word, and how many of those that follow are its values."""
+        name, equals, value = text.partition("=")
+        option, extra = self.option(name), self.extras.get(name)
+        if option is not None and option.boolean:
+            refuse_value(text, option, following[:1])
+            return Word(text=text, option=option), 0
+        if option is not None:
+            count = 0 if equals else self.values(following, several and option.many)
+            values = (value,) if equals else tuple(following[:count])
+            if not values:
+                raise ConfigError(f"{option.flag} needs a value: {option.flag} {option.metavar}")
+            refuse_type(option, values)
+            return Word(text=text, values=() if equals else values, option=option), count
+        if extra is not None and extra.metavar:
+            count = 0 if equals else self.values(following, False)
+            values = (value,) if equals else tuple(following[:count])
+            if not "".join(values):
+                raise ConfigError(f"{name} needs a value: {name} {extra.metavar}")
+            return Word(text=text, values=values, extra=extra), count
+        if extra is not None and equals:
+            raise ConfigError(f"{name} takes no value: write {name} instead of {text}")
+        if extra is None and text.startswith("-"):
+            raise ConfigError(self.unexpected(text))
+        return Word(text=text, extra=extra, kind=kind_in(text, self.choices)), 0
+
     def values(self, following: Sequence[str], many: bool) -> int:
         """How many of the words that follow an option are its values."""
         count = 0
@@ -109,13 +136,13 @@ class Known:
             name = word.partition("=")[0]
             near = nearest(name.lstrip("-").replace("-", "_"), names)
             return f"option {name} does not exist{did_you_mean(map(flag, near)) or '; --help all lists every option'}"
-        kinds = [f"{shown(path)}:{kind}" for path, names in self.choices.items() for kind in names]
+        kinds = [f"{shown(path)}:{kind}" for path, known in self.choices.items() for kind in known]
         near = nearest(word, kinds) if ":" in word else [flag(name) for name in nearest(word.replace("-", "_"), names)]
         return f"word {word} is no option{f' or kind such as {kinds[-1]}' if kinds else ''}{did_you_mean(near)}"
 
 
 def refuse_value(word: str, option: Option, following: Sequence[str]) -> None:
-    """Raise ConfigError where a yes-or-no option has a value, as it once had."""
+    """Raise ConfigError where a yes-or-no option has a value, such as --replace True."""
     name, equals, value = word.partition("=")
     given = value if equals else "".join(following)
     if not equals and given.lower() not in VALUES:
@@ -131,7 +158,8 @@ def refuse_type(option: Option, values: Sequence[str]) -> None:
     choices = [choice for known in types if get_origin(known) is Literal for choice in get_args(known)]
     for value in values:
         number = any(known in types and is_number(known, value) for known in (int, float))
-        if not (option.many or str in types or number or value in choices or (value == "None" and NoneType in types)):
+        none = value == "None" and NoneType in types
+        if not (option.many or str in types or number or none or value in choices):
             raise ConfigError(f"{option.path} ({quoted(value)}) must be {wanted(option.hint, value)}")
 
 
@@ -145,7 +173,10 @@ def is_number(kind: type, value: str) -> bool:
 
 
 def kind_in(word: str, known: dict[str, dict[str, type]]) -> tuple[str, str] | None:
-    """The setting and the kind that a word such as optimizer:lamb chooses, if any. Raises ConfigError for a kind that the setting does not have."""
+    """Return the setting and the kind that a word such as optimizer:lamb chooses, if any.
+
+    Raises ConfigError for a kind that the setting does not have.
+    """
     path, colon, kind = word.partition(":")
     path, kind = path.replace("-", "_"), kind.replace("_", "-")
     if not colon or path not in known:
@@ -162,8 +193,9 @@ def shown(path: str) -> str:
 
 
 def in_order(words: Sequence[Word], settings: type, default: Any = None) -> list[str]:
-    """The words as the parser wants them; where an option of a kind stands without it, the kind is that of `default`, or the class's own.
+    """Return the words as the parser wants them.
 
+    An option without the word of its kind is of the kind that `default` has, or the class itself.
     Raises ConfigError where a setting's kind is chosen twice, or an option belongs to another kind than the chosen one.
     """
     kinds: dict[str, str] = {}
@@ -171,9 +203,12 @@ def in_order(words: Sequence[Word], settings: type, default: Any = None) -> list
         if word.kind is not None:
             path, kind = word.kind
             if path in kinds:
-                raise ConfigError(f"{shown(path)} is chosen twice: leave out {shown(path)}:{kinds[path]} or {word.text}")
+                raise ConfigError(
+                    f"{shown(path)} is chosen twice: leave out {shown(path)}:{kinds[path]} or {word.text}"
+                )
             kinds[path] = kind
-    first = [text for word in words if word.kind is None and word.extra is None and not of_choice(word) for text in texts(word)]
+    plain = [word for word in words if word.kind is None and word.extra is None and not of_choice(word)]
+    first = [text for word in plain for text in texts(word)]
     for path in choices(settings):
         own = [word for word in words if of_choice(word) == path]
         if not own and path not in kinds:
@@ -196,7 +231,10 @@ def refuse_other_kind(word: Word, settings: type, kind: str) -> None:
     of = [option.kind for option in options_of(settings) if option.path == word.option.path]
     if kind not in of:
         choice = shown(word.option.choice)
-        raise ConfigError(f"{word.option.flag} belongs to {listed(f'{choice}:{one}' for one in of)}, and {choice} is {kind}: add that word, or leave the option out")
+        owners = listed(f"{choice}:{one}" for one in of)
+        raise ConfigError(
+            f"{word.option.flag} belongs to {owners}, and {choice} is {kind}: add that word, or leave the option out"
+        )
 
 
 def texts(word: Word) -> Iterator[str]:

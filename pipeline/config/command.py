@@ -35,28 +35,35 @@ class Command(Described):
         given = {word.option.path for word in words if word.option is not None}
         if default is None:
             missing = [option for option in options_of(self.settings) if option.required and option.path not in given]
-            alone = sum(word.option is None and word.kind is None and word.extra is None for word in words)
+            alone = sum(word.alone for word in words)
             for option in missing[alone if self.positional else 0 :]:
                 raise ConfigError(f"{option.path if self.positional else option.flag} is missing: {option.text}")
         else:
-            default = without_repeated(self.settings, default, given)
+            default = without_repeated(default, given)
         markers = [tyro.conf.PositionalRequiredArgs] if self.positional else []
         markers += [] if self.several else [tyro.conf.UseAppendAction]
         known = {} if default is None else {"default": default}
-        return tyro.cli(self.settings, prog=self.prog, args=in_order(words, self.settings, default), config=markers, **known)
+        ordered = in_order(words, self.settings, default)
+        return tyro.cli(self.settings, prog=self.prog, args=ordered, config=markers, **known)
 
     def read(self, arguments: Sequence[str]) -> Any:
         """The settings that a command line says. Raises ConfigError, and SystemExit where help was asked for."""
         return self.parse(self.words(arguments))
 
 
-def read_one_of(kinds: Sequence[type], arguments: Sequence[str], prog: str, about: str, positional: bool = False) -> Any:
-    """The settings of the class that the first word names. Raises ConfigError, and SystemExit where help was asked for."""
+def read_one_of(
+    kinds: Sequence[type], arguments: Sequence[str], prog: str, about: str, positional: bool = False
+) -> Any:
+    """Return the settings of the class that the first word names.
+
+    Raises ConfigError, and SystemExit where help was asked for.
+    """
     named = {flag_of(kind): kind for kind in kinds}
     word = arguments[0] if arguments else HELP[0]
     if word in HELP:
         lines = [f"  {name:12}{str(kind.__doc__).splitlines()[0]}" for name, kind in named.items()]
-        print(f"usage: {prog} {'|'.join(named)} [OPTIONS]\n\n{about.strip()}\n", *lines, f"\n{prog} WORD --help lists the options of each.", sep="\n")
+        print(f"usage: {prog} {'|'.join(named)} [OPTIONS]\n\n{about.strip()}\n", *lines, sep="\n")
+        print(f"\n{prog} WORD --help lists the options of each.")
         raise SystemExit(0)
     if word not in named:
         raise ConfigError(f"word {word} must be one of {', '.join(named)}{did_you_mean(nearest(word, named))}")
@@ -64,10 +71,15 @@ def read_one_of(kinds: Sequence[type], arguments: Sequence[str], prog: str, abou
     return Command(prog=f"{prog} {word}", about=about, settings=named[word], positional=positional).read(arguments[1:])
 
 
-def without_repeated(settings: type, default: Any, given: set[str]) -> Any:
-    """The default without the values of options that are given: these replace them, where the parser would add to them."""
-    empty = {option.path: () for option in options_of(settings) if option.many and option.path in given and "." not in option.path}
-    return unchecked(type(default), {field.name: getattr(default, field.name) for field in dataclasses.fields(default)} | empty)
+def without_repeated(default: Any, given: set[str], prefix: str = "") -> Any:
+    """Return the default without the lists that options give: the parser would add to them."""
+    values = {field.name: getattr(default, field.name) for field in dataclasses.fields(default)}
+    for name, value in values.items():
+        if dataclasses.is_dataclass(value):
+            values[name] = without_repeated(value, given, f"{prefix}{name}.")
+        elif isinstance(value, tuple) and prefix + name in given:
+            values[name] = ()
+    return unchecked(type(default), values)
 
 
 def unchecked(kind: type, values: dict[str, Any]) -> Any:

@@ -42,9 +42,11 @@ def help_text(command: Described, arguments: Sequence[str], default: Any = None)
     if named := [chosen for word in arguments if (chosen := kind_in(word, known))]:
         return "\n\n".join([head[0], *(of_kind(options, path, kind, known[path][kind]) for path, kind in named)])
     wanted = command.common or tuple(option.path for option in options if "." not in option.path)
-    some = [option for path in wanted for option in options if option.path == path and option.kind == kinds.get(option.choice, "")]
+    usual = [option for option in options if option.kind == kinds.get(option.choice, "")]
+    some = [option for path in wanted for option in usual if option.path == path]
     title = "options" if len(some) == len(options) else "common options; --help all lists every one"
-    return "\n\n".join([*head, section(title, [*lines_of(some, command.positional), *lines_of_extra(command)]), *list_of_kinds(known, kinds)])
+    lines = [*lines_of(some, command.positional), *lines_of_extra(command)]
+    return "\n\n".join([*head, section(title, lines), *list_of_kinds(known, kinds)])
 
 
 def usage(command: Described, options: Iterable[Option], known: dict[str, dict[str, type]]) -> str:
@@ -58,7 +60,9 @@ def list_of_kinds(known: dict[str, dict[str, type]], defaults: dict[str, str]) -
     """The section of the kinds; none where there are none."""
     if not known:
         return []
-    lines = [wrapped(f"  {shown(path)}: {', '.join(kinds)} (default: {defaults[path]})") for path, kinds in known.items()]
+    lines = [
+        wrapped(f"  {shown(path)}: {', '.join(kinds)} (default: {defaults[path]})") for path, kinds in known.items()
+    ]
     path, kinds = list(known.items())[-1]
     example = f"{shown(path)}:{list(kinds)[-1]}"
     return [section(f"kinds, each chosen by a word such as {example}; `{example} --help` lists its options", lines)]
@@ -120,4 +124,5 @@ def wrapped(line: str) -> str:
     indent = " " * (len(line) - len(line.lstrip()))
     further = indent if len(indent) > 2 else f"{indent}    "
     width = min(shutil.get_terminal_size((100, 24)).columns, WIDEST)
-    return textwrap.fill(line.strip(), width, initial_indent=indent, subsequent_indent=further, break_long_words=False, break_on_hyphens=False)
+    indents = {"initial_indent": indent, "subsequent_indent": further}
+    return textwrap.fill(line.strip(), width, **indents, break_long_words=False, break_on_hyphens=False)

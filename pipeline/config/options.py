@@ -1,4 +1,4 @@
-"""The settings of a class as options: dotted names, types, kinds, what they say of themselves, and the names near a misspelt one."""
+"""The settings of a class as options: dotted names, types, kinds, descriptions, and the names near a misspelt one."""
 
 import ast
 import dataclasses
@@ -67,8 +67,10 @@ class Option:
         return "|".join(dict.fromkeys("|".join(map(str, get_args(option))) or names[option] for option in options))
 
 
-def options_of(settings: type, default: Any = None, prefix: str = "", choice: str = "", kind: str = "") -> Iterator[Option]:
-    """Every option of a settings class, those of all kinds included; defaults are those of `default` where it has that kind."""
+def options_of(
+    settings: type, default: Any = None, prefix: str = "", choice: str = "", kind: str = ""
+) -> Iterator[Option]:
+    """Yield every option of a settings class and of all kinds; defaults are those of `default` where it has them."""
     hints, texts = get_type_hints(settings), field_texts(settings)
     for field in dataclasses.fields(settings):
         path, kinds = prefix + field.name, kinds_of(hints[field.name])
@@ -162,10 +164,14 @@ def texts_in(source: str) -> dict[str, dict[str, str]]:
 
 
 def nearest(word: str, known: Iterable[str]) -> list[str]:
-    """Known dotted names that a misspelt one may mean: those with the same last part or initials (lr), else the most alike."""
+    """Return the known dotted names that a misspelt one may mean.
+
+    Names with the same last part or with its initials (lr) come first, else the most alike.
+    """
     names = list(known)
     last = word.rpartition(".")[2]
-    same = [name for name in names if name.rpartition(".")[2] == last] or [name for name in names if initials(name) == last]
+    same = [name for name in names if name.rpartition(".")[2] == last]
+    same = same or [name for name in names if initials(name) == last]
     if same:
         return sorted(same, key=lambda name: -difflib.SequenceMatcher(None, word, name).ratio())[:MOST_NEAR]
     return difflib.get_close_matches(word, names, n=1)

@@ -4,10 +4,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pipeline.config.checks import require, require_above_zero, require_at_least
-from pipeline.config.finetune import Finetune, OnBadRows
+from pipeline.config.finetune import COMMON, Finetune, OnBadRows
 from pipeline.config.training import ModelPlacement
 
 OUTPUTS = (".parquet", ".csv", ".jsonl", ".ndjson", ".json")
+COMMON_OF_COMPARE = ("random_weights", *(name for name in COMMON if name != "minutes"))
+"""What --help of the comparison shows first."""
 Format = Literal["auto", "table", "squad", "words", "text"]
 
 

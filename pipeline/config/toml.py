@@ -1,4 +1,4 @@
-"""Settings as a TOML file and back: a table per group, a setting of several kinds a table with its `kind`, None left out."""
+"""Settings as a TOML file and back: a table per group, of a setting of several kinds with its `kind`; None left out."""
 
 import dataclasses
 import json
@@ -29,7 +29,8 @@ def lines_of(settings: Any, base: Any, path: str = "", kind: str = "") -> Iterat
         value, hint = getattr(settings, field.name), hints[field.name]
         known = getattr(base, field.name) if type(base) is type(settings) else field.default
         if kinds := kinds_of(hint):
-            tables.append((value, known, f"{path}.{field.name}".lstrip("."), flag_of(type(value)) if len(kinds) > 1 else ""))
+            own_kind = flag_of(type(value)) if len(kinds) > 1 else ""
+            tables.append((value, known, f"{path}.{field.name}".lstrip("."), own_kind))
         elif value is not None or known is not None:
             values.append(f"{field.name} = {toml_value(NONE if value is None else value)}")
     if values:
@@ -65,14 +66,14 @@ class ConfigFile:
         line = next((n for n in range(1, len(lines) + 1) if has(parsed("\n".join(lines[:n])), path)), len(lines))
         return ConfigError(f"config ({self.name}), line {line}: {path} {problem}")
 
-
     def unknown(self, path: str, kind: str) -> str:
         """What is wrong with a name that a table, of a kind, does not have."""
         options = list(options_of(self.settings))
         of = [option.kind for option in options if option.path == path]
         if of:
             return f"belongs to kind {' or '.join(of)}, and {path.rpartition('.')[0]}.kind is {kind}"
-        names = dict.fromkeys(name for option in options for name in (option.path, option.path.rpartition(".")[0]) if name)
+        groups = [option.path.rpartition(".")[0] for option in options]
+        names = dict.fromkeys(filter(None, [*(option.path for option in options), *groups]))
         return f"does not exist{did_you_mean(nearest(path, names))}"
 
 
@@ -82,16 +83,20 @@ def read_config(name: str, settings: type) -> ConfigFile:
         text = Path(name).read_text("utf-8")
         return ConfigFile(name=name, text=text, values=tomllib.loads(text), settings=settings)
     except OSError as error:
-        raise ConfigError(f"config ({name}) cannot be read ({error.strerror}): name a file as --show prints it") from error
+        problem = f"cannot be read ({error.strerror}): name a file as --show prints it"
+        raise ConfigError(f"config ({name}) {problem}") from error
     except UnicodeDecodeError as error:
-        raise ConfigError(f"config ({name}) is not UTF-8 (byte {error.start}): name a file as --show prints it") from error
+        problem = f"is not UTF-8 (byte {error.start}): name a file as --show prints it"
+        raise ConfigError(f"config ({name}) {problem}") from error
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"config ({name}) is no TOML: {error}") from error
 
 
 def settings_of(file: ConfigFile, base: Any) -> Any:
-    """The settings of a file, unchecked, as options may still replace them; what it leaves out is as in `base`. Raises ConfigError for an
-    unknown name or a value of another type, with the line."""
+    """Return the settings of a file, unchecked, as options may still replace them; what it leaves out is as in `base`.
+
+    Raises ConfigError for an unknown name or a value of another type, with the line.
+    """
     return table_of(file, file.values, type(base), base, "")
 
 

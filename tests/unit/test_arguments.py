@@ -29,12 +29,21 @@ def test_settings_of_several_kinds_are_found() -> None:
         ("--steps 5 --corpus a --corpus b", "--steps 5 --corpus a --corpus b"),
         ("--optimizer.learning-rate 1e-4 --steps 5", "--steps 5 optimizer:adam-w --optimizer.learning-rate 1e-4"),
         ("optimizer:lamb --steps 5 --optimizer.beta2=0.9", "--steps 5 optimizer:lamb --optimizer.beta2=0.9"),
-        ("schedule:constant-rate optimizer:lamb --schedule.warmup-steps 3", "optimizer:lamb schedule:constant-rate --schedule.warmup-steps 3"),
-        ("--sampling.masking.share 0.2 --sampling.maximum_length 64", "--sampling.maximum_length 64 sampling.masking:token-masking --sampling.masking.share 0.2"),
+        (
+            "schedule:constant-rate optimizer:lamb --schedule.warmup-steps 3",
+            "optimizer:lamb schedule:constant-rate --schedule.warmup-steps 3",
+        ),
+        (
+            "--sampling.masking.share 0.2 --sampling.maximum_length 64",
+            "--sampling.maximum_length 64 sampling.masking:token-masking --sampling.masking.share 0.2",
+        ),
         ("--corpus optimizer:lamb --steps 1", "--corpus optimizer:lamb --steps 1"),  # a value is no kind
         ("--checkpoint.keep-best --steps 3", "--checkpoint.keep-best --steps 3"),
         ("--placement.no-autoscaled --seed 1", "--placement.no-autoscaled --seed 1"),
-        ("--vocabulary.lowercase --vocabulary.no-strip-accents", "--vocabulary.lowercase True --vocabulary.strip-accents False"),
+        (
+            "--vocabulary.lowercase --vocabulary.no-strip-accents",
+            "--vocabulary.lowercase True --vocabulary.strip-accents False",
+        ),
     ],
 )
 def test_kinds_come_last_and_stand_before_their_options(given: str, ordered: str) -> None:
@@ -45,15 +54,26 @@ def test_without_defaults_the_kind_is_the_classes_own() -> None:
     def ordered(given: str, settings: type) -> str:
         return " ".join(in_order(words_of(given.split(), settings), settings))
 
-    assert ordered("--adapter.rank 4 adapter:low-rank --seeds 1", Finetune) == "--seeds 1 adapter:low-rank --adapter.rank 4"
+    assert (
+        ordered("--adapter.rank 4 adapter:low-rank --seeds 1", Finetune)
+        == "--seeds 1 adapter:low-rank --adapter.rank 4"
+    )
     assert ordered("--schedule.warmup-share 0.1", Pretrain) == "schedule:linear-decay --schedule.warmup-share 0.1"
 
 
 def test_options_of_the_defaults_kinds_work_in_any_order(capsys: pytest.CaptureFixture[str]) -> None:
-    given = "bert-mini schedule:warmup-stable-decay --optimizer.learning-rate 0.5 --steps 700 --schedule.decay-share 0.4 --sampling.masking.share 0.25 --show"
+    given = (
+        "bert-mini schedule:warmup-stable-decay --optimizer.learning-rate 0.5 --steps 700 --schedule.decay-share 0.4 "
+        "--sampling.masking.share 0.25 --show"
+    )
     assert pretrain.main(given.split()) == 0
     shown = capsys.readouterr().out
-    for part in ('[optimizer]\nkind = "adam-w"\nlearning_rate = 0.5\n', "steps = 700\n", "decay_share = 0.4\n", '[sampling.masking]\nkind = "token-masking"\nshare = 0.25\n'):
+    for part in (
+        '[optimizer]\nkind = "adam-w"\nlearning_rate = 0.5\n',
+        "steps = 700\n",
+        "decay_share = 0.4\n",
+        '[sampling.masking]\nkind = "token-masking"\nshare = 0.25\n',
+    ):
         assert part in shown, part
 
 
@@ -64,31 +84,61 @@ def test_options_of_the_defaults_kinds_work_in_any_order(capsys: pytest.CaptureF
         ("--optimizer.lr 1", "option --optimizer.lr does not exist; did you mean --optimizer.learning-rate?"),
         ("--lr=1", "option --lr does not exist; did you mean --optimizer.learning-rate?"),
         ("--shw", "option --shw does not exist; did you mean --show?"),
-        ("--maximum-length 9", "option --maximum-length does not exist; did you mean --phases.maximum-length or --sampling.maximum-length?"),
+        (
+            "--maximum-length 9",
+            "option --maximum-length does not exist; did you mean "
+            "--phases.maximum-length or --sampling.maximum-length?",
+        ),
         ("--qqqq", "option --qqqq does not exist; --help all lists every option"),
         ("optimizer:lam", "optimizer:lam does not exist: optimizer is adam-w or lamb; did you mean optimizer:lamb?"),
-        ("--seed 1 optimiser:lamb", "word optimiser:lamb is no option or kind such as schedule:warmup-stable-decay; did you mean optimizer:lamb?"),
-        ("--seed 1 steps 3", "word steps is no option or kind such as schedule:warmup-stable-decay; did you mean --steps?"),
+        (
+            "--seed 1 optimiser:lamb",
+            "word optimiser:lamb is no option or kind such as schedule:warmup-stable-decay; "
+            "did you mean optimizer:lamb?",
+        ),
+        (
+            "--seed 1 steps 3",
+            "word steps is no option or kind such as schedule:warmup-stable-decay; did you mean --steps?",
+        ),
         ("bert-tiny bert-mini", "word bert-mini is no option or kind such as schedule:warmup-stable-decay"),
         ("optimizer:lamb optimizer:adam-w", "optimizer is chosen twice: leave out optimizer:lamb or optimizer:adam-w"),
         (
             "--schedule.warmup-steps 4",
-            "--schedule.warmup-steps belongs to schedule:constant-rate, schedule:warmup-stable-decay, and schedule is linear-decay: add that word, or leave the option out",
+            "--schedule.warmup-steps belongs to schedule:constant-rate, schedule:warmup-stable-decay, "
+            "and schedule is linear-decay: add that word, or leave the option out",
         ),
         ("--steps", "--steps needs a value: --steps INT"),
         ("--steps --seed 3", "--steps needs a value: --steps INT"),
+        ("--show=1", "--show takes no value: write --show instead of --show=1"),
         ("--config", "--config needs a value: --config FILE"),
-        ("--checkpoint.keep-best True", "--checkpoint.keep-best takes no value: write --checkpoint.keep-best instead of --checkpoint.keep-best True"),
-        ("--checkpoint.keep_best=False", "--checkpoint.keep-best takes no value: write --checkpoint.no-keep-best instead of --checkpoint.keep_best=False"),
-        ("--placement.no-autoscaled false", "--placement.autoscaled takes no value: write --placement.autoscaled instead of --placement.no-autoscaled false"),
-        ("--vocabulary.lowercase None", "--vocabulary.lowercase takes no value: leave it out instead of --vocabulary.lowercase None"),
+        (
+            "--checkpoint.keep-best True",
+            "--checkpoint.keep-best takes no value: write --checkpoint.keep-best "
+            "instead of --checkpoint.keep-best True",
+        ),
+        (
+            "--checkpoint.keep_best=False",
+            "--checkpoint.keep-best takes no value: write --checkpoint.no-keep-best "
+            "instead of --checkpoint.keep_best=False",
+        ),
+        (
+            "--placement.no-autoscaled false",
+            "--placement.autoscaled takes no value: write --placement.autoscaled "
+            "instead of --placement.no-autoscaled false",
+        ),
+        (
+            "--vocabulary.lowercase None",
+            "--vocabulary.lowercase takes no value: leave it out instead of --vocabulary.lowercase None",
+        ),
         ("--steps many", "steps ('many') must be a whole number"),
         ("--steps=1.5", "steps ('1.5') must be a whole number"),
         ("--optimizer.clip-norm x", "optimizer.clip_norm ('x') must be a number"),
         ("--placement.device cdua", "placement.device ('cdua') must be one of auto, cpu, cuda; did you mean cuda?"),
     ],
 )
-def test_misspelt_words_get_one_line_with_the_nearest_name(given: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_misspelt_words_get_one_line_with_the_nearest_name(
+    given: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     words = given.split()
     words.insert(int(words[0].startswith("bert")), "--plan")  # what is not refused must not start a run
     assert pretrain.main(words) == 2
@@ -135,7 +185,11 @@ class Switches:
 
 @pytest.mark.parametrize(
     ("given", "values"),
-    [("", (True, False, None)), ("--no-on --off --either", (False, True, True)), ("--on --no-off --no-either", (True, False, False))],
+    [
+        ("", (True, False, None)),
+        ("--no-on --off --either", (False, True, True)),
+        ("--on --no-off --no-either", (True, False, False)),
+    ],
 )
 def test_yes_or_no_settings_are_bare_flags(given: str, values: tuple[bool | None, ...]) -> None:
     read = Command(prog="switches", about="", settings=Switches).read(given.split())

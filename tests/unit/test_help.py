@@ -37,19 +37,33 @@ def test_every_format_and_option_of_a_corpus_is_in_the_help(main, capsys: pytest
 def test_the_help_of_pretraining_has_twelve_common_options_and_the_kinds(capsys: pytest.CaptureFixture[str]) -> None:
     text = said(pretrain.main, capsys, "--help")
     assert flags(text) == [
-        *("--corpus", "--init", "--steps", "--workers", "--name", "--output", "--seed", "--vocabulary.path", "--sampling.maximum-length"),
+        *(
+            "--corpus",
+            "--init",
+            "--steps",
+            "--workers",
+            "--name",
+            "--output",
+            "--seed",
+            "--vocabulary.path",
+            "--sampling.maximum-length",
+        ),
         *("--batch.rows-per-step", "--optimizer.learning-rate", "--placement.device", "--config", "--show", "--plan"),
     ]
     assert ", ".join(PRESETS) in text and len(text.splitlines()) < 100
     for path, kinds in choices(Pretrain).items():
         assert f"  {path}: {', '.join(kinds)}" in text
-    assert "--optimizer.learning-rate FLOAT\n      Peak learning rate. (default: 0.001)" in said(pretrain.main, capsys, "bert-mini", "--help")
+    assert "--optimizer.learning-rate FLOAT\n      Peak learning rate. (default: 0.001)" in said(
+        pretrain.main, capsys, "bert-mini", "--help"
+    )
 
 
 def test_help_all_has_every_option_of_every_kind(capsys: pytest.CaptureFixture[str]) -> None:
     for main, settings in ((pretrain.main, Pretrain), (finetune.main, Finetune)):
         text = said(main, capsys, "--help", "all")
-        assert sorted(set(flags(text)) - {"--config", "--show", "--plan"}) == sorted({option.flag for option in options_of(settings)})
+        assert sorted(set(flags(text)) - {"--config", "--show", "--plan"}) == sorted(
+            {option.flag for option in options_of(settings)}
+        )
         assert all(f"\n{path}:{kind}\n" in text for path, kinds in choices(settings).items() for kind in kinds)
     assert "  --freeze.embeddings, --freeze.no-embeddings\n" in text
 
@@ -65,7 +79,9 @@ def test_every_job_says_what_it_takes(main, capsys: pytest.CaptureFixture[str]) 
     assert set(flags(short)) <= set(flags(whole)) and "usage: jobs/" in short
 
 
-@pytest.mark.parametrize(("main", "word"), [(show.main, "examples"), (show.main, "seen"), (bench.main, "text"), (bench.main, "job")])
+@pytest.mark.parametrize(
+    ("main", "word"), [(show.main, "examples"), (show.main, "seen"), (bench.main, "text"), (bench.main, "job")]
+)
 def test_jobs_of_several_commands_say_what_each_takes(main, word: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert f"\n  {word} " in said(main, capsys, "--help")
     assert flags(said(main, capsys, word, "--help"))
@@ -73,11 +89,16 @@ def test_jobs_of_several_commands_say_what_each_takes(main, word: str, capsys: p
 
 def test_a_command_that_does_not_exist_gets_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
     assert show.main(["example"]) == 2
-    assert capsys.readouterr().err == "error: word example must be one of documents, dropped, statistics, examples, seen; did you mean examples?\n"
+    assert (
+        capsys.readouterr().err
+        == "error: word example must be one of documents, dropped, statistics, examples, seen; did you mean examples?\n"
+    )
 
 
 def test_texts_stand_below_their_fields_and_come_from_base_classes_too() -> None:
     texts = field_texts(Finetune)
     assert texts["dev"] == "Its development file; none: a tenth of the training rows, chosen by a hash, is set aside."
     lamb = field_texts(choices(Pretrain)["optimizer"]["lamb"])
-    assert lamb["weight_decay"] == "Not applied to biases and LayerNorm parameters." and lamb["learning_rate"].startswith("Peak learning rate (You et al.")
+    assert lamb["weight_decay"] == "Not applied to biases and LayerNorm parameters." and lamb[
+        "learning_rate"
+    ].startswith("Peak learning rate (You et al.")

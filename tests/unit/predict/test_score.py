@@ -184,6 +184,6 @@ def test_settings_that_cannot_work_are_refused(make, message: str) -> None:
 @pytest.mark.parametrize("name", ["predict", "score", "compare"])
 def test_help_names_each_flag(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        importlib.import_module(f"jobs.{name}").main(["--help"])
+        importlib.import_module(f"jobs.{name}").main(["--help", "all"])
     text = capsys.readouterr().out
     assert ended.value.code == 0 and "--checkpoint" in text and "--text" in text and "--pair" in text
