@@ -19,7 +19,7 @@ from pipeline.model.flops import BACKWARD, PEAKS, Counted, flops_per_token
 from pipeline.objectives.pretraining import BertPretraining
 from pipeline.train.schedule import decay_start
 
-PRICES = Path(__file__).parents[1] / "cluster" / "prices.toml"
+PRICES = Path(__file__).with_name("prices.toml")
 FILL = 0.92  # real tokens of a row's maximum_length: 118.4 of 128 over 109,000 rows of books and Wikipedia
 STREAM_TOKENS = 1.6e6  # a second and core through Ray Data, 3.2e6 on two cores: `jobs/bench.py stream` on English books
 STREAM_BLOCKS = 27  # a second of one stream on two cores, of 64 ranks and with rows that are made already: `jobs/bench.py scale` on English books
@@ -233,7 +233,7 @@ def plan_text(config: Pretrain, machines: list[Machine]) -> str:
             *(f"  {name:<{width}}{value}" for name, value in facts),
             "",
             *machine_lines(work, tokens, world, machines, gradients),
-            "  Prices (on demand / spot), the assumed utilisation and the bandwidths are those of cluster/prices.toml;",
+            "  Prices (on demand / spot), the assumed utilisation and the bandwidths are those of pipeline/prices.toml;",
             "  the head and CPU nodes come on top.",
             "  Time is arithmetic, uneven slots, and waiting for gradients, whose share of it is shown.",
             f"  Cores feed the GPUs at {STREAM_TOKENS / 1e6:.1f} M tokens a second each, measured on English books.",

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeline.config.arguments import Word, in_order, words_of
+from pipeline.config.called import as_called
 from pipeline.config.help_text import Described, help_text
 from pipeline.config.options import did_you_mean, flag_of, nearest, options_of
 from pipeline.errors import ConfigError
@@ -23,7 +24,7 @@ class Command(Described):
     def words(self, arguments: Sequence[str], default: Any = None) -> list[Word]:
         """The words of a command line; where they ask for help, print it and raise SystemExit."""
         if set(HELP) & set(arguments):
-            print(help_text(self, arguments, default))
+            print(as_called(help_text(self, arguments, default)))
             raise SystemExit(0)
         required = sum(option.required for option in options_of(self.settings)) if self.positional else 0
         return words_of(arguments, self.settings, self.extra, required, self.several)
@@ -62,8 +63,8 @@ def read_one_of(
     word = arguments[0] if arguments else HELP[0]
     if word in HELP:
         lines = [f"  {name:12}{str(kind.__doc__).splitlines()[0]}" for name, kind in named.items()]
-        print(f"usage: {prog} {'|'.join(named)} [OPTIONS]\n\n{about.strip()}\n", *lines, sep="\n")
-        print(f"\n{prog} WORD --help lists the options of each.")
+        usage = [f"usage: {prog} {'|'.join(named)} [OPTIONS]\n\n{about.strip()}\n", *lines]
+        print(as_called("\n".join([*usage, f"\n{prog} WORD --help lists the options of each."])))
         raise SystemExit(0)
     if word not in named:
         raise ConfigError(f"word {word} must be one of {', '.join(named)}{did_you_mean(nearest(word, named))}")

@@ -2,6 +2,7 @@
 
 import shlex
 
+from pipeline.config.called import as_called
 from pipeline.config.finetune import Finetune
 from pipeline.tasks.task import Task
 
@@ -12,7 +13,7 @@ def use_line(config: Finetune, task: Task, folder: str) -> str:
     text, pair = columns(config, task)
     words += ["--text", text] if text else []
     words += ["--pair", pair] if pair else []
-    return shlex.join([*words, "--output", "answers.csv"])
+    return as_called(shlex.join([*words, "--output", "answers.csv"]))
 
 
 def columns(config: Finetune, task: Task) -> tuple[str | None, str | None]:

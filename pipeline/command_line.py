@@ -1,0 +1,30 @@
+"""The command `bertstream`, for those who have installed the package and have no clone: `bertstream JOB` is `python jobs/JOB.py`."""
+
+import importlib
+import sys
+from collections.abc import Sequence
+
+from pipeline.config.options import did_you_mean, nearest
+
+JOBS = ("prepare", "pretrain", "finetune", "predict", "score", "compare", "export", "show", "bench")
+HELP = ("-h", "--help")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the job that the first word names; 2 where there is none of that name."""
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    if not words or words[0] in HELP:
+        print(usage())
+        return 0 if words else 2
+    if words[0] not in JOBS:
+        choices = ", ".join(JOBS)
+        print(f"error: job {words[0]} must be one of {choices}{did_you_mean(nearest(words[0], JOBS))}", file=sys.stderr)
+        return 2
+    return importlib.import_module(f"pipeline.jobs.{words[0]}").main(words[1:])
+
+
+def usage() -> str:
+    """Return one line per job: the first of its documentation."""
+    jobs = {name: str(importlib.import_module(f"pipeline.jobs.{name}").__doc__).splitlines()[0] for name in JOBS}
+    lines = [f"  {name:10}{line}" for name, line in jobs.items()]
+    return "\n".join(["usage: bertstream JOB [OPTIONS]", "", *lines, "", "bertstream JOB --help lists the options of each."])
