@@ -18,6 +18,7 @@ umask 077 # for what is written here; the head, whose jobs write the output, get
 export RAY_enable_metrics_collection=${RAY_enable_metrics_collection:-0} RAY_task_events_max_num_task_in_gcs=${RAY_task_events_max_num_task_in_gcs:-10000}
 export RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0 RAY_worker_niceness=0 RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S=0
 export PATH=$PWD/.venv/bin:$PATH VIRTUAL_ENV=$PWD/.venv RAY_AUTH_MODE=token RAY_USAGE_STATS_ENABLED=0
+export RAY_TRAIN_ENABLE_STATE_TRACKING=1 # the dashboard answers for runs of Ray Train and their workers
 
 fail() { echo "error: $*" >&2; exit 2; }
 
@@ -118,15 +119,36 @@ start() {
     fail "the Ray head does not answer at $address; its log is $folder/log"
 }
 
+# Print a name for a job: that of its script and the word after it, as "pretrain bert-tiny".
+name_of() {
+    local name=${1:-command}
+    name=${name##*/}
+    while [ $# -gt 0 ]; do
+        case $1 in *.py)
+            name=${1##*/}
+            name=${name%.py}
+            case ${2:--} in -*) ;; *) name="$name ${2##*/}" ;; esac
+            break
+            ;;
+        esac
+        shift
+    done
+    tr -cs 'A-Za-z0-9_. \n' - <<<"$name"
+}
+
 submit() {
-    local id words environment=() code=0 status
-    id=make-$(date +%s)-$$
-    printf -v words '%q ' "$@" # the job's shell would split and expand them
+    local name id quoted words=("$@") metadata environment=() code=0 status
+    name=$(name_of "$@")
+    id=$(tr -cs 'A-Za-z0-9_\n' - <<<"$name-$(date +%Y%m%d-%H%M%S)-$$")
+    metadata="{\"job_name\": \"$name\", \"commit\": \"$(git rev-parse --short HEAD 2>/dev/null || echo none)\"}"
+    printf -v quoted '%q ' "$@"
+    if [ "$quoted" != "$* " ]; then words=(bash -c "$quoted"); fi # the job's shell would split and expand them
     case "${MLFLOW_TRACKING_URI:-}" in *://*@*) fail "MLFLOW_TRACKING_URI has a login in it, which Ray would write into its logs: set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD before the head starts (make stop), and leave it out of the address";; esac
     if [ -n "${MLFLOW_TRACKING_URI:-}" ]; then environment=(--runtime-env-json "{\"env_vars\": {\"MLFLOW_TRACKING_URI\": \"$MLFLOW_TRACKING_URI\"}}"); fi
     own_folder "$folder"
     running && only_ours_listens || fail "no Ray head of this project listens on port $port: cluster/head.sh start"
-    ray job submit --address "$address" --submission-id "$id" ${environment[@]+"${environment[@]}"} -- bash -c "$words" &
+    ray job submit --address "$address" --submission-id "$id" --metadata-json "$metadata" \
+        ${environment[@]+"${environment[@]}"} -- "${words[@]}" &
     local client=$!
     trap 'trap "" INT TERM
         echo "stopping the job"

@@ -1,14 +1,17 @@
 """cluster/head.sh, the local head that `make pretrain` submits to."""
 
 import os
+import re
 import shutil
 import socket
 import stat
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import requests
 
 from tests.chaos.simulated import free_port
 from tests.ray.listening import listening
@@ -28,6 +31,14 @@ def agents_port_taken() -> Iterator[None]:
         except OSError:
             pass
         yield
+
+
+def jobs(port: str) -> list[dict[str, Any]]:
+    """Return the jobs of a head as its dashboard's page asks for them."""
+    token = (Path.home() / ".ray" / "auth_token").read_text().strip()
+    answer = requests.get(f"http://127.0.0.1:{port}/api/jobs/", headers={"Authorization": f"Bearer {token}"}, timeout=30)
+    answer.raise_for_status()
+    return answer.json()
 
 
 def mode(file: Path) -> int:
@@ -53,7 +64,15 @@ def test_it_takes_jobs_beside_another_ray_and_stops(agents_port_taken: None, ray
         token = Path.home() / ".ray" / "auth_token"
         assert {mode(file) for file in (folder / "log", folder / "pid", token)} == {0o600}
         assert set().union(*listening(int((folder / "pid").read_text())).values()) == {"127.0.0.1"}
-        assert "two  words\n0022 0\n" in head("submit", "bash", "-c", "echo 'two  words'; echo $(umask) $(nice)")
+        echo = "echo 'two  words'; echo $(umask) $(nice) $RAY_TRAIN_ENABLE_STATE_TRACKING"
+        assert "two  words\n0022 0 1\n" in head("submit", "bash", "-c", echo)
+        script = tmp_path / "greet.py"
+        script.write_text("import sys; print('hello', sys.argv[1:])")
+        assert "hello ['bert-tiny', '--seed', '1']" in head("submit", "python", str(script), "bert-tiny", "--seed", "1")
+        (job,) = [one for one in jobs(environment["DASHBOARD_PORT"]) if one["entrypoint"].startswith("python")]
+        assert job["entrypoint"] == f"python {script} bert-tiny --seed 1"
+        assert job["metadata"]["job_name"] == "greet bert-tiny" and "commit" in job["metadata"]
+        assert re.fullmatch(r"greet-bert-tiny-\d{8}-\d{6}-\d+", job["submission_id"])
         long = [HEAD, "submit", "bash", "-c", "echo begun; sleep 100"]
         waiting = subprocess.Popen(long, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         assert any(line == "begun\n" for line in waiting.stdout)
