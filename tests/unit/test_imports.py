@@ -43,6 +43,7 @@ MAY_IMPORT = {
     "pretrain": ABOVE,
     "finetune": ABOVE | {"finetune"},
     "api": ABOVE,
+    "command_line": {"config"},
     "bench": ABOVE | {"pretrain", "bench"},
 }
 """Part of the package -> the parts it may import; a new part needs a place here."""
