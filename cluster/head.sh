@@ -159,14 +159,17 @@ submit() {
     wait "$client" || code=$?
     if [ $code != 0 ]; then return $code; fi
     # The log also ends when the job or the head is stopped.
-    running && only_ours_listens || unfinished "the Ray head was stopped before the job ended"
-    # No pipe into grep -q: ray would end with SIGPIPE.
-    status=$(ray job status --address "$address" "$id" 2>&1) || status=gone
-    case $status in
-    *"'$id' succeeded"*) ;;
-    *"'$id' was stopped"*) unfinished "the job was stopped" ;;
-    *) unfinished "the Ray head was stopped before the job ended" ;; # it may answer for a while after SIGTERM
-    esac
+    for _ in $(seq 20); do # Ray notes how a job ended some time after its log has ended
+        running && only_ours_listens || unfinished "the Ray head was stopped before the job ended"
+        # No pipe into grep -q: ray would end with SIGPIPE.
+        status=$(ray job status --address "$address" "$id" 2>&1) || status=gone
+        case $status in
+        *"'$id' succeeded"*) return ;;
+        *"'$id' was stopped"*) unfinished "the job was stopped" ;;
+        esac
+        sleep 0.5
+    done
+    unfinished "the Ray head did not say in ten seconds how the job ended"
 }
 
 unfinished() { echo "error: $1; the same command continues a run" >&2; exit 1; }

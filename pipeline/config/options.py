@@ -143,7 +143,7 @@ def field_texts(settings: type) -> dict[str, str]:
     """Field -> the string below it in the source, those of base classes included."""
     found: dict[str, str] = {}
     for base in reversed(settings.__mro__):
-        source = getattr(sys.modules[base.__module__], "__file__", None)
+        source = getattr(sys.modules.get(base.__module__), "__file__", None)  # a file may run without being a module
         if dataclasses.is_dataclass(base) and source:
             found |= texts_in(source).get(base.__name__, {})
     return found
