@@ -1,4 +1,4 @@
-"""Fill-in-the-blank: what the model reads into a held-out sentence with one word hidden."""
+"""Fill in the blank: the model's guesses for one hidden word of held-out sentences, drawn at random and those it is surest of."""
 
 import re
 from collections.abc import Iterator
@@ -25,6 +25,8 @@ SENTENCE_ENDS = ".!?…。！？؟।۔"
 MOST_LATER = 8  # sentences of parents that have given one, for corpora with few held-out parents
 BETWEEN_WORDY = re.compile(rf"(?<={WORDY.pattern}) (?={WORDY.pattern})")
 WORDS = range(8, 31)  # pieces of a sentence that a person reads at a glance
+CANDIDATES = 64
+RANDOM, SUREST = 3, 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +37,23 @@ class Blank:
     answer: str
     guesses: list[list[str | float]]
     """[word, probability among all entries], best first; marks and word pieces are left out."""
+
+    @property
+    def right(self) -> bool:
+        """Whether the best guess is the hidden word."""
+        return bool(self.guesses) and self.guesses[0][0] == self.answer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Blanks:
+    """Two selections from the same candidates: at random, and the right answers with the highest probability."""
+
+    random: list[Blank]
+    surest: list[Blank]
+    """Each with another answer; none where the model gets none right."""
+    candidates: int
+    right: int
+    """How many of the candidates the model gets right."""
 
 
 def sentences_with_blanks(corpus: Corpus, wordpiece: WordPiece, vocabulary: Vocabulary) -> Iterator[tuple[np.ndarray, int]]:
@@ -79,20 +98,15 @@ def is_word(token: str) -> bool:
     return token.isalpha() and (len(token) >= 3 or WORDY.search(token) is not None)
 
 
-def blank_batch(ids: np.ndarray, place: int, vocabulary: Vocabulary, maximum_length: int) -> Batch:
-    """One sequence [CLS] sentence [SEP] [SEP] with the word at `place` masked."""
-    sequence = [vocabulary.cls_id, *ids.tolist(), vocabulary.sep_id][:maximum_length]
-    sequence[place + 1] = vocabulary.mask_id
-    row = {
-        "ids": sequence,
-        "first_length": len(sequence),
-        "masked_positions": [place + 1],
-        "masked_labels": [int(ids[place])],
-        "not_next": False,
-        "document_a": 0,
-        "document_b": 0,
-    }
-    return collate(pa.Table.from_pylist([row], schema=EXAMPLE))
+def blank_batch(sentences: list[tuple[np.ndarray, int]], vocabulary: Vocabulary) -> Batch:
+    """Sequences [CLS] sentence [SEP], each with the word at its place masked."""
+    rows = []
+    for ids, place in sentences:
+        sequence = [vocabulary.cls_id, *ids.tolist(), vocabulary.sep_id]
+        sequence[place + 1] = vocabulary.mask_id
+        row = {"ids": sequence, "first_length": len(sequence), "masked_positions": [place + 1], "masked_labels": [int(ids[place])]}
+        rows.append(row | {"not_next": False, "document_a": 0, "document_b": 0})
+    return collate(pa.Table.from_pylist(rows, schema=EXAMPLE))
 
 
 def readable(ids: np.ndarray, place: int, vocabulary: Vocabulary) -> str:
@@ -110,22 +124,30 @@ def readable(ids: np.ndarray, place: int, vocabulary: Vocabulary) -> str:
 
 
 def fill_in_the_blanks(
-    module: BertPretraining, corpus: Corpus, wordpiece: WordPiece, vocabulary: Vocabulary, *, maximum_length: int, device: torch.device, count: int = 3
-) -> list[Blank]:
-    """The model's top five words for a hidden word in each of `count` held-out sentences, fewer when there are not so many."""
+    module: BertPretraining, corpus: Corpus, wordpiece: WordPiece, vocabulary: Vocabulary, *, maximum_length: int, device: torch.device
+) -> Blanks:
+    """The model's top five words for a hidden word in each of up to 64 held-out sentences, and which of them to show."""
+    fitting = (one for one in sentences_with_blanks(corpus, wordpiece, vocabulary) if len(one[0]) + 2 <= maximum_length)
+    sentences = list(islice(fitting, CANDIDATES))
+    if not sentences:
+        return Blanks(random=[], surest=[], candidates=0, right=0)
+    word_ids = torch.tensor([i for i in vocabulary.ordinary_ids.tolist() if vocabulary.tokens[i].isalpha()], device=device)
     was_training = module.training
     module.eval()
-    word_ids = torch.tensor([i for i in vocabulary.ordinary_ids.tolist() if vocabulary.tokens[i].isalpha()], device=device)
-    blanks = []
-    for ids, place in sentences_with_blanks(corpus, wordpiece, vocabulary):
-        if len(blanks) == count:
-            break
-        if len(ids) + 2 > maximum_length:
-            continue
-        with torch.inference_mode():
-            logits = module.predict_masked(blank_batch(ids, place, vocabulary, maximum_length).to(device))[0]
-        best = logits.float().softmax(-1)[word_ids].topk(min(5, len(word_ids)))
-        guesses = [[vocabulary.tokens[i], p] for p, i in zip(best.values.tolist(), word_ids[best.indices].tolist(), strict=True)]
-        blanks.append(Blank(text=readable(ids, place, vocabulary), answer=vocabulary.tokens[ids[place]], guesses=guesses))
+    with torch.inference_mode():
+        logits_BV = module.predict_masked(blank_batch(sentences, vocabulary).to(device))
     module.train(was_training)
-    return blanks
+    best = logits_BV.float().softmax(-1)[:, word_ids].topk(min(5, len(word_ids)))
+    blanks = []
+    for (ids, place), probabilities, indices in zip(sentences, best.values.tolist(), word_ids[best.indices].tolist(), strict=True):
+        guesses = [[vocabulary.tokens[i], p] for p, i in zip(probabilities, indices, strict=True)]
+        blanks.append(Blank(text=readable(ids, place, vocabulary), answer=vocabulary.tokens[ids[place]], guesses=guesses))
+    return chosen(blanks)
+
+
+def chosen(blanks: list[Blank]) -> Blanks:
+    """The first candidates, whose order is random, and the right ones of highest probability, one per answer."""
+    right = sorted((blank for blank in blanks if blank.right), key=lambda blank: blank.guesses[0][1])
+    by_answer = {blank.answer: blank for blank in right}  # the last one stays: the surest
+    surest = sorted(by_answer.values(), key=lambda blank: blank.guesses[0][1], reverse=True)[:SUREST]
+    return Blanks(random=blanks[:RANDOM], surest=surest, candidates=len(blanks), right=len(right))

@@ -112,11 +112,18 @@ def to_open(uri: str, run_id: str) -> str:
 
 
 def blank_lines(summary: dict[str, Any]) -> list[str]:
-    """Each blank's sentence, and below it the answer and the guesses."""
-    lines = []
-    for blank in summary["blanks"]:
-        guesses = ", ".join(f"{word} {probability:.0%}" for word, probability in blank["guesses"])
-        lines += [f"  {blank['text']}", f"      was: {blank['answer']}   model: {guesses}"]
+    """The sentences with their answers and guesses: those that the model is surest of, said to be chosen so, then those at random."""
+    blanks = summary["blanks"]
+    if not blanks["candidates"]:
+        return [f"fill in the blank (held-out sentences): {NO_BLANKS}"]
+    of = f"of {blanks['candidates']} sentences the model's first guess is right in {blanks['right']}"
+    lines = [f"fill in the blank (held-out sentences; {of})"]
+    for title, which in (("chosen, right and surest:", "surest"), ("at random:", "random")):
+        if blanks[which]:
+            lines.append(f"  {title}")
+        for blank in blanks[which]:
+            guesses = ", ".join(f"{word} {probability:.0%}" for word, probability in blank["guesses"])
+            lines += [f"    {blank['text']}", f"        was: {blank['answer']}   model: {guesses}"]
     return lines
 
 
@@ -124,14 +131,13 @@ def summary_text(summary: dict[str, Any]) -> str:
     """The summary for a terminal."""
     width = max(len(name) for name, _ in figures(summary)) + 2
     lines = [f"run {summary['name']}", *(f"  {name:<{width}}{value}" for name, value in figures(summary))]
-    if summary["blanks"]:
-        lines += ["", "fill in the blank (held-out sentences)", *blank_lines(summary)]
-    elif summary["heldout_after"]:
-        lines += ["", f"fill in the blank (held-out sentences): {NO_BLANKS}"]
+    if summary["heldout_after"]:
+        lines += ["", *blank_lines(summary)]
     return "\n".join([*lines, "", *(f"  {name:<{width}}{value}" for name, value in places(summary))])
 
 
 def summary_markdown(summary: dict[str, Any]) -> str:
     """The summary as the MLflow run's description."""
     rows = "\n".join(f"| {name} | {value} |" for name, value in figures(summary) + places(summary))
-    return f"| | |\n|---|---|\n{rows}\n\n```\n" + "\n".join(blank_lines(summary)) + "\n```\n"
+    blanks = "\n\n```\n" + "\n".join(blank_lines(summary)) + "\n```\n" if summary["heldout_after"] else "\n"
+    return f"| | |\n|---|---|\n{rows}{blanks}"

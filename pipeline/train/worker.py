@@ -208,7 +208,7 @@ def summarise(job: Job, work: Work, module: BertPretraining, state: State, phase
         work.flush()
     counts = unigram_counts(stream.corpus, wordpiece, len(stream.vocabulary.tokens)) if after else np.zeros(1, dtype=np.int64)
     beside = baselines(work.heldout, counts, work.world) if after else {}
-    blanks = []
+    blanks = None
     if work.rank == 0:
         blanks = fill_in_the_blanks(
             module, stream.corpus, wordpiece, stream.vocabulary, maximum_length=phase.sampling.maximum_length, device=work.device
@@ -230,7 +230,7 @@ def summarise(job: Job, work: Work, module: BertPretraining, state: State, phase
         "heldout_before": state.heldout_before,
         "heldout_after": after,
         "baselines": beside,
-        "blanks": [asdict(blank) for blank in blanks],
+        "blanks": blanks and asdict(blanks),
         "checkpoint": checkpoint.folder_of(storage.absolute(job.folder), state.step),
     }
 

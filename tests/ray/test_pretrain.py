@@ -113,7 +113,10 @@ def test_it_learns_and_says_what_it_learnt(undisturbed: tuple[dict, History]) ->
     assert 0 < after["heldout/mlm_accuracy"] < 1 and 0 < beside["baseline/unigram_mlm_accuracy"] < 1
     assert 0.5 <= beside["baseline/majority_nsp_accuracy"] < 0.7
     assert summary["steps"] == STEPS and summary["tokens"] > 0 and summary["tokens_per_second"] > 0
-    assert all(len(blank["guesses"]) == 5 and "____" in blank["text"] for blank in summary["blanks"])
+    blanks = summary["blanks"]
+    assert len(blanks["random"]) == 3 and 0 <= blanks["right"] <= blanks["candidates"] == 64
+    assert all(len(blank["guesses"]) == 5 and "____" in blank["text"] for blank in blanks["random"] + blanks["surest"])
+    assert all(blank["guesses"][0][0] == blank["answer"] for blank in blanks["surest"])
 
 
 def test_a_second_driver_is_refused(config: Pretrain, undisturbed: tuple[dict, History], refused: list[str]) -> None:

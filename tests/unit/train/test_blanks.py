@@ -6,12 +6,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 
+from pipeline.config.model import Model
 from pipeline.corpus.prepare import Corpus, Window
+from pipeline.objectives.pretraining import BertPretraining
 from pipeline.text.schema import DOCUMENT
 from pipeline.text.vocabulary import Vocabulary, train_vocabulary
 from pipeline.text.wordpiece import WordPiece
-from pipeline.train.blanks import readable, sentences_with_blanks
+from pipeline.train.blanks import Blank, Blanks, chosen, fill_in_the_blanks, readable, sentences_with_blanks
 from pipeline.train.evaluate import unigram_counts
 
 SENTENCES = [f"The old man went {place} times over the hill with a bag." for place in ("one", "two", "six", "ten")]
@@ -66,3 +69,31 @@ def test_unigram_counts_are_of_every_word_whatever_the_language(tmp_path: Path) 
     counts = unigram_counts(corpus_of(tmp_path, [("p", "".join(CHINESE))], "zh"), WordPiece(vocabulary), vocabulary.size)
     assert counts[vocabulary.ids["去"]] == 2 and counts[vocabulary.ids["京"]] == 1
     assert counts.sum() == len("".join(CHINESE)) and np.all(counts >= 0)
+
+
+def blank(text: str, answer: str, guess: str, probability: float) -> Blank:
+    return Blank(text=text, answer=answer, guesses=[[guess, probability], ["other", 0.01]])
+
+
+def test_the_surest_right_answers_are_chosen_once_each() -> None:
+    right = [blank("a", "the", "the", 0.4), blank("b", "sea", "sea", 0.3), blank("c", "the", "the", 0.6), blank("d", "hill", "hill", 0.2)]
+    wrong = [blank("e", "bag", "the", 0.9), blank("f", "old", "new", 0.1)]
+    found = chosen([wrong[0], *right, wrong[1]])
+    assert found == Blanks(random=[wrong[0], right[0], right[1]], surest=[right[2], right[1]], candidates=6, right=4)
+    assert chosen(wrong) == Blanks(random=wrong, surest=[], candidates=2, right=0)
+
+
+def test_one_batch_gives_each_sentence_the_guesses_that_it_has_alone(tmp_path: Path) -> None:
+    vocabulary = train_vocabulary(SENTENCES * 5, size=300, lowercase=True)
+    torch.manual_seed(0)
+    module = BertPretraining(Model(layers=1, width=16, heads=2, feed_forward=32, maximum_positions=32), vocabulary.size)
+    together, alone = (
+        fill_in_the_blanks(
+            module, corpus_of(tmp_path, rows, "en"), WordPiece(vocabulary), vocabulary, maximum_length=32, device=torch.device("cpu")
+        )
+        for rows in ([("p", SENTENCES[0]), ("q", SENTENCES[1])], [("p", SENTENCES[0])])
+    )
+    assert together.candidates == 2 and alone.candidates == 1 and module.training
+    assert together.random[0].answer == alone.random[0].answer in ("the", "old", "man", "went", "one", "times", "over", "hill", "with", "bag")
+    for (word, probability), (expected, wanted) in zip(together.random[0].guesses, alone.random[0].guesses, strict=True):
+        assert word == expected and probability == pytest.approx(wanted, abs=1e-6)

@@ -20,14 +20,20 @@ SUMMARY = {
     "heldout_before": {"heldout/maximum_length": 128, "heldout/mlm_loss": 9.0112, "heldout/nsp_loss": 0.69, "heldout/mlm_accuracy": 0.0, "heldout/nsp_accuracy": 0.5},
     "heldout_after": {"heldout/mlm_loss": 4.5678, "heldout/nsp_loss": 0.61, "heldout/mlm_accuracy": 0.2345, "heldout/nsp_accuracy": 0.6789},
     "baselines": {"baseline/unigram_mlm_loss": 6.25, "baseline/unigram_mlm_accuracy": 0.051, "baseline/majority_nsp_accuracy": 0.5049},
-    "blanks": [{"text": "The ____ returns a list .", "answer": "function", "guesses": [["method", 0.412], ["function", 0.3]]}],
+    "blanks": {
+        "random": [{"text": "The ____ returns a list .", "answer": "function", "guesses": [["method", 0.412], ["function", 0.3]]}],
+        "surest": [{"text": "One of ____ best .", "answer": "the", "guesses": [["the", 0.91], ["its", 0.02]]}],
+        "candidates": 64,
+        "right": 9,
+    },
     "checkpoint": "/out/runs/mine/checkpoints/step-00001000",
     "export": "/out/runs/mine/export",
     "export_check": "checked",
     "mlflow_uri": "sqlite:////out/mlflow.db",
     "mlflow_run_id": "0a1b",
 }
-WITHOUT_HELDOUT = SUMMARY | {"heldout_before": {}, "heldout_after": {}, "baselines": {}, "blanks": [], "workers": 1}
+NO_SENTENCES = {"random": [], "surest": [], "candidates": 0, "right": 0}
+WITHOUT_HELDOUT = SUMMARY | {"heldout_before": {}, "heldout_after": {}, "baselines": {}, "blanks": NO_SENTENCES, "workers": 1}
 
 TEXT = """\
 run mine
@@ -41,9 +47,13 @@ run mine
   memory                   1.50 GB at most
   model FLOPs utilisation  not known: there is no peak for this device and precision
 
-fill in the blank (held-out sentences)
-  The ____ returns a list .
-      was: function   model: method 41%, function 30%
+fill in the blank (held-out sentences; of 64 sentences the model's first guess is right in 9)
+  chosen, right and surest:
+    One of ____ best .
+        was: the   model: the 91%, its 2%
+  at random:
+    The ____ returns a list .
+        was: function   model: method 41%, function 30%
 
   checkpoint               /out/runs/mine/checkpoints/step-00001000
   model                    /out/runs/mine/export (checked)
@@ -80,8 +90,13 @@ MARKDOWN = """\
 | MLflow | run 0a1b; to open it: mlflow ui --backend-store-uri sqlite:////out/mlflow.db |
 
 ```
-  The ____ returns a list .
-      was: function   model: method 41%, function 30%
+fill in the blank (held-out sentences; of 64 sentences the model's first guess is right in 9)
+  chosen, right and surest:
+    One of ____ best .
+        was: the   model: the 91%, its 2%
+  at random:
+    The ____ returns a list .
+        was: function   model: method 41%, function 30%
 ```
 """
 
@@ -159,7 +174,7 @@ def test_the_summary_of_other_pair_tasks_and_of_none() -> None:
 
 def test_a_pair_task_that_could_not_be_measured_and_missing_blanks_are_said() -> None:
     after = {key: value for key, value in SUMMARY["heldout_after"].items() if "nsp" not in key}
-    text = summary_text(SUMMARY | {"heldout_after": after, "blanks": []})
+    text = summary_text(SUMMARY | {"heldout_after": after, "blanks": NO_SENTENCES})
     assert "  held-out NSP accuracy    not measured: all held-out pairs have the same answer; hold out more documents (prepare.heldout_share" in text
     assert "fill in the blank (held-out sentences): none: no held-out sentence of 8 to 30 tokens holds a whole word" in text
 
