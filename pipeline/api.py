@@ -309,9 +309,10 @@ def load_pretrained(location: str, device: torch.device) -> LoadedModel:
     require_fitting_vocabulary(location, location, rows, vocabulary)
     with without_memory():  # no time for weights that are replaced
         module = BertPretraining(settings, rows)
-    module.to_empty(device="cpu")
-    initialize(module.encoder.pooler, settings.initializer_deviation, torch.Generator().manual_seed(0))  # where the files lack one
-    module.load_state_dict(taken.state, strict=False)
+    absent = {name: torch.empty(tensor.shape) for name, tensor in module.state_dict().items() if name not in taken.state}
+    module.load_state_dict(absent | taken.state, assign=True)  # without a copy
+    if any(name.startswith("encoder.pooler.") for name in absent):
+        initialize(module.encoder.pooler, settings.initializer_deviation, torch.Generator().manual_seed(0))
     trained = Trained(checkpoint=location, model=settings, vocabulary_size=rows, module=module.to(device).eval())
     return LoadedModel(
         location=location, settings=settings, vocabulary=vocabulary, encoder=module.encoder, device=device,

@@ -157,7 +157,7 @@ class Uninitialized(TorchFunctionMode):
 
 @contextmanager
 def without_memory() -> Iterator[None]:
-    """Modules made within it have shapes and no memory for weights: `to_empty` gives them some, without values."""
+    """Make the modules created inside without memory for their weights, on the meta device."""
     with torch.device("meta"), Uninitialized():
         yield
 

@@ -127,8 +127,13 @@ def require_usable(taken: Taken) -> None:
         raise CheckpointError(f"{tensors_named(missing)} missing: only whole heads may be ({', '.join(head.rstrip('.') for head in HEADS)})")
     if surplus := [name for name in taken.surplus if not name.startswith(OTHER_HEADS)]:
         raise CheckpointError(f"{tensors_named(surplus)} unexpected: a BERT of the layers and heads that config.json says has none of that name")
-    if broken := [name for name, tensor in to_published(taken.state).items() if not torch.isfinite(tensor).all()]:
+    if broken := [name for name, tensor in to_published(taken.state).items() if not is_finite(tensor)]:
         raise CheckpointError(f"{tensors_named(broken)} not finite: NaN or infinity among the weights")
+
+
+def is_finite(tensor: Tensor) -> bool:
+    """Whether no value is NaN or infinite: both show in the extremes, found in a fraction of the time of `isfinite` on each."""
+    return not tensor.numel() or torch.stack(tensor.aminmax()).isfinite().all().item()
 
 
 def tensors_named(names: list[str]) -> str:
