@@ -117,8 +117,8 @@ def docstring(code: CodeType) -> str | None:
 
 
 def function_docstring(code: CodeType) -> str | None:
-    """The documentation string of a function: its first constant, from Python 3.13 on only where a flag says so."""
-    has_flag = sys.version_info < (3, 13) or code.co_flags & inspect.CO_HAS_DOCSTRING
+    """The documentation string of a function: its first constant, from Python 3.14 on only where a flag says so."""
+    has_flag = sys.version_info < (3, 14) or code.co_flags & inspect.CO_HAS_DOCSTRING
     first = code.co_consts[0] if code.co_consts else None
     return first if has_flag and not code.co_name.startswith("<") and isinstance(first, str) else None
 

@@ -56,7 +56,7 @@ def test_the_report_of_a_bomb_names_the_setting_and_keeps_what_came_before(tmp_p
         else:
             kept += sum(len(line) + 1 for line in record.paragraphs)
     assert [item.reason for item in found] == ["expands too far"] and "prepare.expansion_limit (200)" in found[0].sample
-    assert 60_000_000 < kept <= HARMLESS_BYTES + 1
+    assert 60_000_000 < kept < 70_000_000  # how far beyond HARMLESS_BYTES depends on the size of gzip's reads
 
 
 def test_stored_text_of_any_size_does_not_expand(tmp_path: Path):
