@@ -26,7 +26,7 @@ from pipeline.corpus.stream import StreamSettings, build_stream, bytes_ahead, in
 from pipeline.plan import STREAM_TOKENS
 from pipeline.text.wordpiece import WordPiece
 from pipeline.train.dealing import Dealing
-from pipeline.train.step import exchange, make_slot
+from pipeline.train.slots import exchange, make_slot
 
 WARM_STEPS = 5
 """Of worlds that sleep, before the clock starts: processes start and tables fill."""

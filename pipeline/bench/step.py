@@ -22,14 +22,13 @@ from pipeline.batch import Batch
 from pipeline.bench.peer import masked_only_loss, padded, peer_model, peer_optimizer, peer_step, shipped_loss
 from pipeline.config.model import Model
 from pipeline.config.training import AdamW
-from pipeline.corpus.order import Cursor
 from pipeline.errors import ConfigError
 from pipeline.model.float8 import refuse_float8, to_float8
 from pipeline.model.flops import Counted, flops_per_token, peak_flops, utilisation
 from pipeline.objectives.pretraining import BertPretraining
 from pipeline.presets import PRESETS
 from pipeline.train.optim import build_optimizer
-from pipeline.train.step import Record, Slot, backward, update
+from pipeline.train.step import Compute, train_step
 
 VOCABULARY_SIZE = 30_522
 MASKED_SHARE = 0.15
@@ -112,18 +111,11 @@ def counted(batch: Batch) -> Counted:
     return Counted(tokens=batch.tokens, squares=int(batch.offsets.diff().long().square().sum()), masked=batch.masked)
 
 
-def as_slot(batch: Batch) -> Slot:
-    """The batch as a whole step's only slot."""
-    cursor = Cursor(epoch=0, window=0, row=0, rows_in_window=batch.sequences)
-    record = Record(place=0, rows=batch.sequences, tokens=batch.tokens, squares=0, masked=batch.masked, crc32=0, first=cursor, last=cursor)
-    return Slot(batch=batch, record=record)
-
-
 def our_step(objective: nn.Module, module: nn.Module, optimizer: torch.optim.Optimizer, autocast: torch.autocast, batch: Batch) -> None:
     """One update as the training loop takes it; `objective` is the module or its compiled form."""
     counts, device = {"mlm": batch.masked, "nsp": batch.sequences}, next(module.parameters()).device
-    backward(objective, [as_slot(batch)], counts, world=1, seed=0, step=0, device=device, autocast=autocast)
-    update(optimizer, module, rate=AdamW().learning_rate, clip_norm=AdamW().clip_norm)
+    compute = Compute(device=device, autocast=autocast, seed=0)
+    train_step(objective, optimizer, [(0, batch)], counts, compute, step=0, rate=AdamW().learning_rate, clip_norm=AdamW().clip_norm)
 
 
 def our_ways(case: Case, autocast: torch.autocast, device: torch.device, modes: Sequence[str], *, float8: bool = False) -> Ways:

@@ -59,6 +59,8 @@ class Recipe:
     """Times that each training row is seen, at most where training stops early."""
     rows_per_step: int = 32
     """Rows of one optimiser update; the last one of an epoch has what is left."""
+    rows_per_slot: int | None = None
+    """Rows of one forward and backward, whose gradients add up to the step's: lower it when memory runs out; default: all of the step."""
     training_rows: int | None = None
     """Rows trained on at most, drawn by the seed; none: all."""
     pooling: Literal["cls", "mean", "attention"] = "cls"
@@ -79,6 +81,8 @@ class Recipe:
     def __post_init__(self) -> None:
         require_at_least("recipe.epochs", self.epochs, 1)
         require_at_least("recipe.rows_per_step", self.rows_per_step, 1)
+        if self.rows_per_slot is not None:
+            require_at_least("recipe.rows_per_slot", self.rows_per_slot, 1)
         require(self.training_rows is None or self.training_rows >= 1, f"recipe.training_rows ({self.training_rows}) must be at least 1")
         require(self.patience is None or self.patience >= 1, f"recipe.patience ({self.patience}) must be at least 1")
         if self.dropout is not None:

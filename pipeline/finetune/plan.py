@@ -17,8 +17,8 @@ from pipeline.finetune.problems import Problem
 from pipeline.finetune.trials import autocast_for, build, device_of
 from pipeline.train.initial import Initial
 from pipeline.train.optim import build_optimizer
-from pipeline.train.step import update
-from pipeline.train.trial import batches, seen_words
+from pipeline.train.step import Compute
+from pipeline.train.trial import batches, seen_words, train_on
 
 LARGE = 10_000
 """Training rows above which a task needs no more than one seed where time is short: its spread is small."""
@@ -58,16 +58,14 @@ def seconds_of(config: Finetune, problem: Problem, initial: Initial) -> float:
     torch.set_num_threads(config.placement.threads or max(1, round(config.trials.cpus)))
     module = build(config, problem, initial, 0).to(device).train()
     times, tokens = [], []
+    compute = Compute(device=device, autocast=autocast, seed=0)
     with seen_words(config, module, problem.train.rows)():
         optimizer = build_optimizer(config.optimizer, module)
-        for batch in itertools.islice(batches(problem.train.rows, config.recipe, 0, 0), STEPS):
+        for slots in itertools.islice(batches(problem.train.rows, config.recipe, 0, 0), STEPS):
             begun = time.perf_counter()
-            with autocast:
-                loss, count = module(batch.to(device))["task"]
-            (loss / count).backward()
-            float(update(optimizer, module, rate=0.0, clip_norm=1.0))
+            float(train_on(slots, module, optimizer, compute, step=0, rate=0.0, clip_norm=1.0)[0])
             times.append(time.perf_counter() - begun)
-            tokens.append(batch.tokens)
+            tokens.append(sum(batch.tokens for _, batch in slots))
             if len(times) >= LEAST_STEPS and sum(times) > MEASURED_SECONDS:
                 break
     torch.set_num_threads(threads)

@@ -45,19 +45,29 @@ class SequenceTask(nn.Module):
         initialize(self, settings.initializer_deviation, generator)
 
     def forward(self, batch: Batch) -> Terms:
-        """"task": the summed loss, float32 without dimensions, and what it is a mean over: sequences, their classes' weights, or sequences times labels."""
+        """"task": the summed loss, float32 without dimensions, and its count."""
         if self.kind == "regression":
             assert batch.label_N is not None
             wanted_N = (batch.label_N - self.mean) / self.deviation
-            return {"task": (F.mse_loss(self.scores(batch)[:, 0], wanted_N, reduction="sum"), batch.sequences)}
+            return {"task": (F.mse_loss(self.scores(batch)[:, 0], wanted_N, reduction="sum"), self.count(batch))}
         logits = self.scores(batch)
         if self.kind == "multilabel":
             assert batch.labels is not None
-            return {"task": (F.binary_cross_entropy_with_logits(logits, batch.labels.view_as(logits), reduction="sum"), logits.numel())}
+            total = F.binary_cross_entropy_with_logits(logits, batch.labels.view_as(logits), reduction="sum")
+            return {"task": (total, self.count(batch))}
         assert batch.label_N is not None
-        labels = batch.label_N.long()
-        total = F.cross_entropy(logits, labels, weight=self.class_weights, reduction="sum")
-        return {"task": (total, batch.sequences if self.class_weights is None else self.class_weights[labels].sum())}
+        total = F.cross_entropy(logits, batch.label_N.long(), weight=self.class_weights, reduction="sum")
+        return {"task": (total, self.count(batch))}
+
+    def count(self, batch: Batch) -> int | Tensor:
+        """What the loss is a mean over: sequences, their classes' weights, or sequences times labels."""
+        if self.kind == "multilabel":
+            assert batch.labels is not None
+            return batch.labels.numel()
+        if self.class_weights is None or self.kind == "regression":
+            return batch.sequences
+        assert batch.label_N is not None
+        return self.class_weights[batch.label_N.long()].sum()
 
     def logits(self, batch: Batch) -> Tensor:
         """Float32 (N, outputs); of a regression values as the labels have them."""

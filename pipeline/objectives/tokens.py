@@ -30,15 +30,19 @@ class TagTask(nn.Module):
         initialize(self, settings.initializer_deviation, generator)
 
     def forward(self, batch: Batch) -> Terms:
-        """"task": the loss summed over the labelled tokens, float32 without dimensions, and their number, or the sum of their classes' weights."""
+        """"task": the loss summed over the labelled tokens, float32 without dimensions, and its count."""
         assert batch.labels is not None
-        labels_T, logits = batch.labels.long(), self.logits(batch)
-        total = F.cross_entropy(logits, labels_T, weight=self.class_weights, ignore_index=IGNORED, reduction="sum")
+        total = F.cross_entropy(self.logits(batch), batch.labels.long(), weight=self.class_weights, ignore_index=IGNORED, reduction="sum")
+        return {"task": (total, self.count(batch))}
+
+    def count(self, batch: Batch) -> Tensor:
+        """What the loss is a mean over: labelled tokens, or their classes' weights; 0 where none is labelled."""
+        assert batch.labels is not None
+        labels_T = batch.labels.long()
         labelled_T = labels_T != IGNORED
-        # A mask as index would have the host wait for the device, which alone knows how many tokens are labelled.
+        # A mask as index would make the host wait for the device, which alone knows how many tokens are labelled.
         weights_T = labelled_T if self.class_weights is None else self.class_weights[labels_T.clamp(min=0)] * labelled_T
-        count = weights_T.sum()
-        return {"task": (total, count.clamp(min=1e-9 if self.class_weights is not None else 1))}
+        return weights_T.sum()
 
     def logits(self, batch: Batch) -> Tensor:
         """Float32 (T, tags)."""
@@ -63,7 +67,11 @@ class AnswerTask(nn.Module):
         start_and_end = batch.labels.view(-1, 2).long()
         padded = by_sequence(self.logits(batch), batch)
         total = F.cross_entropy(padded.transpose(1, 2).reshape(-1, padded.shape[1]), start_and_end.reshape(-1), reduction="sum")
-        return {"task": (total / 2, batch.sequences)}
+        return {"task": (total / 2, self.count(batch))}
+
+    def count(self, batch: Batch) -> int:
+        """What the loss is a mean over: sequences."""
+        return batch.sequences
 
     def logits(self, batch: Batch) -> Tensor:
         """Float32 (T, 2): start, end."""

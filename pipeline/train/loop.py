@@ -25,7 +25,8 @@ from pipeline.train.meter import Meter, Step, training_metrics
 from pipeline.train.notice import Notice
 from pipeline.train.saver import Saver
 from pipeline.train.schedule import decay_start, rate_share
-from pipeline.train.step import Record, Slot, backward, exchange, make_slot, update
+from pipeline.train.slots import Record, Slot, exchange, make_slot
+from pipeline.train.step import Compute, train_step
 from pipeline.train.stragglers import Stragglers
 
 MOST_SKIPPED = 20
@@ -77,6 +78,7 @@ def train_phase(
     if state.step == 0:
         state = dataclasses.replace(state, heldout_before=state.heldout_before | evaluated(work, module, state, phase))
     state = dataclasses.replace(state, cursor=entered(state.cursor, phase, start))
+    compute = Compute(device=work.device, autocast=work.autocast, seed=config.seed, world=work.world)
     meter, notice = Meter(work.world, state.interval, work.device), Notice(work.leaving, elastic=config.worker_range.elastic)
     for step in range(start, phase.end):
         places = slots_of_rank(step - phase.first, start - phase.first, phase.batch, work.rank, work.world)
@@ -87,8 +89,8 @@ def train_phase(
         counts = {"mlm": sum(record.masked for record in records), "nsp": rows, "sop": rows}  # of terms that the objective may have
         rate = config.optimizer.learning_rate * rate_share(config.schedule, step, config.steps)
         with told_what_to_lower(config, phase, step + 1, work.device):
-            sums = backward(objective, slots, counts, world=work.world, seed=config.seed, step=step, device=work.device, autocast=work.autocast)
-            norm = update(optimizer, module, rate=rate, clip_norm=config.optimizer.clip_norm)
+            batches = [(slot.record.place, slot.batch) for slot in slots]
+            sums, norm = train_step(objective, optimizer, batches, counts, compute, step=step, rate=rate, clip_norm=config.optimizer.clip_norm)
         state = advance(state, records)
         meter.add(step_of(state.step, sums, counts, norm, records))
         done = state.step

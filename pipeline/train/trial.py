@@ -3,7 +3,7 @@
 import copy
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +14,7 @@ import pyarrow as pa
 import torch
 from torch import Tensor, nn
 
-from pipeline.batch import Batch, collate_labelled
+from pipeline.batch import collate_labelled
 from pipeline.config.finetune import Cutting, Finetune, Recipe
 from pipeline.config.training import Lamb
 from pipeline.objectives.tasks import TaskObjective
@@ -26,11 +26,12 @@ from pipeline.train.course import Best, Course, Keeper, Scores
 from pipeline.train.optim import build_optimizer
 from pipeline.train.schedule import rate_share
 from pipeline.train.seen_words import SeenWords
-from pipeline.train.step import seed_dropout, update
+from pipeline.train.step import Compute, Slot, train_step
 
 ROWS_AT_ONCE = 64  # in evaluation
 POINTS = 100  # of a learning curve
 GROUPED_STEPS = 50  # whose rows are sorted by length among themselves
+
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
@@ -79,6 +80,7 @@ def run_trial(
     stopped goes on: `after_epoch` is called for the epochs before, too.
     """
     recipe, way = config.recipe, KINDS[task.kind]
+    compute = Compute(device=device, autocast=autocast, seed=seed)
     rows = drawn(train.rows, recipe.training_rows, seed)
     training = seen_words(config, module, rows)
     with training():
@@ -89,10 +91,7 @@ def run_trial(
     first, metric = next(iter(splits)), task.metrics[0]
     for epoch in range(len(course.epochs) + 1, recipe.epochs + 1):
         with training():
-            train_epoch(
-                config, module, optimizer, rows, course, epoch - 1,
-                seed=seed, device=device, autocast=autocast, keeper=keeper,
-            )  # fmt: skip
+            train_epoch(config, module, optimizer, rows, course, epoch - 1, compute, keeper=keeper)
         found = {name: way.answers(task, split, logits_of(module, split.rows, device, autocast), cutting) for name, split in splits.items()}
         course.epochs.append({name: way.score(task, split, found[name], {}) for name, split in splits.items()})
         after_epoch(epoch, course.epochs[-1])
@@ -138,25 +137,23 @@ def train_epoch(
     rows: pa.Table,
     course: Course,
     epoch: int,
+    compute: Compute,
     *,
-    seed: int,
-    device: torch.device,
-    autocast: torch.autocast,
     keeper: Keeper | None,
 ) -> None:
-    """All rows once, or those that are left of an epoch that was begun."""
+    """Train on all rows once, or on those that are left of an epoch that was begun."""
     recipe, begun, before = config.recipe, time.perf_counter(), course.seconds
     per_epoch = math.ceil(rows.num_rows / recipe.rows_per_step)
     steps = recipe.epochs * per_epoch
     every = max(1, steps // POINTS)
-    total, count = torch.full((), course.total, dtype=torch.float64, device=device), course.count
+    total, count = torch.full((), course.total, dtype=torch.float64, device=compute.device), course.count
     points: list[tuple[int, Tensor]] = []
-    train = partial(train_step, config, module, optimizer, seed=seed, device=device, autocast=autocast)
     module.train()
-    for batch in batches(rows, recipe, seed, epoch, skip=course.step - epoch * per_epoch):
-        loss, weight = train(batch, course.step, steps)
-        total, count = total + loss.double(), count + weight
-        course.step, course.tokens = course.step + 1, course.tokens + batch.tokens
+    for slots in batches(rows, recipe, compute.seed, epoch, skip=course.step - epoch * per_epoch):
+        rate = config.optimizer.learning_rate * rate_share(config.schedule, course.step, steps)
+        loss, weight = train_on(slots, module, optimizer, compute, step=course.step, rate=rate, clip_norm=config.optimizer.clip_norm)
+        total, count = total + loss, count + weight
+        course.step, course.tokens = course.step + 1, course.tokens + sum(batch.tokens for _, batch in slots)
         if course.step % every == 0:
             points.append((course.step, total / count))
             total, count = torch.zeros_like(total), 0.0
@@ -178,26 +175,16 @@ def read(points: list[tuple[int, Tensor]]) -> list[tuple[int, float]]:
     return [(step, value) for (step, _), value in zip(points, values, strict=True)]
 
 
-def train_step(
-    config: Finetune,
-    module: TaskObjective,
-    optimizer: torch.optim.Optimizer,
-    batch: Batch,
-    step: int,
-    steps: int,
-    *,
-    seed: int,
-    device: torch.device,
-    autocast: torch.autocast,
+def train_on(
+    slots: Sequence[Slot], module: TaskObjective, optimizer: torch.optim.Optimizer, compute: Compute, *, step: int, rate: float, clip_norm: float
 ) -> tuple[Tensor, Tensor | int]:
-    """Train on one batch as step `step` of `steps`; give its loss sum and the count of its mean. The host does not wait."""
-    seed_dropout(seed, step, 0)
-    with autocast:
-        loss, weight = module(batch.to(device))["task"]
-    (loss / weight).backward()
-    rate = config.optimizer.learning_rate * rate_share(config.schedule, step, steps)
-    update(optimizer, module, rate=rate, clip_norm=config.optimizer.clip_norm)
-    return loss.detach(), weight
+    """Train on the slots of a step; return the loss sum, float64, and the count of its mean. The host does not wait."""
+    there = [(slot, batch.to(compute.device)) for slot, batch in slots]
+    count = sum(module.count(batch) for _, batch in there)
+    if isinstance(count, Tensor):
+        count = count.clamp(min=1e-9)  # no label in the whole step
+    sums, _ = train_step(module, optimizer, there, {"task": count}, compute, step=step, rate=rate, clip_norm=clip_norm)
+    return sums["task"], count
 
 
 def seen_words(config: Finetune, module: TaskObjective, rows: pa.Table) -> Callable[[], AbstractContextManager[None]]:
@@ -215,10 +202,10 @@ def drawn(rows: pa.Table, most: int | None, seed: int) -> pa.Table:
     return rows.take(np.sort(generator(seed, 1 << 32).permutation(rows.num_rows)[:most]))
 
 
-def batches(rows: pa.Table, recipe: Recipe, seed: int, epoch: int, skip: int = 0) -> Iterator[Batch]:
-    """All rows once but those of the first `skip` batches, in an order that is a function of (seed, epoch).
+def batches(rows: pa.Table, recipe: Recipe, seed: int, epoch: int, skip: int = 0) -> Iterator[list[Slot]]:
+    """Yield the slots of each step but the first `skip`: all rows once, in an order that is a function of (seed, epoch).
 
-    One batch, else the last, has what is left.
+    One step, the last unless lengths are grouped, has the rows that are left over.
     """
     order = generator(seed, epoch).permutation(rows.num_rows)
     starts = range(0, len(order), recipe.rows_per_step)
@@ -227,7 +214,9 @@ def batches(rows: pa.Table, recipe: Recipe, seed: int, epoch: int, skip: int = 0
         order = np.concatenate([part[np.argsort(lengths[part], kind="stable")] for part in np.split(order, range(size, len(order), size))])
         starts = [starts[place] for place in generator(seed, epoch).permutation(len(starts))]
     for start in starts[skip:]:
-        yield collate_labelled(rows.take(order[start : start + recipe.rows_per_step]).combine_chunks())
+        chosen = order[start : start + recipe.rows_per_step]
+        parts = np.split(chosen, range(recipe.rows_per_slot or len(chosen), len(chosen), recipe.rows_per_slot or len(chosen)))
+        yield [(slot, collate_labelled(rows.take(part).combine_chunks())) for slot, part in enumerate(parts)]
 
 
 def generator(seed: int, stream: int) -> np.random.Generator:

@@ -4,7 +4,6 @@ The host waits for nothing, no tensor is elsewhere, and the kernels are those th
 """
 
 from dataclasses import replace
-from functools import partial
 
 import pyarrow as pa
 import pytest
@@ -12,7 +11,7 @@ import torch
 from torch import nn
 
 from pipeline.batch import Batch
-from pipeline.bench.step import Case, as_slot, make_batch
+from pipeline.bench.step import Case, make_batch
 from pipeline.config.adapters import Bottleneck, LowRank
 from pipeline.config.finetune import Finetune, Recipe, TaskAdamW
 from pipeline.config.model import Model
@@ -24,9 +23,9 @@ from pipeline.tasks.schema import ENCODED
 from pipeline.train.evaluate import evaluate
 from pipeline.train.optim import build_optimizer
 from pipeline.train.seen_words import SeenWords
-from pipeline.train.step import backward, update
+from pipeline.train.step import Compute, train_step
 from tests.cuda.device import CUDA, on_device
-from pipeline.train.trial import Course, train_epoch, train_step
+from pipeline.train.trial import Course, train_epoch, train_on
 from tests.cuda.watch import HostWaits, Watch
 
 MODEL = Model(layers=2, width=32, heads=2, feed_forward=64, maximum_positions=64, attention_dropout=0.0)
@@ -58,15 +57,13 @@ def elsewhere(module: nn.Module, optimizer: torch.optim.Optimizer) -> list[str]:
 def pretraining_steps(module: BertPretraining, optimizer: AdamW, batch: Batch, autocast: torch.autocast) -> Watch:
     """Two steps on the device; the operators of the second."""
     counts = {"mlm": batch.masked, "nsp": batch.sequences}
-    run = partial(backward, module, [as_slot(batch)], counts, world=1, seed=0, device=CUDA, autocast=autocast)
+    compute = Compute(device=CUDA, autocast=autocast, seed=0)
     with on_device():
         module.to(CUDA)
         chosen = build_optimizer(optimizer, module)
         for step in range(2):
             with Watch() as watch:
-                sums = run(step=step)
-                assert not elsewhere(module, chosen)
-                norm = update(chosen, module, rate=1e-4, clip_norm=1.0)
+                sums, norm = train_step(module, chosen, [(0, batch)], counts, compute, step=step, rate=1e-4, clip_norm=1.0)
         assert {tensor.device for tensor in (norm, *sums.values())} == {CUDA} and not elsewhere(module, chosen)
     return watch
 
@@ -132,8 +129,8 @@ def finetuning_step(module: TaskObjective, kind: str, optimizer: AdamW) -> Watch
         module.to(CUDA).train()
         chosen = build_optimizer(optimizer, module)
         with Watch() as watch:
-            step = partial(train_step, finetune(optimizer), module, chosen, seed=0, device=CUDA, autocast=bfloat16())
-            loss, weight = step(labelled(kind), 0, 10)
+            compute = Compute(device=CUDA, autocast=bfloat16(), seed=0)
+            loss, weight = train_on([(0, labelled(kind))], module, chosen, compute, step=0, rate=1e-4, clip_norm=1.0)
         assert loss.device == CUDA and (isinstance(weight, int) or weight.device == CUDA)
         assert not elsewhere(module, chosen)
     return watch
@@ -178,8 +175,7 @@ def test_an_epoch_of_finetuning_and_an_evaluation_are_read_once_at_their_end() -
         optimizer = build_optimizer(config.optimizer, module.to(CUDA))
         pretraining.to(CUDA)
         with Watch() as watch, pytest.raises(HostWaits):
-            run = partial(train_epoch, config, module, optimizer, rows, seed=0, device=CUDA, autocast=bfloat16())
-            run(Course(), 0, keeper=None)
+            train_epoch(config, module, optimizer, rows, Course(), 0, Compute(device=CUDA, autocast=bfloat16(), seed=0), keeper=None)
         assert watch.counts["_varlen_attn"] == 3 * MODEL.layers
         with Watch() as watch, pytest.raises(HostWaits):
             evaluate(pretraining, [batch_of(*size) for size in SIZES], world=1, device=CUDA, autocast=bfloat16())

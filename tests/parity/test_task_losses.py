@@ -1,12 +1,18 @@
 """Loss and gradients of every kind of task against transformers, on the same weights and batches."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from pipeline.batch import Batch
+from pipeline.config.finetune import TaskAdamW
 from pipeline.config.model import Model
 from pipeline.model.weights import published_config, to_published
 from pipeline.objectives.tasks import OBJECTIVES, TaskObjective
+from pipeline.train.optim import build_optimizer
+from pipeline.train.step import Compute
+from pipeline.train.trial import train_on
 
 transformers = pytest.importorskip("transformers")
 
@@ -125,3 +131,47 @@ def test_poolings_are_means_over_a_sequence_s_own_tokens() -> None:
                 scores = [torch.nn.functional.linear(states, module.attention_pooling.weight, module.attention_pooling.bias).softmax(0) for states in hidden]
                 pooled = torch.stack([(states * score).sum(0) for states, score in zip(hidden, scores)])
             torch.testing.assert_close(module.logits(batch), module.classification_head(pooled), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", list(OBJECTIVES))
+@pytest.mark.parametrize("weighted", [False, True])
+def test_slots_of_a_step_add_up_to_the_step(kind: str, weighted: bool) -> None:
+    if weighted and kind not in ("classification", "tags"):
+        pytest.skip("class weights are of classes and tags")
+    weights = torch.tensor([1.0, 0.25, 4.0]) if weighted else None
+    settings = replace(SETTINGS, hidden_dropout=0.0, attention_dropout=0.0)
+    whole, lengths = batch_of(kind, (9, 5, 12, 7)), (9, 5, 12, 7)
+    found = []
+    for sizes in ((4,), (1, 3)):
+        outputs = 0 if kind in ("regression", "spans") else CLASSES
+        module = OBJECTIVES[kind](settings, SIZE, outputs, torch.Generator().manual_seed(1), "cls", weights).train()
+        optimizer = build_optimizer(TaskAdamW(learning_rate=1e-3), module)
+        compute = Compute(device=torch.device("cpu"), autocast=torch.autocast("cpu", enabled=False), seed=0)
+        slots = list(enumerate(parts(kind, whole, lengths, sizes)))
+        loss, count = train_on(slots, module, optimizer, compute, step=0, rate=1e-3, clip_norm=1.0)
+        found.append((float(loss), float(count), module.state_dict()))
+    assert found[1][0] == pytest.approx(found[0][0], rel=1e-5) and found[1][1] == found[0][1]
+    for name, tensor in found[0][2].items():
+        torch.testing.assert_close(found[1][2][name], tensor, rtol=1e-3, atol=2e-5, msg=name)
+
+
+def parts(kind: str, batch: Batch, lengths: tuple[int, ...], sizes: tuple[int, ...]) -> list[Batch]:
+    """The batch's sequences as several batches."""
+    found, first = [], 0
+    for size in sizes:
+        tokens = slice(sum(lengths[:first]), sum(lengths[: first + size]))
+        per = {"tags": tokens, "spans": slice(2 * first, 2 * (first + size)), "multilabel": slice(CLASSES * first, CLASSES * (first + size))}
+        found.append(
+            replace(
+                batch,
+                ids_T=batch.ids_T[tokens],
+                segments_T=batch.segments_T[tokens],
+                positions_T=batch.positions_T[tokens],
+                offsets=torch.tensor([0, *torch.tensor(lengths[first : first + size]).cumsum(0)], dtype=torch.int32),
+                maximum_length=max(lengths[first : first + size]),
+                label_N=None if batch.label_N is None else batch.label_N[first : first + size],
+                labels=None if batch.labels is None else batch.labels[per[kind]],
+            )
+        )
+        first += size
+    return found

@@ -35,7 +35,7 @@ from pipeline.text.wordpiece import WordPiece
 from pipeline.train.checkpoint import State
 from pipeline.train.loop import advance
 from pipeline.train.run import read_run, run_folder
-from pipeline.train.step import make_slot
+from pipeline.train.slots import make_slot
 from tests.ray.listening import listening
 
 pytestmark = pytest.mark.usefixtures("local_ray")

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.batch import Batch
 from pipeline.config.finetune import Cutting, Finetune, Recipe
 from pipeline.config.model import Model
 from pipeline.errors import DataError
@@ -24,6 +23,7 @@ from pipeline.tasks.submission import FILES
 from pipeline.tasks.tables import read_split
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.initial import Initial
+from pipeline.train.step import Slot
 
 
 def problem(name: str, rows: int, dev: int = 320) -> SimpleNamespace:
@@ -65,10 +65,10 @@ def test_a_few_steps_tell_of_steps_of_other_lengths(glue: Path, tiny_vocabulary:
     asked = replace(config(None), random_weights=True, recipe=Recipe(rows_per_step=1, group_lengths=False)).for_width(16)
     now, measured, real = [0.0], [], plan.batches
 
-    def watched(*arguments: Any) -> Iterator[Batch]:
-        for batch in real(*arguments):
-            measured.append(batch.tokens)
-            yield batch
+    def watched(*arguments: Any) -> Iterator[list[Slot]]:
+        for slots in real(*arguments):
+            measured.append(sum(batch.tokens for _, batch in slots))
+            yield slots
 
     def clock() -> float:
         now[0] += 0.5 * measured[-1]

@@ -13,7 +13,7 @@ import torch.multiprocessing as mp
 from torch._dynamo.exc import BackendCompilerFailed
 from torch._dynamo.testing import CompileCounter
 
-from pipeline.bench.step import Case, as_slot, make_batch
+from pipeline.bench.step import Case, make_batch
 from pipeline.config.model import Model
 from pipeline.config.training import AdamW, Placement
 from pipeline.errors import ConfigError
@@ -24,7 +24,7 @@ from pipeline.train.compiling import compiled, compiles
 from pipeline.train.failures import failure_of
 from pipeline.train.loop import distributed
 from pipeline.train.optim import build_optimizer
-from pipeline.train.step import backward, update
+from pipeline.train.step import Compute, train_step
 
 CPU = torch.device("cpu")
 VOCABULARY = 4_000
@@ -93,8 +93,8 @@ def losses(rank: int, backend: str | None, *, recompute: bool = False, dropout: 
         for step in range(2):
             batch = make_batch(Case(size="base", rows=2, length=16 + 2 * step, ragged=True, attention_dropout=False), seed=2 * step + rank)
             batch = replace(batch, ids_T=batch.ids_T % VOCABULARY, masked_labels_M=batch.masked_labels_M % VOCABULARY)
-            sums = backward(objective, [as_slot(batch)], {"mlm": 10, "nsp": 4}, world=2, seed=0, step=step, device=CPU, autocast=torch.autocast("cpu", enabled=False))
-            update(optimizer, module, rate=1e-3, clip_norm=1.0)
+            compute = Compute(device=CPU, autocast=torch.autocast("cpu", enabled=False), seed=0, world=2)
+            sums, _ = train_step(objective, optimizer, [(0, batch)], {"mlm": 10, "nsp": 4}, compute, step=step, rate=1e-3, clip_norm=1.0)
             found.append(float(sum(sums.values())))
     return found
 

@@ -17,7 +17,8 @@ from pipeline.train import checkpoint, loop
 from pipeline.train.checkpoint import State
 from pipeline.train.loop import check_order, train
 from pipeline.train.optim import build_optimizer
-from pipeline.train.step import backward, make_slot
+from pipeline.train.slots import make_slot
+from pipeline.train.step import Compute, backward
 
 LOSSES = ("train/loss", "train/mlm_loss", "train/nsp_loss", "train/gradient_norm", "data/rows_crc32", "data/tokens", "train/learning_rate")
 Logged = dict[int, dict[str, float]]
@@ -221,7 +222,8 @@ def gradients(training, config: Pretrain, sizes: list[int]) -> dict[str, torch.T
     slots = [make_slot(rows.slice(start, size), place) for place, (start, size) in enumerate(zip(starts, sizes, strict=True))]
     counts = {"mlm": sum(slot.record.masked for slot in slots), "nsp": 16}
     module = training.module(config)
-    backward(module, slots, counts, world=1, seed=0, step=0, device=torch.device("cpu"), autocast=torch.autocast("cpu", enabled=False))
+    compute = Compute(device=torch.device("cpu"), autocast=torch.autocast("cpu", enabled=False), seed=0)
+    backward(module, [(slot.record.place, slot.batch) for slot in slots], counts, compute, step=0)
     return {name: parameter.grad for name, parameter in module.named_parameters()}
 
 
@@ -244,7 +246,8 @@ def test_dropout_depends_on_seed_step_and_slot(training, tiny_config: Pretrain) 
 
     def loss(slot, seed: int, step: int) -> float:
         autocast = torch.autocast("cpu", enabled=False)
-        return backward(module, [slot], counts, world=1, seed=seed, step=step, device=torch.device("cpu"), autocast=autocast)["mlm"].item()
+        compute = Compute(device=torch.device("cpu"), autocast=autocast, seed=seed)
+        return backward(module, [(slot.record.place, slot.batch)], counts, compute, step=step)["mlm"].item()
 
     assert loss(slot, 0, 0) == loss(slot, 0, 0)
     assert len({loss(slot, 0, 0), loss(slot, 1, 0), loss(slot, 0, 1), loss(other, 0, 0)}) == 4

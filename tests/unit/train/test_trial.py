@@ -82,7 +82,7 @@ def test_a_whole_training_equals_a_plain_loop_of_transformers(glue: Path, tiny_v
     groups = [{"params": matrices, "weight_decay": 0.01}, {"params": [weight for weight in peer.parameters() if weight.ndim < 2], "weight_decay": 0.0}]
     optimizer, losses = torch.optim.AdamW(groups, lr=1e-3, eps=1e-6), []
     for epoch in range(2):
-        for batch in batches(rows["train"].rows, config.recipe, 5, epoch):
+        for ((_, batch),) in batches(rows["train"].rows, config.recipe, 5, epoch):
             labels = batch.label_N if task.kind == "regression" else batch.label_N.long()
             loss = peer(**padded(batch), labels=labels).loss
             loss.backward()
@@ -99,7 +99,7 @@ def test_a_whole_training_equals_a_plain_loop_of_transformers(glue: Path, tiny_v
     assert len(set(rows["train"].rows["ids"].combine_chunks().flatten().to_pylist())) < len(ours), "some words have nothing but decay"
     torch.testing.assert_close(ours, whole, rtol=1e-4, atol=1e-5)
     peer.eval()
-    whole = next(batches(rows["dev"].rows, replace(config.recipe, rows_per_step=99), 0, 0))
+    ((_, whole),) = next(batches(rows["dev"].rows, replace(config.recipe, rows_per_step=99), 0, 0))
     order = np.random.Generator(np.random.Philox(key=np.random.SeedSequence((0, 0)).generate_state(2, np.uint64))).permutation(20)
     with torch.no_grad():
         logits = peer(**padded(whole)).logits
@@ -113,16 +113,25 @@ def test_a_whole_training_equals_a_plain_loop_of_transformers(glue: Path, tiny_v
 def test_every_row_comes_once_an_epoch_in_another_order(glue: Path, tiny_vocabulary: Vocabulary) -> None:
     rows = prepared("stsb", glue, tiny_vocabulary)["train"].rows
     for recipe in (Recipe(rows_per_step=16, group_lengths=False), Recipe(rows_per_step=16)):
-        orders = [torch.cat([batch.label_N for batch in batches(rows, recipe, 3, epoch)]).tolist() for epoch in (0, 1, 0)]
+        orders = [torch.cat([batch.label_N for ((_, batch),) in batches(rows, recipe, 3, epoch)]).tolist() for epoch in (0, 1, 0)]
         assert orders[0] == orders[2] != orders[1] and sorted(orders[0]) == sorted(orders[1]) == sorted(rows["label"].to_pylist())
-        assert sorted(batch.sequences for batch in batches(rows, recipe, 3, 0)) == [12, 16, 16, 16]
+        assert sorted(batch.sequences for ((_, batch),) in batches(rows, recipe, 3, 0)) == [12, 16, 16, 16]
+
+
+def test_a_step_s_rows_are_dealt_to_slots(glue: Path, tiny_vocabulary: Vocabulary) -> None:
+    rows = prepared("stsb", glue, tiny_vocabulary)["train"].rows
+    whole = [batch for ((_, batch),) in batches(rows, Recipe(rows_per_step=16), 3, 0)]
+    for slots, step in zip(batches(rows, Recipe(rows_per_step=16, rows_per_slot=6), 3, 0), whole, strict=True):
+        assert [slot for slot, _ in slots] == list(range(len(slots)))
+        assert [batch.sequences for _, batch in slots] == ([6, 6, 4] if step.sequences == 16 else [6, 6])
+        assert torch.equal(torch.cat([batch.ids_T for _, batch in slots]), step.ids_T)
 
 
 def test_rows_of_a_step_are_of_similar_length_where_asked(glue: Path, tiny_vocabulary: Vocabulary) -> None:
     rows = prepared("stsb", glue, tiny_vocabulary)["train"].rows
-    spread = [sum(int(batch.offsets.diff().max() - batch.offsets.diff().min()) for batch in batches(rows, Recipe(rows_per_step=16, group_lengths=grouped), 3, 0)) for grouped in (False, True)]
+    spread = [sum(int(batch.offsets.diff().max() - batch.offsets.diff().min()) for ((_, batch),) in batches(rows, Recipe(rows_per_step=16, group_lengths=grouped), 3, 0)) for grouped in (False, True)]
     assert spread[1] < spread[0] / 2
-    longest = [int(batch.offsets.diff().max()) for seed in range(3) for batch in batches(rows, Recipe(rows_per_step=16), seed, 0)]
+    longest = [int(batch.offsets.diff().max()) for seed in range(3) for ((_, batch),) in batches(rows, Recipe(rows_per_step=16), seed, 0)]
     assert any(longest[place : place + 4] != sorted(longest[place : place + 4]) for place in (0, 4, 8)), "short rows do not come first"
 
 

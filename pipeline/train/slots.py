@@ -1,0 +1,84 @@
+"""The slots of a step: rows of a training stream as batches, and what every rank knows of them before the first backward (contract 6)."""
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import torch
+import torch.distributed as dist
+
+from pipeline.batch import Batch, collate
+from pipeline.corpus.order import Cursor
+
+CURSOR = ("epoch", "window", "row", "rows_in_window")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """What every rank knows of a slot before the step's first backward."""
+
+    place: int
+    """0..S-1 in the step."""
+    rows: int
+    tokens: int
+    squares: int
+    """Sum of the squares of the sequences' lengths: what attention costs."""
+    masked: int
+    crc32: int
+    """Of the ids and labels: the same in every run that saw the same rows."""
+    first: Cursor
+    last: Cursor
+
+    def to_numbers(self) -> list[int]:
+        cursors = [getattr(c, name) for c in (self.first, self.last) for name in CURSOR]
+        return [self.place, self.rows, self.tokens, self.squares, self.masked, self.crc32, *cursors]
+
+    @classmethod
+    def from_numbers(cls, numbers: Sequence[int]) -> "Record":
+        place, rows, tokens, squares, masked, crc32, *cursors = map(int, numbers)
+        first, last = (Cursor(**dict(zip(CURSOR, cursors[i : i + 4], strict=True))) for i in (0, 4))
+        return cls(place=place, rows=rows, tokens=tokens, squares=squares, masked=masked, crc32=crc32, first=first, last=last)
+
+
+NUMBERS = 6 + 2 * len(CURSOR)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slot:
+    """The rows of one slot as a batch, and its record."""
+
+    batch: Batch
+    record: Record
+
+
+def make_slot(table: pa.Table, place: int) -> Slot:
+    """A slot from its rows (schema ROW)."""
+    batch = collate(table)
+    cursors = [Cursor(**{name: table.column(name)[i].as_py() for name in CURSOR}) for i in (0, table.num_rows - 1)]
+    crc32 = zlib.crc32(np.ascontiguousarray(batch.masked_labels_M.numpy()), zlib.crc32(np.ascontiguousarray(batch.ids_T.numpy())))
+    record = Record(
+        place=place,
+        rows=table.num_rows,
+        tokens=batch.ids_T.numel(),
+        squares=int(batch.offsets.diff().long().square().sum()),
+        masked=batch.masked_labels_M.numel(),
+        crc32=crc32,
+        first=cursors[0],
+        last=cursors[1],
+    )
+    return Slot(batch=batch, record=record)
+
+
+def exchange(records: Sequence[Record], slots_per_step: int, world: int) -> list[Record]:
+    """The records of all slots of the step, in order, from those of every rank."""
+    if world == 1:
+        return sorted(records, key=lambda record: record.place)
+    most = -(-slots_per_step // world)
+    mine = torch.full((most, NUMBERS), -1, dtype=torch.int64)
+    mine[: len(records)] = torch.tensor([record.to_numbers() for record in records], dtype=torch.int64)
+    gathered = [torch.empty_like(mine) for _ in range(world)]
+    dist.all_gather(gathered, mine)
+    rows = torch.cat(gathered)
+    return sorted((Record.from_numbers(r) for r in rows[rows[:, 0] >= 0].tolist()), key=lambda record: record.place)
