@@ -68,11 +68,12 @@ audit: $(VENV)/.installed-test ## ask the public advisories about every pinned v
 cluster-check: $(VENV)/.installed-test ## check the files of clusters (AWS, Google Cloud, Kubernetes, SkyPilot) without a cloud
 	@$(BIN)/python -m cluster.check
 
-mlflow: $(VENV)/.installed ## open the MLflow UI on 127.0.0.1
-	@echo "MLflow UI: http://127.0.0.1:$(MLFLOW_PORT) (Ctrl-C stops it)"
+mlflow: $(VENV)/.installed ## start MLflow on 127.0.0.1 and print its pages
 	@mkdir -p '$(OUTPUT)'
 	@case "$${MLFLOW_TRACKING_URI:-}" in http*) echo "error: MLFLOW_TRACKING_URI is a server already: open $$MLFLOW_TRACKING_URI" >&2; exit 2;; esac
-	@$(BIN)/mlflow ui --host 127.0.0.1 --port $(MLFLOW_PORT) --backend-store-uri "$${MLFLOW_TRACKING_URI:-sqlite:///$(abspath $(OUTPUT))/mlflow.db}"
+	@store="$${MLFLOW_TRACKING_URI:-sqlite:///$(abspath $(OUTPUT))/mlflow.db}"; export MLFLOW_DISABLE_TELEMETRY=true MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false; \
+	    $(BIN)/python -m pipeline.train.views "$$store" $(MLFLOW_PORT) && \
+	    exec $(BIN)/mlflow ui --host 127.0.0.1 --port $(MLFLOW_PORT) --workers 1 --backend-store-uri "$$store"
 
 stop: ## stop the Ray head that `make pretrain` started, and nothing else
 	@cluster/head.sh stop

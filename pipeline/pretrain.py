@@ -26,12 +26,13 @@ from pipeline.errors import CheckpointError, ConfigError, DataError, listed
 from pipeline.export.huggingface import export
 from pipeline.text.wordpiece import WordPiece
 from pipeline.train import checkpoint, run
+from pipeline.train.evaluate import baseline_metrics
 from pipeline.train.initial import Initial, agreed_model, read_initial
 from pipeline.train.launch import fit, locked_tracker, tracked
 from pipeline.train.precision import autocast_of, chosen_precision
 from pipeline.train.probe import require_usable_gpus
-from pipeline.train.summary import Pace, progress_line, summary_markdown
-from pipeline.train.tracking import open_run, tracking_uri
+from pipeline.train.summary import Pace, description, progress_line, summary_markdown
+from pipeline.train.tracking import DESCRIPTION, corpus_inputs, open_run, tracking_uri
 from pipeline.train.worker import Job
 
 Report = Callable[[str], None]
@@ -87,7 +88,9 @@ def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
         words = None
         if config.word_embeddings == "cooccurrence" and not newest:
             words = counted_embeddings(stream.corpus, WordPiece(stream.vocabulary, stream.table_chunks), config.model.width, config.output, report)
-        mlflow = open_run(uri, config.tracking.experiment, str(config.name), tracked_as, flatten(config) | corpus_parameters(stream.corpus) | tags, tags)
+        about = description(config, stream.corpus, stream.vocabulary.size, folder)
+        parameters = flatten(config) | corpus_parameters(stream.corpus) | tags
+        mlflow = open_run(uri, config.tracking.experiment, str(config.name), tracked_as, parameters, tags | {DESCRIPTION: about}, corpus_inputs(stream.corpus))
         run.write_run(folder, wanted, config.steps, mlflow.run_id, stream.corpus.folder)
         report(f"run {config.name}: {'continuing' if newest else 'starting'}, {config.steps:,} steps on {config.worker_range} {'GPU' if resources.gpu else 'CPU'} worker{'s' * (config.worker_range.most > 1)}")
         pace = Pace(config.steps, done)
@@ -102,13 +105,13 @@ def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
                 report(f"MLflow ({mlflow.uri}) does not have the run {tracked_as} that run {config.name} had: a new one begins here, after step {done:,}")
             elif tracked_as and (gone := ray.get(tracker.lacks.remote(done, config.tracking.every))):
                 report(f"MLflow has no points of {gone:,} of the steps until {done:,}: they were lost with the driver, or the server was away to its end")
-            summary = fit(job, resources) | {"name": str(config.name), "mlflow_uri": mlflow.uri, "mlflow_run_id": mlflow.run_id}
+            summary = fit(job, resources) | {"name": str(config.name), "mlflow_uri": mlflow.uri, "mlflow_run_id": mlflow.run_id, "mlflow_experiment_id": mlflow.experiment_id}
             if not storage.exists(storage.join(summary["checkpoint"], storage.MANIFEST)):
                 raise ConfigError(f"output ({config.output}) is not the same folder on all machines: checkpoint {summary['checkpoint']} is not there; use a shared folder or a URL")
             summary |= {"export": storage.join(folder, "export")}
             summary |= {"export_check": export(summary["checkpoint"], summary["export"])}
             storage.write_json(storage.join(folder, run.SUMMARY), summary)
-            record(tracker, summary)
+            record(tracker, summary, about)
         return summary
 
 
@@ -204,10 +207,11 @@ def corpus_parameters(corpus: Corpus) -> dict[str, Any]:
     return sources | {f"corpus.dropped.{reason}": count for reason, count in corpus.dropped.items()}
 
 
-def record(tracker: ActorHandle, summary: dict[str, Any]) -> None:
-    """Send the summary's figures and places to the tracker."""
+def record(tracker: ActorHandle, summary: dict[str, Any], about: str) -> None:
+    """Send the summary's figures and places to the tracker, and itself to stand below the description."""
     figures = {f"summary/{name}": summary[name] for name in ("tokens_per_second", "data_wait_percent", "training_seconds", "step_milliseconds_95th", "peak_memory_gigabytes")}
     if summary["model_flops_utilisation_percent"] is not None:
         figures |= {"summary/model_flops_utilisation_percent": summary["model_flops_utilisation_percent"]}
-    ray.get(tracker.log.remote(summary["steps"], figures | summary["baselines"]))
-    ray.get(tracker.tag.remote({name: summary[name] for name in ("checkpoint", "export", "export_check")} | {"mlflow.note.content": summary_markdown(summary)}))
+    ray.get(tracker.log.remote(summary["steps"], figures | baseline_metrics(summary["baselines"])))
+    tags = {name: summary[name] for name in ("checkpoint", "export", "export_check")}
+    ray.get(tracker.tag.remote(tags | {DESCRIPTION: f"{about}\n{summary_markdown(summary)}"}))

@@ -18,6 +18,8 @@ COMMON = (
     *("vocabulary.path", "sampling.maximum_length", "batch.rows_per_step", "optimizer.learning_rate", "placement.device"),
 )
 """What --help shows first."""
+FEWEST_EVALUATIONS, MOST_BETWEEN = 10, 1_000
+"""Evaluations of a run, and steps from one to the next, where evaluation.every is not set."""
 LONGEST_NAME = 200
 """Bytes of a run's name: file systems take 255, and locks and temporary files beside a folder have longer names."""
 
@@ -90,6 +92,11 @@ class Pretrain:
     @property
     def worker_range(self) -> WorkerRange:
         return worker_range(self.workers)
+
+    @property
+    def evaluation_every(self) -> int:
+        """Steps between evaluations."""
+        return self.evaluation.every or max(1, min(MOST_BETWEEN, self.steps // FEWEST_EVALUATIONS))
 
     @property
     def all_phases(self) -> tuple[Phase, ...]:

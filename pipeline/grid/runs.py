@@ -18,7 +18,7 @@ from mlflow.tracking import MlflowClient
 from pipeline import storage
 from pipeline.config.finetune import Finetune
 from pipeline.config.flat import flatten
-from pipeline.errors import CheckpointError, ConfigError
+from pipeline.errors import CheckpointError, ConfigError, listed
 from pipeline.export import registry
 from pipeline.finetune.problems import Problem
 from pipeline.finetune.table import Reported
@@ -27,13 +27,13 @@ from pipeline.grid.lineage import lineage
 from pipeline.grid.picture import draw_confusion
 from pipeline.train.initial import Initial
 from pipeline.train.drivers import this_driver
-from pipeline.train.tracking import DRIVER, METRICS_A_CALL, PARAMETERS_A_CALL, open_run, quiet
+from pipeline.train.summary import table
+from pipeline.train.tracking import DESCRIPTION, DRIVER, METRICS_A_CALL, PARAMETERS_A_CALL, open_run, quiet
 
 EXPERIMENT, SQLITE = "finetune", "sqlite:///"
 GRID, TRIAL = "grid", "trial"
 """Tags with the names of a grid and of a trial, by which they are found again."""
 PARENT = "mlflow.parentRunId"
-DESCRIPTION = "mlflow.note.content"  # Markdown on the run's first page
 TABLES = "mlflow.loggedArtifacts"
 """Tag by which MLflow's UI knows an artifact to be a table."""
 RETRY_SECONDS = 30.0
@@ -49,6 +49,7 @@ class GridRun:
 
     uri: str
     run_id: str
+    experiment_id: str | None = None
     say: Callable[[str], None] = print
     logged: set[str] | None = None
     """Names of the trials that are in it; None until MLflow was asked."""
@@ -71,10 +72,17 @@ def open_grid(uri: str, config: Finetune, name: str, initial: Initial) -> GridRu
     except Exception as error:  # MLflow lets SQLAlchemy's, requests' and its own errors through, all about this URI
         raise ConfigError(f"mlflow_uri ({uri}) does not work: {storage.first_line(error)}") from error
     try:
-        run = open_run(uri, EXPERIMENT, name, known, flatten(config), {GRID: name} | lineage(config.checkpoint, initial))
+        tags = {GRID: name, DESCRIPTION: description(config, name)} | lineage(config.checkpoint, initial)
+        run = open_run(uri, EXPERIMENT, name, known, flatten(config), tags)
     except ConfigError as error:  # open_run speaks of pretraining's setting
         raise ConfigError(str(error).replace("tracking.uri", "mlflow_uri", 1)) from error
-    return GridRun(uri=uri, run_id=run.run_id)
+    return GridRun(uri=uri, run_id=run.run_id, experiment_id=run.experiment_id)
+
+
+def description(config: Finetune, name: str) -> str:
+    """What a grid is, known before its first trial, in Markdown; its table takes the place at the end."""
+    model = storage.without_login(storage.absolute(config.checkpoint))
+    return f"Fine-tuning **{name}**\n\n" + table([("checkpoint", model), ("tasks", listed(config.task)), ("models, when they are done", storage.join(config.output, "finetune"))])
 
 
 def remember(parent: GridRun, place: str, report: Callable[[str], None]) -> None:

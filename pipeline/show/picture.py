@@ -11,6 +11,7 @@ from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 from pipeline.corpus.prepare import Corpus
 from pipeline.errors import ConfigError
 from pipeline.show.statistics import Statistics
+from pipeline.train.pictures import BLUE, GREY, RED
 
 ENDINGS = (".png", ".svg", ".pdf")
 SHOWN = 0.99
@@ -18,7 +19,6 @@ SHOWN = 0.99
 BARS = 50
 ROOM = 6
 """Reasons that have room at least, so that one alone is no block."""
-BLUE, RED, GREY = "#4477aa", "#cc6677", "#555555"
 TITLES = {"characters a piece": "Pieces of documents, in characters", "words a sentence": "Sentences, in words", "tokens a sentence": "Sentences, in tokens"}
 
 

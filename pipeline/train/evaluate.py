@@ -1,6 +1,6 @@
 """Held-out losses on fixed examples, the unigram baseline on the same positions, and fill-in-the-blank."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
@@ -89,6 +89,11 @@ def baselines(batches: Sequence[Batch], counts: np.ndarray, world: int) -> dict[
         return {}
     majority = {f"baseline/majority_{term}_accuracy": max(ones, rows - ones) / rows for term, (ones, rows) in zip(PAIR_TERMS, pairs, strict=True) if rows}
     return {"baseline/unigram_mlm_loss": loss / masked, "baseline/unigram_mlm_accuracy": correct / masked} | majority
+
+
+def baseline_metrics(beside: Mapping[str, float]) -> dict[str, float]:
+    """Return the baselines by the names of their metrics: MLflow sorts groups of charts by name, and what was measured comes first."""
+    return {f"heldout_{name}": value for name, value in beside.items()}
 
 
 def yes_and_rows(batches: Sequence[Batch], term: str) -> tuple[int, int]:

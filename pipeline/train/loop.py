@@ -96,7 +96,7 @@ def train_phase(
         done = state.step
         if done % config.tracking.every == 0 or done == phase.end:
             state = log_interval(work, state, meter, rate, norm, stragglers)
-        if done % config.evaluation.every == 0 or done == phase.end:
+        if done % config.evaluation_every == 0 or done == phase.end:
             state = count_time(work, state, meter)
             state = dataclasses.replace(state, heldout_loss=evaluated(work, module, state, phase).get("heldout/mlm_loss"))
             meter.resume_clock()
@@ -203,9 +203,9 @@ def log_interval(work: Work, state: State, meter: Meter, rate: float, norm: torc
         | {
             "train/learning_rate": rate,
             "train/gradient_norm": float(norm),
-            "data/epoch": float(state.cursor.epoch),
-            "data/tokens": float(state.tokens),
-            "data/rows_crc32": float(state.crc32),
+            "stream/epoch": float(state.cursor.epoch),
+            "stream/tokens": float(state.tokens),
+            "stream/rows_crc32": float(state.crc32),
         },
     )
     return dataclasses.replace(state, interval={})

@@ -1,8 +1,19 @@
 """What a person reads of a run: a line of progress, and the summary at the end."""
 
 import math
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
+from pipeline import storage
+from pipeline.config.jobs import Pretrain
+from pipeline.errors import listed
+from pipeline.presets import PRESETS
+
+if TYPE_CHECKING:  # imports Ray, which a reader of summaries does not need
+    from pipeline.corpus.prepare import Corpus
+
+TRAINING_VIEW = "workflowType=machine_learning"
+"""Option of a page of MLflow that opens its view of training; it may open on the one of chat models otherwise (3.17)."""
 BITS, NATS = "heldout/bits_per_byte", "heldout/nats_per_word"
 
 
@@ -100,15 +111,16 @@ def places(summary: dict[str, Any]) -> list[tuple[str, str]]:
     return [
         ("checkpoint", summary["checkpoint"]),
         ("model", f"{summary['export']} ({summary['export_check']})"),
-        ("MLflow", to_open(summary["mlflow_uri"], summary["mlflow_run_id"])),
+        ("MLflow", to_open(summary["mlflow_uri"], summary["mlflow_run_id"], summary.get("mlflow_experiment_id"))),
     ]
 
 
-def to_open(uri: str, run_id: str) -> str:
-    """Where people find an MLflow run."""
+def to_open(uri: str, run_id: str, experiment_id: str | None = None) -> str:
+    """Where people find an MLflow run; where its experiment is not known, as of older runs, in whichever view MLflow opens."""
+    page = f"#/experiments/{experiment_id}/runs/{run_id}?{TRAINING_VIEW}" if experiment_id else f"#/runs/{run_id}"
     if uri.startswith("sqlite:"):
-        return f"run {run_id}; to open it: mlflow ui --backend-store-uri {uri}"
-    return f"run {run_id} at {uri}"
+        return f"run {run_id}; to open it: mlflow ui --workers 1 --backend-store-uri {uri} and http://127.0.0.1:5000/{page}"
+    return f"{uri.rstrip('/')}/{page}" if uri.startswith("http") else f"run {run_id} at {uri}"
 
 
 def blank_lines(summary: dict[str, Any]) -> list[str]:
@@ -136,8 +148,27 @@ def summary_text(summary: dict[str, Any]) -> str:
     return "\n".join([*lines, "", *(f"  {name:<{width}}{value}" for name, value in places(summary))])
 
 
+def description(config: Pretrain, corpus: "Corpus", tokens: int, folder: str) -> str:
+    """What a run is, known before its first step, in Markdown; `tokens` are the entries of its vocabulary."""
+    model = config.model
+    like = next((name for name, preset in PRESETS.items() if preset.model == model), None)
+    names, counts = listed(map(storage.without_login, corpus.sources)), corpus.counts
+    rows = [
+        ("model", f"{model.layers} layers, width {model.width}, {model.heads} heads" + (f" (as {like})" if like else "")),
+        ("corpus", f"{names}: {counts['characters']:,} characters in {counts['documents']:,} documents"),
+        ("vocabulary", f"{tokens:,} entries"),
+        ("steps", f"{config.steps:,} of {config.batch.rows_per_step:,} rows, evaluated every {config.evaluation_every:,}"),
+        ("export, when it is done", storage.join(folder, "export")),
+    ]
+    return f"Pretraining run **{config.name}**\n\n{table(rows)}\n"
+
+
+def table(rows: Iterable[tuple[str, str]]) -> str:
+    """Rows of (name, value) in Markdown, without heads."""
+    return "| | |\n|---|---|\n" + "\n".join(f"| {name} | {value} |" for name, value in rows)
+
+
 def summary_markdown(summary: dict[str, Any]) -> str:
-    """The summary as the MLflow run's description."""
-    rows = "\n".join(f"| {name} | {value} |" for name, value in figures(summary) + places(summary))
+    """The summary as it follows the MLflow run's description."""
     blanks = "\n\n```\n" + "\n".join(blank_lines(summary)) + "\n```\n" if summary["heldout_after"] else "\n"
-    return f"| | |\n|---|---|\n{rows}{blanks}"
+    return table(figures(summary) + places(summary)) + blanks

@@ -1,13 +1,18 @@
 """The tracker: the one process that talks to MLflow, the run's lock, and what the driver asks for progress (contract 10)."""
 
+import json
 import logging
 import os
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
-from mlflow.entities import Metric, Param
+os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # read when MLflow is imported; actors have the environment of their head
+
+from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param
 from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
 
@@ -16,12 +21,22 @@ from pipeline.config.training import Tracking
 from pipeline.errors import ConfigError, PipelineError
 from pipeline.train.drivers import is_gone, this_driver
 from pipeline.train.failures import Failure, Failures
+from pipeline.train.origin import origin
+
+if TYPE_CHECKING:  # imports Ray, which the tracker does not need
+    from pipeline.corpus.prepare import Corpus
 
 FLUSH_SECONDS = 2.0
 RETRY_SECONDS = 5.0
 LAST_FLUSH_SECONDS = 60.0  # how long the end of a run waits for a server that is away
 METRICS_A_CALL = 1_000  # MLflow's limit of log_batch
 PARAMETERS_A_CALL = 100
+LONGEST_NAME, LONGEST_DIGEST = 500, 36
+"""Characters of a data set's name and digest that MLflow takes."""
+MOST_SOURCES = 100
+"""Sources of a corpus that are named: MLflow takes 64 KB of them."""
+DESCRIPTION = "mlflow.note.content"
+"""Tag with the Markdown on the run's first page."""
 DRIVER = "driver"
 """Tag of a run with the process that drives it, by which a later start sees that it is gone."""
 KIND = {"mlflow.experimentKind": "custom_model_development"}  # else MLflow's UI may take an experiment for one of chat models, and hides the charts
@@ -33,6 +48,8 @@ class MlflowRun:
 
     uri: str
     run_id: str
+    experiment_id: str | None = None
+    """Part of the address of its page; None where nobody asked."""
 
 
 def tracking_uri(settings: Tracking, output: str) -> str:
@@ -57,8 +74,10 @@ def tracking_uri(settings: Tracking, output: str) -> str:
     return prefix + storage.absolute(uri[len(prefix) :]) if uri.startswith(prefix) else uri
 
 
-def open_run(uri: str, experiment: str, name: str, run_id: str | None, parameters: dict[str, Any], tags: dict[str, str]) -> MlflowRun:
-    """Continue the run `run_id` when the tracking server still has it, else create one with its parameters.
+def open_run(
+    uri: str, experiment: str, name: str, run_id: str | None, parameters: dict[str, Any], tags: dict[str, str], inputs: Sequence[DatasetInput] = ()
+) -> MlflowRun:
+    """Continue the run `run_id` when the tracking server still has it, else create one with its parameters, data sets and what started it.
 
     Runs of the experiment whose driver was killed end as KILLED. Raises ConfigError when the server does not answer.
     """
@@ -73,15 +92,40 @@ def open_run(uri: str, experiment: str, name: str, run_id: str | None, parameter
         if run_id is not None and has_run(client, run_id):
             client.set_tag(run_id, DRIVER, this_driver())  # first: else another start may end it
             client.update_run(run_id, status="RUNNING")
-            return MlflowRun(uri=uri, run_id=run_id)
+            return MlflowRun(uri=uri, run_id=run_id, experiment_id=client.get_run(run_id).info.experiment_id)
         experiment_id = found.experiment_id if found else client.create_experiment(experiment, artifact_location=artifact_location(uri), tags=KIND)
-        run = client.create_run(experiment_id, run_name=name, tags=tags | {DRIVER: this_driver()})
+        run = client.create_run(experiment_id, run_name=name, tags=origin() | tags | {DRIVER: this_driver()})
         entries = [Param(key, str(value)) for key, value in parameters.items()]
         for start in range(0, len(entries), PARAMETERS_A_CALL):
             client.log_batch(run.info.run_id, params=entries[start : start + PARAMETERS_A_CALL])
+        if inputs:
+            client.log_inputs(run.info.run_id, datasets=list(inputs))
     except Exception as error:  # MLflow lets SQLAlchemy's, requests' and its own errors through, all about this URI
         raise ConfigError(f"tracking.uri ({uri}) does not work: {storage.first_line(error)}") from error
-    return MlflowRun(uri=uri, run_id=run.info.run_id)
+    return MlflowRun(uri=uri, run_id=run.info.run_id, experiment_id=experiment_id)
+
+
+def corpus_inputs(corpus: "Corpus") -> list[DatasetInput]:
+    """Return the training and the held-out part of a corpus as MLflow's data sets: where it lies, what it was made of, its fingerprint."""
+    sources = [storage.without_login(location) for location in corpus.sources]
+    name = ", ".join(location.split("::")[0].rstrip("/").rsplit("/", 1)[-1] for location in sources) or "corpus"
+    folder = storage.without_login(corpus.folder)
+    source = {"uri": folder, "sources": sources[:MOST_SOURCES]}
+    parts = {"training": ("", corpus.train), "evaluation": (" (held-out)", corpus.heldout)}
+    return [
+        DatasetInput(
+            Dataset(
+                name=name[: LONGEST_NAME - len(suffix)] + suffix,
+                digest=corpus.fingerprint[:LONGEST_DIGEST],
+                source_type=urlsplit(folder).scheme or "local",
+                source=json.dumps(source),
+                profile=json.dumps({"windows": len(windows), "characters": sum(window.characters for window in windows)}),
+            ),
+            [InputTag("mlflow.data.context", context)],
+        )
+        for context, (suffix, windows) in parts.items()
+        if windows
+    ]
 
 
 def end_killed(client: MlflowClient, experiment_id: str) -> None:
@@ -101,6 +145,15 @@ def has_run(client: MlflowClient, run_id: str) -> bool:
         if error.error_code == "RESOURCE_DOES_NOT_EXIST":
             return False
         raise
+
+
+def experiments(uri: str) -> dict[str, str]:
+    """Return id -> name of the experiments of a tracking store but for MLflow's own `Default`, the oldest first; none before a SQLite file is there."""
+    quiet()
+    if uri.startswith("sqlite:///") and not storage.exists(uri[len("sqlite:///") :]):
+        return {}
+    found = MlflowClient(tracking_uri=uri).search_experiments(order_by=["creation_time ASC"])
+    return {one.experiment_id: one.name for one in found if one.name != "Default"}
 
 
 def history(run: MlflowRun, name: str) -> list[Metric]:
@@ -135,8 +188,14 @@ class Tracker:
         self.messages: list[str] = []
         self.client: MlflowClient | None = None
         self.run_id = ""
+        self.run_name = ""
         self.pending: list[Metric] = []
-        self.sent: set[tuple[str, int]] = set()
+        self.points: dict[str, dict[int, float]] = {}
+        """Metric -> step -> value of all that MLflow has or will be sent."""
+        self.undrawn = threading.Event()
+        """Set when a checkpoint is written, of which the pictures are drawn beside the training."""
+        self.drawing: str | None = None
+        """Why the last pictures were not taken."""
         self.lock = threading.Lock()
         self.sending = threading.Lock()
         self.problem: str | None = None
@@ -152,8 +211,10 @@ class Tracker:
         quiet()
         try:
             self.client, self.run_id = MlflowClient(tracking_uri=run.uri), run.run_id
-            for key in self.client.get_run(run.run_id).data.metrics:
-                self.sent |= {(key, metric.step) for metric in self.client.get_metric_history(run.run_id, key)}
+            found = self.client.get_run(run.run_id)
+            self.run_name = found.info.run_name
+            for key in found.data.metrics:
+                self.points[key] = {metric.step: metric.value for metric in self.client.get_metric_history(run.run_id, key)}
         except Exception as error:  # as in open_run
             raise ConfigError(f"tracking.uri ({run.uri}) does not work: {storage.first_line(error)}; mend or move it, and the same command continues") from error
         self.sender = threading.Thread(target=self._send_forever, daemon=True)
@@ -161,7 +222,7 @@ class Tracker:
 
     def lacks(self, steps: int, every: int) -> int:
         """How many of the first `steps` steps, those of which one in `every` is logged, MLflow has no loss of."""
-        return sum(("train/loss", step) not in self.sent for step in range(every, steps + 1, every))
+        return sum(step not in self.points.get("train/loss", {}) for step in range(every, steps + 1, every))
 
     def log(self, step: int, metrics: dict[str, float]) -> None:
         """Take metrics of a step; returns at once."""
@@ -169,9 +230,10 @@ class Tracker:
         if "train/loss" in metrics:
             self.latest = (step, metrics)
         with self.lock:
-            fresh = {key: value for key, value in metrics.items() if (key, step) not in self.sent}
-            self.sent |= {(key, step) for key in fresh}
-            self.pending += [Metric(key, float(value), now, step) for key, value in fresh.items()]
+            fresh = {key: float(value) for key, value in metrics.items() if step not in self.points.get(key, {})}
+            for key, value in fresh.items():
+                self.points.setdefault(key, {})[step] = value
+            self.pending += [Metric(key, value, now, step) for key, value in fresh.items()]
 
     def tag(self, tags: dict[str, str]) -> None:
         """Set tags of the run; a server that is away loses them, and says so."""
@@ -207,7 +269,8 @@ class Tracker:
         return self.failures.error
 
     def flush(self) -> None:
-        """Send what is pending, unless the server is known to be away: training does not wait for it."""
+        """Send what is pending, unless the server is known to be away, and have the pictures drawn: training waits for neither."""
+        self.undrawn.set()
         if self.problem is None:
             self._send()
 
@@ -233,6 +296,7 @@ class Tracker:
         while not self._send() and time.monotonic() < deadline:
             time.sleep(RETRY_SECONDS)
         if not self.pending:
+            self._draw()
             try:
                 self.client.set_terminated(self.run_id, status)
             except Exception as error:  # reported below, as lost points are
@@ -243,7 +307,26 @@ class Tracker:
 
     def _send_forever(self) -> None:
         while not self.stopping.is_set():
-            self.stopping.wait(FLUSH_SECONDS if self._send() else RETRY_SECONDS)
+            sent = self._send()
+            if sent and self.undrawn.is_set():
+                self.undrawn.clear()
+                self._draw()
+            self.stopping.wait(FLUSH_SECONDS if sent else RETRY_SECONDS)
+
+    def _draw(self) -> None:
+        """Log the pictures of all points so far, in place of those before; a server that does not take them is told of once."""
+        from pipeline.train.pictures import DPI, pictures  # matplotlib, which no other process of a run needs
+
+        with self.lock:
+            points = {key: dict(values) for key, values in self.points.items()}
+        try:
+            for path, figure in pictures(self.run_name, points).items():
+                self.client.log_figure(self.run_id, figure, path, save_kwargs={"dpi": DPI})
+            self.drawing = None
+        except Exception as error:  # training goes on without its pictures
+            if self.drawing is None:
+                self.say(f"MLflow did not take the pictures: {storage.first_line(error)}")
+            self.drawing = storage.first_line(error)
 
     def _send(self) -> bool:
         """Send what is pending; False, and nothing forgotten, when the server does not take it."""

@@ -7,7 +7,6 @@ from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import ray
 import ray.train
@@ -29,7 +28,7 @@ from pipeline.train import checkpoint
 from pipeline.train.blanks import fill_in_the_blanks
 from pipeline.train.checkpoint import State, read_tensors
 from pipeline.train.compiling import compiled, compiles
-from pipeline.train.evaluate import baselines, evaluate, heldout_batches, unigram_counts
+from pipeline.train.evaluate import baseline_metrics, baselines, evaluate, heldout_batches, unigram_counts
 from pipeline.train.failures import failure_of
 from pipeline.train.hardware import cores, device_peak, peak_memory_bytes, told_what_to_lower, utilisation_percent
 from pipeline.train.heldout_words import heldout_words, word_metrics
@@ -123,6 +122,8 @@ def work_on(job: Job, device: torch.device) -> None:
     )
     if not folder:
         state = started(job, work, module, wordpiece, precision)
+    if state.step == phase.first:
+        work.log(state.step, baseline_metrics(guesses(stream, work, wordpiece)))
     compiling = compiles(config, len(stream.vocabulary.tokens), device, dataclasses.replace(phase, first=state.step), say)
     with compiled(module) if compiling else nullcontext():
         state = train(work, slots_of_blocks(blocks, phase.batch.rows_per_slot), module, optimizer, state)
@@ -206,8 +207,7 @@ def summarise(job: Job, work: Work, module: BertPretraining, state: State, phase
     if after:
         after |= measure_words(job, work, module, wordpiece, state.step)
         work.flush()
-    counts = unigram_counts(stream.corpus, wordpiece, len(stream.vocabulary.tokens)) if after else np.zeros(1, dtype=np.int64)
-    beside = baselines(work.heldout, counts, work.world) if after else {}
+    beside = guesses(stream, work, wordpiece)
     blanks = None
     if work.rank == 0:
         blanks = fill_in_the_blanks(
@@ -233,6 +233,13 @@ def summarise(job: Job, work: Work, module: BertPretraining, state: State, phase
         "blanks": blanks and asdict(blanks),
         "checkpoint": checkpoint.folder_of(storage.absolute(job.folder), state.step),
     }
+
+
+def guesses(stream: StreamSettings, work: Work, wordpiece: WordPiece) -> dict[str, float]:
+    """Return the baselines on the held-out rows of the phase, none without such rows; every rank must call it."""
+    if not stream.corpus.heldout:
+        return {}
+    return baselines(work.heldout, unigram_counts(stream.corpus, wordpiece, len(stream.vocabulary.tokens)), work.world)
 
 
 def overall_utilisation(work: Work, state: State) -> float | None:

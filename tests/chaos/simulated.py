@@ -210,7 +210,7 @@ class Run:
 
 
 History = dict[str, dict[int, float]]
-COMPARED = ("data/rows_crc32", "train/mlm_loss", "train/nsp_loss", "train/gradient_norm")
+COMPARED = ("stream/rows_crc32", "train/mlm_loss", "train/nsp_loss", "train/gradient_norm")
 
 
 def history(run: Run) -> History:

@@ -30,7 +30,7 @@ TOLERANCE = 1e-4  # relative: float32 sums in the order of another processor's k
 def test_twenty_steps_with_dropout(training, tiny_config: Pretrain, tmp_path: Path) -> None:
     logged: dict[int, dict[str, float]] = {}
     training.run(replace(tiny_config, steps=20), tmp_path, logged)
-    assert (logged[20]["data/rows_crc32"], logged[20]["data/tokens"]) == (ROWS_CRC32, TOKENS)
+    assert (logged[20]["stream/rows_crc32"], logged[20]["stream/tokens"]) == (ROWS_CRC32, TOKENS)
     assert [logged[step]["train/mlm_loss"] for step in range(1, 21)] == pytest.approx(MLM, rel=TOLERANCE)
     assert [logged[step]["train/nsp_loss"] for step in range(1, 21)] == pytest.approx(NSP, rel=TOLERANCE)
     assert {step: logged[step]["train/gradient_norm"] for step in GRADIENT_NORM} == pytest.approx(GRADIENT_NORM, rel=1e-3)

@@ -1,5 +1,6 @@
 """The job's own main on a small corpus: every world sees the same global batches, and what is killed goes on as if it never was."""
 
+import json
 import os
 import shutil
 import signal
@@ -9,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from io import BytesIO
 from itertools import islice
 from pathlib import Path
 
@@ -34,6 +36,7 @@ from pipeline.show.seen import rows_after, seen
 from pipeline.text.wordpiece import WordPiece
 from pipeline.train.checkpoint import State
 from pipeline.train.loop import advance
+from pipeline.train.pictures import DPI, LEARNING_CURVE, THROUGHPUT, pictures
 from pipeline.train.run import read_run, run_folder
 from pipeline.train.slots import make_slot
 from tests.ray.listening import listening
@@ -77,11 +80,22 @@ def history(config: Pretrain, summary: dict) -> History:
 
 
 def assert_same_training(one: History, other: History) -> None:
-    for key in ("train/mlm_loss", "train/nsp_loss", "train/gradient_norm", "data/rows_crc32"):
+    for key in ("train/mlm_loss", "train/nsp_loss", "train/gradient_norm", "stream/rows_crc32"):
         assert sorted(other[key]) == sorted(one[key]) == list(range(1, STEPS + 1))
-    assert other["data/rows_crc32"] == one["data/rows_crc32"]
+    assert other["stream/rows_crc32"] == one["stream/rows_crc32"]
     for key in ("train/mlm_loss", "train/nsp_loss", "heldout/mlm_loss"):
         assert other[key] == pytest.approx(one[key], abs=LOSS_TOLERANCE), key
+
+
+def assert_pictures_show(logged: History, summary: dict) -> None:
+    """The pictures among the run's artifacts are those of what MLflow has."""
+    run = MlflowClient(tracking_uri=summary["mlflow_uri"]).get_run(summary["mlflow_run_id"])
+    folder = Path(run.info.artifact_uri.removeprefix("file://"))
+    drawn = pictures(run.info.run_name, logged)
+    assert drawn.keys() == {LEARNING_CURVE, THROUGHPUT}
+    for path, figure in drawn.items():
+        figure.savefig(written := BytesIO(), dpi=DPI)
+        assert (folder / path).read_bytes() == written.getvalue(), path
 
 
 @pytest.fixture(scope="module")
@@ -119,12 +133,36 @@ def test_it_learns_and_says_what_it_learnt(undisturbed: tuple[dict, History]) ->
     assert all(blank["guesses"][0][0] == blank["answer"] for blank in blanks["surest"])
 
 
+def test_mlflow_has_pictures_of_the_run_and_says_what_it_is(config: Pretrain, undisturbed: tuple[dict, History]) -> None:
+    summary, logged = undisturbed
+    assert_pictures_show(logged, summary)
+    mlm, nsp = pictures("world-1", logged)[LEARNING_CURVE].axes
+    (training, heldout, untrained, unigram), before = mlm.get_lines(), summary["heldout_before"]
+    assert dict(zip(*training.get_data(), strict=True)) == logged["train/mlm_loss"] and len(training.get_xdata()) == STEPS
+    assert dict(zip(*heldout.get_data(), strict=True)) == logged["heldout/mlm_loss"] and list(heldout.get_xdata()) == [0, 50, 100, 120]
+    assert untrained.get_ydata()[0] == before["heldout/mlm_loss"] and unigram.get_ydata()[0] == summary["baselines"]["baseline/unigram_mlm_loss"]
+    assert dict(zip(*nsp.get_lines()[0].get_data(), strict=True)) == logged["train/nsp_loss"]
+    for name, value in summary["baselines"].items():
+        assert logged[f"heldout_{name}"] == {0: value, STEPS: value}
+
+    run = MlflowClient(tracking_uri=summary["mlflow_uri"]).get_run(summary["mlflow_run_id"])
+    assert run.info.experiment_id == summary["mlflow_experiment_id"]
+    recorded = read_run(run_folder(replace(config, name="world-1")))
+    inputs = {one.tags[0].value: one.dataset for one in run.inputs.dataset_inputs}
+    assert inputs.keys() == {"training", "evaluation"}
+    assert {one.digest for one in inputs.values()} == {recorded["identity"]["corpus.fingerprint"][:36]}
+    assert json.loads(inputs["training"].source) == {"uri": recorded["corpus"], "sources": list(config.corpus)}
+    said = run.data.tags["mlflow.note.content"]
+    assert said.startswith("Pretraining run **world-1**\n") and f"| export, when it is done | {summary['export']} |" in said and "| held-out MLM loss | " in said
+    assert run.data.tags["command"] and run.data.tags["mlflow.source.name"] and "stream/rows_crc32" in run.data.metrics
+
+
 def test_a_second_driver_is_refused(config: Pretrain, undisturbed: tuple[dict, History], refused: list[str]) -> None:
     assert f"run {run_folder(replace(config, name='world-1'))} is being trained already by job " in refused[0]
 
 
 def test_several_epochs_are_one_sequence(undisturbed: tuple[dict, History]) -> None:
-    epochs = undisturbed[1]["data/epoch"]
+    epochs = undisturbed[1]["stream/epoch"]
     assert epochs[1] == 0 and epochs[STEPS] >= 2
 
 
@@ -324,7 +362,7 @@ def test_a_growing_batch_and_two_phases_are_one_run(config: Pretrain) -> None:
     continued = [line for line in lines if line.startswith("continuing after step ")]
     assert "steps 1 to 30 have sequences to length 16" in lines and "steps 31 to 90 have sequences to length 32" in lines
     assert continued[0] == "continuing after step 30" and len(continued) == 2 and continued[1] != continued[0]
-    assert logged["data/rows_crc32"] == rows_by_hand(two)
+    assert logged["stream/rows_crc32"] == rows_by_hand(two)
     assert logged["heldout/maximum_length"] == {0: 16, 30: 16, 50: 32, 90: 32} and summary["maximum_length"] == 32
     assert [seen(run_folder(two), step, 7)[0].phase.sampling.maximum_length for step in (30, 31)] == [16, 32]
 
@@ -354,4 +392,5 @@ def test_a_killed_driver_continues_on_another_world(config: Pretrain, undisturbe
     summary = pretrain(same, lines.append)
     assert "run killed-driver: continuing, 120 steps on 3 CPU workers" in lines
     assert not any(line.startswith("MLflow has no points") for line in lines)  # they were sent before the checkpoint was published
+    assert_pictures_show(history(config, summary), summary)  # of the whole run, not only of what the second driver saw
     assert_same_training(undisturbed[1], history(config, summary))

@@ -379,3 +379,9 @@ def test_word_embeddings_that_start_from_counts_learn_slowly_unless_set() -> Non
     assert with_words_rate(counted).optimizer == AdamW(word_embeddings_rate=0.1)
     faster = replace(counted, optimizer=AdamW(word_embeddings_rate=1.0))
     assert with_words_rate(faster) == faster
+
+
+def test_evaluations_are_a_tenth_of_the_steps_apart_and_a_thousand_at_most() -> None:
+    apart = {steps: Pretrain(steps=steps).evaluation_every for steps in (1, 9, 10, 19, 600, 9_999, 10_000, 1_000_000)}
+    assert apart == {1: 1, 9: 1, 10: 1, 19: 1, 600: 60, 9_999: 999, 10_000: 1_000, 1_000_000: 1_000}
+    assert Pretrain(steps=600, evaluation=Evaluation(every=7)).evaluation_every == 7

@@ -105,6 +105,15 @@ def artifacts(parent: GridRun, run_id: str) -> dict[str, Path]:
     return {one.path: Path(client.download_artifacts(run_id, one.path)) for one in client.list_artifacts(run_id)}
 
 
+def test_a_grid_says_from_its_start_what_it_is_and_what_started_it(uri: str, initial: Initial) -> None:
+    opened = open_grid(uri, CONFIG, "described-0a", initial)
+    run = MlflowClient(tracking_uri=uri).get_run(opened.run_id)
+    assert run.data.tags["mlflow.note.content"] == (
+        "Fine-tuning **described-0a**\n\n| | |\n|---|---|\n| checkpoint | /models/bert |\n| tasks | mrpc |\n| models, when they are done | output/finetune |"
+    )
+    assert run.data.tags["command"] and opened.experiment_id == run.info.experiment_id
+
+
 def test_a_grid_has_all_settings_and_its_name(grid: GridRun, uri: str) -> None:
     run = MlflowClient(tracking_uri=uri).get_run(grid.run_id)
     assert run.data.params == {name: str(value) for name, value in flatten(CONFIG).items()}

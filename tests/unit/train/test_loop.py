@@ -20,7 +20,7 @@ from pipeline.train.optim import build_optimizer
 from pipeline.train.slots import make_slot
 from pipeline.train.step import Compute, backward
 
-LOSSES = ("train/loss", "train/mlm_loss", "train/nsp_loss", "train/gradient_norm", "data/rows_crc32", "data/tokens", "train/learning_rate")
+LOSSES = ("train/loss", "train/mlm_loss", "train/nsp_loss", "train/gradient_norm", "stream/rows_crc32", "stream/tokens", "train/learning_rate")
 Logged = dict[int, dict[str, float]]
 
 
@@ -89,7 +89,7 @@ def test_another_seed_gives_other_rows_and_losses(training, tiny_config: Pretrai
     one, other = {}, {}
     training.run(config, tmp_path / "0", one)
     training.run(replace(config, seed=1), tmp_path / "1", other)
-    assert one[1]["data/rows_crc32"] != other[1]["data/rows_crc32"] and one[1]["train/loss"] != other[1]["train/loss"]
+    assert one[1]["stream/rows_crc32"] != other[1]["stream/rows_crc32"] and one[1]["train/loss"] != other[1]["train/loss"]
 
 
 def test_evaluations_and_checkpoints_change_nothing(training, tiny_config: Pretrain, tmp_path: Path) -> None:
@@ -102,6 +102,12 @@ def test_evaluations_and_checkpoints_change_nothing(training, tiny_config: Pretr
     assert_same_weights(module, other)
     assert all("heldout/mlm_loss" in busy[step] for step in range(5))
     assert checkpoint.steps_saved(str(tmp_path / "busy")) == [3, 4]
+
+
+def test_a_run_is_evaluated_at_least_ten_times_where_nothing_is_set(training, tiny_config: Pretrain, tmp_path: Path) -> None:
+    logged: Logged = {}
+    training.run(replace(tiny_config, steps=23, evaluation=Evaluation(rows=4)), tmp_path, logged)
+    assert [step for step in logged if "heldout/mlm_loss" in logged[step]] == [0, *range(2, 23, 2), 23]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from pipeline.errors import CheckpointError, DataError
 from pipeline.train.checkpoint import State, go_back, steps_saved
 
 Logged = dict[int, dict[str, float]]
-LOSSES = ("train/mlm_loss", "train/nsp_loss", "train/gradient_norm", "train/learning_rate", "data/rows_crc32", "data/tokens", "data/epoch")
+LOSSES = ("train/mlm_loss", "train/nsp_loss", "train/gradient_norm", "train/learning_rate", "stream/rows_crc32", "stream/tokens", "stream/epoch")
 
 
 @pytest.fixture

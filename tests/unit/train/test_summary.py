@@ -1,6 +1,12 @@
 import pytest
 
-from pipeline.train.summary import Pace, duration, progress_line, summary_markdown, summary_text
+from dataclasses import replace
+
+from pipeline.config.jobs import Pretrain
+from pipeline.config.model import Model
+from pipeline.corpus.prepare import Corpus
+from pipeline.presets import PRESETS
+from pipeline.train.summary import Pace, description, duration, progress_line, summary_markdown, summary_text, to_open
 
 SUMMARY = {
     "name": "mine",
@@ -31,6 +37,7 @@ SUMMARY = {
     "export_check": "checked",
     "mlflow_uri": "sqlite:////out/mlflow.db",
     "mlflow_run_id": "0a1b",
+    "mlflow_experiment_id": "1",
 }
 NO_SENTENCES = {"random": [], "surest": [], "candidates": 0, "right": 0}
 WITHOUT_HELDOUT = SUMMARY | {"heldout_before": {}, "heldout_after": {}, "baselines": {}, "blanks": NO_SENTENCES, "workers": 1}
@@ -57,7 +64,7 @@ fill in the blank (held-out sentences; of 64 sentences the model's first guess i
 
   checkpoint               /out/runs/mine/checkpoints/step-00001000
   model                    /out/runs/mine/export (checked)
-  MLflow                   run 0a1b; to open it: mlflow ui --backend-store-uri sqlite:////out/mlflow.db"""
+  MLflow                   run 0a1b; to open it: mlflow ui --workers 1 --backend-store-uri sqlite:////out/mlflow.db and http://127.0.0.1:5000/#/experiments/1/runs/0a1b?workflowType=machine_learning"""
 
 TEXT_WITHOUT_HELDOUT = """\
 run mine
@@ -71,7 +78,7 @@ run mine
 
   checkpoint               /out/runs/mine/checkpoints/step-00001000
   model                    /out/runs/mine/export (checked)
-  MLflow                   run 0a1b; to open it: mlflow ui --backend-store-uri sqlite:////out/mlflow.db"""
+  MLflow                   run 0a1b; to open it: mlflow ui --workers 1 --backend-store-uri sqlite:////out/mlflow.db and http://127.0.0.1:5000/#/experiments/1/runs/0a1b?workflowType=machine_learning"""
 
 MARKDOWN = """\
 | | |
@@ -87,7 +94,7 @@ MARKDOWN = """\
 | model FLOPs utilisation | not known: there is no peak for this device and precision |
 | checkpoint | /out/runs/mine/checkpoints/step-00001000 |
 | model | /out/runs/mine/export (checked) |
-| MLflow | run 0a1b; to open it: mlflow ui --backend-store-uri sqlite:////out/mlflow.db |
+| MLflow | run 0a1b; to open it: mlflow ui --workers 1 --backend-store-uri sqlite:////out/mlflow.db and http://127.0.0.1:5000/#/experiments/1/runs/0a1b?workflowType=machine_learning |
 
 ```
 fill in the blank (held-out sentences; of 64 sentences the model's first guess is right in 9)
@@ -200,3 +207,24 @@ def test_the_summary_for_mlflow() -> None:
 def test_a_length_that_changed_in_between_is_said() -> None:
     longer = SUMMARY | {"maximum_length": 512}
     assert "4.568 nats at length 512 (before training 9.011 at length 128, unigram baseline 6.250)" in summary_text(longer)
+
+
+def test_where_a_run_is_found_on_a_server() -> None:
+    assert to_open("http://mlflow:5000/", "0a1b", "1") == "http://mlflow:5000/#/experiments/1/runs/0a1b?workflowType=machine_learning"
+    assert to_open("http://mlflow:5000", "0a1b", None) == "http://mlflow:5000/#/runs/0a1b"
+    assert to_open("databricks", "0a1b", "1") == "run 0a1b at databricks"
+
+
+def test_a_run_is_described_before_its_first_step() -> None:
+    sources = {"https://me:word@host/a.txt": {}, "/b": {}}
+    corpus = Corpus(folder="/c", fingerprint="f", train=(), heldout=(), counts={"documents": 1_200, "characters": 3_400_000}, dropped={}, sources=sources)
+    config = replace(PRESETS["bert-tiny"], name="mine")
+    assert description(config, corpus, 8_192, "/out/runs/mine") == (
+        "Pretraining run **mine**\n\n| | |\n|---|---|\n"
+        "| model | 2 layers, width 128, 2 heads (as bert-tiny) |\n"
+        "| corpus | https://***@host/a.txt, /b: 3,400,000 characters in 1,200 documents |\n"
+        "| vocabulary | 8,192 entries |\n"
+        "| steps | 600 of 64 rows, evaluated every 60 |\n"
+        "| export, when it is done | /out/runs/mine/export |\n"
+    )
+    assert "| model | 3 layers, width 36, 2 heads |" in description(replace(config, model=Model(layers=3, width=36, heads=2)), corpus, 9, "/o")

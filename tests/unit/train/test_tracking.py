@@ -1,20 +1,29 @@
 """The tracker against a real MLflow store: a SQLite file, whose table of metrics is renamed where the server is to be away."""
 
+import getpass
+import json
 import sqlite3
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 
 import pytest
 from mlflow.tracking import MlflowClient
 
 from pipeline.config.training import Tracking
+from pipeline.corpus.prepare import Corpus, Window
 from pipeline.errors import ConfigError, DataError
 from pipeline.train import tracking
 from pipeline.train.drivers import machine
 from pipeline.train.failures import failure_of
-from pipeline.train.tracking import DRIVER, MlflowRun, Tracker, open_run, tracking_uri
+from pipeline.train.pictures import DPI, LEARNING_CURVE, THROUGHPUT, pictures
+from pipeline.train.tracking import DESCRIPTION, DRIVER, MlflowRun, Tracker, corpus_inputs, experiments, open_run, tracking_uri
+from pipeline.train.views import pages
 
 PARAMETERS = {f"setting.{number}": number for number in range(150)} | {"name": None, "corpus": ["a", "b"]}
 NewRun = Callable[[str], MlflowRun]
@@ -102,17 +111,108 @@ def test_the_next_start_ends_the_runs_of_drivers_that_are_gone(uri: str) -> None
     assert status(killed) == "RUNNING"
 
 
+def test_a_run_says_from_its_start_what_it_is_and_what_started_it(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["jobs/pretrain.py", "bert-tiny", "--corpus", "s3://key:word@bucket/x"])
+    opened = open_run(uri, "experiment", "described", None, {}, {DESCRIPTION: "what it is"})
+    tags = MlflowClient(tracking_uri=uri).get_run(opened.run_id).data.tags
+    wanted = {DESCRIPTION: "what it is", "mlflow.source.name": "jobs/pretrain.py", "command": "jobs/pretrain.py bert-tiny --corpus 's3://***@bucket/x'"}
+    assert wanted.items() <= tags.items()
+    in_git = subprocess.run(["git", "rev-parse", "HEAD"], cwd=Path(__file__).parent, capture_output=True, text=True)
+    assert tags.get("mlflow.source.git.commit", "") == in_git.stdout.strip() and tags["mlflow.user"] == getpass.getuser()
+
+
+def test_a_corpus_is_logged_as_two_data_sets(uri: str, tmp_path: Path) -> None:
+    windows = tuple(Window(shard="s", row_group=number, documents=1, characters=100) for number in range(5))
+    sources = {"https://me:word@host/a.txt::language=de": {}, "/texts/b/": {}}
+    corpus = Corpus(folder="s3://key:word@bucket/corpus", fingerprint="f" * 64, train=windows[:3], heldout=windows[3:], counts={}, dropped={}, sources=sources)
+    opened = open_run(uri, "experiment", "fed", None, {}, {}, corpus_inputs(corpus))
+    found = MlflowClient(tracking_uri=uri).get_run(opened.run_id).inputs.dataset_inputs
+    assert {one.tags[0].value: (one.dataset.name, one.dataset.digest, one.dataset.source_type) for one in found} == {
+        "training": ("a.txt, b", "f" * 36, "s3"),
+        "evaluation": ("a.txt, b (held-out)", "f" * 36, "s3"),
+    }
+    assert {one.tags[0].value: json.loads(one.dataset.profile) for one in found} == {
+        "training": {"windows": 3, "characters": 300},
+        "evaluation": {"windows": 2, "characters": 200},
+    }
+    assert {one.dataset.source for one in found} == {
+        '{"uri": "s3://***@bucket/corpus", "sources": ["https://***@host/a.txt::language=de", "/texts/b/"]}'
+    }
+    many = replace(corpus, folder=str(tmp_path), heldout=(), sources={f"/a/{number}-{'x' * 200}.txt": {} for number in range(2_000)})
+    (one,) = corpus_inputs(many)
+    assert (len(one.dataset.name), one.dataset.source_type) == (500, "local") and len(one.dataset.source) < 65_535
+    open_run(uri, "experiment", "fed by many", None, {}, {}, [one])
+
+
+def artifacts(run: MlflowRun) -> Path:
+    return Path(MlflowClient(tracking_uri=run.uri).get_run(run.run_id).info.artifact_uri.removeprefix("file://"))
+
+
+def png(points: dict[str, dict[int, float]], name: str, path: str) -> bytes:
+    """A picture of these points, as it is written."""
+    pictures(name, points)[path].savefig(written := BytesIO(), dpi=DPI)
+    return written.getvalue()
+
+
+def test_pictures_show_the_whole_run_after_each_checkpoint_and_a_restart(new_run: NewRun, quick: None) -> None:
+    run, first, second = new_run("drawn"), Tracker("job 1"), Tracker("job 2")
+    files = [artifacts(run) / LEARNING_CURVE, artifacts(run) / THROUGHPUT]
+
+    def metrics(step: int) -> dict[str, float]:
+        return {"train/mlm_loss": 8.0 - step / 10, "speed/tokens_per_second": 100.0 * step, "speed/data_wait_percent": 1.0 * step}
+
+    first.start(run)
+    first.log(0, {"heldout/mlm_loss": 8.0, "heldout_baseline/unigram_mlm_loss": 6.5})
+    first.flush()
+    first.log(10, metrics(10))
+    first.log(20, metrics(20))
+    time.sleep(0.2)
+    assert not any(file.exists() for file in files)  # no checkpoint yet but one before the first step
+    first.flush()
+    deadline = time.monotonic() + 30
+    while not all(file.exists() for file in files) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert all(file.exists() for file in files)
+    first.finish("FAILED")  # waits for what is being drawn
+    half = [file.read_bytes() for file in files]
+    second.start(run)
+    second.log(30, metrics(30))
+    second.finish("FINISHED")
+    logged = {key: dict(values) for key, values in points(run).items()}
+    assert sorted(logged["train/mlm_loss"]) == [10, 20, 30]
+    assert [file.read_bytes() for file in files] == [png(logged, "drawn", path) for path in (LEARNING_CURVE, THROUGHPUT)] != half
+    before = {key: {step: value for step, value in values.items() if step <= 20} for key, values in logged.items()}
+    assert half == [png(before, "drawn", path) for path in (LEARNING_CURVE, THROUGHPUT)]
+    assert first.take_messages() == second.take_messages() == []
+
+
+def test_pictures_that_cannot_be_kept_stop_nothing_and_are_told_of_once(new_run: NewRun, quick: None) -> None:
+    run, tracker = new_run("undrawn"), Tracker("job 1")
+    tracker.start(run)
+    artifacts(run).parent.mkdir(parents=True, exist_ok=True)
+    artifacts(run).write_text("in the way")
+    tracker.log(10, {"train/mlm_loss": 8.0})
+    for _ in range(2):
+        tracker.flush()
+        deadline = time.monotonic() + 30
+        while tracker.undrawn.is_set() and time.monotonic() < deadline:
+            time.sleep(0.02)
+    assert tracker.finish("FINISHED") is None
+    assert [message.split(":")[0] for message in tracker.take_messages()] == ["MLflow did not take the pictures"]
+    assert points(run) == {"train/mlm_loss": [(10, 8.0)]} and status(run) == "FINISHED"
+
+
 def test_points_arrive_once(new_run: NewRun, quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracking, "METRICS_A_CALL", 3)
     run, tracker = new_run("points"), Tracker("job 1")
     tracker.start(run)
     for step in range(1, 5):
-        tracker.log(step, {"train/loss": 1 / step, "data/tokens": 10.0 * step})
+        tracker.log(step, {"train/loss": 1 / step, "stream/tokens": 10.0 * step})
     tracker.log(2, {"train/loss": 9.0, "heldout/mlm_loss": 4.5})  # the loss of step 2 is there, the held-out loss is not
     assert tracker.finish("FINISHED") is None
     assert points(run) == {
         "train/loss": [(1, 1.0), (2, 0.5), (3, 1 / 3), (4, 0.25)],
-        "data/tokens": [(1, 10.0), (2, 20.0), (3, 30.0), (4, 40.0)],
+        "stream/tokens": [(1, 10.0), (2, 20.0), (3, 30.0), (4, 40.0)],
         "heldout/mlm_loss": [(2, 4.5)],
     }
     assert status(run) == "FINISHED" and tracker.take_messages() == []
@@ -155,7 +255,7 @@ def test_what_a_server_never_took_is_said_at_the_end(
     run, tracker = new_run("lost"), Tracker("job 1")
     tracker.start(run)
     away(True)
-    tracker.log(1, {"train/loss": 3.0, "data/tokens": 10.0})
+    tracker.log(1, {"train/loss": 3.0, "stream/tokens": 10.0})
     lost = tracker.finish("FINISHED")
     away(False)
     assert lost.startswith("MLflow is away (") and lost.endswith("): 2 points are lost") and "\n" not in lost
@@ -252,3 +352,13 @@ def test_a_store_that_is_damaged_when_the_tracker_starts_is_one_line(tmp_path: P
         Tracker("me").start(MlflowRun(uri=f"sqlite:///{copy}", run_id=opened.run_id))
     assert str(refused.value).startswith(f"tracking.uri (sqlite:///{copy}) does not work: ") and "\n" not in str(refused.value)
     assert str(refused.value).endswith("; mend or move it, and the same command continues")
+
+
+def test_the_pages_of_experiments_open_the_view_of_training(tmp_path: Path, new_run: NewRun, uri: str) -> None:
+    missing = f"sqlite:///{tmp_path}/mlflow.db"
+    assert pages(missing, "5001") == [f"  http://127.0.0.1:5001  (no run is tracked in {missing} yet)"] and not any(tmp_path.iterdir())
+    new_run("first")
+    (number,) = [number for number, name in experiments(uri).items() if name == "experiment"]
+    (line,) = [line for line in pages(uri, "5001") if line.startswith("  experiment ")]
+    assert line.split() == ["experiment", f"http://127.0.0.1:5001/#/experiments/{number}/runs?workflowType=machine_learning"]
+    assert "Default" not in experiments(uri).values()

@@ -1,0 +1,60 @@
+"""What started a run, as tags of MLflow: the commit of this code, the user and the command."""
+
+import getpass
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+
+from pipeline import storage
+
+COMMIT, CHANGED = "mlflow.source.git.commit", "mlflow.source.git.dirty"
+USER, SOURCE, KIND = "mlflow.user", "mlflow.source.name", "mlflow.source.type"
+COMMAND = "command"
+GIT_SECONDS = 10
+LONGEST = 5_000
+"""Characters of a tag that every MLflow server takes."""
+
+
+def origin() -> dict[str, str]:
+    """Return the tags; those of the commit are left out where this code lies in no git checkout."""
+    return commit(__file__) | user() | {KIND: "LOCAL", SOURCE: storage.without_login(sys.argv[0]), COMMAND: command(sys.argv)}
+
+
+def commit(file: str) -> dict[str, str]:
+    """Return the commit of the checkout that has a file, and whether files of it were changed since; nothing where git does not know it."""
+    if git(file, "ls-files", "--error-unmatch", file) is None:  # as where a package is installed below a checkout of something else
+        return {}
+    found, changed = git(file, "rev-parse", "HEAD"), git(file, "status", "--porcelain", "--untracked-files=no")
+    return {COMMIT: found, CHANGED: str(changed != "").lower()} if found else {}
+
+
+def git(file: str, *words: str) -> str | None:
+    """Return what git prints in the folder of a file; None where it is not there or refuses."""
+    with suppress(OSError, subprocess.TimeoutExpired):
+        done = subprocess.run(["git", *words], cwd=os.path.dirname(file), capture_output=True, text=True, timeout=GIT_SECONDS)
+        return done.stdout.strip() if done.returncode == 0 else None
+    return None
+
+
+def user() -> dict[str, str]:
+    """Return who runs this process; nothing where the system has no name for them, as in some containers."""
+    with suppress(OSError, KeyError):
+        return {USER: getpass.getuser()}
+    return {}
+
+
+def command(words: Sequence[str]) -> str:
+    """Return a command as a shell takes it, without logins and keys of URLs."""
+    shown = shlex.join(without_login(word) for word in words)
+    return shown if len(shown) <= LONGEST else f"{shown[: LONGEST - 1]}…"
+
+
+def without_login(word: str) -> str:
+    """Return a word of a command, the value of --OPTION=VALUE too, without the login of its URL."""
+    option, equals, value = word.partition("=")
+    if word.startswith("-") and equals:
+        return f"{option}={storage.without_login(value)}"
+    return storage.without_login(word)

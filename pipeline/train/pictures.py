@@ -1,0 +1,146 @@
+"""Pictures of a training, from its logged metrics alone: losses with their baselines, and speed."""
+
+import math
+import textwrap
+from collections import Counter
+from collections.abc import Mapping
+from itertools import pairwise
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter, StrMethodFormatter
+
+LEARNING_CURVE, THROUGHPUT = "pictures/learning-curve.png", "pictures/throughput.png"
+DPI = 150
+BLUE, RED, GREY = "#4477aa", "#cc6677", "#555555"
+MOST_POINTS = 200
+"""Points of a line at most; where more were logged, each is the mean of several."""
+UNITS = {"mlm": "MLM loss, nats per masked token", "nsp": "NSP loss, nats per pair", "sop": "SOP loss, nats per pair"}
+"""Term of the loss -> its axis."""
+TITLE_WIDTH = 80
+
+Points = Mapping[str, Mapping[int, float]]
+"""Metric -> step -> value, as logged."""
+
+
+def pictures(name: str, points: Points) -> dict[str, Figure]:
+    """Return artifact path -> picture of the run `name`; none before its first steps are logged."""
+    drawn = {LEARNING_CURVE: learning_curve(name, points), THROUGHPUT: throughput(name, points)}
+    return {path: figure for path, figure in drawn.items() if figure is not None}
+
+
+def learning_curve(name: str, points: Points) -> Figure | None:
+    """Draw a panel per loss term: in training, on held-out text, before training, and what a guess by frequency scores."""
+    terms = [term for term in UNITS if points.get(f"train/{term}_loss")]
+    if not terms:
+        return None
+    figure, panels = stacked(name, [1.5] + [1.0] * (len(terms) - 1))
+    for axes, term in zip(panels, terms, strict=True):
+        training_line(axes, points[f"train/{term}_loss"])
+        heldout_lines(axes, points.get(f"heldout/{term}_loss", {}), points.get("heldout/maximum_length", {}))
+        baseline_lines(axes, term, points)
+        axes.set_ylabel(UNITS[term])
+        legend(axes, last=term == terms[-1])
+    tokens_axis(panels[0], points.get("stream/tokens", {}))
+    return figure
+
+
+def throughput(name: str, points: Points) -> Figure | None:
+    """Draw tokens per second and the share of time waiting for data."""
+    speed, wait = points.get("speed/tokens_per_second"), points.get("speed/data_wait_percent")
+    if not speed or not wait:
+        return None
+    figure, (upper, lower) = stacked(name, [1.0, 1.0])
+    training_line(upper, speed)
+    training_line(lower, wait)
+    upper.set_ylabel("tokens per second")
+    upper.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    lower.set_ylabel("time waiting for data, percent")
+    upper.set_ylim(bottom=0)
+    lower.set_ylim(0, max(10.0, 1.1 * max(wait.values())))
+    legend(lower, last=True)
+    tokens_axis(upper, points.get("stream/tokens", {}))
+    return figure
+
+
+def stacked(name: str, heights: list[float]) -> tuple[Figure, list[Axes]]:
+    """Return a figure titled by the run, and panels one below the other over the same steps."""
+    figure = Figure(figsize=(8.5, 1.2 + 2.7 * sum(heights)), layout="constrained", facecolor="white")
+    panels = list(figure.subplots(len(heights), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0])
+    figure.suptitle(textwrap.fill(name, TITLE_WIDTH), fontsize="medium", fontweight="bold")
+    figure.align_ylabels(panels)
+    for axes in panels:
+        axes.grid(color="#dddddd", linewidth=0.6)
+        axes.set_axisbelow(True)
+    panels[-1].set_xlabel("step")
+    panels[-1].xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    return figure, panels
+
+
+def training_line(axes: Axes, logged: Mapping[int, float]) -> None:
+    """Draw the means of intervals; each stands at its last step, as the logged ones do."""
+    steps, values, size = interval_means(logged)
+    apart = Counter(after - before for before, after in pairwise(sorted(logged))).most_common(1)
+    number = size * apart[0][0] if apart else None  # the last interval of a phase may be shorter, and a lone one is of any length
+    label = "training" if number is None else f"training, mean of {number:,} steps" if number > 1 else "training, each step"
+    axes.plot(steps, values, color=BLUE, linewidth=1.4, marker="." if len(steps) == 1 else "", label=label)
+
+
+def interval_means(logged: Mapping[int, float]) -> tuple[np.ndarray, np.ndarray, int]:
+    """Return last steps and means of groups of consecutive points, MOST_POINTS at most, and how many points a group has."""
+    steps, values = np.array(sorted(logged.items()), dtype=np.float64).T
+    size = -(-len(steps) // MOST_POINTS)
+    starts = np.arange(0, len(steps), size)
+    ends = np.append(starts[1:], len(steps))
+    return steps[ends - 1], np.add.reduceat(values, starts) / (ends - starts), size
+
+
+def heldout_lines(axes: Axes, losses: Mapping[int, float], lengths: Mapping[int, float]) -> None:
+    """Draw held-out losses, a line per length of the sequences: losses at two lengths cannot be compared."""
+    there = sorted({lengths.get(step) for step in losses}, key=lambda length: length or 0)
+    for length, style in zip(there, ("-", "--", ":")):
+        steps = [step for step in sorted(losses) if lengths.get(step) == length]
+        label = "held-out" if len(there) == 1 or length is None else f"held-out, length {length:.0f}"
+        few = "o" if len(steps) <= MOST_POINTS else ""
+        axes.plot(steps, [losses[step] for step in steps], style, color=RED, linewidth=1.4, marker=few, markersize=3.5, label=label)
+
+
+def baseline_lines(axes: Axes, term: str, points: Points) -> None:
+    """Draw the held-out loss before training, and the newest of a guess by frequency, each as a horizontal line with its value."""
+    untrained = points.get(f"heldout/{term}_loss", {}).get(0)
+    if untrained is not None:
+        axes.axhline(untrained, color=GREY, linestyle=":", linewidth=1.2, label=f"before training: {untrained:.3f}")
+    guess = frequency_guess(term, points)
+    if guess is not None:
+        name = "unigram baseline" if term == "mlm" else "guess by frequency"
+        axes.axhline(guess, color=GREY, linestyle="--", linewidth=1.2, label=f"{name}: {guess:.3f}")
+
+
+def frequency_guess(term: str, points: Points) -> float | None:
+    """Return the loss in nats of the unigram distribution, or of the shares of both answers where the term is one of pairs."""
+    name = "heldout_baseline/unigram_mlm_loss" if term == "mlm" else f"heldout_baseline/majority_{term}_accuracy"
+    logged = points.get(name, {})
+    if not logged:
+        return None
+    newest = logged[max(logged)]
+    if term == "mlm":
+        return newest
+    return -sum(share * math.log(share) for share in (newest, 1 - newest) if share > 0)
+
+
+def tokens_axis(axes: Axes, tokens: Mapping[int, float]) -> None:
+    """Put the tokens read so far above the steps, where they were logged."""
+    if len(tokens) < 2:
+        return
+    steps, counts = np.array(sorted(tokens.items()), dtype=np.float64).T
+    rate = counts[-1] / steps[-1]  # beyond what was logged, where the axis has its margins
+    steps, counts = ([-steps[-1], 0.0, *steps, 2 * steps[-1]], [-counts[-1], 0.0, *counts, counts[-1] + rate * steps[-1]])
+    above = axes.secondary_xaxis("top", functions=(lambda step: np.interp(step, steps, counts), lambda count: np.interp(count, counts, steps)))
+    above.xaxis.set_major_formatter(EngFormatter())
+    above.set_xlabel("tokens")
+
+
+def legend(axes: Axes, *, last: bool) -> None:
+    """Put the legend below the panel, where it hides no line; below the last one stand its axis' numbers and name first."""
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16 if last else -0.01), ncols=4, frameon=False, fontsize="small", columnspacing=1.4, handlelength=1.8)

@@ -1,0 +1,25 @@
+"""Print where the pages of an MLflow server on this machine are: `python -m pipeline.train.views TRACKING_URI PORT`."""
+
+import sys
+from collections.abc import Sequence
+
+from pipeline.train.summary import TRAINING_VIEW
+from pipeline.train.tracking import experiments
+
+
+def pages(uri: str, port: str) -> list[str]:
+    """Return a line per experiment of a tracking store with the address of its runs, and one where there is none yet."""
+    server = f"http://127.0.0.1:{port}"
+    found = experiments(uri)
+    width = max(map(len, found.values()), default=0)
+    lines = [f"  {name:<{width}}  {server}/#/experiments/{number}/runs?{TRAINING_VIEW}" for number, name in found.items()]
+    return lines or [f"  {server}  (no run is tracked in {uri} yet)"]
+
+
+def main(arguments: Sequence[str]) -> None:
+    uri, port = arguments
+    print("\n".join(["MLflow (Ctrl-C stops it), in some seconds:", *pages(uri, port)]), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
