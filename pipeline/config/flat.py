@@ -3,16 +3,6 @@
 import dataclasses
 from typing import Any, get_args, get_type_hints
 
-LATER = {
-    "word_embeddings": "random",
-    "optimizer.word_embeddings_rate": None,
-    "recipe.metric": None,
-    "on_bad_rows": "refuse",
-    "search.folds": None,
-    "version.sentences": 1,
-}
-"""Settings and versions that came after the first runs -> what those had."""
-
 
 def flatten(settings: Any, prefix: str = "") -> dict[str, Any]:
     """Dotted name -> value of every setting; a choice between kinds also gives its kind's name, as `schedule: LinearDecay`."""
@@ -26,11 +16,6 @@ def flatten(settings: Any, prefix: str = "") -> dict[str, Any]:
         else:
             flat[prefix + f.name] = list(value) if isinstance(value, tuple) else value
     return flat
-
-
-def without_later(flat: dict[str, Any]) -> dict[str, Any]:
-    """What `flatten` gave, for names and digests: a later setting only where it differs from what all runs before it had, so that they keep their names."""
-    return {name: value for name, value in flat.items() if name not in LATER or value != LATER[name]}
 
 
 def unflatten(kind: type, flat: dict[str, Any], prefix: str = "") -> Any:

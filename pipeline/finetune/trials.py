@@ -18,7 +18,7 @@ import torch
 from pipeline import storage
 from pipeline.config.adapters import NoAdapter
 from pipeline.config.finetune import Finetune
-from pipeline.config.flat import flatten, without_later
+from pipeline.config.flat import flatten
 from pipeline.config.training import ModelPlacement
 from pipeline.errors import DataError
 from pipeline.finetune.problems import Problem
@@ -79,7 +79,7 @@ def identity_of(config: Finetune, problem: Problem, initial: Initial, seed: int)
     """What makes a trial what it is."""
     shaping = {
         key: value
-        for key, value in without_later(flatten(config)).items()
+        for key, value in flatten(config).items()
         if key.split(".")[0] in SHAPING and key != "recipe.metric"
     }  # the task's metrics say it
     cutting = {f"cutting.{key}": value for key, value in vars(problem.cutting).items()}

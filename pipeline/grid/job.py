@@ -10,7 +10,7 @@ from typing import Any
 from pipeline import cluster, storage
 from pipeline.config.adapters import Bottleneck
 from pipeline.config.finetune import Cutting, Finetune
-from pipeline.config.flat import flatten, without_later
+from pipeline.config.flat import flatten
 from pipeline.config.jobs import Pretrain
 from pipeline.config.training import Tracking
 from pipeline.errors import CheckpointError, ConfigError, DataError
@@ -189,7 +189,7 @@ def grid_name(config: Finetune, problems: Mapping[str, Problem], initial: Initia
     """Tasks and a digest of all that decides which trials there are."""
     shaping = {
         key: value
-        for key, value in without_later(flatten(config)).items()
+        for key, value in flatten(config).items()
         if key.split(".")[0]
         not in ("placement", "trials", "output", "mlflow_uri", "register", "checkpoint", "data", "train", "dev", "test")
     }

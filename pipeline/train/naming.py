@@ -5,7 +5,7 @@ import hashlib
 import json
 
 from pipeline.config.data import PASSING
-from pipeline.config.flat import flatten, without_later
+from pipeline.config.flat import flatten
 from pipeline.config.jobs import Pretrain
 from pipeline.train.schedule import grows
 
@@ -15,7 +15,7 @@ IDENTITY = ("seed", "word_embeddings", "sampling", "model", "batch", "phases", "
 def default_name(preset: str, config: Pretrain) -> str:
     """The preset's name and a digest of all settings that shape the data and the training, so that the same command means the same run."""
     groups = (*IDENTITY, "init", "corpus", "prepare", "vocabulary")
-    settings = without_later(flatten(config))
+    settings = flatten(config)
     shaping = {key: value for key, value in settings.items() if key.split(".")[0] in groups and key not in PASSING}
     if not grows(config):
         shaping["steps"] = config.steps

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pipeline import storage
-from pipeline.config.flat import LATER, flatten, unflatten
+from pipeline.config.flat import flatten, unflatten
 from pipeline.config.jobs import Pretrain
 from pipeline.errors import CheckpointError, ConfigError, DataError
 from pipeline.local_files import scratch_folder
@@ -57,7 +57,7 @@ def versions() -> dict[str, Any]:
 def refuse_other_versions(folder: str, recorded: dict[str, Any]) -> None:
     """Raise DataError where the rows of a run, by its recorded identity, came from other versions than those here."""
     for name, value in versions().items():
-        before = (LATER | recorded).get(name)
+        before = recorded.get(name)
         if before != value:
             raise DataError(
                 f"{folder} was trained with {name} {before!r} and here it is {value!r}, which may give other rows: "
@@ -66,8 +66,7 @@ def refuse_other_versions(folder: str, recorded: dict[str, Any]) -> None:
 
 
 def refuse_differences(config: Pretrain, recorded: dict[str, Any], wanted: dict[str, Any]) -> None:
-    """Raise ConfigError naming what differs between the recorded identity and the wanted one; a run from before a setting has what all had then."""
-    recorded = {key: value for key, value in LATER.items() if key in wanted} | recorded
+    """Raise ConfigError naming what differs between the recorded identity and the wanted one."""
     differing = [key for key in sorted(recorded | wanted) if recorded.get(key) != wanted.get(key)]
     if not differing:
         return

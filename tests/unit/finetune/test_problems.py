@@ -9,7 +9,6 @@ import pytest
 
 from pipeline.config.adapters import Freeze, LowRank
 from pipeline.config.finetune import Cutting, Finetune, Recipe, Trials
-from pipeline.config.flat import LATER
 from pipeline.config.model import Model
 from pipeline.config.training import LinearDecay, TrialPlacement
 from pipeline.errors import ConfigError, DataError
@@ -120,7 +119,6 @@ def test_a_trial_is_named_by_all_that_shapes_it_and_nothing_else(glue: Path, tin
     assert len({name(config), *others}) == 12
     identity = identity_of(config, problem, initial, 0)
     assert identity["rows"] == problem.digest
-    assert not identity.keys() & LATER.keys()  # trials from before these settings keep their names
     slower = replace(config, optimizer=replace(config.optimizer, word_embeddings_rate=0.1))
     assert identity_of(slower, problem, initial, 0)["optimizer.word_embeddings_rate"] == 0.1
 
