@@ -23,6 +23,7 @@ from pipeline.corpus.sources import BUILTIN
 from pipeline.corpus.stream import StreamSettings, in_phase, rows_if_few
 from pipeline.corpus.vocabulary import extended_vocabulary, trained_vocabulary
 from pipeline.errors import CheckpointError, ConfigError, DataError, listed
+from pipeline.export.card import Lineage
 from pipeline.export.huggingface import export
 from pipeline.text.wordpiece import WordPiece
 from pipeline.train import checkpoint, run
@@ -108,8 +109,9 @@ def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
             summary = fit(job, resources) | {"name": str(config.name), "mlflow_uri": mlflow.uri, "mlflow_run_id": mlflow.run_id, "mlflow_experiment_id": mlflow.experiment_id}
             if not storage.exists(storage.join(summary["checkpoint"], storage.MANIFEST)):
                 raise ConfigError(f"output ({config.output}) is not the same folder on all machines: checkpoint {summary['checkpoint']} is not there; use a shared folder or a URL")
-            summary |= {"export": storage.join(folder, "export")}
-            summary |= {"export_check": export(summary["checkpoint"], summary["export"])}
+            summary |= {"export": storage.join(folder, "export"), "init": config.init}
+            lineage = Lineage(name=str(config.name), recorded=run.record(wanted, config.steps, mlflow.run_id, stream.corpus.folder), summary=summary, corpus=stream.corpus)
+            summary |= {"export_check": export(summary["checkpoint"], summary["export"], lineage)}
             storage.write_json(storage.join(folder, run.SUMMARY), summary)
             record(tracker, summary, about)
         return summary

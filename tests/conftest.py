@@ -29,6 +29,8 @@ from pipeline.config.training import AdamW, Batch, Checkpoints, Evaluation, Line
 from pipeline.corpus.order import entered, window_ranges  # noqa: E402
 from pipeline.corpus.prepare import Corpus, Window  # noqa: E402
 from pipeline.corpus.stream import StreamSettings, rows_of_range  # noqa: E402
+from pipeline.errors import DataError  # noqa: E402
+from pipeline.export.card import Lineage  # noqa: E402
 from pipeline.objectives.pretraining import BertPretraining  # noqa: E402
 from pipeline.text.schema import DOCUMENT  # noqa: E402
 from pipeline.text.vocabulary import Vocabulary, train_vocabulary  # noqa: E402
@@ -38,7 +40,7 @@ from pipeline.train.checkpoint import State  # noqa: E402
 from pipeline.train.evaluate import heldout_batches  # noqa: E402
 from pipeline.train.loop import Work, train  # noqa: E402
 from pipeline.train.optim import build_optimizer  # noqa: E402
-from pipeline.train.run import SUMMARY, identity, keep_vocabulary, write_run  # noqa: E402
+from pipeline.train.run import SUMMARY, identity, keep_vocabulary, record, write_run  # noqa: E402
 from pipeline.train.tracking import open_run  # noqa: E402
 
 RAY_TESTS = "tests/ray/"
@@ -235,6 +237,13 @@ def tiny_run(tiny_corpus: Corpus, tiny_vocabulary: Vocabulary, tiny_config: Pret
     step = {"maximum_length": 32, "step_milliseconds_95th": 12.0, "peak_memory_gigabytes": 0.5, "model_flops_utilisation_percent": None}
     storage.write_json(str(folder / SUMMARY), figures | speed | step | {"steps": 3, "tokens": state.tokens})
     return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_lineage(tiny_corpus: Corpus, tiny_vocabulary: Vocabulary, tiny_config: Pretrain) -> Lineage:
+    """Of a run that is not finished and whose corpus is gone."""
+    recorded = record(identity(tiny_config, tiny_corpus, tiny_vocabulary), tiny_config.steps, "0" * 32, "/gone/corpus")
+    return Lineage(name="tiny", recorded=recorded, summary=None, corpus=DataError("/gone/corpus holds no prepared corpus"))
 
 
 @pytest.fixture

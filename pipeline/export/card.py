@@ -1,28 +1,41 @@
-"""The model card: what a model was trained on and how, what it reaches beside what needs no model, and where it comes from."""
+"""The model card of a pretrained model: what it is, how it is used, what it reaches, and what it comes from."""
 
 import html
-import importlib.metadata
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pipeline import storage
+from pipeline.config.data import NextSentence, SentenceOrder
+from pipeline.config.jobs import Pretrain
 from pipeline.corpus.prepare import Corpus, load_corpus
 from pipeline.corpus.shards import COUNTED
+from pipeline.corpus.sources import BUILTIN
 from pipeline.errors import DataError
+from pipeline.export.markdown import (
+    DATASET,
+    header,
+    hub_name,
+    license_text,
+    model_index,
+    public_place,
+    result,
+    table,
+    version,
+)
 from pipeline.export.trained import Trained
 from pipeline.train.checkpoint import WEIGHTS, read_state
+from pipeline.train.run import settings_of
 from pipeline.train.summary import figures
 
-CARD = "README.md"
-HEADER = "---\nlibrary_name: transformers\npipeline_tag: fill-mask\ntags: [bert, bertstream]\n---\n"
-LICENCE = "Not stated: whoever publishes this model chooses one and names it here, and as `license:` in the header. What the texts' own licences ask for is in their sources."
+PUBLISHED_TOKENS = 1_000_000 * 256 * 512
+"""Tokens that the published BERTs read at most (Devlin et al. 2019, A.2: a million steps of 256 sequences of 512)."""
+PAIRS = {NextSentence: "next-sentence prediction", SentenceOrder: "sentence-order prediction"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Lineage:
-    """Where a checkpoint comes from."""
+    """Where a checkpoint comes from, and what is said of the model for others."""
 
     name: str
     """Of the run."""
@@ -32,6 +45,30 @@ class Lineage:
     """Of the finished run."""
     corpus: Corpus | DataError
     """The prepared corpus, or why there is none to read any more."""
+    license: str | None = None
+    """SPDX identifier."""
+    language: tuple[str, ...] = ()
+    """Codes; none: those of the corpus."""
+    repository: str | None = None
+    """OWNER/NAME on the hub, where it goes there."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Made:
+    """What a kind of export says of the files that it wrote."""
+
+    checked: str
+    """In a few words; begins with "checked" or "not checked"."""
+    use: str
+    """Markdown: how to call it; FOLDER and PLACE stand for the model, as transformers and pipeline.api name it."""
+    library: str = "transformers"
+    """The hub's name of the library that loads it."""
+    tags: tuple[str, ...] = ()
+    """Further tags."""
+    extra: tuple[str, ...] = ()
+    """Further sections of the card."""
+    figures: str = ""
+    """What was measured, in a line."""
 
 
 def corpus_of(recorded: dict[str, Any]) -> Corpus | DataError:
@@ -46,55 +83,115 @@ def corpus_of(recorded: dict[str, Any]) -> Corpus | DataError:
     return corpus
 
 
-@dataclass(frozen=True, kw_only=True)
-class Made:
-    """What a kind of export says of the files that it wrote."""
-
-    checked: str
-    """In a few words; begins with "checked" or "not checked"."""
-    use: str
-    """Markdown: how to call it."""
-    extra: tuple[str, ...] = ()
-    """Further sections of the card."""
-    figures: str = ""
-    """What was measured, in a line."""
-
-
 def card(trained: Trained, lineage: Lineage, kind: str, made: Made) -> str:
     """README.md of an export."""
-    step = read_state(trained.checkpoint).step
+    step, asked = read_state(trained.checkpoint).step, settings_of(lineage.recorded)
     parts = [
         f"# {lineage.name}, step {step:,}",
-        f"A BERT encoder with {trained.model.layers} layers of width {trained.model.width}, {trained.vocabulary_size:,} vocabulary entries and {parameters(trained):,} parameters, "
-        f"pretrained with bertstream {version()}. This folder: {kind}; {made.checked}.",
+        introduction(trained, lineage, asked, step),
+        f"This folder: {kind}; {made.checked}.",
         "## Use",
-        made.use,
+        use(made, lineage),
         *made.extra,
-        "## Metrics",
+        "## What it is not for",
+        limits(trained, lineage, asked, step),
+        "## Figures",
         metrics(lineage.summary, step),
         "## Data",
-        data(lineage.corpus),
+        data(lineage),
         "## Settings",
         table(("setting", "value"), settings(lineage.recorded["identity"])),
         "## Lineage",
         table(("", ""), places(trained, lineage, step)),
-        "## Licence",
-        LICENCE,
+        "## License",
+        license_text(lineage.license),
     ]
-    return HEADER + "\n" + "\n\n".join(parts) + "\n"
+    return header(metadata(lineage, made, step), lineage.license) + "\n" + "\n\n".join(parts) + "\n"
+
+
+def metadata(lineage: Lineage, made: Made, step: int) -> dict[str, Any]:
+    """What the hub reads of the card, its license apart."""
+    sources = {} if isinstance(lineage.corpus, DataError) else lineage.corpus.sources
+    found = [match[1] for location in sources if (match := DATASET.match(location))]
+    return {
+        "language": list(lineage.language or languages(sources)),
+        "library_name": made.library,
+        "pipeline_tag": "fill-mask",
+        "tags": ["bert", *made.tags, "bertstream"],
+        "base_model": hub_name(initial_model(lineage)),
+        "datasets": list(dict.fromkeys(found)),
+        "model-index": model_index(lineage.name, results(lineage.summary, step)),
+    }
+
+
+def use(made: Made, lineage: Lineage) -> str:
+    """How the model is called, from the hub or, before it is there, in its folder."""
+    if lineage.repository:
+        return made.use.replace("FOLDER", lineage.repository).replace("PLACE", f"hf://{lineage.repository}")
+    return f"In this folder; elsewhere give its path.\n\n{made.use.replace('FOLDER', '.').replace('PLACE', '.')}"
+
+
+def languages(sources: dict[str, dict[str, Any]]) -> list[str]:
+    """The languages that the sources of a corpus were said to be in; none where one of them says nothing."""
+    said = {"en" if location == BUILTIN else about.get("language") for location, about in sources.items()}
+    return [] if None in said else sorted(map(str, said))
+
+
+def initial_model(lineage: Lineage) -> str:
+    """The model that the run started from, as it was named; empty where there was none, or the run is not finished."""
+    return str((lineage.summary or {}).get("init") or "")
+
+
+def results(summary: dict[str, Any] | None, step: int) -> list[dict[str, Any]]:
+    """The results of a model-index: what was measured on held-out text after this step."""
+    after = summary["heldout_after"] if summary and summary["steps"] == step else {}
+    names = {
+        "heldout/mlm_accuracy": ("accuracy", "accuracy at masked tokens"),
+        "heldout/mlm_loss": ("loss", "cross-entropy at masked tokens, nats"),
+        "heldout/nsp_accuracy": ("accuracy", "accuracy of next-sentence prediction"),
+        "heldout/sop_accuracy": ("accuracy", "accuracy of sentence-order prediction"),
+    }
+    measured = [(*names[name], after[name]) for name in names if name in after]
+    dataset = {"type": "held-out", "name": "held-out part of the training corpus"}
+    return [result("fill-mask", dataset, measured)] if measured else []
+
+
+def introduction(trained: Trained, lineage: Lineage, asked: Pretrain, step: int) -> str:
+    """What the model is, in three sentences."""
+    initial = public_place(initial_model(lineage)) or "another model"
+    started = f"the weights of {initial}" if "init.fingerprint" in lineage.recorded["identity"] else "random weights"
+    objectives = " and ".join(filter(None, ("masked-language modelling", PAIRS.get(type(asked.sampling.pairs)))))
+    state = read_state(trained.checkpoint)
+    return (
+        f"A BERT encoder with {trained.model.layers} layers of width {trained.model.width}, {trained.vocabulary_size:,} vocabulary entries "
+        f"and {parameters(trained):,} parameters. It was pretrained by {objectives} with bertstream {version()}, "
+        f"from {started}: "
+        f"{step:,} steps, {state.tokens:,} tokens, sequences of at most {trained_length(asked)} tokens, seed {asked.seed}."
+    )
+
+
+def limits(trained: Trained, lineage: Lineage, asked: Pretrain, step: int) -> str:
+    """What a visitor must know before using it."""
+    tokens, longest = read_state(trained.checkpoint).tokens, trained_length(asked)
+    lines = [
+        "It fills blanks and gives vectors to start from. It writes no text and answers no questions; for a task, fine-tune it.",
+        "Its vectors were not trained to tell how alike two texts are: take them as a baseline.",
+        f"It read {tokens / PUBLISHED_TOKENS:.2%} of the tokens that the published BERTs read at most (Devlin et al. 2019, A.2).",
+        "It repeats what its texts say, errors and prejudice included, and was not examined for either.",
+    ]
+    if longest < trained.model.maximum_positions:
+        lines.append(f"Positions after {longest} of {trained.model.maximum_positions} were never trained: cut texts at {longest} tokens.")
+    return "\n".join(f"- {line}" for line in lines)
+
+
+def trained_length(asked: Pretrain) -> int:
+    """Tokens of the longest sequences that a run was asked to train on."""
+    return max(phase.sampling.maximum_length for phase in asked.all_phases)
 
 
 def parameters(trained: Trained) -> int:
     """Weights of the encoder and both heads; tied ones count once."""
     return sum(weight.numel() for weight in trained.module.parameters())
-
-
-def version() -> str:
-    """Of this package; a tree that was not installed has none."""
-    try:
-        return importlib.metadata.version("bertstream")
-    except importlib.metadata.PackageNotFoundError:
-        return "from its source tree"
 
 
 def metrics(summary: dict[str, Any] | None, step: int) -> str:
@@ -103,16 +200,27 @@ def metrics(summary: dict[str, Any] | None, step: int) -> str:
         return "None: the run is not finished, and its held-out loss is measured at its end."
     if summary["steps"] != step:
         return f"None at this step; the run was measured at its end, after {summary['steps']:,} steps."
-    return table(("", ""), figures(summary))
+    measured = "Measured on the held-out part of the corpus, a development set: settings may have been chosen by it."
+    return f"{measured}\n\n{table(('', ''), figures(summary))}" if summary["heldout_after"] else table(("", ""), figures(summary))
 
 
-def data(corpus: Corpus | DataError) -> str:
+def data(lineage: Lineage) -> str:
     """Sources, their counts, and what was left out for which reason."""
+    corpus = lineage.corpus
     if isinstance(corpus, DataError):
-        return f"Not described: {html.escape(str(corpus))}."
+        return f"Not described: {html.escape(corpus_problem(lineage))}."
     heads = ("source", "weight", *COUNTED, "left out")
-    rows = [(location, f"{about['weight']:g}", *(f"{about[name]:,}" for name in COUNTED), dropped(about["dropped"])) for location, about in corpus.sources.items()]
+    rows = [
+        (public_place(location), f"{about['weight']:g}", *(f"{about[name]:,}" for name in COUNTED), dropped(about["dropped"]))
+        for location, about in corpus.sources.items()
+    ]
     return f"{table(heads, rows)}\n\nIn all: {corpus.counts['documents']:,} documents; left out: {dropped(corpus.dropped)}."
+
+
+def corpus_problem(lineage: Lineage) -> str:
+    """Why the corpus cannot be read any more, without the folders above it."""
+    folder = str(lineage.recorded["corpus"])
+    return str(lineage.corpus).replace(folder, public_place(folder))
 
 
 def dropped(counts: dict[str, int]) -> str:
@@ -120,31 +228,19 @@ def dropped(counts: dict[str, int]) -> str:
     return ", ".join(f"{reason} {count:,}" for reason, count in sorted(counts.items(), key=lambda item: -item[1])) or "nothing"
 
 
-def settings(identity: dict[str, Any]) -> list[tuple[str, str]]:
+def settings(identity: dict[str, Any]) -> Sequence[tuple[str, str]]:
     """What made the run what it is; fingerprints belong to the lineage."""
     return [(f"`{name}`", str(value)) for name, value in identity.items() if not name.endswith(".fingerprint")]
 
 
 def places(trained: Trained, lineage: Lineage, step: int) -> list[tuple[str, str]]:
-    """Fingerprints and places that lead back to what the model was made of."""
+    """Fingerprints and names that lead back to what the model was made of; folders of this machine are not among them."""
     identity = lineage.recorded["identity"]
     weights = storage.read_json(storage.join(trained.checkpoint, storage.MANIFEST))["files"][WEIGHTS]
-    server = f" at {lineage.summary['mlflow_uri']}" if lineage.summary else ""
     return [
         ("run", lineage.name),
-        ("checkpoint", f"{trained.checkpoint}, SHA-256 of its weights {weights['sha256']}"),
-        ("corpus", f"{lineage.recorded['corpus']}, fingerprint {identity['corpus.fingerprint']}"),
+        ("checkpoint", f"step {step:,}, SHA-256 of its weights {weights['sha256']}"),
+        ("corpus", f"fingerprint {identity['corpus.fingerprint']}"),
         ("vocabulary", f"fingerprint {identity['vocabulary.fingerprint']}"),
-        ("MLflow run", f"{lineage.recorded['mlflow_run_id']}{server}"),
+        ("MLflow run", str(lineage.recorded["mlflow_run_id"])),
     ]
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table; what looks like HTML, a link or a picture in it is text."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(as_cell(cell) for cell in line) + " |" for line in lines)
-
-
-def as_cell(text: str) -> str:
-    """A text in a cell of a table."""
-    return re.sub(r"([|\[\]])", r"\\\1", html.escape(text, quote=False)).replace("\n", " ")

@@ -1,7 +1,7 @@
 """A trained encoder in the published format: a folder that transformers loads with from_pretrained."""
 
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import torch
@@ -11,28 +11,74 @@ from torch import Tensor
 from pipeline import storage
 from pipeline.batch import Batch
 from pipeline.errors import CheckpointError
+from pipeline.export.card import Lineage, Made, card, trained_length
+from pipeline.export.markdown import CARD
 from pipeline.export.probe import TOLERANCE, difference, padded, probes
+from pipeline.export.sentence_files import sentence_files
 from pipeline.export.trained import Trained, load_module, load_trained
 from pipeline.local_files import scratch_folder
 from pipeline.objectives.pretraining import BertPretraining
 from pipeline.train.checkpoint import TRAINING_ONLY
+from pipeline.train.run import settings_of
 
 INSTALL = "pip install 'bertstream[export]'"
+USE = """Fill blanks with `transformers`:
+
+```python
+from transformers import pipeline
+
+fill = pipeline("fill-mask", model="FOLDER")
+print(fill("A text with a [MASK] in it."))
+```
+
+Vectors of length 1, the mean of the last hidden states, with `sentence-transformers`:
+
+```python
+from sentence_transformers import SentenceTransformer
+
+model = SentenceTransformer("FOLDER")
+print(model.encode(["A first text.", "A second one."]).shape)
+```
+
+Both, and fine-tuning on lists, with `bertstream`:
+
+```python
+from pipeline import api
+
+model = api.load("PLACE")
+print(model.fill("A text with a [MASK] in it."))
+print(model.embed(["A first text.", "A second one."]).shape)
+```"""
+"""Of a folder of the published format; PLACE is the folder as pipeline.api names it."""
 Logits = Callable[[Batch], tuple[Tensor, Tensor]]
 """Batch -> logits (M, V) of its scored tokens and (N, 2) of its pairs."""
 
 
-def export(checkpoint: str, target: str) -> str:
-    """Publish a checkpoint's model and tokenizer to `target` and say in a few words how it was checked.
+def export(checkpoint: str, target: str, lineage: Lineage) -> str:
+    """Publish a checkpoint's model, tokenizer and card to `target` and say in a few words how it was checked.
 
     Raises CheckpointError when the checkpoint is damaged, or the logits computed from what was written differ from its own.
     """
     trained = load_trained(checkpoint)
     with scratch_folder("export") as temporary:
-        copy_model(checkpoint, temporary)
-        checked = check(temporary, trained)
+        made = write_published(trained, lineage, temporary)
+        (temporary / CARD).write_text(card(trained, lineage, "huggingface", made))
         storage.publish(temporary, target, {"checkpoint": checkpoint})
-    return checked
+    return made.checked
+
+
+def write_published(trained: Trained, lineage: Lineage, folder: Path) -> Made:
+    """Write the published format, and what sentence-transformers reads, to an empty folder, and check it."""
+    copy_model(trained.checkpoint, folder)
+    write_files(folder, sentence_files(trained.model.width, trained_length(settings_of(lineage.recorded))))
+    return Made(checked=check(folder, trained), use=USE, tags=("sentence-transformers",))
+
+
+def write_files(folder: Path, contents: Mapping[str, str]) -> None:
+    """Write texts to a local folder, by names in it."""
+    for name, content in contents.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(content)
 
 
 def copy_model(checkpoint: str, folder: Path) -> None:

@@ -1,19 +1,22 @@
 """A run's model taken out: every kind asked for is made, checked, published, and read back before it counts."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from pipeline import storage
 from pipeline.config.export import Export
+from pipeline.config.publishing import spdx_identifier
 from pipeline.config.training import Tracking
 from pipeline.errors import CheckpointError, ConfigError, listed
-from pipeline.export import registry
-from pipeline.export.card import CARD, Lineage, card, corpus_of
+from pipeline.export import hub, registry
+from pipeline.export.card import Lineage, card, corpus_of
 from pipeline.export.kinds import FOLDERS
+from pipeline.export.markdown import CARD
 from pipeline.export.onnx_graphs import require_onnx
 from pipeline.export.trained import Trained, find_checkpoint, load_trained, recorded_run
 from pipeline.local_files import scratch_folder
+from pipeline.text.sentences import is_language_code
 from pipeline.train import run
 from pipeline.train.checkpoint import read_state
 from pipeline.train.tracking import tracking_uri
@@ -22,14 +25,23 @@ Report = Callable[[str], None]
 
 
 def export_run(config: Export, report: Report) -> None:
-    """Make every kind of config.kinds and report where each is and how it was checked; all that can be refused is refused before any is made."""
+    """Make every kind of config.kinds, and push it where asked; report where each is and how it was checked.
+
+    All that can be refused is refused before any is made.
+    """
     folder = storage.absolute(config.run)
+    require_languages(config.language)
+    if config.push_to_hub:
+        hub.require_hub(config.push_to_hub)
     recorded = recorded_run(folder)
     checkpoint = find_checkpoint(folder, config.step, report)
     target = storage.absolute(config.folder) if config.folder else storage.join(folder, "exports", checkpoint.rsplit("/", 1)[1])
     if set(config.kinds) & set(FOLDERS):
         storage.require_writable("folder", target)
-    lineage = Lineage(name=folder.rsplit("/", 1)[1], recorded=recorded, summary=run.read_summary(folder), corpus=corpus_of(recorded))
+    lineage = Lineage(
+        name=folder.rsplit("/", 1)[1], recorded=recorded, summary=run.read_summary(folder), corpus=corpus_of(recorded),
+        license=config.license and spdx_identifier(config.license), language=config.language, repository=config.push_to_hub,
+    )  # fmt: skip
     for kind in config.kinds:
         if kind in FOLDERS:
             require_free(storage.join(target, kind), config.replace)
@@ -43,6 +55,14 @@ def export_run(config: Export, report: Report) -> None:
         for kind in config.kinds:
             made = log(trained, lineage, config, uri) if kind == "mlflow" else publish(trained, lineage, kind, scratch, storage.join(target, kind))
             report(f"{kind}: {made}")
+            if config.push_to_hub:
+                report(f"{kind}: pushed to {hub.push(storage.join(target, kind), config.push_to_hub, config.private)}")
+
+
+def require_languages(codes: Sequence[str]) -> None:
+    """Raise ConfigError for what is no code of a language."""
+    if wrong := [code for code in codes if not is_language_code(code)]:
+        raise ConfigError(f"language ({wrong[0]}) is no code of a language: give one of ISO 639, such as en")
 
 
 def mlflow_uri(config: Export, folder: str, lineage: Lineage) -> str:

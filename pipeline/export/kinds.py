@@ -11,10 +11,11 @@ from pipeline.batch import Batch
 from pipeline.config.data import Sampling
 from pipeline.config.flat import unflatten
 from pipeline.errors import DataError
-from pipeline.export.card import Lineage, Made, table
-from pipeline.export.huggingface import check, copy_model
+from pipeline.export.card import Lineage, Made, corpus_problem
+from pipeline.export.huggingface import copy_model, write_published
 from pipeline.export.int8 import Measured, check_int8, compare, quantize_graphs
 from pipeline.export.onnx_graphs import OPSET, check_graphs, write_graphs
+from pipeline.export.markdown import table
 from pipeline.export.probe import probe
 from pipeline.export.trained import Trained
 from pipeline.text.vocabulary import load_vocabulary
@@ -24,11 +25,6 @@ from pipeline.train.evaluate import heldout_batches
 
 HELDOUT_ROWS = 256
 """Held-out sequences that int8 is compared on."""
-HUGGINGFACE_USE = """```python
-from transformers import pipeline
-
-pipeline("fill-mask", model="THIS_FOLDER")("a text with a [MASK] in it")
-```"""
 ONNX_USE = f"""`fill_mask.onnx` gives `logits` (batch, length, vocabulary), `embedding.onnx` gives `sentence_embedding` (batch, width), the mean of the last
 hidden states over the attention mask. Opset {OPSET}; inputs are int64 (batch, length), both sizes free up to the model's positions.
 
@@ -49,15 +45,14 @@ session.run(None, {{
 
 def huggingface(trained: Trained, lineage: Lineage, scratch: Path, folder: Path) -> Made:
     """The published format."""
-    copy_model(trained.checkpoint, folder)
-    return Made(checked=check(folder, trained), use=HUGGINGFACE_USE)
+    return write_published(trained, lineage, folder)
 
 
 def onnx(trained: Trained, lineage: Lineage, scratch: Path, folder: Path) -> Made:
     """Float32 graphs, with the tokenizer."""
     copy_tokenizer(trained, folder)
     shutil.copytree(float32_graphs(trained, scratch), folder, dirs_exist_ok=True)
-    return Made(checked=check_graphs(folder, trained), use=ONNX_USE)
+    return Made(checked=check_graphs(folder, trained), use=ONNX_USE, library="onnx", tags=("onnx",))
 
 
 def int8(trained: Trained, lineage: Lineage, scratch: Path, folder: Path) -> Made:
@@ -67,9 +62,11 @@ def int8(trained: Trained, lineage: Lineage, scratch: Path, folder: Path) -> Mad
     check_graphs(float32, trained)
     quantize_graphs(float32, folder)
     checked = check_int8(float32, folder, trained)
-    rows, problem = sequences(trained, lineage)
+    rows, why = sequences(trained, lineage)
     both = compare(float32, folder, rows)
-    return Made(checked=checked, use=ONNX_USE, extra=("## Beside float32", comparison(*both, rows, problem)), figures=in_a_line(*both, problem))
+    beside = ("## Beside float32", comparison(*both, rows, why))
+    said = in_a_line(*both, why)
+    return Made(checked=checked, use=ONNX_USE, library="onnx", tags=("onnx", "int8"), extra=beside, figures=said)
 
 
 def copy_tokenizer(trained: Trained, folder: Path) -> None:
@@ -92,15 +89,15 @@ def float32_graphs(trained: Trained, scratch: Path) -> Path:
 def sequences(trained: Trained, lineage: Lineage) -> tuple[list[Batch], str | None]:
     """Held-out sequences, a batch each, as the run's evaluations mask them; where there are none, random ones, and why."""
     if isinstance(lineage.corpus, DataError):
-        problem = str(lineage.corpus)
+        why = corpus_problem(lineage)
     else:
         wordpiece = WordPiece(load_vocabulary(trained.checkpoint, None))
         sampling = unflatten(Sampling, lineage.recorded["identity"], "sampling.")
         rows = heldout_batches(lineage.corpus, wordpiece, sampling, rows=HELDOUT_ROWS, rows_per_batch=1, rank=0, world=1)
         if rows:
             return rows, None
-        problem = "the corpus has no held-out part"
-    return [probe(trained.vocabulary_size, [min(128, trained.model.maximum_positions)])] * HELDOUT_ROWS, problem
+        why = "the corpus has no held-out part"
+    return [probe(trained.vocabulary_size, [min(128, trained.model.maximum_positions)])] * HELDOUT_ROWS, why
 
 
 def comparison(float32: Measured, int8: Measured, rows: list[Batch], problem: str | None) -> str:

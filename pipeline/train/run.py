@@ -109,7 +109,12 @@ def read_run(folder: str) -> dict[str, Any] | None:
 
 def write_run(folder: str, wanted: dict[str, Any], steps: int, run_id: str, corpus_folder: str) -> None:
     """Record a run's identity, the steps asked for, its MLflow run and where its corpus lies."""
-    storage.write_json(storage.join(folder, RUN), {"identity": wanted, "steps": steps, "mlflow_run_id": run_id, "corpus": corpus_folder})
+    storage.write_json(storage.join(folder, RUN), record(wanted, steps, run_id, corpus_folder))
+
+
+def record(wanted: dict[str, Any], steps: int, run_id: str, corpus_folder: str) -> dict[str, Any]:
+    """What run.json holds."""
+    return {"identity": wanted, "steps": steps, "mlflow_run_id": run_id, "corpus": corpus_folder}
 
 
 def settings_of(recorded: dict[str, Any]) -> Pretrain:

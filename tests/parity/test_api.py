@@ -10,6 +10,7 @@ from pipeline import api
 from pipeline.config.jobs import Pretrain
 from pipeline.config.training import AdamW
 from pipeline.errors import CheckpointError
+from pipeline.export.card import Lineage
 from pipeline.export.huggingface import export
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.checkpoint import State, save
@@ -22,7 +23,7 @@ CLOSE = {"rtol": 0.0, "atol": 1e-5}
 
 
 @pytest.fixture(scope="module")
-def folder(tiny_config: Pretrain, tiny_vocabulary: Vocabulary, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tiny_config: Pretrain, tiny_vocabulary: Vocabulary, tiny_lineage: Lineage, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An export whose weights are far from where they start."""
     from pipeline.objectives.pretraining import BertPretraining
 
@@ -32,7 +33,7 @@ def folder(tiny_config: Pretrain, tiny_vocabulary: Vocabulary, tmp_path_factory:
         for parameter in module.parameters():
             parameter += torch.empty_like(parameter).normal_(std=0.1, generator=generator)
     saved = save(str(place / "run"), State(step=7), module, build_optimizer(AdamW(), module), tiny_config.model, tiny_vocabulary)
-    export(saved, str(place / "export"))
+    export(saved, str(place / "export"), tiny_lineage)
     return place / "export"
 
 

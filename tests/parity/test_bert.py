@@ -127,7 +127,7 @@ def test_a_file_we_saved_loads_there(ours, tmp_path):
 def test_their_config_gives_our_settings():
     config = transformers.BertConfig(**published_config(SETTINGS, VOCABULARY_SIZE, PAD_ID))
     assert model_settings(config.to_dict()) == SETTINGS
-    assert config.tie_word_embeddings and config.architectures == ["BertForPreTraining"] and config.pad_token_id == PAD_ID
+    assert config.tie_word_embeddings and config.architectures == ["BertForMaskedLM"] and config.pad_token_id == PAD_ID
     assert model_settings(transformers.BertConfig().to_dict()) == dataclasses.replace(
         Model(), layers=12, width=768, heads=12, feed_forward=3072
     )

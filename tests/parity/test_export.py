@@ -13,6 +13,7 @@ from pipeline import storage
 from pipeline.config.jobs import Pretrain
 from pipeline.config.training import AdamW
 from pipeline.errors import CheckpointError
+from pipeline.export.card import Lineage
 from pipeline.export.huggingface import check, export, largest_difference, published_logits
 from pipeline.export.probe import TOLERANCE
 from pipeline.export.trained import load_trained
@@ -23,6 +24,7 @@ from pipeline.train.optim import build_optimizer
 
 transformers = pytest.importorskip("transformers")
 
+SENTENCE_FILES = ["1_Pooling/config.json", "modules.json", "sentence_bert_config.json"]
 FILES = ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "vocab.txt"]
 TEXTS = ["Kar kand, kap!", "lost LOST lol", "", "what the model has never seen: 你好 é", "[MASK] is no word"]
 
@@ -39,16 +41,18 @@ def checkpoint(training, tiny_config: Pretrain, tiny_vocabulary: Vocabulary, tmp
 
 
 @pytest.fixture
-def exported(checkpoint: str, tmp_path: Path) -> Path:
-    assert export(checkpoint, str(tmp_path / "export")) == "checked: logits equal transformers' within 1e-05 of the largest"
+def exported(checkpoint: str, tiny_lineage: Lineage, tmp_path: Path) -> Path:
+    assert export(checkpoint, str(tmp_path / "export"), tiny_lineage) == "checked: logits equal transformers' within 1e-05 of the largest"
     return tmp_path / "export"
 
 
 def test_the_folder_holds_the_published_files_and_says_where_they_are_from(exported: Path, checkpoint: str) -> None:
-    assert sorted(path.name for path in exported.iterdir()) == sorted([*FILES, "manifest.json"])
+    wanted = sorted([*FILES, *SENTENCE_FILES, "README.md"])
+    files = [path.relative_to(exported).as_posix() for path in exported.rglob("*") if path.is_file()]
+    assert sorted(files) == sorted([*wanted, "manifest.json"])
     assert storage.damage(str(exported)) is None
     manifest = json.loads((exported / "manifest.json").read_text())
-    assert manifest["checkpoint"] == checkpoint and sorted(manifest["files"]) == FILES
+    assert manifest["checkpoint"] == checkpoint and sorted(manifest["files"]) == wanted
 
 
 def test_nothing_is_missing_or_unexpected(exported: Path) -> None:
@@ -57,6 +61,20 @@ def test_nothing_is_missing_or_unexpected(exported: Path) -> None:
         assert not info["missing_keys"] and not info["mismatched_keys"]
     _, info = transformers.AutoModelForPreTraining.from_pretrained(exported, output_loading_info=True)
     assert not info["unexpected_keys"]
+
+
+def test_it_says_what_published_ones_say_and_both_heads_are_found(exported: Path) -> None:
+    assert json.loads((exported / "config.json").read_text())["architectures"] == ["BertForMaskedLM"]
+    both = transformers.AutoModelForPreTraining.from_pretrained(exported)
+    masked = transformers.AutoModelForMaskedLM.from_pretrained(exported)
+    assert type(both).__name__ == "BertForPreTraining" and type(masked).__name__ == "BertForMaskedLM"
+    written = load_file(exported / "model.safetensors")
+    for name in ("bert.pooler.dense.weight", "cls.seq_relationship.weight", "cls.predictions.bias"):
+        assert torch.equal(both.state_dict()[name], written[name])
+    shared = [name for name in masked.state_dict() if name in both.state_dict()]
+    assert len(shared) >= 30 and all(torch.equal(masked.state_dict()[name], both.state_dict()[name]) for name in shared)
+    ((answer, *_),) = [transformers.pipeline("fill-mask", model=str(exported))("kar [MASK]")]
+    assert 0 < answer["score"] < 1
 
 
 def test_logits_are_equal(exported: Path, checkpoint: str) -> None:
@@ -111,18 +129,18 @@ def test_a_weight_that_is_not_the_checkpoints_is_found(exported: Path, checkpoin
     assert storage.damage(str(exported)) == "model.safetensors does not match its SHA-256"
 
 
-def test_a_damaged_checkpoint_publishes_nothing(checkpoint: str, tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_publishes_nothing(checkpoint: str, tiny_lineage: Lineage, tmp_path: Path) -> None:
     weights = bytearray(Path(checkpoint, "model.safetensors").read_bytes())
     weights[-1] ^= 1
     Path(checkpoint, "model.safetensors").write_bytes(weights)
     with pytest.raises(CheckpointError) as refused:
-        export(checkpoint, str(tmp_path / "refused"))
+        export(checkpoint, str(tmp_path / "refused"), tiny_lineage)
     assert str(refused.value) == f"checkpoint {checkpoint} is damaged (model.safetensors does not match its SHA-256)"
     assert not (tmp_path / "refused").exists()
 
 
-def test_without_transformers_it_says_so(checkpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_transformers_it_says_so(checkpoint: str, tiny_lineage: Lineage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "transformers" else found(name, *rest))
-    assert export(checkpoint, str(tmp_path / "export")) == "not checked against transformers, which is not installed: pip install 'bertstream[export]'"
-    assert sorted(path.name for path in (tmp_path / "export").iterdir()) == sorted([*FILES, "manifest.json"])
+    assert export(checkpoint, str(tmp_path / "export"), tiny_lineage) == "not checked against transformers, which is not installed: pip install 'bertstream[export]'"
+    assert {*FILES, "README.md", "manifest.json", "modules.json"} <= {path.name for path in (tmp_path / "export").iterdir()}

@@ -1,12 +1,17 @@
 """The model card: every section from what the run recorded."""
 
 import hashlib
+import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 
 from pipeline.errors import DataError
-from pipeline.export.card import HEADER, LICENCE, Lineage, Made, card, corpus_of, data, metrics, table
+from pipeline.export.card import Lineage, Made, card, corpus_of, data, languages, metrics
+from pipeline.export.huggingface import USE
+from pipeline.export.markdown import UNSAID, header, hub_name, public_place, table
 from pipeline.export.trained import Trained, load_trained, recorded_run
 from pipeline.train.checkpoint import folder_of
 from pipeline.train.run import read_summary
@@ -27,21 +32,20 @@ def lineage(tiny_run: Path) -> Lineage:
 
 def test_a_card_says_where_the_model_comes_from(trained: Trained, lineage: Lineage) -> None:
     written = card(trained, lineage, "huggingface", MADE)
-    assert written.startswith(HEADER) and "license" not in HEADER
     assert [line for line in written.splitlines() if line.startswith("#")] == [
         "# tiny, step 3",
-        *("## Use", "## More", "## Metrics", "## Data", "## Settings", "## Lineage", "## Licence"),
+        *("## Use", "## More", "## What it is not for", "## Figures", "## Data", "## Settings", "## Lineage", "## License"),
     ]
-    assert "layers of width 32" in written and "This folder: huggingface; checked: by hand." in written and LICENCE in written
-    assert f"| corpus | {lineage.recorded['corpus']}, fingerprint 0123456789abcdef |" in written
+    assert "layers of width 32" in written and "This folder: huggingface; checked: by hand." in written and UNSAID in written
+    assert "| corpus | fingerprint 0123456789abcdef |" in written
     assert f"| vocabulary | fingerprint {lineage.recorded['identity']['vocabulary.fingerprint']} |" in written
-    assert f"| MLflow run | {lineage.recorded['mlflow_run_id']} at {lineage.summary['mlflow_uri']} |" in written
+    assert f"| MLflow run | {lineage.recorded['mlflow_run_id']} |" in written
     assert "| `optimizer.learning_rate` | 0.002 |" in written and "`corpus.fingerprint`" not in written
 
 
 def test_the_weights_are_named_by_their_digest(trained: Trained, lineage: Lineage) -> None:
     digest = hashlib.sha256(Path(trained.checkpoint, "model.safetensors").read_bytes()).hexdigest()
-    assert f"| checkpoint | {trained.checkpoint}, SHA-256 of its weights {digest} |" in card(trained, lineage, "onnx", MADE)
+    assert f"| checkpoint | step 3, SHA-256 of its weights {digest} |" in card(trained, lineage, "onnx", MADE)
 
 
 def test_parameters_are_counted_once(trained: Trained, lineage: Lineage) -> None:
@@ -53,11 +57,12 @@ def test_parameters_are_counted_once(trained: Trained, lineage: Lineage) -> None
 
 
 def test_data_with_what_was_left_out(lineage: Lineage) -> None:
-    assert data(lineage.corpus) == (
+    assert data(lineage) == (
         "| source | weight | documents | pieces | characters | left out |\n| --- | --- | --- | --- | --- | --- |\n"
         "| made up | 1 | 30 | 31 | 12,345 | duplicate 4, too-short 2 |\n\nIn all: 30 documents; left out: duplicate 4, too-short 2."
     )
-    assert data(DataError("/c holds no prepared corpus")) == "Not described: /c holds no prepared corpus."
+    gone = replace(lineage, corpus=DataError("/c/d holds no prepared corpus"), recorded={"corpus": "/c/d"})
+    assert data(gone) == "Not described: d holds no prepared corpus."
 
 
 def test_a_corpus_that_is_another_now_is_not_described(lineage: Lineage) -> None:
@@ -88,4 +93,109 @@ def test_names_of_others_are_text_and_no_markup() -> None:
         "| &lt;img src=x&gt;\\| |",
         "| !\\[p\\](https://host/t.png) \\[c\\](javascript:x) |",
     ]
-    assert "<img" not in data(DataError("corpus /tmp/<img src=x onerror=a> is not there"))
+    error = DataError("corpus /tmp/<img src=x onerror=a> is not there")
+    assert "<img" not in data(Lineage(name="n", recorded={"corpus": "/tmp"}, summary=None, corpus=error))
+
+
+def fields(written: str) -> dict:
+    """The header of a card."""
+    return yaml.safe_load(written.split("---\n")[1])
+
+
+def test_the_header_says_what_is_known_and_leaves_out_the_rest(trained: Trained, lineage: Lineage) -> None:
+    plain = {"library_name": "transformers", "pipeline_tag": "fill-mask", "tags": ["bert", "bertstream"]}
+    assert fields(card(trained, lineage, "huggingface", MADE)) == plain
+    asked = replace(lineage, license="Apache-2.0", language=("en", "no"))
+    graphs = replace(MADE, library="onnx", tags=("onnx", "int8"))
+    assert fields(card(trained, asked, "int8", graphs)) == {
+        "language": ["en", "no"],
+        "library_name": "onnx",
+        "pipeline_tag": "fill-mask",
+        "tags": ["bert", "onnx", "int8", "bertstream"],
+        "license": "apache-2.0",
+    }
+    assert "[Apache-2.0](https://spdx.org/licenses/Apache-2.0.html)." in card(trained, asked, "int8", graphs)
+
+
+def test_a_license_that_the_hub_does_not_list_is_other_by_name() -> None:
+    assert yaml.safe_load(header({}, "GPL-3.0-or-later").strip("-\n")) == {
+        "license": "other",
+        "license_name": "gpl-3.0-or-later",
+        "license_link": "https://spdx.org/licenses/GPL-3.0-or-later.html",
+    }
+
+
+def test_languages_and_data_sets_are_those_of_the_sources(trained: Trained, lineage: Lineage) -> None:
+    one = {"weight": 1.0, "documents": 1, "pieces": 1, "characters": 9, "dropped": {}}
+    sources = {
+        "builtin": one | {"language": None},
+        "hf://datasets/wikimedia/wikipedia@main/20231101.de": one | {"language": "de"},
+        "hf://datasets/wikimedia/wikipedia/20231101.nds": one | {"language": "nds"},
+    }
+    found = fields(card(trained, replace(lineage, corpus=replace(lineage.corpus, sources=sources)), "huggingface", MADE))
+    assert (found["language"], found["datasets"]) == (["de", "en", "nds"], ["wikimedia/wikipedia"])
+    assert languages(sources | {"/my/books": one | {"language": None}}) == []
+
+
+def test_figures_in_the_header_are_marked_as_those_of_a_development_set(trained: Trained, lineage: Lineage) -> None:
+    measured = lineage.summary | {
+        "heldout_before": {"heldout/maximum_length": 32, "heldout/mlm_loss": 9.1},
+        "heldout_after": {"heldout/mlm_loss": 5.5, "heldout/mlm_accuracy": 0.25},
+        "baselines": {"baseline/unigram_mlm_loss": 6.3, "baseline/unigram_mlm_accuracy": 0.06},
+        "init": "hf://google-bert/bert-base-uncased",
+    }
+    written = card(trained, replace(lineage, summary=measured), "huggingface", MADE)
+    found = fields(written)
+    assert found["base_model"] == "google-bert/bert-base-uncased"
+    assert found["model-index"] == [
+        {
+            "name": "tiny",
+            "results": [
+                {
+                    "task": {"type": "fill-mask"},
+                    "dataset": {
+                        "type": "held-out",
+                        "name": "held-out part of the training corpus, development set",
+                        "split": "validation",
+                    },
+                    "metrics": [
+                        {"type": "accuracy", "value": 0.25, "name": "accuracy at masked tokens"},
+                        {"type": "loss", "value": 5.5, "name": "cross-entropy at masked tokens, nats"},
+                    ],
+                }
+            ],
+        }
+    ]
+    assert "a development set: settings may have been chosen by it" in written
+
+
+def test_the_hub_s_own_library_takes_the_header(trained: Trained, lineage: Lineage) -> None:
+    hub = pytest.importorskip("huggingface_hub")
+    after = {"heldout/mlm_loss": 5.5, "heldout/mlm_accuracy": 0.25, "heldout/nsp_accuracy": 0.75}
+    beside = {f"baseline/{name}": 0.5 for name in ("unigram_mlm_loss", "unigram_mlm_accuracy", "majority_nsp_accuracy")}
+    before = {"heldout/maximum_length": 32, "heldout/mlm_loss": 9.1}
+    summary = lineage.summary | {"heldout_before": before, "heldout_after": after, "baselines": beside}
+    asked = replace(lineage, summary=summary, license="CC-BY-4.0", language=("en",))
+    read = hub.ModelCard(card(trained, asked, "huggingface", MADE), ignore_metadata_errors=False).data
+    assert (read.license, read.language, read.pipeline_tag, read.model_name) == ("cc-by-4.0", ["en"], "fill-mask", "tiny")
+    assert [(one.metric_type, one.metric_value, one.dataset_split) for one in read.eval_results] == [
+        ("accuracy", 0.25, "validation"),
+        ("loss", 5.5, "validation"),
+        ("accuracy", 0.75, "validation"),
+    ]
+
+
+def test_a_card_names_no_folder_of_this_machine(trained: Trained, lineage: Lineage) -> None:
+    local = replace(lineage, summary=lineage.summary | {"init": f"{os.getcwd()}/mine"})
+    written = card(trained, local, "huggingface", replace(MADE, use=USE))
+    assert str(Path(trained.checkpoint).parents[2]) not in written and os.getcwd() not in written
+    assert "base_model" not in fields(written)
+    assert (public_place("/a/b/books/"), public_place("s3://b/c")) == ("books", "s3://b/c")
+    assert (hub_name("hf://me/x@main"), hub_name("/me/x")) == ("me/x", None)
+
+
+def test_examples_name_the_repository_where_it_goes_there(trained: Trained, lineage: Lineage) -> None:
+    pushed = card(trained, replace(lineage, repository="me/tiny"), "huggingface", replace(MADE, use=USE))
+    assert 'model="me/tiny"' in pushed and 'api.load("hf://me/tiny")' in pushed and "In this folder" not in pushed
+    here = card(trained, lineage, "huggingface", replace(MADE, use=USE))
+    assert 'model="."' in here and 'api.load(".")' in here and "In this folder; elsewhere give its path." in here

@@ -155,7 +155,7 @@ def test_heads_of_other_tasks_are_told_apart():
 
 def test_config_by_hand():
     assert published_config(Model(), 30_522, 0) == {
-        "architectures": ["BertForPreTraining"],
+        "architectures": ["BertForMaskedLM"],
         "model_type": "bert",
         "hidden_act": "gelu",
         "num_hidden_layers": 2,

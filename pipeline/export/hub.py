@@ -1,0 +1,83 @@
+"""An export on the Hugging Face hub: one commit of all its files."""
+
+import importlib.util
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyarrow import fs
+
+from pipeline import storage
+from pipeline.errors import CheckpointError, ConfigError
+from pipeline.export.markdown import public_place
+from pipeline.local_files import scratch_folder
+
+if TYPE_CHECKING:
+    from huggingface_hub import HfApi
+
+LOGIN = "set HF_TOKEN to one of huggingface.co/settings/tokens that may write, or call: hf auth login"
+REFUSALS = {
+    401: f"the hub does not know the token: {LOGIN}",
+    403: f"the token may not write there: use one that may, or a name of your own; {LOGIN}",
+}
+
+
+def require_hub(repository: str) -> None:
+    """Raise ConfigError where the hub's library is not installed or no token is there."""
+    if importlib.util.find_spec("huggingface_hub") is None:
+        raise ConfigError(f"push_to_hub ({repository}) needs huggingface_hub: pip install 'bertstream[hub]'")
+    from huggingface_hub import get_token
+
+    if get_token() is None:
+        raise ConfigError(f"push_to_hub ({repository}) needs a token: {LOGIN}")
+
+
+def push(target: str, repository: str, private: bool) -> str:
+    """Upload a published folder to OWNER/NAME, which is made where it is not there, and return its URL.
+
+    Raises CheckpointError where the hub refuses it or cannot be reached; the token is never in a message.
+    """
+    from huggingface_hub import CommitOperationAdd, HfApi
+    from huggingface_hub.utils import disable_progress_bars
+
+    disable_progress_bars()
+    api = HfApi()
+    with scratch_folder("push") as folder:
+        files = fetch(target, folder)
+        try:
+            made = api.create_repo(repository, private=private or None, exist_ok=True)
+            operations = [CommitOperationAdd(path_in_repo=name, path_or_fileobj=folder / name) for name in files]
+            api.create_commit(repository, operations, commit_message="Upload a model exported by bertstream")
+        except Exception as error:  # the library lets its own errors, those of its web client and ValueError through
+            raise CheckpointError(f"push_to_hub ({repository}): {reason(error, api)}; the export is in {target}") from error
+    return str(made)
+
+
+def fetch(target: str, folder: Path) -> list[str]:
+    """Copy a published folder to a local one and return the names of its files.
+
+    Its manifest.json then names the checkpoint without the folders above it.
+    """
+    manifest = storage.read_json(storage.join(target, storage.MANIFEST))
+    for name in manifest["files"]:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        system, path = storage.filesystem(storage.join(target, name))
+        local = fs.LocalFileSystem()
+        storage.retried(
+            lambda: fs.copy_files(path, f"{folder}/{name}", source_filesystem=system, destination_filesystem=local)
+        )
+    said = {key: public_place(value) if key == "checkpoint" else value for key, value in manifest.items()}
+    (folder / storage.MANIFEST).write_text(json.dumps(said, indent=1, ensure_ascii=False, sort_keys=True) + "\n")
+    return [*manifest["files"], storage.MANIFEST]
+
+
+def reason(error: Exception, api: "HfApi") -> str:
+    """Why an upload failed, in a line without the token."""
+    from huggingface_hub import get_token
+
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    if status in REFUSALS:
+        return REFUSALS[status]
+    said = storage.first_line(error) if status else f"{api.endpoint} cannot be reached ({storage.first_line(error)})"
+    token = get_token()
+    return said.replace(token, "***") if token else said
