@@ -23,6 +23,7 @@ from pipeline.config.model import Model
 from pipeline.errors import CheckpointError, ConfigError, DataError, PipelineError, shown
 from pipeline.export.inference import TEXTS_AT_ONCE, batch_of, fill_masks
 from pipeline.export.trained import Trained, find_checkpoint
+from pipeline.export.tuned_card import tuned_files
 from pipeline.model.encoder import Encoder, initialize
 from pipeline.model.heads import by_segment
 from pipeline.model.published import published_folder, read_config, require_owner
@@ -211,7 +212,8 @@ class LoadedModel:
             raise ConfigError(f"{self.location} was not fine-tuned, so that there is nothing new to save: .fit(texts, labels) first")
         if storage.exists(target):
             raise ConfigError(f"{target} is there already: give a folder that is not")
-        save_tuned(target, self.tuned.module.cpu(), self.tuned.about, self.settings, self.vocabulary)
+        beside = tuned_files(self.tuned.about, self.settings)
+        save_tuned(target, self.tuned.module.cpu(), self.tuned.about, self.settings, self.vocabulary, beside=beside)
         self.tuned.module.to(self.device)
 
     def numbers(self, layers: Layers) -> list[int]:

@@ -1,7 +1,7 @@
 """A trained encoder in the published format: a folder that transformers loads with from_pretrained."""
 
 import importlib.util
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -70,15 +70,9 @@ def export(checkpoint: str, target: str, lineage: Lineage) -> str:
 def write_published(trained: Trained, lineage: Lineage, folder: Path) -> Made:
     """Write the published format, and what sentence-transformers reads, to an empty folder, and check it."""
     copy_model(trained.checkpoint, folder)
-    write_files(folder, sentence_files(trained.model.width, trained_length(settings_of(lineage.recorded))))
+    for name, content in sentence_files(trained.model.width, trained_length(settings_of(lineage.recorded))).items():
+        storage.write_bytes(str(folder / name), content.encode())
     return Made(checked=check(folder, trained), use=USE, tags=("sentence-transformers",))
-
-
-def write_files(folder: Path, contents: Mapping[str, str]) -> None:
-    """Write texts to a local folder, by names in it."""
-    for name, content in contents.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(content)
 
 
 def copy_model(checkpoint: str, folder: Path) -> None:

@@ -9,7 +9,7 @@ from pipeline.config.export import Export
 from pipeline.config.publishing import spdx_identifier
 from pipeline.config.training import Tracking
 from pipeline.errors import CheckpointError, ConfigError, listed
-from pipeline.export import hub, registry
+from pipeline.export import hub, registry, tuned
 from pipeline.export.card import Lineage, card, corpus_of
 from pipeline.export.kinds import FOLDERS
 from pipeline.export.markdown import CARD
@@ -33,6 +33,13 @@ def export_run(config: Export, report: Report) -> None:
     require_languages(config.language)
     if config.push_to_hub:
         hub.require_hub(config.push_to_hub)
+    if tuned.is_tuned(folder):
+        tuned.require_published_format(config)
+        target = tuned.target_of(config, folder)
+        storage.require_writable("folder", target.rpartition("/")[0])
+        require_free(target, config.replace)
+        tuned.export_tuned(config, folder, target, report)
+        return
     recorded = recorded_run(folder)
     checkpoint = find_checkpoint(folder, config.step, report)
     target = storage.absolute(config.folder) if config.folder else storage.join(folder, "exports", checkpoint.rsplit("/", 1)[1])

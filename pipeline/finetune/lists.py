@@ -12,6 +12,7 @@ from pipeline.config.finetune import Finetune, Recipe, TaskAdamW
 from pipeline.config.model import Model
 from pipeline.config.training import TrialPlacement
 from pipeline.errors import ConfigError, DataError, shown
+from pipeline.finetune.facts import training_facts
 from pipeline.finetune.problems import cut
 from pipeline.finetune.trials import autocast_for, build, precision_of
 from pipeline.model.encoder import Encoder
@@ -82,7 +83,7 @@ def fit_lists(
     if isinstance(module, SequenceTask):
         module.fold()
     precision = precision_of(config.placement, model.width, device)
-    lineage = {"checkpoint": checkpoint, "scores": came_to.scores, "precision": precision}
+    lineage = {"precision": precision} | training_facts(config, problem, seed, came_to)
     about = About(task=task, cutting=problem.cutting, pooling=config.recipe.pooling, tuned=came_to.tuned, lineage=lineage)
     return TunedModel(about=about, model=model, vocabulary=vocabulary, module=module.eval())
 

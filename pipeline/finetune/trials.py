@@ -16,11 +16,13 @@ from typing import Any
 import torch
 
 from pipeline import storage
-from pipeline.config.adapters import NoAdapter
+from pipeline.config.adapters import Bottleneck, NoAdapter
 from pipeline.config.finetune import Finetune
 from pipeline.config.flat import flatten
 from pipeline.config.training import ModelPlacement
 from pipeline.errors import DataError
+from pipeline.export.tuned_card import tuned_files
+from pipeline.finetune.facts import training_facts
 from pipeline.finetune.problems import Problem
 from pipeline.model.adapters import add_adapter, freeze
 from pipeline.model.encoder import Encoder
@@ -207,10 +209,12 @@ def trained(trial: Trial, problem: Problem, initial: Initial, after_epoch: Calla
     )  # fmt: skip
     result = vars(came_to) | {"settings": identity_of(config, problem, initial, trial.seed), "chosen": trial.chosen, "stage": trial.stage}
     if trial.stage == "report":
-        lineage = {"checkpoint": config.checkpoint, "encoder": initial.fingerprint, "trial": trial.name, "scores": came_to.scores}
+        lineage = {"encoder": initial.fingerprint, "trial": trial.name, "chosen": trial.chosen}
         lineage |= {"precision": precision_of(config.placement, initial.model.width, device)}
+        lineage |= training_facts(config, problem, trial.seed, came_to)
         said = About(task=problem.task, cutting=problem.cutting, pooling=config.recipe.pooling, tuned=came_to.tuned, lineage=lineage)
-        save_tuned(storage.join(trial.folder, MODEL), module.cpu(), said, initial.model, initial.vocabulary, config.adapter)
+        beside = tuned_files(said, initial.model, plain=not isinstance(config.adapter, Bottleneck))
+        save_tuned(storage.join(trial.folder, MODEL), module.cpu(), said, initial.model, initial.vocabulary, config.adapter, beside)
     storage.write_json(storage.join(trial.folder, RESULT), result)
     keeper.delete()
     return result

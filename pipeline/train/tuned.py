@@ -4,10 +4,12 @@
         model.safetensors config.json vocab.txt tokenizer.json tokenizer_config.json     what transformers reads
         task.json                                                                        kind, labels, cutting, pooling, thresholds
         adapters.safetensors                                                             of a bottleneck adapter, which transformers does not know
+        README.md modules.json sentence_bert_config.json 1_Pooling/config.json           its card; what makes vectors of it, where it has such
         manifest.json                                                                    size and SHA-256 of each, last
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -67,8 +69,19 @@ class TunedModel:
     module: TaskObjective
 
 
-def save_tuned(target: str, module: TaskObjective, about: About, model: Model, vocabulary: Vocabulary, adapter: Adapter = NoAdapter()) -> None:
-    """Publish a module's weights, low-rank adapters and the measure of a regression merged into them (also in the module), and what its task needs."""
+def save_tuned(
+    target: str,
+    module: TaskObjective,
+    about: About,
+    model: Model,
+    vocabulary: Vocabulary,
+    adapter: Adapter = NoAdapter(),
+    beside: Mapping[str, str] | None = None,
+) -> None:
+    """Publish a module's weights, low-rank adapters and the measure of a regression merged into them (also in the module), and what its task needs.
+
+    `beside`: name -> content of further files, such as a card.
+    """
     merge(module)
     if isinstance(module, SequenceTask):
         module.fold()
@@ -81,6 +94,8 @@ def save_tuned(target: str, module: TaskObjective, about: About, model: Model, v
         (folder / CONFIG).write_text(json.dumps(config_of(about.task, model, vocabulary), indent=2) + "\n")
         (folder / TASK).write_text(json.dumps(task_file(about, adapter), indent=1) + "\n")
         save_vocabulary(vocabulary, folder, about.cutting.maximum_length or model.maximum_positions)
+        for name, content in (beside or {}).items():
+            storage.write_bytes(str(folder / name), content.encode())
         storage.publish(folder, target, {"task": about.task.name})
 
 

@@ -107,3 +107,23 @@ def test_an_mlflow_without_the_run_is_refused(tiny_run: Path, tmp_path: Path, ca
     assert list(tmp_path.iterdir()) == []
     said = refused(capsys, str(tiny_run), "--kinds", "mlflow", "--mlflow_uri", "http://127.0.0.1:9")
     assert said.startswith("mlflow_uri (http://127.0.0.1:9) does not work: ") and said.endswith("; name the run's MLflow with mlflow_uri")
+
+
+def test_a_push_is_refused_before_anything_is_made(
+    tiny_run: Path,
+    tmp_path: Path,
+    without: Callable[[str], None],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    arguments = [str(tiny_run), "--folder", str(tmp_path), "--push-to-hub"]
+    assert refused(capsys, *arguments, "me/tiny").startswith("push_to_hub (me/tiny) needs license: ")
+    assert refused(capsys, *arguments, "tiny", "--license", "mit").startswith("push_to_hub (tiny) names no owner: ")
+    said = refused(capsys, *arguments, "me/tiny", "--license", "apache")
+    assert said.startswith("license (apache) is no SPDX identifier") and "did you mean apache-2.0 or " in said
+    said = refused(capsys, str(tiny_run), "--folder", str(tmp_path), "--language", "english")
+    assert said == "language (english) is no code of a language: give one of ISO 639, such as en"
+    without("huggingface_hub")
+    said = refused(capsys, *arguments, "me/tiny", "--license", "mit")
+    assert said == "push_to_hub (me/tiny) needs huggingface_hub: pip install 'bertstream[hub]'"
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,60 @@
+"""A fine-tuned model taken out: its files with a card for others, and without the folders of this machine."""
+
+from collections.abc import Callable
+
+from pipeline import storage
+from pipeline.config.checks import require
+from pipeline.config.export import Export
+from pipeline.config.publishing import spdx_identifier
+from pipeline.errors import CheckpointError
+from pipeline.export.hub import fetch, push
+from pipeline.export.markdown import public_place
+from pipeline.export.tuned_card import tuned_files
+from pipeline.local_files import scratch_folder
+from pipeline.train.tuned import TASK, about_of, load_tuned
+
+ONLY = ("huggingface",)
+CHECKED = "checked: read back from its files"
+
+
+def is_tuned(location: str) -> bool:
+    """Whether a folder is a fine-tuned model's."""
+    return storage.exists(storage.join(location, TASK))
+
+
+def target_of(config: Export, location: str) -> str:
+    """Where it goes: TRIAL/exports/huggingface, or as asked."""
+    folder = storage.absolute(config.folder) if config.folder else storage.join(location.rpartition("/")[0], "exports")
+    return storage.join(folder, ONLY[0])
+
+
+def require_published_format(config: Export) -> None:
+    """Raise ConfigError for what only a run's model can be."""
+    kinds = ", ".join(config.kinds)
+    require(config.kinds == ONLY, f"kinds ({kinds}) are of runs: a fine-tuned model is exported as {ONLY[0]}")
+    require(config.step is None, f"step ({config.step}) is of runs: a fine-tuned model has one state, leave it out")
+
+
+def export_tuned(config: Export, location: str, target: str, report: Callable[[str], None]) -> None:
+    """Publish a fine-tuned model's folder with its card, push it where asked, and report where it is."""
+    tuned = load_tuned(location)
+    with scratch_folder("export") as folder:
+        for name in fetch(location, folder):
+            if name == storage.MANIFEST:
+                (folder / name).unlink()
+        said = storage.read_json(str(folder / TASK))
+        said["lineage"]["checkpoint"] = public_place(str(said["lineage"].get("checkpoint") or ""))
+        storage.write_json(str(folder / TASK), said)
+        files = tuned_files(
+            tuned.about, tuned.model, plain=about_of(location)[1] is None, language=config.language,
+            license=config.license and spdx_identifier(config.license), repository=config.push_to_hub,
+        )  # fmt: skip
+        for name, content in files.items():
+            storage.write_bytes(str(folder / name), content.encode())
+        storage.publish(folder, target, {"checkpoint": location, "kind": ONLY[0], "checked": CHECKED})
+    if problem := storage.damage(target):
+        raise CheckpointError(f"export {target} was not written as it should ({problem}): export again with --replace")
+    load_tuned(target)
+    report(f"{ONLY[0]}: {target}; {CHECKED}")
+    if config.push_to_hub:
+        report(f"{ONLY[0]}: pushed to {push(target, config.push_to_hub, config.private)}")

@@ -1,0 +1,223 @@
+"""The model card of a fine-tuned model, and the files that make vectors of it where its training made such."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pipeline.config.model import Model
+from pipeline.export.markdown import (
+    CARD,
+    DEVELOPMENT,
+    header,
+    hub_name,
+    license_text,
+    model_index,
+    public_place,
+    result,
+    table,
+    version,
+)
+from pipeline.export.sentence_files import sentence_files
+from pipeline.tasks.task import Task
+from pipeline.train.tuned import About
+
+PIPELINES = {
+    "classification": "text-classification",
+    "multilabel": "text-classification",
+    "regression": "text-classification",
+    "tags": "token-classification",
+    "spans": "question-answering",
+}
+"""Kind of task -> pipeline of transformers, which is the hub's name of it too."""
+GLUE, ENGLISH = "nyu-mll/glue", ("en",)
+DATASETS: dict[str, tuple[str, str]] = {
+    **{name: (GLUE, name) for name in ("cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte", "wnli", "ax")},
+    "squad1": ("rajpurkar/squad", "plain_text"),
+    "squad2": ("rajpurkar/squad_v2", "squad_v2"),
+    **{name: ("eriktks/conll2003", "conll2003") for name in ("conll2003", "conll2003-pos", "conll2003-chunks")},
+}
+"""Known task -> its data set on the hub and the part of it; all are English."""
+WHAT = {
+    "classification": "tells which of {labels} a text is",
+    "multilabel": "tells which of {labels} apply to a text, any number of them",
+    "regression": "gives a text a value",
+    "tags": "tags each word of a text with one of {labels}",
+    "spans": "finds the answer to a question in a text",
+}
+MOST_LABELS = 8
+"""Labels that the card's first sentence names."""
+METRICS = {"f1": "f1", "exact": "exact_match", "pearson": "pearsonr", "spearman": "spearmanr", "matthews": "matthews_correlation"}
+"""Our metric -> the hub's name, where they differ or the hub has one."""
+ASKED = {
+    "classification": '["A text."]',
+    "multilabel": '["A text."]',
+    "regression": '["A text."]',
+    "tags": '["A text of some words"]',
+    "spans": '[("What is asked?", "The text that holds the answer.")]',
+}
+"""What the example asks of pipeline.api; of pairs another."""
+SENTENCES = "from sentence_transformers import SentenceTransformer"
+CALLED = {
+    "text-classification": 'answer("A text.")',
+    "token-classification": 'answer("A text of some words")',
+}
+
+
+def tuned_files(
+    about: About,
+    model: Model,
+    *,
+    plain: bool = True,
+    license: str | None = None,
+    language: tuple[str, ...] = (),
+    repository: str | None = None,
+) -> dict[str, str]:
+    """Return name -> content of what stands in a fine-tuned model's folder for its readers.
+
+    `plain`: transformers can have its encoder, that is, it has no bottleneck adapters. Of a model whose head reads the mean of
+    the last hidden states, that mean is its vector.
+    """
+    files = {CARD: tuned_card(about, model, plain, license, language, repository)}
+    if has_vectors(about, plain):
+        files |= sentence_files(model.width, about.cutting.maximum_length or model.maximum_positions)
+    return files
+
+
+def has_vectors(about: About, plain: bool) -> bool:
+    """Whether its training made vectors of texts that others can compute."""
+    return plain and about.pooling == "mean" and PIPELINES[about.task.kind] == "text-classification"
+
+
+def tuned_card(
+    about: About, model: Model, plain: bool, license: str | None, language: tuple[str, ...], repository: str | None
+) -> str:
+    """README.md of a fine-tuned model."""
+    task, said = about.task, about.lineage
+    name = str(said.get("trial") or task.name)
+    encoder = public_place(str(said.get("checkpoint") or "")) or "an encoder of which nothing is recorded"
+    parts = [
+        f"# {name}",
+        f"A BERT encoder with {model.layers} layers of width {model.width} that {what(task)}. It was fine-tuned on "
+        f"{data_name(task)} with bertstream {version()}, from {encoder}; texts are cut at {about.cutting.maximum_length} tokens.",
+        "## Use",
+        use(about, plain, repository),
+        "## What it is not for",
+        "\n".join(f"- {line}" for line in limits(about)),
+        "## Figures",
+        figures(said),
+        "## Training",
+        table(("", ""), training(about, encoder)),
+        "## License",
+        license_text(license),
+    ]
+    return header(metadata(about, name, plain, language), license) + "\n" + "\n\n".join(parts) + "\n"
+
+
+def what(task: Task) -> str:
+    """What a model of the task does, with its first labels."""
+    more = len(task.labels) - MOST_LABELS
+    labels = ", ".join(task.labels[:MOST_LABELS]) + (f" and {more} more labels" if more > 0 else "")
+    return WHAT[task.kind].format(labels=labels)
+
+
+def training(about: About, encoder: str) -> list[tuple[str, str]]:
+    """How it was trained."""
+    counted = about.lineage.get("training", {}).items()
+    rows = [(name, f"{value:,}" if isinstance(value, int) else str(value)) for name, value in counted]
+    return [("encoder", encoder), ("pooling", about.pooling), *rows]
+
+
+def metadata(about: About, name: str, plain: bool, language: tuple[str, ...]) -> dict[str, Any]:
+    """What the hub reads of the card, its license apart."""
+    task, known = about.task, DATASETS.get(about.task.name)
+    kind = PIPELINES[task.kind]
+    return {
+        "language": list(language or (ENGLISH if known else ())),
+        "library_name": "transformers",
+        "pipeline_tag": kind,
+        "tags": ["bert", *(["sentence-transformers"] if has_vectors(about, plain) else []), "bertstream"],
+        "base_model": hub_name(str(about.lineage.get("checkpoint") or "")),
+        "datasets": [known[0]] if known else [],
+        "model-index": model_index(name, results(about.lineage.get("scores", {}), task, kind)),
+    }
+
+
+def results(scores: Mapping[str, Mapping[str, float]], task: Task, kind: str) -> list[dict[str, Any]]:
+    """The results of a model-index: the scores of development splits, none of those that were trained on."""
+    known = DATASETS.get(task.name)
+    data = {"type": known[0], "config": known[1]} if known else {"type": task.name}
+    return [
+        result(
+            kind,
+            data | {"name": f"{task.name} {split}"},
+            [(METRICS.get(name, name), f"{split} {name}", value) for name, value in found.items()],
+        )
+        for split, found in scores.items()
+        if split.startswith("dev")
+    ]
+
+
+def data_name(task: Task) -> str:
+    """The data of a task for people."""
+    known = DATASETS.get(task.name)
+    return f"{task.name} ({known[0]} on the hub)" if known else f"data called {task.name}"
+
+
+def use(about: About, plain: bool, repository: str | None) -> str:
+    """How the model is called: with transformers where that gives its answers, and with pipeline.api."""
+    kind, folder = PIPELINES[about.task.kind], repository or "."
+    place = f"hf://{repository}" if repository else "."
+    pair = about.task.paired and about.task.kind != "spans"
+    rows = '[("A text.", "Another.")]' if pair else ASKED[about.task.kind]
+    call = 'answer({"text": "A text.", "text_pair": "Another."})' if pair else CALLED.get(kind)
+    parts = [] if repository else ["In this folder; elsewhere give its path."]
+    if call is None:
+        parts.append("`transformers` has no pipeline for questions any more; `AutoModelForQuestionAnswering` loads it.")
+    elif plain and (about.pooling == "cls" or kind == "token-classification"):
+        parts += [
+            "With `transformers`:",
+            python(f'from transformers import pipeline\n\nanswer = pipeline("{kind}", model="{folder}")\nprint({call})'),
+        ]
+    else:
+        why = "its head reads a mean of all states, not [CLS]" if plain else "it has adapters"
+        parts.append(f"`transformers` would answer otherwise: {why}.")
+    if has_vectors(about, plain):
+        parts += [
+            "Vectors of length 1 with `sentence-transformers`:",
+            python(f'{SENTENCES}\n\nmodel = SentenceTransformer("{folder}")\nprint(model.encode(["A text."]).shape)'),
+        ]
+    ours = python(f'from pipeline import api\n\nmodel = api.load("{place}")\nprint(model.predict({rows}))')
+    return "\n\n".join([*parts, "With `bertstream`:", ours])
+
+
+def python(code: str) -> str:
+    """Code in Markdown."""
+    return f"```python\n{code}\n```"
+
+
+def limits(about: About) -> list[str]:
+    """What a visitor must know before using it."""
+    lines = [
+        f"It knows this task alone, as its training rows show it; other texts than those of {data_name(about.task)} were not tried.",
+        "It repeats what its rows and its encoder's texts say, errors and prejudice included, and was not examined for either.",
+    ]
+    return lines + ([] if about.task.kind == "spans" else [f"What comes after {about.cutting.maximum_length} tokens may not be read."])
+
+
+def figures(said: Mapping[str, Any]) -> str:
+    """Scores beside those of an answer that needs no model."""
+    scores, baselines, rows = said.get("scores", {}), said.get("baselines", {}), said.get("rows", {})
+    if not scores:
+        return "None are recorded."
+    lines = []
+    for split, found in scores.items():
+        for metric, value in found.items():
+            beside = baselines.get(split, {}).get(metric)
+            lines.append((f"{split} {metric}", f"{value:.3f}", "–" if beside is None else f"{beside:.3f}"))
+    notes = ["The baseline is one answer to everything."]
+    if any(split.startswith("dev") for split in scores):
+        chosen = "the settings were chosen by it" if said.get("chosen") else "no setting was searched on it"
+        notes.insert(0, f"Dev is a {DEVELOPMENT}, no test set; {chosen}.")
+    if "train" in scores:
+        notes.append("Figures of train are of the rows that it was trained on and say little.")
+    notes += [f"Rows of {split}: {count:,}." for split, count in rows.items()]
+    return f"{' '.join(notes)}\n\n{table(('split and metric', 'this model', 'baseline'), lines)}"

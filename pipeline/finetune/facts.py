@@ -1,0 +1,28 @@
+"""What a fine-tuned model carries with it of its training, for its card and for those who ask where it is from."""
+
+from typing import Any
+
+from pipeline.config.finetune import Finetune
+from pipeline.finetune.problems import Problem
+from pipeline.tasks.kinds import KINDS
+from pipeline.train.trial import Result
+
+
+def training_facts(config: Finetune, problem: Problem, seed: int, came_to: Result) -> dict[str, Any]:
+    """Return where the encoder was from, the scores, the same metrics of an answer that needs no model, and the training."""
+    splits = problem.splits or {"train": problem.train}
+    kind = KINDS[problem.task.kind]
+    return {
+        "checkpoint": config.checkpoint,
+        "scores": came_to.scores,
+        "baselines": {name: kind.baseline(problem.task, problem.train, split) for name, split in splits.items()},
+        "rows": {name: len(split.items) for name, split in splits.items()},
+        "training": {
+            "seed": seed,
+            "rows": came_to.rows,
+            "rows per step": config.recipe.rows_per_step,
+            "learning rate": config.optimizer.learning_rate,
+            "steps": came_to.steps,
+            "tokens": came_to.tokens,
+        },
+    }

@@ -1,0 +1,167 @@
+"""Uploads of exports, with a small server in the hub's place that speaks what the hub's library asks of it."""
+
+import base64
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from pipeline import storage
+from pipeline.export.markdown import CARD
+
+pytest.importorskip("huggingface_hub")
+
+ROOT = Path(__file__).parents[3]
+TOKEN, READ_ONLY, UNKNOWN = "hf_may_write", "hf_may_read", "hf_nobody_knows"
+LARGE = ".safetensors"
+
+
+class Answers(BaseHTTPRequestHandler):
+    """One repository, me/tiny, whose large files come by git-lfs and whose others come in the commit."""
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        server: Any = self.server
+        server.asked.append((self.path, body))
+        token = self.headers["Authorization"]
+        if token != f"Bearer {TOKEN}":
+            status = 403 if token == f"Bearer {READ_ONLY}" else 401
+            return self.answer(status, {"error": f"{token} is refused"})
+        if self.path == "/api/repos/create":
+            return self.answer(200, {"url": f"{server.address}/me/tiny", "id": "1", "name": "me/tiny"})
+        if self.path == "/api/validate-yaml":
+            header = yaml.safe_load(json.loads(body)["content"].split("---\n")[1])
+            return self.answer(200, {"warnings": [], "errors": []} if header["license"] else {})
+        if self.path == "/api/models/me/tiny/preupload/main":
+            modes = {file["path"]: "lfs" if file["path"].endswith(LARGE) else "regular" for file in json.loads(body)["files"]}
+            files = [{"path": path, "uploadMode": mode, "shouldIgnore": False} for path, mode in modes.items()]
+            return self.answer(200, {"files": files})
+        if self.path == "/me/tiny.git/info/lfs/objects/batch":
+            objects = [
+                one | {"actions": {"upload": {"href": f"{server.address}/large/{one['oid']}"}}}
+                for one in json.loads(body)["objects"]
+            ]
+            return self.answer(200, {"transfer": "basic", "objects": objects})
+        assert self.path == "/api/models/me/tiny/commit/main", self.path
+        self.take(body)
+        return self.answer(200, {"commitUrl": f"{server.address}/me/tiny/commit/abc", "commitOid": "abc"})
+
+    def do_PUT(self) -> None:
+        server: Any = self.server
+        content = self.rfile.read(int(self.headers["Content-Length"]))
+        server.large[hashlib.sha256(content).hexdigest()] = content
+        self.answer(200, {})
+
+    def take(self, body: bytes) -> None:
+        """Keep the files of a commit."""
+        server: Any = self.server
+        for line in map(json.loads, body.splitlines()):
+            value = line["value"]
+            if line["key"] == "file":
+                server.files[value["path"]] = base64.b64decode(value["content"])
+            if line["key"] == "lfsFile":
+                server.files[value["path"]] = server.large[value["oid"]]
+
+    def answer(self, status: int, value: dict[str, Any]) -> None:
+        content = json.dumps(value).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def hub() -> Iterator[Any]:
+    server: Any = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
+    server.address = f"http://127.0.0.1:{server.server_port}"
+    server.files, server.large, server.asked = {}, {}, []
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+def called(address: str, home: Path, token: str | None, *command: str) -> subprocess.CompletedProcess[str]:
+    """What a command says where the hub is at another address; its library reads that once, as it is imported."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "HUGGING"))}
+    environment |= {"HF_ENDPOINT": address, "HF_HOME": str(home), "HF_HUB_DISABLE_XET": "1", "OMP_NUM_THREADS": "1"}
+    environment |= {"PYTHONPATH": str(ROOT)} | ({"HF_TOKEN": token} if token else {})
+    return subprocess.run([sys.executable, *command], capture_output=True, text=True, env=environment, timeout=200)
+
+
+PUSH = """
+import sys
+from pipeline.errors import PipelineError
+from pipeline.export.hub import push, require_hub
+try:
+    require_hub("me/tiny")
+    print(push(sys.argv[1], "me/tiny", private=False))
+except PipelineError as error:
+    print(f"error: {error}")
+"""
+
+
+@pytest.fixture
+def published(tmp_path: Path) -> Path:
+    """A folder as an export is published, small."""
+    made = tmp_path / "made"
+    made.mkdir()
+    (made / CARD).write_text("---\nlicense: mit\n---\n")
+    storage.publish(made, str(tmp_path / "published"), {"checkpoint": "/home/me/runs/tiny/checkpoints/step-00000003"})
+    return tmp_path / "published"
+
+
+def test_an_export_comes_over_byte_for_byte(tiny_run: Path, tmp_path: Path, hub: Any) -> None:
+    command = [str(ROOT / "jobs" / "export.py"), str(tiny_run), "--folder", str(tmp_path / "out"), "--license", "Apache-2.0"]
+    done = called(hub.address, tmp_path, TOKEN, *command, "--push-to-hub", "me/tiny", "--private")
+    assert done.returncode == 0, done.stderr
+    target = tmp_path / "out" / "huggingface"
+    assert done.stdout.splitlines()[1:] == [f"huggingface: pushed to {hub.address}/me/tiny"]
+    here = {path.relative_to(target).as_posix(): path.read_bytes() for path in target.rglob("*") if path.is_file()}
+    manifest, other = json.loads(here.pop("manifest.json")), json.loads(hub.files.pop("manifest.json"))
+    assert hub.files == here and {"1_Pooling/config.json", "model.safetensors", CARD} <= here.keys()
+    assert list(hub.large.values()) == [here["model.safetensors"]]
+    assert manifest["checkpoint"].startswith("/") and other == manifest | {"checkpoint": "step-00000003"}
+    (created,) = [json.loads(body) for path, body in hub.asked if path == "/api/repos/create"]
+    assert (created["organization"], created["name"], created["visibility"]) == ("me", "tiny", "private")
+    card = hub.files[CARD].decode()
+    assert "license: apache-2.0" in card and 'model="me/tiny"' in card
+    assert not [name for name, content in hub.files.items() if str(tiny_run.parents[1]).encode() in content]
+    assert TOKEN not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("token", "words"),
+    [
+        (READ_ONLY, "push_to_hub (me/tiny): the token may not write there: use one that may, or a name of your own; set HF_TOKEN "),
+        (UNKNOWN, "push_to_hub (me/tiny): the hub does not know the token: set HF_TOKEN to one of huggingface.co/settings/tokens"),
+    ],
+)
+def test_a_token_that_the_hub_refuses_is_one_line_without_it(published: Path, tmp_path: Path, hub: Any, token: str, words: str) -> None:
+    done = called(hub.address, tmp_path, token, "-c", PUSH, str(published))
+    assert done.stdout.startswith(f"error: {words}") and done.stdout.count("\n") == 1, done.stdout + done.stderr
+    assert done.stdout.endswith(f"; the export is in {published}\n") and token not in done.stdout + done.stderr
+    assert not hub.files
+
+
+def test_without_a_token_and_without_the_hub_it_says_so(published: Path, tmp_path: Path) -> None:
+    nowhere = "http://127.0.0.1:9"
+    done = called(nowhere, tmp_path, None, "-c", PUSH, str(published))
+    words = "error: push_to_hub (me/tiny) needs a token: set HF_TOKEN to one of huggingface.co/settings/tokens that may write"
+    assert done.stdout.startswith(words) and done.stdout.count("\n") == 1
+    done = called(nowhere, tmp_path, TOKEN, "-c", PUSH, str(published))
+    assert done.stdout.startswith(f"error: push_to_hub (me/tiny): {nowhere} cannot be reached (")
+    assert done.stdout.count("\n") == 1 and TOKEN not in done.stdout + done.stderr
