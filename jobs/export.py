@@ -1,7 +1,10 @@
-"""Take a run's model out: a Hugging Face folder, ONNX graphs, 8-bit ONNX graphs for CPUs, a model in MLflow's registry. Each is checked before it counts.
+"""Take a run's model out: a Hugging Face folder, ONNX graphs, 8-bit ONNX graphs for CPUs, a model in MLflow's registry.
+
+Each has a card and is checked before it counts; a fine-tuned model goes out as a Hugging Face folder.
 
     python jobs/export.py output/runs/bert-tiny-5a00950e
     python jobs/export.py output/runs/bert-tiny-5a00950e --kinds huggingface onnx int8 mlflow --register my-encoder
+    python jobs/export.py output/finetune/mrpc-seed1-0a1b2c3d4e5f/model --license apache-2.0 --push-to-hub OWNER/NAME
 """
 
 import sys

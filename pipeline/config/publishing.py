@@ -19,7 +19,7 @@ ON_THE_HUB = frozenset(
     cdla-permissive-2.0 cdla-sharing-1.0 ecl-2.0 epl-1.0 epl-2.0 etalab-2.0 eupl-1.1 gpl-2.0 gpl-3.0 isc lgpl-2.1
     lgpl-3.0 lppl-1.3c mit mpl-2.0 ms-pl ncsa ofl-1.1 osl-3.0 postgresql unlicense wtfpl zlib""".split()
 )
-"""SPDX identifiers that the hub knows (huggingface.co/docs/hub/repositories-licenses); others are its `other`, by name."""
+"""SPDX identifiers that the hub lists (huggingface.co/docs/hub/repositories-licenses); others are its `other`."""
 
 
 def spdx_identifier(given: str) -> str:

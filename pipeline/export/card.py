@@ -11,7 +11,7 @@ from pipeline.config.jobs import Pretrain
 from pipeline.corpus.prepare import Corpus, load_corpus
 from pipeline.corpus.shards import COUNTED
 from pipeline.corpus.sources import BUILTIN
-from pipeline.errors import DataError
+from pipeline.errors import DataError, listed
 from pipeline.export.markdown import (
     DATASET,
     header,
@@ -30,6 +30,13 @@ from pipeline.train.summary import figures
 
 PUBLISHED_TOKENS = 1_000_000 * 256 * 512
 """Tokens that the published BERTs read at most (Devlin et al. 2019, A.2: a million steps of 256 sequences of 512)."""
+FORMS = {
+    "huggingface": "the published format, which `transformers` and `sentence-transformers` read",
+    "onnx": "ONNX graphs",
+    "int8": "ONNX graphs with 8-bit weights",
+    "mlflow": "the files of a model in MLflow",
+}
+"""Kind of export -> what it is."""
 PAIRS = {NextSentence: "next-sentence prediction", SentenceOrder: "sentence-order prediction"}
 
 
@@ -79,7 +86,10 @@ def corpus_of(recorded: dict[str, Any]) -> Corpus | DataError:
         return error
     expected = recorded["identity"]["corpus.fingerprint"]
     if corpus.fingerprint != expected:
-        return DataError(f"{corpus.folder} is no more the corpus of this run: fingerprint {corpus.fingerprint[:12]}, the run's is {expected[:12]}")
+        return DataError(
+            f"{corpus.folder} is no more the corpus of this run: "
+            f"fingerprint {corpus.fingerprint[:12]}, the run's is {expected[:12]}"
+        )
     return corpus
 
 
@@ -89,7 +99,7 @@ def card(trained: Trained, lineage: Lineage, kind: str, made: Made) -> str:
     parts = [
         f"# {lineage.name}, step {step:,}",
         introduction(trained, lineage, asked, step),
-        f"This folder: {kind}; {made.checked}.",
+        f"This folder holds {FORMS[kind]}; {made.checked}.",
         "## Use",
         use(made, lineage),
         *made.extra,
@@ -100,9 +110,11 @@ def card(trained: Trained, lineage: Lineage, kind: str, made: Made) -> str:
         "## Data",
         data(lineage),
         "## Settings",
+        "<details><summary>All that made the run what it is</summary>",
         table(("setting", "value"), settings(lineage.recorded["identity"])),
+        "</details>",
         "## Lineage",
-        table(("", ""), places(trained, lineage, step)),
+        table(("of what", "name"), places(trained, lineage, step)),
         "## License",
         license_text(lineage.license),
     ]
@@ -138,22 +150,27 @@ def languages(sources: dict[str, dict[str, Any]]) -> list[str]:
 
 
 def initial_model(lineage: Lineage) -> str:
-    """The model that the run started from, as it was named; empty where there was none, or the run is not finished."""
+    """The model that the run started from, as it was named; empty where none is known."""
     return str((lineage.summary or {}).get("init") or "")
 
 
 def results(summary: dict[str, Any] | None, step: int) -> list[dict[str, Any]]:
     """The results of a model-index: what was measured on held-out text after this step."""
-    after = summary["heldout_after"] if summary and summary["steps"] == step else {}
+    after = measured(summary, step)
     names = {
         "heldout/mlm_accuracy": ("accuracy", "accuracy at masked tokens"),
         "heldout/mlm_loss": ("loss", "cross-entropy at masked tokens, nats"),
         "heldout/nsp_accuracy": ("accuracy", "accuracy of next-sentence prediction"),
         "heldout/sop_accuracy": ("accuracy", "accuracy of sentence-order prediction"),
     }
-    measured = [(*names[name], after[name]) for name in names if name in after]
+    found = [(*names[name], after[name]) for name in names if name in after]
     dataset = {"type": "held-out", "name": "held-out part of the training corpus"}
-    return [result("fill-mask", dataset, measured)] if measured else []
+    return [result("fill-mask", dataset, found)] if found else []
+
+
+def measured(summary: dict[str, Any] | None, step: int) -> dict[str, float]:
+    """What was measured on held-out text after this step; nothing where the run ended at another, or has none."""
+    return summary["heldout_after"] if summary and summary["steps"] == step else {}
 
 
 def introduction(trained: Trained, lineage: Lineage, asked: Pretrain, step: int) -> str:
@@ -163,24 +180,41 @@ def introduction(trained: Trained, lineage: Lineage, asked: Pretrain, step: int)
     objectives = " and ".join(filter(None, ("masked-language modelling", PAIRS.get(type(asked.sampling.pairs)))))
     state = read_state(trained.checkpoint)
     return (
-        f"A BERT encoder with {trained.model.layers} layers of width {trained.model.width}, {trained.vocabulary_size:,} vocabulary entries "
-        f"and {parameters(trained):,} parameters. It was pretrained by {objectives} with bertstream {version()}, "
-        f"from {started}: "
-        f"{step:,} steps, {state.tokens:,} tokens, sequences of at most {trained_length(asked)} tokens, seed {asked.seed}."
+        f"A BERT encoder with {trained.model.layers} layers of width {trained.model.width}, "
+        f"{trained.vocabulary_size:,} vocabulary entries and {parameters(trained):,} parameters. "
+        f"It was pretrained by {objectives} with bertstream {version()}, "
+        f"from {started}{texts(lineage)}: "
+        f"{step:,} steps, {state.tokens:,} tokens, sequences of at most {trained_length(asked)} tokens, "
+        f"seed {asked.seed}."
     )
+
+
+def texts(lineage: Lineage) -> str:
+    """How much text it was trained on, and of which sources."""
+    if isinstance(lineage.corpus, DataError):
+        return ""
+    sources = lineage.corpus.sources
+    named = listed([public_place(location) for location in sources])
+    return f", on {sum(about['characters'] for about in sources.values()):,} characters of {named}"
 
 
 def limits(trained: Trained, lineage: Lineage, asked: Pretrain, step: int) -> str:
     """What a visitor must know before using it."""
     tokens, longest = read_state(trained.checkpoint).tokens, trained_length(asked)
     lines = [
-        "It fills blanks and gives vectors to start from. It writes no text and answers no questions; for a task, fine-tune it.",
+        "It fills blanks and gives vectors to start from; it writes no text. For a task, fine-tune it.",
         "Its vectors were not trained to tell how alike two texts are: take them as a baseline.",
-        f"It read {tokens / PUBLISHED_TOKENS:.2%} of the tokens that the published BERTs read at most (Devlin et al. 2019, A.2).",
-        "It repeats what its texts say, errors and prejudice included, and was not examined for either.",
+        f"It read {tokens:,} tokens; the published BERTs read up to {PUBLISHED_TOKENS:,} (Devlin et al. 2019, A.2).",
+        "It repeats what its texts say, errors and prejudice included; neither was examined.",
     ]
+    if (loss := measured(lineage.summary, step).get("heldout/mlm_loss")) is not None:
+        frequencies = lineage.summary["baselines"]["baseline/unigram_mlm_loss"]
+        if loss >= frequencies:
+            compared = f"Its held-out loss, {loss:.3f}, is not below {frequencies:.3f} of word frequencies alone"
+            lines.insert(0, f"{compared}: it makes nothing of the words around a blank yet.")
     if longest < trained.model.maximum_positions:
-        lines.append(f"Positions after {longest} of {trained.model.maximum_positions} were never trained: cut texts at {longest} tokens.")
+        positions = trained.model.maximum_positions
+        lines.append(f"Positions after {longest} of {positions} were never trained: cut texts at {longest} tokens.")
     return "\n".join(f"- {line}" for line in lines)
 
 
@@ -200,8 +234,9 @@ def metrics(summary: dict[str, Any] | None, step: int) -> str:
         return "None: the run is not finished, and its held-out loss is measured at its end."
     if summary["steps"] != step:
         return f"None at this step; the run was measured at its end, after {summary['steps']:,} steps."
-    measured = "Measured on the held-out part of the corpus, a development set: settings may have been chosen by it."
-    return f"{measured}\n\n{table(('', ''), figures(summary))}" if summary["heldout_after"] else table(("", ""), figures(summary))
+    found = table(("figure", "value"), figures(summary))
+    note = "Measured on the held-out part of the corpus, a development set: settings may have been chosen by it."
+    return f"{note}\n\n{found}" if summary["heldout_after"] else found
 
 
 def data(lineage: Lineage) -> str:
@@ -211,10 +246,16 @@ def data(lineage: Lineage) -> str:
         return f"Not described: {html.escape(corpus_problem(lineage))}."
     heads = ("source", "weight", *COUNTED, "left out")
     rows = [
-        (public_place(location), f"{about['weight']:g}", *(f"{about[name]:,}" for name in COUNTED), dropped(about["dropped"]))
+        (
+            public_place(location),
+            f"{about['weight']:g}",
+            *(f"{about[name]:,}" for name in COUNTED),
+            dropped(about["dropped"]),
+        )
         for location, about in corpus.sources.items()
     ]
-    return f"{table(heads, rows)}\n\nIn all: {corpus.counts['documents']:,} documents; left out: {dropped(corpus.dropped)}."
+    documents = corpus.counts["documents"]
+    return f"{table(heads, rows)}\n\nIn all: {documents:,} documents; left out: {dropped(corpus.dropped)}."
 
 
 def corpus_problem(lineage: Lineage) -> str:
@@ -225,7 +266,8 @@ def corpus_problem(lineage: Lineage) -> str:
 
 def dropped(counts: dict[str, int]) -> str:
     """Reasons with their counts, commonest first."""
-    return ", ".join(f"{reason} {count:,}" for reason, count in sorted(counts.items(), key=lambda item: -item[1])) or "nothing"
+    ordered = sorted(counts.items(), key=lambda item: -item[1])
+    return ", ".join(f"{reason} {count:,}" for reason, count in ordered) or "nothing"
 
 
 def settings(identity: dict[str, Any]) -> Sequence[tuple[str, str]]:
@@ -234,7 +276,7 @@ def settings(identity: dict[str, Any]) -> Sequence[tuple[str, str]]:
 
 
 def places(trained: Trained, lineage: Lineage, step: int) -> list[tuple[str, str]]:
-    """Fingerprints and names that lead back to what the model was made of; folders of this machine are not among them."""
+    """Fingerprints and names that lead back to what the model was made of, without folders of this machine."""
     identity = lineage.recorded["identity"]
     weights = storage.read_json(storage.join(trained.checkpoint, storage.MANIFEST))["files"][WEIGHTS]
     return [

@@ -49,7 +49,9 @@ def push(target: str, repository: str, private: bool) -> str:
             operations = [CommitOperationAdd(path_in_repo=name, path_or_fileobj=folder / name) for name in files]
             api.create_commit(repository, operations, commit_message="Upload a model exported by bertstream")
         except Exception as error:  # the library lets its own errors, those of its web client and ValueError through
-            raise CheckpointError(f"push_to_hub ({repository}): {reason(error, api)}; the export is in {target}") from error
+            raise CheckpointError(
+                f"push_to_hub ({repository}): {reason(error, api)}; the export is in {target}"
+            ) from error
     return str(made)
 
 

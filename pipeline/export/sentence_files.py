@@ -1,8 +1,8 @@
 """The files by which sentence-transformers, and servers of embeddings, know how an encoder's states become a vector.
 
-    modules.json                 the encoder, the mean of its last hidden states, length 1
-    1_Pooling/config.json        the mean, in the form that sentence-transformers wrote before 5.4, which all read
-    sentence_bert_config.json    tokens at which texts are cut
+modules.json                 the encoder, the mean of its last hidden states, length 1
+1_Pooling/config.json        the mean, in the form that sentence-transformers wrote before 5.4, which all read
+sentence_bert_config.json    tokens at which texts are cut
 """
 
 import json

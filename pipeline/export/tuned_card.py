@@ -17,6 +17,7 @@ from pipeline.export.markdown import (
     version,
 )
 from pipeline.export.sentence_files import sentence_files
+from pipeline.tasks import glue
 from pipeline.tasks.task import Task
 from pipeline.train.tuned import About
 
@@ -45,7 +46,13 @@ WHAT = {
 }
 MOST_LABELS = 8
 """Labels that the card's first sentence names."""
-METRICS = {"f1": "f1", "exact": "exact_match", "pearson": "pearsonr", "spearman": "spearmanr", "matthews": "matthews_correlation"}
+METRICS = {
+    "f1": "f1",
+    "exact": "exact_match",
+    "pearson": "pearsonr",
+    "spearman": "spearmanr",
+    "matthews": "matthews_correlation",
+}
 """Our metric -> the hub's name, where they differ or the hub has one."""
 ASKED = {
     "classification": '["A text."]',
@@ -55,6 +62,7 @@ ASKED = {
     "spans": '[("What is asked?", "The text that holds the answer.")]',
 }
 """What the example asks of pipeline.api; of pairs another."""
+PIPELINE = "from transformers import pipeline"
 SENTENCES = "from sentence_transformers import SentenceTransformer"
 CALLED = {
     "text-classification": 'answer("A text.")',
@@ -73,7 +81,7 @@ def tuned_files(
 ) -> dict[str, str]:
     """Return name -> content of what stands in a fine-tuned model's folder for its readers.
 
-    `plain`: transformers can have its encoder, that is, it has no bottleneck adapters. Of a model whose head reads the mean of
+    `plain`: transformers can have its encoder, that is, it has no bottleneck adapters. Where its head reads the mean of
     the last hidden states, that mean is its vector.
     """
     files = {CARD: tuned_card(about, model, plain, license, language, repository)}
@@ -97,7 +105,8 @@ def tuned_card(
     parts = [
         f"# {name}",
         f"A BERT encoder with {model.layers} layers of width {model.width} that {what(task)}. It was fine-tuned on "
-        f"{data_name(task)} with bertstream {version()}, from {encoder}; texts are cut at {about.cutting.maximum_length} tokens.",
+        f"{data_name(task)} with bertstream {version()}, from {encoder}; "
+        f"texts are cut at {about.cutting.maximum_length} tokens.",
         "## Use",
         use(about, plain, repository),
         "## What it is not for",
@@ -166,7 +175,7 @@ def use(about: About, plain: bool, repository: str | None) -> str:
     """How the model is called: with transformers where that gives its answers, and with pipeline.api."""
     kind, folder = PIPELINES[about.task.kind], repository or "."
     place = f"hf://{repository}" if repository else "."
-    pair = about.task.paired and about.task.kind != "spans"
+    pair = in_pairs(about.task)
     rows = '[("A text.", "Another.")]' if pair else ASKED[about.task.kind]
     call = 'answer({"text": "A text.", "text_pair": "Another."})' if pair else CALLED.get(kind)
     parts = [] if repository else ["In this folder; elsewhere give its path."]
@@ -175,7 +184,7 @@ def use(about: About, plain: bool, repository: str | None) -> str:
     elif plain and (about.pooling == "cls" or kind == "token-classification"):
         parts += [
             "With `transformers`:",
-            python(f'from transformers import pipeline\n\nanswer = pipeline("{kind}", model="{folder}")\nprint({call})'),
+            python(f'{PIPELINE}\n\nanswer = pipeline("{kind}", model="{folder}")\nprint({call})'),
         ]
     else:
         why = "its head reads a mean of all states, not [CLS]" if plain else "it has adapters"
@@ -189,6 +198,12 @@ def use(about: About, plain: bool, repository: str | None) -> str:
     return "\n\n".join([*parts, "With `bertstream`:", ours])
 
 
+def in_pairs(task: Task) -> bool:
+    """Whether its rows are pairs of texts; what a folder says of a known task leaves that out."""
+    splits = glue.TASKS[task.name].splits if task.name in glue.TASKS else ()
+    return task.kind != "spans" and (task.paired or any(split.second for split in splits))
+
+
 def python(code: str) -> str:
     """Code in Markdown."""
     return f"```python\n{code}\n```"
@@ -197,10 +212,12 @@ def python(code: str) -> str:
 def limits(about: About) -> list[str]:
     """What a visitor must know before using it."""
     lines = [
-        f"It knows this task alone, as its training rows show it; other texts than those of {data_name(about.task)} were not tried.",
-        "It repeats what its rows and its encoder's texts say, errors and prejudice included, and was not examined for either.",
+        f"It knows this task alone, as its rows show it; only texts of {data_name(about.task)} were tried.",
+        "It repeats what its rows and its encoder's texts say, errors and prejudice included; neither was examined.",
     ]
-    return lines + ([] if about.task.kind == "spans" else [f"What comes after {about.cutting.maximum_length} tokens may not be read."])
+    if about.task.kind != "spans":
+        lines.append(f"What comes after {about.cutting.maximum_length} tokens may not be read.")
+    return lines
 
 
 def figures(said: Mapping[str, Any]) -> str:

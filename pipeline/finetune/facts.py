@@ -9,7 +9,7 @@ from pipeline.train.trial import Result
 
 
 def training_facts(config: Finetune, problem: Problem, seed: int, came_to: Result) -> dict[str, Any]:
-    """Return where the encoder was from, the scores, the same metrics of an answer that needs no model, and the training."""
+    """Return where the encoder was from, the scores beside those of an answer that needs no model, and the training."""
     splits = problem.splits or {"train": problem.train}
     kind = KINDS[problem.task.kind]
     return {

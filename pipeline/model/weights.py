@@ -194,7 +194,7 @@ def vocabulary_size(tensors: dict[str, Tensor]) -> int:
 def published_config(settings: Model, vocabulary_size: int, pad_id: int) -> dict[str, Any]:
     """What config.json says of such a model, in the published names."""
     return {field: getattr(settings, name) for name, field in CONFIG_FIELDS.items()} | CONFIG_CONSTANTS | {
-        "architectures": ["BertForMaskedLM"],  # as published ones; AutoModelForPreTraining goes by model_type
+        "architectures": ["BertForMaskedLM"],  # as published ones; AutoModelForPreTraining finds both heads by model_type
         "vocab_size": vocabulary_size,
         "pad_token_id": pad_id,
         "tie_word_embeddings": True,

@@ -36,10 +36,12 @@ def test_a_card_says_where_the_model_comes_from(trained: Trained, lineage: Linea
         "# tiny, step 3",
         *("## Use", "## More", "## What it is not for", "## Figures", "## Data", "## Settings", "## Lineage", "## License"),
     ]
-    assert "layers of width 32" in written and "This folder: huggingface; checked: by hand." in written and UNSAID in written
+    assert "`sentence-transformers` read; checked: by hand." in written
+    assert "layers of width 32" in written and UNSAID in written
     assert "| corpus | fingerprint 0123456789abcdef |" in written
     assert f"| vocabulary | fingerprint {lineage.recorded['identity']['vocabulary.fingerprint']} |" in written
     assert f"| MLflow run | {lineage.recorded['mlflow_run_id']} |" in written
+    assert ", from random weights, on 12,345 characters of made up: 3 steps, " in written and ", seed 0." in written
     assert "| `optimizer.learning_rate` | 0.002 |" in written and "`corpus.fingerprint`" not in written
 
 
@@ -166,7 +168,9 @@ def test_figures_in_the_header_are_marked_as_those_of_a_development_set(trained:
             ],
         }
     ]
-    assert "a development set: settings may have been chosen by it" in written
+    assert "a development set: settings may have been chosen by it" in written and "around a blank yet" not in written
+    worse = replace(lineage, summary=measured | {"heldout_after": {"heldout/mlm_loss": 6.4, "heldout/mlm_accuracy": 0.06}})
+    assert "- Its held-out loss, 6.400, is not below 6.300 of word frequencies alone: " in card(trained, worse, "onnx", MADE)
 
 
 def test_the_hub_s_own_library_takes_the_header(trained: Trained, lineage: Lineage) -> None:

@@ -42,7 +42,9 @@ class Answers(BaseHTTPRequestHandler):
             header = yaml.safe_load(json.loads(body)["content"].split("---\n")[1])
             return self.answer(200, {"warnings": [], "errors": []} if header["license"] else {})
         if self.path == "/api/models/me/tiny/preupload/main":
-            modes = {file["path"]: "lfs" if file["path"].endswith(LARGE) else "regular" for file in json.loads(body)["files"]}
+            modes = {
+                file["path"]: "lfs" if file["path"].endswith(LARGE) else "regular" for file in json.loads(body)["files"]
+            }
             files = [{"path": path, "uploadMode": mode, "shouldIgnore": False} for path, mode in modes.items()]
             return self.answer(200, {"files": files})
         if self.path == "/me/tiny.git/info/lfs/objects/batch":
@@ -125,7 +127,14 @@ def published(tmp_path: Path) -> Path:
 
 
 def test_an_export_comes_over_byte_for_byte(tiny_run: Path, tmp_path: Path, hub: Any) -> None:
-    command = [str(ROOT / "jobs" / "export.py"), str(tiny_run), "--folder", str(tmp_path / "out"), "--license", "Apache-2.0"]
+    command = [
+        str(ROOT / "jobs" / "export.py"),
+        str(tiny_run),
+        "--folder",
+        str(tmp_path / "out"),
+        "--license",
+        "Apache-2.0",
+    ]
     done = called(hub.address, tmp_path, TOKEN, *command, "--push-to-hub", "me/tiny", "--private")
     assert done.returncode == 0, done.stderr
     target = tmp_path / "out" / "huggingface"
@@ -146,13 +155,20 @@ def test_an_export_comes_over_byte_for_byte(tiny_run: Path, tmp_path: Path, hub:
 @pytest.mark.parametrize(
     ("token", "words"),
     [
-        (READ_ONLY, "push_to_hub (me/tiny): the token may not write there: use one that may, or a name of your own; set HF_TOKEN "),
-        (UNKNOWN, "push_to_hub (me/tiny): the hub does not know the token: set HF_TOKEN to one of huggingface.co/settings/tokens"),
+        (READ_ONLY, "the token may not write there: use one that may, or a name of your own; set HF_TOKEN to one of "),
+        (
+            UNKNOWN,
+            "the hub does not know the token: set HF_TOKEN to one of huggingface.co/settings/tokens that may write",
+        ),
     ],
 )
-def test_a_token_that_the_hub_refuses_is_one_line_without_it(published: Path, tmp_path: Path, hub: Any, token: str, words: str) -> None:
+def test_a_token_that_the_hub_refuses_is_one_line_without_it(
+    published: Path, tmp_path: Path, hub: Any, token: str, words: str
+) -> None:
     done = called(hub.address, tmp_path, token, "-c", PUSH, str(published))
-    assert done.stdout.startswith(f"error: {words}") and done.stdout.count("\n") == 1, done.stdout + done.stderr
+    assert done.stdout.startswith(f"error: push_to_hub (me/tiny): {words}") and done.stdout.count("\n") == 1, (
+        done.stdout + done.stderr
+    )
     assert done.stdout.endswith(f"; the export is in {published}\n") and token not in done.stdout + done.stderr
     assert not hub.files
 
@@ -160,7 +176,7 @@ def test_a_token_that_the_hub_refuses_is_one_line_without_it(published: Path, tm
 def test_without_a_token_and_without_the_hub_it_says_so(published: Path, tmp_path: Path) -> None:
     nowhere = "http://127.0.0.1:9"
     done = called(nowhere, tmp_path, None, "-c", PUSH, str(published))
-    words = "error: push_to_hub (me/tiny) needs a token: set HF_TOKEN to one of huggingface.co/settings/tokens that may write"
+    words = "error: push_to_hub (me/tiny) needs a token: set HF_TOKEN to one of huggingface.co/settings/tokens "
     assert done.stdout.startswith(words) and done.stdout.count("\n") == 1
     done = called(nowhere, tmp_path, TOKEN, "-c", PUSH, str(published))
     assert done.stdout.startswith(f"error: push_to_hub (me/tiny): {nowhere} cannot be reached (")

@@ -58,7 +58,7 @@ def test_without_transformers_it_says_that_it_is_not_checked(tiny_run: Path, tmp
     assert main([str(tiny_run), "--folder", str(tmp_path)]) == 0
     words = "not checked against transformers, which is not installed: pip install 'bertstream[export]'"
     assert capsys.readouterr().out == f"huggingface: {tmp_path}/huggingface; {words}\n"
-    assert f"This folder: huggingface; {words}." in (tmp_path / "huggingface" / "README.md").read_text()
+    assert f"`sentence-transformers` read; {words}." in (tmp_path / "huggingface" / "README.md").read_text()
 
 
 @pytest.mark.parametrize("kind", ["onnx", "int8"])

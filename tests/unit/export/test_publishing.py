@@ -18,7 +18,11 @@ def refusal(**settings) -> str:
 
 
 def test_a_license_is_known_in_any_case() -> None:
-    assert [spdx_identifier(given) for given in ("apache-2.0", "MIT", "cc-by-sa-4.0")] == ["Apache-2.0", "MIT", "CC-BY-SA-4.0"]
+    assert [spdx_identifier(given) for given in ("apache-2.0", "MIT", "cc-by-sa-4.0")] == [
+        "Apache-2.0",
+        "MIT",
+        "CC-BY-SA-4.0",
+    ]
     assert license_fields("Apache-2.0") == {"license": "apache-2.0"}
     assert all(spdx_identifier(name).lower() == name for name in ON_THE_HUB)
 
@@ -51,12 +55,17 @@ def test_a_push_needs_a_license_an_owner_and_one_kind() -> None:
         "push_to_hub (me/bert) uploads one folder, and kinds is huggingface, onnx: "
         "ask for one of huggingface, onnx, int8, and push others under names of their own"
     )
-    assert refusal(push_to_hub="me/bert", license="mit", kinds=("mlflow",)).startswith("push_to_hub (me/bert) uploads one folder")
+    assert refusal(push_to_hub="me/bert", license="mit", kinds=("mlflow",)).startswith(
+        "push_to_hub (me/bert) uploads one folder"
+    )
     assert refusal(private=True) == "private is of push_to_hub: give --push-to-hub OWNER/NAME too, or leave it out"
     Export(run="r", push_to_hub="me/bert", license="mit", private=True)
 
 
-@pytest.mark.parametrize("name", ["me/", "/bert", "me/a b", "me/../x", "me/x--y", "me/-x", "hf://me/x", "a/b/c", "me/x.git", f"me/{'x' * 94}"])
+@pytest.mark.parametrize(
+    "name",
+    ["me/", "/bert", "me/a b", "me/../x", "me/x--y", "me/-x", "hf://me/x", "a/b/c", "me/x.git", f"me/{'x' * 94}"],
+)
 def test_names_that_the_hub_does_not_allow(name: str) -> None:
     with pytest.raises(ConfigError, match=r"is no name of the hub: give OWNER/NAME"):
         require_hub_name(name)

@@ -1,0 +1,219 @@
+"""What the cards of exports say of how they are called: every example runs, in the folder of its card."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import yaml
+
+from pipeline import api, storage
+from pipeline.config.adapters import Bottleneck
+from pipeline.config.finetune import Cutting
+from pipeline.config.model import Model
+from pipeline.export.card import Lineage
+from pipeline.export.huggingface import export
+from pipeline.export.tuned_card import DATASETS, PIPELINES, figures, tuned_files
+from pipeline.model.adapters import add_adapter
+from pipeline.objectives.tasks import OBJECTIVES
+from pipeline.tasks import known
+from pipeline.tasks.task import Kind, Task
+from pipeline.text.vocabulary import Vocabulary
+from pipeline.train.checkpoint import folder_of
+from pipeline.train.tuned import About, save_tuned
+
+pytest.importorskip("transformers")
+
+EXAMPLE = re.compile(r"```python\n(.*?)```", re.DOTALL)
+SENTENCES = "sentence_transformers"
+MODEL = Model(layers=1, width=32, heads=2, feed_forward=64, maximum_positions=32, initializer_deviation=0.5)
+LABELS: dict[str, tuple[str, ...]] = {
+    "classification": ("bad", "good"),
+    "multilabel": ("red", "green"),
+    "tags": ("O", "B-LOC"),
+}
+TEXTS = ["Kar kand, kap!", "lost LOST lol", "", "what it has never seen: 你好 é", "[MASK] is no word"]
+
+
+def installed(example: str) -> bool:
+    """Whether an example can run here: sentence-transformers is not among the tests' libraries."""
+    if SENTENCES not in example:
+        return True
+    try:
+        __import__(SENTENCES)
+    except ImportError:
+        return False
+    return True
+
+
+def examples(folder: Path) -> list[str]:
+    return EXAMPLE.findall((folder / "README.md").read_text())
+
+
+def fields(folder: Path) -> dict:
+    return yaml.safe_load((folder / "README.md").read_text().split("---\n")[1])
+
+
+def run(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """What each example of a card prints."""
+    monkeypatch.chdir(folder)
+    said = []
+    for example in examples(folder):
+        capsys.readouterr()
+        if installed(example):
+            exec(compile(example, "card", "exec"), {})
+            said.append(capsys.readouterr().out)
+    return said
+
+
+@pytest.fixture(scope="module")
+def pretrained(tiny_run: Path, tiny_lineage: Lineage, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("cards") / "export"
+    export(folder_of(str(tiny_run), 3), str(folder), tiny_lineage)
+    return folder
+
+
+def about(kind: Kind, *, pooling: str = "cls", name: str = "mine", paired: bool = False, **lineage) -> About:
+    task = Task(name=name, kind=kind, labels=LABELS.get(kind, ()), metrics=("accuracy",), paired=paired)
+    cutting = Cutting(maximum_length=16, stride=4, question_length=4)
+    return About(task=task, cutting=cutting, pooling=pooling, tuned={}, lineage=lineage)
+
+
+def tuned(folder: Path, said: About, vocabulary: Vocabulary) -> Path:
+    """A fine-tuned model with weights at random and its card."""
+    random, task = torch.Generator().manual_seed(5), said.task
+    module = OBJECTIVES[task.kind](MODEL, vocabulary.size, len(task.labels), random, said.pooling, None)
+    save_tuned(str(folder), module, said, MODEL, vocabulary, beside=tuned_files(said, MODEL))
+    assert storage.damage(str(folder)) is None
+    return folder
+
+
+def test_the_examples_of_a_pretrained_model_run(
+    pretrained: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = run(pretrained, monkeypatch, capsys)
+    assert len(examples(pretrained)) == 3 and len(said) >= 2
+    assert "'score': " in said[0] and "'probability': " in said[-1] and said[-1].endswith("(2, 32)\n")
+
+
+@pytest.mark.parametrize(
+    ("kind", "paired"), [*((kind, False) for kind in OBJECTIVES), ("classification", True), ("regression", True)]
+)
+def test_the_examples_of_a_fine_tuned_model_run(
+    kind: Kind,
+    paired: bool,
+    tiny_vocabulary: Vocabulary,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    folder = tuned(tmp_path / "m", about(kind, paired=paired), tiny_vocabulary)
+    said = run(folder, monkeypatch, capsys)
+    assert len(said) == len(examples(folder)) == (1 if kind == "spans" else 2)
+    assert ("text_pair" in examples(folder)[0]) == paired
+    assert said[-1].startswith("[{") and fields(folder)["pipeline_tag"] == PIPELINES[kind]
+
+
+def test_transformers_is_not_named_where_it_would_answer_otherwise(tiny_vocabulary: Vocabulary) -> None:
+    mean = tuned_files(about("classification", pooling="mean"), MODEL)
+    assert "`transformers` would answer otherwise: its head reads a mean" in mean["README.md"]
+    assert {"modules.json", "1_Pooling/config.json", "sentence_bert_config.json"} < mean.keys()
+    assert json.loads(mean["sentence_bert_config.json"])["max_seq_length"] == 16
+    assert "sentence-transformers" in yaml.safe_load(mean["README.md"].split("---\n")[1])["tags"]
+    adapted = tuned_files(about("classification", pooling="mean"), MODEL, plain=False)
+    assert list(adapted) == ["README.md"] and "would answer otherwise: it has adapters" in adapted["README.md"]
+    assert list(tuned_files(about("classification"), MODEL)) == list(tuned_files(about("tags"), MODEL)) == ["README.md"]
+
+
+def test_the_card_of_a_known_task_has_its_data_its_figures_and_its_base_model(
+    tiny_vocabulary: Vocabulary, tmp_path: Path
+) -> None:
+    said = about(
+        "classification",
+        name="mrpc",
+        checkpoint="hf://google/bert_uncased_L-2_H-128_A-2",
+        trial="mrpc-seed1-abc",
+        scores={"dev": {"accuracy": 0.75, "f1": 0.8125}, "test": {"accuracy": 0.5}},
+        baselines={"dev": {"accuracy": 0.684}},
+        rows={"dev": 408},
+        training={"seed": 1, "steps": 1_150, "tokens": 200_000},
+        chosen={"optimizer.learning_rate": 1e-4},
+    )
+    folder = tuned(tmp_path / "m", said, tiny_vocabulary)
+    assert fields(folder) == {
+        "language": ["en"],
+        "library_name": "transformers",
+        "pipeline_tag": "text-classification",
+        "tags": ["bert", "bertstream"],
+        "base_model": "google/bert_uncased_L-2_H-128_A-2",
+        "datasets": ["nyu-mll/glue"],
+        "model-index": [
+            {
+                "name": "mrpc-seed1-abc",
+                "results": [
+                    {
+                        "task": {"type": "text-classification"},
+                        "dataset": {
+                            "type": "nyu-mll/glue",
+                            "config": "mrpc",
+                            "name": "mrpc dev, development set",
+                            "split": "validation",
+                        },
+                        "metrics": [
+                            {"type": "accuracy", "value": 0.75, "name": "dev accuracy"},
+                            {"type": "f1", "value": 0.8125, "name": "dev f1"},
+                        ],
+                    }
+                ],
+            }
+        ],
+    }
+    card = (folder / "README.md").read_text()
+    assert (
+        "| dev accuracy | 0.750 | 0.684 |" in card
+        and "| dev f1 | 0.812 | – |" in card
+        and "| test accuracy | 0.500 | – |" in card
+    )
+    assert (
+        "Dev is a development set, no test set; the settings were chosen by it." in card and "| steps | 1,150 |" in card
+    )
+    hub = pytest.importorskip("huggingface_hub")
+    (accuracy, _) = hub.ModelCard(card, ignore_metadata_errors=False).data.eval_results
+    assert (accuracy.dataset_split, accuracy.metric_value) == ("validation", 0.75)
+
+
+def test_what_is_not_known_is_left_out_and_no_folder_is_named(tiny_vocabulary: Vocabulary, tmp_path: Path) -> None:
+    said = about("regression", checkpoint="/home/me/runs/mine/export", scores={"train": {"pearson": 0.5}})
+    folder = tuned(tmp_path / "m", said, tiny_vocabulary)
+    assert sorted(fields(folder)) == ["library_name", "pipeline_tag", "tags"]
+    card = (folder / "README.md").read_text()
+    assert "/home/me" not in card and "from export;" in card
+    assert "Figures of train are of the rows that it was trained on and say little." in card
+    assert figures({}) == "None are recorded."
+
+
+def test_every_known_data_set_is_one_of_a_known_task() -> None:
+    assert set(DATASETS) <= set(known.TASKS) and set(PIPELINES) == set(OBJECTIVES)
+
+
+def test_vectors_of_sentence_transformers_are_those_of_the_api(
+    pretrained: Path, tiny_vocabulary: Vocabulary, tmp_path: Path
+) -> None:
+    library = pytest.importorskip(SENTENCES)
+    mean = tuned(tmp_path / "m", about("classification", pooling="mean"), tiny_vocabulary)
+    for folder in (pretrained, mean):
+        found = library.SentenceTransformer(str(folder), device="cpu")
+        np.testing.assert_allclose(found.encode(TEXTS), api.load(str(folder)).embed(TEXTS), rtol=0, atol=1e-6)
+
+
+def test_a_model_with_adapters_is_not_called_by_transformers(tiny_vocabulary: Vocabulary, tmp_path: Path) -> None:
+    module = OBJECTIVES["classification"](
+        MODEL, tiny_vocabulary.size, 2, torch.Generator().manual_seed(5), "mean", None
+    )
+    add_adapter(module, Bottleneck(width=4), torch.Generator().manual_seed(2))
+    said = about("classification", pooling="mean")
+    beside = tuned_files(said, MODEL, plain=False)
+    save_tuned(str(tmp_path / "m"), module, said, MODEL, tiny_vocabulary, Bottleneck(width=4), beside)
+    assert not (tmp_path / "m" / "modules.json").exists() and len(examples(tmp_path / "m")) == 1
