@@ -13,7 +13,7 @@ class Export:
     """Take a model out."""
 
     run: str
-    """Folder or URL of a run, or of a fine-tuned model (TRIAL/model)."""
+    """Folder or URL of the run, or of a fine-tuned model (TRIAL/model)."""
     kinds: tuple[str, ...] = EXPORT_KINDS[:1]
     """huggingface: a folder for transformers; onnx: graphs of fill-mask logits and sentence embeddings; int8: the same with 8-bit weights, measured
     beside float32's; mlflow: a model in the run's MLflow that fills masks and gives embeddings."""
