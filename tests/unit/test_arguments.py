@@ -166,7 +166,7 @@ def test_a_yes_or_no_option_may_stand_before_a_word() -> None:
 
 
 def test_what_must_be_given_is_named_when_it_is_missing() -> None:
-    with pytest.raises(ConfigError, match=r"^run is missing: Folder or URL of the run\.$"):
+    with pytest.raises(ConfigError, match=r"^run is missing: Folder or URL of the run, or of a fine-tuned model"):
         EXPORT.read([])
     with pytest.raises(ConfigError, match=r"^--checkpoint is missing: Folder, URL or hf://"):
         Command(prog="finetune", about="", settings=Finetune).read(["--task", "cola"])
