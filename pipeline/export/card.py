@@ -18,6 +18,7 @@ from pipeline.export.markdown import (
     hub_name,
     license_text,
     model_index,
+    model_place,
     public_place,
     result,
     table,
@@ -175,7 +176,7 @@ def measured(summary: dict[str, Any] | None, step: int) -> dict[str, float]:
 
 def introduction(trained: Trained, lineage: Lineage, asked: Pretrain, step: int) -> str:
     """What the model is, in three sentences."""
-    initial = public_place(initial_model(lineage)) or "another model"
+    initial = model_place(initial_model(lineage)) or "another model"
     started = f"the weights of {initial}" if "init.fingerprint" in lineage.recorded["identity"] else "random weights"
     objectives = " and ".join(filter(None, ("masked-language modelling", PAIRS.get(type(asked.sampling.pairs)))))
     state = read_state(trained.checkpoint)

@@ -56,6 +56,12 @@ def public_place(location: str) -> str:
     return location if storage.is_url(location) else location.rstrip("/").rpartition("/")[2]
 
 
+def model_place(location: str) -> str:
+    """Return the place of a model as others may read it: of one of this machine the run or trial, and what of it."""
+    inside = location.rpartition("/runs/")[2] if "/runs/" in location else location.rpartition("/finetune/")[2]
+    return location if storage.is_url(location) else public_place(location) if inside == location else inside
+
+
 def version() -> str:
     """Return the version of this package; a tree that was not installed has none."""
     try:

@@ -8,7 +8,7 @@ from pipeline.config.export import Export
 from pipeline.config.publishing import spdx_identifier
 from pipeline.errors import CheckpointError
 from pipeline.export.hub import fetch, push
-from pipeline.export.markdown import public_place
+from pipeline.export.markdown import model_place
 from pipeline.export.tuned_card import tuned_files
 from pipeline.local_files import scratch_folder
 from pipeline.train.tuned import TASK, about_of, load_tuned
@@ -43,7 +43,7 @@ def export_tuned(config: Export, location: str, target: str, report: Callable[[s
             if name == storage.MANIFEST:
                 (folder / name).unlink()
         said = storage.read_json(str(folder / TASK))
-        said["lineage"]["checkpoint"] = public_place(str(said["lineage"].get("checkpoint") or ""))
+        said["lineage"]["checkpoint"] = model_place(str(said["lineage"].get("checkpoint") or ""))
         storage.write_json(str(folder / TASK), said)
         files = tuned_files(
             tuned.about, tuned.model, plain=about_of(location)[1] is None, language=config.language,

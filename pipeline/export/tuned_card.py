@@ -11,7 +11,7 @@ from pipeline.export.markdown import (
     hub_name,
     license_text,
     model_index,
-    public_place,
+    model_place,
     result,
     table,
     version,
@@ -101,7 +101,7 @@ def tuned_card(
     """README.md of a fine-tuned model."""
     task, said = about.task, about.lineage
     name = str(said.get("trial") or task.name)
-    encoder = public_place(str(said.get("checkpoint") or "")) or "an encoder of which nothing is recorded"
+    encoder = model_place(str(said.get("checkpoint") or "")) or "an encoder of which nothing is recorded"
     parts = [
         f"# {name}",
         f"A BERT encoder with {model.layers} layers of width {model.width} that {what(task)}. It was fine-tuned on "
@@ -114,7 +114,7 @@ def tuned_card(
         "## Figures",
         figures(said),
         "## Training",
-        table(("", ""), training(about, encoder)),
+        table(("of the training", "value"), training(about, encoder)),
         "## License",
         license_text(license),
     ]

@@ -2,6 +2,8 @@
 
 import json
 import re
+import runpy
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +28,7 @@ from pipeline.train.tuned import About, save_tuned
 
 pytest.importorskip("transformers")
 
+main: Callable[[list[str]], int] = runpy.run_path(str(Path(__file__).parents[2] / "jobs" / "export.py"))["main"]
 EXAMPLE = re.compile(r"```python\n(.*?)```", re.DOTALL)
 SENTENCES = "sentence_transformers"
 MODEL = Model(layers=1, width=32, heads=2, feed_forward=64, maximum_positions=32, initializer_deviation=0.5)
@@ -189,7 +192,7 @@ def test_what_is_not_known_is_left_out_and_no_folder_is_named(tiny_vocabulary: V
     folder = tuned(tmp_path / "m", said, tiny_vocabulary)
     assert sorted(fields(folder)) == ["library_name", "pipeline_tag", "tags"]
     card = (folder / "README.md").read_text()
-    assert "/home/me" not in card and "from export;" in card
+    assert "/home/me" not in card and "from mine/export;" in card
     assert "Figures of train are of the rows that it was trained on and say little." in card
     assert figures({}) == "None are recorded."
 
@@ -217,3 +220,30 @@ def test_a_model_with_adapters_is_not_called_by_transformers(tiny_vocabulary: Vo
     beside = tuned_files(said, MODEL, plain=False)
     save_tuned(str(tmp_path / "m"), module, said, MODEL, tiny_vocabulary, Bottleneck(width=4), beside)
     assert not (tmp_path / "m" / "modules.json").exists() and len(examples(tmp_path / "m")) == 1
+
+
+def test_a_fine_tuned_model_goes_out_with_a_license_and_without_folders(
+    tiny_vocabulary: Vocabulary, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = about("classification", pooling="mean", checkpoint="/home/me/runs/mine/export", trial="mine-seed0-abc")
+    folder, target = (
+        tuned(tmp_path / "trial" / "model", said, tiny_vocabulary),
+        tmp_path / "trial" / "exports" / "huggingface",
+    )
+    assert main([str(folder), "--license", "MIT", "--language", "en"]) == 0
+    assert capsys.readouterr().out == f"huggingface: {target}; checked: read back from its files\n"
+    assert (fields(target)["license"], fields(target)["language"]) == ("mit", ["en"]) and storage.damage(
+        str(target)
+    ) is None
+    assert "/home/me" not in (target / "task.json").read_text() and (target / "modules.json").exists()
+    assert api.load(str(target)).predict(TEXTS[:2]) == api.load(str(folder)).predict(TEXTS[:2])
+    assert main([str(folder), "--license", "MIT"]) == 2
+    assert (
+        capsys.readouterr().err
+        == f"error: {target} holds an export of {folder}: give --replace, or choose another --folder\n"
+    )
+    assert main([str(folder), "--kinds", "onnx"]) == 2
+    said = "error: kinds (onnx) are of runs: a fine-tuned model is exported as huggingface\n"
+    assert capsys.readouterr().err == said
+    assert main([str(folder), "--step", "2"]) == 2
+    assert capsys.readouterr().err == "error: step (2) is of runs: a fine-tuned model has one state, leave it out\n"

@@ -11,7 +11,7 @@ import yaml
 from pipeline.errors import DataError
 from pipeline.export.card import Lineage, Made, card, corpus_of, data, languages, metrics
 from pipeline.export.huggingface import USE
-from pipeline.export.markdown import UNSAID, header, hub_name, public_place, table
+from pipeline.export.markdown import UNSAID, header, hub_name, model_place, public_place, table
 from pipeline.export.trained import Trained, load_trained, recorded_run
 from pipeline.train.checkpoint import folder_of
 from pipeline.train.run import read_summary
@@ -195,6 +195,8 @@ def test_a_card_names_no_folder_of_this_machine(trained: Trained, lineage: Linea
     assert str(Path(trained.checkpoint).parents[2]) not in written and os.getcwd() not in written
     assert "base_model" not in fields(written)
     assert (public_place("/a/b/books/"), public_place("s3://b/c")) == ("books", "s3://b/c")
+    assert model_place("/a/runs/mine/export") == "mine/export" and model_place("/a/runs/mine/checkpoints/step-1") == "mine/checkpoints/step-1"
+    assert (model_place("/a/finetune/t/model"), model_place("/a/b"), model_place("hf://a/b")) == ("t/model", "b", "hf://a/b")
     assert (hub_name("hf://me/x@main"), hub_name("/me/x")) == ("me/x", None)
 
 
