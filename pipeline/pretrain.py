@@ -110,7 +110,8 @@ def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
             if not storage.exists(storage.join(summary["checkpoint"], storage.MANIFEST)):
                 raise ConfigError(f"output ({config.output}) is not the same folder on all machines: checkpoint {summary['checkpoint']} is not there; use a shared folder or a URL")
             summary |= {"export": storage.join(folder, "export"), "init": config.init}
-            lineage = Lineage(name=str(config.name), recorded=run.record(wanted, config.steps, mlflow.run_id, stream.corpus.folder), summary=summary, corpus=stream.corpus)
+            recorded = run.record(wanted, config.steps, mlflow.run_id, stream.corpus.folder)
+            lineage = Lineage(name=str(config.name), recorded=recorded, summary=summary, corpus=stream.corpus)
             summary |= {"export_check": export(summary["checkpoint"], summary["export"], lineage)}
             storage.write_json(storage.join(folder, run.SUMMARY), summary)
             record(tracker, summary, about)
