@@ -109,7 +109,7 @@ def finetune(config: Finetune, report: Report) -> Found:
         closing.append(f"    to use it: {use_line(config, problems[name].task, folder)}")
     if config.search.folds:
         closing.append("folds measure settings and keep no model: the same command without --search.folds, with the settings that are best, trains one")
-    closing.append(f"trials in MLflow: {to_open(parent.uri, parent.run_id)}")
+    closing.append(f"trials in MLflow: {to_open(parent.uri, parent.run_id, parent.experiment_id)}")
     return Found(rows=rows, models=models, closing=closing)
 
 
