@@ -30,7 +30,9 @@ def main(arguments: Sequence[str]) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("stopped; what is finished is there, the same command with --replace makes all of it again", file=sys.stderr)
+        print(
+            "stopped; what is finished is there, the same command with --replace makes all of it again", file=sys.stderr
+        )
         return 130
 
 

@@ -1,9 +1,9 @@
 """A BERT in Python, on one device and without Ray: load one, look into it, get vectors, fill blanks, fine-tune, predict.
 
-    from pipeline import api
+from pipeline import api
 
-    model = api.load("output/runs/NAME")
-    model.embed(["a text", "another"])
+model = api.load("output/runs/NAME")
+model.embed(["a text", "another"])
 """
 
 import json
@@ -159,7 +159,9 @@ class LoadedModel:
         (batch,) = self.batches([text])
         if not batch.masked:
             mask = self.vocabulary.tokens[self.vocabulary.mask_id]
-            raise DataError(f"text {shown(text)} has no {mask} among its {batch.tokens} tokens: write one for each missing word")
+            raise DataError(
+                f"text {shown(text)} has no {mask} among its {batch.tokens} tokens: write one for each missing word"
+            )
         return fill_masks(self.pretrained, batch, self.vocabulary, top)[0]
 
     def predict(self, rows: Sequence[Text | Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -172,7 +174,9 @@ class LoadedModel:
         from pipeline.predict.rows import predict_rows  # brings scikit-learn along, a second that vectors do not need
 
         if self.tuned is None:
-            raise ConfigError(f"{self.location} was not fine-tuned: .fit(texts, labels) gives one that predicts, and .fill answers [MASK]")
+            raise ConfigError(
+                f"{self.location} was not fine-tuned: .fit(texts, labels) gives one that predicts, and .fill answers [MASK]"
+            )
         return predict_rows(self.tuned, rows, self.device)
 
     def fit(
@@ -209,7 +213,9 @@ class LoadedModel:
         """
         target = storage.absolute(folder)
         if self.tuned is None:
-            raise ConfigError(f"{self.location} was not fine-tuned, so that there is nothing new to save: .fit(texts, labels) first")
+            raise ConfigError(
+                f"{self.location} was not fine-tuned, so that there is nothing new to save: .fit(texts, labels) first"
+            )
         if storage.exists(target):
             raise ConfigError(f"{target} is there already: give a folder that is not")
         beside = tuned_files(self.tuned.about, self.settings)
@@ -221,11 +227,15 @@ class LoadedModel:
         most = self.settings.layers
         if isinstance(layers, str):
             if layers != "mean of last four" or most < LAST:
-                raise ConfigError(f"layers ({layers}) must be numbers, or 'mean of last four' of at least {LAST} layers; this model has {most}")
+                raise ConfigError(
+                    f"layers ({layers}) must be numbers, or 'mean of last four' of at least {LAST} layers; this model has {most}"
+                )
             return list(range(-LAST, 0))
         wanted = [layers] if isinstance(layers, int) else list(layers)
         if wrong := [number for number in wanted if not -most - 1 <= number <= most]:
-            raise ConfigError(f"layers ({wrong[0]}) must be from {-most - 1} to {most}: this model has {most} layers, and 0 is the embeddings")
+            raise ConfigError(
+                f"layers ({wrong[0]}) must be from {-most - 1} to {most}: this model has {most} layers, and 0 is the embeddings"
+            )
         if not wanted:
             raise ConfigError("layers names none: give one or more numbers")
         return wanted
@@ -287,8 +297,12 @@ def require_folder(given: str, location: str) -> None:
         return
     if not storage.exists(location):
         hub = f"hf://{given}" if given.count("/") == 1 and not given.startswith((".", "/", "~")) else "hf://OWNER/NAME"
-        raise ConfigError(f"{location} is not there: give the folder of a model or a run, or {hub} for one of the Hugging Face hub")
-    if not storage.exists(storage.join(location, RUN)) and storage.exists(inside := storage.join(location, "model", TASK)):
+        raise ConfigError(
+            f"{location} is not there: give the folder of a model or a run, or {hub} for one of the Hugging Face hub"
+        )
+    if not storage.exists(storage.join(location, RUN)) and storage.exists(
+        inside := storage.join(location, "model", TASK)
+    ):
         raise CheckpointError(f"{location} is no model: {inside.rpartition('/')[0]} is one")
 
 
@@ -311,7 +325,9 @@ def load_pretrained(location: str, device: torch.device) -> LoadedModel:
     require_fitting_vocabulary(location, location, rows, vocabulary)
     with without_memory():  # no time for weights that are replaced
         module = BertPretraining(settings, rows)
-    absent = {name: torch.empty(tensor.shape) for name, tensor in module.state_dict().items() if name not in taken.state}
+    absent = {
+        name: torch.empty(tensor.shape) for name, tensor in module.state_dict().items() if name not in taken.state
+    }
     module.load_state_dict(absent | taken.state, assign=True)  # without a copy
     if any(name.startswith("encoder.pooler.") for name in absent):
         initialize(module.encoder.pooler, settings.initializer_deviation, torch.Generator().manual_seed(0))

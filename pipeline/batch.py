@@ -56,14 +56,18 @@ class Batch:
     def masked(self) -> int:
         return self.masked_labels_M.shape[0]
 
-    def to(self, device: torch.device | str) -> "Batch":
+    def to(self, device: torch.device | str) -> Batch:
         """The same batch on a device; the host does not wait for copies to an accelerator."""
         # A copy towards the host must be waited for, or its memory would be read before it is filled.
         to_accelerator = torch.device(device).type != "cpu"
         tensors = {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
         if torch.device(device).type == "cuda":  # from pageable memory the copy would wait all the same
-            tensors = {name: value if value.device.type != "cpu" else value.pin_memory() for name, value in tensors.items()}
-        return dataclasses.replace(self, **{name: value.to(device, non_blocking=to_accelerator) for name, value in tensors.items()})
+            tensors = {
+                name: value if value.device.type != "cpu" else value.pin_memory() for name, value in tensors.items()
+            }
+        return dataclasses.replace(
+            self, **{name: value.to(device, non_blocking=to_accelerator) for name, value in tensors.items()}
+        )
 
 
 def collate(rows: pa.Table | pa.RecordBatch) -> Batch:
@@ -89,7 +93,9 @@ def collate_labelled(rows: pa.Table | pa.RecordBatch) -> Batch:
     _, tensors = _sequences(rows)
     nothing, label = torch.zeros(0, dtype=torch.int64), rows.column("label")
     label_N = None if label.null_count else torch.from_numpy(_flat(label).astype(np.float32))
-    labels = None if (lists := rows.column("labels")).null_count else torch.from_numpy(_flat_lists(lists, np.float32)[0])
+    labels = (
+        None if (lists := rows.column("labels")).null_count else torch.from_numpy(_flat_lists(lists, np.float32)[0])
+    )
     return Batch(**tensors, masked_positions_M=nothing, masked_labels_M=nothing, label_N=label_N, labels=labels)
 
 

@@ -36,7 +36,9 @@ CONNECT_SECONDS = 5.0
 HEAD_SECONDS, HEAD_SHARE, LOOKS = 60.0, 0.75, 10
 """After how long without a head Ray ends a process, the part of that after which this one ends itself, and how often it looks in that time."""
 AGAIN = "start the same command again, and it continues with what is done"
-LONGEST_TEMPORARY = 103 - len("/bertstream-ray-01234567/files/session_2026-01-01_00-00-00_000000_1234567/sockets/plasma_store")
+LONGEST_TEMPORARY = 103 - len(
+    "/bertstream-ray-01234567/files/session_2026-01-01_00-00-00_000000_1234567/sockets/plasma_store"
+)
 """Bytes of the name of a temporary folder that leave room for the paths of Ray's sockets, which systems limit."""
 
 
@@ -106,9 +108,13 @@ def lost_in_a_line() -> Iterator[None]:
         cause: BaseException = error
         while isinstance(cause, ray.exceptions.RayTaskError) and isinstance(cause.cause, BaseException):
             cause = cause.cause
-        if not isinstance(cause, ray.exceptions.RayError | ConnectionError) or isinstance(cause, ray.exceptions.RayTaskError):
+        if not isinstance(cause, ray.exceptions.RayError | ConnectionError) or isinstance(
+            cause, ray.exceptions.RayTaskError
+        ):
             raise
-        raise ClusterLost(f"Ray, or a process of it that this needs, is gone ({storage.first_line(cause)}); {AGAIN}") from error
+        raise ClusterLost(
+            f"Ray, or a process of it that this needs, is gone ({storage.first_line(cause)}); {AGAIN}"
+        ) from error
 
 
 def watch_head() -> None:
@@ -119,7 +125,11 @@ def watch_head() -> None:
 
     def end() -> None:
         if is_lost(address, patience, lambda: ray._private.worker._global_node is node):
-            print(f"error: Ray's head at {address} does not answer for {patience:.0f} s; {AGAIN}", file=sys.stderr, flush=True)
+            print(
+                f"error: Ray's head at {address} does not answer for {patience:.0f} s; {AGAIN}",
+                file=sys.stderr,
+                flush=True,
+            )
             os._exit(ClusterLost.exit_code)  # the main thread waits for an answer of Ray
 
     threading.Thread(target=end, name="watch-head", daemon=True).start()
@@ -245,10 +255,15 @@ def node_groups(placement: Placement) -> list[NodeGroup]:
     """What the cluster's autoscaler may start; empty where nodes are not asked for, where it has not said yet, and where there is none. Ray Train asks the same, and Ray has no public way to."""
     config = ray._private.state.state.get_cluster_config() if placement.autoscaled else None
     groups = config.node_group_configs if config else ()
-    return [NodeGroup(most=math.inf if group.max_count < 0 else group.max_count, resources=dict(group.resources)) for group in groups]
+    return [
+        NodeGroup(most=math.inf if group.max_count < 0 else group.max_count, resources=dict(group.resources))
+        for group in groups
+    ]
 
 
-def fit(placement: Placement, workers: WorkerRange, nodes: Sequence[Mapping[str, float]], groups: Sequence[NodeGroup] = ()) -> WorkerResources:
+def fit(
+    placement: Placement, workers: WorkerRange, nodes: Sequence[Mapping[str, float]], groups: Sequence[NodeGroup] = ()
+) -> WorkerResources:
     """What each of `workers` asks for in a cluster of nodes with these resources.
 
     One whole CPU of a node is left: without it the data stage waits for ever, without a word. A cluster that scales itself is taken as it will be.
@@ -259,7 +274,9 @@ def fit(placement: Placement, workers: WorkerRange, nodes: Sequence[Mapping[str,
         return autoscaled(placement, workers, groups)
     cpus, gpus, units = (sum(node.get(resource, 0) for node in nodes) for resource in ("CPU", "GPU", str(name)))
     if placement.device == "cuda" and gpus < least:
-        raise ConfigError(f"workers ({workers}) with placement.device cuda need as many GPUs, the cluster has {gpus:g}; use fewer workers, placement.device cpu, or placement.autoscaled")
+        raise ConfigError(
+            f"workers ({workers}) with placement.device cuda need as many GPUs, the cluster has {gpus:g}; use fewer workers, placement.device cpu, or placement.autoscaled"
+        )
     if name is not None and units < least:
         raise ConfigError(
             f"workers ({workers}) need as many units of placement.worker_resource ({name}), the cluster has {units:g}; start nodes with --resources '{{\"{name}\": 1}}', or use placement.autoscaled"
@@ -269,11 +286,15 @@ def fit(placement: Placement, workers: WorkerRange, nodes: Sequence[Mapping[str,
     shares = [placement.worker_cpus] if placement.worker_cpus else SHARES
     share = next((share for share in shares if leaves_a_cpu(nodes, bounds, workers, share)), None)
     if share is None:
-        raise ConfigError(f"workers ({workers}) do not fit: the cluster has {cpus:g} CPUs, and one whole CPU must be left for data; {remedy(nodes, bounds, workers, shares[-1])}")
+        raise ConfigError(
+            f"workers ({workers}) do not fit: the cluster has {cpus:g} CPUs, and one whole CPU must be left for data; {remedy(nodes, bounds, workers, shares[-1])}"
+        )
     return WorkerResources(cpus=share, gpu=gpu, custom=name)
 
 
-def leaves_a_cpu(nodes: Sequence[Mapping[str, float]], bounds: Sequence[str], workers: WorkerRange, share: float) -> bool:
+def leaves_a_cpu(
+    nodes: Sequence[Mapping[str, float]], bounds: Sequence[str], workers: WorkerRange, share: float
+) -> bool:
     """Whether some node keeps a whole CPU, wherever the workers are put; a node holds no more of them than it has of each resource in `bounds`.
 
     An elastic group fills what is left when nodes go: there must be a node that it cannot fill.
@@ -290,9 +311,20 @@ def leaves_a_cpu(nodes: Sequence[Mapping[str, float]], bounds: Sequence[str], wo
 
 def remedy(nodes: Sequence[Mapping[str, float]], bounds: Sequence[str], workers: WorkerRange, share: float) -> str:
     """What to do where workers of this share leave no CPU for data."""
-    most = max((most for most in range(1, workers.most) if leaves_a_cpu(nodes, bounds, WorkerRange(least=min(most, workers.least), most=most), share)), default=0)
+    most = max(
+        (
+            most
+            for most in range(1, workers.most)
+            if leaves_a_cpu(nodes, bounds, WorkerRange(least=min(most, workers.least), most=most), share)
+        ),
+        default=0,
+    )
     if most == 0:
-        return "give Ray 2 CPUs or more" if share == SHARES[-1] else f"give Ray more, or lower placement.worker_cpus ({share:g})"
+        return (
+            "give Ray 2 CPUs or more"
+            if share == SHARES[-1]
+            else f"give Ray more, or lower placement.worker_cpus ({share:g})"
+        )
     beside = ", or name the nodes that train with placement.worker_resource" if workers.elastic and not bounds else ""
     return f"use at most {most} worker{'s' * (most > 1)}{beside}"
 
@@ -303,12 +335,18 @@ def autoscaled(placement: Placement, workers: WorkerRange, groups: Sequence[Node
     Raises ConfigError where all nodes that may come could not hold the most workers: Ray's autoscaler starts none for a request that it cannot meet whole.
     """
     if placement.device == "auto":
-        raise ConfigError("placement.autoscaled needs placement.device cuda or cpu: the nodes that would tell are not there yet")
-    resources = WorkerResources(cpus=placement.worker_cpus or 1.0, gpu=placement.device == "cuda", custom=placement.worker_resource)
+        raise ConfigError(
+            "placement.autoscaled needs placement.device cuda or cpu: the nodes that would tell are not there yet"
+        )
+    resources = WorkerResources(
+        cpus=placement.worker_cpus or 1.0, gpu=placement.device == "cuda", custom=placement.worker_resource
+    )
     needs = resources.to_ray()
     if groups and (room := sum(group.holds(needs) for group in groups)) < workers.most:
         each = ", ".join(f"{need:g} {name}" for name, need in needs.items())
-        raise ConfigError(f"workers ({workers}) need more than the cluster may start: its nodes hold {room:g} workers of {each}; use fewer, or raise max_workers (maxReplicas on Kubernetes) of a kind of node")
+        raise ConfigError(
+            f"workers ({workers}) need more than the cluster may start: its nodes hold {room:g} workers of {each}; use fewer, or raise max_workers (maxReplicas on Kubernetes) of a kind of node"
+        )
     return resources
 
 

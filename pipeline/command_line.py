@@ -27,4 +27,6 @@ def usage() -> str:
     """Return one line per job: the first of its documentation."""
     jobs = {name: str(importlib.import_module(f"pipeline.jobs.{name}").__doc__).splitlines()[0] for name in JOBS}
     lines = [f"  {name:10}{line}" for name, line in jobs.items()]
-    return "\n".join(["usage: bertstream JOB [OPTIONS]", "", *lines, "", "bertstream JOB --help lists the options of each."])
+    return "\n".join(
+        ["usage: bertstream JOB [OPTIONS]", "", *lines, "", "bertstream JOB --help lists the options of each."]
+    )

@@ -30,7 +30,11 @@ def path_problem(path: str) -> str | None:
         return "it holds a zero byte"
     if max(lengths) > LONGEST_NAME:
         return f"a name in it has {max(lengths)} bytes, and at most {LONGEST_NAME} can be"
-    return f"it has {len(path.encode())} bytes, and at most {LONGEST_PATH} can be" if len(path.encode()) > LONGEST_PATH else None
+    return (
+        f"it has {len(path.encode())} bytes, and at most {LONGEST_PATH} can be"
+        if len(path.encode()) > LONGEST_PATH
+        else None
+    )
 
 
 def replace_file(path: str, content: bytes) -> None:
@@ -61,7 +65,9 @@ def require_regular(path: str) -> None:
 
 def open_lock(path: str) -> IO[str]:
     """A file to lock, created where it is not there. Raises OSError for a link and for what is no regular file."""
-    stream = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666), "r+")
+    stream = os.fdopen(
+        os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666), "r+"
+    )
     if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
         stream.close()
         raise OSError(errno.EINVAL, "it is no regular file", path)
@@ -88,7 +94,9 @@ def scratch_folder(purpose: str, parent: Path | None = None) -> Iterator[Path]:
 def sweep(parent: Path) -> None:
     """Delete the scratch folders in `parent` whose process is gone."""
     with os.scandir(parent) as entries:
-        names = [entry.path for entry in entries if entry.name.startswith(SCRATCH) and entry.is_dir(follow_symlinks=False)]
+        names = [
+            entry.path for entry in entries if entry.name.startswith(SCRATCH) and entry.is_dir(follow_symlinks=False)
+        ]
     for name in names:
         try:
             if os.lstat(name).st_uid != os.getuid():

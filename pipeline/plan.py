@@ -129,7 +129,9 @@ def machine_of(path: Path, name: str, row: Any) -> Machine:
     for key in wanted[1:]:
         whole = key in ("gpus", "cpus")
         if isinstance(row[key], bool) or not isinstance(row[key], int if whole else int | float) or not row[key] > 0:
-            raise ConfigError(f"{path}: {name}.{key} ({row[key]!r}) must be a {'whole ' if whole else ''}number above 0")
+            raise ConfigError(
+                f"{path}: {name}.{key} ({row[key]!r}) must be a {'whole ' if whole else ''}number above 0"
+            )
     if row["utilisation"] > 1:
         raise ConfigError(f"{path}: {name}.utilisation ({row['utilisation']}) is a share of the peak: at most 1")
     return Machine(name=name, **row)
@@ -141,14 +143,23 @@ def loads(config: Pretrain) -> Iterator[Load]:
         rows = offset(phase.end - phase.first, phase.batch)
         length = FILL * phase.sampling.maximum_length
         tokens = rows * length
-        counted = Counted(tokens=round(tokens), squares=round(rows * length**2), masked=round(tokens * phase.sampling.masking.share))
-        yield Load(phase=phase, rows=rows, tokens=tokens, flops=tokens * flops_per_token(config.model, config.vocabulary.size, counted))
+        counted = Counted(
+            tokens=round(tokens), squares=round(rows * length**2), masked=round(tokens * phase.sampling.masking.share)
+        )
+        yield Load(
+            phase=phase,
+            rows=rows,
+            tokens=tokens,
+            flops=tokens * flops_per_token(config.model, config.vocabulary.size, counted),
+        )
 
 
 def parameters(config: Pretrain) -> int:
     """Trained numbers of the model with both heads; tied ones count once."""
     with torch.device("meta"):
-        return sum(parameter.numel() for parameter in BertPretraining(config.model, config.vocabulary.size).parameters())
+        return sum(
+            parameter.numel() for parameter in BertPretraining(config.model, config.vocabulary.size).parameters()
+        )
 
 
 def most_slots(slots: int, world: int) -> int:
@@ -196,7 +207,9 @@ def seconds_with_stream(work: list[Load], world: int, machine: Machine, gradient
 def blocks_of(load: Load, world: int) -> float:
     """Blocks of a phase that are dealt to so many workers."""
     phase = load.phase
-    return (phase.end - phase.first) * slots_of(phase) / slots_of_block(phase.batch, phase.sampling.maximum_length, world)
+    return (
+        (phase.end - phase.first) * slots_of(phase) / slots_of_block(phase.batch, phase.sampling.maximum_length, world)
+    )
 
 
 def slots_of(phase: Phase) -> int:
@@ -221,10 +234,16 @@ def plan_text(config: Pretrain, machines: list[Machine]) -> str:
     facts = [
         ("parameters", f"{count / 1e6:,.1f} M (vocabulary of {config.vocabulary.size:,})"),
         ("steps", "; ".join(phase_text(load) for load in work)),
-        ("tokens", f"about {tokens / 1e9:,.2f} billion in {rows:,} rows ({FILL:.0%} of the length is text in English books and Wikipedia)"),
+        (
+            "tokens",
+            f"about {tokens / 1e9:,.2f} billion in {rows:,} rows ({FILL:.0%} of the length is text in English books and Wikipedia)",
+        ),
         ("arithmetic", f"{flops:.2e} floating-point operations in matrix products, forward and backward"),
         ("gradients", gradients_text(gradients, world)),
-        ("storage", f"{kept:,.1f} GB of checkpoints ({stay} kept, one being written), {count * EXPORT_BYTES / 1e9:,.2f} GB for the model at the end"),
+        (
+            "storage",
+            f"{kept:,.1f} GB of checkpoints ({stay} kept, one being written), {count * EXPORT_BYTES / 1e9:,.2f} GB for the model at the end",
+        ),
     ]
     width = max(len(name) for name, _ in facts) + 2
     return "\n".join(
@@ -247,7 +266,9 @@ def plan_text(config: Pretrain, machines: list[Machine]) -> str:
 def phase_text(load: Load) -> str:
     """Steps, rows and length of a phase."""
     phase = load.phase
-    return f"{phase.end - phase.first:,} of {phase.batch.rows_per_step:,} rows at length {phase.sampling.maximum_length}"
+    return (
+        f"{phase.end - phase.first:,} of {phase.batch.rows_per_step:,} rows at length {phase.sampling.maximum_length}"
+    )
 
 
 def gradients_text(gradients: Gradients, world: int) -> str:
@@ -282,7 +303,10 @@ def machine_lines(
             f"{blocks / computed / 3600:,.0f}",
             f"{dollars(needed * machine.on_demand)} / {dollars(needed * machine.spot)}",
             " to ".join(map(duration, hours)) + "*" * (len(hours) - 1),
-            *(" to ".join(dollars(needed * one * price) for one in hours) for price in (machine.on_demand, machine.spot)),
+            *(
+                " to ".join(dollars(needed * one * price) for one in hours)
+                for price in (machine.on_demand, machine.spot)
+            ),
             " to ".join(dollars(needed * one * machine.on_demand / tokens * 1e9) for one in hours),
         )
         rows.append((f"  {machine.name}", machine.chip, *figures))
@@ -305,6 +329,8 @@ def dealing_lines(phase: Phase, asked: WorkerRange) -> list[str]:
     rows = []
     for world in worlds(slots, asked):
         most, least = most_slots(slots, world), slots // world
-        rows.append((f"  {world}", str(most) if most == least else f"{least} to {most}", f"{imbalance(slots, world):.0%}"))
+        rows.append(
+            (f"  {world}", str(most) if most == least else f"{least} to {most}", f"{imbalance(slots, world):.0%}")
+        )
     title = f"  at length {phase.sampling.maximum_length} a step has {slots} slot{'s' * (slots > 1)} of {phase.batch.rows_per_slot} rows"
     return [title, *aligned(("  workers", "slots a rank", "longer than evenly dealt"), rows), ""]

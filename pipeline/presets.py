@@ -37,7 +37,16 @@ def fast(preset: Pretrain) -> Pretrain:
 
 # Turc et al. 2019 (google-research/bert, "24 smaller models"): sizes of tiny to medium.
 PRESETS: dict[str, Pretrain] = {
-    "bert-tiny": bert(2, 128, 2, replace(small_model(600, 2e-3), vocabulary=VocabularySettings(size=8_192), batch=Batch(rows_per_step=64, rows_per_slot=32))),
+    "bert-tiny": bert(
+        2,
+        128,
+        2,
+        replace(
+            small_model(600, 2e-3),
+            vocabulary=VocabularySettings(size=8_192),
+            batch=Batch(rows_per_step=64, rows_per_slot=32),
+        ),
+    ),
     "bert-mini": bert(4, 256, 4, small_model(20_000, 1e-3)),
     "bert-small": bert(4, 512, 8, small_model(100_000, 5e-4)),
     "bert-medium": bert(8, 512, 8, small_model(100_000, 5e-4)),
@@ -46,10 +55,14 @@ PRESETS: dict[str, Pretrain] = {
 }
 # Going on from a published model (--init), which brings its sizes and vocabulary. The rate is that of google-research/bert's README for
 # additional steps (2e-5, against 1e-4); that of small models is as much lower than bert-mini's. Steps and warm-up are ours.
-CONTINUED = replace(PUBLISHED, steps=10_000, optimizer=AdamW(learning_rate=2e-5), schedule=LinearDecay(warmup_share=0.1))
+CONTINUED = replace(
+    PUBLISHED, steps=10_000, optimizer=AdamW(learning_rate=2e-5), schedule=LinearDecay(warmup_share=0.1)
+)
 PRESETS |= {
     "continue": CONTINUED,
-    "continue-small": replace(CONTINUED, steps=2_000, optimizer=AdamW(learning_rate=2e-4), batch=Batch(rows_per_step=64, rows_per_slot=32)),
+    "continue-small": replace(
+        CONTINUED, steps=2_000, optimizer=AdamW(learning_rate=2e-4), batch=Batch(rows_per_step=64, rows_per_slot=32)
+    ),
 }
 PRESETS |= {f"{name}-fast": fast(preset) for name, preset in PRESETS.items()}
 
@@ -101,4 +114,6 @@ def as_toml(config: Pretrain, preset: str) -> str:
 def require_init(preset: str, config: Pretrain) -> None:
     """Raise ConfigError where a preset goes on from a published model and none is named."""
     if preset.startswith("continue") and config.init is None:
-        raise ConfigError(f"preset ({preset}) goes on from a published model: name it with --init FOLDER, URL or hf://OWNER/NAME")
+        raise ConfigError(
+            f"preset ({preset}) goes on from a published model: name it with --init FOLDER, URL or hf://OWNER/NAME"
+        )

@@ -56,7 +56,9 @@ def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
     refuse_early(config)
     cluster.connect(config.placement.address)
     if uri.startswith("sqlite:") and cluster.nodes() > 1:
-        raise ConfigError(f"tracking.uri ({uri}) is a file on one machine and the cluster has {cluster.nodes()}: start a server (mlflow server) and set MLFLOW_TRACKING_URI")
+        raise ConfigError(
+            f"tracking.uri ({uri}) is a file on one machine and the cluster has {cluster.nodes()}: start a server (mlflow server) and set MLFLOW_TRACKING_URI"
+        )
     resources = cluster.worker_resources(config.placement, config.worker_range)
     if resources.gpu:
         require_usable_gpus(config.placement.worker_resource)
@@ -74,26 +76,50 @@ def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
             report(f"run {config.name} is finished; another --name, --seed or setting starts another run")
             return summary
         try:
-            newest = checkpoint.newest_sound(folder, lambda message: None)  # a damaged run is refused before anything starts
+            newest = checkpoint.newest_sound(
+                folder, lambda message: None
+            )  # a damaged run is refused before anything starts
         except OSError as error:
-            raise CheckpointError(f"the checkpoints of run {config.name} cannot be read: {storage.first_line(error)}; the same command tries again") from error
+            raise CheckpointError(
+                f"the checkpoints of run {config.name} cannot be read: {storage.first_line(error)}; the same command tries again"
+            ) from error
         done = checkpoint.read_state(newest).step if newest else 0
         if done > config.steps:
-            raise ConfigError(f"steps ({config.steps}) is less than the {done} that run {config.name} has done: ask for {done} or more, or choose another --name")
+            raise ConfigError(
+                f"steps ({config.steps}) is less than the {done} that run {config.name} has done: ask for {done} or more, or choose another --name"
+            )
         tags = {"corpus": stream.corpus.fingerprint, "vocabulary": stream.vocabulary.fingerprint, "run_folder": folder}
         tracked_as = recorded and recorded["mlflow_run_id"]
         if recorded and (back := run.grown_from(config, recorded, done)) is not None:
             checkpoint.go_back(folder, back)
-            report(f"run {config.name}: going back from step {done} to {back}, where it began to decay; tracked as another MLflow run from there")
+            report(
+                f"run {config.name}: going back from step {done} to {back}, where it began to decay; tracked as another MLflow run from there"
+            )
             tags, tracked_as = tags | {"continues": f"{tracked_as} from step {back}"}, None
         words = None
         if config.word_embeddings == "cooccurrence" and not newest:
-            words = counted_embeddings(stream.corpus, WordPiece(stream.vocabulary, stream.table_chunks), config.model.width, config.output, report)
+            words = counted_embeddings(
+                stream.corpus,
+                WordPiece(stream.vocabulary, stream.table_chunks),
+                config.model.width,
+                config.output,
+                report,
+            )
         about = description(config, stream.corpus, stream.vocabulary.size, folder)
         parameters = flatten(config) | corpus_parameters(stream.corpus) | tags
-        mlflow = open_run(uri, config.tracking.experiment, str(config.name), tracked_as, parameters, tags | {DESCRIPTION: about}, corpus_inputs(stream.corpus))
+        mlflow = open_run(
+            uri,
+            config.tracking.experiment,
+            str(config.name),
+            tracked_as,
+            parameters,
+            tags | {DESCRIPTION: about},
+            corpus_inputs(stream.corpus),
+        )
         run.write_run(folder, wanted, config.steps, mlflow.run_id, stream.corpus.folder)
-        report(f"run {config.name}: {'continuing' if newest else 'starting'}, {config.steps:,} steps on {config.worker_range} {'GPU' if resources.gpu else 'CPU'} worker{'s' * (config.worker_range.most > 1)}")
+        report(
+            f"run {config.name}: {'continuing' if newest else 'starting'}, {config.steps:,} steps on {config.worker_range} {'GPU' if resources.gpu else 'CPU'} worker{'s' * (config.worker_range.most > 1)}"
+        )
         pace = Pace(config.steps, done)
 
         def show(step: int, metrics: dict[str, float]) -> None:
@@ -103,12 +129,23 @@ def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
         job = Job(config=config, folder=folder, stream=stream, initial=initial, words=words, tracker=tracker)
         with tracked(tracker, mlflow, report, show):
             if tracked_as and mlflow.run_id != tracked_as:
-                report(f"MLflow ({mlflow.uri}) does not have the run {tracked_as} that run {config.name} had: a new one begins here, after step {done:,}")
+                report(
+                    f"MLflow ({mlflow.uri}) does not have the run {tracked_as} that run {config.name} had: a new one begins here, after step {done:,}"
+                )
             elif tracked_as and (gone := ray.get(tracker.lacks.remote(done, config.tracking.every))):
-                report(f"MLflow has no points of {gone:,} of the steps until {done:,}: they were lost with the driver, or the server was away to its end")
-            summary = fit(job, resources) | {"name": str(config.name), "mlflow_uri": mlflow.uri, "mlflow_run_id": mlflow.run_id, "mlflow_experiment_id": mlflow.experiment_id}
+                report(
+                    f"MLflow has no points of {gone:,} of the steps until {done:,}: they were lost with the driver, or the server was away to its end"
+                )
+            summary = fit(job, resources) | {
+                "name": str(config.name),
+                "mlflow_uri": mlflow.uri,
+                "mlflow_run_id": mlflow.run_id,
+                "mlflow_experiment_id": mlflow.experiment_id,
+            }
             if not storage.exists(storage.join(summary["checkpoint"], storage.MANIFEST)):
-                raise ConfigError(f"output ({config.output}) is not the same folder on all machines: checkpoint {summary['checkpoint']} is not there; use a shared folder or a URL")
+                raise ConfigError(
+                    f"output ({config.output}) is not the same folder on all machines: checkpoint {summary['checkpoint']} is not there; use a shared folder or a URL"
+                )
             summary |= {"export": storage.join(folder, "export"), "init": config.init}
             recorded = run.record(wanted, config.steps, mlflow.run_id, stream.corpus.folder)
             lineage = Lineage(name=str(config.name), recorded=recorded, summary=summary, corpus=stream.corpus)
@@ -126,7 +163,9 @@ def storage_in_a_line(config: Pretrain) -> Iterator[None]:
     except ConnectionError:  # of Ray
         raise
     except OSError as error:
-        raise CheckpointError(f"a file of run {config.name} below {config.output} cannot be read or written ({storage.first_line(error)}); the same command continues from the newest checkpoint") from error
+        raise CheckpointError(
+            f"a file of run {config.name} below {config.output} cannot be read or written ({storage.first_line(error)}); the same command continues from the newest checkpoint"
+        ) from error
 
 
 def refuse_early(config: Pretrain) -> None:
@@ -144,7 +183,9 @@ def prepared(config: Pretrain) -> bool:
     if len(config.corpus) != 1 or not is_prepared(config.corpus[0]):
         return False
     if config.prepare != Preparation():
-        raise ConfigError(f"corpus {config.corpus[0]} is prepared already: leave out the prepare settings, or prepare it anew in another folder")
+        raise ConfigError(
+            f"corpus {config.corpus[0]} is prepared already: leave out the prepare settings, or prepare it anew in another folder"
+        )
     return True
 
 
@@ -158,7 +199,9 @@ def stream_settings(config: Pretrain, initial: Initial | None, report: Report) -
 
     Raises DataError for a corpus without examples, ConfigError for slots with more rows than it has.
     """
-    given = initial.vocabulary if initial else given_vocabulary(config.vocabulary)  # first: it may be refused, and the corpus takes longer
+    given = (
+        initial.vocabulary if initial else given_vocabulary(config.vocabulary)
+    )  # first: it may be refused, and the corpus takes longer
     corpus = corpus_of(config, report)
     vocabulary = given or trained_vocabulary(config.vocabulary, corpus, config.output, report)
     if config.vocabulary.extend:
@@ -174,9 +217,13 @@ def stream_settings(config: Pretrain, initial: Initial | None, report: Report) -
     for prefix, phase in zip(("batch", "phases"), config.all_phases):
         rows = rows_if_few(in_phase(settings, phase), phase.batch.rows_per_slot)
         if rows == 0:
-            raise DataError(f"the corpus ({listed(config.corpus)}) yields no examples: it needs documents of several sentences")
+            raise DataError(
+                f"the corpus ({listed(config.corpus)}) yields no examples: it needs documents of several sentences"
+            )
         if rows is not None and rows < phase.batch.rows_per_slot:
-            raise ConfigError(f"{prefix}.rows_per_slot ({phase.batch.rows_per_slot}) is more than the rows of the whole corpus ({rows}): use smaller slots or more text")
+            raise ConfigError(
+                f"{prefix}.rows_per_slot ({phase.batch.rows_per_slot}) is more than the rows of the whole corpus ({rows}): use smaller slots or more text"
+            )
     return settings
 
 
@@ -196,7 +243,10 @@ def corpus_of(config: Pretrain, report: Report) -> Corpus:
 
 def corpus_folder(config: Pretrain) -> str:
     """Where the prepared corpus of these sources and settings lies."""
-    sources = [source if storage.is_url(source) or source == BUILTIN else storage.absolute(source) for source in config.corpus or (BUILTIN,)]
+    sources = [
+        source if storage.is_url(source) or source == BUILTIN else storage.absolute(source)
+        for source in config.corpus or (BUILTIN,)
+    ]
     settings = {name: value for name, value in asdict(config.prepare).items() if f"prepare.{name}" not in PASSING}
     digest = hashlib.sha256(json.dumps([sources, settings]).encode()).hexdigest()[:12]
     return storage.join(config.output, "corpora", digest)
@@ -205,14 +255,25 @@ def corpus_folder(config: Pretrain) -> str:
 def corpus_parameters(corpus: Corpus) -> dict[str, Any]:
     """What the corpus holds of each source and what was dropped, as parameters of a run."""
     names = ("weight", "files", *COUNTED)
-    of_sources = enumerate({"source": location} | {name: about[name] for name in names} for location, about in corpus.sources.items())
+    of_sources = enumerate(
+        {"source": location} | {name: about[name] for name in names} for location, about in corpus.sources.items()
+    )
     sources = {f"corpus.{number}.{name}": value for number, about in of_sources for name, value in about.items()}
     return sources | {f"corpus.dropped.{reason}": count for reason, count in corpus.dropped.items()}
 
 
 def record(tracker: ActorHandle, summary: dict[str, Any], about: str) -> None:
     """Send the summary's figures and places to the tracker, and itself to stand below the description."""
-    figures = {f"summary/{name}": summary[name] for name in ("tokens_per_second", "data_wait_percent", "training_seconds", "step_milliseconds_95th", "peak_memory_gigabytes")}
+    figures = {
+        f"summary/{name}": summary[name]
+        for name in (
+            "tokens_per_second",
+            "data_wait_percent",
+            "training_seconds",
+            "step_milliseconds_95th",
+            "peak_memory_gigabytes",
+        )
+    }
     if summary["model_flops_utilisation_percent"] is not None:
         figures |= {"summary/model_flops_utilisation_percent": summary["model_flops_utilisation_percent"]}
     ray.get(tracker.log.remote(summary["steps"], figures | baseline_metrics(summary["baselines"])))

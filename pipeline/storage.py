@@ -27,13 +27,29 @@ from pipeline.local_files import open_lock, path_problem, replace_file, require_
 MANIFEST = "manifest.json"
 HUB = "hf://"
 TRANSIENT = (
-    *(f"AWS Error {name}" for name in ("INTERNAL_FAILURE", "SERVICE_UNAVAILABLE", "NETWORK_CONNECTION", "SLOW_DOWN", "THROTTLING", "REQUEST_TIMEOUT", "UNKNOWN")),
-    *(f"google::cloud::Status({name}" for name in ("UNAVAILABLE", "INTERNAL", "DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED")),
+    *(
+        f"AWS Error {name}"
+        for name in (
+            "INTERNAL_FAILURE",
+            "SERVICE_UNAVAILABLE",
+            "NETWORK_CONNECTION",
+            "SLOW_DOWN",
+            "THROTTLING",
+            "REQUEST_TIMEOUT",
+            "UNKNOWN",
+        )
+    ),
+    *(
+        f"google::cloud::Status({name}"
+        for name in ("UNAVAILABLE", "INTERNAL", "DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED")
+    ),
 )
 """What stands in errors of object stores that are over the next time; their libraries do not try again once an answer has begun."""
 LOGIN = re.compile(r"(?i)^(?:((?:https?|hf)://)[^/?#]*@|([\w+.-]+://)[^/?#@:]*:(?!\d+(?:/|$))[^@]*@)")
 """NAME:PASSWORD@, of which the password may have any character but @, and no port; a name alone is a login on the web and the hub only: gs://anonymous@BUCKET has no secret in it."""
-KEY_OPTION = re.compile(r"(?i)([?&;#](?:[\w-]*(?:access_?key(?:id)?|secret(?:_?key)?|api[_-]?key|subscription-key|token|signature|credential|password|passwd)|sig|auth|pwd|key)=)[^&;#]*")
+KEY_OPTION = re.compile(
+    r"(?i)([?&;#](?:[\w-]*(?:access_?key(?:id)?|secret(?:_?key)?|api[_-]?key|subscription-key|token|signature|credential|password|passwd)|sig|auth|pwd|key)=)[^&;#]*"
+)
 """Keys among the options of a bucket, and what a signed URL ends in."""
 MOST_SHOWN = 80
 """Characters of a path that can be none, in a message."""
@@ -101,7 +117,9 @@ def filesystem(location: str) -> tuple[fs.FileSystem, str]:
     except Exception as error:  # pyarrow raises several kinds here, all of them about this location
         if passing(error):
             raise
-        raise ConfigError(f"{location}: no file system for this URL ({first_line(error)}); use a local path, s3://, gs:// or hf://") from error
+        raise ConfigError(
+            f"{location}: no file system for this URL ({first_line(error)}); use a local path, s3://, gs:// or hf://"
+        ) from error
     return system, f"{root.rstrip('/')}{slash}{unquote(key)}"
 
 
@@ -271,7 +289,9 @@ def require_writable(name: str, location: str) -> None:
         write_bytes(probe, b"can be written\n")
         delete_file(probe)
     except OSError as error:
-        raise ConfigError(f"{name} ({location}) cannot be written: {first_line(error)}; choose another folder or URL") from error
+        raise ConfigError(
+            f"{name} ({location}) cannot be written: {first_line(error)}; choose another folder or URL"
+        ) from error
 
 
 @contextmanager
@@ -318,13 +338,17 @@ def held(path: str, location: str, wait: bool) -> Iterator[IO[str]]:
     try:
         stream = open_lock(path)
     except OSError as error:
-        raise ConfigError(f"{path} cannot be used as a lock ({first_line(error)}); delete it, or choose another folder") from error
+        raise ConfigError(
+            f"{path} cannot be used as a lock ({first_line(error)}); delete it, or choose another folder"
+        ) from error
     with stream as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             lock.seek(0)
-            raise ConfigError(f"{location} is in use by process {lock.read().strip()}; wait for it, stop it, or choose another name") from error
+            raise ConfigError(
+                f"{location} is in use by process {lock.read().strip()}; wait for it, stop it, or choose another name"
+            ) from error
         lock.truncate(0)
         lock.write(str(os.getpid()))
         lock.flush()
@@ -342,7 +366,11 @@ def publish(folder: Path, target: str, about: dict[str, Any]) -> None:
         name = file.relative_to(folder).as_posix()
         files[name] = {"bytes": file.stat().st_size, "sha256": sha256(str(file))}
         make_folder(join(target, name).rsplit("/", 1)[0])
-        retried(lambda: fs.copy_files(str(file), f"{path}/{name}", source_filesystem=fs.LocalFileSystem(), destination_filesystem=system))
+        retried(
+            lambda: fs.copy_files(
+                str(file), f"{path}/{name}", source_filesystem=fs.LocalFileSystem(), destination_filesystem=system
+            )
+        )
     write_json(join(target, MANIFEST), about | {"files": files})
 
 

@@ -52,7 +52,9 @@ CPU = torch.device("cpu")
 
 
 if "PYTEST_XDIST_WORKER" in os.environ:
-    torch.set_num_threads(1)  # a process of tests beside others: threads that wait for their turn cost more than they do
+    torch.set_num_threads(
+        1
+    )  # a process of tests beside others: threads that wait for their turn cost more than they do
 
 
 class OneRay(LoadScopeScheduling):
@@ -84,7 +86,16 @@ def text_of(number: int) -> str:
 def write_split(folder: Path, split: str, numbers: range) -> tuple[Window, ...]:
     """One Parquet shard of documents, a row group a window."""
     rows = [
-        {"id": f"{n}#0", "parent": f"{n}", "title": "", "text": text_of(n), "source": "made up", "lines_are_sentences": False, "language": "en"} for n in numbers
+        {
+            "id": f"{n}#0",
+            "parent": f"{n}",
+            "title": "",
+            "text": text_of(n),
+            "source": "made up",
+            "lines_are_sentences": False,
+            "language": "en",
+        }
+        for n in numbers
     ]
     (folder / split).mkdir()
     shard, windows = f"{split}/00000.parquet", []
@@ -147,14 +158,23 @@ class Training:
     def blocks(self, config: Pretrain, state: State = State()) -> list[pa.Table]:
         """All slots of the first windows after the state's cursor, in the global order of the phase that it stands in."""
         phase = config.phase_at(state.step)
-        stream = StreamSettings(corpus=self.corpus, vocabulary=self.vocabulary, sampling=phase.sampling, batch=phase.batch, seed=config.seed)
+        stream = StreamSettings(
+            corpus=self.corpus, vocabulary=self.vocabulary, sampling=phase.sampling, batch=phase.batch, seed=config.seed
+        )
         wordpiece = WordPiece(self.vocabulary)
         ranges = window_ranges(entered(state.cursor, phase, state.step), len(self.corpus.train), ENOUGH_WINDOWS, 7)
         rows = pa.concat_tables([table for windows in ranges for table in rows_of_range(stream, wordpiece, windows)])
         size = phase.batch.rows_per_slot
         return [rows.slice(start, size) for start in range(0, rows.num_rows - size + 1, size)]
 
-    def work(self, config: Pretrain, folder: Path, logged: dict[int, dict[str, float]], stop_at: int | None = None, step: int = 0) -> Work:
+    def work(
+        self,
+        config: Pretrain,
+        folder: Path,
+        logged: dict[int, dict[str, float]],
+        stop_at: int | None = None,
+        step: int = 0,
+    ) -> Work:
         """Work of a single rank from a step on that logs into a dict, and raises KeyboardInterrupt when the step `stop_at` is logged."""
 
         sampling = config.phase_at(step).sampling
@@ -173,7 +193,13 @@ class Training:
             device=CPU,
             autocast=torch.autocast("cpu", enabled=False),
             heldout=heldout_batches(
-                self.corpus, WordPiece(self.vocabulary), sampling, rows=config.evaluation.rows, rows_per_batch=4, rank=0, world=1
+                self.corpus,
+                WordPiece(self.vocabulary),
+                sampling,
+                rows=config.evaluation.rows,
+                rows_per_batch=4,
+                rank=0,
+                world=1,
             ),
             log=log,
             flush=lambda: None,
@@ -213,7 +239,9 @@ def without_dropout(tiny_config: Pretrain) -> Pretrain:
 
 
 @pytest.fixture(scope="session")
-def tiny_run(tiny_corpus: Corpus, tiny_vocabulary: Vocabulary, tiny_config: Pretrain, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tiny_run(
+    tiny_corpus: Corpus, tiny_vocabulary: Vocabulary, tiny_config: Pretrain, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
     """The folder of a finished run of three steps, with a checkpoint after each, its corpus, its summary and its MLflow run."""
     output = tmp_path_factory.mktemp("tiny-run")
     folder, database = output / "runs" / "tiny", f"sqlite:///{output}/mlflow.db"
@@ -224,17 +252,52 @@ def tiny_run(tiny_corpus: Corpus, tiny_vocabulary: Vocabulary, tiny_config: Pret
     state, _ = training.run(config, folder, {})
     torch.set_num_threads(threads)
     windows = {
-        split: [[w.shard, w.row_group, w.documents, w.characters] for w in there] for split, there in (("train", tiny_corpus.train), ("heldout", tiny_corpus.heldout))
+        split: [[w.shard, w.row_group, w.documents, w.characters] for w in there]
+        for split, there in (("train", tiny_corpus.train), ("heldout", tiny_corpus.heldout))
     }
-    sources = {"made up": {"weight": 1.0, "documents": 30, "pieces": 31, "characters": 12_345, "dropped": {"too-short": 2, "duplicate": 4}}}
-    about = {"fingerprint": tiny_corpus.fingerprint, "counts": {"documents": 30}, "dropped": {"too-short": 2, "duplicate": 4}, "sources": sources}
+    sources = {
+        "made up": {
+            "weight": 1.0,
+            "documents": 30,
+            "pieces": 31,
+            "characters": 12_345,
+            "dropped": {"too-short": 2, "duplicate": 4},
+        }
+    }
+    about = {
+        "fingerprint": tiny_corpus.fingerprint,
+        "counts": {"documents": 30},
+        "dropped": {"too-short": 2, "duplicate": 4},
+        "sources": sources,
+    }
     storage.write_json(f"{tiny_corpus.folder}/{storage.MANIFEST}", about | windows)
     mlflow = open_run(database, "pretrain", "tiny", None, {}, {})
     keep_vocabulary(str(folder), tiny_vocabulary, config.model.maximum_positions)
-    write_run(str(folder), identity(config, tiny_corpus, tiny_vocabulary), config.steps, mlflow.run_id, tiny_corpus.folder)
-    figures = {"heldout_before": {}, "heldout_after": {}, "baselines": {}, "epochs": 1, "training_seconds": 2.0, "tokens_per_second": 450.0}
-    speed = {"workers": 1, "device": "cpu", "precision": "float32", "data_wait_percent": 0.0, "mlflow_uri": database, "mlflow_run_id": mlflow.run_id}
-    step = {"maximum_length": 32, "step_milliseconds_95th": 12.0, "peak_memory_gigabytes": 0.5, "model_flops_utilisation_percent": None}
+    write_run(
+        str(folder), identity(config, tiny_corpus, tiny_vocabulary), config.steps, mlflow.run_id, tiny_corpus.folder
+    )
+    figures = {
+        "heldout_before": {},
+        "heldout_after": {},
+        "baselines": {},
+        "epochs": 1,
+        "training_seconds": 2.0,
+        "tokens_per_second": 450.0,
+    }
+    speed = {
+        "workers": 1,
+        "device": "cpu",
+        "precision": "float32",
+        "data_wait_percent": 0.0,
+        "mlflow_uri": database,
+        "mlflow_run_id": mlflow.run_id,
+    }
+    step = {
+        "maximum_length": 32,
+        "step_milliseconds_95th": 12.0,
+        "peak_memory_gigabytes": 0.5,
+        "model_flops_utilisation_percent": None,
+    }
     storage.write_json(str(folder / SUMMARY), figures | speed | step | {"steps": 3, "tokens": state.tokens})
     return folder
 
@@ -243,7 +306,9 @@ def tiny_run(tiny_corpus: Corpus, tiny_vocabulary: Vocabulary, tiny_config: Pret
 def tiny_lineage(tiny_corpus: Corpus, tiny_vocabulary: Vocabulary, tiny_config: Pretrain) -> Lineage:
     """Of a run that is not finished and whose corpus is gone."""
     recorded = record(identity(tiny_config, tiny_corpus, tiny_vocabulary), tiny_config.steps, "0" * 32, "/gone/corpus")
-    return Lineage(name="tiny", recorded=recorded, summary=None, corpus=DataError("/gone/corpus holds no prepared corpus"))
+    return Lineage(
+        name="tiny", recorded=recorded, summary=None, corpus=DataError("/gone/corpus holds no prepared corpus")
+    )
 
 
 @pytest.fixture
@@ -271,10 +336,19 @@ def glue(tmp_path: Path, tiny_vocabulary: Vocabulary) -> Path:
         (tmp_path / folder).mkdir()
     for split, rows in (("train", 60), ("dev", 20)):
         sentences = [list(random.choice(words, random.integers(3, 9))) for _ in range(rows)]
-        cola = [f"x\t{int(words.index(sentence[0]) < len(words) // 2)}\t\t{' '.join(sentence)}" for sentence in sentences]
+        cola = [
+            f"x\t{int(words.index(sentence[0]) < len(words) // 2)}\t\t{' '.join(sentence)}" for sentence in sentences
+        ]
         (tmp_path / "CoLA" / f"{split}.tsv").write_text("\n".join(cola) + "\n")
         head = "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore"
-        pairs = [(sentence, sentence[:kept] + list(random.choice(words, 3))) for sentence in sentences for kept in [random.integers(0, len(sentence))]]
-        stsb = [f"{i}\tg\tf\ty\to\ts\ts\t{' '.join(a)}\t{' '.join(b)}\t{5 * len(set(a) & set(b)) / len(set(a)):.2f}" for i, (a, b) in enumerate(pairs)]
+        pairs = [
+            (sentence, sentence[:kept] + list(random.choice(words, 3)))
+            for sentence in sentences
+            for kept in [random.integers(0, len(sentence))]
+        ]
+        stsb = [
+            f"{i}\tg\tf\ty\to\ts\ts\t{' '.join(a)}\t{' '.join(b)}\t{5 * len(set(a) & set(b)) / len(set(a)):.2f}"
+            for i, (a, b) in enumerate(pairs)
+        ]
         (tmp_path / "STS-B" / f"{split}.tsv").write_text("\n".join([head, *stsb]) + "\n")
     return tmp_path

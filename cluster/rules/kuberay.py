@@ -53,7 +53,10 @@ def job_problems(spec: dict) -> Iterator[Problem]:
     if not isinstance(runtime, dict):
         yield "spec.runtimeEnvYAML", "is no mapping in YAML"
     if "activeDeadlineSeconds" not in spec:
-        yield "spec.activeDeadlineSeconds", "missing; a job that hangs would be paid for without end: 172800 for two days"
+        yield (
+            "spec.activeDeadlineSeconds",
+            "missing; a job that hangs would be paid for without end: 172800 for two days",
+        )
     if template := spec.get("submitterPodTemplate"):
         yield from pod_problems(template, "spec.submitterPodTemplate")
     if "clusterSelector" in spec:  # it runs on a cluster that is there
@@ -122,7 +125,10 @@ def group_problems(group: dict, field: str) -> Iterator[Problem]:
         yield from trainer_problems(pod, f"{field}.template.spec")
     elif any(one.get("key") in (None, GPU) for one in pod.get("tolerations", [])):
         instead = f"leave {GPU} out, and name the key of every other"
-        yield f"{field}.template.spec.tolerations", f"pods without a GPU would take the GPU nodes' last cores; {instead}"
+        yield (
+            f"{field}.template.spec.tolerations",
+            f"pods without a GPU would take the GPU nodes' last cores; {instead}",
+        )
     yield from pod_problems(group["template"], f"{field}.template")
 
 
@@ -130,7 +136,10 @@ def trainer_problems(pod: dict, field: str) -> Iterator[Problem]:
     """Yield pods that train on any type of GPU, or in several zones."""
     selector, affinity = pod.get("nodeSelector", {}), pod.get("affinity", {})
     if not any(re.search("gpu|accelerator", key) for key in selector) and "nodeAffinity" not in affinity:
-        yield f"{field}.nodeSelector", "no type of GPU; name a label of your nodes, as {nvidia.com/gpu.product: NVIDIA-L4}"
+        yield (
+            f"{field}.nodeSelector",
+            "no type of GPU; name a label of your nodes, as {nvidia.com/gpu.product: NVIDIA-L4}",
+        )
     near = affinity.get("podAffinity", {}).get("requiredDuringSchedulingIgnoredDuringExecution", [])
     if ZONE not in selector and not any(one.get("topologyKey") == ZONE for one in near):
         instead = f"trainers would start in several zones, which is slow and paid for; {ZONE} as topologyKey"

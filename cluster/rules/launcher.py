@@ -55,7 +55,10 @@ def node_types(config: dict) -> Iterator[Problem]:
         if name == head:
             for kind in ("CPU", "GPU"):
                 if resources.get(kind) != 0:
-                    yield f"{field}.resources.{kind}", f"{resources.get(kind, 'left to Ray')}; the head must take no work: 0"
+                    yield (
+                        f"{field}.resources.{kind}",
+                        f"{resources.get(kind, 'left to Ray')}; the head must take no work: 0",
+                    )
             if node["max_workers"] != 0:
                 yield f"{field}.max_workers", f"{node['max_workers']}; there is one head: 0"
         elif resources.get("GPU", 0) < resources.get("CPU", 0) and resources.get("GPU"):
@@ -131,7 +134,12 @@ def software(config: dict) -> Iterator[Problem]:
         if not right_image(docker.get(key)):
             yield f"docker.{key}", f"{docker.get(key) or 'missing'}; {RAY_IMAGE}, or your own {OWN_IMAGE}"
     common = len(config["setup_commands"])  # Ray puts these before those of head and workers
-    shares = {"initialization_commands": 0, "setup_commands": 0, "head_setup_commands": common, "worker_setup_commands": common}
+    shares = {
+        "initialization_commands": 0,
+        "setup_commands": 0,
+        "head_setup_commands": common,
+        "worker_setup_commands": common,
+    }
     for key, shared in shares.items():
         for index, command in enumerate(config.get(key, [])[shared:]):
             for message in pip_problems(command):

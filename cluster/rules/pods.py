@@ -73,7 +73,10 @@ def quantity_problems(resources: dict, field: str) -> Iterator[Problem]:
             elif "/" in name and value != int(value):
                 yield f"{field}.{key}.{name}", f"{text}; devices are whole: {int(value) + 1}"
             elif "/" in name and quantity(limits.get(name)) != value:
-                yield f"{field}.{key}.{name}", f"{text}, and the limit is {limits.get(name, 'missing')}; the same of both"
+                yield (
+                    f"{field}.{key}.{name}",
+                    f"{text}, and the limit is {limits.get(name, 'missing')}; the same of both",
+                )
             elif name in limits and value > (quantity(limits[name]) or value):
                 yield f"{field}.{key}.{name}", f"{text} is above the limit ({limits[name]})"
 

@@ -27,7 +27,14 @@ RESOURCES = {
     **dict.fromkeys(("any_of", "ordered"), list),
     **{"use_spot": bool, "ports": (str, int, list), "max_hourly_cost": (int, float)},
 }
-NAMES = {str: "text", int: "a whole number", float: "a number", bool: "true or false", dict: "a mapping", list: "a list"}
+NAMES = {
+    str: "text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    dict: "a mapping",
+    list: "a list",
+}
 
 
 def task(document: dict) -> Iterator[Problem]:
@@ -66,7 +73,10 @@ def parsed(document: dict) -> Iterator[Problem]:
     os.environ.setdefault("SKYPILOT_DISABLE_USAGE_COLLECTION", "1")
     from sky import Task
 
-    blanks = {key: [(name, "x") for name, value in document.get(key, {}).items() if value is None] for key in ("envs", "secrets")}
+    blanks = {
+        key: [(name, "x") for name, value in document.get(key, {}).items() if value is None]
+        for key in ("envs", "secrets")
+    }
     try:
         Task.from_yaml_config(document, env_overrides=blanks["envs"], secrets_overrides=blanks["secrets"])
     except Exception as error:  # its checks raise whatever they meet
@@ -83,7 +93,10 @@ def nodes(number: int, resources: dict) -> Iterator[Problem]:
     if number < 1:
         yield "num_nodes", f"{number}; 1 or more"
     if not (isinstance(autostop, dict) and autostop.get("down") is True):
-        yield "resources.autostop", f"{autostop or 'missing'}; nodes would stay and be paid for: {{idle_minutes: 10, down: true}}"
+        yield (
+            "resources.autostop",
+            f"{autostop or 'missing'}; nodes would stay and be paid for: {{idle_minutes: 10, down: true}}",
+        )
     if "ports" in resources:
         yield "resources.ports", f"{resources['ports']}; SkyPilot opens them to the world: leave it out, and ssh -L"
     if "accelerators" not in resources:
@@ -99,9 +112,12 @@ def variables(document: dict) -> Iterator[Problem]:
     if envs.get("RAY_AUTH_MODE") != "token":
         yield "envs.RAY_AUTH_MODE", f"{envs.get('RAY_AUTH_MODE', 'missing')}; an open Ray port is an open shell: token"
     if envs.get("RAY_USAGE_STATS_ENABLED") != "0":
-        yield "envs.RAY_USAGE_STATS_ENABLED", f"{envs.get('RAY_USAGE_STATS_ENABLED', 'missing')}; \"0\""
+        yield "envs.RAY_USAGE_STATS_ENABLED", f'{envs.get("RAY_USAGE_STATS_ENABLED", "missing")}; "0"'
     if "RAY_AUTH_TOKEN" not in document.get("secrets", {}):
-        yield "secrets.RAY_AUTH_TOKEN", "missing; nodes must share a token: null, and sky launch --secret RAY_AUTH_TOKEN"
+        yield (
+            "secrets.RAY_AUTH_TOKEN",
+            "missing; nodes must share a token: null, and sky launch --secret RAY_AUTH_TOKEN",
+        )
     for name, value in envs.items():
         if name != "RAY_AUTH_MODE":
             yield from environment_problems(name, value or "", f"envs.{name}")

@@ -36,10 +36,17 @@ def measure(config: Pretrain, output: str | None, repetitions: int) -> list[Cost
     optimizer.step()
     count, costs = sum(parameter.numel() for parameter in module.parameters()), []
     with tempfile.TemporaryDirectory(prefix="bertstream-bench-", dir=output) as folder:
-        with Saver(folder, replace(config, checkpoint=replace(config.checkpoint, keep=1)), vocabulary, lambda: None, print) as saver:
+        with Saver(
+            folder, replace(config, checkpoint=replace(config.checkpoint, keep=1)), vocabulary, lambda: None, print
+        ) as saver:
             for step in range(1, repetitions + 1):
                 started = time.perf_counter()
-                saver.save(State(step=step, cursor=Cursor(epoch=0, window=0, row=0, rows_in_window=1)), module, optimizer, wait=True)
+                saver.save(
+                    State(step=step, cursor=Cursor(epoch=0, window=0, row=0, rows_in_window=1)),
+                    module,
+                    optimizer,
+                    wait=True,
+                )
                 still = time.perf_counter() - started
                 saver.finish()
                 costs.append(Cost(parameters=count, still=still, written=time.perf_counter() - started))

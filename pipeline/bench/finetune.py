@@ -80,15 +80,22 @@ def measure(wanted: Settings) -> int:
         initial = encoder_of(config, config.checkpoint, print)
         (problem,) = read_problems(config, initial, print)
         if problem.task.kind != "classification":
-            raise ConfigError(f"task ({task}) is of the kind {problem.task.kind}: choose one of classes, such as sst2 or mrpc")
+            raise ConfigError(
+                f"task ({task}) is of the kind {problem.task.kind}: choose one of classes, such as sst2 or mrpc"
+            )
         torch.set_num_threads(cores())
-        print(f"{initial.model.layers} layers of width {initial.model.width}, {cores()} CPU threads, {precision_of(config.placement, initial.model.width, device_of(config))} on both sides")
+        print(
+            f"{initial.model.layers} layers of width {initial.model.width}, {cores()} CPU threads, {precision_of(config.placement, initial.model.width, device_of(config))} on both sides"
+        )
         sides: dict[str, list[Side]] = {"ours": [], "Trainer": []}
         for seed in range(wanted.repetitions):
             sides["ours"].append(ours(config, problem, initial, seed))
             sides["Trainer"].append(theirs(config, problem, initial, seed, Path(folder, str(seed))))
             for name, ones in sides.items():
-                print(f"seed {seed}  {name:<8} {ones[-1].seconds:6.1f} s  {ones[-1].tokens / ones[-1].seconds:8,.0f} tokens/s  accuracy {100 * ones[-1].accuracy:.1f}%", flush=True)
+                print(
+                    f"seed {seed}  {name:<8} {ones[-1].seconds:6.1f} s  {ones[-1].tokens / ones[-1].seconds:8,.0f} tokens/s  accuracy {100 * ones[-1].accuracy:.1f}%",
+                    flush=True,
+                )
     return verdict(sides)
 
 
@@ -96,8 +103,12 @@ def verdict(sides: dict[str, list[Side]]) -> int:
     """Print medians and the ratio of the turns; 1 where it is below its floor, or our accuracy clearly below theirs."""
     ratio = statistics.median(b.seconds / a.seconds for a, b in zip(sides["ours"], sides["Trainer"], strict=True))
     mine, other = (statistics.median(one.accuracy for one in sides[name]) for name in ("ours", "Trainer"))
-    print(f"ours / transformers' Trainer: {ratio:.2f} times as fast (aim {AIM:g}); median accuracy {100 * mine:.1f}% and {100 * other:.1f}%")
-    low = [f"the ratio {ratio:.2f}, floor {FLOOR:g}"] * (ratio < FLOOR) + [f"accuracy, by {100 * (other - mine):.1f}"] * (mine < other - NEAR)
+    print(
+        f"ours / transformers' Trainer: {ratio:.2f} times as fast (aim {AIM:g}); median accuracy {100 * mine:.1f}% and {100 * other:.1f}%"
+    )
+    low = [f"the ratio {ratio:.2f}, floor {FLOOR:g}"] * (ratio < FLOOR) + [
+        f"accuracy, by {100 * (other - mine):.1f}"
+    ] * (mine < other - NEAR)
     for line in low:
         print(f"below its floor: {line}")
     return 1 if low else 0
@@ -108,7 +119,17 @@ def ours(config: Finetune, problem: Problem, initial: Initial, seed: int) -> Sid
     device = device_of(config)
     autocast = autocast_for(config.placement, initial.model.width, device)
     module = build(config, problem, initial, seed).to(device)
-    found = run_trial(config, problem.task, problem.cutting, module, problem.train, problem.splits, seed=seed, device=device, autocast=autocast)
+    found = run_trial(
+        config,
+        problem.task,
+        problem.cutting,
+        module,
+        problem.train,
+        problem.splits,
+        seed=seed,
+        device=device,
+        autocast=autocast,
+    )
     return Side(seconds=found.seconds, accuracy=accuracy(problem, found.scores), tokens=found.tokens)
 
 
@@ -121,10 +142,18 @@ def theirs(config: Finetune, problem: Problem, initial: Initial, seed: int, fold
     """One training of the Trainer's, from the same weights, head and all; evaluation not in its time."""
     try:
         import accelerate  # noqa: F401  (the Trainer says so in many lines)
-        from transformers import AutoModelForSequenceClassification, DataCollatorWithPadding, PreTrainedTokenizerFast, Trainer, TrainingArguments
+        from transformers import (
+            AutoModelForSequenceClassification,
+            DataCollatorWithPadding,
+            PreTrainedTokenizerFast,
+            Trainer,
+            TrainingArguments,
+        )
         from transformers.utils import logging as quiet
     except ImportError as error:
-        raise ConfigError(f"bench finetune needs transformers and accelerate ({error}): pip install 'bertstream[bench]'") from error
+        raise ConfigError(
+            f"bench finetune needs transformers and accelerate ({error}): pip install 'bertstream[bench]'"
+        ) from error
     quiet.set_verbosity_error()
     quiet.disable_progress_bar()
     logging.getLogger("accelerate").setLevel(logging.ERROR)
@@ -141,16 +170,32 @@ def theirs(config: Finetune, problem: Problem, initial: Initial, seed: int, fold
         report_to=[], save_strategy="no", logging_strategy="no", disable_tqdm=True, use_cpu=device_of(config).type == "cpu", dataloader_pin_memory=False,
     )  # fmt: skip
     tokenizer = PreTrainedTokenizerFast.from_pretrained(folder / "model")
-    trainer = Trainer(model=model, args=asked, train_dataset=examples(rows), eval_dataset=examples(dev.rows), data_collator=DataCollatorWithPadding(tokenizer))
+    trainer = Trainer(
+        model=model,
+        args=asked,
+        train_dataset=examples(rows),
+        eval_dataset=examples(dev.rows),
+        data_collator=DataCollatorWithPadding(tokenizer),
+    )
     begun = time.perf_counter()
     trainer.train()
     seconds = time.perf_counter() - begun
     answered = trainer.predict(trainer.eval_dataset)  # in an order of its own, by length
-    scored = METRICS[problem.task.metrics[0]](np.asarray(answered.predictions, np.float32).argmax(-1), np.asarray(answered.label_ids))
+    scored = METRICS[problem.task.metrics[0]](
+        np.asarray(answered.predictions, np.float32).argmax(-1), np.asarray(answered.label_ids)
+    )
     return Side(seconds=seconds, accuracy=scored, tokens=len(rows["ids"].combine_chunks().flatten()))
 
 
 def examples(rows: pa.Table) -> list[dict[str, Any]]:
     """Rows as the Trainer takes them."""
     columns = zip(rows["ids"].to_pylist(), rows["first_length"].to_pylist(), rows["label"].to_pylist())
-    return [{"input_ids": ids, "token_type_ids": [int(place >= first) for place in range(len(ids))], "attention_mask": [1] * len(ids), "labels": int(label)} for ids, first, label in columns]
+    return [
+        {
+            "input_ids": ids,
+            "token_type_ids": [int(place >= first) for place in range(len(ids))],
+            "attention_mask": [1] * len(ids),
+            "labels": int(label),
+        }
+        for ids, first, label in columns
+    ]

@@ -54,7 +54,15 @@ class Rates:
 def prepare(folder: str, corpus: Sequence[str]) -> str:
     """The folder of the corpus, prepared once."""
     prepared = f"{folder}/corpus"
-    call([sys.executable, "jobs/prepare.py", "--folder", prepared, *(word for source in corpus for word in ("--corpus", source))])
+    call(
+        [
+            sys.executable,
+            "jobs/prepare.py",
+            "--folder",
+            prepared,
+            *(word for source in corpus for word in ("--corpus", source)),
+        ]
+    )
     return prepared
 
 
@@ -64,7 +72,23 @@ def first_steps(words: Sequence[str], folder: str, repetitions: int) -> list[flo
     with head(folder) as environment:
         for number in range(-1, repetitions):
             submitted = time.time()
-            call([HEAD, "submit", "python", "jobs/pretrain.py", *words, "--name", f"first-{number}", "--steps", "1", "--tracking.every", "1", ONE_PHASE], environment)
+            call(
+                [
+                    HEAD,
+                    "submit",
+                    "python",
+                    "jobs/pretrain.py",
+                    *words,
+                    "--name",
+                    f"first-{number}",
+                    "--steps",
+                    "1",
+                    "--tracking.every",
+                    "1",
+                    ONE_PHASE,
+                ],
+                environment,
+            )
             (point,) = points(folder, f"first-{number}", RATE)
             seconds.append(point.timestamp / 1000 - submitted)
     return seconds[1:]
@@ -74,31 +98,56 @@ def rates(words: Sequence[str], folder: str, *, steps: int, compiled: str, threa
     """Rates of a job under Ray and of the loop alone, turn by turn, until one of them is done; after first_steps."""
     every = str(STEPS_AN_INTERVAL)
     like = [f"{folder}/runs/first--1", str(steps), compiled, every, str(threads)]
-    with head(folder) as environment, open(f"{folder}/alone", "w+") as printed, running([sys.executable, "-m", "pipeline.bench.plain", *like], printed) as plain:
-        alone = Side(plain, lambda: [Interval(**json.loads(line)) for line in Path(printed.name).read_text().splitlines()])
+    with (
+        head(folder) as environment,
+        open(f"{folder}/alone", "w+") as printed,
+        running([sys.executable, "-m", "pipeline.bench.plain", *like], printed) as plain,
+    ):
+        alone = Side(
+            plain, lambda: [Interval(**json.loads(line)) for line in Path(printed.name).read_text().splitlines()]
+        )
         alone.wait(WARM_UP)
         alone.stop()
-        submission = [HEAD, "submit", "python", "jobs/pretrain.py", *words, "--name", "under-ray", "--steps", str(steps), "--tracking.every", every, ONE_PHASE]
+        submission = [
+            HEAD,
+            "submit",
+            "python",
+            "jobs/pretrain.py",
+            *words,
+            "--name",
+            "under-ray",
+            "--steps",
+            str(steps),
+            "--tracking.every",
+            every,
+            ONE_PHASE,
+        ]
         with running(submission, subprocess.DEVNULL, environment) as client:
             ray = Side(client, lambda: logged(folder, "under-ray"), Path(environment["HEAD_FOLDER"], "pid"))
             ray.wait(WARM_UP)
             turns = take_turns(alone, ray)
             if client.wait():
-                raise PipelineError(f"the job under Ray ended with exit code {client.returncode}; its log is in {environment['HEAD_FOLDER']}")
+                raise PipelineError(
+                    f"the job under Ray ended with exit code {client.returncode}; its log is in {environment['HEAD_FOLDER']}"
+                )
     return by_turn(turns, alone.intervals(), ray.intervals())
 
 
 class Side:
     """One of the two: a process, and with it a Ray head where there is one, and what it logged so far."""
 
-    def __init__(self, process: subprocess.Popen, intervals: Callable[[], list[Interval]], head_pid: Path | None = None) -> None:
+    def __init__(
+        self, process: subprocess.Popen, intervals: Callable[[], list[Interval]], head_pid: Path | None = None
+    ) -> None:
         self.process, self.intervals, self.head_pid = process, intervals, head_pid
 
     def wait(self, intervals: int) -> None:
         """Wait until it has logged so many intervals. Raises PipelineError where it ends before."""
         while len(self.intervals()) < intervals:
             if self.process.poll() is not None:
-                raise PipelineError(f"{' '.join(map(str, self.process.args))} ended with exit code {self.process.returncode} before its interval {intervals}")
+                raise PipelineError(
+                    f"{' '.join(map(str, self.process.args))} ended with exit code {self.process.returncode} before its interval {intervals}"
+                )
             time.sleep(0.5)
 
     def stop(self) -> None:
@@ -145,7 +194,10 @@ def by_turn(turns: Turns, alone: Sequence[Interval], under_ray: Sequence[Interva
     """The rates of each pair of turns, from the intervals that lie within one; a pair of which one has none is left out."""
     found = []
     for pair in zip(turns.alone, turns.under_ray, strict=True):
-        sides = [[one.tokens_per_second for one in side if begun <= one.end - one.seconds and one.end <= end] for side, (begun, end) in zip((alone, under_ray), pair, strict=True)]
+        sides = [
+            [one.tokens_per_second for one in side if begun <= one.end - one.seconds and one.end <= end]
+            for side, (begun, end) in zip((alone, under_ray), pair, strict=True)
+        ]
         if all(sides):
             found.append(Rates(alone=statistics.mean(sides[0]), under_ray=statistics.mean(sides[1])))
     return found
@@ -157,7 +209,13 @@ def logged(folder: str, name: str) -> list[Interval]:
         return []
     pairs = zip(points(folder, name, RATE), points(folder, name, STEP_TIME), strict=False)
     return [
-        Interval(step=rate.step, end=rate.timestamp / 1000, seconds=STEPS_AN_INTERVAL * time.value / 1000, tokens_per_second=rate.value) for rate, time in pairs
+        Interval(
+            step=rate.step,
+            end=rate.timestamp / 1000,
+            seconds=STEPS_AN_INTERVAL * time.value / 1000,
+            tokens_per_second=rate.value,
+        )
+        for rate, time in pairs
     ]
 
 
@@ -184,7 +242,9 @@ def head(folder: str) -> Iterator[dict[str, str]]:
 
 
 @contextmanager
-def running(command: Sequence[str], output: TextIO | int, environment: dict[str, str] | None = None) -> Iterator[subprocess.Popen]:
+def running(
+    command: Sequence[str], output: TextIO | int, environment: dict[str, str] | None = None
+) -> Iterator[subprocess.Popen]:
     """A process that is killed at the end, where it runs still."""
     process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=output)
     try:

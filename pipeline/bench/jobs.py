@@ -47,7 +47,9 @@ def run_text(specs: Sequence[str], settings: VocabularySettings, sampling: Sampl
     return verdict(text.ratios(measured))
 
 
-def run_stream(specs: Sequence[str], settings: VocabularySettings, sampling: Sampling, rows_per_slot: int, rows: int) -> int:
+def run_stream(
+    specs: Sequence[str], settings: VocabularySettings, sampling: Sampling, rows_per_slot: int, rows: int
+) -> int:
     cluster.connect(None)
     with tempfile.TemporaryDirectory(prefix="bertstream-bench-") as folder:
         vocabulary = vocabulary_of(specs, settings, folder)
@@ -55,15 +57,23 @@ def run_stream(specs: Sequence[str], settings: VocabularySettings, sampling: Sam
         ray.shutdown()  # where Ray runs for this alone: its processes keep what preparation took
         cluster.connect(None)
         wanted = StreamSettings(
-            corpus=corpus, vocabulary=vocabulary, sampling=sampling, batch=Batch(rows_per_step=rows_per_slot, rows_per_slot=rows_per_slot), seed=0
+            corpus=corpus,
+            vocabulary=vocabulary,
+            sampling=sampling,
+            batch=Batch(rows_per_step=rows_per_slot, rows_per_slot=rows_per_slot),
+            seed=0,
         )
         before = stream.plain_rate(wanted, rows)
         through, peak = stream.stream_rate(wanted, rows)
         after = stream.plain_rate(wanted, rows)
     alone = (before.tokens_per_second + after.tokens_per_second) / 2
-    print(f"one plain process      {alone / 1e6:>8.2f} M tokens/s (before {before.tokens_per_second / 1e6:.2f}, after {after.tokens_per_second / 1e6:.2f})")
+    print(
+        f"one plain process      {alone / 1e6:>8.2f} M tokens/s (before {before.tokens_per_second / 1e6:.2f}, after {after.tokens_per_second / 1e6:.2f})"
+    )
     print(f"through Ray Data       {through.tokens_per_second / 1e6:>8.2f} M tokens/s")
-    print(f"largest worker         {peak['worker']:>8.0f} MB of its own, the object store held {peak['object store']:.0f} MB")
+    print(
+        f"largest worker         {peak['worker']:>8.0f} MB of its own, the object store held {peak['object store']:.0f} MB"
+    )
     return verdict({"Ray Data / the same work without it": through.tokens_per_second / alone})
 
 
@@ -72,18 +82,32 @@ def run_wikitext(dump: str, extracted: str | None) -> int:
     return 0
 
 
-def run_job(corpus: Sequence[str], preset: str, steps: int, compiled: str, threads: int | None, repetitions: int) -> int:
+def run_job(
+    corpus: Sequence[str], preset: str, steps: int, compiled: str, threads: int | None, repetitions: int
+) -> int:
     startable = [name for name in PRESETS if not name.startswith("continue")]
     require(preset in startable, f"preset ({preset}) must be one of {', '.join(startable)}")
     used = threads or cores()
     print(f"{preset}, {used} of {cores()} CPU threads, torch.compile {compiled}", flush=True)
     with tempfile.TemporaryDirectory(prefix="bertstream-bench-") as folder:
-        words = [preset, "--corpus", job.prepare(folder, corpus), "--output", folder, "--placement.compile", compiled, "--placement.threads", str(used)]
+        words = [
+            preset,
+            "--corpus",
+            job.prepare(folder, corpus),
+            "--output",
+            folder,
+            "--placement.compile",
+            compiled,
+            "--placement.threads",
+            str(used),
+        ]
         seconds = job.first_steps(words, folder, repetitions)
         print("submission to first step  " + "  ".join(f"{value:.1f} s" for value in seconds), flush=True)
         found = job.rates(words, folder, steps=steps, compiled=compiled, threads=used)
     if not found:
-        raise ConfigError(f"steps ({steps}) are over before both sides had a turn of {job.TURN:g} seconds: ask for more")
+        raise ConfigError(
+            f"steps ({steps}) are over before both sides had a turn of {job.TURN:g} seconds: ask for more"
+        )
     print(f"{'tokens/s':<10}{'alone':>10}{'under Ray':>12}{'ratio':>8}")
     for number, one in enumerate(found, 1):
         print(f"{f'turn {number}':<10}{one.alone:>10,.0f}{one.under_ray:>12,.0f}{one.under_ray / one.alone:>8.3f}")
@@ -97,8 +121,18 @@ def run_scale(specs: Sequence[str], settings: VocabularySettings, milliseconds: 
         corpus = prepare(specs, Preparation(), f"{folder}/corpus", report=lambda line: print(line, flush=True))
         batch = Batch(rows_per_step=128, rows_per_slot=32)
         wanted = StreamSettings(corpus=corpus, vocabulary=vocabulary, sampling=Sampling(), batch=batch, seed=0)
-        paces = [scale.pace(wanted, scale.Sleeper(batch=batch, seconds=milliseconds / 1000, steps=steps, warm=scale.WARM_STEPS), world) for world in scale.WORLDS]
-        awake = [scale.pace(wanted, scale.Sleeper(batch=batch, seconds=0, steps=20 * steps, warm=10 * steps), world) for world in scale.WORLDS]
+        paces = [
+            scale.pace(
+                wanted,
+                scale.Sleeper(batch=batch, seconds=milliseconds / 1000, steps=steps, warm=scale.WARM_STEPS),
+                world,
+            )
+            for world in scale.WORLDS
+        ]
+        awake = [
+            scale.pace(wanted, scale.Sleeper(batch=batch, seconds=0, steps=20 * steps, warm=10 * steps), world)
+            for world in scale.WORLDS
+        ]
         alone = [scale.dealt(wanted, world, rounds) for world, rounds in scale.ROUNDS.items()]
     print(f"4 slots of 32 rows a step, {milliseconds:g} ms of sleep a slot in place of the model")
     print(scale.table(paces))
@@ -106,7 +140,13 @@ def run_scale(specs: Sequence[str], settings: VocabularySettings, milliseconds: 
     print(scale.table(awake))
     print("one stream read by one process, its rows made beforehand")
     print(scale.dealt_table(alone))
-    print(scale.on_paper(min(one.blocks / one.seconds for one in alone), awake[0].tokens / awake[0].slots / batch.rows_per_slot, wanted.sampling.maximum_length))
+    print(
+        scale.on_paper(
+            min(one.blocks / one.seconds for one in alone),
+            awake[0].tokens / awake[0].slots / batch.rows_per_slot,
+            wanted.sampling.maximum_length,
+        )
+    )
     return 0
 
 
@@ -116,8 +156,12 @@ def run_checkpoint(preset: str, output: str | None, step_milliseconds: float, re
     costs = checkpoint.measure(config, output, repetitions)
     still, written = (statistics.median(getattr(cost, name) for cost in costs) for name in ("still", "written"))
     between = config.checkpoint.every * step_milliseconds / 1000
-    print(f"{preset}, {costs[0].parameters / 1e6:.1f} M parameters, median of {repetitions}: training stands still for {1000 * still:,.0f} ms; published after {written:.1f} s, beside the steps")
-    print(f"every {config.checkpoint.every} steps of {step_milliseconds:g} ms: {still / between:.3%} of the time still; {written / between:.2%} of the time something is being written")
+    print(
+        f"{preset}, {costs[0].parameters / 1e6:.1f} M parameters, median of {repetitions}: training stands still for {1000 * still:,.0f} ms; published after {written:.1f} s, beside the steps"
+    )
+    print(
+        f"every {config.checkpoint.every} steps of {step_milliseconds:g} ms: {still / between:.3%} of the time still; {written / between:.2%} of the time something is being written"
+    )
     return 0
 
 
@@ -141,10 +185,18 @@ def verdict(ratios: dict[str, float]) -> int:
 
 JOBS: dict[str, Callable[[Any], int]] = {
     "Text": lambda wanted: run_text(wanted.corpus or (BUILTIN,), wanted.vocabulary, wanted.sampling, wanted.windows),
-    "Stream": lambda wanted: run_stream(wanted.corpus or (BUILTIN,), wanted.vocabulary, wanted.sampling, wanted.rows_per_slot, wanted.rows),
+    "Stream": lambda wanted: run_stream(
+        wanted.corpus or (BUILTIN,), wanted.vocabulary, wanted.sampling, wanted.rows_per_slot, wanted.rows
+    ),
     "Wikitext": lambda wanted: run_wikitext(wanted.dump, wanted.extracted),
-    "Scale": lambda wanted: run_scale(wanted.corpus or (BUILTIN,), wanted.vocabulary, wanted.milliseconds, wanted.steps),
-    "Checkpoint": lambda wanted: run_checkpoint(wanted.preset, wanted.output, wanted.step_milliseconds, wanted.repetitions),
-    "Job": lambda wanted: run_job(wanted.corpus or (BUILTIN,), wanted.preset, wanted.steps, wanted.compile, wanted.threads, wanted.repetitions),
+    "Scale": lambda wanted: run_scale(
+        wanted.corpus or (BUILTIN,), wanted.vocabulary, wanted.milliseconds, wanted.steps
+    ),
+    "Checkpoint": lambda wanted: run_checkpoint(
+        wanted.preset, wanted.output, wanted.step_milliseconds, wanted.repetitions
+    ),
+    "Job": lambda wanted: run_job(
+        wanted.corpus or (BUILTIN,), wanted.preset, wanted.steps, wanted.compile, wanted.threads, wanted.repetitions
+    ),
 }
 """By the name of the job's settings type."""

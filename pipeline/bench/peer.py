@@ -53,13 +53,23 @@ def shipped_loss(model: nn.Module, inputs: dict[str, Tensor]) -> Tensor:
 
 def masked_only_loss(model: Any, inputs: dict[str, Tensor]) -> Tensor:
     """The same with the vocabulary head on masked positions alone."""
-    output = model.bert(**{name: inputs[name] for name in ("input_ids", "token_type_ids", "attention_mask") if name in inputs})
+    output = model.bert(
+        **{name: inputs[name] for name in ("input_ids", "token_type_ids", "attention_mask") if name in inputs}
+    )
     hidden_M = output.last_hidden_state.flatten(0, 1)[inputs["masked_places"]]
     masked = F.cross_entropy(model.cls.predictions(hidden_M).float(), inputs["masked_labels"])
-    return masked + F.cross_entropy(model.cls.seq_relationship(output.pooler_output).float(), inputs["next_sentence_label"])
+    return masked + F.cross_entropy(
+        model.cls.seq_relationship(output.pooler_output).float(), inputs["next_sentence_label"]
+    )
 
 
-def peer_step(loss: Callable[[Any, dict[str, Tensor]], Tensor], model: nn.Module, optimizer: torch.optim.Optimizer, autocast: torch.autocast, inputs: dict[str, Tensor]) -> None:
+def peer_step(
+    loss: Callable[[Any, dict[str, Tensor]], Tensor],
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    autocast: torch.autocast,
+    inputs: dict[str, Tensor],
+) -> None:
     """One update on padded inputs: forward, backward, clipping, fused AdamW."""
     device = next(model.parameters()).device
     with autocast:
@@ -73,4 +83,6 @@ def peer_step(loss: Callable[[Any, dict[str, Tensor]], Tensor], model: nn.Module
 def peer_optimizer(model: nn.Module) -> torch.optim.Optimizer:
     """AdamW in its fused kernel, with our defaults."""
     chosen = AdamW()
-    return torch.optim.AdamW(model.parameters(), lr=chosen.learning_rate, eps=chosen.epsilon, weight_decay=chosen.weight_decay, fused=True)
+    return torch.optim.AdamW(
+        model.parameters(), lr=chosen.learning_rate, eps=chosen.epsilon, weight_decay=chosen.weight_decay, fused=True
+    )

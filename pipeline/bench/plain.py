@@ -1,6 +1,6 @@
 """The training loop of a run alone: its rows made beforehand, and no Ray; prints a line of JSON a log interval.
 
-    python -m pipeline.bench.plain OUTPUT/runs/NAME STEPS on|off STEPS_BETWEEN_LOG_LINES THREADS
+python -m pipeline.bench.plain OUTPUT/runs/NAME STEPS on|off STEPS_BETWEEN_LOG_LINES THREADS
 """
 
 import json
@@ -56,7 +56,12 @@ def train_alone(config: Pretrain, settings: StreamSettings, folder: str) -> None
     """A whole run in this process, its log intervals printed as they come; checkpoints go into `folder`."""
     wordpiece, (phase, *_) = WordPiece(settings.vocabulary, settings.table_chunks), config.all_phases
     everything = WindowRange(first=0, count=windows_for(settings, offset(config.steps, config.batch)))
-    blocks = list(islice(slots(rows_of_range(settings, wordpiece, everything), config.batch.rows_per_slot), config.steps * config.batch.slots_per_step))
+    blocks = list(
+        islice(
+            slots(rows_of_range(settings, wordpiece, everything), config.batch.rows_per_slot),
+            config.steps * config.batch.slots_per_step,
+        )
+    )
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if config.placement.threads:
         torch.set_num_threads(config.placement.threads)
@@ -67,7 +72,12 @@ def train_alone(config: Pretrain, settings: StreamSettings, folder: str) -> None
 
     def log(step: int, metrics: dict[str, float]) -> None:
         if RATE in metrics:
-            interval = Interval(step=step, end=time.time(), seconds=config.tracking.every * metrics[STEP_TIME] / 1000, tokens_per_second=metrics[RATE])
+            interval = Interval(
+                step=step,
+                end=time.time(),
+                seconds=config.tracking.every * metrics[STEP_TIME] / 1000,
+                tokens_per_second=metrics[RATE],
+            )
             print(json.dumps(asdict(interval)), flush=True)
 
     work = Work(
@@ -78,7 +88,15 @@ def train_alone(config: Pretrain, settings: StreamSettings, folder: str) -> None
         world=1,
         device=device,
         autocast=autocast_of(chosen_precision(config.placement, device), device),
-        heldout=heldout_batches(settings.corpus, wordpiece, phase.sampling, rows=config.evaluation.rows, rows_per_batch=phase.batch.rows_per_slot, rank=0, world=1),
+        heldout=heldout_batches(
+            settings.corpus,
+            wordpiece,
+            phase.sampling,
+            rows=config.evaluation.rows,
+            rows_per_batch=phase.batch.rows_per_slot,
+            rank=0,
+            world=1,
+        ),
         log=log,
         flush=lambda: None,
     )
@@ -90,7 +108,12 @@ def main(arguments: Sequence[str]) -> int:
     folder, steps, compiled, every, threads = arguments
     recorded = run.read_run(folder)
     assert recorded, folder
-    config = replace(run.settings_of(recorded), steps=int(steps), placement=Placement(compile=compiled, threads=int(threads)), tracking=Tracking(every=int(every)))
+    config = replace(
+        run.settings_of(recorded),
+        steps=int(steps),
+        placement=Placement(compile=compiled, threads=int(threads)),
+        tracking=Tracking(every=int(every)),
+    )
     with tempfile.TemporaryDirectory(prefix="bertstream-bench-") as scratch:
         train_alone(config, stream_of(folder, recorded), scratch)
     return 0

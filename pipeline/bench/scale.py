@@ -22,7 +22,15 @@ from ray.train.torch import TorchConfig, TorchTrainer
 from pipeline.columns import aligned
 from pipeline.config.training import Batch
 from pipeline.corpus.order import WindowRange, rows_of_round, slots_at, slots_of_block, slots_of_rank
-from pipeline.corpus.stream import StreamSettings, build_stream, bytes_ahead, in_blocks, rows_of_range, slots_of_blocks, stream_of
+from pipeline.corpus.stream import (
+    StreamSettings,
+    build_stream,
+    bytes_ahead,
+    in_blocks,
+    rows_of_range,
+    slots_of_blocks,
+    stream_of,
+)
 from pipeline.plan import STREAM_TOKENS
 from pipeline.text.wordpiece import WordPiece
 from pipeline.train.dealing import Dealing
@@ -71,7 +79,9 @@ def sleeping(settings: dict[str, Any]) -> None:
     about: Sleeper = settings["sleeper"]
     context = ray.train.get_context()
     rank, world = context.get_world_rank(), context.get_world_size()
-    blocks = ray.train.get_dataset_shard("train").iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=4)
+    blocks = ray.train.get_dataset_shard("train").iter_batches(
+        batch_size=None, batch_format="pyarrow", prefetch_batches=4
+    )
     coming = slots_of_blocks(blocks, about.batch.rows_per_slot)
     tokens, started = 0, 0.0
     for step in range(about.warm + about.steps):
@@ -90,7 +100,9 @@ def sleeping(settings: dict[str, Any]) -> None:
 def pace(settings: StreamSettings, sleeper: Sleeper, world: int) -> Pace:
     """Run one world."""
     options = ExecutionOptions(preserve_order=True)
-    rows = (sleeper.warm + sleeper.steps) * sleeper.batch.rows_per_step + rows_of_round(sleeper.batch, settings.sampling.maximum_length, world)
+    rows = (sleeper.warm + sleeper.steps) * sleeper.batch.rows_per_step + rows_of_round(
+        sleeper.batch, settings.sampling.maximum_length, world
+    )
     with tempfile.TemporaryDirectory(prefix="bertstream-bench-") as folder:
         trainer = TorchTrainer(
             sleeping,
@@ -106,7 +118,14 @@ def pace(settings: StreamSettings, sleeper: Sleeper, world: int) -> Pace:
     per_rank = math.ceil(sleeper.batch.slots_per_step / world)
     slots = sleeper.steps * sleeper.batch.slots_per_step
     blocks = slots / slots_of_block(sleeper.batch, settings.sampling.maximum_length, world)
-    return Pace(world=world, tokens=metrics["tokens"], slots=slots, blocks=blocks, seconds=metrics["seconds"], slept=sleeper.steps * per_rank * sleeper.seconds)
+    return Pace(
+        world=world,
+        tokens=metrics["tokens"],
+        slots=slots,
+        blocks=blocks,
+        seconds=metrics["seconds"],
+        slept=sleeper.steps * per_rank * sleeper.seconds,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,16 +158,47 @@ def dealt(settings: StreamSettings, world: int, rounds: int) -> Dealt:
     stream.context.execution_options = ExecutionOptions(preserve_order=True, resource_limits=limit)
     stream.context.enable_progress_bars = False
     tokens, begun, cpu = 0, time.perf_counter(), time.process_time()
-    for block in itertools.islice(stream.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=4), rounds * world):
+    for block in itertools.islice(
+        stream.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=4), rounds * world
+    ):
         tokens += len(block["ids"].combine_chunks().flatten())
     slots = one_round // settings.batch.rows_per_slot // world
-    return Dealt(world=world, slots=slots, blocks=rounds * world, tokens=tokens, seconds=time.perf_counter() - begun, cpu=time.process_time() - cpu)
+    return Dealt(
+        world=world,
+        slots=slots,
+        blocks=rounds * world,
+        tokens=tokens,
+        seconds=time.perf_counter() - begun,
+        cpu=time.process_time() - cpu,
+    )
 
 
 def dealt_table(found: Sequence[Dealt]) -> str:
     """A line a world."""
-    rows = [(f"{one.world}", f"{one.slots}", f"{one.blocks / one.seconds:,.1f}", f"{one.tokens / one.seconds:,.0f}", f"{1000 * one.cpu / one.blocks:.1f} ms", f"{one.blocks / one.cpu:,.0f}") for one in found]
-    return "\n".join(aligned(("ranks", "slots a block", "blocks/s", "tokens/s", "of its one process, a block", "blocks/s of that process"), rows))
+    rows = [
+        (
+            f"{one.world}",
+            f"{one.slots}",
+            f"{one.blocks / one.seconds:,.1f}",
+            f"{one.tokens / one.seconds:,.0f}",
+            f"{1000 * one.cpu / one.blocks:.1f} ms",
+            f"{one.blocks / one.cpu:,.0f}",
+        )
+        for one in found
+    ]
+    return "\n".join(
+        aligned(
+            (
+                "ranks",
+                "slots a block",
+                "blocks/s",
+                "tokens/s",
+                "of its one process, a block",
+                "blocks/s of that process",
+            ),
+            rows,
+        )
+    )
 
 
 def table(paces: Sequence[Pace]) -> str:
@@ -164,7 +214,9 @@ def table(paces: Sequence[Pace]) -> str:
         )
         for one in paces
     ]
-    return "\n".join(aligned(("workers", "tokens/s", "slots/s", "blocks/s", "of the time is sleep", "beside it, a slot"), rows))
+    return "\n".join(
+        aligned(("workers", "tokens/s", "slots/s", "blocks/s", "of the time is sleep", "beside it, a slot"), rows)
+    )
 
 
 def on_paper(blocks_per_second: float, tokens_per_row: float, maximum_length: int) -> str:
@@ -175,6 +227,29 @@ def on_paper(blocks_per_second: float, tokens_per_row: float, maximum_length: in
         for of_slot in ROWS:
             slots = needed / (of_slot * tokens_per_row)
             blocks = slots / slots_of_block(Batch(rows_per_step=of_slot, rows_per_slot=of_slot), maximum_length, gpus)
-            rows.append((f"{gpus}", str(of_slot), f"{needed / 1e6:,.0f} M", f"{slots:,.0f}", f"{blocks:,.0f}", f"{blocks / blocks_per_second:.1f}", f"{math.ceil(needed / STREAM_TOKENS)}"))
-    heads = ("GPUs", "rows a slot", "tokens/s", "slots/s", "blocks/s needed", "times what one stream gives", "cores for text")
-    return "\n".join([f"on paper, GPUs that take {GPU_TOKENS:,} tokens a second each (bert-base on an H100, about):", *aligned(heads, rows)])
+            rows.append(
+                (
+                    f"{gpus}",
+                    str(of_slot),
+                    f"{needed / 1e6:,.0f} M",
+                    f"{slots:,.0f}",
+                    f"{blocks:,.0f}",
+                    f"{blocks / blocks_per_second:.1f}",
+                    f"{math.ceil(needed / STREAM_TOKENS)}",
+                )
+            )
+    heads = (
+        "GPUs",
+        "rows a slot",
+        "tokens/s",
+        "slots/s",
+        "blocks/s needed",
+        "times what one stream gives",
+        "cores for text",
+    )
+    return "\n".join(
+        [
+            f"on paper, GPUs that take {GPU_TOKENS:,} tokens a second each (bert-base on an H100, about):",
+            *aligned(heads, rows),
+        ]
+    )

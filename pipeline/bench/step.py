@@ -92,7 +92,10 @@ def make_batch(case: Case, seed: int) -> Batch:
     lengths_N = lengths_of(case, rng)
     offsets = np.concatenate([[0], lengths_N.cumsum()])
     positions_T = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths_N)
-    masked = [start + np.sort(rng.choice(n, max(1, round(MASKED_SHARE * n)), replace=False)) for start, n in zip(offsets, lengths_N, strict=False)]
+    masked = [
+        start + np.sort(rng.choice(n, max(1, round(MASKED_SHARE * n)), replace=False))
+        for start, n in zip(offsets, lengths_N, strict=False)
+    ]
     masked_positions_M = np.concatenate(masked)
     return Batch(
         ids_T=torch.from_numpy(rng.integers(1, VOCABULARY_SIZE, offsets[-1])),
@@ -111,21 +114,37 @@ def counted(batch: Batch) -> Counted:
     return Counted(tokens=batch.tokens, squares=int(batch.offsets.diff().long().square().sum()), masked=batch.masked)
 
 
-def our_step(objective: nn.Module, module: nn.Module, optimizer: torch.optim.Optimizer, autocast: torch.autocast, batch: Batch) -> None:
+def our_step(
+    objective: nn.Module, module: nn.Module, optimizer: torch.optim.Optimizer, autocast: torch.autocast, batch: Batch
+) -> None:
     """One update as the training loop takes it; `objective` is the module or its compiled form."""
     counts, device = {"mlm": batch.masked, "nsp": batch.sequences}, next(module.parameters()).device
     compute = Compute(device=device, autocast=autocast, seed=0)
-    train_step(objective, optimizer, [(0, batch)], counts, compute, step=0, rate=AdamW().learning_rate, clip_norm=AdamW().clip_norm)
+    train_step(
+        objective,
+        optimizer,
+        [(0, batch)],
+        counts,
+        compute,
+        step=0,
+        rate=AdamW().learning_rate,
+        clip_norm=AdamW().clip_norm,
+    )
 
 
-def our_ways(case: Case, autocast: torch.autocast, device: torch.device, modes: Sequence[str], *, float8: bool = False) -> Ways:
+def our_ways(
+    case: Case, autocast: torch.autocast, device: torch.device, modes: Sequence[str], *, float8: bool = False
+) -> Ways:
     """Our step in each mode, over the same weights."""
     module = BertPretraining(case.model, VOCABULARY_SIZE).to(device)
     if float8:
         to_float8(module.encoder.layers)
     optimizer, batches = build_optimizer(AdamW(), module), [make_batch(case, seed) for seed in range(BATCHES)]
     objectives = {mode: torch.compile(module, dynamic=True) if mode == "compiled" else module for mode in modes}
-    return {("ours", mode): partial(in_turn, partial(our_step, objective, module, optimizer, autocast), batches) for mode, objective in objectives.items()}
+    return {
+        ("ours", mode): partial(in_turn, partial(our_step, objective, module, optimizer, autocast), batches)
+        for mode, objective in objectives.items()
+    }
 
 
 def their_ways(case: Case, autocast: torch.autocast, device: torch.device, modes: Sequence[str]) -> Ways:
@@ -148,7 +167,15 @@ def in_turn(step: Callable[[Any], None], inputs: Sequence[Any], number: int) -> 
     step(inputs[number % len(inputs)])
 
 
-def measure(case: Case, autocast: torch.autocast, device: torch.device, modes: Sequence[str], repetitions: int, *, float8: bool = False) -> dict[tuple[str, str], float]:
+def measure(
+    case: Case,
+    autocast: torch.autocast,
+    device: torch.device,
+    modes: Sequence[str],
+    repetitions: int,
+    *,
+    float8: bool = False,
+) -> dict[tuple[str, str], float]:
     """Median seconds of a step by column and mode; every repetition takes one step of each in turn, so that all meet the same noise."""
     ways = our_ways(case, autocast, device, modes, float8=float8) | their_ways(case, autocast, device, modes)
     for number in range(WARM_UP):
@@ -183,7 +210,11 @@ def line(case: Case, seconds: dict[tuple[str, str], float], device: torch.device
     found = {column: best(seconds, column) for column in ("ours", "as shipped", "masked only")}
     cells = [f"{case.name:<18}{case.rows:>5}"]
     cells += [f"{tokens / value[0]:>12,.0f} {value[1]:<9}" if value else f"{'-':>22}" for value in found.values()]
-    cells += [f"{value[0] / found['ours'][0]:>12.2f}" if value and found["ours"] else f"{'-':>12}" for name, value in found.items() if name != "ours"]
+    cells += [
+        f"{value[0] / found['ours'][0]:>12.2f}" if value and found["ours"] else f"{'-':>12}"
+        for name, value in found.items()
+        if name != "ours"
+    ]
     peak = peak_flops(torch.cuda.get_device_name(device), precision) if device.type == "cuda" else None
     if peak and found["ours"]:
         flops = float(np.mean([flops_per_token(case.model, VOCABULARY_SIZE, counted(batch)) for batch in batches]))
@@ -191,17 +222,33 @@ def line(case: Case, seconds: dict[tuple[str, str], float], device: torch.device
     return "".join(cells)
 
 
-def run(sizes: Sequence[str], *, length: int, lengths: Sequence[str], rows: int | None, repetitions: int, attention_dropout: bool, precision: str, modes: Sequence[str]) -> int:
+def run(
+    sizes: Sequence[str],
+    *,
+    length: int,
+    lengths: Sequence[str],
+    rows: int | None,
+    repetitions: int,
+    attention_dropout: bool,
+    precision: str,
+    modes: Sequence[str],
+) -> int:
     """Measure, print the table and the ratios; 1 when one is below its floor."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     autocast = torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision != "float32")
-    print(f"{device_name(device)}, {precision}, dropout 0.1, of attention {0.1 if attention_dropout else 0}, torch {torch.__version__}; real tokens/s")
-    print(f"{'':<18}{'rows':>5}{'ours':>12}{'':<10}{'as shipped':>12}{'':<10}{'masked only':>12}{'':<10}{'/ shipped':>12}{'/ masked':>12}")
+    print(
+        f"{device_name(device)}, {precision}, dropout 0.1, of attention {0.1 if attention_dropout else 0}, torch {torch.__version__}; real tokens/s"
+    )
+    print(
+        f"{'':<18}{'rows':>5}{'ours':>12}{'':<10}{'as shipped':>12}{'':<10}{'masked only':>12}{'':<10}{'/ shipped':>12}{'/ masked':>12}"
+    )
     ratios = {}
     for size in sizes:
         for kind in lengths:
             of_step = rows or ROWS[device.type].get(size, ROWS_OTHERWISE[device.type])
-            case = Case(size=size, rows=of_step, length=length, ragged=kind == "ragged", attention_dropout=attention_dropout)
+            case = Case(
+                size=size, rows=of_step, length=length, ragged=kind == "ragged", attention_dropout=attention_dropout
+            )
             seconds = measure(case, autocast, device, modes, repetitions, float8=precision == "float8")
             print(line(case, seconds, device, precision), flush=True)
             ours, theirs = best(seconds, "ours"), best(seconds, "as shipped")
@@ -222,7 +269,12 @@ def verdict(ratios: dict[str, float], device: torch.device) -> int:
         print("no ratio: transformers is not installed")
         return 0
     aims = {f"{size} full": aim for size, aim in AIMS.items()} if device.type == "cpu" else {}
-    print("ours / transformers as shipped: " + "; ".join(f"{name} {value:.2f}" + (f" (aim {aims[name]:g})" if name in aims else "") for name, value in ratios.items()))
+    print(
+        "ours / transformers as shipped: "
+        + "; ".join(
+            f"{name} {value:.2f}" + (f" (aim {aims[name]:g})" if name in aims else "") for name, value in ratios.items()
+        )
+    )
     low = [name for name, value in ratios.items() if device.type == "cpu" and not value >= FLOORS.get(name, 0)]
     for name in low:
         print(f"below its floor: {name}: {ratios[name]:.2f}, floor {FLOORS[name]:g}")
@@ -240,14 +292,26 @@ at_least_one.__name__ = "number of at least 1"  # as argparse names it in its er
 
 
 def main(arguments: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python jobs/bench.py step", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("sizes", nargs="*", default=list(AIMS) if not torch.cuda.is_available() else ["base", "large"], help=f"of {', '.join(SIZES)}; tiny to base on a CPU, base and large on a GPU when left out")
+    parser = argparse.ArgumentParser(
+        prog="python jobs/bench.py step", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "sizes",
+        nargs="*",
+        default=list(AIMS) if not torch.cuda.is_available() else ["base", "large"],
+        help=f"of {', '.join(SIZES)}; tiny to base on a CPU, base and large on a GPU when left out",
+    )
     parser.add_argument("--length", type=at_least_one, default=128)
     parser.add_argument("--lengths", nargs="+", choices=("full", "ragged"), default=["full", "ragged"])
     parser.add_argument("--rows", type=at_least_one)
     parser.add_argument("--repetitions", type=at_least_one, default=7)
     parser.add_argument("--no-attention-dropout", action="store_true")
-    parser.add_argument("--precision", choices=("float32", "bfloat16", "float8"), default="bfloat16", help="float8: of our layers; theirs stay in bfloat16")
+    parser.add_argument(
+        "--precision",
+        choices=("float32", "bfloat16", "float8"),
+        default="bfloat16",
+        help="float8: of our layers; theirs stay in bfloat16",
+    )
     parser.add_argument("--modes", nargs="+", choices=("eager", "compiled"), default=["eager", "compiled"])
     given = parser.parse_args(arguments)
     if unknown := [size for size in given.sizes if size not in SIZES]:

@@ -80,9 +80,14 @@ class Memory:
 
     def watch(self) -> None:
         while not self.stop.wait(0.5):
-            workers = [process for process in psutil.Process().children(recursive=True) if name(process).startswith("ray::")]
+            workers = [
+                process for process in psutil.Process().children(recursive=True) if name(process).startswith("ray::")
+            ]
             self.keep("worker", max(map(own_bytes, workers), default=0))
-            whole, left = (resources().get("object_store_memory", 0) for resources in (ray.cluster_resources, ray.available_resources))
+            whole, left = (
+                resources().get("object_store_memory", 0)
+                for resources in (ray.cluster_resources, ray.available_resources)
+            )
             self.keep("object store", whole - left)
 
     def keep(self, what: str, size: float) -> None:

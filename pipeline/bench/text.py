@@ -54,18 +54,33 @@ def measure(specs: Sequence[str], vocabulary: Vocabulary, sampling: Sampling, wi
     """
     collator = transformers_collator(vocabulary, folder)
     others, measured = split_corpora(specs, folder, windows)
-    warm, cold = WordPiece(vocabulary), WordPiece(vocabulary, table_chunks=wordpieces.TABLE_CHUNKS + 1)  # tables of their own
+    warm, cold = (
+        WordPiece(vocabulary),
+        WordPiece(vocabulary, table_chunks=wordpieces.TABLE_CHUNKS + 1),
+    )  # tables of their own
     for window in others.train:
         warm.encode(window_sentences(read_window(others, window))[0])
     clock = Clock()
     sums = np.zeros(4, np.int64)
     for number, window in enumerate(measured.train):
         sums += window_in_all_ways(clock, measured, window, number, warm, cold, sampling, collator)
-    return Measured(bytes=int(sums[0]), tokens=int(sums[1]), rows=int(sums[2]), seconds=clock.seconds | {"usual tokens": float(sums[3])})
+    return Measured(
+        bytes=int(sums[0]),
+        tokens=int(sums[1]),
+        rows=int(sums[2]),
+        seconds=clock.seconds | {"usual tokens": float(sums[3])},
+    )
 
 
 def window_in_all_ways(
-    clock: Clock, corpus: Corpus, window: Window, number: int, warm: WordPiece, cold: WordPiece, sampling: Sampling, collator: Any
+    clock: Clock,
+    corpus: Corpus,
+    window: Window,
+    number: int,
+    warm: WordPiece,
+    cold: WordPiece,
+    sampling: Sampling,
+    collator: Any,
 ) -> tuple[int, int, int, int]:
     """Bytes, tokens and rows of a window, and tokens of the usual way."""
     vocabulary = warm.vocabulary
@@ -77,16 +92,30 @@ def window_in_all_ways(
         assert all(map(np.array_equal, wanted, (tokens, sentence_offsets))), "the ids are the tokenizer's"
     parents = documents["parent"].combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False)
     rng = generator(0, 0, number, "pairs")
-    pairs = clock.time("pairs", PAIRINGS[type(sampling.pairs)], sampling.pairs, sentence_offsets, document_offsets, parents, sampling.maximum_length, rng)
+    pairs = clock.time(
+        "pairs",
+        PAIRINGS[type(sampling.pairs)],
+        sampling.pairs,
+        sentence_offsets,
+        document_offsets,
+        parents,
+        sampling.maximum_length,
+        rng,
+    )
     pairs = pairs.take(generator(0, 0, number, "rows").permutation(len(pairs)))
     ids, offsets = clock.time("sequences", assemble, tokens, pairs, vocabulary)
     masked = clock.time("masks", mask, sampling.masking, ids, offsets, vocabulary, generator(0, 0, number, "masks"))
     block = clock.time("Arrow block", example_table, pairs, offsets, masked)
-    whole = clock.time("whole path", lambda: make_examples(read_window(corpus, window), warm, sampling, seed=0, epoch=0, window=number))
+    whole = clock.time(
+        "whole path", lambda: make_examples(read_window(corpus, window), warm, sampling, seed=0, epoch=0, window=number)
+    )
     assert whole.equals(block), "the stages are those of the whole path"
     special = (vocabulary.cls_id, vocabulary.sep_id)
     usual = clock.time(
-        "usual preparation", lambda: usual_batches(read_window(corpus, window), warm.tokenizer, collator, special, sampling.maximum_length, Random(number))
+        "usual preparation",
+        lambda: usual_batches(
+            read_window(corpus, window), warm.tokenizer, collator, special, sampling.maximum_length, Random(number)
+        ),
     )
     return sum(len(sentence.encode()) + 1 for sentence in sentences), len(ids), block.num_rows, usual[1]
 
@@ -94,7 +123,8 @@ def window_in_all_ways(
 def transformers_collator(vocabulary: Vocabulary, folder: str) -> Any:
     """transformers' masking collator for this vocabulary."""
     try:
-        from transformers import AutoTokenizer, DataCollatorForLanguageModeling, logging as their_logging
+        from transformers import AutoTokenizer, DataCollatorForLanguageModeling
+        from transformers import logging as their_logging
     except ImportError as error:
         raise ConfigError("the usual preparation needs transformers: pip install 'bertstream[test]'") from error
     from pathlib import Path
@@ -103,16 +133,23 @@ def transformers_collator(vocabulary: Vocabulary, folder: str) -> Any:
     logging.getLogger("transformers").setLevel(logging.ERROR)
     (Path(folder) / "tokenizer").mkdir(parents=True)
     save_vocabulary(vocabulary, Path(folder) / "tokenizer", 512)
-    return DataCollatorForLanguageModeling(AutoTokenizer.from_pretrained(f"{folder}/tokenizer"), mlm=True, mlm_probability=0.15)
+    return DataCollatorForLanguageModeling(
+        AutoTokenizer.from_pretrained(f"{folder}/tokenizer"), mlm=True, mlm_probability=0.15
+    )
 
 
 def table(measured: Measured) -> str:
     """Of each stage, MB/s, millions of tokens a second, and milliseconds for a megabyte."""
-    lines = [f"{measured.bytes / 1e6:.1f} MB of sentences, {measured.tokens:,} tokens, {measured.rows:,} rows, one core", f"{'':22}{'MB/s':>10}{'M tokens/s':>14}{'ms/MB':>10}"]
+    lines = [
+        f"{measured.bytes / 1e6:.1f} MB of sentences, {measured.tokens:,} tokens, {measured.rows:,} rows, one core",
+        f"{'':22}{'MB/s':>10}{'M tokens/s':>14}{'ms/MB':>10}",
+    ]
     for name, seconds in measured.seconds.items():
         if name != "usual tokens":
             tokens = measured.seconds["usual tokens"] if name == "usual preparation" else measured.tokens
-            lines.append(f"{name:22}{measured.bytes / 1e6 / seconds:>10.1f}{tokens / 1e6 / seconds:>14.2f}{seconds * 1e9 / measured.bytes:>10.2f}")
+            lines.append(
+                f"{name:22}{measured.bytes / 1e6 / seconds:>10.1f}{tokens / 1e6 / seconds:>14.2f}{seconds * 1e9 / measured.bytes:>10.2f}"
+            )
     return "\n".join(lines)
 
 

@@ -11,7 +11,9 @@ from pipeline.text.examples import window_sentences
 ROWS = 32  # of a batch that is collated
 
 
-def usual_examples(documents: pa.Table, tokenizer: Tokenizer, cls_id: int, sep_id: int, maximum_length: int, rng: Random) -> Iterator[dict[str, list[int]]]:
+def usual_examples(
+    documents: pa.Table, tokenizer: Tokenizer, cls_id: int, sep_id: int, maximum_length: int, rng: Random
+) -> Iterator[dict[str, list[int]]]:
     """Next-sentence examples of a window's documents as lists, by the law of google-research/bert's create_instances_from_document."""
     sentences, offsets = window_sentences(documents)
     ids = [encoding.ids for encoding in tokenizer.encode_batch_fast(sentences, add_special_tokens=False)]
@@ -27,7 +29,9 @@ def usual_examples(documents: pa.Table, tokenizer: Tokenizer, cls_id: int, sep_i
             }
 
 
-def document_pairs(every: list[list[list[int]]], number: int, document: list[list[int]], maximum: int, rng: Random) -> Iterator[tuple[list[int], list[int], bool]]:
+def document_pairs(
+    every: list[list[list[int]]], number: int, document: list[list[int]], maximum: int, rng: Random
+) -> Iterator[tuple[list[int], list[int], bool]]:
     """Segments A and B of one document, before they are shortened."""
     target = rng.randint(2, maximum) if rng.random() < 0.1 else maximum
     chunk: list[list[int]] = []
@@ -39,7 +43,11 @@ def document_pairs(every: list[list[list[int]]], number: int, document: list[lis
             a_end = rng.randint(1, len(chunk) - 1) if len(chunk) >= 2 else 1
             a = [id for sentence in chunk[:a_end] for id in sentence]
             is_random = len(every) > 1 and (len(chunk) == 1 or rng.random() < 0.5)
-            b = other(every, number, target - len(a), rng) if is_random else [id for sentence in chunk[a_end:] for id in sentence]
+            b = (
+                other(every, number, target - len(a), rng)
+                if is_random
+                else [id for sentence in chunk[a_end:] for id in sentence]
+            )
             if is_random:
                 place -= len(chunk) - a_end
             if b:
@@ -70,7 +78,14 @@ def shorten(a: list[int], b: list[int], maximum: int, rng: Random) -> None:
             longer.pop()
 
 
-def usual_batches(documents: pa.Table, tokenizer: Tokenizer, collator: object, special: tuple[int, int], maximum_length: int, rng: Random) -> tuple[int, int]:
+def usual_batches(
+    documents: pa.Table,
+    tokenizer: Tokenizer,
+    collator: object,
+    special: tuple[int, int],
+    maximum_length: int,
+    rng: Random,
+) -> tuple[int, int]:
     """Masked, padded batches of a window, made and thrown away: (rows, tokens without padding)."""
     examples = list(usual_examples(documents, tokenizer, *special, maximum_length, rng))
     rng.shuffle(examples)

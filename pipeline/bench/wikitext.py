@@ -32,7 +32,9 @@ def measure(dump: str, extracted: str | None = None) -> dict[str, float]:
     """
     stored = list(islice(until_cut_off(dump), MOST_BYTES // BLOCK_BYTES))
     if not is_dump(head := b"".join(stored[:1])):
-        raise DataError(f"{dump} is no MediaWiki dump: it begins with {head[:40]!r}, a dump with <mediawiki …>; take a file …-pages-articles….xml, compressed or not")
+        raise DataError(
+            f"{dump} is no MediaWiki dump: it begins with {head[:40]!r}, a dump with <mediawiki …>; take a file …-pages-articles….xml, compressed or not"
+        )
     start = time.process_time()
     items = list(read_dump(stored, dump))
     seconds = time.process_time() - start
@@ -72,7 +74,9 @@ def compared(articles: dict[str, str], extracted: str) -> dict[str, float]:
             pages, both = pages + 1, both + (here & there).total()
             ours, theirs = ours + here.total(), theirs + there.total()
     if not pages:
-        raise DataError(f"{extracted} holds no page of the same title as one of the dump's {len(articles)} articles; take WikiExtractor's output of the same wiki")
+        raise DataError(
+            f"{extracted} holds no page of the same title as one of the dump's {len(articles)} articles; take WikiExtractor's output of the same wiki"
+        )
     return {"pages in both": pages, "recall": both / max(1, theirs), "length": ours / max(1, theirs)}
 
 
@@ -90,7 +94,12 @@ def table(found: dict[str, float]) -> str:
     left = {name.removesuffix(SHARE): count for name, count in found.items() if name.endswith(SHARE)}
     lines = [f"{'articles':24}{found['articles']:>10,}{found['words']:>14,} words"]
     lines += [f"{reason:24}{count:>10,}" for reason, count in sorted(reasons.items())]
-    lines.append(f"{'left in a million words':24}{sum(left.values()):>10.1f}" + "".join(f"  {marker} {count:.1f}" for marker, count in left.items() if count))
+    lines.append(
+        f"{'left in a million words':24}{sum(left.values()):>10.1f}"
+        + "".join(f"  {marker} {count:.1f}" for marker, count in left.items() if count)
+    )
     if "recall" in found:
-        lines.append(f"{'beside WikiExtractor':24}{found['pages in both']:>10,} pages: {found['recall']:.1%} of its words are here, {found['length']:.2f} times as many in all")
+        lines.append(
+            f"{'beside WikiExtractor':24}{found['pages in both']:>10,} pages: {found['recall']:.1%} of its words are here, {found['length']:.2f} times as many in all"
+        )
     return "\n".join([*lines, f"{'MB/s of XML, one core':24}{found['megabytes a second']:>10.1f}"])

@@ -5,7 +5,6 @@ from typing import Literal
 
 from pipeline.config.checks import require, require_at_least, require_share
 
-
 PASSING = frozenset({"prepare.web_timeout"})
 """Settings that decide nothing of what a prepared corpus holds."""
 

@@ -39,8 +39,14 @@ class Export:
 
     def __post_init__(self) -> None:
         unknown = [kind for kind in self.kinds if kind not in EXPORT_KINDS]
-        require(self.kinds != () and not unknown, f"kinds ({', '.join(unknown) or 'none'}) must be of {', '.join(EXPORT_KINDS)}")
-        require(self.register is None or "mlflow" in self.kinds, f"register ({self.register}) needs the kind mlflow: add it to kinds ({', '.join(self.kinds)})")
+        require(
+            self.kinds != () and not unknown,
+            f"kinds ({', '.join(unknown) or 'none'}) must be of {', '.join(EXPORT_KINDS)}",
+        )
+        require(
+            self.register is None or "mlflow" in self.kinds,
+            f"register ({self.register}) needs the kind mlflow: add it to kinds ({', '.join(self.kinds)})",
+        )
         if self.license is not None:
             spdx_identifier(self.license)
         if self.push_to_hub is None:

@@ -45,7 +45,10 @@ class Cutting:
     """Whether all pieces of a word have its tag; else the first alone (Devlin et al. 2019, 5.3)."""
 
     def __post_init__(self) -> None:
-        require(self.maximum_length is None or self.maximum_length >= 8, f"cutting.maximum_length ({self.maximum_length}) must be at least 8")
+        require(
+            self.maximum_length is None or self.maximum_length >= 8,
+            f"cutting.maximum_length ({self.maximum_length}) must be at least 8",
+        )
         require(self.stride is None or self.stride >= 0, f"cutting.stride ({self.stride}) must be at least 0")
         require_at_least("cutting.question_length", self.question_length, 1)
         require_at_least("cutting.longest_answer", self.longest_answer, 1)
@@ -83,7 +86,10 @@ class Recipe:
         require_at_least("recipe.rows_per_step", self.rows_per_step, 1)
         if self.rows_per_slot is not None:
             require_at_least("recipe.rows_per_slot", self.rows_per_slot, 1)
-        require(self.training_rows is None or self.training_rows >= 1, f"recipe.training_rows ({self.training_rows}) must be at least 1")
+        require(
+            self.training_rows is None or self.training_rows >= 1,
+            f"recipe.training_rows ({self.training_rows}) must be at least 1",
+        )
         require(self.patience is None or self.patience >= 1, f"recipe.patience ({self.patience}) must be at least 1")
         if self.dropout is not None:
             require_share("recipe.dropout", self.dropout)
@@ -137,7 +143,9 @@ class TaskAdamW(AdamW):
     """Peak learning rate; none: by the encoder's width, 3e-4 up to 256, 1e-4 up to 512, 5e-5 above."""
 
     def __post_init__(self) -> None:
-        AdamW(**vars(self) | {"learning_rate": WIDE_RATE if self.learning_rate is None else self.learning_rate})  # checks
+        AdamW(
+            **vars(self) | {"learning_rate": WIDE_RATE if self.learning_rate is None else self.learning_rate}
+        )  # checks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,7 +200,10 @@ class Finetune:
     adapter: Adapter = NoAdapter()
 
     def __post_init__(self) -> None:
-        require((self.task == ()) != (self.train is None), f"task ({', '.join(self.task) or 'none'}) or train ({self.train}): give one of both, such as --task sst2 or --train my.csv")
+        require(
+            (self.task == ()) != (self.train is None),
+            f"task ({', '.join(self.task) or 'none'}) or train ({self.train}): give one of both, such as --task sst2 or --train my.csv",
+        )
         require(self.dev is None or self.train is not None, f"dev ({self.dev}) belongs to train, which is not given")
         require(self.test is None or self.train is not None, f"test ({self.test}) belongs to train, which is not given")
         require_at_least("seeds", self.seeds, 1)
@@ -200,12 +211,26 @@ class Finetune:
             given = f"search.folds ({self.search.folds})"
             require(self.train is not None, f"{given} divides your own file: give it with --train")
             require(self.dev is None, f"{given} divides train, and dev ({self.dev}) is given: leave one of them out")
-            require(self.test is None, f"{given} keeps no model, and test ({self.test}) wants one: leave one of them out")
-            require(self.register is None, f"{given} keeps no model, and register ({self.register}) wants one: leave one of them out")
+            require(
+                self.test is None, f"{given} keeps no model, and test ({self.test}) wants one: leave one of them out"
+            )
+            require(
+                self.register is None,
+                f"{given} keeps no model, and register ({self.register}) wants one: leave one of them out",
+            )
         require(self.minutes is None or self.minutes > 0, f"minutes ({self.minutes}) must be above 0")
-        require(not self.vocabulary.extend, f"vocabulary.extend ({self.vocabulary.extend}) is for pretraining, which learns the words that are added: leave it out")
-        require(self.placement.device != "cuda" or self.trials.gpus != 0, "placement.device cuda and trials.gpus (0) contradict each other: leave one of them out")
-        require(not self.placement.autoscaled or self.trials.at_once is not None, "placement.autoscaled needs trials.at_once: so many trials ask for nodes at the same time")
+        require(
+            not self.vocabulary.extend,
+            f"vocabulary.extend ({self.vocabulary.extend}) is for pretraining, which learns the words that are added: leave it out",
+        )
+        require(
+            self.placement.device != "cuda" or self.trials.gpus != 0,
+            "placement.device cuda and trials.gpus (0) contradict each other: leave one of them out",
+        )
+        require(
+            not self.placement.autoscaled or self.trials.at_once is not None,
+            "placement.autoscaled needs trials.at_once: so many trials ask for nodes at the same time",
+        )
 
     def for_width(self, width: int) -> "Finetune":
         """With the learning rate that is asked for, or that of an encoder of this width."""

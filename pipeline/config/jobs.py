@@ -7,15 +7,31 @@ from pipeline.config.checks import require, require_at_least
 from pipeline.config.data import Preparation, Sampling, VocabularySettings
 from pipeline.config.model import Model
 from pipeline.config.phases import OnePhase, Phase, TwoPhases, split
-from pipeline.config.training import AdamW, Batch, Checkpoints, Evaluation, Lamb, LinearDecay, Placement, Schedule, Tracking, WarmupStableDecay
+from pipeline.config.training import (
+    AdamW,
+    Batch,
+    Checkpoints,
+    Evaluation,
+    Lamb,
+    LinearDecay,
+    Placement,
+    Schedule,
+    Tracking,
+    WarmupStableDecay,
+)
 from pipeline.config.workers import WorkerRange, worker_range
-
 
 COUNTED_RATE = 0.1
 """Share of the rate of word embeddings that start from counts: at 1e-3 they are as good as new after 500 steps at the whole rate, and keep what they were at a tenth."""
 COMMON = (
     *("corpus", "init", "steps", "workers", "name", "output", "seed"),
-    *("vocabulary.path", "sampling.maximum_length", "batch.rows_per_step", "optimizer.learning_rate", "placement.device"),
+    *(
+        "vocabulary.path",
+        "sampling.maximum_length",
+        "batch.rows_per_step",
+        "optimizer.learning_rate",
+        "placement.device",
+    ),
 )
 """What --help shows first."""
 FEWEST_EVALUATIONS, MOST_BETWEEN = 10, 1_000
@@ -83,11 +99,15 @@ class Pretrain:
             f"word_embeddings ({self.word_embeddings}) cannot be set beside init ({self.init}), which brings its own: leave one of them out",
         )
         require(
-            self.name is None or (self.name != "" and all(c.isalnum() or c in "-_." for c in self.name) and self.name[0] != "."),
+            self.name is None
+            or (self.name != "" and all(c.isalnum() or c in "-_." for c in self.name) and self.name[0] != "."),
             f"name ({self.name!r}) may hold letters, digits, '-', '_' and '.' only and must not start with '.'",
         )
         size = len((self.name or "").encode())
-        require(size <= LONGEST_NAME, f"name ({str(self.name)[:20]}…) has {size} bytes: a run's folder may have {LONGEST_NAME} at most")
+        require(
+            size <= LONGEST_NAME,
+            f"name ({str(self.name)[:20]}…) has {size} bytes: a run's folder may have {LONGEST_NAME} at most",
+        )
 
     @property
     def worker_range(self) -> WorkerRange:

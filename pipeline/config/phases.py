@@ -61,5 +61,10 @@ def split(phases: OnePhase | TwoPhases, steps: int, sampling: Sampling, batch: B
     longer = Batch(rows_per_step=phases.rows_per_step, rows_per_slot=phases.rows_per_slot)
     return (
         Phase(first=0, end=steps - second, sampling=sampling, batch=batch),
-        Phase(first=steps - second, end=steps, sampling=replace(sampling, maximum_length=phases.maximum_length), batch=longer),
+        Phase(
+            first=steps - second,
+            end=steps,
+            sampling=replace(sampling, maximum_length=phases.maximum_length),
+            batch=longer,
+        ),
     )

@@ -46,12 +46,21 @@ class Predict:
     placement: ModelPlacement = ModelPlacement()
 
     def __post_init__(self) -> None:
-        require(self.output.endswith(OUTPUTS), f"output ({self.output}) must end in one of {', '.join(OUTPUTS)}, which says its format")
+        require(
+            self.output.endswith(OUTPUTS),
+            f"output ({self.output}) must end in one of {', '.join(OUTPUTS)}, which says its format",
+        )
         require_at_least("top", self.top, 1)
         require_at_least("rows_per_part", self.rows_per_part, 1)
         require(self.actors is None or self.actors >= 1, f"actors ({self.actors}) must be at least 1")
-        require(self.placement.device != "cuda" or self.gpus != 0, "placement.device cuda and gpus (0) contradict each other: leave one of them out")
-        require(not self.placement.autoscaled or self.actors is not None, "placement.autoscaled needs actors: so many processes ask for nodes")
+        require(
+            self.placement.device != "cuda" or self.gpus != 0,
+            "placement.device cuda and gpus (0) contradict each other: leave one of them out",
+        )
+        require(
+            not self.placement.autoscaled or self.actors is not None,
+            "placement.autoscaled needs actors: so many processes ask for nodes",
+        )
         require_above_zero("cpus", self.cpus)
         require(self.gpus is None or self.gpus >= 0, f"gpus ({self.gpus}) must be at least 0")
         require(self.gpus is None or self.gpus <= 1, f"gpus ({self.gpus}) must be at most 1: a process uses one")
@@ -84,9 +93,17 @@ class Score:
     placement: ModelPlacement = ModelPlacement()
 
     def __post_init__(self) -> None:
-        require((self.checkpoint is None) != (self.predictions is None), f"checkpoint ({self.checkpoint}) or predictions ({self.predictions}): give one of both")
-        require((self.input is None) != (self.task is None), f"input ({self.input}) or task ({self.task}): give one of both")
-        require((self.task is None) == (self.data is None), f"task ({self.task}) and data ({self.data}), the folder of its files, belong together: give both")
+        require(
+            (self.checkpoint is None) != (self.predictions is None),
+            f"checkpoint ({self.checkpoint}) or predictions ({self.predictions}): give one of both",
+        )
+        require(
+            (self.input is None) != (self.task is None), f"input ({self.input}) or task ({self.task}): give one of both"
+        )
+        require(
+            (self.task is None) == (self.data is None),
+            f"task ({self.task}) and data ({self.data}), the folder of its files, belong together: give both",
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,11 +121,28 @@ class Compare(Finetune):
         super().__post_init__()
         given = f"checkpoint ({', '.join(self.checkpoint) or 'none'})"
         if self.random_weights:
-            require(len(self.checkpoint) == 1, f"{given} must be given once with --random-weights: it is compared with random weights of its sizes")
+            require(
+                len(self.checkpoint) == 1,
+                f"{given} must be given once with --random-weights: it is compared with random weights of its sizes",
+            )
         else:
-            require(len(self.checkpoint) == 2, f"{given} must be given twice: --checkpoint A --checkpoint B; or once with --random-weights")
-        require(len(set(self.checkpoint)) == len(self.checkpoint), f"checkpoint ({self.checkpoint[0]}) is given twice: give two that differ")
+            require(
+                len(self.checkpoint) == 2,
+                f"{given} must be given twice: --checkpoint A --checkpoint B; or once with --random-weights",
+            )
+        require(
+            len(set(self.checkpoint)) == len(self.checkpoint),
+            f"checkpoint ({self.checkpoint[0]}) is given twice: give two that differ",
+        )
         require_at_least("seeds", self.seeds, 2)
-        require(self.minutes is None, f"minutes ({self.minutes}) would give the two encoders unequal trials: leave it out, and lower --seeds or --recipe.training-rows")
-        require(self.search.folds is None, f"search.folds ({self.search.folds}) is for one encoder: leave it out, and name a development file with --dev")
-        require(self.register is None, f"register ({self.register}) is for one encoder: fine-tune the better one by itself")
+        require(
+            self.minutes is None,
+            f"minutes ({self.minutes}) would give the two encoders unequal trials: leave it out, and lower --seeds or --recipe.training-rows",
+        )
+        require(
+            self.search.folds is None,
+            f"search.folds ({self.search.folds}) is for one encoder: leave it out, and name a development file with --dev",
+        )
+        require(
+            self.register is None, f"register ({self.register}) is for one encoder: fine-tune the better one by itself"
+        )

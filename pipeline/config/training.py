@@ -32,7 +32,8 @@ class Batch:
             f"batch.warmup_steps ({self.warmup_steps}) and batch.warmup_rows ({self.warmup_rows}) go together: set both or neither",
         )
         require(
-            self.warmup_rows is None or (0 < self.warmup_rows <= self.rows_per_step and self.warmup_rows % self.rows_per_slot == 0),
+            self.warmup_rows is None
+            or (0 < self.warmup_rows <= self.rows_per_step and self.warmup_rows % self.rows_per_slot == 0),
             f"batch.warmup_rows ({self.warmup_rows}) must be a multiple of batch.rows_per_slot ({self.rows_per_slot}) and at most batch.rows_per_step ({self.rows_per_step})",
         )
 
@@ -74,7 +75,9 @@ class AdamW:
         require_above_zero("optimizer.clip_norm", self.clip_norm)
         require(0 < self.layer_decay <= 1, f"optimizer.layer_decay ({self.layer_decay}) must be above 0 and at most 1")
         share = self.word_embeddings_rate
-        require(share is None or 0 < share <= 1, f"optimizer.word_embeddings_rate ({share}) must be above 0 and at most 1")
+        require(
+            share is None or 0 < share <= 1, f"optimizer.word_embeddings_rate ({share}) must be above 0 and at most 1"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -219,7 +222,10 @@ class ModelPlacement:
 
     def __post_init__(self) -> None:
         require(self.threads is None or self.threads >= 1, f"placement.threads ({self.threads}) must be at least 1")
-        require(not self.autoscaled or self.device != "auto", "placement.autoscaled needs placement.device cuda or cpu: the nodes that would tell are not there yet")
+        require(
+            not self.autoscaled or self.device != "auto",
+            "placement.autoscaled needs placement.device cuda or cpu: the nodes that would tell are not there yet",
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -263,5 +269,8 @@ class Placement:
         require_at_least("placement.table_chunks", self.table_chunks, 1)
         require_at_least("placement.restarts", self.restarts, 0)
         require_at_least("placement.hang_seconds", self.hang_seconds, 1)
-        require(self.worker_cpus is None or self.worker_cpus > 0, f"placement.worker_cpus ({self.worker_cpus}) must be above 0")
+        require(
+            self.worker_cpus is None or self.worker_cpus > 0,
+            f"placement.worker_cpus ({self.worker_cpus}) must be above 0",
+        )
         require(self.worker_resource != "", "placement.worker_resource ('') must be the name of a resource")

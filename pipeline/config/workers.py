@@ -27,5 +27,7 @@ def worker_range(workers: int | str) -> WorkerRange:
     least = int(found[1]) if found else 0
     most = int(found[2] or found[1]) if found else 0
     if not 1 <= least <= most:
-        raise ConfigError(f"workers ({workers}) must be a number from 1 on, or two with two dots between them as in 2..8")
+        raise ConfigError(
+            f"workers ({workers}) must be a number from 1 on, or two with two dots between them as in 2..8"
+        )
     return WorkerRange(least=least, most=most)

@@ -36,7 +36,9 @@ def own_requirements() -> list[str]:
     except PackageNotFoundError:
         project = Path(__file__).parents[2] / "pyproject.toml"
     if not project.is_file():
-        raise ConfigError(f"corpus builtin needs the installed package {DISTRIBUTION}: pip install it, or name another corpus")
+        raise ConfigError(
+            f"corpus builtin needs the installed package {DISTRIBUTION}: pip install it, or name another corpus"
+        )
     return tomllib.loads(project.read_text())["project"]["dependencies"]
 
 
@@ -110,7 +112,11 @@ def docstring(code: CodeType) -> str | None:
     wanted = code.co_names.index("__doc__")
     units = code.co_code[:64]
     for at in range(2, len(units), 2):
-        if units[at] == dis.opmap["STORE_NAME"] and units[at + 1] == wanted and units[at - 2] == dis.opmap["LOAD_CONST"]:
+        if (
+            units[at] == dis.opmap["STORE_NAME"]
+            and units[at + 1] == wanted
+            and units[at - 2] == dis.opmap["LOAD_CONST"]
+        ):
             value = code.co_consts[units[at - 1]]
             return value if isinstance(value, str) else None
     return None

@@ -42,7 +42,9 @@ def decompressed(block: int, bits: int) -> bytes:
     """The text of a block of so many bits, magic and checksum included, as a number. Raises OSError where they are no whole, sound block."""
     checksum = block >> bits - MAGIC_BITS - CHECKSUM_BITS & (1 << CHECKSUM_BITS) - 1
     decoder = bz2.BZ2Decompressor()
-    text = decoder.decompress(stream((block << MAGIC_BITS | END_MAGIC) << CHECKSUM_BITS | checksum, bits + MAGIC_BITS + CHECKSUM_BITS))
+    text = decoder.decompress(
+        stream((block << MAGIC_BITS | END_MAGIC) << CHECKSUM_BITS | checksum, bits + MAGIC_BITS + CHECKSUM_BITS)
+    )
     if not decoder.eof:
         raise OSError("the block is longer")
     return text

@@ -116,7 +116,12 @@ def add_up(partition: int, files: list[str], folder: str, most: int) -> dict[str
     kept = counts.sort_by([("count", "descending"), ("word", "ascending")]).slice(0, most)
     name = f"sum-{partition:02d}.arrow"
     write_batches(storage.join(folder, name), [kept.sort_by("word")])
-    return {"partition": partition, "file": name, "distinct": counts.num_rows, "words": pc.sum(counts["count"]).as_py() or 0}
+    return {
+        "partition": partition,
+        "file": name,
+        "distinct": counts.num_rows,
+        "words": pc.sum(counts["count"]).as_py() or 0,
+    }
 
 
 def summed(tables: list[pa.Table]) -> pa.Table:
@@ -130,7 +135,10 @@ def write_batches(location: str, tables: list[pa.Table]) -> None:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, COUNTS, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
         for table in tables:
-            columns = [pa.concat_arrays(column.chunks) if column.num_chunks else column.combine_chunks() for column in table.columns]
+            columns = [
+                pa.concat_arrays(column.chunks) if column.num_chunks else column.combine_chunks()
+                for column in table.columns
+            ]
             writer.write_batch(pa.record_batch(columns, schema=COUNTS))
     storage.write_bytes(location, sink.getvalue())
 

@@ -21,7 +21,10 @@ KEPT_BYTES = 1 << 12
 EDGE = re.compile(rb"<(/?)page[ \t\r\n]{0,4}>")
 EDGE_BYTES = 11
 BOM = b"\xef\xbb\xbf"
-PROLOG = re.compile(rb"(?:\xef\xbb\xbf)?(?:\s++|<\?[^>]*+>|<!--(?:[^-]++|-(?!->))*+-->|<!DOCTYPE\b[^\[>]*+(?:\[[^\]]*+\]\s*+)?>)*+", re.IGNORECASE)
+PROLOG = re.compile(
+    rb"(?:\xef\xbb\xbf)?(?:\s++|<\?[^>]*+>|<!--(?:[^-]++|-(?!->))*+-->|<!DOCTYPE\b[^\[>]*+(?:\[[^\]]*+\]\s*+)?>)*+",
+    re.IGNORECASE,
+)
 """What may stand before the first element of XML: byte order mark, declaration, comments and document type."""
 MEDIAWIKI = re.compile(rb"<mediawiki\b")
 LANGUAGE = re.compile(rb"\bxml:lang=[\"']([\w-]+)[\"']")
@@ -31,7 +34,9 @@ PICTURES_AND_CATEGORIES = ("6", "14")
 PAGE_ID = re.compile(rb"<id>(\d{1,20})</id>")
 REDIRECT = re.compile(r"\s*#\s*([^\s\[\]#:]+)\s*:?\s*\[\[[^\[\]\n]+\]\]")
 TEMPLATE_NAME = re.compile(r"\{\{\s*([^{}|\n<]{1,100})")
-DISAMBIGUATION_NAME = re.compile(r"disambig|desambig|dezambig|disamb\b|homonymie$|begriffskl|doorverwijs|ujednoznaczn|неоднознач|багатозначн|многозначн|неадназнач|消歧|曖昧さ回避|동음이의")
+DISAMBIGUATION_NAME = re.compile(
+    r"disambig|desambig|dezambig|disamb\b|homonymie$|begriffskl|doorverwijs|ujednoznaczn|неоднознач|багатозначн|многозначн|неадназнач|消歧|曖昧さ回避|동음이의"
+)
 """What such a template's name holds in wikis whose own name for it is not in the table."""
 HATNOTE = re.compile(r"needed|link|hinweis|redirect|check|^(?:voir|ver|nota|zie|about|other|see) |\?$")
 """What the names of templates hold that point to such a page or ask for one."""
@@ -111,7 +116,9 @@ def article(page: dict[str, str], id: str, wiki: Wiki) -> Record | Dropped:
 
 def no_article(page: dict[str, str], title: str, text: str, wiki: Wiki) -> Reason | None:
     """Why a page is no article, if so. Exports before version 0.6 tell the namespace by the title alone."""
-    space = page.get("ns", "").strip() or next((number for number, name in wiki.namespaces if title.startswith(f"{name}:")), "0")
+    space = page.get("ns", "").strip() or next(
+        (number for number, name in wiki.namespaces if title.startswith(f"{name}:")), "0"
+    )
     if space != "0":
         return "other namespace"
     if "redirect" in page or is_redirect(text):
@@ -122,7 +129,9 @@ def no_article(page: dict[str, str], title: str, text: str, wiki: Wiki) -> Reaso
 def is_redirect(text: str) -> bool:
     """Whether a text is #REDIRECT [[…]] in some language: a known word, or any word in capitals of a short page."""
     found = REDIRECT.match(text)
-    return found is not None and (found[1].lower() in REDIRECTS or (len(text) < LONGEST_REDIRECT and found[1] == found[1].upper()))
+    return found is not None and (
+        found[1].lower() in REDIRECTS or (len(text) < LONGEST_REDIRECT and found[1] == found[1].upper())
+    )
 
 
 def is_disambiguation(title: str, text: str) -> bool:
@@ -130,7 +139,9 @@ def is_disambiguation(title: str, text: str) -> bool:
     if "__DISAMBIG__" in text or MEANINGS.search(title.lower()):
         return True
     names = {" ".join(name.replace("_", " ").lower().split()) for name in TEMPLATE_NAME.findall(text)}
-    return any(name in DISAMBIGUATIONS or (DISAMBIGUATION_NAME.search(name) and not HATNOTE.search(name)) for name in names)
+    return any(
+        name in DISAMBIGUATIONS or (DISAMBIGUATION_NAME.search(name) and not HATNOTE.search(name)) for name in names
+    )
 
 
 def without_prolog(blocks: Iterable[bytes]) -> Iterator[bytes]:
@@ -231,6 +242,10 @@ def parse(content: bytes) -> dict[str, str]:
 
     parser = expat.ParserCreate("utf-8")
     parser.buffer_text = True
-    parser.StartElementHandler, parser.EndElementHandler, parser.CharacterDataHandler = start, lambda name: path.pop(), characters
+    parser.StartElementHandler, parser.EndElementHandler, parser.CharacterDataHandler = (
+        start,
+        lambda name: path.pop(),
+        characters,
+    )
     parser.Parse(content, True)
     return {place: "".join(parts) for place, parts in found.items()}

@@ -109,7 +109,11 @@ def own_texts(blocks: Blocks, stop: int, expansion_limit: int, wrong: list[Excep
         refuse_expansion(size, (blocks.at - start) // 8, expansion_limit)
         yield text
     if blocks.damaged:
-        wrong.append(Damaged(f"blocks that cannot be decompressed: {len(blocks.damaged):,}, the first at byte {blocks.damaged[0]:,}"))
+        wrong.append(
+            Damaged(
+                f"blocks that cannot be decompressed: {len(blocks.damaged):,}, the first at byte {blocks.damaged[0]:,}"
+            )
+        )
     elif blocks.cut_off:
         wrong.append(CutOff())
 

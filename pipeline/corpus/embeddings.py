@@ -25,31 +25,50 @@ METHOD = 1
 """Counts up with each change of how they are made: others are kept apart."""
 
 
-def counted_embeddings(corpus: Corpus, wordpiece: WordPiece, width: int, output: str, report: Callable[[str], None]) -> str:
+def counted_embeddings(
+    corpus: Corpus, wordpiece: WordPiece, width: int, output: str, report: Callable[[str], None]
+) -> str:
     """The folder of the word embeddings of the corpus, made now unless that was done before, on the Ray that is running.
 
     Raises DataError when it is damaged and ConfigError when what a task wrote is not there.
     """
     vocabulary = wordpiece.vocabulary
-    folder = storage.join(output, "embeddings", f"{corpus.fingerprint[:12]}-{vocabulary.fingerprint[:12]}-{width}-{METHOD}")
+    folder = storage.join(
+        output, "embeddings", f"{corpus.fingerprint[:12]}-{vocabulary.fingerprint[:12]}-{width}-{METHOD}"
+    )
     with storage.locked_name(folder, wait=True):  # two runs may want the same ones at once
         if not storage.exists(storage.join(folder, storage.MANIFEST)):
             windows = first_windows(corpus, CHARACTERS)
-            report(f"word embeddings: counting what stands near what in {sum(window.characters for window in windows) / 1e6:,.0f} M characters")
+            report(
+                f"word embeddings: counting what stands near what in {sum(window.characters for window in windows) / 1e6:,.0f} M characters"
+            )
             started = time.monotonic()
-            work = partial(publish, corpus=replace(corpus, train=(), heldout=()), wordpiece=wordpiece, width=width, folder=folder)
+            work = partial(
+                publish, corpus=replace(corpus, train=(), heldout=()), wordpiece=wordpiece, width=width, folder=folder
+            )
             (found,) = results(work, [[astuple(window) for window in windows]])
             if not storage.exists(storage.join(folder, storage.MANIFEST)):
-                raise ConfigError(f"output ({output}) is not the same folder on all machines: word embeddings {folder} are not there; use a shared folder or a URL")
-            report(f"word embeddings: {found['seen']:,} of {vocabulary.size:,} entries in {time.monotonic() - started:.0f} s, in {folder}")
+                raise ConfigError(
+                    f"output ({output}) is not the same folder on all machines: word embeddings {folder} are not there; use a shared folder or a URL"
+                )
+            report(
+                f"word embeddings: {found['seen']:,} of {vocabulary.size:,} entries in {time.monotonic() - started:.0f} s, in {folder}"
+            )
     if problem := storage.damage(folder):
-        raise DataError(f"word embeddings {folder} are damaged ({problem}); delete that folder and they are counted again")
+        raise DataError(
+            f"word embeddings {folder} are damaged ({problem}); delete that folder and they are counted again"
+        )
     return folder
 
 
-def publish(windows: Sequence[Sequence[Any]], corpus: Corpus, wordpiece: WordPiece, width: int, folder: str) -> dict[str, int]:
+def publish(
+    windows: Sequence[Sequence[Any]], corpus: Corpus, wordpiece: WordPiece, width: int, folder: str
+) -> dict[str, int]:
     """The task: count windows, each a list of its fields, and publish the embeddings, unless another driver's task was first (a URL has no lock)."""
-    from pipeline.text.cooccurrence import cooccurrences, embeddings  # scikit-learn, which no other process of a run needs
+    from pipeline.text.cooccurrence import (
+        cooccurrences,
+        embeddings,
+    )  # scikit-learn, which no other process of a run needs
 
     read = [Window(shard=s, row_group=g, documents=d, characters=c) for s, g, d, c in windows]
     size = wordpiece.vocabulary.size
@@ -57,7 +76,11 @@ def publish(windows: Sequence[Sequence[Any]], corpus: Corpus, wordpiece: WordPie
     with scratch_folder("embeddings") as temporary:
         save_file({"words": found}, f"{temporary}/{WORDS}")
         if not storage.exists(storage.join(folder, storage.MANIFEST)):
-            storage.publish(temporary, folder, {"corpus": corpus.fingerprint, "vocabulary": wordpiece.vocabulary.fingerprint, "width": width})
+            storage.publish(
+                temporary,
+                folder,
+                {"corpus": corpus.fingerprint, "vocabulary": wordpiece.vocabulary.fingerprint, "width": width},
+            )
     return {"seen": int(found.any(1).sum())}
 
 

@@ -13,7 +13,9 @@ from pipeline.text.documents import Reason
 
 BLANK = b"\xef\xbb\xbf \t\r\n"
 HTML_NAMES = (".html", ".htm", ".xhtml")
-HTML = re.compile(rb"(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<(?:!doctype\s+html\s*(?:>|public\b|system\b)|html\b)", re.I | re.S)
+HTML = re.compile(
+    rb"(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<(?:!doctype\s+html\s*(?:>|public\b|system\b)|html\b)", re.I | re.S
+)
 XML_NAMES = (".xml", ".tei", ".svg", ".rss", ".atom", ".rdf", ".xsl", ".fb2", ".xlf", ".xliff", ".tmx")
 DECLARATION = re.compile(rb"<\?xml\s+version\s*=|<!DOCTYPE\s", re.IGNORECASE)
 ELEMENT = re.compile(rb"<(?:[A-Za-z_]|[^\x00-\x7f])[^\s<>/\"'=]*+(?:\s[^<>]*)?>")
@@ -108,18 +110,28 @@ def is_other_encoding(name: str, head: bytes) -> bool:
 
 
 FOREIGN: dict[Reason, Foreign] = {
-    "HTML not text": Foreign(recognises=is_html, advice="this is a web page: take the text out of it, or read it as it is with ::format=text"),
+    "HTML not text": Foreign(
+        recognises=is_html, advice="this is a web page: take the text out of it, or read it as it is with ::format=text"
+    ),
     "XML not text": Foreign(
         recognises=is_xml,
         advice="this is XML: take the text out of its elements, or read it as it is with ::format=text; a part of a MediaWiki dump is ::format=wikipedia-dump",
     ),
-    "RTF not text": Foreign(recognises=is_rtf, advice="this is Rich Text: save it as plain text in UTF-8, or read it as it is with ::format=text"),
-    "CSV not JSON lines": Foreign(recognises=is_separated, advice="this is a table: save it as JSON lines or Parquet, or read its lines as prose with ::format=text"),
+    "RTF not text": Foreign(
+        recognises=is_rtf,
+        advice="this is Rich Text: save it as plain text in UTF-8, or read it as it is with ::format=text",
+    ),
+    "CSV not JSON lines": Foreign(
+        recognises=is_separated,
+        advice="this is a table: save it as JSON lines or Parquet, or read its lines as prose with ::format=text",
+    ),
     "JSON not JSON lines": Foreign(
-        recognises=is_json_document, advice="this is JSON, but JSON lines are wanted, one object a line, as jq -c '.[]' makes them of an array"
+        recognises=is_json_document,
+        advice="this is JSON, but JSON lines are wanted, one object a line, as jq -c '.[]' makes them of an array",
     ),
     "file not UTF-8": Foreign(
-        recognises=is_other_encoding, advice="this is text in another encoding, not UTF-8: save it as UTF-8, as iconv -f ENCODING -t UTF-8 does"
+        recognises=is_other_encoding,
+        advice="this is text in another encoding, not UTF-8: save it as UTF-8, as iconv -f ENCODING -t UTF-8 does",
     ),
 }
 

@@ -32,7 +32,9 @@ def never(name: str, head: bytes) -> bool:
 
 
 FORMATS: dict[str, Format] = {
-    "wikipedia-dump": Format(read=lambda file: read_dump(file.blocks, file.name), recognises=lambda name, head: is_dump(head)),
+    "wikipedia-dump": Format(
+        read=lambda file: read_dump(file.blocks, file.name), recognises=lambda name, head: is_dump(head)
+    ),
     "builtin": Format(read=lambda file: read_docstrings(file.blocks, file.name), recognises=never),
     "sentences": Format(read=read_sentences, recognises=never),
     "parquet-sentences": Format(read=read_parquet_sentences, recognises=never, columns=True),
@@ -49,7 +51,10 @@ FORMATS: dict[str, Format] = {
 def recognise(name: str, head: bytes, *, column: str | None = None) -> str | None:
     """The name of the format of a file with these first bytes, one with columns where one is asked for; None where there is none."""
     bare = bare_name(name)
-    return next((format for format, row in FORMATS.items() if (row.columns or column is None) and row.recognises(bare, head)), None)
+    return next(
+        (format for format, row in FORMATS.items() if (row.columns or column is None) and row.recognises(bare, head)),
+        None,
+    )
 
 
 def bare_name(name: str) -> str:

@@ -15,13 +15,22 @@ def given_vocabulary(settings: VocabularySettings) -> Vocabulary | None:
         return None
     refuse_training(settings)
     return load_vocabulary(
-        settings.path, settings.lowercase, strip_accents=settings.strip_accents, chinese_characters=settings.chinese_characters
+        settings.path,
+        settings.lowercase,
+        strip_accents=settings.strip_accents,
+        chinese_characters=settings.chinese_characters,
     )
 
 
 def refuse_training(settings: VocabularySettings) -> None:
     """Raise ConfigError where a vocabulary is given and something was set that only shapes a trained one; the sizes of presets nobody set."""
-    unset = {"kind": {VocabularySettings.kind}, "unused": {VocabularySettings.unused}, "size": {preset.vocabulary.size for preset in PRESETS.values()}}
+    unset = {
+        "kind": {VocabularySettings.kind},
+        "unused": {VocabularySettings.unused},
+        "size": {preset.vocabulary.size for preset in PRESETS.values()},
+    }
     for name, values in unset.items():
         if (value := getattr(settings, name)) not in values:
-            raise ConfigError(f"vocabulary.{name} ({value}) is of a trained vocabulary, and vocabulary.path ({settings.path}) gives one: leave one of them out")
+            raise ConfigError(
+                f"vocabulary.{name} ({value}) is of a trained vocabulary, and vocabulary.path ({settings.path}) gives one: leave one of them out"
+            )

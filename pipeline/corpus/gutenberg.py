@@ -9,7 +9,6 @@ from itertools import chain, islice
 from pipeline.corpus.opening import Opened, lines
 from pipeline.text.documents import Dropped, Record
 
-
 START = re.compile(r"\s*\*+\s*START OF TH(?:E|IS) PROJECT GUTENBERG", re.I)
 SMALL_PRINT_END = re.compile(r"\s*\*END\s*\*?\s*THE SMALL PRINT!", re.I)
 """Before 2003 the licence ended so, before or after the title."""
@@ -18,7 +17,9 @@ END = re.compile(
     r"\*+\s*START:? ?(?:\*+\s*THE SMALL PRINT|FULL LICENSE)|THE FULL PROJECT GUTENBERG LICENSE)",
     re.I,
 )
-RECOGNISED = re.compile(rb"^\s*\*+\s*START OF TH(?:E|IS) PROJECT GUTENBERG|^\s*\*END\s*\*?\s*THE SMALL PRINT!", re.I | re.M)
+RECOGNISED = re.compile(
+    rb"^\s*\*+\s*START OF TH(?:E|IS) PROJECT GUTENBERG|^\s*\*END\s*\*?\s*THE SMALL PRINT!", re.I | re.M
+)
 HEADER = re.compile(r"(Title|Language|Character set encoding):\s*(.+)", re.I)
 LANGUAGES = {
     "english": "en", "french": "fr", "german": "de", "spanish": "es", "italian": "it", "portuguese": "pt", "dutch": "nl", "finnish": "fi",
@@ -28,7 +29,15 @@ LANGUAGES = {
 HEADER_LINES = 2_000
 """Lines within which the licence before a book ends."""
 
-LICENCE = ("project gutenberg", "gutenberg.org", "gutenberg.net", "gutenberg-tm", "pgdp.net", "pgdpcanada.net", "distributed proofread")
+LICENCE = (
+    "project gutenberg",
+    "gutenberg.org",
+    "gutenberg.net",
+    "gutenberg-tm",
+    "pgdp.net",
+    "pgdpcanada.net",
+    "distributed proofread",
+)
 """Words of no author: what holds them is of the licence or the credits."""
 LICENCE_LINES = 30
 """Lines of a block that goes as a whole for them; of a longer one, as where no blank lines are left, the lines with them go."""
@@ -40,12 +49,17 @@ CREDITS = re.compile(
 )
 CREDIT_BLOCKS = 40
 """Blocks at the beginning of a book that may tell who made the file; later the same words are the author's."""
-TRANSCRIBER = re.compile(r"\W*(?:Note: )?Transcriber['’]?s?['’]? Notes?\b|[|+][^\n]*(?:\n *[|+][^\n]*)+$|Page \d+,[^\n]*(?:added|removed|changed|corrected)", re.I)
+TRANSCRIBER = re.compile(
+    r"\W*(?:Note: )?Transcriber['’]?s?['’]? Notes?\b|[|+][^\n]*(?:\n *[|+][^\n]*)+$|Page \d+,[^\n]*(?:added|removed|changed|corrected)",
+    re.I,
+)
 """A note of the one who typed the book: so called, in a box, or as a list of misprints."""
 NOTE_BLOCKS = 6
 """Blocks after which a bracket that does not close is text again."""
 CAPTION = re.compile(r"\s*\[\s*(?:Illustration|Blank Page|Music|Decoration|\*\* ?Transcriber|Transcriber)", re.I)
-PAGE = re.compile(r"\s?(?:\[(?:\d{1,3}|[A-Z*])\]|\{\d{1,4}\}|[\[{](?:Pg\.? ?|Page |p\. ?)(?:\d{1,4}|[ivxl]{1,7})[\]}])", re.I)
+PAGE = re.compile(
+    r"\s?(?:\[(?:\d{1,3}|[A-Z*])\]|\{\d{1,4}\}|[\[{](?:Pg\.? ?|Page |p\. ?)(?:\d{1,4}|[ivxl]{1,7})[\]}])", re.I
+)
 RULE = re.compile(r"[-=*~]{5,}")
 BOLD = re.compile(r"(?<![\w=])=(?=\S)([^=\n]{1,200})(?<=\S)=(?![\w=])")
 FOOTNOTE = re.compile(r"\s*\[(?:Footnote|Note|Sidenote)(?: \w+)?:\s*(.*)\]\s*$", re.I | re.S)
@@ -97,7 +111,9 @@ def read_gutenberg(file: Opened) -> Iterator[Record | Dropped]:
         id = f"{file.name}:{number}" if number else file.name
         rest = chain(header.body, text)
         body = until_end(rest if not header.latin else map(as_latin, rest))
-        yield Record(id=id, parent=id, title=header.title or title, paragraphs=paragraphs(body), language=header.language)
+        yield Record(
+            id=id, parent=id, title=header.title or title, paragraphs=paragraphs(body), language=header.language
+        )
         header = next_header(rest)
         number += 1
 
@@ -112,7 +128,9 @@ def first_header(text: Iterator[str]) -> Header:
             at = len(held)
         elif END.match(line) and at:
             break
-    while at and at < len(held) and held[at - 1].count("***") < 2 and held[at].rstrip().endswith("***"):  # a title of two lines
+    while (
+        at and at < len(held) and held[at - 1].count("***") < 2 and held[at].rstrip().endswith("***")
+    ):  # a title of two lines
         at += 1
     return header_of(held[:at], held[at:])
 
@@ -158,7 +176,11 @@ def header_of(head: list[str], body: list[str]) -> Header:
 
 def as_latin(line: str) -> str:
     """A line whose undecodable bytes are Windows-1252."""
-    return line if line.isascii() else UNDECODABLE.sub(lambda c: bytes([ord(c[0]) - 0xDC00]).decode("cp1252", "replace"), line)
+    return (
+        line
+        if line.isascii()
+        else UNDECODABLE.sub(lambda c: bytes([ord(c[0]) - 0xDC00]).decode("cp1252", "replace"), line)
+    )
 
 
 def until_end(text: Iterable[str]) -> Iterator[str]:
@@ -264,6 +286,10 @@ def indent(line: str) -> int:
 def cleaned(paragraph: str) -> str:
     """A paragraph without page numbers, marks of footnotes and of italics; nothing where no letter or digit is left."""
     text = FOOTNOTE.sub(r"\1", PAGE.sub("", paragraph)) if "[" in paragraph or "{" in paragraph else paragraph
-    text = BOLD.sub(r"\1", RULE.sub(" ", text.replace("_", ""))) if "=" in text or "--" in text or "**" in text or "~~" in text else text.replace("_", "")
+    text = (
+        BOLD.sub(r"\1", RULE.sub(" ", text.replace("_", "")))
+        if "=" in text or "--" in text or "**" in text or "~~" in text
+        else text.replace("_", "")
+    )
     text = " ".join(text.split())
     return text if any(map(str.isalnum, text)) else ""

@@ -130,7 +130,9 @@ def walk(root: str) -> Iterator[str]:
             continue
         seen.add(real)
         folders[:] = [name for name in folders if not name.startswith(".")]
-        folders.sort(key=lambda name: (os.path.islink(f"{folder}/{name}"), name))  # what lies here before what is linked
+        folders.sort(
+            key=lambda name: (os.path.islink(f"{folder}/{name}"), name)
+        )  # what lies here before what is linked
         yield from (f"{folder.rstrip('/')}/{name}" for name in names)
 
 
@@ -217,10 +219,15 @@ def distinct(files: Sequence[InputFile]) -> list[InputFile]:
         if sources.get(file.location) == file.source:  # of the built-in corpus, where a distribution holds another one
             continue
         if file.location in sources:
-            raise ConfigError(f"corpus {sources[file.location]} and corpus {file.source} both hold {file.location}: name it once")
+            raise ConfigError(
+                f"corpus {sources[file.location]} and corpus {file.source} both hold {file.location}: name it once"
+            )
         sources[file.location] = file.source
         path = file.location.split("/")
         lengths = range(1 + file.name.count("/"), len(path) + 1)
-        name = next((end for end in (file.name, *("/".join(path[-length:]) for length in lengths)) if end not in named), file.location)
+        name = next(
+            (end for end in (file.name, *("/".join(path[-length:]) for length in lengths)) if end not in named),
+            file.location,
+        )
         named[name] = replace(file, name=name)
     return list(named.values())

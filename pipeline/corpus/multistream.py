@@ -37,7 +37,9 @@ def indexed_starts(index: str, location: str, size: int, target: int) -> list[in
         for number, line in enumerate(filter(None, lines(blocks(index))), 1):
             offset = OFFSET.match(line)
             if offset is None or not last <= int(offset[1]) < size:
-                raise DataError(f"{index}, line {number}: {line[:80]!r} does not fit {location} of {size:,} bytes; {REMEDY}")
+                raise DataError(
+                    f"{index}, line {number}: {line[:80]!r} does not fit {location} of {size:,} bytes; {REMEDY}"
+                )
             last = int(offset[1])
             if last - (starts[-1] if starts else 0) >= target:
                 starts.append(last)

@@ -94,7 +94,9 @@ def stored(location: str, start: int, stop: int | None = None, stamp: str = "") 
     Raises DataError where they cannot be read, or where a web server's file has another tag or date than `stamp`.
     """
     with Source(location, lambda location: open_at(location, start, stop, stamp)) as stream:
-        while (stop is None or start < stop) and (block := stream.read(BLOCK_BYTES if stop is None else min(BLOCK_BYTES, stop - start))):
+        while (stop is None or start < stop) and (
+            block := stream.read(BLOCK_BYTES if stop is None else min(BLOCK_BYTES, stop - start))
+        ):
             start += len(block)
             yield block
 
@@ -143,7 +145,9 @@ def blocks(location: str, expansion_limit: int = EXPANSION_LIMIT) -> Iterator[by
 def refuse_expansion(size: int, given: int, limit: int) -> None:
     """Raise ExpandsTooFar where more came out of so many stored bytes than is harmless."""
     if size > HARMLESS_BYTES and size > limit * given:
-        raise ExpandsTooFar(f"{size:,} bytes came out of {given:,}: more than prepare.expansion_limit ({limit}) times as many")
+        raise ExpandsTooFar(
+            f"{size:,} bytes came out of {given:,}: more than prepare.expansion_limit ({limit}) times as many"
+        )
 
 
 def compression(location: str) -> str | None:
@@ -205,7 +209,11 @@ def whole_lines(blocks: Iterator[bytes], longest: int) -> Iterator[tuple[str, bo
     size = 0
     for text in decoded(blocks):
         first, *more = text.split("\n")
-        for part, ends in [(first, bool(more)), *((line, True) for line in more[:-1]), *((line, False) for line in more[-1:])]:
+        for part, ends in [
+            (first, bool(more)),
+            *((line, True) for line in more[:-1]),
+            *((line, False) for line in more[-1:]),
+        ]:
             if size <= longest:
                 held.append(part)
             size += len(part)

@@ -1,10 +1,10 @@
 """Where every row stands: (seed, epoch, position) -> window, steps -> rows, slots -> ranks. Pure arithmetic, no Ray.
 
-    epoch e        windows of the corpus, permuted by (seed, e); all epochs are one sequence of rows
-    step s         rows [offset(s), offset(s + 1)) of that sequence, cut into slots of equal size, more of them in later steps where the batch warms up
-    slot k         k counts from the stream's (re)start at a step boundary; it belongs to rank k mod W
-    block          some slots of one rank, one after the other: what is sent at once
-    phase          steps of one length, counted from its first; the second one's rows start at the window after the one that the first ended in
+epoch e        windows of the corpus, permuted by (seed, e); all epochs are one sequence of rows
+step s         rows [offset(s), offset(s + 1)) of that sequence, cut into slots of equal size, more of them in later steps where the batch warms up
+slot k         k counts from the stream's (re)start at a step boundary; it belongs to rank k mod W
+block          some slots of one rank, one after the other: what is sent at once
+phase          steps of one length, counted from its first; the second one's rows start at the window after the one that the first ended in
 """
 
 from collections.abc import Iterator, Sequence

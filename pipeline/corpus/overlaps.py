@@ -39,8 +39,13 @@ def write_overlap(folder: str, parts: Sequence[str], plan: str, number: int, cou
     if storage.exists(target):
         return
     low, high = key_edges(number, count)
-    found = [sorted_range(storage.join(folder, "parts", f"{part}.sketch.parquet"), SKETCH, "hash", low, high) for part in sorted(parts)]
-    storage.write_bytes(target, parquet(overlaps(pa.concat_tables([SKETCH.empty_table(), *found]), heldout_share), "place"))
+    found = [
+        sorted_range(storage.join(folder, "parts", f"{part}.sketch.parquet"), SKETCH, "hash", low, high)
+        for part in sorted(parts)
+    ]
+    storage.write_bytes(
+        target, parquet(overlaps(pa.concat_tables([SKETCH.empty_table(), *found]), heldout_share), "place")
+    )
 
 
 def is_heldout(parent_hashes: np.ndarray, share: float) -> np.ndarray:
@@ -67,6 +72,14 @@ def overlaps(sketches: pa.Table, heldout_share: float) -> pa.Table:
     last = np.flatnonzero(np.append(hashes[1:] != hashes[:-1], True)) if len(hashes) else np.zeros(0, np.int64)
     owner = np.repeat(parents[last], np.diff(last, prepend=-1))
     other = parents != owner
-    columns = {"place": places[other], "parent_hash": parents[other], "common": (hashes[other] < np.uint64(COMMON)).astype(np.int64)}
+    columns = {
+        "place": places[other],
+        "parent_hash": parents[other],
+        "common": (hashes[other] < np.uint64(COMMON)).astype(np.int64),
+    }
     counted = pa.table(columns).group_by(["place", "parent_hash"]).aggregate([([], "count_all"), ("common", "sum")])
-    return counted.rename_columns(OVERLAP.names).sort_by([("place", "ascending"), ("parent_hash", "ascending")]).cast(OVERLAP)
+    return (
+        counted.rename_columns(OVERLAP.names)
+        .sort_by([("place", "ascending"), ("parent_hash", "ascending")])
+        .cast(OVERLAP)
+    )

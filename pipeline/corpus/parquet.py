@@ -96,8 +96,14 @@ def parquet_rows(file: Opened) -> Iterator[tuple[dict[str, Any], list[str]] | Dr
     with random_access(file) as stream:
         try:
             table = pq.ParquetFile(stream, buffer_size=BUFFER_BYTES, pre_buffer=False)
-            column = text_column(file.location, table.schema_arrow.names, text_columns(table.schema_arrow, file.column), file.column)
-            about = [name for name in table.schema_arrow.names if name in ABOUT and name != column and is_about(table.schema_arrow.field(name).type)]
+            column = text_column(
+                file.location, table.schema_arrow.names, text_columns(table.schema_arrow, file.column), file.column
+            )
+            about = [
+                name
+                for name in table.schema_arrow.names
+                if name in ABOUT and name != column and is_about(table.schema_arrow.field(name).type)
+            ]
             for batch in table.iter_batches(BATCH_ROWS, columns=[column, *about]):
                 texts, *more = (strings(batch.column(name)) for name in (column, *about))
                 for text, *values in zip(texts, *more, strict=True):
@@ -110,12 +116,20 @@ def parquet_rows(file: Opened) -> Iterator[tuple[dict[str, Any], list[str]] | Dr
 
 def text_columns(schema: pa.Schema, wanted: str | None) -> list[str]:
     """The columns that hold text or lists of it; bytes are text only in the column that was asked for."""
-    return [field.name for field in schema if is_string(value_type(field.type)) or (field.name == wanted and kinds.is_binary(value_type(field.type)))]
+    return [
+        field.name
+        for field in schema
+        if is_string(value_type(field.type)) or (field.name == wanted and kinds.is_binary(value_type(field.type)))
+    ]
 
 
 def value_type(type: pa.DataType) -> pa.DataType:
     """The type of what a dictionary or list holds."""
-    return value_type(type.value_type) if kinds.is_dictionary(type) or kinds.is_list(type) or kinds.is_large_list(type) else type
+    return (
+        value_type(type.value_type)
+        if kinds.is_dictionary(type) or kinds.is_list(type) or kinds.is_large_list(type)
+        else type
+    )
 
 
 def is_string(type: pa.DataType) -> bool:
@@ -132,7 +146,13 @@ def strings(column: pa.Array) -> list[Any]:
     if kinds.is_dictionary(column.type):
         column = column.dictionary_decode()
     if kinds.is_list(column.type) or kinds.is_large_list(column.type):
-        return [None if part is None else [text for text in strings(part) if text] for part in (scalar.values for scalar in column)]
+        return [
+            None if part is None else [text for text in strings(part) if text]
+            for part in (scalar.values for scalar in column)
+        ]
     if kinds.is_integer(column.type):
         return column.to_pylist()
-    return [None if value is None else value.decode("utf-8", "surrogateescape") for value in column.cast(pa.large_binary()).to_pylist()]
+    return [
+        None if value is None else value.decode("utf-8", "surrogateescape")
+        for value in column.cast(pa.large_binary()).to_pylist()
+    ]

@@ -1,8 +1,8 @@
 """First stage of preparation: a batch of input files -> Parquet parts, sorted by a hash of the text, and the sketches of their texts.
 
-    parts/NAME-00000.parquet         schema PART, in order
-    parts/NAME-00000.sketch.parquet  schema SKETCH, sorted by hash
-    parts/NAME.json                  written last: the files that went in, the parts that came out, the least parent hashes, the tallies by source
+parts/NAME-00000.parquet         schema PART, in order
+parts/NAME-00000.sketch.parquet  schema SKETCH, sorted by hash
+parts/NAME.json                  written last: the files that went in, the parts that came out, the least parent hashes, the tallies by source
 """
 
 import hashlib
@@ -25,7 +25,7 @@ from pipeline.corpus.inputs import InputFile
 from pipeline.corpus.opening import EXPANSION_LIMIT, CutOff, Damaged, ExpandsTooFar, Opened, as_utf8, blocks, is_utf16
 from pipeline.corpus.records import NoTextColumn
 from pipeline.errors import DataError
-from pipeline.text.documents import ENGLISH, Document, Dropped, Reason, Record, documents, dropped
+from pipeline.text.documents import ENGLISH, Document, Dropped, Record, documents, dropped
 from pipeline.text.schema import DOCUMENT
 from pipeline.text.sketches import COMMON, casing, sampled, sequences, size
 
@@ -33,7 +33,9 @@ KEY_BYTES = 16
 PART = pa.schema(
     [
         pa.field("key", pa.binary(KEY_BYTES), nullable=False),  # hash of the text
-        pa.field("parent_hash", pa.uint64(), nullable=False),  # which parents are held out, and which of two texts is kept
+        pa.field(
+            "parent_hash", pa.uint64(), nullable=False
+        ),  # which parents are held out, and which of two texts is kept
         pa.field("hashes", pa.int32(), nullable=False),  # of the sketch
         pa.field("common", pa.int32(), nullable=False),  # of these, how many are below sketches.COMMON
         *DOCUMENT,
@@ -125,7 +127,11 @@ def part_settings(settings: Preparation) -> dict[str, Any]:
 
 
 def write_parts(
-    files: Sequence[InputFile], folder: str, settings: Preparation, heads: Mapping[str, bytes], fetched: Sequence[bytes] | None = None
+    files: Sequence[InputFile],
+    folder: str,
+    settings: Preparation,
+    heads: Mapping[str, bytes],
+    fetched: Sequence[bytes] | None = None,
 ) -> dict[str, Any]:
     """Write the parts of a batch into a folder and return their record: {"files", "settings", "parts": names, "parents":
     their least hashes, "tallies": {source: the fields of a Tally}}.
@@ -136,8 +142,14 @@ def write_parts(
     about = part_settings(settings)
     name = digest(files, about)
     tallies: dict[str, Tally] = {}
-    given = [Given(head=heads.get(file.location, b""), fetched=stored) for file, stored in zip(files, fetched or [None] * len(files), strict=True)]
-    rows = chain.from_iterable(file_rows(file, tallies.setdefault(file.source, Tally()), settings, ready) for file, ready in zip(files, given, strict=True))
+    given = [
+        Given(head=heads.get(file.location, b""), fetched=stored)
+        for file, stored in zip(files, fetched or [None] * len(files), strict=True)
+    ]
+    rows = chain.from_iterable(
+        file_rows(file, tallies.setdefault(file.source, Tally()), settings, ready)
+        for file, ready in zip(files, given, strict=True)
+    )
     parts = []
     parents = np.zeros(0, np.uint64)
     for number, (table, sketches) in enumerate(part_tables(rows)):
@@ -165,7 +177,9 @@ def records(folder: str, settings: Preparation) -> dict[str, dict[str, Any]]:
     """{name: record} of the batches that are done below a folder of parts, with these settings, and whose parts are there."""
     there = set(storage.children(folder))
     names = [name for name in sorted(there) if name.endswith(".json") and "-" not in name]
-    found = {name: storage.read_object(storage.join(folder, name)) or {} for name in names}  # a damaged one is made again
+    found = {
+        name: storage.read_object(storage.join(folder, name)) or {} for name in names
+    }  # a damaged one is made again
     about = part_settings(settings)
 
     def whole(record: dict[str, Any]) -> bool:
@@ -213,7 +227,9 @@ def every_document(file: InputFile, settings: Preparation, given: Given) -> Iter
             )
 
 
-def file_records(file: InputFile, expansion_limit: int = EXPANSION_LIMIT, given: Given = Given()) -> Iterator[Record | Dropped]:
+def file_records(
+    file: InputFile, expansion_limit: int = EXPANSION_LIMIT, given: Given = Given()
+) -> Iterator[Record | Dropped]:
     """The records of one file, in its own format or the one that its name and first bytes show; what comes before damage is kept.
 
     A file that is no corpus is dropped. Raises DataError where the user named that very file, its format or its column.
@@ -231,7 +247,9 @@ def file_records(file: InputFile, expansion_limit: int = EXPANSION_LIMIT, given:
         yield unfit
         return
     if head or not damage:
-        opened = Opened(location=file.location, name=file.name, blocks=contents, column=file.column, language=file.language)
+        opened = Opened(
+            location=file.location, name=file.name, blocks=contents, column=file.column, language=file.language
+        )
         for record in read(file, FORMATS[str(format)], opened):
             if not (damage and isinstance(record, Dropped) and record.reason == "truncated file"):  # `damage` says so
                 yield record
@@ -253,7 +271,10 @@ def left_out(file: InputFile, format: str | None, head: bytes) -> Dropped | None
     reason = foreign(bare_name(file.name), head)
     advice = FOREIGN[reason].advice if reason else ""
     if reason is None and format is None and file.column is not None:
-        reason, advice = "no text column", f"::column={file.column} is for JSON lines and Parquet, and this is neither: leave it out"
+        reason, advice = (
+            "no text column",
+            f"::column={file.column} is for JSON lines and Parquet, and this is neither: leave it out",
+        )
     if reason and is_named(file):
         raise DataError(f"{file.location}: {advice}")
     if reason or format is None:
@@ -286,9 +307,18 @@ def sketched(document: Document, source: str) -> Sketched:
     """A document as a row of PART, with the sketch of its text."""
     every = sequences(document.text)
     sketch = sampled(every)
-    about = {"parent_hash": parent_hash(document.parent), "hashes": len(sketch), "common": int((sketch < np.uint64(COMMON)).sum())}
+    about = {
+        "parent_hash": parent_hash(document.parent),
+        "hashes": len(sketch),
+        "common": int((sketch < np.uint64(COMMON)).sum()),
+    }
     key = hashlib.blake2b(document.text.encode(), digest_size=KEY_BYTES).digest()
-    return Sketched(row={"key": key, "source": source} | about | vars(document), sketch=sketch, size=size(every), casing=casing(document.text))
+    return Sketched(
+        row={"key": key, "source": source} | about | vars(document),
+        sketch=sketch,
+        size=size(every),
+        casing=casing(document.text),
+    )
 
 
 def parent_hash(parent: str) -> int:
@@ -334,7 +364,9 @@ def leading(key: bytes) -> int:
 
 def merged(tables: list[tuple[pa.Table, pa.Table]]) -> tuple[pa.Table, pa.Table]:
     """One part of several tables, and its sketches."""
-    return in_order(pa.concat_tables([rows for rows, _ in tables])), pa.concat_tables([sketches for _, sketches in tables]).sort_by("hash")
+    return in_order(pa.concat_tables([rows for rows, _ in tables])), pa.concat_tables(
+        [sketches for _, sketches in tables]
+    ).sort_by("hash")
 
 
 def in_order(table: pa.Table) -> pa.Table:

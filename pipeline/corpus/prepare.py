@@ -84,7 +84,13 @@ def prepare(sources: Sequence[str], settings: Preparation, folder: str, report: 
         listed = list_sources(sources, folder)
     corpus = corpus_of(listed, settings, folder)
     if corpus is None:
-        files = distinct([file for source, found in listed.items() for file in (list_files(source) if source.location == BUILTIN else found)])
+        files = distinct(
+            [
+                file
+                for source, found in listed.items()
+                for file in (list_files(source) if source.location == BUILTIN else found)
+            ]
+        )
         storage.require_writable("folder", folder)
         with storage.locked(folder), patience(settings.web_timeout, report):
             build(files, settings, folder, plan_of(listed, settings), report)
@@ -128,7 +134,9 @@ def outside(source: Source, files: list[InputFile], folder: str) -> list[InputFi
     inside = f"{real(folder)}/"
     found = [file for file in files if not f"{real(file.location.rsplit('/', 1)[0])}/".startswith(inside)]
     if files and not found:
-        raise ConfigError(f"corpus {source.spec}: all its files lie in {folder}, where the corpus is to be prepared: choose another folder")
+        raise ConfigError(
+            f"corpus {source.spec}: all its files lie in {folder}, where the corpus is to be prepared: choose another folder"
+        )
     return found
 
 
@@ -145,7 +153,11 @@ def plan_of(listed: dict[Source, Sequence[InputFile]], settings: Preparation) ->
 def summary(corpus: Corpus) -> str:
     """What a corpus holds, on one line."""
     counts = corpus.counts
-    held = f"{counts['heldout_characters'] / MILLION:.1f} M of them held out" if corpus.heldout else "none of them held out"
+    held = (
+        f"{counts['heldout_characters'] / MILLION:.1f} M of them held out"
+        if corpus.heldout
+        else "none of them held out"
+    )
     return f"{counts['documents']:,} documents, {counts['characters'] / MILLION:.1f} M characters, {held}"
 
 
@@ -163,13 +175,21 @@ def load_corpus(folder: str) -> Corpus:
     folder = storage.absolute(folder)
     try:
         manifest = storage.read_json(storage.join(folder, storage.MANIFEST))
-        windows = {split: tuple(Window(shard=s, row_group=g, documents=d, characters=c) for s, g, d, c in manifest[split]) for split in SPLITS}
-        if outside := next((window.shard for of_split in windows.values() for window in of_split if storage.leads_out(window.shard)), None):
+        windows = {
+            split: tuple(Window(shard=s, row_group=g, documents=d, characters=c) for s, g, d, c in manifest[split])
+            for split in SPLITS
+        }
+        if outside := next(
+            (window.shard for of_split in windows.values() for window in of_split if storage.leads_out(window.shard)),
+            None,
+        ):
             raise DataError(f"{folder}/{storage.MANIFEST} names {outside!r}, which is outside of the folder")
         about = {name: manifest[name] for name in ("fingerprint", "counts", "dropped", "sources")}
         return Corpus(folder=folder, **about, **windows)
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise DataError(f"{folder} holds no prepared corpus ({storage.MANIFEST} is missing): prepare one there, or name another folder") from error
+        raise DataError(
+            f"{folder} holds no prepared corpus ({storage.MANIFEST} is missing): prepare one there, or name another folder"
+        ) from error
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise unreadable(folder, error) from error
 
@@ -177,8 +197,12 @@ def load_corpus(folder: str) -> Corpus:
 def unreadable(folder: str, error: Exception) -> PipelineError:
     """What is wrong with a folder whose manifest is no corpus': nobody is told to delete what preparation has not made."""
     if not any(SHARD.fullmatch(name) for split in SPLITS for name in storage.children(storage.join(folder, split))):
-        return ConfigError(f"{folder} holds {storage.MANIFEST}, which is not of a prepared corpus: choose another folder")
-    return DataError(f"{folder}/{storage.MANIFEST} cannot be read ({storage.first_line(error)}): delete the folder and prepare it again")
+        return ConfigError(
+            f"{folder} holds {storage.MANIFEST}, which is not of a prepared corpus: choose another folder"
+        )
+    return DataError(
+        f"{folder}/{storage.MANIFEST} cannot be read ({storage.first_line(error)}): delete the folder and prepare it again"
+    )
 
 
 def is_prepared(location: str) -> bool:
@@ -204,8 +228,12 @@ def read_window(corpus: Corpus, window: Window) -> pa.Table:
         return storage.retried(read)
     except (OSError, pa.ArrowException, IndexError) as error:
         if storage.passing(error) or storage.refuses(location):
-            raise AwayError(f"{location} cannot be read now ({storage.first_line(error)}); the same command tries again") from error
-        raise DataError(f"{location} cannot be read ({storage.first_line(error)}): delete {corpus.folder} and prepare it again") from error
+            raise AwayError(
+                f"{location} cannot be read now ({storage.first_line(error)}); the same command tries again"
+            ) from error
+        raise DataError(
+            f"{location} cannot be read ({storage.first_line(error)}): delete {corpus.folder} and prepare it again"
+        ) from error
 
 
 def refuse_foreign(folder: str) -> None:
@@ -213,7 +241,9 @@ def refuse_foreign(folder: str) -> None:
     names = [name for name in storage.children(folder) if not name.startswith(".") and not name.endswith(".tmp")]
     foreign = [name for name in names if name not in (PARTS, *SPLITS)] or (names if PARTS not in names else [])
     if foreign:
-        raise ConfigError(f"{folder} holds {foreign[0]}, which is not of a prepared corpus: choose an empty or new folder")
+        raise ConfigError(
+            f"{folder} holds {foreign[0]}, which is not of a prepared corpus: choose an empty or new folder"
+        )
 
 
 def is_made_of(folder: str, plan: Plan) -> bool:
@@ -250,7 +280,9 @@ def build(files: list[InputFile], settings: Preparation, folder: str, plan: Plan
     manifest = asdict(plan) | contents(shards, tallies, plan)
     if not manifest["train"]:
         share = f"prepare.heldout_share ({plan.settings['prepare.heldout_share']})"
-        raise DataError(f"corpus {listed(plan.sources)}: all text fell to the held-out set by {share}: set it to 0 or add documents")
+        raise DataError(
+            f"corpus {listed(plan.sources)}: all text fell to the held-out set by {share}: set it to 0 or add documents"
+        )
     before = shards_in_use(folder)
     storage.write_json(storage.join(folder, storage.MANIFEST), manifest)
     delete_others(folder, before | shards_in_use(folder), parts, cut)
@@ -259,17 +291,32 @@ def build(files: list[InputFile], settings: Preparation, folder: str, plan: Plan
 def contents(shards: list[dict[str, Any]], tallies: Tallies, plan: Plan) -> dict[str, Any]:
     """The manifest's windows, sources, counts and fingerprint."""
     windows = {
-        split: [[shard[split]["file"], group, *sizes] for shard in shards for group, sizes in enumerate(shard[split]["windows"])]
+        split: [
+            [shard[split]["file"], group, *sizes]
+            for shard in shards
+            for group, sizes in enumerate(shard[split]["windows"])
+        ]
         for split in SPLITS
     }
-    sources = {location: about | source_counts(location, shards, tallies.get(location, Tally())) for location, about in plan.sources.items()}
-    sums = {name: sum(about[name] for about in sources.values()) for name in ("files", *COUNTED, "heldout_pieces", "heldout_characters")}
+    sources = {
+        location: about | source_counts(location, shards, tallies.get(location, Tally()))
+        for location, about in plan.sources.items()
+    }
+    sums = {
+        name: sum(about[name] for about in sources.values())
+        for name in ("files", *COUNTED, "heldout_pieces", "heldout_characters")
+    }
     every = total(tallies)
     digests = [[shard[split]["digest"] for shard in shards] for split in SPLITS]
-    weighted = sorted([members_of(location, shards), about["weight"]] for location, about in plan.sources.items() if about["weight"] != 1)
+    weighted = sorted(
+        [members_of(location, shards), about["weight"]]
+        for location, about in plan.sources.items()
+        if about["weight"] != 1
+    )
     return windows | {
         "sources": sources,
-        "counts": sums | {"windows": len(windows["train"]) + len(windows["heldout"]), "heldout_windows": len(windows["heldout"])},
+        "counts": sums
+        | {"windows": len(windows["train"]) + len(windows["heldout"]), "heldout_windows": len(windows["heldout"])},
         "dropped": every.dropped,
         "samples": every.samples,
         "fingerprint": hashlib.sha256(json.dumps([*digests, weighted] if weighted else digests).encode()).hexdigest(),

@@ -24,7 +24,14 @@ class Progress:
         self.start = self.last = time.monotonic()
         self.bar: Bar | None = None
         if sys.stderr.isatty():
-            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"), TimeElapsedColumn(), TimeRemainingColumn())
+            columns = (
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TextColumn("{task.fields[rate]}"),
+                TimeElapsedColumn(),
+                TimeRemainingColumn(),
+            )
             self.bar = Bar(*columns, console=Console(stderr=True), transient=True)
 
     def __enter__(self) -> "Progress":
@@ -33,7 +40,9 @@ class Progress:
             self.row = self.bar.add_task(f"{self.verb} {self.things}", total=self.total, rate="")
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self.bar:
             self.bar.stop()
         if kind is None:
@@ -60,7 +69,11 @@ class Progress:
     def line(self, seconds: float) -> str:
         """For a log: what is done, how fast, and how long the rest takes at that rate."""
         left = seconds * (self.total - self.done) / max(1, self.done - self.before)
-        parts = [f"{self.task}: {self.verb}: {self.done:,} of {self.total:,} {self.things}", self.rate(seconds), f"{left:.0f} s left" if left else ""]
+        parts = [
+            f"{self.task}: {self.verb}: {self.done:,} of {self.total:,} {self.things}",
+            self.rate(seconds),
+            f"{left:.0f} s left" if left else "",
+        ]
         return ", ".join(part for part in parts if part)
 
     def rate(self, seconds: float) -> str:

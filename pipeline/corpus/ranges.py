@@ -31,7 +31,9 @@ def sorted_range(location: str, schema: pa.Schema, column: str, low: int, high: 
             if number(edges.max) >= low and number(edges.min) < high:
                 table = file.read_row_group(group).cast(schema)
                 keys = numbers(table[column])
-                first, last = (int(np.searchsorted(keys, np.uint64(edge))) if edge < KEYS else len(keys) for edge in (low, high))
+                first, last = (
+                    int(np.searchsorted(keys, np.uint64(edge))) if edge < KEYS else len(keys) for edge in (low, high)
+                )
                 found.append(table.slice(first, last - first))
     return pa.concat_tables(found)
 

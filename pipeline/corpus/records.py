@@ -29,7 +29,9 @@ def is_jsonl(name: str, head: bytes) -> bool:
     first, end, _ = head.removeprefix(b"\xef\xbb\xbf").partition(b"\n")
     if name.lower().endswith(NAMES) or not first.startswith(b"{"):
         return name.lower().endswith(NAMES)
-    return isinstance(parsed(first.decode("utf-8", "replace")), dict) or (not end and first.startswith(b'{"') and len(head) > LONGEST_ID)
+    return isinstance(parsed(first.decode("utf-8", "replace")), dict) or (
+        not end and first.startswith(b'{"') and len(head) > LONGEST_ID
+    )
 
 
 def read_jsonl(file: Opened) -> Iterator[Record | Dropped]:
@@ -49,7 +51,11 @@ def line_records(location: str, name: str, blocks: Iterator[bytes], wanted: str 
         column = wanted or TEXT
     else:
         named = list(dict.fromkeys(key for value in found for key in value))
-        texts = [key for key in named if any(is_text(value.get(key)) for value in found) or not any(value.get(key) for value in found)]
+        texts = [
+            key
+            for key in named
+            if any(is_text(value.get(key)) for value in found) or not any(value.get(key) for value in found)
+        ]
         column = text_column(location, named, texts, wanted)
     for number, (line, value) in enumerate(chain(first, rows)):
         yield record(name, number, line, value, column)
@@ -82,7 +88,9 @@ def sample(rows: Iterator[tuple[str, Any]]) -> list[tuple[str, Any]]:
 
 def is_text(value: Any) -> bool:
     """Whether a value is a text, or a list of them."""
-    return isinstance(value, str) or (isinstance(value, list) and value != [] and all(isinstance(part, str) for part in value))
+    return isinstance(value, str) or (
+        isinstance(value, list) and value != [] and all(isinstance(part, str) for part in value)
+    )
 
 
 def text_column(location: str, named: Sequence[str], texts: Sequence[str], wanted: str | None) -> str:
@@ -96,17 +104,25 @@ def text_column(location: str, named: Sequence[str], texts: Sequence[str], wante
     if wanted is not None or TEXT in named:
         column = wanted or TEXT
         if column not in texts:
-            raise NoTextColumn(f"{location}: column {column} holds no text: {there}; name the one of the text with ::column=NAME")
+            raise NoTextColumn(
+                f"{location}: column {column} holds no text: {there}; name the one of the text with ::column=NAME"
+            )
         return column
     possible = [name for name in texts if name not in ABOUT]
     if len(possible) != 1:
-        raise NoTextColumn(f"{location} has no column text, and {len(possible) or 'none'} that may be it: {there}; name it with ::column=NAME")
+        raise NoTextColumn(
+            f"{location} has no column text, and {len(possible) or 'none'} that may be it: {there}; name it with ::column=NAME"
+        )
     return possible[0]
 
 
 def record(name: str, number: int, line: str, value: Any, column: str) -> Record | Dropped:
     """A line's value as a record."""
-    if not isinstance(value, dict) or column not in value or not (value[column] in (None, []) or is_text(value[column])):
+    if (
+        not isinstance(value, dict)
+        or column not in value
+        or not (value[column] in (None, []) or is_text(value[column]))
+    ):
         return dropped(f"{name}:{number}", "broken record", line)
     text = value[column] or ()
     return row_record(name, number, value, [text] if isinstance(text, str) else text)
@@ -114,7 +130,9 @@ def record(name: str, number: int, line: str, value: Any, column: str) -> Record
 
 def row_record(name: str, number: int, about: dict[str, Any], paragraphs: Sequence[str]) -> Record:
     """A record of a table, known by its number, as its own id or url need not be its alone, and by that."""
-    own = next((str(about[key]) for key in ("id", "url") if isinstance(about.get(key), str | int) and about[key] != ""), "")
+    own = next(
+        (str(about[key]) for key in ("id", "url") if isinstance(about.get(key), str | int) and about[key] != ""), ""
+    )
     id = f"{name}:{number}:{one_line(own[:LONGEST_ID])}" if own else f"{name}:{number}"
     title = about.get("title")
     return Record(id=id, parent=id, title=title if isinstance(title, str) else "", paragraphs=paragraphs)

@@ -32,7 +32,9 @@ def shard_count(characters: int, settings: Preparation) -> int:
     return max(1, round(characters / (settings.window_characters * settings.windows_per_shard)))
 
 
-def write_shard(folder: str, parts: Sequence[str], plan: str, number: int, count: int, settings: Preparation) -> dict[str, Any]:
+def write_shard(
+    folder: str, parts: Sequence[str], plan: str, number: int, count: int, settings: Preparation
+) -> dict[str, Any]:
     """Write shard `number` of `count` from the parts below folder/parts, unless it is there under this plan's name.
 
     Returns {"train", "heldout": {"file", "windows": [[documents, characters], ...], "sources": counts of each, "digest", "members": digests of each source}, "tallies": by source}.
@@ -41,7 +43,9 @@ def write_shard(folder: str, parts: Sequence[str], plan: str, number: int, count
     if found := finished_shard(folder, done):
         return found
     low, high = key_edges(number, count)
-    found = [sorted_range(storage.join(folder, "parts", f"{part}.parquet"), PART, "key", low, high) for part in sorted(parts)]
+    found = [
+        sorted_range(storage.join(folder, "parts", f"{part}.parquet"), PART, "key", low, high) for part in sorted(parts)
+    ]
     tallies: dict[str, Tally] = {}
     table = without_repeats(in_order(pa.concat_tables([PART.empty_table(), *found])), tallies)
     if settings.near_duplicates is not None:
@@ -50,7 +54,10 @@ def write_shard(folder: str, parts: Sequence[str], plan: str, number: int, count
         table = without_near_duplicates(table, overlaps, settings, tallies)
     aside = is_heldout(table["parent_hash"].to_numpy(), settings.heldout_share)
     report: dict[str, Any] = {"tallies": {source: asdict(tally) for source, tally in tallies.items()}}
-    for name, rows, characters in (("train", ~aside, settings.window_characters), ("heldout", aside, settings.window_characters // HELDOUT_WINDOWS)):
+    for name, rows, characters in (
+        ("train", ~aside, settings.window_characters),
+        ("heldout", aside, settings.window_characters // HELDOUT_WINDOWS),
+    ):
         chosen = table.filter(pa.array(rows)).select(DOCUMENT.names).combine_chunks()
         report[name] = write_windows(folder, name, number, chosen, characters)
     storage.write_json(done, report)
@@ -74,10 +81,15 @@ def without_repeats(table: pa.Table, tallies: dict[str, Tally]) -> pa.Table:
     return without(table, repeats, "duplicate", tallies)
 
 
-def without_near_duplicates(table: pa.Table, overlaps: pa.Table, settings: Preparation, tallies: dict[str, Tally]) -> pa.Table:
+def without_near_duplicates(
+    table: pa.Table, overlaps: pa.Table, settings: Preparation, tallies: dict[str, Tally]
+) -> pa.Table:
     """Keep the rows of which, by their sketches, little enough stands in texts of other parents; those in training count for held-out rows."""
     sums = overlaps.group_by(["place", "parent_hash"]).aggregate([("shared", "sum"), ("common", "sum")])
-    of = {(place, parent): counts for place, parent, *counts in zip(*(sums[name].to_pylist() for name in sums.column_names))}
+    of = {
+        (place, parent): counts
+        for place, parent, *counts in zip(*(sums[name].to_pylist() for name in sums.column_names))
+    }
     parents = table["parent_hash"].to_numpy()
     keys = zip(numbers(table["key"]).tolist(), parents.tolist())
     shared, common = np.array([of.get(key, (0, 0)) for key in keys], np.int64).reshape(-1, 2).T
@@ -135,13 +147,26 @@ def write_windows(folder: str, split: str, number: int, table: pa.Table, limit: 
                 writer.write_table(table.slice(start, stop - start), row_group_size=stop - start)
         storage.write_bytes(storage.join(folder, file), sink.getvalue())
     windows = [[stop - start, sum(lengths[start:stop])] for start, stop in edges]
-    return {"file": file, "windows": windows, "sources": counts_by_source(table), "digest": digest, "members": members(table)}
+    return {
+        "file": file,
+        "windows": windows,
+        "sources": counts_by_source(table),
+        "digest": digest,
+        "members": members(table),
+    }
 
 
 def counts_by_source(table: pa.Table) -> dict[str, dict[str, int]]:
     """Of each source: documents that start in a table, pieces and characters."""
     firsts = pc.ends_with(table["id"], "#0").cast(pa.int64())
-    about = pa.table({"source": table["source"], "documents": firsts, "pieces": pa.repeat(1, table.num_rows), "characters": pc.utf8_length(table["text"])})
+    about = pa.table(
+        {
+            "source": table["source"],
+            "documents": firsts,
+            "pieces": pa.repeat(1, table.num_rows),
+            "characters": pc.utf8_length(table["text"]),
+        }
+    )
     sums = about.group_by("source").aggregate([(name, "sum") for name in COUNTED]).to_pylist()
     return {row["source"]: {name: row[f"{name}_sum"] for name in COUNTED} for row in sums}
 

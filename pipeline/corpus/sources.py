@@ -39,12 +39,18 @@ def parse(spec: str) -> Source:
     if format is not None and format not in FORMATS:
         raise ConfigError(f"corpus {spec}: no format {format!r}; the formats are {', '.join(FORMATS)}")
     if location == BUILTIN and format != BUILTIN:
-        raise ConfigError(f"corpus {spec}: the built-in corpus has no format {format}; a folder of that name is ./{BUILTIN}")
+        raise ConfigError(
+            f"corpus {spec}: the built-in corpus has no format {format}; a folder of that name is ./{BUILTIN}"
+        )
     if given.get("column") and format is not None and not FORMATS[format].columns:
         tables = ", ".join(name for name, row in FORMATS.items() if row.columns)
-        raise ConfigError(f"corpus {spec}: column ({given['column']}) is for the formats {tables}, and the format is {format}: leave one of them out")
+        raise ConfigError(
+            f"corpus {spec}: column ({given['column']}) is for the formats {tables}, and the format is {format}: leave one of them out"
+        )
     if not is_language_code(given.get("language", "en")):
-        raise ConfigError(f"corpus {spec}: language ({given['language']}) is no code of a language: give one of ISO 639, as in PATH::language=de")
+        raise ConfigError(
+            f"corpus {spec}: language ({given['language']}) is no code of a language: give one of ISO 639, as in PATH::language=de"
+        )
     return Source(
         spec=spec,
         location=location if location == BUILTIN else storage.absolute(location),

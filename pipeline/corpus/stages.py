@@ -28,7 +28,9 @@ Tallies = dict[str, Tally]
 """What became of the input, by source."""
 
 
-def extract(files: Sequence[InputFile], settings: Preparation, folder: str, report: Report) -> tuple[list[str], np.ndarray, Tallies]:
+def extract(
+    files: Sequence[InputFile], settings: Preparation, folder: str, report: Report
+) -> tuple[list[str], np.ndarray, Tallies]:
     """First stage: names of all parts, sorted, the least hashes of their parents, and the tallies of all files.
 
     What was extracted before is taken as it is.
@@ -59,12 +61,16 @@ def extract(files: Sequence[InputFile], settings: Preparation, folder: str, repo
     return sorted(parts), least_parents(np.array(parents, np.uint64)), tallies
 
 
-def extracted(files: Sequence[InputFile], heads: Mapping[str, bytes], settings: Preparation, folder: str, report: Report) -> Iterator[dict[str, Any]]:
+def extracted(
+    files: Sequence[InputFile], heads: Mapping[str, bytes], settings: Preparation, folder: str, report: Report
+) -> Iterator[dict[str, Any]]:
     """The records of files that are read now; those of web servers through a few connections, which of ranges bring only the bytes."""
     work = partial(parts_of, folder=storage.join(folder, PARTS), settings=settings, heads=heads)
     if web := [file for file in files if file.location.startswith(WEB)]:
         with heard(report) as say:
-            yield from results(partial(work, report=say), dealt([file for file in web if file.start is None]), WEB_CONNECTIONS)
+            yield from results(
+                partial(work, report=say), dealt([file for file in web if file.start is None]), WEB_CONNECTIONS
+            )
             fetching = partial(fetch, seconds=settings.web_timeout, report=say)
             ranged = dealt([file for file in web if file.start is not None])
             yield from fetched_results(fetching, WEB_CONNECTIONS, partial(work, report=say), ranged)
@@ -126,7 +132,9 @@ def overlap_of(number: int, folder: str, parts: list[str], plan: str, count: int
     write_overlap(folder, parts, plan, number, count, heldout_share)
 
 
-def deal(folder: str, parts: list[str], plan: str, count: int, settings: Preparation, tallies: Tallies, report: Report) -> list[dict[str, Any]]:
+def deal(
+    folder: str, parts: list[str], plan: str, count: int, settings: Preparation, tallies: Tallies, report: Report
+) -> list[dict[str, Any]]:
     """Third stage: the reports of all shards, in order; what they drop is added to the tallies."""
     work = partial(shard_of, folder=folder, parts=parts, plan=plan, count=count, settings=settings)
     shards: dict[int, dict[str, Any]] = {}
@@ -138,7 +146,9 @@ def deal(folder: str, parts: list[str], plan: str, count: int, settings: Prepara
     return [shards[number] for number in range(count)]
 
 
-def shard_of(number: int, folder: str, parts: list[str], plan: str, count: int, settings: Preparation) -> tuple[int, dict[str, Any]]:
+def shard_of(
+    number: int, folder: str, parts: list[str], plan: str, count: int, settings: Preparation
+) -> tuple[int, dict[str, Any]]:
     """Task of the third stage."""
     return number, write_shard(folder, parts, plan, number, count, settings)
 

@@ -25,16 +25,23 @@ from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.wordpiece import TABLE_CHUNKS, WordPiece
 
 INPUT_BLOCKS = 2_000  # Ray Data plans more than this for seconds at every start
-BLOCK_BYTES = 4 * 2**20  # the rows of about one window: without it Ray Data collects 128 MiB before it hands anything on
+BLOCK_BYTES = (
+    4 * 2**20
+)  # the rows of about one window: without it Ray Data collects 128 MiB before it hands anything on
 STREAM_BYTES = 256 * 2**20  # of finished blocks that a stream may hold at least
 ROUNDS_AHEAD = 10  # with less, Ray Data's shares for the steps of a stream are smaller than a round, and it stalls
 TOKEN_BYTES = 6.25  # of a row in a block
 PARTS_OF_ROUND = 16  # blocks, as they come from the tasks that make rows: what Ray Data does for each is done for none of them in parallel
-ROWS_CPUS, ORDER_CPUS = 0.75, 0.25  # of a task that makes rows, and of one that puts a round in order: where one CPU does not hold both, Ray Data starves the second until the first may hold no more
+ROWS_CPUS, ORDER_CPUS = (
+    0.75,
+    0.25,
+)  # of a task that makes rows, and of one that puts a round in order: where one CPU does not hold both, Ray Data starves the second until the first may hold no more
 MEASURED_WINDOWS = 2
 REST_SECONDS = 0.01  # a hundred rounds a second, each of which hands on all that is ready
 RESTS = 10  # one after the other at most, while blocks wait
-BATCH_AND_LENGTH = "bertstream"  # key in a stream's context: where it is dealt there is no other way to learn these of a phase
+BATCH_AND_LENGTH = (
+    "bertstream"  # key in a stream's context: where it is dealt there is no other way to learn these of a phase
+)
 CHARACTERS_PER_TOKEN = 5  # of English, for estimates only
 
 
@@ -55,7 +62,9 @@ def in_phase(settings: StreamSettings, phase: Phase) -> StreamSettings:
     return replace(settings, sampling=phase.sampling, batch=phase.batch)
 
 
-def window_rows(settings: StreamSettings, wordpiece: WordPiece, windows: tuple[Window, ...], epoch: int, place: int) -> pa.Table:
+def window_rows(
+    settings: StreamSettings, wordpiece: WordPiece, windows: tuple[Window, ...], epoch: int, place: int
+) -> pa.Table:
     """Rows (schema ROW) of the window at a place of an epoch's order: a pure function of its arguments."""
     index = int(permutation(settings.seed, epoch, len(windows))[place])
     documents = weighted(read_window(settings.corpus, windows[index]), settings.corpus.weights, epoch)
@@ -122,7 +131,9 @@ def windows_for(settings: StreamSettings, rows: int) -> int:
     characters = characters_of([settings.corpus.train[index[place]] for place in sample])
     per_character = count_rows(settings, sample) / characters
     if per_character == 0:
-        raise DataError(f"the corpus {settings.corpus.folder} yields no examples: it needs documents of several sentences")
+        raise DataError(
+            f"the corpus {settings.corpus.folder} yields no examples: it needs documents of several sentences"
+        )
     per_window = per_character * characters_of(settings.corpus.train) / len(settings.corpus.train)
     return math.ceil(2 * rows / per_window) + len(sample)
 
@@ -162,9 +173,15 @@ def build_stream(settings: StreamSettings, cursor: Cursor | None, rows: int) -> 
     return stream_of(settings, items, rows_of_block)
 
 
-def stream_of(settings: StreamSettings, items: Sequence[Mapping[str, int]], rows_of_block: Callable[[pa.Table], Iterator[pa.Table]]) -> ray.data.Dataset:
+def stream_of(
+    settings: StreamSettings,
+    items: Sequence[Mapping[str, int]],
+    rows_of_block: Callable[[pa.Table], Iterator[pa.Table]],
+) -> ray.data.Dataset:
     """The rows that tasks make of some items each, as `in_blocks` takes them."""
-    stream = ray.data.from_items(items, override_num_blocks=min(len(items), INPUT_BLOCKS)).map_batches(rows_of_block, batch_size=None, batch_format="pyarrow", num_cpus=ROWS_CPUS)
+    stream = ray.data.from_items(items, override_num_blocks=min(len(items), INPUT_BLOCKS)).map_batches(
+        rows_of_block, batch_size=None, batch_format="pyarrow", num_cpus=ROWS_CPUS
+    )
     stream.context.target_max_block_size = BLOCK_BYTES
     stream.context.custom_execution_callback_classes = [StreamLoop]
     stream.context.raise_original_map_exception = True  # a DataError must arrive as one
@@ -185,7 +202,9 @@ def in_blocks(stream: ray.data.Dataset, world: int) -> ray.data.Dataset:
     batch, maximum_length = stream.context.get_config(BATCH_AND_LENGTH)
     one_round = rows_of_round(batch, maximum_length, world)
     rows = one_round // world
-    stream.context.target_max_block_size = max(BLOCK_BYTES, round(TOKEN_BYTES * one_round * maximum_length / PARTS_OF_ROUND))
+    stream.context.target_max_block_size = max(
+        BLOCK_BYTES, round(TOKEN_BYTES * one_round * maximum_length / PARTS_OF_ROUND)
+    )
     ordered = rows not in (one_round, batch.rows_per_slot)
 
     def by_rank(table: pa.Table) -> pa.Table:
@@ -196,7 +215,9 @@ def in_blocks(stream: ray.data.Dataset, world: int) -> ray.data.Dataset:
 
     # Ray Data makes one task of the two, with whole rounds as its input, where both ask for as much; what the second asks for can only be told so.
     at_once = one_round if ordered else rows
-    blocks = stream.map_batches(by_rank, batch_size=at_once, batch_format="pyarrow", num_cpus=ORDER_CPUS).repartition(target_num_rows_per_block=rows, strict=True)
+    blocks = stream.map_batches(by_rank, batch_size=at_once, batch_format="pyarrow", num_cpus=ORDER_CPUS).repartition(
+        target_num_rows_per_block=rows, strict=True
+    )
     blocks._logical_plan.dag.ray_remote_args["num_cpus"] = ORDER_CPUS
     return blocks
 

@@ -8,7 +8,10 @@ COLUMNS = ("weight", "files", "documents", "pieces", "characters", "heldout_char
 
 def corpus_text(corpus: Corpus) -> str:
     """A table of the sources, their sum, and a line for each reason why documents were dropped."""
-    rows = [(location, *(about[name] for name in COLUMNS), sum(about["dropped"].values())) for location, about in corpus.sources.items()]
+    rows = [
+        (location, *(about[name] for name in COLUMNS), sum(about["dropped"].values()))
+        for location, about in corpus.sources.items()
+    ]
     every = ("all", "", *(corpus.counts[name] for name in COLUMNS[1:]), sum(corpus.dropped.values()))
     lines = [[str(cell) if isinstance(cell, str) else f"{cell:,}" for cell in row] for row in (*rows, every)]
     heads = ["source", *(name.replace("heldout_", "held-out ") for name in COLUMNS), "dropped"]

@@ -31,17 +31,26 @@ def results(work: Callable[[Any], Any], items: Sequence[Any], most_tasks: int | 
     if not items:
         return
     with DataContext.current(patient()), quiet():
-        yield from values(rows_of(items).map(working, num_cpus=1, concurrency=most_tasks and at_most(most_tasks, items)))
+        yield from values(
+            rows_of(items).map(working, num_cpus=1, concurrency=most_tasks and at_most(most_tasks, items))
+        )
 
 
-def fetched_results(fetch: Callable[[Any], list[bytes]], most_fetches: int, work: Callable[[Any, list[bytes]], Any], items: Sequence[Any]) -> Iterator[Any]:
+def fetched_results(
+    fetch: Callable[[Any], list[bytes]],
+    most_fetches: int,
+    work: Callable[[Any, list[bytes]], Any],
+    items: Sequence[Any],
+) -> Iterator[Any]:
     """The results of `work`, one CPU a task, on each item and the bytes that `fetch` gives for it, as they come; at most so many are fetched at once.
 
     Fetched bytes wait in the object store, and no more are fetched than it takes. Raises the PipelineError that a task raised, as itself.
     """
 
     def fetching(row: dict[str, Any]) -> dict[str, Any]:
-        return attempt(lambda: {"item": row["item"], "bytes": fetch(json.loads(row["item"]))}, {"item": row["item"], "bytes": []})
+        return attempt(
+            lambda: {"item": row["item"], "bytes": fetch(json.loads(row["item"]))}, {"item": row["item"], "bytes": []}
+        )
 
     def working(row: dict[str, Any]) -> dict[str, Any]:
         failed = {"result": ""}
@@ -119,7 +128,9 @@ def patient() -> DataContext:
 @contextmanager
 def quiet() -> Iterator[None]:
     """Keep Ray Data's notes off the console; its log file has them."""
-    consoles = [handler for handler in logging.getLogger("ray.data").handlers if isinstance(handler, logging.StreamHandler)]
+    consoles = [
+        handler for handler in logging.getLogger("ray.data").handlers if isinstance(handler, logging.StreamHandler)
+    ]
     levels = [handler.level for handler in consoles]
     for handler in consoles:
         handler.setLevel(logging.ERROR)

@@ -20,7 +20,9 @@ NEW_WORDS = "words.json"
 SHOWN = 8  # of the words added, in the report
 
 
-def trained_vocabulary(settings: VocabularySettings, corpus: Corpus, output: str, report: Callable[[str], None]) -> Vocabulary:
+def trained_vocabulary(
+    settings: VocabularySettings, corpus: Corpus, output: str, report: Callable[[str], None]
+) -> Vocabulary:
     """The vocabulary trained on the corpus, now unless that was done before, on the Ray that is running. Raises DataError when it is damaged."""
     splitting = splitting_of(settings)
     about = shaping(settings, splitting)
@@ -34,13 +36,17 @@ def trained_vocabulary(settings: VocabularySettings, corpus: Corpus, output: str
     return load_vocabulary(folder, splitting.lowercase)
 
 
-def extended_vocabulary(base: Vocabulary, settings: VocabularySettings, corpus: Corpus, output: str, report: Callable[[str], None]) -> Vocabulary:
+def extended_vocabulary(
+    base: Vocabulary, settings: VocabularySettings, corpus: Corpus, output: str, report: Callable[[str], None]
+) -> Vocabulary:
     """The vocabulary with settings.extend of the corpus' own words in it, counted now unless that was done before; fewer where there are not so many.
 
     Raises ConfigError for another kind than WordPiece, DataError when what was counted before is damaged.
     """
     if base.kind != "wordpiece":
-        raise ConfigError(f"vocabulary.extend ({settings.extend}) is for WordPiece vocabularies: this one is {base.kind}, leave it out")
+        raise ConfigError(
+            f"vocabulary.extend ({settings.extend}) is for WordPiece vocabularies: this one is {base.kind}, leave it out"
+        )
     about = {"base": base.fingerprint, "extend": settings.extend, "training_characters": settings.training_characters}
     digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:8]
     folder = storage.join(output, "vocabularies", f"{corpus.fingerprint[:12]}-extended-{settings.extend}-{digest}")
@@ -52,12 +58,19 @@ def extended_vocabulary(base: Vocabulary, settings: VocabularySettings, corpus: 
     words = storage.read_json(storage.join(folder, NEW_WORDS))
     longer = extension.extended(base, words)
     shown = f": {', '.join(words[:SHOWN])}{', …' * (len(words) > SHOWN)}" if words else ""
-    report(f"vocabulary: {len(words):,} of the corpus' words added, {longer.size - base.size:,} of them behind the {base.size:,} entries{shown}")
+    report(
+        f"vocabulary: {len(words):,} of the corpus' words added, {longer.size - base.size:,} of them behind the {base.size:,} entries{shown}"
+    )
     return longer
 
 
 def publish_new_words(
-    base: Vocabulary, settings: VocabularySettings, corpus: Corpus, folder: str, about: dict[str, Any], report: Callable[[str], None]
+    base: Vocabulary,
+    settings: VocabularySettings,
+    corpus: Corpus,
+    folder: str,
+    about: dict[str, Any],
+    report: Callable[[str], None],
 ) -> None:
     """Count the corpus' words and publish those that the vocabulary lacks, most frequent first."""
     partial = f"{folder}.counts"
@@ -82,21 +95,39 @@ def splitting_of(settings: VocabularySettings) -> Splitting:
 
 def shaping(settings: VocabularySettings, splitting: Splitting) -> dict[str, Any]:
     """All settings that a trained vocabulary depends on."""
-    return {"size": settings.size, "unused": settings.unused, "training_characters": settings.training_characters} | asdict(splitting)
+    return {
+        "size": settings.size,
+        "unused": settings.unused,
+        "training_characters": settings.training_characters,
+    } | asdict(splitting)
 
 
 def train(
-    settings: VocabularySettings, splitting: Splitting, corpus: Corpus, folder: str, about: dict[str, Any], report: Callable[[str], None]
+    settings: VocabularySettings,
+    splitting: Splitting,
+    corpus: Corpus,
+    folder: str,
+    about: dict[str, Any],
+    report: Callable[[str], None],
 ) -> None:
     """Count the corpus' words and publish the vocabulary learnt from them, with `about` and the counts in its manifest."""
-    report(f"vocabulary: training {settings.size:,} {'uncased' if splitting.lowercase else 'cased'} {settings.kind} entries")
+    report(
+        f"vocabulary: training {settings.size:,} {'uncased' if splitting.lowercase else 'cased'} {settings.kind} entries"
+    )
     partial = f"{folder}.counts"
     most = MOST_UNIGRAM_WORDS if settings.kind == "unigram" else MOST_WORDS
     windows = first_windows(corpus, settings.training_characters)
     counts = count_words(corpus, windows, splitting, partial, report, most_words=most)
-    report(f"vocabulary: learning from {counts.words:,} words, {counts.distinct:,} distinct, {counts.dropped:,} of those dropped as too rare")
+    report(
+        f"vocabulary: learning from {counts.words:,} words, {counts.distinct:,} distinct, {counts.dropped:,} of those dropped as too rare"
+    )
     vocabulary = vocabulary_of_counts(counts.table, splitting, size=settings.size, unused=settings.unused)
-    found = {"characters": counts.characters, "words": counts.words, "distinct_words": counts.distinct, "dropped_words": counts.dropped}
+    found = {
+        "characters": counts.characters,
+        "words": counts.words,
+        "distinct_words": counts.distinct,
+        "dropped_words": counts.dropped,
+    }
     with scratch_folder("vocabulary") as temporary:
         save_vocabulary(vocabulary, temporary, maximum_length=512)
         storage.publish(temporary, folder, about | {"counts": found | {"entries": vocabulary.size}})

@@ -69,7 +69,9 @@ class Silence:
             if since is not None and since != told and time.monotonic() - since >= NOTICE_SECONDS:
                 told = since
                 limit = f"{self.patience.seconds:g} s (prepare.web_timeout)"
-                self.patience.report(f"{self.url}: no byte for {NOTICE_SECONDS:g} s{self.standing}; new tries are made until there was none for {limit}")
+                self.patience.report(
+                    f"{self.url}: no byte for {NOTICE_SECONDS:g} s{self.standing}; new tries are made until there was none for {limit}"
+                )
 
     def begin(self) -> None:
         """Wait from now on."""
@@ -89,7 +91,9 @@ class Silence:
 
     def given_up(self) -> str:
         """For messages, what was waited in vain."""
-        return f"no byte came for {self.patience.seconds:g} s; prepare.web_timeout ({self.patience.seconds:g}) allows more"
+        return (
+            f"no byte came for {self.patience.seconds:g} s; prepare.web_timeout ({self.patience.seconds:g}) allows more"
+        )
 
 
 class Broken(Exception):
@@ -163,7 +167,13 @@ class WebStream(io.RawIOBase):
         """How far it came, for messages."""
         if self.start and self.had == self.start:
             return f" for what lies behind byte {self.start:,}"
-        return f" after {self.had:,} of {self.expected:,} bytes" if self.expected >= 0 else f" after {self.had:,} bytes" if self.had else ""
+        return (
+            f" after {self.had:,} of {self.expected:,} bytes"
+            if self.expected >= 0
+            else f" after {self.had:,} bytes"
+            if self.had
+            else ""
+        )
 
     def ask(self) -> None:
         """Open a connection from where the last one broke."""
@@ -190,7 +200,9 @@ class WebStream(io.RawIOBase):
             or not about.get("Content-Range", "").startswith(f"bytes {self.had}-")
         ):
             broke = f"the connection broke{self.standing()}, and " if self.had > self.start else ""
-            raise OSError(f"{broke}the server cannot go on {'there' if broke else f'from byte {self.had:,}'}: it knows no Range, or the file has changed")
+            raise OSError(
+                f"{broke}the server cannot go on {'there' if broke else f'from byte {self.had:,}'}: it knows no Range, or the file has changed"
+            )
         if self.had == self.start:
             self.validator = validator
             self.expected = self.start + int(about["Content-Length"]) if "Content-Length" in about else -1
@@ -199,7 +211,9 @@ class WebStream(io.RawIOBase):
         """The next bytes; none at the end."""
         assert self.answer is not None
         try:
-            data = self.answer.raw.read1(size, decode_content=False)  # what is there: `read` would lose it where the rest does not come
+            data = self.answer.raw.read1(
+                size, decode_content=False
+            )  # what is there: `read` would lose it where the rest does not come
         except (HTTPError, OSError) as error:
             raise self.broken() from error
         self.had += len(data)
@@ -247,7 +261,9 @@ def headers(url: str, timeout: float) -> Mapping[str, str]:
 
 def ask(method: Callable[..., requests.Response], url: str, timeout: float) -> requests.Response:
     """A server's answer without its body."""
-    with method(url, allow_redirects=True, timeout=timeout, headers={"Accept-Encoding": "identity"}, stream=True) as answer:
+    with method(
+        url, allow_redirects=True, timeout=timeout, headers={"Accept-Encoding": "identity"}, stream=True
+    ) as answer:
         return answer
 
 

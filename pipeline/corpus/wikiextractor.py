@@ -13,7 +13,9 @@ from pipeline.text.extracted import without_leftovers
 DOC = re.compile(r"<doc\b[^>]*?\bid=\"(?P<id>[^\"]*)\"(?:.*?\btitle=\"(?P<title>.*)\")?[^\"]*>\s*$")
 LONGEST_ARTICLE = 50_000_000
 """Characters after which an article that does not end counts as broken, so that memory stays bounded."""
-OBJECT = re.compile(rb'\{"id": ?"[^"]*", ?("revid": ?"[^"]*", ?)?"url": ?"[^"]*", ?"title": ?"(?:[^"\\]|\\.)*", ?"text": ?"')
+OBJECT = re.compile(
+    rb'\{"id": ?"[^"]*", ?("revid": ?"[^"]*", ?)?"url": ?"[^"]*", ?"title": ?"(?:[^"\\]|\\.)*", ?"text": ?"'
+)
 BLANK = b"\xef\xbb\xbf \r\n"
 
 
@@ -30,7 +32,9 @@ def read_wikiextractor(file: Opened) -> Iterator[Record | Dropped]:
         first += block
     blocks = chain([first], file.blocks)
     if first.lstrip(BLANK).startswith(b"{"):
-        return (untitled(item, file.language or ENGLISH) for item in line_records(file.location, file.name, blocks, "text"))
+        return (
+            untitled(item, file.language or ENGLISH) for item in line_records(file.location, file.name, blocks, "text")
+        )
     return read_elements(blocks, file.name, file.language or ENGLISH)
 
 
@@ -39,7 +43,12 @@ def untitled(item: Record | Dropped, language: str) -> Record | Dropped:
     if isinstance(item, Dropped):
         return item
     body = [line for paragraph in item.paragraphs for line in paragraph.split("\n")]
-    return Record(id=item.id, parent=item.id, title=item.title, paragraphs=without_leftovers(without_title(body, item.title), language))
+    return Record(
+        id=item.id,
+        parent=item.id,
+        title=item.title,
+        paragraphs=without_leftovers(without_title(body, item.title), language),
+    )
 
 
 def without_title(body: list[str], title: str) -> list[str]:

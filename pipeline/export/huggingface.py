@@ -80,7 +80,11 @@ def copy_model(checkpoint: str, folder: Path) -> None:
     for name in storage.read_json(storage.join(checkpoint, storage.MANIFEST))["files"]:
         if name not in TRAINING_ONLY:
             system, path = storage.filesystem(storage.join(checkpoint, name))
-            storage.retried(lambda: fs.copy_files(path, f"{folder}/{name}", source_filesystem=system, destination_filesystem=fs.LocalFileSystem()))
+            storage.retried(
+                lambda: fs.copy_files(
+                    path, f"{folder}/{name}", source_filesystem=system, destination_filesystem=fs.LocalFileSystem()
+                )
+            )
 
 
 def check(folder: Path, trained: Trained) -> str:
@@ -89,15 +93,25 @@ def check(folder: Path, trained: Trained) -> str:
     theirs = published_logits(folder) if installed else own_logits(load_module(str(folder), trained.model)[0])
     found = largest_difference(theirs, trained)
     if not found <= TOLERANCE:
-        raise CheckpointError(f"export {folder}: {'transformers' if installed else 'our'} logits differ from the checkpoint's by {found:.2g} of the largest, more than {TOLERANCE}")
-    return f"checked: logits equal transformers' within {TOLERANCE} of the largest" if installed else f"not checked against transformers, which is not installed: {INSTALL}"
+        raise CheckpointError(
+            f"export {folder}: {'transformers' if installed else 'our'} logits differ from the checkpoint's by {found:.2g} of the largest, more than {TOLERANCE}"
+        )
+    return (
+        f"checked: logits equal transformers' within {TOLERANCE} of the largest"
+        if installed
+        else f"not checked against transformers, which is not installed: {INSTALL}"
+    )
 
 
 def largest_difference(theirs: Logits, trained: Trained) -> float:
     """Largest difference from the checkpoint's logits, in float32, as a share of the largest logit (of 1 where that is smaller)."""
     ours = own_logits(trained.module)
     with torch.inference_mode():
-        found = [difference(*pair) for batch in probes(trained.vocabulary_size, trained.model.maximum_positions) for pair in zip(theirs(batch), ours(batch), strict=True)]
+        found = [
+            difference(*pair)
+            for batch in probes(trained.vocabulary_size, trained.model.maximum_positions)
+            for pair in zip(theirs(batch), ours(batch), strict=True)
+        ]
     return torch.tensor(found).max().item()
 
 

@@ -35,19 +35,31 @@ def batch_of(encodings: Sequence[Encoding], mask_id: int) -> Batch:
     rows = []
     for encoding in encodings:
         blanks = [place for place, i in enumerate(encoding.ids) if i == mask_id]
-        row = {"ids": encoding.ids, "first_length": encoding.type_ids.count(0), "masked_positions": blanks, "masked_labels": [mask_id] * len(blanks)}
+        row = {
+            "ids": encoding.ids,
+            "first_length": encoding.type_ids.count(0),
+            "masked_positions": blanks,
+            "masked_labels": [mask_id] * len(blanks),
+        }
         rows.append(row | {"not_next": False, "document_a": 0, "document_b": 0})
     return collate(pa.Table.from_pylist(rows, schema=EXAMPLE))
 
 
 @torch.inference_mode()
-def fill_masks(trained: Trained, batch: Batch, vocabulary: Vocabulary, top: int) -> list[list[list[dict[str, str | float]]]]:
+def fill_masks(
+    trained: Trained, batch: Batch, vocabulary: Vocabulary, top: int
+) -> list[list[list[dict[str, str | float]]]]:
     """Of each text, of each of its [MASK]s in their order: the `top` likeliest entries with their probabilities, best first."""
     best = trained.module.predict_masked(batch).softmax(-1).topk(min(top, trained.vocabulary_size))
     guesses: list[list[list[dict[str, str | float]]]] = [[] for _ in range(batch.sequences)]
     rows_M = torch.searchsorted(batch.offsets.long(), batch.masked_positions_M, right=True) - 1
     for row, shares, entries in zip(rows_M.tolist(), best.values.tolist(), best.indices.tolist(), strict=True):
-        guesses[row].append([{"token": vocabulary.tokens[entry], "probability": share} for share, entry in zip(shares, entries, strict=True)])
+        guesses[row].append(
+            [
+                {"token": vocabulary.tokens[entry], "probability": share}
+                for share, entry in zip(shares, entries, strict=True)
+            ]
+        )
     return guesses
 
 

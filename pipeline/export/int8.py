@@ -54,16 +54,23 @@ def quantize_graphs(float32: Path, folder: Path) -> None:
         with quiet(), scratch_folder("export") as temporary:
             # The output weights are transposed embeddings: only weights that are transposed beforehand are quantised, half of a small model's time.
             quant_pre_process(float32 / name, f"{temporary}/{name}", skip_symbolic_shape=True)
-            quantize_dynamic(f"{temporary}/{name}", folder / name, weight_type=QuantType.QInt8, per_channel=True, reduce_range=True)
+            quantize_dynamic(
+                f"{temporary}/{name}", folder / name, weight_type=QuantType.QInt8, per_channel=True, reduce_range=True
+            )
 
 
 def check_int8(float32: Path, folder: Path, trained: Trained) -> str:
     """Load the quantised graphs from disk and compare them with float32's. Raises CheckpointError where they are broken."""
     batch = probe(trained.vocabulary_size, [min(length, trained.model.maximum_positions) for length in (19, 7, 64)])
-    found = {name: deviation(run(session(folder / name), batch), run(session(float32 / name), batch)) for name in (FILL_MASK, EMBEDDING)}
+    found = {
+        name: deviation(run(session(folder / name), batch), run(session(float32 / name), batch))
+        for name in (FILL_MASK, EMBEDDING)
+    }
     for name, share in found.items():
         if not share <= WORST:
-            raise CheckpointError(f"export {folder / name}: int8's outputs differ from float32's by {share:.2g} of their standard deviation, more than {WORST}: this model does not stand 8 bits")
+            raise CheckpointError(
+                f"export {folder / name}: int8's outputs differ from float32's by {share:.2g} of their standard deviation, more than {WORST}: this model does not stand 8 bits"
+            )
     return f"checked: int8's logits differ from float32's by {found[FILL_MASK]:.2g} of their standard deviation, embeddings by {found[EMBEDDING]:.2g}"
 
 
@@ -84,7 +91,9 @@ def compare(float32: Path, int8: Path, rows: Sequence[Batch]) -> tuple[Measured,
     for folder, (loss, right, seconds) in zip((float32, int8), np.array(scored).transpose(1, 2, 0), strict=True):
         size = sum(file.stat().st_size for file in folder.glob("*.onnx*")) / 1e6
         times = tuple(np.percentile(1000 * seconds, PERCENTILES).tolist())
-        measured.append(Measured(megabytes=size, loss=loss.sum() / masked, accuracy=right.sum() / masked, milliseconds=times))
+        measured.append(
+            Measured(megabytes=size, loss=loss.sum() / masked, accuracy=right.sum() / masked, milliseconds=times)
+        )
     return measured[0], measured[1]
 
 
@@ -95,4 +104,8 @@ def score(graph: "InferenceSession", batch: Batch) -> tuple[float, int, float]:
     (logits,) = graph.run(None, inputs)
     seconds = time.perf_counter() - begun
     logits_M, labels_M = torch.from_numpy(logits[0])[batch.masked_positions_M], batch.masked_labels_M
-    return F.cross_entropy(logits_M, labels_M, reduction="sum").item(), int((logits_M.argmax(-1) == labels_M).sum()), seconds
+    return (
+        F.cross_entropy(logits_M, labels_M, reduction="sum").item(),
+        int((logits_M.argmax(-1) == labels_M).sum()),
+        seconds,
+    )

@@ -42,7 +42,11 @@ def export_run(config: Export, report: Report) -> None:
         return
     recorded = recorded_run(folder)
     checkpoint = find_checkpoint(folder, config.step, report)
-    target = storage.absolute(config.folder) if config.folder else storage.join(folder, "exports", checkpoint.rsplit("/", 1)[1])
+    target = (
+        storage.absolute(config.folder)
+        if config.folder
+        else storage.join(folder, "exports", checkpoint.rsplit("/", 1)[1])
+    )
     if set(config.kinds) & set(FOLDERS):
         storage.require_writable("folder", target)
     lineage = Lineage(
@@ -60,7 +64,11 @@ def export_run(config: Export, report: Report) -> None:
     trained = load_trained(checkpoint)
     with scratch_folder("export") as scratch:
         for kind in config.kinds:
-            made = log(trained, lineage, config, uri) if kind == "mlflow" else publish(trained, lineage, kind, scratch, storage.join(target, kind))
+            made = (
+                log(trained, lineage, config, uri)
+                if kind == "mlflow"
+                else publish(trained, lineage, kind, scratch, storage.join(target, kind))
+            )
             report(f"{kind}: {made}")
             if config.push_to_hub:
                 report(f"{kind}: pushed to {hub.push(storage.join(target, kind), config.push_to_hub, config.private)}")
@@ -87,7 +95,9 @@ def require_free(target: str, replace: bool) -> None:
         manifest = storage.read_json(storage.join(target, storage.MANIFEST))
         known = f"an export of {manifest['checkpoint']}"
     except (OSError, ValueError, KeyError, TypeError):
-        raise ConfigError(f"{target} holds files that are no export ({listed(there, 3)}): delete them, or choose another --folder") from None
+        raise ConfigError(
+            f"{target} holds files that are no export ({listed(there, 3)}): delete them, or choose another --folder"
+        ) from None
     if not replace:
         raise ConfigError(f"{target} holds {known}: give --replace, or choose another --folder")
 
@@ -111,6 +121,8 @@ def log(trained: Trained, lineage: Lineage, config: Export, uri: str) -> str:
         made = FOLDERS["huggingface"](trained, lineage, temporary, written)
         (written / CARD).write_text(card(trained, lineage, "mlflow", replace(made, use=registry.USE)))
         storage.publish(written, str(published), {"checkpoint": trained.checkpoint})
-        model_uri = registry.log(published, trained, uri, lineage.recorded["mlflow_run_id"], read_state(trained.checkpoint).step)
+        model_uri = registry.log(
+            published, trained, uri, lineage.recorded["mlflow_run_id"], read_state(trained.checkpoint).step
+        )
     place = registry.register(model_uri, config.register, uri) if config.register else model_uri
     return f"{place} at {uri}; checked: the loaded model's answers equal the checkpoint's; its files {made.checked}"

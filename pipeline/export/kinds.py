@@ -14,8 +14,8 @@ from pipeline.errors import DataError
 from pipeline.export.card import Lineage, Made, corpus_problem
 from pipeline.export.huggingface import copy_model, write_published
 from pipeline.export.int8 import Measured, check_int8, compare, quantize_graphs
-from pipeline.export.onnx_graphs import OPSET, check_graphs, write_graphs
 from pipeline.export.markdown import table
+from pipeline.export.onnx_graphs import OPSET, check_graphs, write_graphs
 from pipeline.export.probe import probe
 from pipeline.export.trained import Trained
 from pipeline.text.vocabulary import load_vocabulary
@@ -93,7 +93,9 @@ def sequences(trained: Trained, lineage: Lineage) -> tuple[list[Batch], str | No
     else:
         wordpiece = WordPiece(load_vocabulary(trained.checkpoint, None))
         sampling = unflatten(Sampling, lineage.recorded["identity"], "sampling.")
-        rows = heldout_batches(lineage.corpus, wordpiece, sampling, rows=HELDOUT_ROWS, rows_per_batch=1, rank=0, world=1)
+        rows = heldout_batches(
+            lineage.corpus, wordpiece, sampling, rows=HELDOUT_ROWS, rows_per_batch=1, rank=0, world=1
+        )
         if rows:
             return rows, None
         why = "the corpus has no held-out part"
@@ -117,19 +119,34 @@ def comparison(float32: Measured, int8: Measured, rows: list[Batch], problem: st
 
 def in_a_line(float32: Measured, int8: Measured, problem: str | None) -> str:
     """The same for a terminal."""
-    accuracy = f"accuracy not measured ({problem})" if problem else f"accuracy {int8.accuracy:.2%} (float32 {float32.accuracy:.2%})"
-    speed = ", ".join(f"p{p} {ours:.2f} ms ({theirs:.2f})" for p, ours, theirs in zip((50, 99), int8.milliseconds, float32.milliseconds, strict=True))
+    accuracy = (
+        f"accuracy not measured ({problem})"
+        if problem
+        else f"accuracy {int8.accuracy:.2%} (float32 {float32.accuracy:.2%})"
+    )
+    speed = ", ".join(
+        f"p{p} {ours:.2f} ms ({theirs:.2f})"
+        for p, ours, theirs in zip((50, 99), int8.milliseconds, float32.milliseconds, strict=True)
+    )
     return f"{accuracy}, {speed}, {int8.megabytes:.1f} MB ({float32.megabytes:.1f})"
 
 
 def processor() -> str:
     """The machine's processor and cores, as figures need them beside them."""
     try:
-        names = [line.split(":", 1)[1].strip() for line in storage.read_bytes("/proc/cpuinfo").decode().splitlines() if line.startswith("model name")]
+        names = [
+            line.split(":", 1)[1].strip()
+            for line in storage.read_bytes("/proc/cpuinfo").decode().splitlines()
+            if line.startswith("model name")
+        ]
     except OSError:
         names = []
     return f"{os.cpu_count()} cores of {names[0] if names else platform.machine()}"
 
 
-FOLDERS: dict[str, Callable[[Trained, Lineage, Path, Path], Made]] = {"huggingface": huggingface, "onnx": onnx, "int8": int8}
+FOLDERS: dict[str, Callable[[Trained, Lineage, Path, Path], Made]] = {
+    "huggingface": huggingface,
+    "onnx": onnx,
+    "int8": int8,
+}
 """Kind -> (model, lineage, scratch folder of the job, empty folder to fill) -> what was made."""

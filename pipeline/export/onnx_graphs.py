@@ -55,7 +55,9 @@ class Embedding(nn.Module):
         self.model = model
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor) -> Tensor:
-        hidden_NS = self.model(input_ids=input_ids, attention_mask=attention_mask, token_type_ids=token_type_ids).last_hidden_state
+        hidden_NS = self.model(
+            input_ids=input_ids, attention_mask=attention_mask, token_type_ids=token_type_ids
+        ).last_hidden_state
         kept_NS = attention_mask[:, :, None].to(hidden_NS.dtype)
         return (hidden_NS * kept_NS).sum(1) / kept_NS.sum(1)
 
@@ -87,7 +89,11 @@ def write_graph(module: nn.Module, file: Path, output: str) -> None:
     shape = (2, min(8, config.max_position_embeddings))
     torch.onnx.export(
         module.eval(),
-        (torch.zeros(shape, dtype=torch.int64), torch.ones(shape, dtype=torch.int64), torch.zeros(shape, dtype=torch.int64)),
+        (
+            torch.zeros(shape, dtype=torch.int64),
+            torch.ones(shape, dtype=torch.int64),
+            torch.zeros(shape, dtype=torch.int64),
+        ),
         file,
         input_names=list(INPUTS),
         output_names=[output],
@@ -104,7 +110,9 @@ def session(file: Path) -> "InferenceSession":
     from onnxruntime import InferenceSession, SessionOptions
 
     options = SessionOptions()
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # threads that wait in a loop take the cores from the next session
+    options.add_session_config_entry(
+        "session.intra_op.allow_spinning", "0"
+    )  # threads that wait in a loop take the cores from the next session
     return InferenceSession(file, options, providers=["CPUExecutionProvider"])
 
 
@@ -121,11 +129,18 @@ def check_graphs(folder: Path, trained: Trained) -> str:
     for file, answer in ours.items():
         graph = session(folder / file)
         with torch.inference_mode():
-            found = [difference(run(graph, batch), answer(batch)) for batch in probes(trained.vocabulary_size, trained.model.maximum_positions)]
+            found = [
+                difference(run(graph, batch), answer(batch))
+                for batch in probes(trained.vocabulary_size, trained.model.maximum_positions)
+            ]
         largest = torch.tensor(found).max().item()
         if not largest <= TOLERANCE:
-            raise CheckpointError(f"export {folder / file}: outputs differ from the checkpoint's by {largest:.2g} of the largest, more than {TOLERANCE}")
-    return f"checked: onnxruntime's logits and embeddings equal ours on ragged batches within {TOLERANCE} of the largest"
+            raise CheckpointError(
+                f"export {folder / file}: outputs differ from the checkpoint's by {largest:.2g} of the largest, more than {TOLERANCE}"
+            )
+    return (
+        f"checked: onnxruntime's logits and embeddings equal ours on ragged batches within {TOLERANCE} of the largest"
+    )
 
 
 @contextmanager

@@ -56,4 +56,6 @@ def padded(batch: Batch) -> dict[str, Tensor]:
 
 def difference(theirs: Tensor, ours: Tensor) -> float:
     """Largest difference as a share of our largest value, of 1 where that is smaller; NaN where there is any."""
-    return ((theirs - ours).abs().max() / ours.abs().max().clamp(min=1)).item()  # torch's max lets NaN win, Python's does not
+    return (
+        (theirs - ours).abs().max() / ours.abs().max().clamp(min=1)
+    ).item()  # torch's max lets NaN win, Python's does not

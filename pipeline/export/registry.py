@@ -77,11 +77,15 @@ def log(published: Path, trained: Trained, uri: str, run_id: str, step: int) -> 
         worst = largest_difference(mlflow.pyfunc.load_model(logged.model_uri), published, trained)
         if not worst <= TOLERANCE:
             MlflowClient().delete_logged_model(logged.model_id)
-            raise CheckpointError(f"export {logged.model_uri}: answers differ from the checkpoint's by {worst:.2g} of the largest, more than {TOLERANCE}")
+            raise CheckpointError(
+                f"export {logged.model_uri}: answers differ from the checkpoint's by {worst:.2g} of the largest, more than {TOLERANCE}"
+            )
     return logged.model_uri
 
 
-def log_code(code: Path, folder: str, run_id: str, name: str, step: int, signature: ModelSignature, required: Sequence[str]) -> ModelInfo:
+def log_code(
+    code: Path, folder: str, run_id: str, name: str, step: int, signature: ModelSignature, required: Sequence[str]
+) -> ModelInfo:
     """Log code and the folder that it loads, as its artifact `model`, to a run of the MLflow that is set."""
     client = MlflowClient()
     # Made beforehand: Model.log would put it into the default experiment, and its files where the command was called.
@@ -106,7 +110,9 @@ def log_tuned(folder: str, asked: Mapping[str, Sequence[str | None]], uri: str, 
     """
     os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
     tuned = load_tuned(folder)
-    ours = answer_items(tuned, items_of(tuned, asked), torch.device("cpu"), torch.autocast("cpu", enabled=False)).to_pylist()
+    ours = answer_items(
+        tuned, items_of(tuned, asked), torch.device("cpu"), torch.autocast("cpu", enabled=False)
+    ).to_pylist()
     with at(uri), without_warnings():
         logged = log_code(TASK_CODE, folder, run_id, name, 0, task_signature(tuned.about.task), REQUIRED_FOR_TASKS)
         theirs = mlflow.pyfunc.load_model(logged.model_uri).predict(pd.DataFrame(dict(asked), dtype=object))
@@ -119,24 +125,42 @@ def log_tuned(folder: str, asked: Mapping[str, Sequence[str | None]], uri: str, 
 def task_signature(task: Task) -> ModelSignature:
     """The columns of a task's questions and answers; a text may have a second beside it."""
     sequences = [ColSpec("string", "text"), ColSpec("string", "second", required=False)]
-    inputs = {"tags": [ColSpec("string", "text")], "spans": [ColSpec("string", "question"), ColSpec("string", "context")]}.get(task.kind, sequences)
-    return ModelSignature(inputs=Schema(inputs), outputs=Schema([ColSpec(mlflow_type(field.type), field.name, required=False) for field in answer_schema(task)]))
+    inputs = {
+        "tags": [ColSpec("string", "text")],
+        "spans": [ColSpec("string", "question"), ColSpec("string", "context")],
+    }.get(task.kind, sequences)
+    return ModelSignature(
+        inputs=Schema(inputs),
+        outputs=Schema([ColSpec(mlflow_type(field.type), field.name, required=False) for field in answer_schema(task)]),
+    )
 
 
 def mlflow_type(kind: pa.DataType) -> str | Array | Map:
     """What MLflow calls a type of a column of answers."""
     if pa.types.is_struct(kind):
         return Map(DataType.double)
-    return Array(DataType.string) if pa.types.is_list(kind) else {pa.string(): "string", pa.float64(): "double", pa.int64(): "long"}[kind]
+    return (
+        Array(DataType.string)
+        if pa.types.is_list(kind)
+        else {pa.string(): "string", pa.float64(): "double", pa.int64(): "long"}[kind]
+    )
 
 
 def alike(ours: Any, theirs: Any) -> bool:
     """Whether answers are equal, numbers to the tolerance."""
     if isinstance(ours, dict):
-        return isinstance(theirs, dict) and ours.keys() == theirs.keys() and all(alike(ours[key], theirs[key]) for key in ours)
+        return (
+            isinstance(theirs, dict)
+            and ours.keys() == theirs.keys()
+            and all(alike(ours[key], theirs[key]) for key in ours)
+        )
     if isinstance(ours, list):
         return isinstance(theirs, list) and len(ours) == len(theirs) and all(map(alike, ours, theirs))
-    return abs(ours - theirs) <= TOLERANCE * max(1.0, abs(ours)) if isinstance(ours, float) and isinstance(theirs, float) else ours == theirs
+    return (
+        abs(ours - theirs) <= TOLERANCE * max(1.0, abs(ours))
+        if isinstance(ours, float) and isinstance(theirs, float)
+        else ours == theirs
+    )
 
 
 def register(model_uri: str, name: str, uri: str, tags: dict[str, str] | None = None) -> str:

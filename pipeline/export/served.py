@@ -23,7 +23,9 @@ class Served(PythonModel):
         self.vocabulary = load_vocabulary(folder, None)
         self.tokenizer = read_tokenizer(folder, self.trained.model.maximum_positions)
 
-    def predict(self, context: PythonModelContext, model_input: pd.DataFrame, params: dict[str, Any] | None = None) -> list[Any]:
+    def predict(
+        self, context: PythonModelContext, model_input: pd.DataFrame, params: dict[str, Any] | None = None
+    ) -> list[Any]:
         asked = params or {}
         task, top = asked.get("task", TASKS[0]), asked.get("top", 5)
         if task not in TASKS:
@@ -32,7 +34,11 @@ class Served(PythonModel):
         answers: list[Any] = []
         for start in range(0, len(texts), TEXTS_AT_ONCE):
             batch = encode(texts[start : start + TEXTS_AT_ONCE], self.tokenizer, self.vocabulary.mask_id)
-            answers += embeddings(self.trained, batch).tolist() if task == "embeddings" else fill_masks(self.trained, batch, self.vocabulary, top)
+            answers += (
+                embeddings(self.trained, batch).tolist()
+                if task == "embeddings"
+                else fill_masks(self.trained, batch, self.vocabulary, top)
+            )
         return answers
 
 

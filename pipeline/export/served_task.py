@@ -17,9 +17,13 @@ class ServedTask(PythonModel):
     def load_context(self, context: PythonModelContext) -> None:
         self.tuned = load_tuned(context.artifacts["model"])
 
-    def predict(self, context: PythonModelContext, model_input: pd.DataFrame, params: dict[str, Any] | None = None) -> list[dict[str, Any]]:
+    def predict(
+        self, context: PythonModelContext, model_input: pd.DataFrame, params: dict[str, Any] | None = None
+    ) -> list[dict[str, Any]]:
         columns = {name: texts(model_input[name], None if name == "second" else "") for name in model_input.columns}
-        return answer_items(self.tuned, items_of(self.tuned, columns), torch.device("cpu"), torch.autocast("cpu", enabled=False)).to_pylist()
+        return answer_items(
+            self.tuned, items_of(self.tuned, columns), torch.device("cpu"), torch.autocast("cpu", enabled=False)
+        ).to_pylist()
 
 
 def texts(column: pd.Series, missing: str | None) -> list[str | None]:

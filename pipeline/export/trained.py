@@ -38,7 +38,11 @@ def find_checkpoint(folder: str, step: int | None, report: Callable[[str], None]
 
     Raises ConfigError where there is none, CheckpointError where it is damaged.
     """
-    steps = [saved for saved in checkpoint.steps_saved(folder) if storage.exists(storage.join(checkpoint.folder_of(folder, saved), storage.MANIFEST))]
+    steps = [
+        saved
+        for saved in checkpoint.steps_saved(folder)
+        if storage.exists(storage.join(checkpoint.folder_of(folder, saved), storage.MANIFEST))
+    ]
     there = listed(steps)
     if not steps:
         raise ConfigError(f"{folder} has no checkpoint yet: wait for the first")

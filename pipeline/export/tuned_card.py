@@ -34,7 +34,7 @@ DATASETS: dict[str, tuple[str, str]] = {
     **{name: (GLUE, name) for name in ("cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte", "wnli", "ax")},
     "squad1": ("rajpurkar/squad", "plain_text"),
     "squad2": ("rajpurkar/squad_v2", "squad_v2"),
-    **{name: ("eriktks/conll2003", "conll2003") for name in ("conll2003", "conll2003-pos", "conll2003-chunks")},
+    **dict.fromkeys(("conll2003", "conll2003-pos", "conll2003-chunks"), ("eriktks/conll2003", "conll2003")),
 }
 """Known task -> its data set on the hub and the part of it; all are English."""
 WHAT = {

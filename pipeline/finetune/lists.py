@@ -56,7 +56,9 @@ def fit_lists(
     if kind not in ("classification", "multilabel", "regression"):
         raise ConfigError(f"kind ({kind}) must be classification, multilabel or regression")
     if any(parameter.requires_grad for name, parameter in encoder.named_parameters() if "_adapter." in name):
-        raise ConfigError(f"{checkpoint} has bottleneck adapters: fit its encoder without them, from the checkpoint it was tuned from")
+        raise ConfigError(
+            f"{checkpoint} has bottleneck adapters: fit its encoder without them, from the checkpoint it was tuned from"
+        )
     config = Finetune(
         checkpoint=checkpoint, train=NAME, kind=kind, recipe=Recipe(epochs=epochs, rows_per_step=rows_per_step),
         optimizer=TaskAdamW(learning_rate=learning_rate), placement=TrialPlacement(device=device.type),  # type: ignore[arg-type]
@@ -74,7 +76,10 @@ def fit_lists(
     metric = task.metrics[0]
 
     def after_epoch(epoch: int, scores: dict[str, dict[str, float]]) -> None:
-        report(f"epoch {epoch} of {epochs}: " + ", ".join(f"{split} {metric} {found[metric]:.3f}" for split, found in scores.items()))
+        report(
+            f"epoch {epoch} of {epochs}: "
+            + ", ".join(f"{split} {metric} {found[metric]:.3f}" for split, found in scores.items())
+        )
 
     came_to = run_trial(
         config, task, problem.cutting, module, problem.train, problem.splits or {"train": problem.train},
@@ -84,7 +89,9 @@ def fit_lists(
         module.fold()
     precision = precision_of(config.placement, model.width, device)
     lineage = {"precision": precision} | training_facts(config, problem, seed, came_to)
-    about = About(task=task, cutting=problem.cutting, pooling=config.recipe.pooling, tuned=came_to.tuned, lineage=lineage)
+    about = About(
+        task=task, cutting=problem.cutting, pooling=config.recipe.pooling, tuned=came_to.tuned, lineage=lineage
+    )
     return TunedModel(about=about, model=model, vocabulary=vocabulary, module=module.eval())
 
 
@@ -109,7 +116,9 @@ def written(name: str, place: int, label: Any, kind: str) -> str:
     """Return a label as it stands in a table of TEXTS. Raises DataError for none."""
     if kind == "multilabel":
         if isinstance(label, str) or not isinstance(label, Sequence | np.ndarray | set | frozenset):
-            raise DataError(f"{name}:{place}: label {shown(label)} is no list: of kind multilabel each text has a list of labels")
+            raise DataError(
+                f"{name}:{place}: label {shown(label)} is no list: of kind multilabel each text has a list of labels"
+            )
         return labels_text(label_text(name, place, "label", plain(one)) for one in label)
     return label_text(name, place, "label", plain(label))
 

@@ -48,7 +48,9 @@ def over_seeds(a: Sequence[float], b: Sequence[float]) -> Difference:
     return Difference(mean=mean, low=mean - half, high=mean + half)
 
 
-def over_rows(a: Callable[[np.ndarray], float], b: Callable[[np.ndarray], float], rows: int, draws: int = DRAWS, seed: int = 0) -> Difference:
+def over_rows(
+    a: Callable[[np.ndarray], float], b: Callable[[np.ndarray], float], rows: int, draws: int = DRAWS, seed: int = 0
+) -> Difference:
     """The difference of two models' scores on all R rows, with the percentile bootstrap's interval (Efron 1979): rows drawn with replacement, the same for both.
 
     `a` and `b` give a score of the rows at these places, int64 (R,).

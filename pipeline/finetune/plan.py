@@ -71,7 +71,12 @@ def seconds_of(config: Finetune, problem: Problem, initial: Initial) -> float:
     torch.set_num_threads(threads)
     counted = slice(WARMUP if len(times) > WARMUP else 0, None)
     lengths = problem.train.rows["ids"].combine_chunks().value_lengths()
-    return sum(times[counted]) / sum(tokens[counted]) * pc.sum(lengths).as_py() / math.ceil(len(lengths) / config.recipe.rows_per_step)
+    return (
+        sum(times[counted])
+        / sum(tokens[counted])
+        * pc.sum(lengths).as_py()
+        / math.ceil(len(lengths) / config.recipe.rows_per_step)
+    )
 
 
 def trial_seconds(config: Finetune, problem: Problem, per_step: float, share: Share) -> float:
@@ -84,7 +89,9 @@ def trial_seconds(config: Finetune, problem: Problem, per_step: float, share: Sh
 
 def answering_seconds(config: Finetune, rows: Mapping[str, int], per_step: Mapping[str, float], at_once: int) -> float:
     """Of answering so many rows of each problem, by one process with the cores of all trials that run at once."""
-    return sum(EVALUATED * per_step[name] * count / config.recipe.rows_per_step for name, count in rows.items()) / at_once
+    return (
+        sum(EVALUATED * per_step[name] * count / config.recipe.rows_per_step for name, count in rows.items()) / at_once
+    )
 
 
 def shorter(whole: Share, large: bool) -> list[Share]:
@@ -93,7 +100,15 @@ def shorter(whole: Share, large: bool) -> list[Share]:
         return [whole, replace(whole, seeds=min(whole.seeds, 2)), replace(whole, seeds=1)]
     one = replace(whole, seeds=1)
     fewer = [replace(one, epochs=epochs) for epochs in range(whole.epochs, 0, -1)]
-    return [whole, *fewer, *(replace(fewer[-1], rows=rows) for rows in (100_000, 50_000, 20_000, 10_000, 5_000) if rows < (whole.rows or math.inf))]
+    return [
+        whole,
+        *fewer,
+        *(
+            replace(fewer[-1], rows=rows)
+            for rows in (100_000, 50_000, 20_000, 10_000, 5_000)
+            if rows < (whole.rows or math.inf)
+        ),
+    ]
 
 
 def makespan(seconds: Iterable[float], at_once: int) -> float:
@@ -104,20 +119,39 @@ def makespan(seconds: Iterable[float], at_once: int) -> float:
     return max(free)
 
 
-def total_seconds(config: Finetune, problems: Sequence[Problem], per_step: dict[str, float], shares: dict[str, Share], at_once: int, settings: int) -> float:
+def total_seconds(
+    config: Finetune,
+    problems: Sequence[Problem],
+    per_step: dict[str, float],
+    shares: dict[str, Share],
+    at_once: int,
+    settings: int,
+) -> float:
     """Of all trials, about."""
 
     def each(problem: Problem) -> list[float]:
         share = shares[problem.task.name]
-        return [trial_seconds(config, problem, per_step[problem.task.name], share)] * (share.seeds + (settings * config.search.seeds if settings > 1 else 0))
+        return [trial_seconds(config, problem, per_step[problem.task.name], share)] * (
+            share.seeds + (settings * config.search.seeds if settings > 1 else 0)
+        )
 
     return makespan(itertools.chain.from_iterable(map(each, problems)), at_once)
 
 
-def fitted(config: Finetune, problems: Sequence[Problem], per_step: dict[str, float], at_once: int, settings: int, spent: float = 0.0) -> dict[str, Share]:
+def fitted(
+    config: Finetune,
+    problems: Sequence[Problem],
+    per_step: dict[str, float],
+    at_once: int,
+    settings: int,
+    spent: float = 0.0,
+) -> dict[str, Share]:
     """What is trained of each problem: all, or where what is left of `minutes` after `spent` seconds is too short, less of the large ones and then of the small ones, the most expensive first."""
     whole = Share(seeds=config.seeds, epochs=config.recipe.epochs, rows=config.recipe.training_rows)
-    ladders = {one.task.name: shorter(whole, min(one.train.rows.num_rows, whole.rows or one.train.rows.num_rows) > LARGE) for one in problems}
+    ladders = {
+        one.task.name: shorter(whole, min(one.train.rows.num_rows, whole.rows or one.train.rows.num_rows) > LARGE)
+        for one in problems
+    }
     places = dict.fromkeys(ladders, 0)
     by_name = {one.task.name: one for one in problems}
 
@@ -127,30 +161,40 @@ def fitted(config: Finetune, problems: Sequence[Problem], per_step: dict[str, fl
     def cost(name: str) -> float:
         return total_seconds(config, [by_name[name]], per_step, chosen(), 1, settings)
 
-    while config.minutes is not None and total_seconds(config, problems, per_step, chosen(), at_once, settings) > SURE * (60 * config.minutes - spent):
+    while config.minutes is not None and total_seconds(
+        config, problems, per_step, chosen(), at_once, settings
+    ) > SURE * (60 * config.minutes - spent):
         left = [name for name in ladders if places[name] + 1 < len(ladders[name])]
         if not left:
             break
-        large = [name for name in left if ladders[name][-1].epochs < whole.epochs or ladders[name][-1].rows != whole.rows]
+        large = [
+            name for name in left if ladders[name][-1].epochs < whole.epochs or ladders[name][-1].rows != whole.rows
+        ]
         places[max(large or left, key=cost)] += 1
     return chosen()
 
 
 def write(place: str, shares: dict[str, Share], per_step: dict[str, float]) -> None:
     """Write down what is decided, and the seconds of a step by which it was: a rerun must ask for the same trials, at once."""
-    storage.write_json(place, {name: vars(share) | {"seconds_per_step": per_step[name]} for name, share in shares.items()})
+    storage.write_json(
+        place, {name: vars(share) | {"seconds_per_step": per_step[name]} for name, share in shares.items()}
+    )
 
 
 def read(place: str) -> tuple[dict[str, Share], dict[str, float]] | None:
     """What was decided when these trials were first asked for; None where nothing was. Raises DataError where the file is damaged."""
     try:
         written = storage.read_json(place)
-        shares = {name: Share(seeds=one["seeds"], epochs=one["epochs"], rows=one["rows"]) for name, one in written.items()}
+        shares = {
+            name: Share(seeds=one["seeds"], epochs=one["epochs"], rows=one["rows"]) for name, one in written.items()
+        }
         return shares, {name: one["seconds_per_step"] for name, one in written.items()}
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DataError(f"{place} cannot be read ({storage.first_line(error)}): delete it, and the same command plans these trials again") from error
+        raise DataError(
+            f"{place} cannot be read ({storage.first_line(error)}): delete it, and the same command plans these trials again"
+        ) from error
 
 
 def left_out(problem: Problem, config: Finetune, share: Share) -> str | None:
@@ -158,7 +202,11 @@ def left_out(problem: Problem, config: Finetune, share: Share) -> str | None:
     rows = problem.train.rows.num_rows
     parts = [f"{share.seeds} of {config.seeds} seeds"] * (share.seeds < config.seeds)
     parts += [f"{share.epochs} of {config.recipe.epochs} epochs"] * (share.epochs < config.recipe.epochs)
-    parts += [f"{share.rows:,} of {rows:,} rows"] if share.rows and share.rows != config.recipe.training_rows and share.rows < rows else []
+    parts += (
+        [f"{share.rows:,} of {rows:,} rows"]
+        if share.rows and share.rows != config.recipe.training_rows and share.rows < rows
+        else []
+    )
     return f"{problem.task.name}: {', '.join(parts)}, to fit {config.minutes:g} minutes" if parts else None
 
 

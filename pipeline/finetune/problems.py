@@ -58,13 +58,17 @@ def read_problems(config: Finetune, initial: Initial, report: Report) -> list[Pr
         return [problem_of(config, task, *with_dev(task, items, report), lost, initial, report)]
     names, found = tuple(name for name in config.task if name != BUILTIN), []
     if unknown := [name for name in names if name not in (*known.TASKS, "glue")]:
-        raise ConfigError(f"task ({', '.join(unknown)}) is none that is known: choose of {', '.join(known.TASKS)}, {BUILTIN}, or glue")
+        raise ConfigError(
+            f"task ({', '.join(unknown)}) is none that is known: choose of {', '.join(known.TASKS)}, {BUILTIN}, or glue"
+        )
     if names:
         folder = data_of(config)
         if config.data is None:
             download(config, names, folder, report)
         if not has_files(folder):
-            raise ConfigError(f"data ({folder}) is no folder with files: name the folder of the files of {', '.join(names)}")
+            raise ConfigError(
+                f"data ({folder}) is no folder with files: name the folder of the files of {', '.join(names)}"
+            )
         found = [read_known(config, task, folder, initial, report) for task in known.wanted_tasks(names, folder)]
     if BUILTIN in config.task:
         task, train, dev = kept_builtin(storage.join(config.output, "finetune", BUILTIN), report)
@@ -101,7 +105,9 @@ def data_of(config: Finetune) -> str:
 def download(config: Finetune, names: Sequence[str], folder: str, report: Report) -> None:
     """Fetch GLUE's archives, once. Raises ConfigError for tasks that are not GLUE's, DataError without internet."""
     if others := [name for name in names if name not in (*known.GLUE, "glue")]:
-        raise ConfigError(f"data is not given: name the folder of the files of {', '.join(others)}; only GLUE is downloaded")
+        raise ConfigError(
+            f"data is not given: name the folder of the files of {', '.join(others)}; only GLUE is downloaded"
+        )
     fetch_glue(folder, known.GLUE if "glue" in names else tuple(names), report)
 
 
@@ -110,7 +116,9 @@ def read_known(config: Finetune, task: Task, folder: str, initial: Initial, repo
     skip = config.on_bad_rows == "skip"
     train, lost_of_train = known.read_items(task, folder, "train", skip=skip)
     task, lost = known.with_labels(task, train), {"train": lost_of_train}
-    labelled = [split for split in task.splits if split.name != "train" and (split.label is not None or task.kind == "spans")]
+    labelled = [
+        split for split in task.splits if split.name != "train" and (split.label is not None or task.kind == "spans")
+    ]
     wanted = [split.name for place, split in enumerate(labelled) if place == 0 or known.there(folder, split)]
     splits = {}
     for name in wanted:
@@ -118,14 +126,25 @@ def read_known(config: Finetune, task: Task, folder: str, initial: Initial, repo
     return problem_of(config, task, train, splits, lost, initial, report)
 
 
-def problem_of(config: Finetune, task: Task, train: Any, splits: dict[str, Any], lost: Lost, initial: Initial, report: Report) -> Problem:
+def problem_of(
+    config: Finetune, task: Task, train: Any, splits: dict[str, Any], lost: Lost, initial: Initial, report: Report
+) -> Problem:
     """A problem from the items of its splits."""
     if isinstance(train, pa.Table):
         task = replace(task, paired=train["second"].null_count < train.num_rows)
     task = selected_by(task, config.recipe.metric)
     problem = cut(task, config.cutting, {"train": train, **splits}, initial)
     for name, one in {"train": problem.train, **problem.splits}.items():
-        report(", ".join([f"{task.name} {name}: {len(one.items):,} {noun(task)}", *(what_is_learnt(task, one) if name == "train" else ()), *lost.get(name, ()), *one.notes]))
+        report(
+            ", ".join(
+                [
+                    f"{task.name} {name}: {len(one.items):,} {noun(task)}",
+                    *(what_is_learnt(task, one) if name == "train" else ()),
+                    *lost.get(name, ()),
+                    *one.notes,
+                ]
+            )
+        )
     report(f"{task.name} train: {described(task, problem.train)}")
     if isinstance(train, pa.Table) and (line := skewed(task, train["label"].to_pylist())):
         report(line)
@@ -137,12 +156,21 @@ def problem_of(config: Finetune, task: Task, train: Any, splits: dict[str, Any],
     return problem
 
 
-def folds_of(config: Finetune, folds: int, task: Task, items: Any, lost: Lost, initial: Initial, report: Report) -> list[Problem]:
+def folds_of(
+    config: Finetune, folds: int, task: Task, items: Any, lost: Lost, initial: Initial, report: Report
+) -> list[Problem]:
     """A problem for each fold, whose items are the development split of all others; says what the whole file holds. Raises DataError where training on the others cannot be."""
-    whole, numbers, found = problem_of(config, task, items, {}, lost, initial, report), fold_numbers(task, items, folds), []
+    whole, numbers, found = (
+        problem_of(config, task, items, {}, lost, initial, report),
+        fold_numbers(task, items, folds),
+        [],
+    )
     sizes = np.bincount(numbers, minlength=folds)
     size = f"{max(sizes):,}" if min(sizes) == max(sizes) else f"{min(sizes):,} to {max(sizes):,}"
-    report(f"{task.name}: {folds} folds of {size} {noun(task)}" + ", with equal shares of each class" * (task.kind == "classification"))
+    report(
+        f"{task.name}: {folds} folds of {size} {noun(task)}"
+        + ", with equal shares of each class" * (task.kind == "classification")
+    )
     for fold in range(folds):
         parts = {"train": chosen(items, numbers != fold), "dev": chosen(items, numbers == fold)}
         if task.kind == "classification":
@@ -160,13 +188,22 @@ def cut(task: Task, cutting: Cutting, items: dict[str, Any], initial: Initial) -
     return Problem(task=task, cutting=cutting, train=train, splits=prepared, digest=digest([train, *prepared.values()]))
 
 
-def in_cuttings(problem: Problem, cuttings: Iterable[Cutting], initial: Initial, report: Report) -> dict[Cutting, Problem]:
+def in_cuttings(
+    problem: Problem, cuttings: Iterable[Cutting], initial: Initial, report: Report
+) -> dict[Cutting, Problem]:
     """A problem in every cutting that a search tries, of which the first is its own; says what each of the others cuts. Raises ConfigError as `cut` does."""
     first, *others = dict.fromkeys(cuttings)
-    items, found = {"train": problem.train.items} | {name: one.items for name, one in problem.splits.items()}, {first: problem}
+    items, found = (
+        {"train": problem.train.items} | {name: one.items for name, one in problem.splits.items()},
+        {first: problem},
+    )
     for cutting in others:
         found[cutting] = replace(cut(problem.task, cutting, items, initial), fold_of=problem.fold_of)
-        asked = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in vars(cutting).items() if value != getattr(first, name))
+        asked = ", ".join(
+            f"{name.replace('_', ' ')} {value}"
+            for name, value in vars(cutting).items()
+            if value != getattr(first, name)
+        )
         for name, one in {"train": found[cutting].train, **found[cutting].splits}.items():
             if one.notes:
                 report(f"{problem.task.name} {name}, {asked}: {', '.join(one.notes)}")
@@ -213,7 +250,9 @@ def with_dev(task: Task, items: dict[str, Any], report: Report) -> tuple[Any, di
     learnt = set().union(*(some for some, held_out in zip(labels, aside) if not held_out))
     fit = aside & np.array([some <= learnt for some in labels])
     if aside.any() and not fit.any():
-        raise DataError(f"train has {len(train):,} rows of {len(set().union(*labels)):,} labels, and each row that would be set aside has one that no other row has: is it the right column? Else name a development file with --dev")
+        raise DataError(
+            f"train has {len(train):,} rows of {len(set().union(*labels)):,} labels, and each row that would be set aside has one that no other row has: is it the right column? Else name a development file with --dev"
+        )
     aside = fit
     if aside.all() or not aside.any():
         raise DataError(f"train has {len(train)} rows, too few to set some aside: name a development file with --dev")
@@ -244,4 +283,8 @@ def is_aside(text: str) -> bool:
 
 def chosen(items: Any, mask: np.ndarray) -> Any:
     """The items where the mask is true."""
-    return items.filter(pa.array(mask)) if isinstance(items, pa.Table) else [item for item, wanted in zip(items, mask) if wanted]
+    return (
+        items.filter(pa.array(mask))
+        if isinstance(items, pa.Table)
+        else [item for item, wanted in zip(items, mask) if wanted]
+    )

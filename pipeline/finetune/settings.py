@@ -16,8 +16,16 @@ from pipeline.train.trial import generator
 
 GRIDS: dict[str, dict[str, tuple[Any, ...]]] = {
     "none": {},
-    "bert": {"recipe.rows_per_step": (16, 32), "optimizer.learning_rate": (5e-5, 3e-5, 2e-5), "recipe.epochs": (2, 3, 4)},
-    "miniatures": {"recipe.rows_per_step": (8, 16, 32, 64, 128), "optimizer.learning_rate": (3e-4, 1e-4, 5e-5, 3e-5), "recipe.epochs": (4,)},
+    "bert": {
+        "recipe.rows_per_step": (16, 32),
+        "optimizer.learning_rate": (5e-5, 3e-5, 2e-5),
+        "recipe.epochs": (2, 3, 4),
+    },
+    "miniatures": {
+        "recipe.rows_per_step": (8, 16, 32, 64, 128),
+        "optimizer.learning_rate": (3e-4, 1e-4, 5e-5, 3e-5),
+        "recipe.epochs": (4,),
+    },
 }
 """Devlin et al. 2019, A.3; google-research/bert's README of the smaller models."""
 SEARCHED = ("cutting", "recipe", "optimizer", "schedule", "freeze", "adapter")
@@ -34,10 +42,14 @@ def settings_of(config: Finetune) -> list[dict[str, Any]]:
     """
     values, ranges, hints = dict(GRIDS[config.search.grid]), {}, hints_of(config)
     entries = [(entry, *entry.partition("=")[::2]) for entry in config.search.over]
-    for entry, name, given in sorted(entries, key=lambda one: "." in one[1]):  # a choice between kinds before the settings of a kind
+    for entry, name, given in sorted(
+        entries, key=lambda one: "." in one[1]
+    ):  # a choice between kinds before the settings of a kind
         name = name.replace("-", "_")
         if "=" not in entry or name not in hints:
-            raise ConfigError(f"search.over ({entry}) must be NAME=VALUE,VALUE or NAME=LOW..HIGH with a name of {', '.join(hints)}")
+            raise ConfigError(
+                f"search.over ({entry}) must be NAME=VALUE,VALUE or NAME=LOW..HIGH with a name of {', '.join(hints)}"
+            )
         if ".." in given:
             require_number(hints[name], entry, name)
             ranges[name] = bounds(entry, given)
@@ -50,7 +62,9 @@ def settings_of(config: Finetune) -> list[dict[str, Any]]:
     found = [of_its_kinds(config, one | drawn) for drawn in draws(config.search, ranges, hints) for one in fixed]
     for one in found:
         with_setting(config, one)
-    return list({json.dumps(one, sort_keys=True): one for one in found}.values())  # whole numbers of a short range are drawn twice
+    return list(
+        {json.dumps(one, sort_keys=True): one for one in found}.values()
+    )  # whole numbers of a short range are drawn twice
 
 
 def hints_of(config: Finetune) -> dict[str, Any]:
@@ -132,7 +146,10 @@ def draws(search: Search, ranges: dict[str, tuple[float, float]], hints: dict[st
     if not ranges:
         return [{}]
     random = generator(0, DRAWS)
-    found = [{name: math.exp(random.uniform(math.log(low), math.log(high))) for name, (low, high) in ranges.items()} for _ in range(search.samples)]
+    found = [
+        {name: math.exp(random.uniform(math.log(low), math.log(high))) for name, (low, high) in ranges.items()}
+        for _ in range(search.samples)
+    ]
     return [{name: rounded(hints[name], value) for name, value in one.items()} for one in found]
 
 
@@ -159,7 +176,10 @@ def with_setting(config: Any, chosen: dict[str, Any]) -> Any:
 def in_words(setting: dict[str, Any]) -> str:
     """A setting for people, kinds by the names that options have."""
     kinds = {kind.__name__: flag_of(kind) for kind in get_args(Adapter)}
-    return ", ".join(f"{name.rsplit('.', 1)[-1].replace('_', ' ')} {f'{value:g}' if isinstance(value, float) else kinds.get(value, value)}" for name, value in setting.items())
+    return ", ".join(
+        f"{name.rsplit('.', 1)[-1].replace('_', ' ')} {f'{value:g}' if isinstance(value, float) else kinds.get(value, value)}"
+        for name, value in setting.items()
+    )
 
 
 def warnings(config: Finetune, settings: list[dict[str, Any]], model: Model) -> list[str]:
@@ -167,8 +187,18 @@ def warnings(config: Finetune, settings: list[dict[str, Any]], model: Model) -> 
     width = model.width
     rates = {one.get("optimizer.learning_rate", config.optimizer.learning_rate) for one in settings}
     high = sorted(rate for rate in rates if rate is not None and rate > HIGH_RATE * usual_rate(width))
-    found = [f"warning: optimizer.learning_rate {listed(f'{rate:g}' for rate in high)} is far above {usual_rate(width):g}, which is usual at width {width}: the encoder may forget what it learnt"] * bool(high)
-    if config.recipe.dropout is None and model.hidden_dropout == model.attention_dropout == 0 and not any("recipe.dropout" in one for one in settings):
-        found.append("warning: dropout is 0, as in the checkpoint: published recipes have 0.1 (--recipe.dropout 0.1), and small tasks are learnt by heart without")
+    found = [
+        f"warning: optimizer.learning_rate {listed(f'{rate:g}' for rate in high)} is far above {usual_rate(width):g}, which is usual at width {width}: the encoder may forget what it learnt"
+    ] * bool(high)
+    if (
+        config.recipe.dropout is None
+        and model.hidden_dropout == model.attention_dropout == 0
+        and not any("recipe.dropout" in one for one in settings)
+    ):
+        found.append(
+            "warning: dropout is 0, as in the checkpoint: published recipes have 0.1 (--recipe.dropout 0.1), and small tasks are learnt by heart without"
+        )
     share = config.schedule.warmup_share
-    return found + ["warning: schedule.warmup_share is 0: without a warm-up large encoders collapse (Mosbach et al. 2021); 0.1 is the default"] * (share == 0)
+    return found + [
+        "warning: schedule.warmup_share is 0: without a warm-up large encoders collapse (Mosbach et al. 2021); 0.1 is the default"
+    ] * (share == 0)

@@ -22,7 +22,9 @@ ANSWERS_FOR = {"ax": "mnli"}
 """The diagnostic set has no training split: a model of another task answers it."""
 
 
-def submit(config: Finetune, problems: Mapping[str, Problem], models: Mapping[str, str], report: Callable[[str], None]) -> None:
+def submit(
+    config: Finetune, problems: Mapping[str, Problem], models: Mapping[str, str], report: Callable[[str], None]
+) -> None:
     """Write OUTPUT/glue-submission.zip where all of GLUE's tasks and test files are there; else a line names what is missing. Nothing where no GLUE task was asked for."""
     if config.data is None or not any(name in GLUE for name in models):
         return
@@ -46,8 +48,16 @@ def model_for(task: str) -> str:
 
 def missing_of(data: str, tasks: Collection[str]) -> list[str]:
     """What lacks for the submission, in words, where there are models of these tasks and this folder of files."""
-    missing = [f"a model of {task}" for task in dict.fromkeys(model_for(one.task) for one in FILES.values()) if task not in tasks]
-    return missing + [file for one in FILES.values() if not storage.exists(storage.join(data, file := TASKS[one.task].split(one.split).file))]
+    missing = [
+        f"a model of {task}"
+        for task in dict.fromkeys(model_for(one.task) for one in FILES.values())
+        if task not in tasks
+    ]
+    return missing + [
+        file
+        for one in FILES.values()
+        if not storage.exists(storage.join(data, file := TASKS[one.task].split(one.split).file))
+    ]
 
 
 def rows_to_answer(data: str, tasks: Collection[str]) -> dict[str, int]:

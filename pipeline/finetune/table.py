@@ -14,12 +14,88 @@ from pipeline.tasks.selection import worth
 UNITS = ("mean_absolute_error",)
 """Metrics in the unit of the labels: no shares of 1, and the smaller is the better."""
 PUBLISHED: dict[tuple[int, int], tuple[str, dict[str, str]]] = {
-    (2, 128): ("BERT-tiny", {"cola": "0.0", "sst2": "83.2", "mrpc": "81.1/71.1", "stsb": "74.3/73.6", "qqp": "62.2/83.4", "mnli": "70.2/70.3", "qnli": "81.5", "rte": "57.2", "wnli": "62.3"}),
-    (4, 256): ("BERT-mini", {"cola": "0.0", "sst2": "85.9", "mrpc": "81.1/71.8", "stsb": "75.4/73.3", "qqp": "66.4/86.2", "mnli": "74.8/74.3", "qnli": "84.1", "rte": "57.9", "wnli": "62.3"}),
-    (4, 512): ("BERT-small", {"cola": "27.8", "sst2": "89.7", "mrpc": "83.4/76.2", "stsb": "78.8/77.0", "qqp": "68.1/87.0", "mnli": "77.6/77.0", "qnli": "86.4", "rte": "61.8", "wnli": "62.3"}),
-    (8, 512): ("BERT-medium", {"cola": "38.0", "sst2": "89.6", "mrpc": "86.6/81.6", "stsb": "80.4/78.4", "qqp": "69.6/87.9", "mnli": "80.0/79.1", "qnli": "87.7", "rte": "62.2", "wnli": "62.3"}),
-    (12, 768): ("BERT-base", {"cola": "52.1", "sst2": "93.5", "mrpc": "88.9", "stsb": "85.8", "qqp": "71.2", "mnli": "84.6/83.4", "qnli": "90.5", "rte": "66.4"}),
-    (24, 1024): ("BERT-large", {"cola": "60.5", "sst2": "94.9", "mrpc": "89.3", "stsb": "86.5", "qqp": "72.1", "mnli": "86.7/85.9", "qnli": "92.7", "rte": "70.1"}),
+    (2, 128): (
+        "BERT-tiny",
+        {
+            "cola": "0.0",
+            "sst2": "83.2",
+            "mrpc": "81.1/71.1",
+            "stsb": "74.3/73.6",
+            "qqp": "62.2/83.4",
+            "mnli": "70.2/70.3",
+            "qnli": "81.5",
+            "rte": "57.2",
+            "wnli": "62.3",
+        },
+    ),
+    (4, 256): (
+        "BERT-mini",
+        {
+            "cola": "0.0",
+            "sst2": "85.9",
+            "mrpc": "81.1/71.8",
+            "stsb": "75.4/73.3",
+            "qqp": "66.4/86.2",
+            "mnli": "74.8/74.3",
+            "qnli": "84.1",
+            "rte": "57.9",
+            "wnli": "62.3",
+        },
+    ),
+    (4, 512): (
+        "BERT-small",
+        {
+            "cola": "27.8",
+            "sst2": "89.7",
+            "mrpc": "83.4/76.2",
+            "stsb": "78.8/77.0",
+            "qqp": "68.1/87.0",
+            "mnli": "77.6/77.0",
+            "qnli": "86.4",
+            "rte": "61.8",
+            "wnli": "62.3",
+        },
+    ),
+    (8, 512): (
+        "BERT-medium",
+        {
+            "cola": "38.0",
+            "sst2": "89.6",
+            "mrpc": "86.6/81.6",
+            "stsb": "80.4/78.4",
+            "qqp": "69.6/87.9",
+            "mnli": "80.0/79.1",
+            "qnli": "87.7",
+            "rte": "62.2",
+            "wnli": "62.3",
+        },
+    ),
+    (12, 768): (
+        "BERT-base",
+        {
+            "cola": "52.1",
+            "sst2": "93.5",
+            "mrpc": "88.9",
+            "stsb": "85.8",
+            "qqp": "71.2",
+            "mnli": "84.6/83.4",
+            "qnli": "90.5",
+            "rte": "66.4",
+        },
+    ),
+    (24, 1024): (
+        "BERT-large",
+        {
+            "cola": "60.5",
+            "sst2": "94.9",
+            "mrpc": "89.3",
+            "stsb": "86.5",
+            "qqp": "72.1",
+            "mnli": "86.7/85.9",
+            "qnli": "92.7",
+            "rte": "70.1",
+        },
+    ),
 }
 """(layers, width) -> name and GLUE test scores of google-research/bert's README, of base and large of Devlin et al. 2019, table 1: MRPC and QQP F1/accuracy, STS-B Pearson/Spearman, MNLI matched/mismatched."""
 
@@ -54,17 +130,47 @@ class Reported:
         return f"{shown(self.name, statistics.fmean(self.values))} ± {shown(self.name, statistics.stdev(self.values))}"
 
 
-def reported(problem: Problem, baselines: Mapping[str, Mapping[str, float]], results: Sequence[dict[str, Any]], setting: str, folds: int = 1) -> list[Reported]:
+def reported(
+    problem: Problem,
+    baselines: Mapping[str, Mapping[str, float]],
+    results: Sequence[dict[str, Any]],
+    setting: str,
+    folds: int = 1,
+) -> list[Reported]:
     """The task's metrics on each of its splits, and those that were tuned on the development split, which say so; of folds those of all of them."""
     task, found, collapsed = problem.fold_of or problem.task.name, [], sum(result["collapsed"] for result in results)
     for split in problem.splits:
         for metric in problem.task.metrics:
             values = tuple(result["scores"][split][metric] for result in results)
-            chosen = " (best epoch on dev)" if any(result["best_epoch"] < len(result["epochs"]) for result in results) else ""
-            found.append(Reported(task=task, name=f"{split} {metric}{chosen}", values=values, baseline=baselines[split].get(metric), collapsed=collapsed, setting=setting, folds=folds))
+            chosen = (
+                " (best epoch on dev)"
+                if any(result["best_epoch"] < len(result["epochs"]) for result in results)
+                else ""
+            )
+            found.append(
+                Reported(
+                    task=task,
+                    name=f"{split} {metric}{chosen}",
+                    values=values,
+                    baseline=baselines[split].get(metric),
+                    collapsed=collapsed,
+                    setting=setting,
+                    folds=folds,
+                )
+            )
     for name in [name for name in results[0]["tuned"] if name.endswith("_tuned_on_dev")]:
         values = tuple(result["tuned"][name] for result in results)
-        found.append(Reported(task=task, name=name.replace("_", " "), values=values, baseline=None, collapsed=collapsed, setting=setting, folds=folds))
+        found.append(
+            Reported(
+                task=task,
+                name=name.replace("_", " "),
+                values=values,
+                baseline=None,
+                collapsed=collapsed,
+                setting=setting,
+                folds=folds,
+            )
+        )
     return found
 
 
@@ -77,18 +183,26 @@ def mean_baseline(baselines: Sequence[Mapping[str, Mapping[str, float]]]) -> dic
     return found
 
 
-def select(trials: Sequence[Trial], results: Mapping[str, dict[str, Any]], *problems: Problem) -> tuple[dict[str, Any], float]:
+def select(
+    trials: Sequence[Trial], results: Mapping[str, dict[str, Any]], *problems: Problem
+) -> tuple[dict[str, Any], float]:
     """The setting with the best median on the development split over the seeds that select, and that median; of several folds the mean over them and the seeds.
 
     One of which a seed was stopped early does not count, as long as there is another: a median of what was left would flatter it.
     """
     ones: dict[str, list[Trial]] = {}
     first, metric = next(iter(problems[0].splits)), problems[0].task.metrics[0]
-    centre, names = statistics.fmean if len(problems) > 1 else statistics.median, {problem.task.name for problem in problems}
+    centre, names = (
+        statistics.fmean if len(problems) > 1 else statistics.median,
+        {problem.task.name for problem in problems},
+    )
     for trial in trials:
         if trial.problem in names:
             ones.setdefault(str(trial.chosen), []).append(trial)
-    scores = {name: [results[trial.name]["scores"][first][metric] for trial in mine if "scores" in results[trial.name]] for name, mine in ones.items()}
+    scores = {
+        name: [results[trial.name]["scores"][first][metric] for trial in mine if "scores" in results[trial.name]]
+        for name, mine in ones.items()
+    }
     most = max(len(values) for values in scores.values())
     name = max(
         (name for name, values in scores.items() if len(values) == most),
@@ -127,18 +241,43 @@ def cells(one: Reported, published: Mapping[str, str]) -> list[str]:
     collapsed = f"{one.collapsed} of {len(one.values)}" if one.collapsed else ""
     spread = f"{shown(one.name, min(one.values))} to {shown(one.name, max(one.values))}"
     seeds = f"{one.folds} x {len(one.values) // one.folds}" if one.folds > 1 else str(len(one.values))
-    return [one.task, one.name, one.middle, spread, seeds, collapsed, shown(one.name, one.baseline), published_figure(one, published), one.setting]
+    return [
+        one.task,
+        one.name,
+        one.middle,
+        spread,
+        seeds,
+        collapsed,
+        shown(one.name, one.baseline),
+        published_figure(one, published),
+        one.setting,
+    ]
 
 
 def table(rows: Sequence[Reported], model: Model) -> str:
     """The table in Markdown, which a terminal shows aligned; percent, but for mean_absolute_error."""
     name, published = PUBLISHED.get((model.layers, model.width), ("", {}))
-    middle = ["mean ± deviation", "of folds and seeds", "folds x seeds"] if any(one.folds > 1 for one in rows) else ["median", "of seeds", "seeds"]
-    head = ["task", "split and metric", *middle, "collapsed", "baseline", f"{name}, GLUE test" if name else "published", "setting"]
+    middle = (
+        ["mean ± deviation", "of folds and seeds", "folds x seeds"]
+        if any(one.folds > 1 for one in rows)
+        else ["median", "of seeds", "seeds"]
+    )
+    head = [
+        "task",
+        "split and metric",
+        *middle,
+        "collapsed",
+        "baseline",
+        f"{name}, GLUE test" if name else "published",
+        "setting",
+    ]
     lines = [head, *(cells(one, published) for one in rows)]
     kept = [place for place in range(len(head)) if place < 5 or any(line[place] for line in lines[1:])]
     widths = [max(len(line[place]) for line in lines) for place in kept]
-    text = [[line[place].ljust(width) if place < 2 else line[place].rjust(width) for place, width in zip(kept, widths)] for line in lines]
+    text = [
+        [line[place].ljust(width) if place < 2 else line[place].rjust(width) for place, width in zip(kept, widths)]
+        for line in lines
+    ]
     rule = ["-" * width for width in widths]
     return "\n".join(f"| {' | '.join(line)} |" for line in (text[0], rule, *text[1:]))
 
@@ -154,5 +293,7 @@ def glue_line(rows: Sequence[Reported], names: Sequence[str]) -> str | None:
     there = {name: values for name, values in by_task.items() if values and name not in NOT_AVERAGED}
     if len(there) < 2:
         return None
-    with_wnli = " (WNLI with what its trials score, as every task; BERT's authors left it out)" if "wnli" in there else ""
+    with_wnli = (
+        " (WNLI with what its trials score, as every task; BERT's authors left it out)" if "wnli" in there else ""
+    )
     return f"mean of {len(there)} of GLUE's 9 tasks on the development sets: {100 * glue_mean(there):.1f}{with_wnli}"

@@ -1,10 +1,10 @@
 """Trials: what makes one what it is, its name, its training, and its result on disk.
 
-    OUTPUT/finetune/TASK-seedN-DIGEST/
-        checkpoints/     of a trial of more than some minutes, as long as it has no result
-        model/           the fine-tuned model, where it is asked for
-        stopped.json     of a trial that a search with early stopping ended
-        result.json      published last: its presence means done
+OUTPUT/finetune/TASK-seedN-DIGEST/
+    checkpoints/     of a trial of more than some minutes, as long as it has no result
+    model/           the fine-tuned model, where it is asked for
+    stopped.json     of a trial that a search with early stopping ended
+    result.json      published last: its presence means done
 """
 
 import hashlib
@@ -67,7 +67,9 @@ class Trial:
         return storage.join(storage.absolute(self.config.output), "finetune", self.name)
 
 
-def make_trial(config: Finetune, problem: Problem, initial: Initial, seed: int, chosen: dict[str, Any], stage: str) -> Trial:
+def make_trial(
+    config: Finetune, problem: Problem, initial: Initial, seed: int, chosen: dict[str, Any], stage: str
+) -> Trial:
     """The trial of a setting and seed; equal ones have equal names."""
     identity = identity_of(config, problem, initial, seed)
     digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:12]
@@ -80,18 +82,33 @@ def make_trial(config: Finetune, problem: Problem, initial: Initial, seed: int, 
 def identity_of(config: Finetune, problem: Problem, initial: Initial, seed: int) -> dict[str, Any]:
     """What makes a trial what it is."""
     shaping = {
-        key: value
-        for key, value in flatten(config).items()
-        if key.split(".")[0] in SHAPING and key != "recipe.metric"
+        key: value for key, value in flatten(config).items() if key.split(".")[0] in SHAPING and key != "recipe.metric"
     }  # the task's metrics say it
     cutting = {f"cutting.{key}": value for key, value in vars(problem.cutting).items()}
     shaping |= {"standardised": True} if standardises(config, problem.task) else {}
-    return shaping | cutting | {"encoder": initial.fingerprint, "vocabulary": initial.vocabulary.fingerprint, "seed": seed, "rows": problem.digest} | task_identity(problem.task) | {"precision": precision_of(config.placement, initial.model.width, device_of(config))}
+    return (
+        shaping
+        | cutting
+        | {
+            "encoder": initial.fingerprint,
+            "vocabulary": initial.vocabulary.fingerprint,
+            "seed": seed,
+            "rows": problem.digest,
+        }
+        | task_identity(problem.task)
+        | {"precision": precision_of(config.placement, initial.model.width, device_of(config))}
+    )
 
 
 def task_identity(task: Task) -> dict[str, Any]:
     """What of a task shapes its trials: its kind, its labels by their names and order, its metrics."""
-    return {"task": task.name, "kind": task.kind, "labels": list(task.labels), "metrics": list(task.metrics), "unanswerable": task.unanswerable}
+    return {
+        "task": task.name,
+        "kind": task.kind,
+        "labels": list(task.labels),
+        "metrics": list(task.metrics),
+        "unanswerable": task.unanswerable,
+    }
 
 
 def result_of(trial: Trial) -> dict[str, Any] | None:
@@ -107,7 +124,9 @@ def record_of(trial: Trial, name: str, wanted: Sequence[str]) -> dict[str, Any] 
     except (FileNotFoundError, ValueError):
         return None
     except OSError as error:
-        raise DataError(f"{place} cannot be read ({storage.first_line(error)}): give access to it, or delete it to train the trial again") from error
+        raise DataError(
+            f"{place} cannot be read ({storage.first_line(error)}): give access to it, or delete it to train the trial again"
+        ) from error
     return value if isinstance(value, dict) and all(key in value for key in wanted) else None
 
 
@@ -138,11 +157,17 @@ def build(
 
     `encoder`: one in memory, which is copied; None: that of `initial`, read from its folder.
     """
-    dropout = {} if config.recipe.dropout is None else {"hidden_dropout": config.recipe.dropout, "attention_dropout": config.recipe.dropout}
+    dropout = (
+        {}
+        if config.recipe.dropout is None
+        else {"hidden_dropout": config.recipe.dropout, "attention_dropout": config.recipe.dropout}
+    )
     model, random = replace(initial.model, **dropout), torch.Generator().manual_seed(seed)
     weights = class_weights(problem.task, problem.train.rows) if config.recipe.balance_classes else None
     torch.manual_seed(seed)  # of parts that a checkpoint lacks
-    module = OBJECTIVES[problem.task.kind](model, initial.vocabulary.size, len(problem.task.labels), random, config.recipe.pooling, weights)
+    module = OBJECTIVES[problem.task.kind](
+        model, initial.vocabulary.size, len(problem.task.labels), random, config.recipe.pooling, weights
+    )
     if not config.random_weights:
         with_encoder(encoder or module_of(initial, model).encoder, module)
     if not isinstance(config.adapter, NoAdapter):
@@ -188,7 +213,12 @@ def device_of(config: Finetune) -> torch.device:
     return torch.device("cuda" if wanted and torch.cuda.is_available() else "cpu")
 
 
-def run(trial: Trial, problem: Problem, initial: Initial, after_epoch: Callable[[int, Scores], None] = lambda epoch, scores: None) -> dict[str, Any]:
+def run(
+    trial: Trial,
+    problem: Problem,
+    initial: Initial,
+    after_epoch: Callable[[int, Scores], None] = lambda epoch, scores: None,
+) -> dict[str, Any]:
     """The trial's result: read where it is there, else trained, and published after its model. Where another job of this machine is at the same trial, its result is waited for."""
     with storage.locked(trial.folder, wait=True):
         if (found := result_of(trial)) is not None and (trial.stage != "report" or has_model(trial)):
@@ -197,7 +227,9 @@ def run(trial: Trial, problem: Problem, initial: Initial, after_epoch: Callable[
         return trained(trial, problem, initial, after_epoch)
 
 
-def trained(trial: Trial, problem: Problem, initial: Initial, after_epoch: Callable[[int, Scores], None]) -> dict[str, Any]:
+def trained(
+    trial: Trial, problem: Problem, initial: Initial, after_epoch: Callable[[int, Scores], None]
+) -> dict[str, Any]:
     """The result of training it."""
     config, device, keeper = trial.config, device_of(trial.config), Keeper(trial.folder)
     torch.set_num_threads(config.placement.threads or max(1, min(cores(), round(config.trials.cpus))))
@@ -207,16 +239,32 @@ def trained(trial: Trial, problem: Problem, initial: Initial, after_epoch: Calla
         seed=trial.seed, device=device, autocast=autocast_for(config.placement, initial.model.width, device), after_epoch=after_epoch,
         keeper=keeper,
     )  # fmt: skip
-    result = vars(came_to) | {"settings": identity_of(config, problem, initial, trial.seed), "chosen": trial.chosen, "stage": trial.stage}
+    result = vars(came_to) | {
+        "settings": identity_of(config, problem, initial, trial.seed),
+        "chosen": trial.chosen,
+        "stage": trial.stage,
+    }
     if trial.stage == "report":
         lineage = {"encoder": initial.fingerprint, "trial": trial.name, "chosen": trial.chosen}
         lineage |= {"precision": precision_of(config.placement, initial.model.width, device)}
         lineage |= training_facts(config, problem, trial.seed, came_to)
-        said = About(task=problem.task, cutting=problem.cutting, pooling=config.recipe.pooling, tuned=came_to.tuned, lineage=lineage)
+        said = About(
+            task=problem.task,
+            cutting=problem.cutting,
+            pooling=config.recipe.pooling,
+            tuned=came_to.tuned,
+            lineage=lineage,
+        )
         beside = tuned_files(said, initial.model, plain=not isinstance(config.adapter, Bottleneck))
-        save_tuned(storage.join(trial.folder, MODEL), module.cpu(), said, initial.model, initial.vocabulary, config.adapter, beside)
+        save_tuned(
+            storage.join(trial.folder, MODEL),
+            module.cpu(),
+            said,
+            initial.model,
+            initial.vocabulary,
+            config.adapter,
+            beside,
+        )
     storage.write_json(storage.join(trial.folder, RESULT), result)
     keeper.delete()
     return result
-
-

@@ -27,7 +27,10 @@ OfRows = Callable[[np.ndarray], float]
 def compare(config: Compare, report: Report) -> list[str]:
     """Fine-tune with both encoders and give the lines that say which is better at what. Raises PipelineError as finetune does."""
     both, found = sides(config), []
-    lines = [f"{letter}: {'random weights of the sizes of ' * one.random_weights}{one.checkpoint}" for letter, one in zip("AB", both)]
+    lines = [
+        f"{letter}: {'random weights of the sizes of ' * one.random_weights}{one.checkpoint}"
+        for letter, one in zip("AB", both)
+    ]
     for line, one in zip(lines, both):
         report(line)
         found.append(finetune(one, report))
@@ -38,7 +41,9 @@ def compare(config: Compare, report: Report) -> list[str]:
         rows = row_difference(both, [result.models[task] for result in found], task)
         if rows is not None:
             unsure = "" if rows.better else "; on other rows it may be the other way round"
-            lines.append(f"  over development rows, the best model of either alone: {figures(rows, is_share(a.name))}{unsure}")
+            lines.append(
+                f"  over development rows, the best model of either alone: {figures(rows, is_share(a.name))}{unsure}"
+            )
     if len(selecting[0]) > 1:
         lines.append(f"of {len(selecting[0])} tasks compared so, one in twenty seems different by chance")
     return lines
@@ -47,7 +52,11 @@ def compare(config: Compare, report: Report) -> list[str]:
 def sides(config: Compare) -> list[Finetune]:
     """The fine-tunings of A and of B."""
     shared = {one.name: getattr(config, one.name) for one in fields(Finetune)}
-    starts = [(config.checkpoint[0], True), (config.checkpoint[0], False)] if config.random_weights else [(checkpoint, False) for checkpoint in config.checkpoint]
+    starts = (
+        [(config.checkpoint[0], True), (config.checkpoint[0], False)]
+        if config.random_weights
+        else [(checkpoint, False) for checkpoint in config.checkpoint]
+    )
     return [Finetune(**shared | {"checkpoint": checkpoint, "random_weights": random}) for checkpoint, random in starts]
 
 
@@ -63,7 +72,9 @@ def seed_lines(a: Reported, b: Reported) -> list[str]:
     """Both medians, and what the differences of the same seeds say."""
     percent = is_share(a.name)
     seeds = over_seeds(a.values, b.values)
-    collapsed = "".join(f"; {one.collapsed} of {letter}'s seeds collapsed" for letter, one in (("A", a), ("B", b)) if one.collapsed)
+    collapsed = "".join(
+        f"; {one.collapsed} of {letter}'s seeds collapsed" for letter, one in (("A", a), ("B", b)) if one.collapsed
+    )
     medians = f"{a.task}, {a.name}: median A {shown(a.name, a.median)}, B {shown(b.name, b.median)}, {len(a.values)} seeds{collapsed}"
     mean = f"  mean of B less A over seeds, with 95% interval: {figures(seeds, percent)}"
     return [medians, mean, f"  {verdict(a.task, seeds, percent=percent, lower_is_better=not percent)}"]
@@ -75,7 +86,11 @@ def row_difference(both: Sequence[Finetune], models: Sequence[str], task: str) -
     for config, model in zip(both, models, strict=True):
         tuned = load_tuned(model)
         config = replace(config, cutting=tuned.about.cutting)  # a search may have selected another than was asked for
-        problem = next(one for one in read_problems(config, encoder_of(config, config.checkpoint, silent), silent) if one.task.name == task)
+        problem = next(
+            one
+            for one in read_problems(config, encoder_of(config, config.checkpoint, silent), silent)
+            if one.task.name == task
+        )
         if problem.task.kind == "tags":
             return None
         rows = len(next(iter(problem.splits.values())).items)
@@ -94,7 +109,9 @@ def of_rows(config: Finetune, problem: Problem, tuned: TunedModel) -> OfRows:
     logits = logits_of(tuned.module.to(device), prepared.rows, device, autocast_of(precision, device))
     if task.kind == "spans":
         place = 1 if task.metrics[0] == "f1" else 0
-        texts = questions.texts_of(task, questions.answers(task, prepared, logits, problem.cutting), {})  # as the trials were scored
+        texts = questions.texts_of(
+            task, questions.answers(task, prepared, logits, problem.cutting), {}
+        )  # as the trials were scored
         values = np.array([best_of(texts[item.id], item, task.unanswerable)[place] for item in prepared.items])
         return lambda places: float(values[places].mean())
     found = sequences.answers(task, prepared, logits, problem.cutting)

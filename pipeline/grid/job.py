@@ -31,8 +31,8 @@ from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.known import GLUE
 from pipeline.tasks.selection import worth
 from pipeline.train.initial import POOLER, Initial, read_initial
-from pipeline.train.summary import to_open
 from pipeline.train.probe import require_usable_gpus
+from pipeline.train.summary import to_open
 from pipeline.train.tracking import tracking_uri
 from pipeline.train.tuned import ADAPTERS
 
@@ -90,8 +90,15 @@ def finetune(config: Finetune, report: Report) -> Found:
         for wave in waves(config, problems):
             start = grid.initial if wave is None else encoder_of(config, models[wave], report)
             mine = computed if wave is None else replace(computed, checkpoint=models[wave])
-            names = [name for name in problems if (name in STARTED and config.start_from in problems) == (wave is not None)]
-            found, best = run_wave(replace(grid, config=mine, initial=start, cuttings={name: cuttings[name] for name in names}), parent, live, report)
+            names = [
+                name for name in problems if (name in STARTED and config.start_from in problems) == (wave is not None)
+            ]
+            found, best = run_wave(
+                replace(grid, config=mine, initial=start, cuttings={name: cuttings[name] for name in names}),
+                parent,
+                live,
+                report,
+            )
             rows, models = rows + found, models | best
         text = table(rows, initial.model)
         runs.log_table(parent, text, rows)
@@ -108,7 +115,9 @@ def finetune(config: Finetune, report: Report) -> Found:
         closing.append(f"model of {name}, the best of its seeds on dev: {folder}")
         closing.append(f"    to use it: {use_line(config, problems[name].task, folder)}")
     if config.search.folds:
-        closing.append("folds measure settings and keep no model: the same command without --search.folds, with the settings that are best, trains one")
+        closing.append(
+            "folds measure settings and keep no model: the same command without --search.folds, with the settings that are best, trains one"
+        )
     closing.append(f"trials in MLflow: {to_open(parent.uri, parent.run_id, parent.experiment_id)}")
     return Found(rows=rows, models=models, closing=closing)
 
@@ -122,33 +131,56 @@ def encoder_of(config: Finetune, checkpoint: str, report: Report) -> Initial:
         raise CheckpointError(f"checkpoint {str(error).removeprefix('init ')}") from error
 
 
-def require_fitting(config: Finetune, settings: Sequence[dict[str, Any]], initial: Initial, problems: Mapping[str, Problem]) -> None:
+def require_fitting(
+    config: Finetune, settings: Sequence[dict[str, Any]], initial: Initial, problems: Mapping[str, Problem]
+) -> None:
     """Raise ConfigError for settings that cannot be with this checkpoint and these tasks."""
     for one in (with_setting(config, setting) for setting in settings):
         if config.start_from and (isinstance(one.adapter, Bottleneck) or config.random_weights):
-            raise ConfigError(f"start_from ({config.start_from}) hands on a whole encoder: leave out {'random_weights' if config.random_weights else 'adapter:bottleneck'}")
+            raise ConfigError(
+                f"start_from ({config.start_from}) hands on a whole encoder: leave out {'random_weights' if config.random_weights else 'adapter:bottleneck'}"
+            )
         if one.freeze.layers > initial.model.layers:
-            raise ConfigError(f"freeze.layers ({one.freeze.layers}) must be at most the checkpoint's layers ({initial.model.layers})")
+            raise ConfigError(
+                f"freeze.layers ({one.freeze.layers}) must be at most the checkpoint's layers ({initial.model.layers})"
+            )
         odd = [name for name, problem in problems.items() if problem.task.kind not in WEIGHTED]
         if one.recipe.balance_classes and odd:
-            raise ConfigError(f"recipe.balance_classes (True) is for {' and '.join(WEIGHTED)}, and {', '.join(odd)} is {problems[odd[0]].task.kind}: leave it out")
+            raise ConfigError(
+                f"recipe.balance_classes (True) is for {' and '.join(WEIGHTED)}, and {', '.join(odd)} is {problems[odd[0]].task.kind}: leave it out"
+            )
     if storage.exists(storage.join(storage.absolute(config.checkpoint), ADAPTERS)):
-        raise ConfigError(f"checkpoint ({config.checkpoint}) has a bottleneck adapter beside its encoder, which cannot be gone on with: choose another")
+        raise ConfigError(
+            f"checkpoint ({config.checkpoint}) has a bottleneck adapter beside its encoder, which cannot be gone on with: choose another"
+        )
 
 
 def require_start(config: Finetune, problems: Mapping[str, Problem]) -> None:
     """Raise ConfigError where the task whose encoder is to start others is not asked for, or is one of them."""
     start = config.start_from
     if start is not None and (start not in problems or start in STARTED):
-        raise ConfigError(f"start_from ({start}) must be one of the tasks asked for ({', '.join(problems)}), and none of {', '.join(STARTED)}, which it starts")
+        raise ConfigError(
+            f"start_from ({start}) must be one of the tasks asked for ({', '.join(problems)}), and none of {', '.join(STARTED)}, which it starts"
+        )
 
 
 def waves(config: Finetune, problems: Mapping[str, Problem]) -> list[str | None]:
     """None for what starts from the checkpoint; then, where there are such, the task whose encoder starts the others."""
-    return [None] if config.start_from is None or not any(name in STARTED for name in problems) else [None, config.start_from]
+    return (
+        [None]
+        if config.start_from is None or not any(name in STARTED for name in problems)
+        else [None, config.start_from]
+    )
 
 
-def planned(config: Finetune, initial: Initial, cuttings: dict[str, dict[Cutting, Problem]], settings: list[dict[str, Any]], begun: float, report: Report) -> Grid:
+def planned(
+    config: Finetune,
+    initial: Initial,
+    cuttings: dict[str, dict[Cutting, Problem]],
+    settings: list[dict[str, Any]],
+    begun: float,
+    report: Report,
+) -> Grid:
     """What is trained of each problem in the time that is left since `begun`, and how long it takes; says both."""
     problems, many = first_of_each(cuttings), tune.at_once(config)
     place = storage.join(config.output, "finetune", "grids", f"{grid_name(config, problems, initial)}.json")
@@ -157,17 +189,33 @@ def planned(config: Finetune, initial: Initial, cuttings: dict[str, dict[Cutting
         shares, per_step = known
         answering = plan.answering_seconds(config, to_answer, per_step, many)
     else:
-        measured = tune.seconds_per_step(config, {ones[0]: cuttings[ones[0]] for ones in by_task(problems).values()}, initial)
+        measured = tune.seconds_per_step(
+            config, {ones[0]: cuttings[ones[0]] for ones in by_task(problems).values()}, initial
+        )
         per_step = {name: measured[ones[0]] for ones in by_task(problems).values() for name in ones}
         answering = plan.answering_seconds(config, to_answer, per_step, many)
-        shares = plan.fitted(config, list(problems.values()), per_step, many, len(settings), spent=time.monotonic() - begun + answering)
-        shares = {name: min((shares[one] for one in ones), key=plan.size) for ones in by_task(problems).values() for name in ones}  # folds alike
+        shares = plan.fitted(
+            config, list(problems.values()), per_step, many, len(settings), spent=time.monotonic() - begun + answering
+        )
+        shares = {
+            name: min((shares[one] for one in ones), key=plan.size)
+            for ones in by_task(problems).values()
+            for name in ones
+        }  # folds alike
         plan.write(place, shares, per_step)
     for name, problem in problems.items():
         if line := plan.left_out(problem, config, shares[name]):
             report(line)
-    baselines = {name: {split: KINDS[one.task.kind].baseline(one.task, one.train, prepared) for split, prepared in one.splits.items()} for name, one in problems.items()}
-    each = {name: plan.trial_seconds(config, problem, per_step[name], shares[name]) for name, problem in problems.items()}
+    baselines = {
+        name: {
+            split: KINDS[one.task.kind].baseline(one.task, one.train, prepared)
+            for split, prepared in one.splits.items()
+        }
+        for name, one in problems.items()
+    }
+    each = {
+        name: plan.trial_seconds(config, problem, per_step[name], shares[name]) for name, problem in problems.items()
+    }
     grid = Grid(
         config=config,
         initial=initial,
@@ -193,7 +241,9 @@ def grid_name(config: Finetune, problems: Mapping[str, Problem], initial: Initia
         if key.split(".")[0]
         not in ("placement", "trials", "output", "mlflow_uri", "register", "checkpoint", "data", "train", "dev", "test")
     }
-    content = json.dumps([shaping, initial.fingerprint, sorted((name, one.digest) for name, one in problems.items())], sort_keys=True)
+    content = json.dumps(
+        [shaping, initial.fingerprint, sorted((name, one.digest) for name, one in problems.items())], sort_keys=True
+    )
     tasks = by_task(problems)
     names = "-".join(tasks) if len(tasks) < 4 else f"{len(tasks)}-tasks"
     names += "-random-weights" * config.random_weights
@@ -202,11 +252,15 @@ def grid_name(config: Finetune, problems: Mapping[str, Problem], initial: Initia
 
 def run_wave(grid: Grid, parent: Any, live: Live, report: Report) -> tuple[list[Reported], dict[str, str]]:
     """Select a setting for each problem where there are several, report it on fresh seeds, and keep the best model of each."""
-    chosen = {name: grid.settings[0] for name in grid.problems}
+    chosen = dict.fromkeys(grid.problems, grid.settings[0])
     tasks = by_task(grid.problems)
     words = dict.fromkeys(tasks, "")
     if selecting := asked.selecting(grid):
-        groups = [[trial for trial in selecting if trial.problem == name] for name in grid.problems] if grid.config.search.stop_early else [selecting]
+        groups = (
+            [[trial for trial in selecting if trial.problem == name] for name in grid.problems]
+            if grid.config.search.stop_early
+            else [selecting]
+        )
         found = {}
         for group in groups:  # halving compares scores, which are of one task then
             found |= run_all(grid, group, parent, live, may_stop=grid.config.search.stop_early)
@@ -225,7 +279,9 @@ def run_wave(grid: Grid, parent: Any, live: Live, report: Report) -> tuple[list[
     for task, names in tasks.items():
         ones = [trial for name in names for trial in reporting[name]]
         mine, problem = [results[trial.name] for trial in ones], grid.problems[names[0]]
-        rows += reported(problem, mean_baseline([grid.baselines[name] for name in names]), mine, words[task], len(names))
+        rows += reported(
+            problem, mean_baseline([grid.baselines[name] for name in names]), mine, words[task], len(names)
+        )
         if problem.fold_of is None:  # the best of models that were scored on different rows is none
             models[task] = best_model(problem, ones, mine)
     return rows, models
@@ -236,7 +292,9 @@ def run_all(grid: Grid, ones: Sequence[Trial], parent: Any, live: Live, *, may_s
     ready = {trial.name: result for trial in ones if (result := finished(trial, may_stop)) is not None}
     for trial in {trial.name: trial for trial in ones if trials.is_damaged(trial)}.values():
         live.report(f"{storage.join(trial.folder, trials.RESULT)} is damaged: the trial is trained again")
-    missing = sorted((trial for trial in ones if trial.name not in ready), key=lambda trial: -grid.seconds[trial.problem])  # the longest first: they all end sooner
+    missing = sorted(
+        (trial for trial in ones if trial.name not in ready), key=lambda trial: -grid.seconds[trial.problem]
+    )  # the longest first: they all end sooner
     for trial in missing:
         if step := trials.kept_step(trial):
             live.report(f"{label(trial)}: goes on after step {step:,}")
@@ -250,7 +308,11 @@ def run_all(grid: Grid, ones: Sequence[Trial], parent: Any, live: Live, *, may_s
             if state == "done":
                 runs.log_trial(parent, trial, news)
 
-        fresh = tune.run_trials(grid.config, missing, grid.cuttings, grid.initial, tell, may_stop=may_stop) if missing else {}
+        fresh = (
+            tune.run_trials(grid.config, missing, grid.cuttings, grid.initial, tell, may_stop=may_stop)
+            if missing
+            else {}
+        )
         for trial in missing:  # those that were stopped early; the others are there
             runs.log_trial(parent, trial, fresh[trial.name])
     return ready | fresh

@@ -63,5 +63,10 @@ def of_run(folder: str) -> dict[str, str]:
         return {}
     if recorded is None:
         return {}
-    found = {"pretraining_run": recorded["mlflow_run_id"], "pretraining_folder": folder, "corpus": recorded["identity"].get("corpus.fingerprint"), "corpus_folder": recorded["corpus"]}
+    found = {
+        "pretraining_run": recorded["mlflow_run_id"],
+        "pretraining_folder": folder,
+        "corpus": recorded["identity"].get("corpus.fingerprint"),
+        "corpus_folder": recorded["corpus"],
+    }
     return {name: str(value) for name, value in found.items() if value is not None}

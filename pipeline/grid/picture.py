@@ -18,17 +18,30 @@ def draw_confusion(confusion: Sequence[Sequence[int]], labels: Sequence[str], ti
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     names, several = [short(label) for label in labels], len(labels) <= WRITTEN
     cells = max(2.2, (0.62 if several else 0.16) * len(labels))  # inches
-    figure = Figure(figsize=(cells + 0.09 * max(map(len, names)) + 2.0, cells + 0.09 * max(map(len, names)) + 1.2), layout="constrained")
+    figure = Figure(
+        figsize=(cells + 0.09 * max(map(len, names)) + 2.0, cells + 0.09 * max(map(len, names)) + 1.2),
+        layout="constrained",
+    )
     axes = figure.subplots()
     image = axes.imshow(shares, cmap="Blues", vmin=0.0, vmax=1.0)
-    axes.set_xticks(range(len(names)), names, rotation=90 if len(names) > 3 else 0, fontsize="small" if several else "xx-small")
+    axes.set_xticks(
+        range(len(names)), names, rotation=90 if len(names) > 3 else 0, fontsize="small" if several else "xx-small"
+    )
     axes.set_yticks(range(len(names)), names, fontsize="small" if several else "xx-small")
     axes.set_xlabel("answer")
     axes.set_ylabel("label")
     axes.set_title(title, fontsize="medium")
     for row, column in np.ndindex(*counts.shape) if several else ():
         text = f"{counts[row, column]:,}\n{100 * shares[row, column]:.0f}%"
-        axes.text(column, row, text, ha="center", va="center", fontsize=7, color="white" if shares[row, column] > INK else "black")
+        axes.text(
+            column,
+            row,
+            text,
+            ha="center",
+            va="center",
+            fontsize=7,
+            color="white" if shares[row, column] > INK else "black",
+        )
     figure.colorbar(image, ax=axes, label="share of the label's rows", shrink=0.7)
     return figure
 

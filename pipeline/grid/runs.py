@@ -25,8 +25,8 @@ from pipeline.finetune.table import Reported
 from pipeline.finetune.trials import Trial
 from pipeline.grid.lineage import lineage
 from pipeline.grid.picture import draw_confusion
-from pipeline.train.initial import Initial
 from pipeline.train.drivers import this_driver
+from pipeline.train.initial import Initial
 from pipeline.train.summary import table
 from pipeline.train.tracking import DESCRIPTION, DRIVER, METRICS_A_CALL, PARAMETERS_A_CALL, open_run, quiet
 
@@ -82,7 +82,13 @@ def open_grid(uri: str, config: Finetune, name: str, initial: Initial) -> GridRu
 def description(config: Finetune, name: str) -> str:
     """What a grid is, known before its first trial, in Markdown; its table takes the place at the end."""
     model = storage.without_login(storage.absolute(config.checkpoint))
-    return f"Fine-tuning **{name}**\n\n" + table([("checkpoint", model), ("tasks", listed(config.task)), ("models, when they are done", storage.join(config.output, "finetune"))])
+    return f"Fine-tuning **{name}**\n\n" + table(
+        [
+            ("checkpoint", model),
+            ("tasks", listed(config.task)),
+            ("models, when they are done", storage.join(config.output, "finetune")),
+        ]
+    )
 
 
 def remember(parent: GridRun, place: str, report: Callable[[str], None]) -> None:
@@ -90,7 +96,9 @@ def remember(parent: GridRun, place: str, report: Callable[[str], None]) -> None
     now = {"uri": parent.uri, "run_id": parent.run_id}
     before = storage.read_object(place)
     if before is not None and before.keys() == now.keys() and before != now:
-        report(f"MLflow ({parent.uri}) does not have the run {before['run_id']} that this search had at {before['uri']}: a new one takes all trials, also those that are done")
+        report(
+            f"MLflow ({parent.uri}) does not have the run {before['run_id']} that this search had at {before['uri']}: a new one takes all trials, also those that are done"
+        )
     storage.write_json(place, now)
 
 
@@ -107,7 +115,11 @@ def found_grid(uri: str, name: str) -> str | None:
     client = MlflowClient(tracking_uri=uri)
     experiment = client.get_experiment_by_name(EXPERIMENT)
     # Its digest alone is asked for: the name of a task of one's own may have quotes in it.
-    runs = search(client, experiment.experiment_id, f"tags.{GRID} LIKE '%-{name.rsplit('-', 1)[-1]}'") if experiment else ()
+    runs = (
+        search(client, experiment.experiment_id, f"tags.{GRID} LIKE '%-{name.rsplit('-', 1)[-1]}'")
+        if experiment
+        else ()
+    )
     return next((run.info.run_id for run in runs if run.data.tags[GRID] == name), None)
 
 
@@ -133,7 +145,9 @@ def tracked(parent: GridRun, live: Any) -> Iterator[None]:
     finally:
         send(parent)
         if parent.waiting:
-            parent.say(f"MLflow is away ({parent.problem}): {len(parent.waiting)} trials are not in it; the same command logs them")
+            parent.say(
+                f"MLflow is away ({parent.problem}): {len(parent.waiting)} trials are not in it; the same command logs them"
+            )
         with one_line(parent, "the grid's end"):
             MlflowClient(tracking_uri=parent.uri).set_terminated(parent.run_id, status)
 
@@ -190,12 +204,23 @@ def logged_trials(client: MlflowClient, parent: GridRun) -> set[str]:
 def write_trial(client: MlflowClient, parent: GridRun, trial: Trial, result: dict[str, Any]) -> None:
     """A trial's run, as long as its training took, and finished last."""
     now = int(time.time() * 1000)
-    tags = {DRIVER: this_driver(), PARENT: parent.run_id, TRIAL: trial.name, "stage": trial.stage, "task": trial.problem}
+    tags = {
+        DRIVER: this_driver(),
+        PARENT: parent.run_id,
+        TRIAL: trial.name,
+        "stage": trial.stage,
+        "task": trial.problem,
+    }
     if "stopped_after_epoch" in result:
         tags |= {"stopped_early": "True", "stopped_after_epoch": str(result["stopped_after_epoch"])}
     experiment = client.get_run(parent.run_id).info.experiment_id
-    run = client.create_run(experiment, start_time=now - int(1000 * result.get("seconds", 0.0)), tags=tags, run_name=trial.name)
-    parameters = [Param(key, str(value)) for key, value in (flatten(trial.config) | {"seed": trial.seed, "stage": trial.stage}).items()]
+    run = client.create_run(
+        experiment, start_time=now - int(1000 * result.get("seconds", 0.0)), tags=tags, run_name=trial.name
+    )
+    parameters = [
+        Param(key, str(value))
+        for key, value in (flatten(trial.config) | {"seed": trial.seed, "stage": trial.stage}).items()
+    ]
     for start in range(0, len(parameters), PARAMETERS_A_CALL):
         client.log_batch(run.info.run_id, params=parameters[start : start + PARAMETERS_A_CALL])
     metrics = [Metric(key, float(value), now, step) for key, step, value in points(result)]
@@ -219,8 +244,14 @@ def points(result: dict[str, Any]) -> Iterator[tuple[str, int, float]]:
     whole = [(epoch * per_epoch, scores) for epoch, scores in enumerate(result["epochs"], 1)]
     whole += [(result["steps"] + 1, result["scores"])] if result["best_epoch"] < len(result["epochs"]) else []
     for step, scores in whole:
-        yield from ((legal(f"{split}/{name}"), step, value) for split, found in scores.items() for name, value in found.items())
-    yield from ((legal(f"tuned/{name}"), result["steps"], value) for name, value in result["tuned"].items() if isinstance(value, float | int))
+        yield from (
+            (legal(f"{split}/{name}"), step, value) for split, found in scores.items() for name, value in found.items()
+        )
+    yield from (
+        (legal(f"tuned/{name}"), result["steps"], value)
+        for name, value in result["tuned"].items()
+        if isinstance(value, float | int)
+    )
     yield from ((name, result["steps"], float(result[name])) for name in ("seconds", "collapsed", "best_epoch"))
 
 
@@ -246,13 +277,36 @@ def log_table(parent: GridRun, text: str, rows: Sequence[Reported]) -> None:
     with one_line(parent, "the table"):
         client = MlflowClient(tracking_uri=parent.uri)
         client.log_text(parent.run_id, f"{text}\n", "table.md")
-        columns = ("task", "split and metric", "median", "lowest", "highest", "seeds", "collapsed", "baseline", "setting")
-        data = [[one.task, one.name, *map(shown, (one.median, min(one.values), max(one.values))), len(one.values), one.collapsed, shown(one.baseline), one.setting] for one in rows]
+        columns = (
+            "task",
+            "split and metric",
+            "median",
+            "lowest",
+            "highest",
+            "seeds",
+            "collapsed",
+            "baseline",
+            "setting",
+        )
+        data = [
+            [
+                one.task,
+                one.name,
+                *map(shown, (one.median, min(one.values), max(one.values))),
+                len(one.values),
+                one.collapsed,
+                shown(one.baseline),
+                one.setting,
+            ]
+            for one in rows
+        ]
         client.log_dict(parent.run_id, {"columns": columns, "data": data}, "table.json")
         client.set_tag(parent.run_id, DESCRIPTION, text)
         client.set_tag(parent.run_id, TABLES, '[{"path": "table.json", "type": "table"}]')
         there, now = client.get_run(parent.run_id).data.metrics, int(time.time() * 1000)
-        fresh = [Metric(name, value, now, 0) for one in rows for name, value in figures(one) if there.get(name) != value]
+        fresh = [
+            Metric(name, value, now, 0) for one in rows for name, value in figures(one) if there.get(name) != value
+        ]
         for start in range(0, len(fresh), METRICS_A_CALL):
             client.log_batch(parent.run_id, metrics=fresh[start : start + METRICS_A_CALL])
 
@@ -277,7 +331,15 @@ def figures(one: Reported) -> Iterator[tuple[str, float]]:
     yield from ((legal(f"{one.task}/{one.name}/{name}"), value) for name, value in found.items() if value is not None)
 
 
-def log_best(parent: GridRun, config: Finetune, problem: Problem, task_name: str, folder: str, many: bool, report: Callable[[str], None]) -> None:
+def log_best(
+    parent: GridRun,
+    config: Finetune,
+    problem: Problem,
+    task_name: str,
+    folder: str,
+    many: bool,
+    report: Callable[[str], None],
+) -> None:
     """Where config.register asks for it, log a task's best model to the grid's run, compare its answers with the folder's, and register it, once.
 
     Raises CheckpointError when they differ.
@@ -293,9 +355,13 @@ def log_best(parent: GridRun, config: Finetune, problem: Problem, task_name: str
     except CheckpointError:
         raise
     except Exception as error:  # the model is in its folder all the same
-        report(f"{task_name}: MLflow did not take the model {name}: {storage.first_line(error)}; it is in {folder}, and the same command registers it")
+        report(
+            f"{task_name}: MLflow did not take the model {name}: {storage.first_line(error)}; it is in {folder}, and the same command registers it"
+        )
         return
-    report(f"{task_name}: registered as {version}; in this environment: MLFLOW_TRACKING_URI={shlex.quote(parent.uri)} mlflow models predict -m {shlex.quote(version)} -i FILE.csv -t csv --env-manager local")
+    report(
+        f"{task_name}: registered as {version}; in this environment: MLFLOW_TRACKING_URI={shlex.quote(parent.uri)} mlflow models predict -m {shlex.quote(version)} -i FILE.csv -t csv --env-manager local"
+    )
 
 
 def registered(parent: GridRun, name: str, trial: str) -> str | None:

@@ -46,7 +46,9 @@ class Watch(tune.Callback):
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         self.tell(self.trials[trial.config["number"]], "running", {})
 
-    def on_trial_result(self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any) -> None:
+    def on_trial_result(
+        self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
+    ) -> None:
         if SCORE in result and not result[LAST]:  # its end is told by itself
             self.tell(self.trials[trial.config["number"]], "running", {EPOCH: result[EPOCH], VALUE: result[VALUE]})
 
@@ -61,7 +63,9 @@ class Watch(tune.Callback):
 
 def resources(config: Finetune) -> dict[str, float]:
     """CPUs and GPUs of a trial in this cluster. Raises ConfigError where it has fewer, unless nodes come when they are asked for."""
-    return fit(config, dict.fromkeys(("CPU", "GPU"), math.inf) if config.placement.autoscaled else ray.cluster_resources())
+    return fit(
+        config, dict.fromkeys(("CPU", "GPU"), math.inf) if config.placement.autoscaled else ray.cluster_resources()
+    )
 
 
 def fit(config: Finetune, total: Mapping[str, float]) -> dict[str, float]:
@@ -69,13 +73,17 @@ def fit(config: Finetune, total: Mapping[str, float]) -> dict[str, float]:
     there = total.get("GPU", 0.0) if config.placement.device != "cpu" else 0.0
     gpus = min(1.0, there) if config.trials.gpus is None else config.trials.gpus
     if gpus > there:
-        raise ConfigError(f"trials.gpus ({gpus:g}) is more than there is: the cluster has {there:g} GPUs; ask for at most that, or for 0")
+        raise ConfigError(
+            f"trials.gpus ({gpus:g}) is more than there is: the cluster has {there:g} GPUs; ask for at most that, or for 0"
+        )
     if config.placement.device == "cuda" and not gpus:
         raise ConfigError("placement.device cuda needs GPUs, and the cluster has none")
     if gpus > 1 and gpus != int(gpus):
         raise ConfigError(f"trials.gpus ({gpus:g}) must be at most 1, or whole: a trial uses one")
     if config.trials.cpus > total.get("CPU", 0.0):
-        raise ConfigError(f"trials.cpus ({config.trials.cpus:g}) is more than there is: the cluster has {total.get('CPU', 0.0):g} CPUs")
+        raise ConfigError(
+            f"trials.cpus ({config.trials.cpus:g}) is more than there is: the cluster has {total.get('CPU', 0.0):g} CPUs"
+        )
     return {"CPU": config.trials.cpus} | ({"GPU": gpus} if gpus else {})
 
 
@@ -99,7 +107,9 @@ def connect(config: Finetune) -> None:
     cluster.connect(config.placement.address)
 
 
-def seconds_per_step(config: Finetune, problems: Mapping[str, Mapping[Cutting, Problem]], initial: Initial) -> dict[str, float]:
+def seconds_per_step(
+    config: Finetune, problems: Mapping[str, Mapping[Cutting, Problem]], initial: Initial
+) -> dict[str, float]:
     """Task -> seconds of a step of its first cutting, so many that an epoch takes as long as the mean of all cuttings'; measured where trials will run and beside as many others: cores that share memory and caches are slower together.
 
     Raises PipelineError in a line where not even a few steps can be made.
@@ -107,7 +117,9 @@ def seconds_per_step(config: Finetune, problems: Mapping[str, Mapping[Cutting, P
     asked, there = resources(config), {name: [ray.put(one) for one in ones.values()] for name, ones in problems.items()}
     few_steps = ray.remote(num_cpus=asked["CPU"], num_gpus=asked.get("GPU", 0.0), max_retries=0)(measure)
     try:
-        found = ray.get([few_steps.remote(config, there, initial) for _ in range(min(at_once(config), MEASURED_AT_ONCE))])
+        found = ray.get(
+            [few_steps.remote(config, there, initial) for _ in range(min(at_once(config), MEASURED_AT_ONCE))]
+        )
     except ray.exceptions.RayError as error:
         raise cause([error], "measuring a few steps failed: {}") from error
     return {name: statistics.median(one[name] for one in found) for name in problems}
@@ -123,7 +135,13 @@ def measure(config: Finetune, problems: dict[str, list[Any]], initial: Initial) 
 
 
 def run_trials(
-    config: Finetune, trials: Sequence[Trial], problems: Mapping[str, Mapping[Cutting, Problem]], initial: Initial, tell: Callable[[Trial, str, dict[str, Any]], None], *, may_stop: bool
+    config: Finetune,
+    trials: Sequence[Trial],
+    problems: Mapping[str, Mapping[Cutting, Problem]],
+    initial: Initial,
+    tell: Callable[[Trial, str, dict[str, Any]], None],
+    *,
+    may_stop: bool,
 ) -> Results:
     """The results of all trials, which have their own names; those that are there already are not trained. `may_stop`: search.stop_early may end some.
 
@@ -134,18 +152,37 @@ def run_trials(
     if may_stop:
         most = max(trial.config.recipe.epochs for trial in trials)
         # Past its max_t it would end the trials that it has let through to the end, too.
-        scheduler = ASHAScheduler(time_attr="training_iteration", metric=SCORE, mode="max", max_t=most + 1, grace_period=1, reduction_factor=3)
+        scheduler = ASHAScheduler(
+            time_attr="training_iteration", metric=SCORE, mode="max", max_t=most + 1, grace_period=1, reduction_factor=3
+        )
     with scratch_folder("tune") as folder:
-        there = {(name, cutting): ray.put(problems[name][cutting]) for name, cutting in {(trial.problem, trial.config.cutting) for trial in trials}}
+        there = {
+            (name, cutting): ray.put(problems[name][cutting])
+            for name, cutting in {(trial.problem, trial.config.cutting) for trial in trials}
+        }
         function = tune.with_parameters(work, trials=list(trials), problems=there, initial=initial)
         found = tune.Tuner(
             tune.with_resources(function, asked),
             param_space={"number": tune.grid_search(list(range(len(trials))))},
-            tune_config=tune.TuneConfig(scheduler=scheduler, max_concurrent_trials=many, reuse_actors=True, trial_name_creator=lambda trial: trials[trial.config["number"]].name),
-            run_config=tune.RunConfig(name="trials", storage_path=str(folder), verbose=0, callbacks=[Watch(trials, tell)], failure_config=tune.FailureConfig(max_failures=1)),
+            tune_config=tune.TuneConfig(
+                scheduler=scheduler,
+                max_concurrent_trials=many,
+                reuse_actors=True,
+                trial_name_creator=lambda trial: trials[trial.config["number"]].name,
+            ),
+            run_config=tune.RunConfig(
+                name="trials",
+                storage_path=str(folder),
+                verbose=0,
+                callbacks=[Watch(trials, tell)],
+                failure_config=tune.FailureConfig(max_failures=1),
+            ),
         ).fit()
     if found.errors:
-        raise cause(found.errors, f"{len(found.errors)} trials failed, the first with: {{}}; the others have their results, and the same command tries these again")
+        raise cause(
+            found.errors,
+            f"{len(found.errors)} trials failed, the first with: {{}}; the others have their results, and the same command tries these again",
+        )
     return published(trials, {one.config["number"]: one.metrics or {} for one in found}, may_stop=may_stop)
 
 
@@ -156,11 +193,15 @@ def published(trials: Sequence[Trial], last: Mapping[int, dict[str, Any]], *, ma
     """
     results = {trial.name: trial_work.result_of(trial) for trial in trials}
     if lost := [trial for trial in trials if results[trial.name] is None and not may_stop]:
-        raise DataError(f"{len(lost)} trials wrote their results where this machine does not see them, the first at {lost[0].folder}: give an output that all machines see, or a URL")
+        raise DataError(
+            f"{len(lost)} trials wrote their results where this machine does not see them, the first at {lost[0].folder}: give an output that all machines see, or a URL"
+        )
     return {trial.name: results[trial.name] or stopped(trial, last[number]) for number, trial in enumerate(trials)}
 
 
-def work(settings: dict[str, int], trials: list[Trial], problems: dict[tuple[str, Cutting], Any], initial: Initial) -> None:
+def work(
+    settings: dict[str, int], trials: list[Trial], problems: dict[tuple[str, Cutting], Any], initial: Initial
+) -> None:
     """What a trial's process runs."""
     trial = trials[settings["number"]]
     problem = ray.get(problems[trial.problem, trial.config.cutting])
@@ -171,7 +212,9 @@ def work(settings: dict[str, int], trials: list[Trial], problems: dict[tuple[str
         tune.report({SCORE: worth(metric, value), VALUE: value, EPOCH: epoch, LAST: last})
 
     def after_epoch(epoch: int, scores: Scores) -> None:
-        if epoch < trial.config.recipe.epochs:  # a trial that comes to its end is not stopped there, before its result is published
+        if (
+            epoch < trial.config.recipe.epochs
+        ):  # a trial that comes to its end is not stopped there, before its result is published
             tell(scores, epoch, last=False)
 
     found = trial_work.run(trial, problem, initial, after_epoch)

@@ -48,7 +48,14 @@ class LowRankChange(nn.Module):
 class LowRankLinear(nn.Linear):
     """A linear layer with its parameters under their names, frozen or not, and low-rank changes of some of the equal parts that its output has."""
 
-    def __init__(self, plain: nn.Linear, adapter: settings.LowRank, generator: torch.Generator | None, parts: tuple[str, ...] = WHOLE, changed: Collection[str] = WHOLE) -> None:
+    def __init__(
+        self,
+        plain: nn.Linear,
+        adapter: settings.LowRank,
+        generator: torch.Generator | None,
+        parts: tuple[str, ...] = WHOLE,
+        changed: Collection[str] = WHOLE,
+    ) -> None:
         super().__init__(plain.in_features, plain.out_features, device="meta")
         self.weight, self.bias = plain.weight, plain.bias
         self.parts = parts
@@ -59,7 +66,10 @@ class LowRankLinear(nn.Linear):
     def forward(self, states_T: Tensor) -> Tensor:
         plain = super().forward(states_T).chunk(len(self.parts), -1)
         thinned = dropout(states_T, self.dropout if self.training else 0.0)
-        outputs = [part + self.changes[name](thinned) if name in self.changes else part for name, part in zip(self.parts, plain, strict=True)]
+        outputs = [
+            part + self.changes[name](thinned) if name in self.changes else part
+            for name, part in zip(self.parts, plain, strict=True)
+        ]
         return torch.cat(outputs, -1) if len(outputs) > 1 else outputs[0]
 
     @torch.no_grad()
@@ -94,7 +104,9 @@ def add_low_rank(encoder: Encoder, adapter: settings.LowRank, generator: torch.G
     """Freeze embeddings and layers; let changes of their matrices train."""
     freeze_below_pooler(encoder)
     for layer in encoder.layers:
-        layer.attention.qkv = LowRankLinear(layer.attention.qkv, adapter, generator, QKV, QKV if adapter.everywhere else CHANGED)
+        layer.attention.qkv = LowRankLinear(
+            layer.attention.qkv, adapter, generator, QKV, QKV if adapter.everywhere else CHANGED
+        )
         if adapter.everywhere:
             layer.attention.output = LowRankLinear(layer.attention.output, adapter, generator)
             layer.feed_forward.inner = LowRankLinear(layer.feed_forward.inner, adapter, generator)
@@ -119,7 +131,11 @@ def freeze_below_pooler(encoder: Encoder) -> None:
     encoder.layers.requires_grad_(False)
 
 
-ADAPTERS: dict[type, Callable[..., None]] = {settings.NoAdapter: add_nothing, settings.LowRank: add_low_rank, settings.Bottleneck: add_bottlenecks}
+ADAPTERS: dict[type, Callable[..., None]] = {
+    settings.NoAdapter: add_nothing,
+    settings.LowRank: add_low_rank,
+    settings.Bottleneck: add_bottlenecks,
+}
 
 
 def add_adapter(module: nn.Module, adapter: settings.Adapter, generator: torch.Generator | None = None) -> None:
@@ -167,8 +183,12 @@ def load_adapter_state(module: nn.Module, tensors: dict[str, Tensor]) -> None:
     """Put back what adapter_state gave, into adapters of the same settings. Raises CheckpointError naming the first tensor that does not fit."""
     wanted = adapter_state(module)
     if odd := sorted(wanted.keys() ^ tensors.keys()):
-        raise CheckpointError(f"adapter tensor {odd[0]} is {'missing' if odd[0] in wanted else 'unexpected'}: load it with the adapter's settings in training")
+        raise CheckpointError(
+            f"adapter tensor {odd[0]} is {'missing' if odd[0] in wanted else 'unexpected'}: load it with the adapter's settings in training"
+        )
     for name, tensor in wanted.items():
         if tensors[name].shape != tensor.shape:
-            raise CheckpointError(f"adapter tensor {name} has shape {list(tensors[name].shape)}, the adapter's settings give {list(tensor.shape)}")
+            raise CheckpointError(
+                f"adapter tensor {name} has shape {list(tensors[name].shape)}, the adapter's settings give {list(tensor.shape)}"
+            )
         tensor.copy_(tensors[name])

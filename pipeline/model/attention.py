@@ -60,7 +60,12 @@ def layout(batch: Batch) -> Layout:
     ends = [longest] if full or torch.compiler.is_compiling() or device.type != "cpu" else cut(lengths_N.numpy())
     if len(ends) == 1:
         key_mask = None if full else (torch.arange(longest, device=device) < lengths_N[:, None])[:, None, None, :]
-        group = Group(sequences=batch.sequences, maximum_length=longest, slots_T=rows_T * longest + batch.positions_T, key_mask=key_mask)
+        group = Group(
+            sequences=batch.sequences,
+            maximum_length=longest,
+            slots_T=rows_T * longest + batch.positions_T,
+            key_mask=key_mask,
+        )
         return Layout(offsets=offsets, maximum_length=longest, groups=(group,), order_T=None)
     group_N = torch.searchsorted(torch.tensor(ends), lengths_N)
     order_T = group_N[rows_T].argsort(stable=True)
@@ -73,7 +78,12 @@ def padded_group(lengths_N: Tensor) -> Group:
     longest = int(lengths_N.max())
     key_mask = torch.arange(longest) < lengths_N[:, None]
     full = bool(key_mask.all())
-    return Group(sequences=len(lengths_N), maximum_length=longest, slots_T=key_mask.flatten().nonzero()[:, 0], key_mask=None if full else key_mask[:, None, None, :])
+    return Group(
+        sequences=len(lengths_N),
+        maximum_length=longest,
+        slots_T=key_mask.flatten().nonzero()[:, 0],
+        key_mask=None if full else key_mask[:, None, None, :],
+    )
 
 
 def cut(lengths: np.ndarray) -> list[int]:
@@ -98,7 +108,9 @@ def attention(qkv: Tensor, where: Layout, dropout_probability: float) -> Tensor:
     qkv (T, 3, H, D) holds queries, keys and values; the result is (T, H, D). Dropout is that of attention weights, 0 outside training.
     """
     if dropout_probability == 0 and has_kernel(qkv):
-        from torch.nn.attention.varlen import varlen_attn  # brings torch's compiler along: two seconds of every process, for a GPU alone
+        from torch.nn.attention.varlen import (
+            varlen_attn,
+        )  # brings torch's compiler along: two seconds of every process, for a GPU alone
 
         q, k, v = qkv.unbind(1)
         return varlen_attn(q, k, v, where.offsets, where.offsets, where.maximum_length, where.maximum_length)
@@ -120,7 +132,9 @@ def _padded_attention(qkv: Tensor, where: Layout, dropout_probability: float) ->
     if where.order_T is None:
         return _group_attention(qkv, where.groups[0], dropout_probability)
     parts = qkv[where.order_T].split([len(group.slots_T) for group in where.groups])
-    out = torch.cat([_group_attention(part, group, dropout_probability) for part, group in zip(parts, where.groups, strict=True)])
+    out = torch.cat(
+        [_group_attention(part, group, dropout_probability) for part, group in zip(parts, where.groups, strict=True)]
+    )
     return torch.empty_like(out).index_copy(0, where.order_T, out)
 
 

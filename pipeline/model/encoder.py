@@ -62,8 +62,12 @@ class Layer(nn.Module):
     def forward(self, hidden_T: Tensor, where: Layout) -> Tensor:
         probability = self.dropout if self.training else 0.0
         # Under autocast the sums stay in float32, and so does what LayerNorm computes.
-        hidden_T = self.attention_norm(hidden_T + self.attention_adapter(dropout(self.attention(hidden_T, where), probability)))
-        return self.feed_forward_norm(hidden_T + self.feed_forward_adapter(dropout(self.feed_forward(hidden_T), probability)))
+        hidden_T = self.attention_norm(
+            hidden_T + self.attention_adapter(dropout(self.attention(hidden_T, where), probability))
+        )
+        return self.feed_forward_norm(
+            hidden_T + self.feed_forward_adapter(dropout(self.feed_forward(hidden_T), probability))
+        )
 
 
 class Encoder(nn.Module):
@@ -88,7 +92,11 @@ class Encoder(nn.Module):
         hidden_T = self.embeddings(batch)
         where = layout(batch)
         for layer in self.layers:
-            hidden_T = checkpoint(layer, hidden_T, where, use_reentrant=False) if self.recompute and self.training else layer(hidden_T, where)
+            hidden_T = (
+                checkpoint(layer, hidden_T, where, use_reentrant=False)
+                if self.recompute and self.training
+                else layer(hidden_T, where)
+            )
         return hidden_T
 
     def pool(self, hidden_T: Tensor, batch: Batch) -> Tensor:

@@ -14,9 +14,13 @@ def refuse_float8(device: torch.device) -> None:
     gpu = gpu_of(device) if device.type == "cuda" else None
     if not (gpu and multiplies(gpu, "float8")):
         name = f"{gpu.name}{' on ROCm' * gpu.hip}" if gpu else "a CPU"
-        raise ConfigError(f"placement.precision (float8) needs an NVIDIA GPU of compute capability {'.'.join(map(str, ADA))} (Ada, Hopper) or later, this is {name}: use bfloat16")
+        raise ConfigError(
+            f"placement.precision (float8) needs an NVIDIA GPU of compute capability {'.'.join(map(str, ADA))} (Ada, Hopper) or later, this is {name}: use bfloat16"
+        )
     if importlib.util.find_spec("torchao") is None:
-        raise ConfigError("placement.precision (float8) needs torchao: pip install 'bertstream[float8]', or use bfloat16")
+        raise ConfigError(
+            "placement.precision (float8) needs torchao: pip install 'bertstream[float8]', or use bfloat16"
+        )
 
 
 def to_float8(layers: nn.Module, *, emulated: bool = False) -> None:

@@ -4,7 +4,9 @@ from dataclasses import dataclass
 
 from pipeline.config.model import Model
 
-BACKWARD = 3  # a step is a forward and a backward of twice its cost; what is computed anew for the backward does not count
+BACKWARD = (
+    3  # a step is a forward and a backward of twice its cost; what is computed anew for the backward does not count
+)
 
 TERA = 1e12
 PEAKS: dict[str, dict[str, float]] = {

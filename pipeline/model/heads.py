@@ -8,6 +8,7 @@ from pipeline.config.model import Model
 from pipeline.model.dropout import dropout
 from pipeline.model.vocabulary_loss import fill_up, vocabulary_loss
 
+
 class MaskedTokenHead(nn.Module):
     """Hidden states of masked positions (M, width) -> logits (M, V); the output weights are the word embeddings."""
 

@@ -80,8 +80,16 @@ def files_of(location: str) -> Files:
     bundles = [name for name in names if BUNDLE.fullmatch(name)]
     weights = next((name for name in WEIGHTS if name in names), None) or (bundles[-1] if len(bundles) == 1 else None)
     if config is None or weights is None:
-        wanted = f"{' or '.join(CONFIGS)}" if config is None else f"{', '.join(WEIGHTS)} or one TensorFlow checkpoint (*.ckpt.index)"
-        instead = f"{storage.join(location, 'export')} has them" if "export" in names else "give the folder of a published BERT, such as a run's export, or hf://OWNER/NAME of the Hugging Face hub"
+        wanted = (
+            f"{' or '.join(CONFIGS)}"
+            if config is None
+            else f"{', '.join(WEIGHTS)} or one TensorFlow checkpoint (*.ckpt.index)"
+        )
+        instead = (
+            f"{storage.join(location, 'export')} has them"
+            if "export" in names
+            else "give the folder of a published BERT, such as a run's export, or hf://OWNER/NAME of the Hugging Face hub"
+        )
         raise CheckpointError(f"{location} has no {wanted}: {instead}")
     if storage.MANIFEST in names and (problem := storage.damage(location)):
         raise CheckpointError(f"{location} is damaged: {problem}")
@@ -116,11 +124,17 @@ def require_header(file: Path) -> None:
 def shards(location: str, index: str, names: list[str]) -> list[str]:
     """Files that the index of a checkpoint in several names. Raises CheckpointError for one that is not in the folder."""
     try:
-        found = sorted(set(json_object(storage.read_at_most(storage.join(location, index), MOST_INDEX))["weight_map"].values()))
+        found = sorted(
+            set(json_object(storage.read_at_most(storage.join(location, index), MOST_INDEX))["weight_map"].values())
+        )
     except (ValueError, KeyError, AttributeError, TypeError) as error:
-        raise CheckpointError(f"{location}/{index} is no index of weights: weight_map cannot be read ({storage.first_line(error)})") from error
+        raise CheckpointError(
+            f"{location}/{index} is no index of weights: weight_map cannot be read ({storage.first_line(error)})"
+        ) from error
     if absent := [name for name in found if name not in names]:
-        raise CheckpointError(f"{location} has no {absent[0]}, which {index} names: fetch all of its {len(found)} files")
+        raise CheckpointError(
+            f"{location} has no {absent[0]}, which {index} names: fetch all of its {len(found)} files"
+        )
     return found
 
 
@@ -128,7 +142,9 @@ def fetched(location: str, files: Files, folder: str) -> str:
     """Copy the files that count from a URL to a folder, and give it."""
     system, path = storage.filesystem(location)
     for name in (files.config, *files.parts):
-        fs.copy_files(f"{path}/{name}", f"{folder}/{name}", source_filesystem=system, destination_filesystem=fs.LocalFileSystem())
+        fs.copy_files(
+            f"{path}/{name}", f"{folder}/{name}", source_filesystem=system, destination_filesystem=fs.LocalFileSystem()
+        )
     return folder
 
 
@@ -136,7 +152,9 @@ def fingerprint(folder: Path, files: Files) -> str:
     """SHA-256 of the contents of config and weights, in hexadecimal. Raises CheckpointError for weights that cannot be such."""
     for name in files.parts:
         require_header(folder / name)
-    return hashlib.sha256(json.dumps([[name, storage.sha256(str(folder / name))] for name in (files.config, *files.parts)]).encode()).hexdigest()
+    return hashlib.sha256(
+        json.dumps([[name, storage.sha256(str(folder / name))] for name in (files.config, *files.parts)]).encode()
+    ).hexdigest()
 
 
 def json_object(content: bytes) -> dict[str, Any]:
@@ -185,7 +203,9 @@ def read_pickled(file: Path) -> dict[str, Tensor]:
     except pickle.UnpicklingError as error:
         asked = FORBIDDEN.search(str(error))
         why = f"it asks for {asked[1]}" if asked else "a plain pickle"
-        raise CheckpointError(f"{file.name} holds more than tensors, and unpickling it could run anything ({why}): save it as safetensors") from error
+        raise CheckpointError(
+            f"{file.name} holds more than tensors, and unpickling it could run anything ({why}): save it as safetensors"
+        ) from error
     except (RuntimeError, EOFError, OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
         raise CheckpointError(f"{file.name} cannot be read: {storage.first_line(error)}") from error
     if not isinstance(found, dict) or not all(isinstance(tensor, Tensor) for tensor in found.values()):
@@ -203,8 +223,12 @@ def require_uncompressed(file: Path) -> None:
 
 def require_held(file: Path, tensors: Mapping[str, Tensor]) -> None:
     """Raise CheckpointError where a file of torch.save does not hold its tensors: their shapes alone may ask for any memory."""
-    if odd := [name for name, tensor in tensors.items() if tensor.layout != torch.strided or tensor.device.type != "cpu"]:
+    if odd := [
+        name for name, tensor in tensors.items() if tensor.layout != torch.strided or tensor.device.type != "cpu"
+    ]:
         raise CheckpointError(f"{file.name}: tensor {odd[0]} is no plain tensor: save the model's state_dict")
     held, wanted = file.stat().st_size, sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
     if wanted > COPIES * held:
-        raise CheckpointError(f"{file.name} has {held:,} bytes and its tensors would have {wanted:,}: save each with its own memory")
+        raise CheckpointError(
+            f"{file.name} has {held:,} bytes and its tensors would have {wanted:,}: save each with its own memory"
+        )

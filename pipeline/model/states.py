@@ -26,7 +26,9 @@ def layer_states(encoder: Encoder, batch: Batch) -> list[Tensor]:
 def attention_weights(encoder: Encoder, batch: Batch) -> Tensor:
     """Return float32 (L, H, T, T): of each token (row) the share of each token (column), for a batch of one sequence."""
     states = layer_states(encoder, batch)[:-1]
-    return torch.stack([_weights(layer.attention, hidden_T) for layer, hidden_T in zip(encoder.layers, states, strict=True)])
+    return torch.stack(
+        [_weights(layer.attention, hidden_T) for layer, hidden_T in zip(encoder.layers, states, strict=True)]
+    )
 
 
 def _weights(part: SelfAttention, hidden_T: Tensor) -> Tensor:

@@ -45,7 +45,10 @@ def read_bundle(prefix: Path) -> dict[str, Tensor]:
         if number(header, 2):
             raise ValueError("it is big-endian")
         named = {key.decode(): fields(value) for key, value in entries.items()}
-        files = [np.memmap(prefix.with_name(f"{prefix.name}.data-{n:05d}-of-{number(header, 1):05d}"), np.uint8, "r") for n in range(number(header, 1))]
+        files = [
+            np.memmap(prefix.with_name(f"{prefix.name}.data-{n:05d}-of-{number(header, 1):05d}"), np.uint8, "r")
+            for n in range(number(header, 1))
+        ]
         kept = {name: array_of(name, entry, files) for name, entry in named.items() if not OPTIMIZER.search(name)}
         if (wanted := sum(array.nbytes for array in kept.values())) > (held := sum(len(file) for file in files)):
             raise ValueError(f"its tensors have {wanted} bytes and its files {held}")
@@ -60,13 +63,17 @@ def published(name: str, array: np.ndarray) -> tuple[str, Tensor]:
     if leaf.endswith("_embeddings"):
         path, leaf = [*path, leaf], "weight"
     copied = np.array(array.T if leaf == "kernel" else array, order="C")
-    return ".".join([*path, "bias" if name == "cls/predictions/output_bias" else LEAVES.get(leaf, leaf)]), torch.from_numpy(copied)
+    return ".".join(
+        [*path, "bias" if name == "cls/predictions/output_bias" else LEAVES.get(leaf, leaf)]
+    ), torch.from_numpy(copied)
 
 
 def array_of(name: str, entry: Fields, files: list[np.ndarray]) -> np.ndarray:
     """A tensor's array, still in its file."""
     if number(entry, 1) not in DTYPES or 7 in entry:
-        raise ValueError(f"tensor {name} is sliced or of data type {number(entry, 1)}, not one of {', '.join(map(str, DTYPES))}")
+        raise ValueError(
+            f"tensor {name} is sliced or of data type {number(entry, 1)}, not one of {', '.join(map(str, DTYPES))}"
+        )
     sizes = [number(fields(size), 1) for size in fields(entry[2][-1]).get(2, [])] if 2 in entry else []
     offset, length, dtype = number(entry, 4), number(entry, 5), np.dtype(DTYPES[number(entry, 1)])
     file = files[number(entry, 3)]
@@ -104,7 +111,9 @@ def block(content: bytes, offset: int, size: int) -> Iterator[tuple[bytes, bytes
         raise ValueError("its index is compressed")
     if int.from_bytes(trailer[1:], "little") != masked_crc32c(whole + trailer[:1]):
         raise ValueError("a checksum of its index does not match")
-    end = size - 4 - 4 * int.from_bytes(whole[-4:], "little")  # behind the entries: where keys are whole, and how many such places
+    end = (
+        size - 4 - 4 * int.from_bytes(whole[-4:], "little")
+    )  # behind the entries: where keys are whole, and how many such places
     place, key = 0, b""
     while place < end:
         shared, place = varint(whole, place)

@@ -15,12 +15,16 @@ ROWS_AT_ONCE = 32  # whose softmax stays in cache
 def fill_up(words: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
     """Output weights (V, H) and bias (V,) with the entries that make V a multiple of 64: their logits are -inf."""
     missing = -words.shape[0] % MULTIPLE
-    return torch.nn.functional.pad(words, (0, 0, 0, missing)), torch.nn.functional.pad(bias, (0, missing), value=-torch.inf)
+    return torch.nn.functional.pad(words, (0, 0, 0, missing)), torch.nn.functional.pad(
+        bias, (0, missing), value=-torch.inf
+    )
 
 
 # One operator, so that compiled code calls what eager code calls. The gradients of a sum are known in the forward, while the logits are at hand.
 @torch.library.custom_op("pipeline::vocabulary_loss", mutates_args=())
-def vocabulary_loss(hidden_M: Tensor, words: Tensor, bias: Tensor, labels_M: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def vocabulary_loss(
+    hidden_M: Tensor, words: Tensor, bias: Tensor, labels_M: Tensor, dtype: torch.dtype
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Summed cross-entropy (float32, no dimensions), and its gradients by hidden states (M, H), words (V, H) and bias (V,), on a CPU.
 
     Products are of `dtype`; the softmax and the sums over parts are of float32.
@@ -34,7 +38,10 @@ def vocabulary_loss(hidden_M: Tensor, words: Tensor, bias: Tensor, labels_M: Ten
     by_words, by_bias = words.new_zeros(words.shape), bias.new_zeros(V)
     for part_M, part_labels in zip(hidden_M.split(size), labels_M.split(size), strict=True):
         logits = torch.addmm(bias_V, part_M, words_V.T, out=logits_memory[: len(part_M)])
-        losses += [_to_gradients(rows, labels) for rows, labels in zip(logits.split(ROWS_AT_ONCE), part_labels.split(ROWS_AT_ONCE), strict=True)]
+        losses += [
+            _to_gradients(rows, labels)
+            for rows, labels in zip(logits.split(ROWS_AT_ONCE), part_labels.split(ROWS_AT_ONCE), strict=True)
+        ]
         by_hidden.append(logits @ words_V)
         by_words += (logits.T @ part_M)[:V]
         by_bias += (logits.new_ones(1, len(logits)) @ logits)[0, :V]
@@ -54,8 +61,15 @@ def _to_gradients(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 @vocabulary_loss.register_fake
-def _(hidden_M: Tensor, words: Tensor, bias: Tensor, labels_M: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    return words.new_empty(()), hidden_M.new_empty(hidden_M.shape, dtype=torch.float32), torch.empty_like(words), torch.empty_like(bias)
+def _(
+    hidden_M: Tensor, words: Tensor, bias: Tensor, labels_M: Tensor, dtype: torch.dtype
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    return (
+        words.new_empty(()),
+        hidden_M.new_empty(hidden_M.shape, dtype=torch.float32),
+        torch.empty_like(words),
+        torch.empty_like(bias),
+    )
 
 
 def _keep(ctx: torch.autograd.function.FunctionCtx, inputs: tuple, output: tuple[Tensor, ...]) -> None:

@@ -123,9 +123,13 @@ def from_published(tensors: dict[str, Tensor], settings: Model) -> dict[str, Ten
     require_sizes(settings, tensors)
     taken = take(tensors, pretraining_parts(settings, vocabulary_size(tensors)))
     if taken.surplus:
-        raise CheckpointError(f"unexpected tensor {taken.surplus[0]}: a BERT of model.layers {settings.layers} with both pretraining heads has none of that name")
+        raise CheckpointError(
+            f"unexpected tensor {taken.surplus[0]}: a BERT of model.layers {settings.layers} with both pretraining heads has none of that name"
+        )
     if taken.missing:
-        raise CheckpointError(f"tensor {taken.missing[0]} is missing: only whole BertForPreTraining checkpoints can be loaded")
+        raise CheckpointError(
+            f"tensor {taken.missing[0]} is missing: only whole BertForPreTraining checkpoints can be loaded"
+        )
     return taken.state
 
 
@@ -140,7 +144,11 @@ def take(tensors: dict[str, Tensor], parts: nn.Module) -> Taken:
     names = {name: published_names(name) for name in shapes}
     wanted = dict.fromkeys(published for name in shapes for published in names[name])
     return Taken(
-        state={name: _assemble(names[name], shape, found) for name, shape in shapes.items() if found.keys() >= set(names[name])},
+        state={
+            name: _assemble(names[name], shape, found)
+            for name, shape in shapes.items()
+            if found.keys() >= set(names[name])
+        },
         missing=tuple(name for name in wanted if name not in found),
         surplus=tuple(name for name in found if name not in wanted),
     )
@@ -177,7 +185,9 @@ def pretraining_parts(settings: Model, vocabulary_size: int) -> nn.Module:
 def require_sizes(settings: Model, tensors: dict[str, Tensor]) -> None:
     """Raise CheckpointError for a model that is far larger than its tensors: making it would take any memory or time. A smaller difference is told by the first tensor that does not fit."""
     if settings.layers > max(FEW_LAYERS, len(tensors)):
-        raise CheckpointError(f"config.json: num_hidden_layers is {settings.layers}, and the weights are {len(tensors)} tensors")
+        raise CheckpointError(
+            f"config.json: num_hidden_layers is {settings.layers}, and the weights are {len(tensors)} tensors"
+        )
     per_layer = 4 * settings.width**2 + 2 * settings.width * settings.feed_forward
     wanted = settings.layers * per_layer + (settings.maximum_positions + settings.segments) * settings.width
     held = sum(tensor.numel() for tensor in tensors.values())
@@ -193,12 +203,18 @@ def vocabulary_size(tensors: dict[str, Tensor]) -> int:
 
 def published_config(settings: Model, vocabulary_size: int, pad_id: int) -> dict[str, Any]:
     """What config.json says of such a model, in the published names."""
-    return {field: getattr(settings, name) for name, field in CONFIG_FIELDS.items()} | CONFIG_CONSTANTS | {
-        "architectures": ["BertForMaskedLM"],  # as published ones; AutoModelForPreTraining finds both heads by model_type
-        "vocab_size": vocabulary_size,
-        "pad_token_id": pad_id,
-        "tie_word_embeddings": True,
-    }
+    return (
+        {field: getattr(settings, name) for name, field in CONFIG_FIELDS.items()}
+        | CONFIG_CONSTANTS
+        | {
+            "architectures": [
+                "BertForMaskedLM"
+            ],  # as published ones; AutoModelForPreTraining finds both heads by model_type
+            "vocab_size": vocabulary_size,
+            "pad_token_id": pad_id,
+            "tie_word_embeddings": True,
+        }
+    )
 
 
 def model_settings(config: dict[str, Any]) -> Model:
@@ -210,29 +226,42 @@ def model_settings(config: dict[str, Any]) -> Model:
         if config.get(field, value) != value:
             raise CheckpointError(f"config.json: {field} is {config[field]!r}, only {value!r} can be loaded")
     named = config.get("architectures") or []
-    if foreign := [name for name in (named if isinstance(named, list) else [named]) if not str(name).startswith("Bert")]:
+    if foreign := [
+        name for name in (named if isinstance(named, list) else [named]) if not str(name).startswith("Bert")
+    ]:
         raise CheckpointError(f"config.json: architectures is {foreign[0]!r}, only Bert's can be loaded")
     missing = next((field for field in CONFIG_SIZES if field not in config), None)
     if missing is not None:
         raise CheckpointError(f"config.json: {missing} is missing: a BERT names {', '.join(CONFIG_SIZES)}")
     found = {name: config[field] for name, field in CONFIG_FIELDS.items() if field in config}
-    if wrong := [name for name, value in found.items() if not isinstance(value, int | float) or isinstance(value, bool)]:
+    if wrong := [
+        name for name, value in found.items() if not isinstance(value, int | float) or isinstance(value, bool)
+    ]:
         raise CheckpointError(f"config.json: {CONFIG_FIELDS[wrong[0]]} is {found[wrong[0]]!r}, which is no number")
     whole = {field.name for field in fields(Model) if field.type is int}
-    if wrong := [name for name, value in found.items() if not (isinstance(value, int) if name in whole else math.isfinite(value))]:
-        raise CheckpointError(f"config.json: {CONFIG_FIELDS[wrong[0]]} is {found[wrong[0]]!r}, which is no {'whole' if wrong[0] in whole else 'finite'} number")
+    if wrong := [
+        name for name, value in found.items() if not (isinstance(value, int) if name in whole else math.isfinite(value))
+    ]:
+        raise CheckpointError(
+            f"config.json: {CONFIG_FIELDS[wrong[0]]} is {found[wrong[0]]!r}, which is no {'whole' if wrong[0] in whole else 'finite'} number"
+        )
     return Model(**found)
 
 
 def _modern(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    names = {name: re.sub(r"LayerNorm\.gamma$", "LayerNorm.weight", re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", name)) for name in tensors}
+    names = {
+        name: re.sub(r"LayerNorm\.gamma$", "LayerNorm.weight", re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", name))
+        for name in tensors
+    }
     return {f"bert.{name}" if name.startswith(ENCODER) else name: tensors[old] for old, name in names.items()}
 
 
 def _without_copies(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     for copy, original in TIED.items():
         if copy in tensors and original in tensors and not torch.equal(tensors[copy], tensors[original]):
-            raise CheckpointError(f"tensor {copy} differs from {original}: only checkpoints that tie the two can be loaded")
+            raise CheckpointError(
+                f"tensor {copy} differs from {original}: only checkpoints that tie the two can be loaded"
+            )
     originals = {TIED.get(name, name): tensor for name, tensor in tensors.items()}
     return {name: tensor for name, tensor in originals.items() if name not in BUFFERS}
 
@@ -242,5 +271,7 @@ def _assemble(names: tuple[str, ...], shape: torch.Size, found: dict[str, Tensor
     expected = [shape[0] // len(names), *shape[1:]]
     for name in names:
         if list(found[name].shape) != expected:
-            raise CheckpointError(f"tensor {name} has shape {list(found[name].shape)}, the model's settings give {expected}")
+            raise CheckpointError(
+                f"tensor {name} has shape {list(found[name].shape)}, the model's settings give {expected}"
+            )
     return found[names[0]] if len(names) == 1 else torch.cat([found[name] for name in names])

@@ -39,7 +39,10 @@ class BertPretraining(nn.Module):
         if not labels:
             return {"mlm": (masked_loss + self.untouched(), batch.masked)}
         pair_logits = self.pair_logits(hidden_T, batch)
-        pair_losses = {name: (F.cross_entropy(pair_logits, label_N, reduction="sum"), batch.sequences) for name, label_N in labels.items()}
+        pair_losses = {
+            name: (F.cross_entropy(pair_logits, label_N, reduction="sum"), batch.sequences)
+            for name, label_N in labels.items()
+        }
         return {"mlm": (masked_loss, batch.masked)} | pair_losses
 
     @torch.no_grad()
@@ -48,8 +51,14 @@ class BertPretraining(nn.Module):
         hidden_T = self.encoder(batch)
         asked = {"mlm": (self.masked_logits(hidden_T, batch), batch.masked_labels_M)}
         asked |= {name: (self.pair_logits(hidden_T, batch), label_N) for name, label_N in pair_labels(batch).items()}
-        losses = {name: (F.cross_entropy(logits, labels, reduction="sum"), len(labels)) for name, (logits, labels) in asked.items()}
-        return losses | {f"{name}_accuracy": ((logits.argmax(-1) == labels).sum(), len(labels)) for name, (logits, labels) in asked.items()}
+        losses = {
+            name: (F.cross_entropy(logits, labels, reduction="sum"), len(labels))
+            for name, (logits, labels) in asked.items()
+        }
+        return losses | {
+            f"{name}_accuracy": ((logits.argmax(-1) == labels).sum(), len(labels))
+            for name, (logits, labels) in asked.items()
+        }
 
     @torch.no_grad()
     def predict_masked(self, batch: Batch) -> Tensor:
@@ -70,7 +79,9 @@ class BertPretraining(nn.Module):
 
     def untouched(self) -> Tensor:
         """Zero, with gradients of zero for the weights that only pairs use: DistributedDataParallel waits for a gradient of every weight."""
-        return 0 * sum(weight.sum() for weight in chain(self.encoder.pooler.parameters(), self.next_sentence_head.parameters()))
+        return 0 * sum(
+            weight.sum() for weight in chain(self.encoder.pooler.parameters(), self.next_sentence_head.parameters())
+        )
 
 
 def pair_labels(batch: Batch) -> dict[str, Tensor]:

@@ -45,7 +45,7 @@ class SequenceTask(nn.Module):
         initialize(self, settings.initializer_deviation, generator)
 
     def forward(self, batch: Batch) -> Terms:
-        """"task": the summed loss, float32 without dimensions, and its count."""
+        """ "task": the summed loss, float32 without dimensions, and its count."""
         if self.kind == "regression":
             assert batch.label_N is not None
             wanted_N = (batch.label_N - self.mean) / self.deviation

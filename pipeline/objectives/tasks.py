@@ -16,18 +16,31 @@ Build = Callable[..., TaskObjective]
 def sequence(kind: str) -> Build:
     """A SequenceTask of this kind."""
 
-    def build(model: Model, vocabulary_size: int, labels: int, generator: torch.Generator, pooling: str, weights: Tensor | None) -> TaskObjective:
-        return SequenceTask(model, vocabulary_size, labels or 1, generator, kind=kind, pooling=pooling, class_weights=weights)
+    def build(
+        model: Model,
+        vocabulary_size: int,
+        labels: int,
+        generator: torch.Generator,
+        pooling: str,
+        weights: Tensor | None,
+    ) -> TaskObjective:
+        return SequenceTask(
+            model, vocabulary_size, labels or 1, generator, kind=kind, pooling=pooling, class_weights=weights
+        )
 
     return build
 
 
-def tags(model: Model, vocabulary_size: int, labels: int, generator: torch.Generator, pooling: str, weights: Tensor | None) -> TaskObjective:
+def tags(
+    model: Model, vocabulary_size: int, labels: int, generator: torch.Generator, pooling: str, weights: Tensor | None
+) -> TaskObjective:
     """A TagTask."""
     return TagTask(model, vocabulary_size, labels, generator, class_weights=weights)
 
 
-def spans(model: Model, vocabulary_size: int, labels: int, generator: torch.Generator, pooling: str, weights: Tensor | None) -> TaskObjective:
+def spans(
+    model: Model, vocabulary_size: int, labels: int, generator: torch.Generator, pooling: str, weights: Tensor | None
+) -> TaskObjective:
     """An AnswerTask."""
     return AnswerTask(model, vocabulary_size, generator)
 

@@ -21,7 +21,15 @@ class TagTask(nn.Module):
 
     per_token = True
 
-    def __init__(self, settings: Model, vocabulary_size: int, outputs: int, generator: torch.Generator | None = None, *, class_weights: Tensor | None = None) -> None:
+    def __init__(
+        self,
+        settings: Model,
+        vocabulary_size: int,
+        outputs: int,
+        generator: torch.Generator | None = None,
+        *,
+        class_weights: Tensor | None = None,
+    ) -> None:
         """`outputs`: tags. `class_weights` (tags,) scale each word's loss. Weights are drawn from `generator`, or from torch's global one."""
         super().__init__()
         self.encoder = Encoder(settings, vocabulary_size)
@@ -30,9 +38,11 @@ class TagTask(nn.Module):
         initialize(self, settings.initializer_deviation, generator)
 
     def forward(self, batch: Batch) -> Terms:
-        """"task": the loss summed over the labelled tokens, float32 without dimensions, and its count."""
+        """ "task": the loss summed over the labelled tokens, float32 without dimensions, and its count."""
         assert batch.labels is not None
-        total = F.cross_entropy(self.logits(batch), batch.labels.long(), weight=self.class_weights, ignore_index=IGNORED, reduction="sum")
+        total = F.cross_entropy(
+            self.logits(batch), batch.labels.long(), weight=self.class_weights, ignore_index=IGNORED, reduction="sum"
+        )
         return {"task": (total, self.count(batch))}
 
     def count(self, batch: Batch) -> Tensor:
@@ -62,11 +72,13 @@ class AnswerTask(nn.Module):
         initialize(self, settings.initializer_deviation, generator)
 
     def forward(self, batch: Batch) -> Terms:
-        """"task": the mean of start's and end's cross-entropy over each sequence's own tokens, summed over N sequences, and N."""
+        """ "task": the mean of start's and end's cross-entropy over each sequence's own tokens, summed over N sequences, and N."""
         assert batch.labels is not None
         start_and_end = batch.labels.view(-1, 2).long()
         padded = by_sequence(self.logits(batch), batch)
-        total = F.cross_entropy(padded.transpose(1, 2).reshape(-1, padded.shape[1]), start_and_end.reshape(-1), reduction="sum")
+        total = F.cross_entropy(
+            padded.transpose(1, 2).reshape(-1, padded.shape[1]), start_and_end.reshape(-1), reduction="sum"
+        )
         return {"task": (total / 2, self.count(batch))}
 
     def count(self, batch: Batch) -> int:
@@ -80,6 +92,8 @@ class AnswerTask(nn.Module):
 
 def by_sequence(logits_T: Tensor, batch: Batch) -> Tensor:
     """Logits (T, k) as (N, L, k), with minus infinity behind each sequence's end: a softmax over L sees its own tokens alone."""
-    rows_T = torch.repeat_interleave(torch.arange(batch.sequences, device=logits_T.device), batch.offsets.diff().long(), output_size=batch.tokens)
+    rows_T = torch.repeat_interleave(
+        torch.arange(batch.sequences, device=logits_T.device), batch.offsets.diff().long(), output_size=batch.tokens
+    )
     padded = logits_T.new_full((batch.sequences, batch.maximum_length, logits_T.shape[1]), -torch.inf)
     return padded.index_put((rows_T, batch.positions_T), logits_T)

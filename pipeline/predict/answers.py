@@ -37,19 +37,34 @@ def items_of(tuned: TunedModel, columns: Mapping[str, Sequence[Any]]) -> Any:
     `question` and `context`. Raises DataError for a column that is not there.
     """
     task = tuned.about.task
-    if missing := [name for name in asked_columns(task) if name not in columns and not (task.kind == "tags" and "words" in columns)]:
-        raise DataError(f"column {missing[0]} is wanted for {task.name} ({task.kind}), and there are {listed(list(columns))}")
+    if missing := [
+        name for name in asked_columns(task) if name not in columns and not (task.kind == "tags" and "words" in columns)
+    ]:
+        raise DataError(
+            f"column {missing[0]} is wanted for {task.name} ({task.kind}), and there are {listed(list(columns))}"
+        )
     if task.kind == "tags":
         # A tag that the task knows stands for the one that is asked.
         words = columns["words"] if "words" in columns else [text.split() for text in columns["text"]]
         return [Sentence(words=tuple(ones), tags=(task.labels[0],) * len(ones)) for ones in words]
     if task.kind == "spans":
         pairs = zip(columns["question"], columns["context"], strict=True)
-        return [Question(id=str(place), question=question, context=context, answers=()) for place, (question, context) in enumerate(pairs)]
+        return [
+            Question(id=str(place), question=question, context=context, answers=())
+            for place, (question, context) in enumerate(pairs)
+        ]
     if task.paired and "second" not in columns:
         raise DataError(f"{task.name} was learnt on pairs of texts: name the column of the second with --pair")
     first = columns["text"]
-    return pa.table([[str(place) for place in range(len(first))], first, columns.get("second", [None] * len(first)), [None] * len(first)], schema=TEXTS)
+    return pa.table(
+        [
+            [str(place) for place in range(len(first))],
+            first,
+            columns.get("second", [None] * len(first)),
+            [None] * len(first),
+        ],
+        schema=TEXTS,
+    )
 
 
 def answer_schema(task: Task) -> pa.Schema:
@@ -77,7 +92,9 @@ def answer_items(tuned: TunedModel, items: Any, device: torch.device, autocast: 
     prepared = KINDS[about.task.kind].prepare(about.task, items, tuned.vocabulary, about.cutting)
     logits = logits_of(tuned.module.to(device), prepared.rows, device, autocast)
     rows = {"tags": tag_rows, "spans": span_rows}.get(about.task.kind, sequence_rows)(tuned, prepared, logits)
-    return pa.Table.from_pylist(rows, schema=answer_schema(about.task)).replace_schema_metadata({CUT: str(prepared.cut)})
+    return pa.Table.from_pylist(rows, schema=answer_schema(about.task)).replace_schema_metadata(
+        {CUT: str(prepared.cut)}
+    )
 
 
 def sequence_rows(tuned: TunedModel, prepared: Prepared, logits: Logits) -> list[dict[str, Any]]:
@@ -92,13 +109,19 @@ def sequence_rows(tuned: TunedModel, prepared: Prepared, logits: Logits) -> list
         chosen = [[label for label, given in zip(task.labels, row) if given] for row in said]
         return [{"labels": labels, "probabilities": of_labels} for labels, of_labels in zip(chosen, shares)]
     names = [task.labels[number] for number in said]
-    return [{"label": name, "probability": of_labels[name], "probabilities": of_labels} for name, of_labels in zip(names, shares)]
+    return [
+        {"label": name, "probability": of_labels[name], "probabilities": of_labels}
+        for name, of_labels in zip(names, shares)
+    ]
 
 
 def tag_rows(tuned: TunedModel, prepared: Prepared, logits: Logits) -> list[dict[str, Any]]:
     """Of each sentence its words and their tags."""
     found = tags.answers(tuned.about.task, prepared, logits, tuned.about.cutting)
-    return [{"words": list(sentence.words), "tags": list(one.tags)} for sentence, one in zip(prepared.items, found, strict=True)]
+    return [
+        {"words": list(sentence.words), "tags": list(one.tags)}
+        for sentence, one in zip(prepared.items, found, strict=True)
+    ]
 
 
 def span_rows(tuned: TunedModel, prepared: Prepared, logits: Logits) -> list[dict[str, Any]]:

@@ -50,10 +50,15 @@ def list_inputs(given: str, format: str, tags: bool) -> list[InputFile]:
     try:
         found = corpus_inputs.list_files(Source(spec=given, location=location))
     except ConfigError:
-        raise ConfigError(f"input ({given}): there is no such file, nothing in this folder, or nothing that matches; give a file, a folder or a pattern in quotes") from None
+        raise ConfigError(
+            f"input ({given}): there is no such file, nothing in this folder, or nothing that matches; give a file, a folder or a pattern in quotes"
+        ) from None
     except DataError as error:
         raise DataError(str(error).replace("corpus ", "input ", 1)) from error
-    return [InputFile(location=one.location, form=form_of(one.location, format, tags), bytes=one.bytes, stamp=one.stamp) for one in found]
+    return [
+        InputFile(location=one.location, form=form_of(one.location, format, tags), bytes=one.bytes, stamp=one.stamp)
+        for one in found
+    ]
 
 
 def form_of(location: str, format: str, tags: bool) -> Form:
@@ -67,7 +72,9 @@ def form_of(location: str, format: str, tags: bool) -> Form:
         return "words" if found == "conll" else found
     if bare_name(location).endswith(".txt"):
         return "text"
-    raise DataError(f"input {location}: its name tells no form; end it in {', '.join((*TABLES, '.json', *TAGGED, '.txt'))}, or give --format table, squad, words or text")
+    raise DataError(
+        f"input {location}: its name tells no form; end it in {', '.join((*TABLES, '.json', *TAGGED, '.txt'))}, or give --format table, squad, words or text"
+    )
 
 
 def sample(location: str) -> bytes:
@@ -146,7 +153,9 @@ def text_lines(location: str) -> Iterator[str]:
                 number += 1
                 yield utf8(location, number, line + b"\n")
     except (opening.CutOff, opening.Damaged, opening.ExpandsTooFar) as error:
-        raise DataError(f"{location} cannot be decompressed after line {number}: give a plain or compressed file that can") from error
+        raise DataError(
+            f"{location} cannot be decompressed after line {number}: give a plain or compressed file that can"
+        ) from error
     if rest:
         yield utf8(location, number + 1, rest)
 
@@ -156,7 +165,9 @@ def utf8(location: str, number: int, line: bytes) -> str:
     try:
         return line.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError as error:
-        raise DataError(f"{location}:{number}: byte 0x{line[error.start]:02x} is not UTF-8; save the file as UTF-8") from None
+        raise DataError(
+            f"{location}:{number}: byte 0x{line[error.start]:02x} is not UTF-8; save the file as UTF-8"
+        ) from None
 
 
 def read_table(location: str) -> Iterator[dict[str, Any]]:
@@ -219,7 +230,12 @@ def read_text(location: str) -> Iterator[dict[str, Any]]:
         yield {"text": line.rstrip("\r\n")}
 
 
-FORMS: dict[Form, Callable[[str], Iterator[dict[str, Any]]]] = {"table": read_table, "squad": read_squad, "words": read_sentences, "text": read_text}
+FORMS: dict[Form, Callable[[str], Iterator[dict[str, Any]]]] = {
+    "table": read_table,
+    "squad": read_squad,
+    "words": read_sentences,
+    "text": read_text,
+}
 
 
 def as_table(rows: Sequence[dict[str, Any]]) -> pa.Table:
@@ -233,4 +249,10 @@ def as_column(values: Sequence[Any]) -> pa.Array:
     try:
         return pa.array(values)
     except (pa.ArrowException, OverflowError, TypeError, ValueError):
-        return pa.array([value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False) for value in values], pa.string())
+        return pa.array(
+            [
+                value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+                for value in values
+            ],
+            pa.string(),
+        )

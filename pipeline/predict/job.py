@@ -77,7 +77,9 @@ def predict(config: Predict, report: Report) -> None:
             output.write(parts.tables(schema), parts.final(schema), target, parts.folder)
             output.write_manifest(target, asked, whole)
         except pa.ArrowException as error:
-            raise DataError(f"output ({config.output}) cannot hold these columns: {storage.first_line(error)}; the answers are in {parts.folder}, and the same command with --output .jsonl may write them") from error
+            raise DataError(
+                f"output ({config.output}) cannot hold these columns: {storage.first_line(error)}; the answers are in {parts.folder}, and the same command with --output .jsonl may write them"
+            ) from error
     storage.delete_folder(parts.folder)
     without = f", {whole.empty:,} of them empty and without an answer" if whole.empty else ""
     without += f", {whole.cut:,} longer than the model reads and cut" if whole.cut else ""
@@ -119,11 +121,22 @@ def answer_all(config: Predict, files: Sequence[InputFile], parts: Parts, report
     if len(files) > 1 or use.actors > 1:
         report(shared_out(len(files), use))
     done, counts = parts.done(), parts.counts()
-    items = [number for number in range(len(files)) if not (number in counts and all((number, part) in done for part in range(counts[number])))]
+    items = [
+        number
+        for number in range(len(files))
+        if not (number in counts and all((number, part) in done for part in range(counts[number])))
+    ]
     with DataContext.current(patient()), quiet():
         rows = (
-            ray.data.from_items([{"file": number} for number in items], override_num_blocks=min(len(items), MOST_BLOCKS))
-            .map_batches(Reader(list(files), done, config.rows_per_part), batch_size=1, batch_format="pyarrow", num_cpus=READER_CPUS)
+            ray.data.from_items(
+                [{"file": number} for number in items], override_num_blocks=min(len(items), MOST_BLOCKS)
+            )
+            .map_batches(
+                Reader(list(files), done, config.rows_per_part),
+                batch_size=1,
+                batch_format="pyarrow",
+                num_cpus=READER_CPUS,
+            )
             # one part a block: blocks are what is dealt to the processes
             .repartition(target_num_rows_per_block=1, strict=True)
             .map_batches(
@@ -183,16 +196,30 @@ PART = pa.schema(
         ("rows", pa.int64()),  # of the table
         ("table", pa.large_binary()),  # an Arrow stream; null where there is nothing to answer
         ("parts", pa.int64()),  # at a file's end how many it has, and one: 0 elsewhere
-        ("error", pa.string()),  # the kind of error that ended the reading or answering, and its line: Ray would wrap it in a traceback
+        (
+            "error",
+            pa.string(),
+        ),  # the kind of error that ended the reading or answering, and its line: Ray would wrap it in a traceback
         ("message", pa.string()),
     ]
 )
 
 
-def row(file: int, *, part: int = -1, rows: int = 0, table: bytes | None = None, parts: int = 0, error: PipelineError | None = None) -> pa.Table:
+def row(
+    file: int,
+    *,
+    part: int = -1,
+    rows: int = 0,
+    table: bytes | None = None,
+    parts: int = 0,
+    error: PipelineError | None = None,
+) -> pa.Table:
     """A table of one row of PART."""
     kind, message = (type(error).__name__, str(error)) if error else ("", "")
-    return pa.Table.from_pylist([{"file": file, "part": part, "rows": rows, "table": table, "parts": parts, "error": kind, "message": message}], schema=PART)
+    return pa.Table.from_pylist(
+        [{"file": file, "part": part, "rows": rows, "table": table, "parts": parts, "error": kind, "message": message}],
+        schema=PART,
+    )
 
 
 def as_bytes(table: pa.Table) -> bytes:
@@ -238,7 +265,12 @@ class Answering:
             answers, empty = model.answered(self.model, table, self.config.text, self.config.pair)
         except PipelineError as error:
             first = part * self.config.rows_per_part + 1
-            return row(file, error=type(error)(f"{self.files[file].location}, rows {first} to {first + table.num_rows - 1}: {error}"))
+            return row(
+                file,
+                error=type(error)(
+                    f"{self.files[file].location}, rows {first} to {first + table.num_rows - 1}: {error}"
+                ),
+            )
         self.parts.publish(file, part, kept(table, self.files[file]), answers, empty, self.model.precision)
         return row(file, part=part, rows=table.num_rows)
 
@@ -255,11 +287,17 @@ def fit(config: Predict, *, cpus: float, gpus: float) -> Use:
     A cluster that scales itself is taken as it will be. Raises ConfigError where not one fits.
     """
     if config.placement.autoscaled and config.actors:
-        return Use(actors=config.actors, cpus=config.cpus, gpus=float(config.placement.device == "cuda") if config.gpus is None else config.gpus)
+        return Use(
+            actors=config.actors,
+            cpus=config.cpus,
+            gpus=float(config.placement.device == "cuda") if config.gpus is None else config.gpus,
+        )
     there = gpus if config.placement.device != "cpu" else 0.0
     share = min(1.0, there) if config.gpus is None else config.gpus
     if share > there:
-        raise ConfigError(f"gpus ({share:g}) is more than there is: the cluster has {there:g} GPUs; ask for at most that, or for 0")
+        raise ConfigError(
+            f"gpus ({share:g}) is more than there is: the cluster has {there:g} GPUs; ask for at most that, or for 0"
+        )
     if config.placement.device == "cuda" and not share:
         raise ConfigError("placement.device cuda needs GPUs, and the cluster has none")
     most = int((cpus - 2 * READER_CPUS) / config.cpus + 1e-6)
@@ -267,8 +305,16 @@ def fit(config: Predict, *, cpus: float, gpus: float) -> Use:
         most = min(most, int(there / share + 1e-6))
     wanted = config.actors or max(most, 1)
     if wanted > most:
-        remedy = f"at most {most} fit: lower --actors or --cpus" if most else "lower --cpus" if cpus > 1 else "give Ray 2 CPUs (ray start --head --num-cpus 2)"
-        raise ConfigError(f"actors ({wanted}) of {config.cpus:g} CPUs do not fit: the cluster has {cpus:g} CPUs, of which {2 * READER_CPUS:g} reads; {remedy}")
+        remedy = (
+            f"at most {most} fit: lower --actors or --cpus"
+            if most
+            else "lower --cpus"
+            if cpus > 1
+            else "give Ray 2 CPUs (ray start --head --num-cpus 2)"
+        )
+        raise ConfigError(
+            f"actors ({wanted}) of {config.cpus:g} CPUs do not fit: the cluster has {cpus:g} CPUs, of which {2 * READER_CPUS:g} reads; {remedy}"
+        )
     return Use(actors=wanted, cpus=config.cpus, gpus=share)
 
 

@@ -25,7 +25,9 @@ DEFAULT_TEXT = {"tags": "words", "spans": "context"}
 GUESSES = pa.schema(
     [
         pa.field("filled", pa.string()),  # the text with each [MASK]'s likeliest word in it
-        pa.field("guesses", pa.list_(pa.list_(pa.struct([("token", pa.string()), ("probability", pa.float64())])))),  # of each [MASK], best first
+        pa.field(
+            "guesses", pa.list_(pa.list_(pa.struct([("token", pa.string()), ("probability", pa.float64())])))
+        ),  # of each [MASK], best first
     ]
 )
 
@@ -60,7 +62,9 @@ def fingerprint(checkpoint: str) -> str:
     folder = storage.absolute(checkpoint)
     place = storage.join(folder, storage.MANIFEST)
     if not storage.exists(place):
-        inside = next((name for name in ("model", "export") if storage.exists(storage.join(folder, name, storage.MANIFEST))), None)
+        inside = next(
+            (name for name in ("model", "export") if storage.exists(storage.join(folder, name, storage.MANIFEST))), None
+        )
         wanted = (
             "give a model that fine-tuning wrote, such as output/finetune/NAME/model, a run's export, "
             "or a published model's folder or hf://OWNER/NAME"
@@ -120,7 +124,9 @@ def filling(config: Predict, device: torch.device) -> Answerer:
     return Answerer(kind=FILL, precision=precision, schema=GUESSES, answer=answer)
 
 
-def fill(trained: Trained, tokenizer: Tokenizer, vocabulary: Vocabulary, texts: list[str], top: int, device: torch.device) -> pa.Table:
+def fill(
+    trained: Trained, tokenizer: Tokenizer, vocabulary: Vocabulary, texts: list[str], top: int, device: torch.device
+) -> pa.Table:
     """Schema GUESSES; a [MASK] beyond the model's positions has no guess. Texts with [MASK]s that are longer than the model reads are counted in the metadata, CUT."""
     blank = vocabulary.tokens[vocabulary.mask_id]
     masked = [place for place, text in enumerate(texts) if blank in text]
@@ -135,7 +141,10 @@ def fill(trained: Trained, tokenizer: Tokenizer, vocabulary: Vocabulary, texts: 
             for place, found in zip(places, fill_masks(trained, batch.to(device), vocabulary, top), strict=True):
                 guesses[place] = found
     filled = [with_words(text, blank, [str(ones[0]["token"]) for ones in found]) for text, found in zip(texts, guesses)]
-    return pa.table([pa.array(filled, GUESSES.field("filled").type), pa.array(guesses, GUESSES.field("guesses").type)], schema=GUESSES.with_metadata({CUT: str(cut)}))
+    return pa.table(
+        [pa.array(filled, GUESSES.field("filled").type), pa.array(guesses, GUESSES.field("guesses").type)],
+        schema=GUESSES.with_metadata({CUT: str(cut)}),
+    )
 
 
 def with_words(text: str, blank: str, words: list[str]) -> str:
@@ -143,7 +152,9 @@ def with_words(text: str, blank: str, words: list[str]) -> str:
     for word in words:
         before, _, after = text.partition(blank)
         word = word.removeprefix("\u0120")
-        text = f"{before.rstrip()}{word.removeprefix('##')}{after}" if word.startswith("##") else f"{before}{word}{after}"
+        text = (
+            f"{before.rstrip()}{word.removeprefix('##')}{after}" if word.startswith("##") else f"{before}{word}{after}"
+        )
     return text
 
 
@@ -154,7 +165,9 @@ def asked(table: pa.Table, kind: str, text: str | None, pair: str | None) -> dic
         first = "text"  # words divided by white space
     for flag, name in (("text", first), ("pair", second)):
         if name is not None and name not in table.column_names:
-            raise DataError(f"input has no column {name}: its columns are {listed(table.column_names)}; name the right one with --{flag}")
+            raise DataError(
+                f"input has no column {name}: its columns are {listed(table.column_names)}; name the right one with --{flag}"
+            )
     if kind == "spans":
         return {"context": first, "question": str(second)}
     lists = kind == "tags" and pa.types.is_nested(table[first].type)
@@ -166,7 +179,9 @@ def is_empty(value: object, column: str, words: bool) -> bool:
     if words and isinstance(value, list) and all(isinstance(word, str) for word in value):
         return not value
     if value is not None and (words or not isinstance(value, str)):
-        raise DataError(f"column {column} holds {value if isinstance(value, int | float) else shown(value)}, which is no {'list of words' if words else 'text'}")
+        raise DataError(
+            f"column {column} holds {value if isinstance(value, int | float) else shown(value)}, which is no {'list of words' if words else 'text'}"
+        )
     return value is None or not str(value).strip()
 
 

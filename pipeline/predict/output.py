@@ -25,7 +25,9 @@ def require_free(output: str, replace: bool) -> None:
 def require_form(output: str, kind: str) -> None:
     """Raise ConfigError where a kind of answers cannot be written so."""
     if output.endswith(".json") and kind != "spans":
-        raise ConfigError(f"output ({output}): .json is for answers to questions, and the model's are {kind}: end it in .jsonl, .csv or .parquet")
+        raise ConfigError(
+            f"output ({output}): .json is for answers to questions, and the model's are {kind}: end it in .jsonl, .csv or .parquet"
+        )
 
 
 def write(tables: Iterator[pa.Table], schema: pa.Schema, output: str, folder: str) -> None:
@@ -68,7 +70,10 @@ def write_csv(tables: Iterator[pa.Table], schema: pa.Schema, stream: BinaryIO) -
     flat = pa.schema([pa.field(field.name, pa.string() if field.name in formless else field.type) for field in schema])
     with pc.CSVWriter(stream, flat) as writer:
         for table in tables:
-            columns = [pa.array(map(as_text, table[name].to_pylist()), pa.string()) if name in formless else table[name] for name in flat.names]
+            columns = [
+                pa.array(map(as_text, table[name].to_pylist()), pa.string()) if name in formless else table[name]
+                for name in flat.names
+            ]
             writer.write_table(pa.table(columns, schema=flat))
 
 
@@ -89,7 +94,16 @@ def write_answers(tables: Iterator[pa.Table], schema: pa.Schema, stream: BinaryI
     stream.write((json.dumps(found, ensure_ascii=False, indent=0) + "\n").encode())
 
 
-CSV_FORMS = (pa.types.is_integer, pa.types.is_float32, pa.types.is_float64, pa.types.is_boolean, pa.types.is_string, pa.types.is_large_string, pa.types.is_temporal, pa.types.is_null)
+CSV_FORMS = (
+    pa.types.is_integer,
+    pa.types.is_float32,
+    pa.types.is_float64,
+    pa.types.is_boolean,
+    pa.types.is_string,
+    pa.types.is_large_string,
+    pa.types.is_temporal,
+    pa.types.is_null,
+)
 """Whether a type is one that is written as it is; as_text does the others."""
 FORMS: dict[str, Callable[[Iterator[pa.Table], pa.Schema, BinaryIO], None]] = {
     ".parquet": write_parquet,

@@ -1,10 +1,10 @@
 """Answered parts on disk, and what they are joined to.
 
-    OUTPUT.parts/
-        about.json              input, model, settings and precision that the parts are of, written first
-        FFFFFF-PPPPPP.parquet   part P of file F: columns input/NAME as they came, answer/NAME;
-                                the metadata counts what had no text and says the precision
-        FFFFFF.json             how many parts file F has, written when its end was reached
+OUTPUT.parts/
+    about.json              input, model, settings and precision that the parts are of, written first
+    FFFFFF-PPPPPP.parquet   part P of file F: columns input/NAME as they came, answer/NAME;
+                            the metadata counts what had no text and says the precision
+    FFFFFF.json             how many parts file F has, written when its end was reached
 """
 
 import io
@@ -48,7 +48,9 @@ class Parts:
         """File -> how many parts it has, where that is known."""
         names = [name for name in storage.children(self.folder) if name.endswith(".json") and name != ABOUT]
         found = {int(name[:6]): storage.read_object(storage.join(self.folder, name)) or {} for name in names}
-        return {file: said["parts"] for file, said in found.items() if "parts" in said}  # of a damaged one it is found out again
+        return {
+            file: said["parts"] for file, said in found.items() if "parts" in said
+        }  # of a damaged one it is found out again
 
     def begin(self, about: dict[str, Any]) -> None:
         """Say what the parts are of. Raises ConfigError where they are of something else."""
@@ -58,16 +60,25 @@ class Parts:
             return
         before = storage.read_object(place)
         if before is None:
-            raise ConfigError(f"{place} is damaged: delete {self.folder}, and all is answered again, or choose another --output")
+            raise ConfigError(
+                f"{place} is damaged: delete {self.folder}, and all is answered again, or choose another --output"
+            )
         for name in about:
             if before.get(name) != about[name]:
-                raise ConfigError(f"{self.folder} holds answers of the {name} {before.get(name)} and not of {about[name]}: give that again, delete the folder, or choose another --output")
+                raise ConfigError(
+                    f"{self.folder} holds answers of the {name} {before.get(name)} and not of {about[name]}: give that again, delete the folder, or choose another --output"
+                )
 
     def publish(self, file: int, part: int, rows: pa.Table, answers: pa.Table, empty: int, precision: str) -> None:
         """Write a part as a whole."""
         kept = {INPUT + name: storable(rows[name]) for name in rows.column_names}
         columns = kept | {ANSWER + name: answers[name] for name in answers.column_names}
-        schema = pa.schema([pa.field(name, column.type, metadata={WIDE: b""} if is_wide(column) else None) for name, column in columns.items()])
+        schema = pa.schema(
+            [
+                pa.field(name, column.type, metadata={WIDE: b""} if is_wide(column) else None)
+                for name, column in columns.items()
+            ]
+        )
         buffer = io.BytesIO()
         said = {EMPTY: str(empty), CUT: (answers.schema.metadata or {}).get(CUT, b"0"), PRECISION: precision}
         pq.write_table(pa.table(columns, schema=schema).replace_schema_metadata(said), buffer, compression="zstd")
@@ -80,7 +91,9 @@ class Parts:
     def missing(self, files: int) -> bool:
         """Whether anything is not answered yet."""
         done, counts = self.done(), self.counts()
-        return not all(file in counts and all((file, part) in done for part in range(counts[file])) for file in range(files))
+        return not all(
+            file in counts and all((file, part) in done for part in range(counts[file])) for file in range(files)
+        )
 
     def read(self, place: str) -> pa.Table:
         """One part."""
@@ -109,7 +122,12 @@ class Parts:
         final = self.final(schema)
         for file, part in sorted(self.done()):
             table = self.read(self.place(file, part))
-            columns = [as_type(table[name], schema.field(name).type) if name in table.column_names else pa.nulls(table.num_rows, schema.field(name).type) for name in schema.names]
+            columns = [
+                as_type(table[name], schema.field(name).type)
+                if name in table.column_names
+                else pa.nulls(table.num_rows, schema.field(name).type)
+                for name in schema.names
+            ]
             yield pa.table(columns, schema=final)
 
 

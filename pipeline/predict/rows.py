@@ -42,7 +42,9 @@ def columns_of(task: Task, rows: Sequence[Any]) -> dict[str, list[Any]]:
     names = list(dict.fromkeys(name for row in named for name in row))
     wanted = ("words",) if task.kind == "tags" and "words" in names else asked_columns(task)
     if missing := [name for name in (*wanted, *("second",) * task.paired) if name not in names]:
-        raise DataError(f"rows have no {missing[0]}: {task.name} ({task.kind}) asks for it, and they have {listed(names)}")
+        raise DataError(
+            f"rows have no {missing[0]}: {task.name} ({task.kind}) asks for it, and they have {listed(names)}"
+        )
     return {name: [row.get(name) for row in named] for name in names}
 
 
@@ -54,5 +56,7 @@ def by_name(task: Task, place: int, row: Any) -> Mapping[str, Any]:
         return {"text": row}
     if isinstance(row, tuple) and len(row) == 2 and all(isinstance(text, str) for text in row):
         return dict(zip(IN_PAIRS.get(task.kind, OF_TEXTS), row, strict=True))
-    wanted = "a dictionary or (question, context)" if task.kind == "spans" else "a text, a pair of texts or a dictionary"
+    wanted = (
+        "a dictionary or (question, context)" if task.kind == "spans" else "a text, a pair of texts or a dictionary"
+    )
     raise DataError(f"rows[{place}] is {shown(row)}: a row is {wanted}")

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pipeline import storage
 from pipeline.config.finetune import Finetune
 from pipeline.config.predict import Score
-from pipeline.errors import ConfigError, DataError, shown, listed
+from pipeline.errors import ConfigError, DataError, listed, shown
 from pipeline.finetune.problems import noun
 from pipeline.finetune.table import shown as shown_figure
 from pipeline.finetune.trials import answer_precision
@@ -68,7 +68,9 @@ def score(config: Score, report: Report) -> dict[str, float]:
     for line in table(found, baseline, words):
         report(line)
     if tuned.about.tuned:
-        report("with the thresholds that were tuned on the model's development set: on that set these scores are too good")
+        report(
+            "with the thresholds that were tuned on the model's development set: on that set these scores are too good"
+        )
     for line in detail_lines(task, way.details(task, prepared, said, tuned.about.tuned)):
         report(line)
     if way.collapsed(task, prepared, said):
@@ -80,19 +82,31 @@ def of_task(config: Score, task: Task) -> Labelled:
     """A split of a task that is known by name. Raises PipelineError where the model is of another kind or other labels, or the split has none."""
     assert config.task is not None and config.data is not None
     if config.task not in known.TASKS:
-        raise ConfigError(f"task ({config.task}) is none that is known: choose of {', '.join(known.TASKS)}, or give a labelled file with --input")
+        raise ConfigError(
+            f"task ({config.task}) is none that is known: choose of {', '.join(known.TASKS)}, or give a labelled file with --input"
+        )
     asked = known.TASKS[config.task]
     where = asked.split(config.split)
     if asked.kind != task.kind:
-        raise ConfigError(f"task ({config.task}) is of the kind {asked.kind}, and the model's of {task.kind}: choose a model of that kind")
+        raise ConfigError(
+            f"task ({config.task}) is of the kind {asked.kind}, and the model's of {task.kind}: choose a model of that kind"
+        )
     if where.label is None and task.kind != "spans":
-        raise ConfigError(f"split ({config.split}) of {config.task} has no public labels: choose another, such as dev, or answer it with jobs/predict.py")
+        raise ConfigError(
+            f"split ({config.split}) of {config.task} has no public labels: choose another, such as dev, or answer it with jobs/predict.py"
+        )
     task = numbered(task, set(asked.labels))
     if set(asked.labels) - set(task.labels):
-        raise ConfigError(f"task ({config.task}) has the labels {listed(asked.labels)}, and the model's ({task.name}) are {listed(task.labels)}: choose a model of that task")
+        raise ConfigError(
+            f"task ({config.task}) has the labels {listed(asked.labels)}, and the model's ({task.name}) are {listed(task.labels)}: choose a model of that task"
+        )
     items, lost = known.read_items(asked, config.data, config.split, skip=config.on_bad_rows == "skip")
     has_train = known.has_train(asked) and known.there(config.data, asked.split("train")) is not None
-    train = known.read_items(asked, config.data, "train", skip=config.on_bad_rows == "skip")[0] if has_train and task.kind != "spans" else None
+    train = (
+        known.read_items(asked, config.data, "train", skip=config.on_bad_rows == "skip")[0]
+        if has_train and task.kind != "spans"
+        else None
+    )
     return Labelled(name=f"{config.task} {config.split}", task=task, items=items, train=train, lost=lost)
 
 
@@ -100,10 +114,20 @@ def of_file(config: Score, task: Task) -> Labelled:
     """A labelled file. Raises DataError where it cannot be read, or has labels that are none of the model's."""
     assert config.input is not None
     form = kind_of(config.input)
-    columns = Finetune(checkpoint="", train=config.input, text=config.text, pair=config.pair, label=config.label, kind=task.kind, on_bad_rows=config.on_bad_rows)
+    columns = Finetune(
+        checkpoint="",
+        train=config.input,
+        text=config.text,
+        pair=config.pair,
+        label=config.label,
+        kind=task.kind,
+        on_bad_rows=config.on_bad_rows,
+    )
     bad = own.bad_rows(columns)
     if form == "squad" and task.kind != "spans" or form == "conll" and task.kind != "tags":
-        raise DataError(f"input {config.input} is of the form {form}, and the model's task ({task.name}) is of the kind {task.kind}: give a file that suits it")
+        raise DataError(
+            f"input {config.input} is of the form {form}, and the model's task ({task.name}) is of the kind {task.kind}: give a file that suits it"
+        )
     if task.kind == "spans":
         items = own.asked(columns, config.input, bad)
         return Labelled(name=config.input, task=task, items=items, train=None, lost=bad.words())
@@ -130,11 +154,20 @@ def as_asked(given: Labelled) -> Task:
 def baseline_of(tuned: TunedModel, given: Labelled, prepared: Prepared) -> tuple[dict[str, float], str]:
     """What an answer that needs no model scores, and what it is; of a file alone it is chosen on the file itself, so nothing of its kind is better."""
     task = tuned.about.task
-    answer = {"regression": "the mean value", "multilabel": "the labels of most rows", "tags": "each word's commonest tag", "spans": "no answer"}.get(task.kind, "the commonest label")
+    answer = {
+        "regression": "the mean value",
+        "multilabel": "the labels of most rows",
+        "tags": "each word's commonest tag",
+        "spans": "no answer",
+    }.get(task.kind, "the commonest label")
     if task.kind == "spans":
         return KINDS[task.kind].baseline(task, prepared, prepared), answer
     if given.train is None:
-        return ({}, "") if task.kind == "tags" else (KINDS[task.kind].baseline(task, prepared, prepared), f"{answer} of these rows")
+        return (
+            ({}, "")
+            if task.kind == "tags"
+            else (KINDS[task.kind].baseline(task, prepared, prepared), f"{answer} of these rows")
+        )
     train = given.train if task.kind == "tags" else without_texts(given.train)
     if task.kind == "tags":  # its words are what counts, and tags that the model does not know may be among them
         learnt = Prepared(items=train, rows=prepared.rows)
@@ -153,14 +186,22 @@ def without_texts(texts: pa.Table) -> pa.Table:
 def table(found: Mapping[str, float], baseline: Mapping[str, float], words: str) -> list[str]:
     """Lines of metrics beside the baseline's."""
     head = ["metric", "score"] + ([f"baseline: {words}"] if baseline else [])
-    rows = [[name, shown_figure(name, value, 2)] + ([shown_figure(name, baseline.get(name), 2)] if baseline else []) for name, value in found.items()]
+    rows = [
+        [name, shown_figure(name, value, 2)] + ([shown_figure(name, baseline.get(name), 2)] if baseline else [])
+        for name, value in found.items()
+    ]
     return aligned([head, *rows])
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     """Rows as lines, the first column to the left and the others to the right."""
     widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
-    return ["  ".join(cell.rjust(width) if place else cell.ljust(width) for place, (cell, width) in enumerate(zip(row, widths))).rstrip() for row in rows]
+    return [
+        "  ".join(
+            cell.rjust(width) if place else cell.ljust(width) for place, (cell, width) in enumerate(zip(row, widths))
+        ).rstrip()
+        for row in rows
+    ]
 
 
 def detail_lines(task: Task, details: Mapping[str, Any]) -> list[str]:
@@ -169,10 +210,16 @@ def detail_lines(task: Task, details: Mapping[str, Any]) -> list[str]:
         return []
     each = [["label" if task.kind == "multilabel" else "class", "precision", "recall", "f1", "rows"]]
     by_label = [(label, details["per_class"][label]) for label in task.labels]
-    each += [[label, *(f"{100 * one[name]:.1f}" for name in ("precision", "recall", "f1")), f"{one['count']:.0f}"] for label, one in by_label]
+    each += [
+        [label, *(f"{100 * one[name]:.1f}" for name in ("precision", "recall", "f1")), f"{one['count']:.0f}"]
+        for label, one in by_label
+    ]
     if "confusion" not in details:
         return ["", *aligned(each)]
-    taken = [["true \\ answered", *task.labels], *([label, *map(str, row)] for label, row in zip(task.labels, details["confusion"]))]
+    taken = [
+        ["true \\ answered", *task.labels],
+        *([label, *map(str, row)] for label, row in zip(task.labels, details["confusion"])),
+    ]
     return ["", *aligned(each), "", *aligned(taken)]
 
 
@@ -182,11 +229,20 @@ def score_answers(config: Score, predictions: str, report: Report) -> dict[str, 
     questions = asked_questions(config)
     ids = {question.id for question in questions}
     if not ids & answers.keys():
-        raise DataError(f"{predictions} has {len(answers):,} answers, and not one is to a question of {config.input or config.task}, such as {shown(questions[0].id)}: give the answers to these questions")
+        raise DataError(
+            f"{predictions} has {len(answers):,} answers, and not one is to a question of {config.input or config.task}, such as {shown(questions[0].id)}: give the answers to these questions"
+        )
     found = squad_score(answers, questions)
     beside = f", {len(answers.keys() - ids):,} answers to other questions passed over" if answers.keys() - ids else ""
-    report(f"{predictions}: {len(answers):,} answers to {len(questions):,} questions, {found['missing']:.0f} without an answer{beside}")
-    for line in aligned([["metric", "score"], *([name, f"{value:.3f}"] for name, value in found.items() if not name.endswith(("total", "missing")))]):
+    report(
+        f"{predictions}: {len(answers):,} answers to {len(questions):,} questions, {found['missing']:.0f} without an answer{beside}"
+    )
+    for line in aligned(
+        [
+            ["metric", "score"],
+            *([name, f"{value:.3f}"] for name, value in found.items() if not name.endswith(("total", "missing"))),
+        ]
+    ):
         report(line)
     return found
 
@@ -199,7 +255,9 @@ def asked_questions(config: Score) -> list[Question]:
     assert config.data is not None
     task = known.TASKS.get(config.task)
     if task is None or task.kind != "spans":
-        raise ConfigError(f"predictions ({config.predictions}) are scored on questions, and task ({config.task}) has none: choose squad1 or squad2")
+        raise ConfigError(
+            f"predictions ({config.predictions}) are scored on questions, and task ({config.task}) has none: choose squad1 or squad2"
+        )
     return known.read_items(task, config.data, config.split)[0]
 
 
@@ -208,9 +266,15 @@ def read_answers(location: str) -> dict[str, str]:
     try:
         whole = json.loads(content_of(location))
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{location} is no JSON that can be read ({storage.first_line(error)}): give {{id: answer}}, as SQuAD's official scripts read it") from error
+        raise DataError(
+            f"{location} is no JSON that can be read ({storage.first_line(error)}): give {{id: answer}}, as SQuAD's official scripts read it"
+        ) from error
     if isinstance(whole, dict) and isinstance(whole.get("data"), list):
-        raise DataError(f"predictions {location} is a file of questions: is it swapped with input? Give {{id: answer}} as predictions, and the questions as input")
+        raise DataError(
+            f"predictions {location} is a file of questions: is it swapped with input? Give {{id: answer}} as predictions, and the questions as input"
+        )
     if not are_answers(whole):
-        raise DataError(f"{location} is no JSON object of ids and texts: give {{id: answer}}, as SQuAD's official scripts read it")
+        raise DataError(
+            f"{location} is no JSON object of ids and texts: give {{id: answer}}, as SQuAD's official scripts read it"
+        )
     return whole

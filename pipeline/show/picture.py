@@ -19,7 +19,11 @@ SHOWN = 0.99
 BARS = 50
 ROOM = 6
 """Reasons that have room at least, so that one alone is no block."""
-TITLES = {"characters a piece": "Pieces of documents, in characters", "words a sentence": "Sentences, in words", "tokens a sentence": "Sentences, in tokens"}
+TITLES = {
+    "characters a piece": "Pieces of documents, in characters",
+    "words a sentence": "Sentences, in words",
+    "tokens a sentence": "Sentences, in tokens",
+}
 
 
 def require_picture(path: str) -> None:
@@ -42,7 +46,11 @@ def draw(found: Statistics, corpus: Corpus) -> Figure:
     """A panel for each kind of length and one for what was dropped."""
     rows = 2 if len(found.lengths) == 3 else 1
     figure = Figure(figsize=(5.2 * (len(found.lengths) + 1) / rows, 3.5 * rows + 0.5), layout="constrained")
-    panels = figure.subplots(rows, (len(found.lengths) + 1) // rows).flat if rows == 2 else figure.subplots(1, len(found.lengths) + 1)
+    panels = (
+        figure.subplots(rows, (len(found.lengths) + 1) // rows).flat
+        if rows == 2
+        else figure.subplots(1, len(found.lengths) + 1)
+    )
     *first, last = panels
     for axes, (name, lengths) in zip(first, found.lengths.items()):
         histogram(axes, name, lengths)
@@ -63,7 +71,12 @@ def histogram(axes: Axes, name: str, lengths: np.ndarray) -> None:
     median = float(np.median(lengths))
     axes.axvline(median, color=RED, linewidth=1.2, label=f"median {median:,.0f}")
     left_out = int(len(lengths) - heights.sum())
-    axes.set(title=TITLES[name], xlabel=f"{name}" + (f"; {left_out:,} longer, up to {lengths.max():,}" if left_out else ""), ylabel=name.split()[-1] + "s", xlim=(0, edges[-1]))
+    axes.set(
+        title=TITLES[name],
+        xlabel=f"{name}" + (f"; {left_out:,} longer, up to {lengths.max():,}" if left_out else ""),
+        ylabel=name.split()[-1] + "s",
+        xlim=(0, edges[-1]),
+    )
     axes.legend(frameon=False)
     axes.spines[["top", "right"]].set_visible(False)
     for axis in (axes.xaxis, axes.yaxis):
@@ -88,7 +101,12 @@ def dropped(axes: Axes, counts: dict[str, int]) -> None:
     reasons = sorted(counts, key=lambda reason: -counts[reason])
     bars = axes.barh(reasons, [counts[reason] for reason in reasons], height=0.6, color=BLUE)
     axes.bar_label(bars, labels=[f"{counts[reason]:,}" for reason in reasons], padding=3, color=GREY)
-    axes.set(xscale="symlog", xlabel="documents or pieces, logarithmic", xlim=(0, 8 * max(counts.values())), ylim=(max(len(reasons), ROOM) - 0.4, -0.6))
+    axes.set(
+        xscale="symlog",
+        xlabel="documents or pieces, logarithmic",
+        xlim=(0, 8 * max(counts.values())),
+        ylim=(max(len(reasons), ROOM) - 0.4, -0.6),
+    )
     axes.xaxis.set_ticks([])
     axes.xaxis.set_ticks([], minor=True)
     axes.spines[["top", "right"]].set_visible(False)

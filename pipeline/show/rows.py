@@ -14,7 +14,13 @@ SPECIAL, MASKED, REPLACED, KEPT = "dim", "bold red", "bold yellow", "bold blue"
 NAMES = {"A": "bold cyan", "B": "bold magenta"}
 BLANK = "␣"
 LEGEND = Text.assemble(
-    "masked positions: ", ("[was: MASK]", MASKED), " the answer under a mask, ", ("[was: other]", REPLACED), " another piece in its place, ", ("[was]", KEPT), " left as it is"
+    "masked positions: ",
+    ("[was: MASK]", MASKED),
+    " the answer under a mask, ",
+    ("[was: other]", REPLACED),
+    " another piece in its place, ",
+    ("[was]", KEPT),
+    " left as it is",
 )
 
 
@@ -25,7 +31,10 @@ def text_of(vocabulary: Vocabulary, ids: list[int]) -> str:
         return DECODERS["byte-bpe"].decode(tokens)
     if vocabulary.kind == "unigram":
         return "".join(tokens).replace(META_SPACE, " ")
-    return "".join(token.removeprefix(CONTINUATION) if vocabulary.continuation[id] else f" {token}" for id, token in zip(ids, tokens))
+    return "".join(
+        token.removeprefix(CONTINUATION) if vocabulary.continuation[id] else f" {token}"
+        for id, token in zip(ids, tokens)
+    )
 
 
 def answered(vocabulary: Vocabulary, id: int, label: int) -> tuple[str, str]:
@@ -45,7 +54,9 @@ def segments(row: dict[str, Any], vocabulary: Vocabulary) -> list[Text]:
     ids, labels = row["ids"], dict(zip(row["masked_positions"], row["masked_labels"]))
     special = {vocabulary.cls_id, vocabulary.sep_id, vocabulary.pad_id}
     found, apart = [Text()], False
-    for alone, run in groupby(range(len(ids)), key=lambda place: place if place in labels or ids[place] in special else None):
+    for alone, run in groupby(
+        range(len(ids)), key=lambda place: place if place in labels or ids[place] in special else None
+    ):
         part, style = text_of(vocabulary, [ids[place] for place in run]), ""
         if alone in labels:
             part, style = answered(vocabulary, ids[alone], labels[alone])
@@ -71,7 +82,9 @@ def label(row: dict[str, Any]) -> str:
 
 def sizes(row: dict[str, Any]) -> str:
     """The pair label, the tokens and the masked positions, in words."""
-    return ", ".join(part for part in (label(row), f"{len(row['ids'])} tokens", f"{len(row['masked_positions'])} masked") if part)
+    return ", ".join(
+        part for part in (label(row), f"{len(row['ids'])} tokens", f"{len(row['masked_positions'])} masked") if part
+    )
 
 
 def origin(document: dict[str, Any]) -> Text:

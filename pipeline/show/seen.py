@@ -56,7 +56,10 @@ def seen(folder: str, step: int, row: int, number: int = 1) -> list[Seen]:
         rows = table.slice(skipped, number - len(found)).to_pylist()
         if rows:
             documents = documents_of(settings, rows[0]["epoch"], place)
-            found += [Seen(row=at, phase=phase, documents=documents, vocabulary=settings.vocabulary, known=known) for at in rows]
+            found += [
+                Seen(row=at, phase=phase, documents=documents, vocabulary=settings.vocabulary, known=known)
+                for at in rows
+            ]
         if len(found) == number:
             return found
         skipped = max(0, skipped - table.num_rows)
@@ -70,7 +73,11 @@ def require_trained(folder: str, planned: int, step: int) -> int:
     known = max([ended, *checkpoint.positions(folder), *checkpoint.steps_saved(folder)])
     most = max(known, planned)  # a run may be ahead of its newest checkpoint
     if not 1 <= step <= most:
-        last = "the last step that the run trained" if ended >= known else f"the run is not finished, and its newest checkpoint is of step {known}"
+        last = (
+            "the last step that the run trained"
+            if ended >= known
+            else f"the run is not finished, and its newest checkpoint is of step {known}"
+        )
         raise ConfigError(f"step ({step}) must be from 1 to {most}: {last}")
     return known
 
@@ -80,7 +87,9 @@ def require_rows(step: int, rows: int, row: int, number: int) -> None:
     if not 0 <= row < rows:
         raise ConfigError(f"row ({row}) must be from 0 to {rows - 1}: step {step} has {rows} rows")
     if not 1 <= number <= rows - row:
-        raise ConfigError(f"number ({number}) must be from 1 to {rows - row} with row {row}: step {step} has {rows} rows")
+        raise ConfigError(
+            f"number ({number}) must be from 1 to {rows - row} with row {row}: step {step} has {rows} rows"
+        )
 
 
 def stream_of(folder: str, recorded: dict[str, Any]) -> StreamSettings:
@@ -92,7 +101,9 @@ def stream_of(folder: str, recorded: dict[str, Any]) -> StreamSettings:
             f"{corpus.folder} is no more the corpus of this run: fingerprint {corpus.fingerprint[:12]}, the run's is {identity['corpus.fingerprint'][:12]}; prepare it from the same inputs again"
         )
     config = run.settings_of(recorded)
-    return StreamSettings(corpus=corpus, vocabulary=vocabulary_of(folder), sampling=config.sampling, batch=config.batch, seed=config.seed)
+    return StreamSettings(
+        corpus=corpus, vocabulary=vocabulary_of(folder), sampling=config.sampling, batch=config.batch, seed=config.seed
+    )
 
 
 def vocabulary_of(folder: str) -> Vocabulary:

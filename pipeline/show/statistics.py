@@ -69,9 +69,14 @@ def lines(found: Statistics, corpus: Corpus) -> list[str]:
     ]
     if found.sentence_tokens is not None:
         tokens = found.sentence_tokens.sum()
-        said.append(f"{tokens * factor:,.0f} tokens, about; {tokens / words:.2f} a word, {found.unknown:.3%} of them unknown")
+        said.append(
+            f"{tokens * factor:,.0f} tokens, about; {tokens / words:.2f} a word, {found.unknown:.3%} of them unknown"
+        )
     heads = "".join(f"{f'{quantile:.0%}':>10}" for quantile in QUANTILES)
-    rows = [f"{name:24}" + "".join(f"{value:>10,.0f}" for value in (*np.quantile(of, QUANTILES), of.max())) for name, of in found.lengths.items()]
+    rows = [
+        f"{name:24}" + "".join(f"{value:>10,.0f}" for value in (*np.quantile(of, QUANTILES), of.max()))
+        for name, of in found.lengths.items()
+    ]
     return [*said, "", f"{'in the sample':24}{heads}{'longest':>10}", *rows]
 
 

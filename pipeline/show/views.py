@@ -36,11 +36,18 @@ def documents(folder: str, number: int, window: int, source: str | None, sentenc
     table = read_window(corpus, corpus.train[within("window", window, len(corpus.train))])
     rows = [row for row in table.to_pylist() if source is None or source in row["source"]]
     if not rows:
-        raise ConfigError(f"source ({source}) matches no document of window {window}; the corpus has {listed(corpus.sources)}")
+        raise ConfigError(
+            f"source ({source}) matches no document of window {window}; the corpus has {listed(corpus.sources)}"
+        )
     for place, row in enumerate(rows[:number]):
         CONSOLE.print(Text("\n" * bool(place) + (row["title"] or "(no title)"), TITLE))
         split = split_sentences(row["text"], lines_are_sentences=row["lines_are_sentences"], language=row["language"])
-        CONSOLE.print(Text(f"{row['id']}, from {row['source']}, {row['language']}, {len(row['text']):,} characters, {len(split):,} sentences", BESIDE))
+        CONSOLE.print(
+            Text(
+                f"{row['id']}, from {row['source']}, {row['language']}, {len(row['text']):,} characters, {len(split):,} sentences",
+                BESIDE,
+            )
+        )
         for count, sentence in enumerate(split[:sentences], start=1):
             CONSOLE.print(beside(Text(f"{count:4}  ", BESIDE), Text(sentence)))
         if len(split) > sentences:
@@ -72,13 +79,21 @@ def statistics(folder: str, vocabulary: VocabularySettings, windows: int, pictur
         CONSOLE.print(Text(f"\npicture: {picture}"))
 
 
-def examples(folder: str, number: int, window: int, epoch: int, seed: int, vocabulary: VocabularySettings, sampling: Sampling) -> None:
+def examples(
+    folder: str, number: int, window: int, epoch: int, seed: int, vocabulary: VocabularySettings, sampling: Sampling
+) -> None:
     corpus = load_corpus(folder)
     within("window", window, len(corpus.train))
-    settings = StreamSettings(corpus=corpus, vocabulary=require_vocabulary(vocabulary), sampling=sampling, batch=Batch(), seed=seed)
+    settings = StreamSettings(
+        corpus=corpus, vocabulary=require_vocabulary(vocabulary), sampling=sampling, batch=Batch(), seed=seed
+    )
     table = window_rows(settings, WordPiece(settings.vocabulary), corpus.train, epoch, window)
     documents = documents_of(settings, epoch, window)
-    CONSOLE.print(Text(f"{table.num_rows:,} examples in window {window} of epoch {epoch}, {len(table['ids'].combine_chunks().flatten()):,} tokens{labels(table)}"))
+    CONSOLE.print(
+        Text(
+            f"{table.num_rows:,} examples in window {window} of epoch {epoch}, {len(table['ids'].combine_chunks().flatten()):,} tokens{labels(table)}"
+        )
+    )
     CONSOLE.print(LEGEND)
     for row in table.slice(0, number).to_pylist():
         print_example(f"row {row['row']}", row, documents, settings.vocabulary)
@@ -111,7 +126,11 @@ def what_was_seen(folder: str, step: int, row: int, number: int) -> None:
         rows = seen(folder, step, row, number)
     CONSOLE.print(LEGEND)
     if step > rows[0].known:
-        CONSOLE.print(Text(f"the run's newest checkpoint is of step {rows[0].known:,}: this is what it trains on at step {step:,}, done or not"))
+        CONSOLE.print(
+            Text(
+                f"the run's newest checkpoint is of step {rows[0].known:,}: this is what it trains on at step {step:,}, done or not"
+            )
+        )
     for place, found in enumerate(rows, start=row):
         at = found.row
         stands = f"epoch {at['epoch']}, window {at['window']}, row {at['row']} of {at['rows_in_window']}, sequences to length {found.phase.sampling.maximum_length}"
@@ -129,8 +148,16 @@ def require_vocabulary(settings: VocabularySettings) -> Vocabulary:
     """The vocabulary that is named. Raises ConfigError where none is."""
     if found := given_vocabulary(settings):
         return found
-    raise ConfigError("vocabulary.path must be given: a vocab.txt, a tokenizer.json, or a folder such as OUTPUT/vocabularies/NAME")
+    raise ConfigError(
+        "vocabulary.path must be given: a vocab.txt, a tokenizer.json, or a folder such as OUTPUT/vocabularies/NAME"
+    )
 
 
-VIEWS: dict[str, Callable[..., None]] = {"Documents": documents, "Dropped": dropped, "Statistics": statistics, "Examples": examples, "Seen": what_was_seen}
+VIEWS: dict[str, Callable[..., None]] = {
+    "Documents": documents,
+    "Dropped": dropped,
+    "Statistics": statistics,
+    "Examples": examples,
+    "Seen": what_was_seen,
+}
 """By the name of the settings' type in jobs/show.py."""

@@ -70,7 +70,11 @@ def answer_of_logits(
     more in the next). `unanswerable`, 2.0's: no answer is one more of the n-best.
     """
     null = min(float(start[0]) + float(end[0]) for start, end in zip(starts, ends, strict=True))
-    found = [span for window, start, end in zip(windows, starts, ends, strict=True) for span in spans(context, window, start, end, n_best * REPEATS, longest)]
+    found = [
+        span
+        for window, start, end in zip(windows, starts, ends, strict=True)
+        for span in spans(context, window, start, end, n_best * REPEATS, longest)
+    ]
     distinct: dict[str, Span] = {}
     for span in sorted(found, key=lambda span: -span.logit):
         distinct.setdefault(span.text, span)
@@ -84,10 +88,16 @@ def spans(context: str, window: Window, start: np.ndarray, end: np.ndarray, most
     starting = np.where(window.most_context, start[window.context].astype(np.float64), -np.inf)
     # Row s, column k: from token s to token s + k; what would end after the context is -inf.
     ending = np.concatenate((end[window.context].astype(np.float64), np.full(longest - 1, -np.inf)))
-    logits = (starting[:, None] + np.lib.stride_tricks.sliding_window_view(ending, longest)).ravel() if len(starting) else starting
+    logits = (
+        (starting[:, None] + np.lib.stride_tricks.sliding_window_view(ending, longest)).ravel()
+        if len(starting)
+        else starting
+    )
     for place in np.argpartition(-logits, most)[:most] if len(logits) > most else range(len(logits)):
         first, last = int(place) // longest, int(place) // longest + int(place) % longest
-        if np.isfinite(logits[place]) and (span := trimmed(context, int(window.starts[first]), int(window.ends[last]), float(logits[place]))):
+        if np.isfinite(logits[place]) and (
+            span := trimmed(context, int(window.starts[first]), int(window.ends[last]), float(logits[place]))
+        ):
             yield span
 
 

@@ -35,7 +35,9 @@ def builtin_task(documents: Iterable[tuple[str, str]]) -> tuple[Task, pa.Table, 
     packages = sorted(sorted(counts, key=lambda package: (-counts[package], package))[:PACKAGES])
     least = min((counts[package] for package in packages), default=0)
     if len(packages) < 2 or least < 2:
-        raise DataError(f"the built-in task needs at least 2 packages of at least 2 different texts each, and there are {len(packages)}, the least of {least}")
+        raise DataError(
+            f"the built-in task needs at least 2 packages of at least 2 different texts each, and there are {len(packages)}, the least of {least}"
+        )
     dev = max(1, min(DEV_ROWS, least * DEV_ROWS // (TRAIN_ROWS + DEV_ROWS)))
     by_package: dict[str, list[Row]] = defaultdict(list)
     for digest, text in sorted((hashlib.blake2b(text.encode(), digest_size=8).hexdigest(), text) for text in texts):
@@ -46,7 +48,9 @@ def builtin_task(documents: Iterable[tuple[str, str]]) -> tuple[Task, pa.Table, 
 
 def rows(by_package: dict[str, list[Row]], packages: list[str], start: int, end: int) -> pa.Table:
     """These rows of each package, in the order of their hashes, which are their ids."""
-    return texts_table("the built-in task", sorted(row for package in packages for row in by_package[package][start:end]))
+    return texts_table(
+        "the built-in task", sorted(row for package in packages for row in by_package[package][start:end])
+    )
 
 
 def distinct_texts(documents: Iterable[tuple[str, str]]) -> dict[str, str]:
@@ -61,4 +65,6 @@ def distinct_texts(documents: Iterable[tuple[str, str]]) -> dict[str, str]:
 def masked(package: str, text: str) -> str:
     """A text on one line, its package's name replaced wherever it is a word, in any case and beside underscores too, and then cut."""
     name = rf"(?<![^\W_]){re.escape(package)}(?![^\W_])"
-    return re.sub(name, MASK, " ".join(text.encode("utf-8", "replace").decode().split()), flags=re.IGNORECASE)[:LONGEST_CHARACTERS].strip()
+    return re.sub(name, MASK, " ".join(text.encode("utf-8", "replace").decode().split()), flags=re.IGNORECASE)[
+        :LONGEST_CHARACTERS
+    ].strip()

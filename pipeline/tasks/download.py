@@ -45,7 +45,9 @@ def fetch_glue(folder: str, tasks: Sequence[str], report: Callable[[str], None],
     for what cannot be fetched, unpacked or written, and for a folder that lacks files.
     """
     if storage.is_url(storage.absolute(folder)):
-        raise ConfigError(f"data ({folder}) must be a local folder to fetch archives into: name one, or copy the archives there unpacked")
+        raise ConfigError(
+            f"data ({folder}) must be a local folder to fetch archives into: name one, or copy the archives there unpacked"
+        )
     if unknown := [name for name in tasks if name not in ARCHIVES]:
         raise ConfigError(f"task ({', '.join(unknown)}) is none of GLUE's: choose of {', '.join(ARCHIVES)}")
     root = Path(storage.absolute(folder))
@@ -54,14 +56,18 @@ def fetch_glue(folder: str, tasks: Sequence[str], report: Callable[[str], None],
             try:
                 fetch_task(root, name, report, base)
             except OSError as error:
-                raise DataError(f"{root / ARCHIVES[name].folder} cannot be written ({storage.first_line(error)}): free space there or name another folder") from error
+                raise DataError(
+                    f"{root / ARCHIVES[name].folder} cannot be written ({storage.first_line(error)}): free space there or name another folder"
+                ) from error
 
 
 def is_there(root: Path, task: str) -> bool:
     """Whether a task's folder is there. Raises DataError where it lacks one of the task's files."""
     place, missing = root / ARCHIVES[task].folder, missing_files(root, task)
     if missing and place.exists():
-        raise DataError(f"{place} has no {missing[0].rsplit('/', 1)[1]}: put it there, or remove the folder to have the whole task fetched")
+        raise DataError(
+            f"{place} has no {missing[0].rsplit('/', 1)[1]}: put it there, or remove the folder to have the whole task fetched"
+        )
     return not missing
 
 
@@ -75,7 +81,9 @@ def fetch_task(root: Path, task: str, report: Callable[[str], None], base: str) 
     archive = ARCHIVES[task]
     root.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{archive.folder}.", dir=root) as temporary:
-        fetched = [fetch(f"{base}/{file}", Path(temporary) / Path(file).name, report, layout(task)) for file in archive.files]
+        fetched = [
+            fetch(f"{base}/{file}", Path(temporary) / Path(file).name, report, layout(task)) for file in archive.files
+        ]
         unpacked = Path(temporary) / "unpacked"
         unpacked.mkdir()
         archive.fill(fetched, unpacked / archive.folder)
@@ -98,7 +106,9 @@ def fetch(url: str, place: Path, report: Callable[[str], None], instead: str) ->
             answer.raise_for_status()
             file.writelines(answer.iter_content(BLOCK_BYTES))
     except requests.RequestException as error:
-        raise DataError(f"{url} cannot be fetched ({storage.first_line(error)[:SHOWN_CHARACTERS]}): {instead}") from error
+        raise DataError(
+            f"{url} cannot be fetched ({storage.first_line(error)[:SHOWN_CHARACTERS]}): {instead}"
+        ) from error
     return place
 
 
@@ -110,16 +120,22 @@ def unzip(fetched: list[Path], folder: Path) -> None:
             for entry in archive.infolist():
                 require_inside(location.name, entry)
             if (unpacked := sum(entry.file_size for entry in archive.infolist())) > MOST_UNPACKED:
-                raise DataError(f"{location.name} is refused: it says that it unpacks to {unpacked:,} bytes, more than {MOST_UNPACKED:,}")
+                raise DataError(
+                    f"{location.name} is refused: it says that it unpacks to {unpacked:,} bytes, more than {MOST_UNPACKED:,}"
+                )
             archive.extractall(folder.parent)
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
-        raise DataError(f"{location.name} is no zip that can be unpacked ({storage.first_line(error)}): fetch it again") from error
+        raise DataError(
+            f"{location.name} is no zip that can be unpacked ({storage.first_line(error)}): fetch it again"
+        ) from error
 
 
 def require_inside(archive: str, entry: zipfile.ZipInfo) -> None:
     """Raise DataError for an entry that would be written outside of the folder, or that is a link."""
     if storage.leads_out(entry.filename) or stat.S_ISLNK(entry.external_attr >> 16):
-        raise DataError(f"{archive} is refused: its entry {entry.filename!r} leads out of the folder that it is unpacked in")
+        raise DataError(
+            f"{archive} is refused: its entry {entry.filename!r} leads out of the folder that it is unpacked in"
+        )
 
 
 def move(fetched: list[Path], folder: Path) -> None:
@@ -136,11 +152,16 @@ def divide_mrpc(fetched: list[Path], folder: Path) -> None:
     splits = {
         "train": [head, *(row for row in rows if (row[1], row[2]) not in listed)],
         "dev": [head, *(row for row in rows if (row[1], row[2]) in listed)],
-        "test": [["index", *test[0][1:]], *([str(number), *row[1:]] for number, row in enumerate(test[1:]))],  # its labels are not the benchmark's to show
+        "test": [
+            ["index", *test[0][1:]],
+            *([str(number), *row[1:]] for number, row in enumerate(test[1:])),
+        ],  # its labels are not the benchmark's to show
     }
     folder.mkdir()
     for name, split in splits.items():
-        (folder / f"{name}.tsv").write_text("".join("\t".join(row) + "\n" for row in split), encoding="utf-8", newline="")
+        (folder / f"{name}.tsv").write_text(
+            "".join("\t".join(row) + "\n" for row in split), encoding="utf-8", newline=""
+        )
 
 
 def table(location: str) -> list[list[str]]:
@@ -148,7 +169,9 @@ def table(location: str) -> list[list[str]]:
     rows = [(number, line.strip().split("\t")) for number, line in enumerate(lines(location), 1) if line.strip()]
     for number, row in rows:
         if len(row) != len(rows[0][1]):
-            raise DataError(f"{Path(location).name}:{number}: {len(row)} columns instead of {len(rows[0][1])}: fetch it again")
+            raise DataError(
+                f"{Path(location).name}:{number}: {len(row)} columns instead of {len(rows[0][1])}: fetch it again"
+            )
     return [row for _, row in rows]
 
 
@@ -156,7 +179,11 @@ PARAPHRASES = "senteval/senteval_data/msr_paraphrase"
 ARCHIVES: dict[str, Archive] = {
     "cola": Archive(folder="CoLA", files=("glue/data/CoLA.zip",), fill=unzip),
     "sst2": Archive(folder="SST-2", files=("glue/data/SST-2.zip",), fill=unzip),
-    "mrpc": Archive(folder="MRPC", files=(f"{PARAPHRASES}_train.txt", f"{PARAPHRASES}_test.txt", "glue/data/mrpc_dev_ids.tsv"), fill=divide_mrpc),
+    "mrpc": Archive(
+        folder="MRPC",
+        files=(f"{PARAPHRASES}_train.txt", f"{PARAPHRASES}_test.txt", "glue/data/mrpc_dev_ids.tsv"),
+        fill=divide_mrpc,
+    ),
     "stsb": Archive(folder="STS-B", files=("glue/data/STS-B.zip",), fill=unzip),
     "qqp": Archive(folder="QQP", files=("glue/data/QQP-clean.zip",), fill=unzip),
     "mnli": Archive(folder="MNLI", files=("glue/data/MNLI.zip",), fill=unzip),

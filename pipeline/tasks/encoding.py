@@ -34,7 +34,9 @@ class Encoded:
     """How many texts became several rows."""
 
 
-def encode(task: Task, texts: pa.Table, wordpiece: WordPiece, maximum_length: int | None = None, passages: int | None = None) -> Encoded:
+def encode(
+    task: Task, texts: pa.Table, wordpiece: WordPiece, maximum_length: int | None = None, passages: int | None = None
+) -> Encoded:
     """The rows of a table of TEXTS as ids of at most `maximum_length` tokens (None: the task's), special tokens in a text being text.
 
     `passages`: a text that is longer becomes several rows with its place and label, of which each shares so many tokens with the next; of a
@@ -45,7 +47,10 @@ def encode(task: Task, texts: pa.Table, wordpiece: WordPiece, maximum_length: in
     if length < SPECIALS[True]:
         raise ValueError(f"maximum_length ({length}) must be at least {SPECIALS[True]}")
     require_room(length, passages, texts["second"].null_count < texts.num_rows)
-    done = [encode_part(task, texts.slice(start, ROWS_AT_ONCE), start, wordpiece, length, passages) for start in range(0, texts.num_rows, ROWS_AT_ONCE)]
+    done = [
+        encode_part(task, texts.slice(start, ROWS_AT_ONCE), start, wordpiece, length, passages)
+        for start in range(0, texts.num_rows, ROWS_AT_ONCE)
+    ]
     rows = pa.concat_tables([ENCODED.empty_table(), *(part.rows for part in done)])
     return Encoded(rows=rows, cut=sum(part.cut for part in done), passages=sum(part.passages for part in done))
 
@@ -61,13 +66,17 @@ def require_room(length: int, passages: int | None, paired: bool) -> None:
         )
 
 
-def encode_part(task: Task, texts: pa.Table, start: int, wordpiece: WordPiece, length: int, passages: int | None) -> Encoded:
+def encode_part(
+    task: Task, texts: pa.Table, start: int, wordpiece: WordPiece, length: int, passages: int | None
+) -> Encoded:
     """As encode; `start` is the place of the first of these texts."""
     second = texts["second"].to_pylist()
     paired = np.array([text is not None for text in second])
     ids, bounds = wordpiece.encode([*texts["first"].to_pylist(), *(text or "" for text in second)])
     lengths, room = np.diff(bounds).reshape(2, -1), length - np.where(paired, SPECIALS[True], SPECIALS[False])
-    text, start_a, end_a, start_b, end_b = cut_to_room(lengths, room) if passages is None else in_passages(lengths, room, paired, passages)
+    text, start_a, end_a, start_b, end_b = (
+        cut_to_room(lengths, room) if passages is None else in_passages(lengths, room, paired, passages)
+    )
     ones, vocabulary = np.ones_like(text), wordpiece.vocabulary
     # five runs a row: [CLS], A, [SEP], B, [SEP]; those two entries stand behind the ids
     source = np.append(ids, np.array([vocabulary.cls_id, vocabulary.sep_id], np.int32))
@@ -88,7 +97,9 @@ def encode_part(task: Task, texts: pa.Table, start: int, wordpiece: WordPiece, l
     # passages end where the text does, so a text whose last row ends before its tokens do has lost some
     last = np.append(np.flatnonzero(np.diff(text)), len(text) - 1)
     cut = np.count_nonzero((end_a[last] < lengths[0]) | (end_b[last] < lengths[1]))
-    return Encoded(rows=pa.table(columns, schema=ENCODED), cut=int(cut), passages=int(np.count_nonzero(np.bincount(text) > 1)))
+    return Encoded(
+        rows=pa.table(columns, schema=ENCODED), cut=int(cut), passages=int(np.count_nonzero(np.bincount(text) > 1))
+    )
 
 
 def cut_to_room(lengths: np.ndarray, room: np.ndarray) -> np.ndarray:
@@ -104,7 +115,10 @@ def in_passages(lengths: np.ndarray, room: np.ndarray, paired: np.ndarray, strid
     for place, (a, b, space, pair) in enumerate(zip(*lengths.tolist(), room.tolist(), paired.tolist())):
         kept = min(a, max(space // 2, space - b))
         if pair:
-            rows += [(place, 0, kept, start, end) for start, end in ([(0, b)] if kept + b <= space else parts(b, space - kept, stride))]
+            rows += [
+                (place, 0, kept, start, end)
+                for start, end in ([(0, b)] if kept + b <= space else parts(b, space - kept, stride))
+            ]
         else:
             rows += [(place, start, end, 0, 0) for start, end in parts(a, space, stride)]
     return np.array(rows, np.int64).T

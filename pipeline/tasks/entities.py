@@ -51,7 +51,9 @@ def entities(tags: Sequence[str]) -> set[tuple[str, int, int]]:
     """(type, first word, one past the last) of each entity in one sentence."""
     whole = [*iob2(tags), OUTSIDE]
     starts = [place for place, tag in enumerate(whole) if tag.startswith("B-")]
-    ends = (next(place for place in range(start + 1, len(whole)) if not whole[place].startswith("I-")) for start in starts)
+    ends = (
+        next(place for place in range(start + 1, len(whole)) if not whole[place].startswith("I-")) for start in starts
+    )
     return {(split(whole[start])[1], start, end) for start, end in zip(starts, ends)}
 
 
@@ -62,7 +64,9 @@ def score_entities(true: Sequence[Sequence[str]], predicted: Sequence[Sequence[s
     """
     wanted = Counter(kind for tags in true for kind, _, _ in entities(tags))
     found = Counter(kind for tags in predicted for kind, _, _ in entities(tags))
-    right = Counter(kind for ours, theirs in zip(true, predicted, strict=True) for kind, _, _ in entities(ours) & entities(theirs))
+    right = Counter(
+        kind for ours, theirs in zip(true, predicted, strict=True) for kind, _, _ in entities(ours) & entities(theirs)
+    )
     scores = {"accuracy": accuracy(true, predicted)} | figures("", right.total(), found.total(), wanted.total())
     for kind in sorted(wanted | found):
         scores |= figures(f"{kind}_", right[kind], found[kind], wanted[kind])
@@ -74,12 +78,19 @@ def figures(prefix: str, right: int, found: int, wanted: int) -> dict[str, float
     precision = 100 * right / found if found else 0.0
     recall = 100 * right / wanted if wanted else 0.0
     f1 = 200 * right / (found + wanted) if right else 0.0
-    return {f"{prefix}precision": precision, f"{prefix}recall": recall, f"{prefix}f1": f1, f"{prefix}entities": float(wanted)}
+    return {
+        f"{prefix}precision": precision,
+        f"{prefix}recall": recall,
+        f"{prefix}f1": f1,
+        f"{prefix}entities": float(wanted),
+    }
 
 
 def accuracy(true: Iterable[Sequence[str]], predicted: Iterable[Sequence[str]]) -> float:
     """Percent of words whose predicted tag is the true one. Raises DataError where there is no word."""
-    pairs = list(chain.from_iterable(zip(ours, theirs, strict=True) for ours, theirs in zip(true, predicted, strict=True)))
+    pairs = list(
+        chain.from_iterable(zip(ours, theirs, strict=True) for ours, theirs in zip(true, predicted, strict=True))
+    )
     if not pairs:
         raise DataError("there are 0 words to score: give a file with at least 1")
     return 100 * sum(ours == theirs for ours, theirs in pairs) / len(pairs)

@@ -40,7 +40,9 @@ class Columns:
 
     def __post_init__(self) -> None:
         if self.label is not None and self.labels:
-            raise ConfigError(f"columns.label ({self.label}) and columns.labels ({listed(self.labels)}) are both given: leave one of them out")
+            raise ConfigError(
+                f"columns.label ({self.label}) and columns.labels ({listed(self.labels)}) are both given: leave one of them out"
+            )
 
     @property
     def names(self) -> list[str]:
@@ -58,16 +60,25 @@ def read_file(location: str, columns: Columns, kind: Kind | None = None, bad: Ba
     """
     reader, bad = reader_of(location), bad or BadRows()
     if columns.labels and kind not in (None, "multilabel"):
-        raise ConfigError(f"columns.labels ({listed(columns.labels)}) make a multilabel task, and kind is {kind}: leave one of them out")
+        raise ConfigError(
+            f"columns.labels ({listed(columns.labels)}) make a multilabel task, and kind is {kind}: leave one of them out"
+        )
     values = list(reader(location, content_of(location), columns.names, bad))
     places = {name: place for place, name in enumerate(columns.names)}
-    lists = kind == "multilabel" or kind is None and columns.label is not None and any(list_in(row[places[columns.label]]) is not None for _, row in values)
+    lists = (
+        kind == "multilabel"
+        or kind is None
+        and columns.label is not None
+        and any(list_in(row[places[columns.label]]) is not None for _, row in values)
+    )
     rows = list(usable_rows(location, values, columns, lists, bad))
     bad.require_some(location, len(rows))
     return texts_table(location, rows)
 
 
-def usable_rows(location: str, values: Iterable[tuple[int, Sequence[Any]]], columns: Columns, lists: bool, bad: BadRows) -> Iterator[Row]:
+def usable_rows(
+    location: str, values: Iterable[tuple[int, Sequence[Any]]], columns: Columns, lists: bool, bad: BadRows
+) -> Iterator[Row]:
     """The rows of TEXTS without bad ones."""
     for line, row in values:
         try:
@@ -78,7 +89,9 @@ def usable_rows(location: str, values: Iterable[tuple[int, Sequence[Any]]], colu
             yield made
 
 
-def own_task(location: str, texts: pa.Table, kind: Kind | None = None, labels: tuple[str, ...] = (), *, skip: bool = False) -> Task:
+def own_task(
+    location: str, texts: pa.Table, kind: Kind | None = None, labels: tuple[str, ...] = (), *, skip: bool = False
+) -> Task:
     """The task that a training file's labels make: labels sorted, as numbers where all are. `kind` None: recognised.
 
     `labels`: those of a multilabel task in their order, where columns name them; else those that its rows have. Raises DataError for labels
@@ -97,7 +110,9 @@ def own_task(location: str, texts: pa.Table, kind: Kind | None = None, labels: t
         return Task(name=name, kind=kind, labels=found, metrics=MULTILABEL_METRICS)
     if asked is None:
         require_few_classes(location, texts["label"].to_pylist())
-    return Task(name=name, kind=kind, labels=sorted_labels(texts["label"].to_pylist()), metrics=("accuracy", "macro_f1"))
+    return Task(
+        name=name, kind=kind, labels=sorted_labels(texts["label"].to_pylist()), metrics=("accuracy", "macro_f1")
+    )
 
 
 def recognised(location: str, texts: pa.Table, skip: bool = False) -> Kind:
@@ -112,12 +127,16 @@ def recognised(location: str, texts: pa.Table, skip: bool = False) -> Kind:
     found = {label: numbers([label]) for label in set(labels)}
     odd = [place for place, label in enumerate(labels) if found[label] is None]
     values = {number for one in found.values() if one is not None for number in one}
-    if len(odd) > MOST_ODD * len(labels) or not (len(values) > MOST_NUMERIC_CLASSES or any(value != int(value) for value in values)):
+    if len(odd) > MOST_ODD * len(labels) or not (
+        len(values) > MOST_NUMERIC_CLASSES or any(value != int(value) for value in values)
+    ):
         require_plain_numbers(location, set(labels))
         return "classification"
     if odd and not skip:
         line, label = texts["id"][odd[0]].as_py(), labels[odd[0]]
-        raise DataError(f"{location}:{line}: label {shown(label)} is no number, and {len(labels) - len(odd):,} others are; mend it, or say --kind classification if each of them is a class")
+        raise DataError(
+            f"{location}:{line}: label {shown(label)} is no number, and {len(labels) - len(odd):,} others are; mend it, or say --kind classification if each of them is a class"
+        )
     return "regression"
 
 
@@ -137,7 +156,11 @@ def require_plain_numbers(location: str, labels: set[str]) -> None:
 def named_labels(location: str, texts: pa.Table, skip: bool) -> list[str]:
     """All labels that the rows of a multilabel task have. Raises DataError at the first row whose label is no list, unless `skip` passes over it."""
     rows = zip(texts["id"].to_pylist(), texts["label"].to_pylist())
-    return list(chain.from_iterable(checked(location, line, several, label) for line, label in rows if not skip or known(several, label)))
+    return list(
+        chain.from_iterable(
+            checked(location, line, several, label) for line, label in rows if not skip or known(several, label)
+        )
+    )
 
 
 def sorted_labels(labels: Sequence[str]) -> tuple[str, ...]:
@@ -157,7 +180,11 @@ def numbers(labels: Sequence[str] | set[str]) -> list[float] | None:
 
 def require_labels(task: Task, location: str, texts: pa.Table, bad: BadRows | None = None) -> pa.Table:
     """The rows of a file that read_file gave, without those whose label the task does not know. Raises DataError at the first, unless `bad` leaves them out, and where all are such."""
-    understand, labels, bad = task.indicators if task.kind == "multilabel" else task.number, texts["label"].to_pylist(), bad or BadRows()
+    understand, labels, bad = (
+        task.indicators if task.kind == "multilabel" else task.number,
+        texts["label"].to_pylist(),
+        bad or BadRows(),
+    )
     if task.labels and len(labels) > 1 and not any(known(understand, label) for label in labels):
         raise DataError(
             f"{location}: not one of its {len(labels):,} rows has a label of {task.name} ({listed(task.labels)}); the first is {shown(labels[0])}: "
@@ -193,7 +220,9 @@ def checked(location: str, line: str, understand: Callable[[str], Any], label: s
         raise BadRow(f"{location}:{line}: {error}", "unknown-label") from None
 
 
-def row_of(location: str, line: int, columns: Columns, by_name: dict[str, Any], lists: bool) -> tuple[str, str, str | None, str | None]:
+def row_of(
+    location: str, line: int, columns: Columns, by_name: dict[str, Any], lists: bool
+) -> tuple[str, str, str | None, str | None]:
     """The wanted columns' values as a row of TEXTS; `lists`: as one of a multilabel task. Raises DataError."""
     for name in (columns.first, columns.second):
         if name is None:
@@ -203,7 +232,12 @@ def row_of(location: str, line: int, columns: Columns, by_name: dict[str, Any], 
             raise BadRow(f"{location}:{line}: column {name} is no text but {shown(text)}", "no-text")
         if not text or not text.strip():
             raise BadRow(f"{location}:{line}: column {name} is empty", "empty-text")
-    return str(line), by_name[columns.first], by_name.get(columns.second or ""), row_label(location, line, columns, by_name, lists)
+    return (
+        str(line),
+        by_name[columns.first],
+        by_name.get(columns.second or ""),
+        row_label(location, line, columns, by_name, lists),
+    )
 
 
 def row_label(location: str, line: int, columns: Columns, by_name: dict[str, Any], lists: bool) -> str | None:
@@ -218,7 +252,9 @@ def row_label(location: str, line: int, columns: Columns, by_name: dict[str, Any
     several = list_in(value)
     if several is None and isinstance(value, str):
         several = [label for label in value.split(BETWEEN_LABELS) if label.strip()]
-    return labels_text(label_text(location, line, columns.label, label) for label in ([value] if several is None else several))
+    return labels_text(
+        label_text(location, line, columns.label, label) for label in ([value] if several is None else several)
+    )
 
 
 def labels_text(labels: Iterable[str]) -> str:
@@ -230,16 +266,29 @@ def truth(location: str, line: int, column: str, value: Any) -> bool:
     """Whether a row has the label of a column of 0 and 1. Raises DataError for all else."""
     found = TRUTHS.get(str(value).strip().lower())
     if found is None:
-        raise BadRow(f"{location}:{line}: column {column} is {shown('' if value is None else value)}; a column of a label holds 0 or 1, or false or true", "no-label")
+        raise BadRow(
+            f"{location}:{line}: column {column} is {shown('' if value is None else value)}; a column of a label holds 0 or 1, or false or true",
+            "no-label",
+        )
     return found
 
 
 def label_text(location: str, line: int, column: str, value: Any) -> str:
     """A label as it is written: numbers and truth values as JSON writes them. Raises DataError for one that is missing or NaN."""
-    if value is None or (isinstance(value, float) and math.isnan(value)) or (isinstance(value, str) and value.strip().lower() in ("", "nan")):
-        raise BadRow(f"{location}:{line}: column {column} has no label ({shown('' if value is None else value)}); leave the row out or give it one", "no-label")
+    if (
+        value is None
+        or (isinstance(value, float) and math.isnan(value))
+        or (isinstance(value, str) and value.strip().lower() in ("", "nan"))
+    ):
+        raise BadRow(
+            f"{location}:{line}: column {column} has no label ({shown('' if value is None else value)}); leave the row out or give it one",
+            "no-label",
+        )
     if isinstance(value, bool | int | float):
         return json.dumps(value)
     if isinstance(value, str):
         return value.strip()
-    raise BadRow(f"{location}:{line}: column {column} is no label but {shown(value)}; a label is one text, number or truth value, or of kind multilabel a list of them", "no-label")
+    raise BadRow(
+        f"{location}:{line}: column {column} is no label but {shown(value)}; a label is one text, number or truth value, or of kind multilabel a list of them",
+        "no-label",
+    )

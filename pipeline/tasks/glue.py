@@ -16,10 +16,15 @@ NOT_AVERAGED = ("ax",)
 """The diagnostic set is shown beside the benchmark's score and is no part of it."""
 
 
-def splits(folder: str, first: str, second: str | None, label: str = "label", *, id: str = "index") -> tuple[Split, ...]:
+def splits(
+    folder: str, first: str, second: str | None, label: str = "label", *, id: str = "index"
+) -> tuple[Split, ...]:
     """train.tsv, dev.tsv and test.tsv with the same columns, the last without labels."""
     columns = {"train": label, "dev": label, "test": None}
-    return tuple(Split(name=name, file=f"{folder}/{name}.tsv", first=first, second=second, label=column, id=id) for name, column in columns.items())
+    return tuple(
+        Split(name=name, file=f"{folder}/{name}.tsv", first=first, second=second, label=column, id=id)
+        for name, column in columns.items()
+    )
 
 
 def split_of_two(name: str, folder: str, kind: str, label: str | None) -> Split:
@@ -42,9 +47,26 @@ TASKS: dict[str, Task] = {
                 Split(name="test", file="CoLA/test.tsv", first="sentence", label=None),
             ),
         ),
-        Task(name="sst2", kind="classification", labels=("0", "1"), metrics=("accuracy",), splits=splits("SST-2", "sentence", None)),
-        Task(name="mrpc", kind="classification", labels=("0", "1"), metrics=("accuracy", "f1"), splits=splits("MRPC", "#1 String", "#2 String", "Quality")),
-        Task(name="stsb", kind="regression", metrics=("pearson", "spearman"), splits=splits("STS-B", "sentence1", "sentence2", "score")),
+        Task(
+            name="sst2",
+            kind="classification",
+            labels=("0", "1"),
+            metrics=("accuracy",),
+            splits=splits("SST-2", "sentence", None),
+        ),
+        Task(
+            name="mrpc",
+            kind="classification",
+            labels=("0", "1"),
+            metrics=("accuracy", "f1"),
+            splits=splits("MRPC", "#1 String", "#2 String", "Quality"),
+        ),
+        Task(
+            name="stsb",
+            kind="regression",
+            metrics=("pearson", "spearman"),
+            splits=splits("STS-B", "sentence1", "sentence2", "score"),
+        ),
         Task(
             name="qqp",
             kind="classification",
@@ -66,15 +88,35 @@ TASKS: dict[str, Task] = {
                 split_of_two("test-mismatched", "MNLI", "mismatched", None),
             ),
         ),
-        Task(name="qnli", kind="classification", labels=ENTAILMENT, metrics=("accuracy",), splits=splits("QNLI", "question", "sentence")),
-        Task(name="rte", kind="classification", labels=ENTAILMENT, metrics=("accuracy",), splits=splits("RTE", "sentence1", "sentence2")),
-        Task(name="wnli", kind="classification", labels=("0", "1"), metrics=("accuracy",), splits=splits("WNLI", "sentence1", "sentence2")),
+        Task(
+            name="qnli",
+            kind="classification",
+            labels=ENTAILMENT,
+            metrics=("accuracy",),
+            splits=splits("QNLI", "question", "sentence"),
+        ),
+        Task(
+            name="rte",
+            kind="classification",
+            labels=ENTAILMENT,
+            metrics=("accuracy",),
+            splits=splits("RTE", "sentence1", "sentence2"),
+        ),
+        Task(
+            name="wnli",
+            kind="classification",
+            labels=("0", "1"),
+            metrics=("accuracy",),
+            splits=splits("WNLI", "sentence1", "sentence2"),
+        ),
         Task(  # no training split: a model of MNLI answers it
             name="ax",
             kind="classification",
             labels=INFERENCE,
             metrics=("matthews",),
-            splits=(Split(name="test", file="diagnostic/diagnostic.tsv", first="sentence1", second="sentence2", label=None),),
+            splits=(
+                Split(name="test", file="diagnostic/diagnostic.tsv", first="sentence1", second="sentence2", label=None),
+            ),
         ),
     )
 }

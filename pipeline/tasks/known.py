@@ -20,13 +20,20 @@ ENTITY_METRICS = ("f1", "precision", "recall", "accuracy")
 def squad(name: str, version: str, unanswerable: bool) -> Task:
     """Questions in the files of one version."""
     files = tuple(Split(name=split, file=f"{split}-{version}.json") for split in ("train", "dev"))
-    return Task(name=name, kind="spans", metrics=("f1", "exact"), maximum_length=384, splits=files, unanswerable=unanswerable)
+    return Task(
+        name=name, kind="spans", metrics=("f1", "exact"), maximum_length=384, splits=files, unanswerable=unanswerable
+    )
 
 
 def conll(name: str, column: int, metrics: tuple[str, ...]) -> Task:
     """One column of tags of the English files; which tags there are, the training file says."""
     files = {"train": "eng.train", "dev": "eng.testa", "test": "eng.testb"}
-    return Task(name=name, kind="tags", metrics=metrics, splits=tuple(Split(name=split, file=file, label=str(column)) for split, file in files.items()))
+    return Task(
+        name=name,
+        kind="tags",
+        metrics=metrics,
+        splits=tuple(Split(name=split, file=file, label=str(column)) for split, file in files.items()),
+    )
 
 
 TASKS: dict[str, Task] = glue.TASKS | {
@@ -58,9 +65,13 @@ def wanted_tasks(names: tuple[str, ...], folder: str) -> list[Task]:
     found = [name for name in GLUE if name in trained and there(folder, trained[name].split("train"))]
     wanted = [name for given in names for name in (found if given == "glue" else [given])]
     if unknown := [name for name in wanted if name not in trained]:
-        raise ConfigError(f"task ({', '.join(unknown)}) is none that can be trained: choose of {', '.join(trained)}, builtin, or glue for all of GLUE's that are there")
+        raise ConfigError(
+            f"task ({', '.join(unknown)}) is none that can be trained: choose of {', '.join(trained)}, builtin, or glue for all of GLUE's that are there"
+        )
     if not wanted:
-        raise ConfigError(f"data ({folder}) has none of GLUE's training files, such as {trained['sst2'].split('train').file}: name the folder of the official archives, unpacked")
+        raise ConfigError(
+            f"data ({folder}) has none of GLUE's training files, such as {trained['sst2'].split('train').file}: name the folder of the official archives, unpacked"
+        )
     return [trained[name] for name in dict.fromkeys(wanted)]
 
 
@@ -71,7 +82,9 @@ def read_items(task: Task, folder: str, split: str, *, skip: bool = False) -> tu
     where = task.split(split)
     location = there(folder, where)
     if location is None:
-        raise DataError(f"{storage.join(folder, where.file)} (split {split} of {task.name}) is not there, nor compressed; {folder} has {listed(storage.children(folder))}")
+        raise DataError(
+            f"{storage.join(folder, where.file)} (split {split} of {task.name}) is not there, nor compressed; {folder} has {listed(storage.children(folder))}"
+        )
     if task.kind == "tags":
         bad = BadRows(skip=skip)
         return read_sentences(location, int(where.label or -1), bad), bad.words()

@@ -25,7 +25,15 @@ def f1(predictions: np.ndarray, labels: np.ndarray) -> float:
 def macro_f1(predictions: np.ndarray, labels: np.ndarray) -> float:
     """Mean over the classes that are predicted or labels; of a multilabel task over all of its labels."""
     if labels.ndim == 2:
-        return float(metrics.f1_score(indicators(labels), indicators(predictions), labels=range(labels.shape[1]), average="macro", zero_division=0.0))
+        return float(
+            metrics.f1_score(
+                indicators(labels),
+                indicators(predictions),
+                labels=range(labels.shape[1]),
+                average="macro",
+                zero_division=0.0,
+            )
+        )
     return float(metrics.f1_score(labels, predictions, average="macro", zero_division=0.0))
 
 
@@ -93,7 +101,8 @@ def class_by_class(measure: Callable[..., Any], probabilities: np.ndarray, label
 
 Measure = Callable[[np.ndarray, np.ndarray], float]
 METRICS: dict[str, Measure] = {
-    measure.__name__: measure for measure in (accuracy, f1, macro_f1, micro_f1, subset_accuracy, matthews, pearson, spearman, mean_absolute_error)
+    measure.__name__: measure
+    for measure in (accuracy, f1, macro_f1, micro_f1, subset_accuracy, matthews, pearson, spearman, mean_absolute_error)
 }
 RANKED: dict[str, Measure] = {measure.__name__: measure for measure in (auc, average_precision)}
 """Metrics of probabilities, float (N, classes), in the place of answers."""
@@ -153,8 +162,13 @@ def per_class(task: Task, predictions: np.ndarray, labels: np.ndarray) -> dict[s
     """{label: {precision, recall, f1, count}}; count is how many rows have the label, and what is not defined is 0."""
     if task.kind == "multilabel":
         predictions, labels = indicators(predictions), indicators(labels)
-    figures = metrics.precision_recall_fscore_support(labels, predictions, labels=range(len(task.labels)), zero_division=0.0)
-    return {label: dict(zip(("precision", "recall", "f1", "count"), map(float, row))) for label, row in zip(task.labels, zip(*figures))}
+    figures = metrics.precision_recall_fscore_support(
+        labels, predictions, labels=range(len(task.labels)), zero_division=0.0
+    )
+    return {
+        label: dict(zip(("precision", "recall", "f1", "count"), map(float, row)))
+        for label, row in zip(task.labels, zip(*figures))
+    }
 
 
 def tuned_thresholds(probabilities: np.ndarray, truth: np.ndarray) -> np.ndarray:
@@ -170,7 +184,10 @@ def tuned_threshold(probabilities: np.ndarray, truth: np.ndarray) -> float:
     if not truth.any():
         return 0.5
     order = np.argsort(probabilities)
-    ranked, before = probabilities[order], np.append(0, np.cumsum(truth[order]))  # before: how many of the lower-ranked rows have the label
+    ranked, before = (
+        probabilities[order],
+        np.append(0, np.cumsum(truth[order])),
+    )  # before: how many of the lower-ranked rows have the label
     distinct = np.append(0.0, np.unique(probabilities))
     thresholds = np.append(0.5, (distinct[1:] + distinct[:-1]) / 2)
     places = np.searchsorted(ranked, thresholds)

@@ -30,10 +30,21 @@ def read_own(config: Finetune, train: str, dev: str | None) -> tuple[Task, dict[
     form = kind_of(train)
     forms = {"squad": "spans", "conll": "tags"}
     if config.kind not in ("auto", forms.get(form, config.kind)):
-        raise DataError(f"{train} is of the form {form}, which is of the kind {forms[form]}, and kind ({config.kind}) asks for another")
-    if form == "squad" or form == "table" and (config.kind == "spans" or config.kind == "auto" and are_questions(config, train)):
+        raise DataError(
+            f"{train} is of the form {form}, which is of the kind {forms[form]}, and kind ({config.kind}) asks for another"
+        )
+    if (
+        form == "squad"
+        or form == "table"
+        and (config.kind == "spans" or config.kind == "auto" and are_questions(config, train))
+    ):
         return questions(config, train, dev)
-    if form == "conll" or config.kind == "tags" or config.kind == "auto" and has_lists(train, (config.text, first_label(config))):
+    if (
+        form == "conll"
+        or config.kind == "tags"
+        or config.kind == "auto"
+        and has_lists(train, (config.text, first_label(config)))
+    ):
         return tagged(config, train, dev)
     columns, bad = columns_of(config), bad_rows(config)
     forced = None if config.kind == "auto" else config.kind
@@ -86,14 +97,26 @@ def asked(config: Finetune, location: str, bad: BadRows) -> list[Question]:
     if form != "table":
         raise DataError(f"{location} is of the form {form}: questions are read from SQuAD's JSON and from tables")
     context = CONTEXT if config.text == "text" else config.text
-    return read_question_table(location, AskedColumns(context=context, question=config.pair or QUESTION, answers=config.label[0] if config.label else None), bad)
+    return read_question_table(
+        location,
+        AskedColumns(
+            context=context, question=config.pair or QUESTION, answers=config.label[0] if config.label else None
+        ),
+        bad,
+    )
 
 
 def questions(config: Finetune, train: str, dev: str | None) -> tuple[Task, dict[str, Any], Lost]:
     """A task of spans; where questions are impossible, as in SQuAD 2.0, they are answered by none."""
     bad, bad_of_dev = bad_rows(config), bad_rows(config)
     kept, unlearnable = usable(found := asked(config, train, bad), train)
-    task = Task(name=stem(train), kind="spans", metrics=("f1", "exact"), maximum_length=384, unanswerable=any(one.impossible for one in found))
+    task = Task(
+        name=stem(train),
+        kind="spans",
+        metrics=("f1", "exact"),
+        maximum_length=384,
+        unanswerable=any(one.impossible for one in found),
+    )
     items = {"train": kept} | ({"dev": asked(config, dev, bad_of_dev)} if dev else {})
     return task, items, {"train": (*bad.words(), *unlearnable), "dev": bad_of_dev.words()}
 
@@ -113,7 +136,12 @@ def with_known_tags(task: Task, location: str, items: Sequence[Sentence], bad: B
     known, kept = set(task.labels), []
     for number, item in enumerate(items, 1):
         if unknown := [tag for tag in item.tags if tag not in known]:
-            bad.take(BadRow(f"{location}, sentence {number}: tag {shown(unknown[0])} is not among the {len(known)} tags of {task.name} ({listed(task.labels)}); mend the file or train with that tag", "unknown-tag"))
+            bad.take(
+                BadRow(
+                    f"{location}, sentence {number}: tag {shown(unknown[0])} is not among the {len(known)} tags of {task.name} ({listed(task.labels)}); mend the file or train with that tag",
+                    "unknown-tag",
+                )
+            )
         else:
             kept.append(item)
     bad.require_some(location, len(kept))
@@ -126,7 +154,9 @@ def sentences(config: Finetune, location: str, bad: BadRows) -> list[Sentence]:
         return read_tagged(location, config.text, first_label(config), bad)
     column = first_label(config)
     if column != "label" and not column.lstrip("-").isdigit():
-        raise DataError(f"{location} has columns without names: give --label a number, 1 for the second column or -1 for the last, not {column}")
+        raise DataError(
+            f"{location} has columns without names: give --label a number, 1 for the second column or -1 for the last, not {column}"
+        )
     return read_sentences(location, -1 if column == "label" else int(column), bad)
 
 

@@ -25,7 +25,9 @@ class Pieces:
     ids: np.ndarray  # int32 (T,)
     starts: np.ndarray  # int32 (T,), first character in the text as it was given, or in the piece's word
     ends: np.ndarray  # int32 (T,), one past the last
-    words: np.ndarray  # int32 (T,), place of the word: the words that were given, or those of the vocabulary's splitting
+    words: (
+        np.ndarray
+    )  # int32 (T,), place of the word: the words that were given, or those of the vocabulary's splitting
 
 
 class Tokenization:
@@ -44,18 +46,29 @@ class Tokenization:
     def of_texts(self, texts: Sequence[str]) -> list[Pieces]:
         """The pieces of each text."""
         batches = (texts[start : start + AT_ONCE] for start in range(0, len(texts), AT_ONCE))
-        return [pieces for batch in batches for pieces in map(pieces_of, self.tokenizer.encode_batch(list(batch), add_special_tokens=False))]
+        return [
+            pieces
+            for batch in batches
+            for pieces in map(pieces_of, self.tokenizer.encode_batch(list(batch), add_special_tokens=False))
+        ]
 
     def of_words(self, sentences: Sequence[Sequence[str]]) -> list[Pieces]:
         """The pieces of each sentence's words. Every word looks like one with a space before it."""
         space = " " if self.vocabulary.kind == "byte-bpe" else ""
         spaced = [[space + word for word in words] for words in sentences]
         batches = (spaced[start : start + AT_ONCE] for start in range(0, len(spaced), AT_ONCE))
-        encodings = chain.from_iterable(self.tokenizer.encode_batch(batch, is_pretokenized=True, add_special_tokens=False) for batch in batches)
+        encodings = chain.from_iterable(
+            self.tokenizer.encode_batch(batch, is_pretokenized=True, add_special_tokens=False) for batch in batches
+        )
         return [pieces_of(encoding) for encoding in encodings]
 
 
 def pieces_of(encoding: Encoding) -> Pieces:
     """An encoding as arrays."""
     offsets = np.array(encoding.offsets, np.int32).reshape(-1, 2)
-    return Pieces(ids=np.array(encoding.ids, np.int32), starts=offsets[:, 0], ends=offsets[:, 1], words=np.array(encoding.word_ids, np.int32))
+    return Pieces(
+        ids=np.array(encoding.ids, np.int32),
+        starts=offsets[:, 0],
+        ends=offsets[:, 1],
+        words=np.array(encoding.word_ids, np.int32),
+    )

@@ -39,7 +39,11 @@ class Prepared:
 def fitted(cutting: Cutting, task: Task, positions: int) -> Cutting:
     """The cutting with a length and a stride: those set, or the task's where the model's `positions` allow it. Raises ConfigError for a length beyond them."""
     if (cutting.maximum_length or 0) > positions:
-        raise ConfigError(f"cutting.maximum_length ({cutting.maximum_length}) must be at most the checkpoint's positions ({positions})")
+        raise ConfigError(
+            f"cutting.maximum_length ({cutting.maximum_length}) must be at most the checkpoint's positions ({positions})"
+        )
     length = cutting.maximum_length or min(task.maximum_length, positions)
     stride = min(DEFAULT_STRIDE.get(task.kind, OTHER_STRIDE), length // 3) if cutting.stride is None else cutting.stride
-    return replace(cutting, maximum_length=length, stride=stride, question_length=min(cutting.question_length, length // 4))
+    return replace(
+        cutting, maximum_length=length, stride=stride, question_length=min(cutting.question_length, length // 4)
+    )

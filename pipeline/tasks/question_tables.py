@@ -23,7 +23,9 @@ class AskedColumns:
     answers: str | None = None
 
 
-def read_question_table(location: str, columns: AskedColumns = AskedColumns(), bad: BadRows | None = None) -> list[Question]:
+def read_question_table(
+    location: str, columns: AskedColumns = AskedColumns(), bad: BadRows | None = None
+) -> list[Question]:
     """The questions of a table, in its order; a row's id is the line that it begins at (in Parquet its number), from 1.
 
     Answers are {"text": […], "answer_start": […]}, as published datasets have them, or the text of one, which begins at the character that the column
@@ -77,7 +79,10 @@ def question_of(place: str, id: str, names: Sequence[str], values: Sequence[Any]
 def text_in(place: str, name: str, value: Any) -> str:
     """A text that is not empty; half a surrogate pair is U+FFFD, so that places stay. Raises DataError."""
     if not isinstance(value, str) or not value.strip():
-        raise BadRow(f"{place}: column {name} is {'empty' if value is None or isinstance(value, str) else f'no text but {shown(value)}'}", "empty-text")
+        raise BadRow(
+            f"{place}: column {name} is {'empty' if value is None or isinstance(value, str) else f'no text but {shown(value)}'}",
+            "empty-text",
+        )
     return SURROGATE.sub("\ufffd", value)
 
 
@@ -87,15 +92,24 @@ def answers_in(place: str, name: str, value: Any, start: Any, context: str) -> t
         texts, starts = value.get("text"), value.get("answer_start")
         listed = isinstance(texts, list) and isinstance(starts, list) and len(texts) == len(starts)
         if not (listed and all(isinstance(text, str) for text in texts) and all(type(one) is int for one in starts)):
-            raise BadRow(f'{place}: column {name} is {shown(value)}; an object has a list of texts in "text" and as many whole numbers in "answer_start"', "no-answer-that-can-be-read")
+            raise BadRow(
+                f'{place}: column {name} is {shown(value)}; an object has a list of texts in "text" and as many whole numbers in "answer_start"',
+                "no-answer-that-can-be-read",
+            )
         return tuple((SURROGATE.sub("\ufffd", text), one) for text, one in zip(texts, starts))
     if value is None or value == "":
         return ()
     if not isinstance(value, str):
-        raise BadRow(f'{place}: column {name} is no answer but {shown(value)}; the text of one is read, or {{"text": […], "answer_start": […]}}', "no-answer-that-can-be-read")
+        raise BadRow(
+            f'{place}: column {name} is no answer but {shown(value)}; the text of one is read, or {{"text": […], "answer_start": […]}}',
+            "no-answer-that-can-be-read",
+        )
     answer = SURROGATE.sub("\ufffd", value)
     if start is None or start == "":
         return ((answer, context.find(answer)),)
     if not (type(start) is int or isinstance(start, str) and start.strip().isdigit()):
-        raise BadRow(f"{place}: column {START} is {shown(start)}; the place of the answer's first character in the context is read, from 0", "no-answer-that-can-be-read")
+        raise BadRow(
+            f"{place}: column {START} is {shown(start)}; the place of the answer's first character in the context is read, from 0",
+            "no-answer-that-can-be-read",
+        )
     return ((answer, int(start)),)

@@ -27,14 +27,18 @@ def usable(items: Sequence[Question], location: str) -> tuple[list[Question], tu
     """The questions that can be learnt from, and how many cannot, by reason. Raises DataError where none can."""
     kept, lost = trainable(items)
     if not kept:
-        raise DataError(f"{location} has no question that can be learnt from: {', '.join(f'{times} {reason}' for reason, times in lost.items())}")
+        raise DataError(
+            f"{location} has no question that can be learnt from: {', '.join(f'{times} {reason}' for reason, times in lost.items())}"
+        )
     return kept, tuple(f"{times:,} questions left out ({reason})" for reason, times in lost.items())
 
 
 def prepare(task: Task, items: Sequence[Question], vocabulary: Vocabulary, cutting: Cutting) -> Prepared:
     """The windows of each question, in order; their label is the answer's first and last token, [CLS] where it is not in the window."""
     assert cutting.maximum_length is not None and cutting.stride is not None
-    windowing = Windowing(maximum_length=cutting.maximum_length, stride=cutting.stride, question_length=cutting.question_length)
+    windowing = Windowing(
+        maximum_length=cutting.maximum_length, stride=cutting.stride, question_length=cutting.question_length
+    )
     found = windows(Tokenization(vocabulary), items, windowing)
     flat = [(place, window) for place, ones in enumerate(found) for window in ones]
     columns = {
@@ -46,7 +50,11 @@ def prepare(task: Task, items: Sequence[Question], vocabulary: Vocabulary, cutti
     }
     longer = sum(len(ones) > 1 for ones in found)
     cut = sum(ones[0].question_cut for ones in found)
-    notes = [f"{longer:,} contexts in several windows of {cutting.maximum_length} tokens, {len(flat):,} windows in all"] if longer else []
+    notes = (
+        [f"{longer:,} contexts in several windows of {cutting.maximum_length} tokens, {len(flat):,} windows in all"]
+        if longer
+        else []
+    )
     notes += [f"{cut:,} questions cut at {cutting.question_length} tokens (--cutting.question-length)"] if cut else []
     return Prepared(items=items, rows=pa.table(columns, schema=ENCODED), windows=found, cut=cut, notes=tuple(notes))
 
@@ -58,7 +66,12 @@ def answers(task: Task, prepared: Prepared, logits: Logits, cutting: Cutting) ->
         mine = logits[start : start + len(ones)]
         start += len(ones)
         found[question.id] = answer_of_logits(
-            question.context, ones, [pair[:, 0] for pair in mine], [pair[:, 1] for pair in mine], unanswerable=task.unanswerable, longest=cutting.longest_answer
+            question.context,
+            ones,
+            [pair[:, 0] for pair in mine],
+            [pair[:, 1] for pair in mine],
+            unanswerable=task.unanswerable,
+            longest=cutting.longest_answer,
         )
     return found
 

@@ -40,7 +40,9 @@ def recognised(location: str, content: Callable[[], bytes]) -> ExampleKind | Non
     if not name.endswith(".json"):
         return "conll" if has_tagged_words(content()) else None
     whole = content()
-    return "squad" if has_articles(whole) else "table" if begins_with_object(whole) or has_list_of_objects(whole) else None
+    return (
+        "squad" if has_articles(whole) else "table" if begins_with_object(whole) or has_list_of_objects(whole) else None
+    )
 
 
 def has_articles(content: bytes) -> bool:

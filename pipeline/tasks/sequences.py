@@ -22,9 +22,15 @@ MOST_CONFUSED = 200
 
 def prepare(task: Task, items: pa.Table, vocabulary: Vocabulary, cutting: Cutting) -> Prepared:
     """The rows of a table of TEXTS, cut at the length or in passages."""
-    found = encode(task, items, WordPiece(vocabulary), cutting.maximum_length, cutting.stride if cutting.passages else None)
+    found = encode(
+        task, items, WordPiece(vocabulary), cutting.maximum_length, cutting.stride if cutting.passages else None
+    )
     lost = left_out(items)
-    notes = [f"{found.cut:,} cut at {cutting.maximum_length} tokens (--cutting.passages reads the rest)"] if found.cut else []
+    notes = (
+        [f"{found.cut:,} cut at {cutting.maximum_length} tokens (--cutting.passages reads the rest)"]
+        if found.cut
+        else []
+    )
     notes += [f"{found.passages:,} in several passages of {cutting.maximum_length} tokens"] if found.passages else []
     notes += [f"{len(lost)} lines left out, the first {lost[0]}"] if lost else []
     return Prepared(items=items, rows=found.rows, cut=found.cut, notes=tuple(notes))
@@ -62,7 +68,9 @@ def chosen(task: Task, found: np.ndarray, tuned: Tuned) -> np.ndarray:
     if task.kind == "regression":
         return found[:, 0].astype(np.float64)
     if task.kind == "multilabel":
-        return (probabilities(task, found) >= np.asarray(tuned.get("thresholds", [0.5] * len(task.labels)))).astype(np.int64)
+        return (probabilities(task, found) >= np.asarray(tuned.get("thresholds", [0.5] * len(task.labels)))).astype(
+            np.int64
+        )
     return found.argmax(-1)
 
 

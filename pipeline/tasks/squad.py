@@ -36,13 +36,19 @@ def read_questions(location: str) -> list[Question]:
     try:
         whole = json.loads(content_of(location))
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{location} is no JSON that can be read ({storage.first_line(error)}): give a SQuAD file") from error
+        raise DataError(
+            f"{location} is no JSON that can be read ({storage.first_line(error)}): give a SQuAD file"
+        ) from error
     if whole and are_answers(whole):
-        raise DataError(f"{location} has {len(whole):,} ids with answers and no questions: is it swapped with the file of questions? Give a SQuAD file here, and answers as predictions")
+        raise DataError(
+            f"{location} has {len(whole):,} ids with answers and no questions: is it swapped with the file of questions? Give a SQuAD file here, and answers as predictions"
+        )
     questions = list(questions_of(whole, location))
     doubled = next((id for id, times in Counter(question.id for question in questions).items() if times > 1), None)
     if doubled is not None:
-        raise DataError(f"{location} has more than one question with the id {shown(doubled)}: predictions are by id, give each its own")
+        raise DataError(
+            f"{location} has more than one question with the id {shown(doubled)}: predictions are by id, give each its own"
+        )
     return questions
 
 
@@ -65,19 +71,25 @@ def question_of(qa: Any, context: str, place: str) -> Question:
     id, question = text_at(qa, "id", place), text_at(qa, "question", place)
     impossible = "is_impossible" in qa and value_at(qa, "is_impossible", bool, place)
     given = members(qa, "answers", place) if "answers" in qa and not impossible else ()
-    answers = tuple((text_at(answer, "text", f"{at}."), value_at(answer, "answer_start", int, f"{at}.")) for answer, at in given)
+    answers = tuple(
+        (text_at(answer, "text", f"{at}."), value_at(answer, "answer_start", int, f"{at}.")) for answer, at in given
+    )
     return Question(id=id, question=question, context=context, answers=answers, impossible=impossible)
 
 
 def value_at(record: Any, key: str, kind: type, place: str) -> Any:
     """A key's value, of this kind. Raises DataError; `place` is the file and the path of the record, ready for the key."""
     if not isinstance(record, dict):
-        raise DataError(f"{place}{key} is wanted, and there is a {type(record).__name__} where an object should be: give a SQuAD file")
+        raise DataError(
+            f"{place}{key} is wanted, and there is a {type(record).__name__} where an object should be: give a SQuAD file"
+        )
     if key not in record:
         raise DataError(f"{place}{key} is missing, the keys there are {listed(record)}: give a SQuAD file")
     value = record[key]
     if not isinstance(value, kind) or kind is int and isinstance(value, bool):
-        raise DataError(f"{place}{key} is a {type(value).__name__} where a {kind.__name__} is wanted: give a SQuAD file")
+        raise DataError(
+            f"{place}{key} is a {type(value).__name__} where a {kind.__name__} is wanted: give a SQuAD file"
+        )
     return value
 
 

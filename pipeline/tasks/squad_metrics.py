@@ -51,7 +51,10 @@ def score(predictions: Mapping[str, str], questions: Sequence[Question]) -> dict
     """
     unanswerable = any(question.impossible for question in questions)
     require_answers(questions)
-    pairs = [best_of(predictions[question.id], question, unanswerable) if question.id in predictions else (0.0, 0.0) for question in questions]
+    pairs = [
+        best_of(predictions[question.id], question, unanswerable) if question.id in predictions else (0.0, 0.0)
+        for question in questions
+    ]
     scores = means("", pairs) | {"missing": float(sum(question.id not in predictions for question in questions))}
     if unanswerable:
         has = [bool(question.answers) for question in questions]
@@ -66,7 +69,9 @@ def require_answers(questions: Sequence[Question]) -> None:
         raise DataError("there are 0 questions to score: give a file with at least 1")
     bare = [question.id for question in questions if not question.answers and not question.impossible]
     if bare:
-        raise DataError(f"question {bare[0]!r} has 0 answers to be scored against ({len(bare)} of {len(questions)} questions): give a file with answers")
+        raise DataError(
+            f"question {bare[0]!r} has 0 answers to be scored against ({len(bare)} of {len(questions)} questions): give a file with answers"
+        )
 
 
 def means(prefix: str, pairs: Sequence[tuple[float, float]]) -> dict[str, float]:

@@ -61,14 +61,22 @@ def write_submission(location: str, predictions: Mapping[str, Predictions]) -> N
     """
     missing = [name for name in FILES if name not in predictions]
     if missing:
-        raise DataError(f"{location} is not written: predictions of {', '.join(missing)} are missing, and a GLUE submission has all of {', '.join(FILES)}")
+        raise DataError(
+            f"{location} is not written: predictions of {', '.join(missing)} are missing, and a GLUE submission has all of {', '.join(FILES)}"
+        )
     for name, answered in FILES.items():
         if len(predictions[name].values) != answered.rows:
-            raise DataError(f"{location} is not written: {name} has {len(predictions[name].values)} predictions, the official test split {answered.rows} rows")
+            raise DataError(
+                f"{location} is not written: {name} has {len(predictions[name].values)} predictions, the official test split {answered.rows} rows"
+            )
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, answered in FILES.items():
-            archive.writestr(zipfile.ZipInfo(f"{name}.tsv", EPOCH), submission_table(TASKS[answered.task], predictions[name]), zipfile.ZIP_DEFLATED)
+            archive.writestr(
+                zipfile.ZipInfo(f"{name}.tsv", EPOCH),
+                submission_table(TASKS[answered.task], predictions[name]),
+                zipfile.ZIP_DEFLATED,
+            )
     storage.write_bytes(location, content.getvalue())
 
 
@@ -78,4 +86,6 @@ def submission_table(task: Task, predictions: Predictions) -> str:
         answers = [f"{value:.3f}" for value in np.clip(predictions.values, *SIMILARITY)]
     else:
         answers = [task.labels[int(number)] for number in predictions.values]
-    return "".join(f"{id}\t{answer}\n" for id, answer in [("index", "prediction"), *zip(predictions.ids, answers, strict=True)])
+    return "".join(
+        f"{id}\t{answer}\n" for id, answer in [("index", "prediction"), *zip(predictions.ids, answers, strict=True)]
+    )

@@ -56,7 +56,9 @@ def left_out(texts: pa.Table) -> list[str]:
 
 def stored_as(location: str) -> str | None:
     """Return where a file is: as it is called, or compressed; None where it is neither."""
-    return next((found for found in (location, *(location + ending for ending in COMPRESSED)) if storage.exists(found)), None)
+    return next(
+        (found for found in (location, *(location + ending for ending in COMPRESSED)) if storage.exists(found)), None
+    )
 
 
 def split_content(task: Task, folder: str, where: Split) -> bytes:
@@ -97,7 +99,9 @@ def require_once(location: str, names: Sequence[str]) -> None:
         raise DataError(f"{location}: column {shown(doubled[0])} is there twice; give each a name of its own")
 
 
-def row_of(task: Task, where: Split, number: int, names: Sequence[str], places: Sequence[int | None], fields: Sequence[str]) -> Row:
+def row_of(
+    task: Task, where: Split, number: int, names: Sequence[str], places: Sequence[int | None], fields: Sequence[str]
+) -> Row:
     """A line's fields as a row of TEXTS. Raises BrokenLine."""
     if len(fields) != len(names):
         raise BrokenLine(f"{len(fields)} columns instead of {len(names)}")
@@ -124,4 +128,6 @@ def texts_table(location: str, rows: Iterable[Row]) -> pa.Table:
     try:
         return pa.table([pa.array(column, field.type) for column, field in zip(columns, TEXTS)], schema=TEXTS)
     except UnicodeEncodeError as error:
-        raise DataError(f"{location}: {shown(error.object)} holds half of a surrogate pair, which is no character") from None
+        raise DataError(
+            f"{location}: {shown(error.object)} holds half of a surrogate pair, which is no character"
+        ) from None

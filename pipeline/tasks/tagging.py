@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.errors import BadRow, ConfigError, DataError, shown, listed
+from pipeline.errors import BadRow, ConfigError, DataError, listed, shown
 from pipeline.tasks.bad_rows import BadRows
 from pipeline.tasks.content import bare_name, lines
 from pipeline.tasks.entities import OUTSIDE, as_iob, iob2, is_chunk_tag, is_span_tag, split
@@ -65,7 +65,9 @@ class TaggingWindow:
     ids: np.ndarray  # int32 (L,)
     labels: np.ndarray  # int64 (L,), places in the tag names, or IGNORED
     words: np.ndarray  # int32 (L,), place of each piece's word in the sentence; -1 for special tokens
-    first: np.ndarray  # bool (L,), whether the word's tag is read here: its first piece, in the window where it has the most context
+    first: (
+        np.ndarray
+    )  # bool (L,), whether the word's tag is read here: its first piece, in the window where it has the most context
 
 
 def read_sentences(location: str, column: int = -1, bad: BadRows | None = None) -> list[Sentence]:
@@ -78,7 +80,9 @@ def read_sentences(location: str, column: int = -1, bad: BadRows | None = None) 
     sentences = list(sentences_of(location, column, bad))
     bad.require_some(location, len(sentences))
     if not sentences:
-        raise DataError(f"{location} has 0 sentences: give a file with a word and its tags on each line, and blank lines between sentences")
+        raise DataError(
+            f"{location} has 0 sentences: give a file with a word and its tags on each line, and blank lines between sentences"
+        )
     return in_iob2(sentences)
 
 
@@ -141,7 +145,10 @@ def sentence_of(place: str, columns: tuple[str, str], values: Sequence[Any]) -> 
         values = [value.split() for value in values]
     words, tags = (texts_in(f"{place}: column {column}", value) for column, value in zip(columns, values))
     if len(words) != len(tags):
-        raise BadRow(f"{place}: column {columns[0]} has {len(words)} words and column {columns[1]} {len(tags)} tags: give each word one tag", "words-and-tags")
+        raise BadRow(
+            f"{place}: column {columns[0]} has {len(words)} words and column {columns[1]} {len(tags)} tags: give each word one tag",
+            "words-and-tags",
+        )
     return Sentence(words=words, tags=tags)
 
 
@@ -152,23 +159,35 @@ def read_words(location: str, words_column: str | None = None) -> list[tuple[str
     """
     if bare_name(location).endswith(WITH_LISTS):
         column = words_column or "words"
-        sentences = [texts_in(f"{location}:{line}: column {column}", value) for line, (value,) in rows_in(location, (column,))]
+        sentences = [
+            texts_in(f"{location}:{line}: column {column}", value) for line, (value,) in rows_in(location, (column,))
+        ]
     else:
         sentences = [tuple(cells[0] for _, cells in block) for block in blocks(location)]
     if not sentences:
-        raise DataError(f"{location} has 0 sentences: give a file with a word on each line and blank lines between sentences, or JSON lines with lists of words")
+        raise DataError(
+            f"{location} has 0 sentences: give a file with a word on each line and blank lines between sentences, or JSON lines with lists of words"
+        )
     return sentences
 
 
 def texts_in(place: str, value: Any) -> tuple[str, ...]:
     """The texts of a list, of which there is one at least. Raises DataError; `place` is file, line and column."""
     if not isinstance(value, list) or not value:
-        raise BadRow(f"{place} is {'empty' if value is None or value == [] else f'no list but {shown(value)}'}; a list of texts is read, one for each word", "no-words")
+        raise BadRow(
+            f"{place} is {'empty' if value is None or value == [] else f'no list but {shown(value)}'}; a list of texts is read, one for each word",
+            "no-words",
+        )
     for text in value:
         if not isinstance(text, str):
-            raise BadRow(f"{place} holds {shown(text)}, which is no text; words and the names of tags, such as B-PER, are read", "no-words")
+            raise BadRow(
+                f"{place} holds {shown(text)}, which is no text; words and the names of tags, such as B-PER, are read",
+                "no-words",
+            )
         if SURROGATE.search(text):
-            raise BadRow(f"{place} holds {shown(text)}, half of a surrogate pair, which is no character", "half-a-character")
+            raise BadRow(
+                f"{place} holds {shown(text)}, half of a surrogate pair, which is no character", "half-a-character"
+            )
     return tuple(value)
 
 
@@ -176,9 +195,14 @@ def require_column(place: str, column: int, cells: Sequence[str], columns: int) 
     """Raise DataError unless a line has as many columns as the first, which is a BadRow, and the one with the tags, which is not the words'."""
     there = len(cells)
     if there != columns:
-        raise BadRow(f"{place} ({shown(' '.join(cells))}) has {there} columns, and the file's first word has {columns}: give each word the same number", "number-of-columns")
+        raise BadRow(
+            f"{place} ({shown(' '.join(cells))}) has {there} columns, and the file's first word has {columns}: give each word the same number",
+            "number-of-columns",
+        )
     if not -there <= column < there or column % there == 0:
-        choice = f"choose one of 1 to {there - 1}, column 0 has the words" if there > 1 else "give each word a tag beside it"
+        choice = (
+            f"choose one of 1 to {there - 1}, column 0 has the words" if there > 1 else "give each word a tag beside it"
+        )
         raise DataError(f"{place} has {there} columns, and tags are wanted from column {column}: {choice}")
 
 
@@ -191,13 +215,22 @@ def tag_names(sentences: Sequence[Sentence]) -> tuple[str, ...]:
     return (OUTSIDE, *chain.from_iterable((f"B-{kind}", f"I-{kind}") for kind in kinds))
 
 
-def encode(tokenization: Tokenization, sentences: Sequence[Sentence], names: Sequence[str], tagging: Tagging = Tagging()) -> list[list[TaggingWindow]]:
+def encode(
+    tokenization: Tokenization, sentences: Sequence[Sentence], names: Sequence[str], tagging: Tagging = Tagging()
+) -> list[list[TaggingWindow]]:
     """The windows of each sentence. Raises DataError for a tag that is not among the names."""
     require_known(sentences, names)
     places = {name: place for place, name in enumerate(names)}
     encoded = tokenization.of_words([sentence.words for sentence in sentences])
     return [
-        list(windows_of(tokenization.vocabulary, pieces, labels(pieces, sentence.tags, places, tagging.label_all_pieces), tagging))
+        list(
+            windows_of(
+                tokenization.vocabulary,
+                pieces,
+                labels(pieces, sentence.tags, places, tagging.label_all_pieces),
+                tagging,
+            )
+        )
         for sentence, pieces in zip(sentences, encoded)
     ]
 
@@ -209,7 +242,9 @@ def require_known(sentences: Sequence[Sentence], names: Sequence[str]) -> None:
         unknown.pop(name, None)
     if unknown:
         tag, times = unknown.most_common(1)[0]
-        raise DataError(f"tag {shown(tag)} ({times} words) is not among the {len(names)} tags learnt: {listed(names)}; mend the file or train with that tag")
+        raise DataError(
+            f"tag {shown(tag)} ({times} words) is not among the {len(names)} tags learnt: {listed(names)}; mend the file or train with that tag"
+        )
 
 
 def first_of_word(pieces: Pieces) -> np.ndarray:
@@ -220,7 +255,13 @@ def first_of_word(pieces: Pieces) -> np.ndarray:
 def labels(pieces: Pieces, tags: Sequence[str], places: dict[str, int], all_pieces: bool) -> np.ndarray:
     """The label of each piece, int64 (T,)."""
     begun = np.array([places[tag] for tag in tags], np.int64)
-    later = np.array([places[f"I-{tag[2:]}" if is_chunk_tag(tag) and tag != OUTSIDE else tag] if all_pieces else IGNORED for tag in tags], np.int64)
+    later = np.array(
+        [
+            places[f"I-{tag[2:]}" if is_chunk_tag(tag) and tag != OUTSIDE else tag] if all_pieces else IGNORED
+            for tag in tags
+        ],
+        np.int64,
+    )
     return np.where(first_of_word(pieces), begun[pieces.words], later[pieces.words])
 
 
@@ -250,7 +291,9 @@ class PredictedTags:
     unseen: int
 
 
-def predicted_tags(words: int, windows: Sequence[TaggingWindow], predictions: Sequence[np.ndarray], names: Sequence[str]) -> PredictedTags:
+def predicted_tags(
+    words: int, windows: Sequence[TaggingWindow], predictions: Sequence[np.ndarray], names: Sequence[str]
+) -> PredictedTags:
     """The tags of a sentence of so many words from the predicted label of each token, int (L,), of each of its windows.
 
     A word's tag is its first piece's. A word without pieces, or in none of the windows, is O.

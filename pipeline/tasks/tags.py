@@ -21,7 +21,9 @@ from pipeline.text.vocabulary import Vocabulary
 def prepare(task: Task, items: Sequence[Sentence], vocabulary: Vocabulary, cutting: Cutting) -> Prepared:
     """The windows of each sentence, in order, with a label for each token. Raises DataError for a tag that is none of the task's."""
     assert cutting.maximum_length is not None and cutting.stride is not None
-    how = Tagging(maximum_length=cutting.maximum_length, stride=cutting.stride, label_all_pieces=cutting.label_all_pieces)
+    how = Tagging(
+        maximum_length=cutting.maximum_length, stride=cutting.stride, label_all_pieces=cutting.label_all_pieces
+    )
     found = tagging.encode(Tokenization(vocabulary), items, task.labels, how)
     flat = [(place, window) for place, ones in enumerate(found) for window in ones]
     columns = {
@@ -75,7 +77,11 @@ def baseline(task: Task, train: Prepared, prepared: Prepared) -> dict[str, float
         for tag, times in tags.items():
             overall[tag] = overall.get(tag, 0) + times
     common = max(overall, key=lambda tag: (overall[tag], tag))
-    return figures(task, [item.tags for item in prepared.items], [[best.get(word, common) for word in item.words] for item in prepared.items])
+    return figures(
+        task,
+        [item.tags for item in prepared.items],
+        [[best.get(word, common) for word in item.words] for item in prepared.items],
+    )
 
 
 def tune(task: Task, prepared: Prepared, found: Sequence[PredictedTags]) -> Tuned:
@@ -100,6 +106,12 @@ def own_task(name: str, location: str, items: Sequence[Sentence]) -> Task:
         raise DataError(f"{location}: all words have the tag {names[0]}; training needs two different ones at least")
     words = sum(len(item.tags) for item in items)
     if len(names) > FEW_CLASSES and ROWS_PER_CLASS * len(names) > words:
-        raise DataError(f"{location}: {len(names):,} different tags on {words:,} words, the first {shown(items[0].tags[0])}: fewer than {ROWS_PER_CLASS} words for each; name the column of the tags with --label")
-    metrics = ("f1", "precision", "recall", "accuracy") if all(map(is_chunk_tag, names)) and names != (OUTSIDE,) else ("accuracy",)
+        raise DataError(
+            f"{location}: {len(names):,} different tags on {words:,} words, the first {shown(items[0].tags[0])}: fewer than {ROWS_PER_CLASS} words for each; name the column of the tags with --label"
+        )
+    metrics = (
+        ("f1", "precision", "recall", "accuracy")
+        if all(map(is_chunk_tag, names)) and names != (OUTSIDE,)
+        else ("accuracy",)
+    )
     return Task(name=name, kind="tags", labels=names, metrics=metrics)

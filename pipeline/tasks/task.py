@@ -73,7 +73,9 @@ class Task:
         for split in self.splits:
             if split.name == name:
                 return split
-        raise DataError(f"task {self.name} has no split {name}; it has {', '.join(split.name for split in self.splits)}")
+        raise DataError(
+            f"task {self.name} has no split {name}; it has {', '.join(split.name for split in self.splits)}"
+        )
 
     def number(self, label: str) -> float:
         """A label's class number, or its value in a regression. Raises ValueError in a few words."""
@@ -142,4 +144,6 @@ def require_trainable(texts: pa.Table, location: str) -> None:
     """Raise DataError unless the labels of a training split are of two kinds at least."""
     labels = Counter(texts["label"].to_pylist())
     if len(labels) == 1:
-        raise DataError(f"{location}: all {texts.num_rows} rows have the label {shown(next(iter(labels)))}; training needs two different ones at least")
+        raise DataError(
+            f"{location}: all {texts.num_rows} rows have the label {shown(next(iter(labels)))}; training needs two different ones at least"
+        )

@@ -29,7 +29,9 @@ class Windowing:
 
     def __post_init__(self) -> None:
         if self.question_length < 1 or self.stride < 0:
-            raise ConfigError(f"cutting.question_length ({self.question_length}) must be at least 1, cutting.stride ({self.stride}) at least 0")
+            raise ConfigError(
+                f"cutting.question_length ({self.question_length}) must be at least 1, cutting.stride ({self.stride}) at least 0"
+            )
         room = self.maximum_length - self.question_length - SPECIAL_TOKENS
         if room <= self.stride:
             raise ConfigError(
@@ -58,7 +60,9 @@ class Window:
         return slice(self.first_length, len(self.ids) - 1)
 
 
-def windows(tokenization: Tokenization, questions: Sequence[Question], windowing: Windowing = Windowing()) -> list[list[Window]]:
+def windows(
+    tokenization: Tokenization, questions: Sequence[Question], windowing: Windowing = Windowing()
+) -> list[list[Window]]:
     """The windows of each question. A context is encoded once for the questions that share it."""
     contexts = list(dict.fromkeys(question.context for question in questions))
     encoded = dict(zip(contexts, tokenization.of_texts(contexts)))
@@ -77,7 +81,9 @@ def answer_of(question: Question) -> tuple[int, int]:
     return start, start + len(text)
 
 
-def windows_of(vocabulary: Vocabulary, asked: np.ndarray, context: Pieces, answer: tuple[int, int], windowing: Windowing) -> Iterator[Window]:
+def windows_of(
+    vocabulary: Vocabulary, asked: np.ndarray, context: Pieces, answer: tuple[int, int], windowing: Windowing
+) -> Iterator[Window]:
     """The windows of one question, whose ids are `asked`, and whose answer is at these characters."""
     kept = asked[: windowing.question_length]
     first = np.concatenate(([vocabulary.cls_id], kept, [vocabulary.sep_id])).astype(np.int32)

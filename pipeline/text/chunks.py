@@ -26,7 +26,9 @@ class Chunks:
     targets: np.ndarray  # int64 (D,), tokens that a chunk should have
     owner: np.ndarray  # int64 (S,), which of the D documents a sentence is in
     chunk_ends: np.ndarray  # int64 (S,), one past the last sentence of the chunk that begins here
-    a_ends: np.ndarray  # int64 (S,), one past the last sentence of segment A, which never takes the whole of a chunk of several
+    a_ends: (
+        np.ndarray
+    )  # int64 (S,), one past the last sentence of segment A, which never takes the whole of a chunk of several
 
     @property
     def single(self) -> np.ndarray:
@@ -35,7 +37,11 @@ class Chunks:
 
 
 def draw_chunks(
-    short_probability: float, sentence_offsets: np.ndarray, document_offsets: np.ndarray, maximum: int, rng: np.random.Generator
+    short_probability: float,
+    sentence_offsets: np.ndarray,
+    document_offsets: np.ndarray,
+    maximum: int,
+    rng: np.random.Generator,
 ) -> Chunks:
     """Chunks of sentences up to the one with which they have their document's target length; A's share is drawn sentence by sentence.
 
@@ -50,7 +56,14 @@ def draw_chunks(
     first = np.arange(len(owner))
     a_ends = first + 1 + (rng.random(len(owner)) * (chunk_ends - first - 1)).astype(np.int64)
     return Chunks(
-        places=places, starts=starts, ends=ends, documents=documents, targets=targets, owner=owner, chunk_ends=chunk_ends, a_ends=a_ends
+        places=places,
+        starts=starts,
+        ends=ends,
+        documents=documents,
+        targets=targets,
+        owner=owner,
+        chunk_ends=chunk_ends,
+        a_ends=a_ends,
     )
 
 
@@ -60,7 +73,13 @@ def end_of_length(places: np.ndarray, reached: np.ndarray, limits: np.ndarray) -
 
 
 def truncate(
-    a_start: np.ndarray, a_end: np.ndarray, b_start: np.ndarray, b_end: np.ndarray, *, maximum: int, rng: np.random.Generator
+    a_start: np.ndarray,
+    a_end: np.ndarray,
+    b_start: np.ndarray,
+    b_end: np.ndarray,
+    *,
+    maximum: int,
+    rng: np.random.Generator,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """The ranges cut to `maximum` tokens a pair: token by token the longer segment (B, when they are equal) loses its first or its
     last token, by a fair coin.

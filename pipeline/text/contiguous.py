@@ -56,7 +56,9 @@ def single_segments(
     return from_beginnings(cut(starts, lengths, targets), documents, starts, sentence_offsets[-1])
 
 
-def filled_documents(sentence_offsets: np.ndarray, document_offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def filled_documents(
+    sentence_offsets: np.ndarray, document_offsets: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The documents that have tokens, as places in the window, where they begin in its flat ids, and how many they have; all int64."""
     bounds = sentence_offsets[document_offsets]
     lengths = np.diff(bounds)

@@ -29,7 +29,9 @@ def at_distance(ids: np.ndarray, distance: int, size: int) -> sparse.csr_matrix:
     left, right = ids[:-distance], ids[distance:]
     both = (left >= 0) & (right >= 0)
     pairs, counts = np.unique(left[both] * size + right[both], return_counts=True)
-    return sparse.csr_matrix(((counts / distance).astype(np.float32), (pairs // size, pairs % size)), shape=(size, size))
+    return sparse.csr_matrix(
+        ((counts / distance).astype(np.float32), (pairs // size, pairs % size)), shape=(size, size)
+    )
 
 
 def batches(documents: Iterable[np.ndarray]) -> Iterator[np.ndarray]:

@@ -90,7 +90,12 @@ class Dropped:
 
 
 def documents(
-    record: Record, *, piece_characters: int, minimum_characters: int, minimum_letters: float = 0.0, language: str = ENGLISH
+    record: Record,
+    *,
+    piece_characters: int,
+    minimum_characters: int,
+    minimum_letters: float = 0.0,
+    language: str = ENGLISH,
 ) -> Iterator[Document | Dropped]:
     """The pieces of a record, with ids "…#0", "…#1" and one parent, or the one reason why there are none.
 

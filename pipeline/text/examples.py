@@ -14,7 +14,9 @@ from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.wordpiece import WordPiece
 
 
-def make_examples(documents: pa.Table, wordpiece: WordPiece, sampling: Sampling, *, seed: int, epoch: int, window: int) -> pa.Table:
+def make_examples(
+    documents: pa.Table, wordpiece: WordPiece, sampling: Sampling, *, seed: int, epoch: int, window: int
+) -> pa.Table:
     """The examples of a window's documents (schema DOCUMENT) in random order, with schema EXAMPLE.
 
     The same arguments give the same bytes in every process. The table may be empty.

@@ -18,7 +18,11 @@ WORDS_AT_ONCE = 65_536
 
 def splitting_of(vocabulary: Vocabulary) -> Splitting:
     """How a WordPiece vocabulary splits text into words."""
-    return Splitting(lowercase=vocabulary.lowercase, strip_accents=vocabulary.strip_accents, chinese_characters=vocabulary.chinese_characters)
+    return Splitting(
+        lowercase=vocabulary.lowercase,
+        strip_accents=vocabulary.strip_accents,
+        chinese_characters=vocabulary.chinese_characters,
+    )
 
 
 def new_words(counts: pa.Table, vocabulary: Vocabulary, most: int) -> list[str]:
@@ -26,12 +30,18 @@ def new_words(counts: pa.Table, vocabulary: Vocabulary, most: int) -> list[str]:
 
     Left out are words without a letter, words that occur fewer than 5 times, and words with a character that is no entry ([UNK]: no piece to start from).
     """
-    frequent = counts.filter(pc.greater_equal(counts["count"], LEAST_COUNT)).sort_by([("count", "descending"), ("word", "ascending")])
+    frequent = counts.filter(pc.greater_equal(counts["count"], LEAST_COUNT)).sort_by(
+        [("count", "descending"), ("word", "ascending")]
+    )
     found: list[str] = []
     for batch in frequent.to_batches(max_chunksize=WORDS_AT_ONCE):
         words = [word for word in batch["word"].to_pylist() if any(map(str.isalpha, word))]
         pieces = pieces_of(vocabulary, words)
-        found += [word for word, ids in zip(words, pieces, strict=True) if len(ids) >= LEAST_PIECES and vocabulary.unk_id not in ids]
+        found += [
+            word
+            for word, ids in zip(words, pieces, strict=True)
+            if len(ids) >= LEAST_PIECES and vocabulary.unk_id not in ids
+        ]
         if len(found) >= most:
             break
     return found[:most]
@@ -48,7 +58,11 @@ def extended(vocabulary: Vocabulary, words: list[str]) -> Vocabulary:
 
 def new_rows(vocabulary: Vocabulary, longer: Vocabulary) -> dict[int, list[int]]:
     """Id of each word that only the extended vocabulary has -> ids of its pieces in the one before."""
-    places = [place for place, token in enumerate(longer.tokens) if place >= vocabulary.size or token != vocabulary.tokens[place]]
+    places = [
+        place
+        for place, token in enumerate(longer.tokens)
+        if place >= vocabulary.size or token != vocabulary.tokens[place]
+    ]
     return dict(zip(places, pieces_of(vocabulary, [longer.tokens[place] for place in places]), strict=True))
 
 

@@ -15,24 +15,196 @@ SUBSCRIPT = re.compile(r"[\w.,°′* ]*$")
 GREEK = "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho sigma tau upsilon phi chi psi omega"
 LETTERS = {name: character for name, character in zip(GREEK.split(), "αβγδεζηθικλμνξοπρστυφχψω", strict=True)}
 LETTERS |= {name.capitalize(): character.upper() for name, character in LETTERS.items()}
-LETTERS |= {"varphi": "φ", "varepsilon": "ε", "vartheta": "θ", "varrho": "ρ", "varsigma": "ς", "varpi": "π", "ell": "ℓ", "hbar": "ħ", "imath": "i", "jmath": "j", "Re": "Re", "Im": "Im", "aleph": "ℵ", "emptyset": "∅"}
-LETTERS |= {"varnothing": "∅", "infty": "∞", "partial": "∂", "nabla": "∇", "forall": "∀", "exists": "∃", "neg": "¬", "lnot": "¬", "circ": "∘", "degree": "°", "prime": "′", "dagger": "†", "angle": "∠", "top": "⊤", "bot": "⊥"}
-LETTERS |= {"sum": " ∑", "prod": " ∏", "int": " ∫", "iint": " ∬", "oint": " ∮", "ldots": "…", "dots": "…", "cdots": "…", "dotsc": "…", "dotsb": "…", "dotsm": "…", "langle": "⟨", "rangle": "⟩", "lfloor": "⌊", "rfloor": "⌋", "lceil": "⌈"}
-LETTERS |= {"rceil": "⌉", "lbrace": "{", "rbrace": "}", "{": "{", "}": "}", "%": "%", "$": "$", "#": "#", "_": "_", "&": "&", "|": "‖", "vert": "|", "lvert": "|", "rvert": "|", "Vert": "‖", "lVert": "‖", "rVert": "‖"}
-LETTERS |= {"cdot": "·", "colon": ":", "slash": "/", "ast": "*", "star": "⋆", "square": "□", "Box": "□", "AA": "Å", "S": "§", "P": "¶", "pounds": "£", "euro": "€", "lbrack": "[", "rbrack": "]", "backslash": "\\", "mho": "℧"}
-RELATIONS = {"times": "×", "pm": "±", "mp": "∓", "div": "÷", "le": "≤", "leq": "≤", "leqslant": "≤", "ge": "≥", "geq": "≥", "geqslant": "≥", "ne": "≠", "neq": "≠", "approx": "≈", "equiv": "≡", "sim": "∼", "thicksim": "∼"}
-RELATIONS |= {"simeq": "≃", "cong": "≅", "propto": "∝", "ll": "≪", "gg": "≫", "lt": "<", "gt": ">", "in": "∈", "notin": "∉", "ni": "∋", "subset": "⊂", "subseteq": "⊆", "supset": "⊃", "supseteq": "⊇", "cup": "∪", "cap": "∩"}
-RELATIONS |= {"setminus": "∖", "to": "→", "rightarrow": "→", "longrightarrow": "→", "leftarrow": "←", "gets": "←", "leftrightarrow": "↔", "Rightarrow": "⇒", "implies": "⇒", "Longrightarrow": "⇒", "Leftarrow": "⇐"}
-RELATIONS |= {"Leftrightarrow": "⇔", "iff": "⇔", "Longleftrightarrow": "⇔", "mapsto": "↦", "rightleftharpoons": "⇌", "land": "∧", "wedge": "∧", "lor": "∨", "vee": "∨", "oplus": "⊕", "otimes": "⊗", "mid": "|", "parallel": "∥"}
-RELATIONS |= {"perp": "⊥", "vdash": "⊢", "models": "⊨", "therefore": "∴", "because": "∵", "prec": "≺", "succ": "≻", "bmod": "mod", "mod": "mod", "triangleq": "≜", "doteq": "≐", "asymp": "≍", "uparrow": "↑", "downarrow": "↓"}
-FUNCTIONS = frozenset("arccos arcsin arctan arg cos cosh cot coth csc deg det dim exp gcd hom inf ker lg lim liminf limsup ln log max min sec sin sinh sup tan tanh Pr".split())
+LETTERS |= {
+    "varphi": "φ",
+    "varepsilon": "ε",
+    "vartheta": "θ",
+    "varrho": "ρ",
+    "varsigma": "ς",
+    "varpi": "π",
+    "ell": "ℓ",
+    "hbar": "ħ",
+    "imath": "i",
+    "jmath": "j",
+    "Re": "Re",
+    "Im": "Im",
+    "aleph": "ℵ",
+    "emptyset": "∅",
+}
+LETTERS |= {
+    "varnothing": "∅",
+    "infty": "∞",
+    "partial": "∂",
+    "nabla": "∇",
+    "forall": "∀",
+    "exists": "∃",
+    "neg": "¬",
+    "lnot": "¬",
+    "circ": "∘",
+    "degree": "°",
+    "prime": "′",
+    "dagger": "†",
+    "angle": "∠",
+    "top": "⊤",
+    "bot": "⊥",
+}
+LETTERS |= {
+    "sum": " ∑",
+    "prod": " ∏",
+    "int": " ∫",
+    "iint": " ∬",
+    "oint": " ∮",
+    "ldots": "…",
+    "dots": "…",
+    "cdots": "…",
+    "dotsc": "…",
+    "dotsb": "…",
+    "dotsm": "…",
+    "langle": "⟨",
+    "rangle": "⟩",
+    "lfloor": "⌊",
+    "rfloor": "⌋",
+    "lceil": "⌈",
+}
+LETTERS |= {
+    "rceil": "⌉",
+    "lbrace": "{",
+    "rbrace": "}",
+    "{": "{",
+    "}": "}",
+    "%": "%",
+    "$": "$",
+    "#": "#",
+    "_": "_",
+    "&": "&",
+    "|": "‖",
+    "vert": "|",
+    "lvert": "|",
+    "rvert": "|",
+    "Vert": "‖",
+    "lVert": "‖",
+    "rVert": "‖",
+}
+LETTERS |= {
+    "cdot": "·",
+    "colon": ":",
+    "slash": "/",
+    "ast": "*",
+    "star": "⋆",
+    "square": "□",
+    "Box": "□",
+    "AA": "Å",
+    "S": "§",
+    "P": "¶",
+    "pounds": "£",
+    "euro": "€",
+    "lbrack": "[",
+    "rbrack": "]",
+    "backslash": "\\",
+    "mho": "℧",
+}
+RELATIONS = {
+    "times": "×",
+    "pm": "±",
+    "mp": "∓",
+    "div": "÷",
+    "le": "≤",
+    "leq": "≤",
+    "leqslant": "≤",
+    "ge": "≥",
+    "geq": "≥",
+    "geqslant": "≥",
+    "ne": "≠",
+    "neq": "≠",
+    "approx": "≈",
+    "equiv": "≡",
+    "sim": "∼",
+    "thicksim": "∼",
+}
+RELATIONS |= {
+    "simeq": "≃",
+    "cong": "≅",
+    "propto": "∝",
+    "ll": "≪",
+    "gg": "≫",
+    "lt": "<",
+    "gt": ">",
+    "in": "∈",
+    "notin": "∉",
+    "ni": "∋",
+    "subset": "⊂",
+    "subseteq": "⊆",
+    "supset": "⊃",
+    "supseteq": "⊇",
+    "cup": "∪",
+    "cap": "∩",
+}
+RELATIONS |= {
+    "setminus": "∖",
+    "to": "→",
+    "rightarrow": "→",
+    "longrightarrow": "→",
+    "leftarrow": "←",
+    "gets": "←",
+    "leftrightarrow": "↔",
+    "Rightarrow": "⇒",
+    "implies": "⇒",
+    "Longrightarrow": "⇒",
+    "Leftarrow": "⇐",
+}
+RELATIONS |= {
+    "Leftrightarrow": "⇔",
+    "iff": "⇔",
+    "Longleftrightarrow": "⇔",
+    "mapsto": "↦",
+    "rightleftharpoons": "⇌",
+    "land": "∧",
+    "wedge": "∧",
+    "lor": "∨",
+    "vee": "∨",
+    "oplus": "⊕",
+    "otimes": "⊗",
+    "mid": "|",
+    "parallel": "∥",
+}
+RELATIONS |= {
+    "perp": "⊥",
+    "vdash": "⊢",
+    "models": "⊨",
+    "therefore": "∴",
+    "because": "∵",
+    "prec": "≺",
+    "succ": "≻",
+    "bmod": "mod",
+    "mod": "mod",
+    "triangleq": "≜",
+    "doteq": "≐",
+    "asymp": "≍",
+    "uparrow": "↑",
+    "downarrow": "↓",
+}
+FUNCTIONS = frozenset(
+    "arccos arcsin arctan arg cos cosh cot coth csc deg det dim exp gcd hom inf ker lg lim liminf limsup ln log max min sec sin sinh sup tan tanh Pr".split()
+)
 SPACES = frozenset([" ", ",", ";", ":", "quad", "qquad", "thinspace", "medspace", "~"])
 SILENT = frozenset(
     "! left right big Big bigg Bigg bigl bigr Bigl Bigr biggl biggr Biggl Biggr middle displaystyle textstyle scriptstyle scriptscriptstyle limits nolimits rm bf it sf tt cal mathrm mathbf mathit mathsf mathtt mathcal mathfrak mathscr "
     "text textrm textbf textit textsf mbox hbox operatorname operatorname* boldsymbol bm pmb emph mathop mathbin mathrel nonumber".split()
 )
 DOUBLED = dict(zip("CHNPQRZ", "ℂℍℕℙℚℝℤ", strict=True))
-ACCENTS = {"bar": "\u0304", "overline": "\u0304", "hat": "\u0302", "widehat": "\u0302", "tilde": "\u0303", "widetilde": "\u0303", "vec": "\u20d7", "overrightarrow": "\u20d7", "dot": "\u0307", "ddot": "\u0308", "mathring": "\u030a"}
+ACCENTS = {
+    "bar": "\u0304",
+    "overline": "\u0304",
+    "hat": "\u0302",
+    "widehat": "\u0302",
+    "tilde": "\u0303",
+    "widetilde": "\u0303",
+    "vec": "\u20d7",
+    "overrightarrow": "\u20d7",
+    "dot": "\u0307",
+    "ddot": "\u0308",
+    "mathring": "\u030a",
+}
 NEGATED = {"=": "≠", "\\in": "∉", "<": "≮", ">": "≯", "\\subset": "⊄", "\\equiv": "≢", "\\exists": "∄"}
 
 
@@ -156,7 +328,14 @@ def negated(rest: Iterator[str]) -> str:
 
 ARGUMENTS: dict[str, Callable[[Iterator[str]], str]] = {name: accented(mark) for name, mark in ACCENTS.items()}
 ARGUMENTS |= {name: lambda rest: ratio(argument(rest), argument(rest)) for name in ("frac", "tfrac", "dfrac", "cfrac")}
-ARGUMENTS |= {"sqrt": root, "mathbb": doubled, "Bbb": doubled, "not": negated, "pmod": lambda rest: f" (mod {argument(rest)})", "underline": lambda rest: argument(rest)}
+ARGUMENTS |= {
+    "sqrt": root,
+    "mathbb": doubled,
+    "Bbb": doubled,
+    "not": negated,
+    "pmod": lambda rest: f" (mod {argument(rest)})",
+    "underline": lambda rest: argument(rest),
+}
 
 
 def reaction(chemistry: str) -> str:

@@ -31,7 +31,9 @@ class Drawn:
     spans: np.ndarray  # int64 (M,), rising from 0 without gaps: positions with the same number are replaced alike
 
 
-def mask(settings: TokenMasking, ids: np.ndarray, offsets: np.ndarray, vocabulary: Vocabulary, rng: np.random.Generator) -> Masked:
+def mask(
+    settings: TokenMasking, ids: np.ndarray, offsets: np.ndarray, vocabulary: Vocabulary, rng: np.random.Generator
+) -> Masked:
     """Mask a share of each sequence; `ids` (T,) int32 stay as they are, `offsets` (N + 1,) int64 bound the sequences.
 
     The count is max(1, round(share * length)), the length being that of the whole sequence as in google-research/bert, or less where
@@ -42,7 +44,9 @@ def mask(settings: TokenMasking, ids: np.ndarray, offsets: np.ndarray, vocabular
     labels = ids[drawn.positions]
     masked = ids.copy()
     masked[drawn.positions] = replacements(settings, labels, drawn.spans, vocabulary, rng)
-    return Masked(ids=masked, positions=drawn.positions, labels=labels, offsets=np.searchsorted(drawn.positions, offsets))
+    return Masked(
+        ids=masked, positions=drawn.positions, labels=labels, offsets=np.searchsorted(drawn.positions, offsets)
+    )
 
 
 def replacements(
@@ -56,7 +60,12 @@ def replacements(
 
 
 def mask_tokens(
-    settings: TokenMasking, ids: np.ndarray, offsets: np.ndarray, counts: np.ndarray, vocabulary: Vocabulary, rng: np.random.Generator
+    settings: TokenMasking,
+    ids: np.ndarray,
+    offsets: np.ndarray,
+    counts: np.ndarray,
+    vocabulary: Vocabulary,
+    rng: np.random.Generator,
 ) -> Drawn:
     """Pieces, whatever words they are of."""
     words = single_pieces(ids, offsets, vocabulary)
@@ -64,7 +73,12 @@ def mask_tokens(
 
 
 def mask_words(
-    settings: WholeWordMasking, ids: np.ndarray, offsets: np.ndarray, counts: np.ndarray, vocabulary: Vocabulary, rng: np.random.Generator
+    settings: WholeWordMasking,
+    ids: np.ndarray,
+    offsets: np.ndarray,
+    counts: np.ndarray,
+    vocabulary: Vocabulary,
+    rng: np.random.Generator,
 ) -> Drawn:
     """Whole words, as many as fit into the count.
 
@@ -76,7 +90,12 @@ def mask_words(
 
 
 def mask_ngrams(
-    settings: NgramMasking, ids: np.ndarray, offsets: np.ndarray, counts: np.ndarray, vocabulary: Vocabulary, rng: np.random.Generator
+    settings: NgramMasking,
+    ids: np.ndarray,
+    offsets: np.ndarray,
+    counts: np.ndarray,
+    vocabulary: Vocabulary,
+    rng: np.random.Generator,
 ) -> Drawn:
     """Runs of n whole words that have no word in common; one that is too long for the count loses words at its end, as in google-research/albert.
 
@@ -88,7 +107,12 @@ def mask_ngrams(
 
 
 def mask_spans(
-    settings: SpanMasking, ids: np.ndarray, offsets: np.ndarray, counts: np.ndarray, vocabulary: Vocabulary, rng: np.random.Generator
+    settings: SpanMasking,
+    ids: np.ndarray,
+    offsets: np.ndarray,
+    counts: np.ndarray,
+    vocabulary: Vocabulary,
+    rng: np.random.Generator,
 ) -> Drawn:
     """Spans of whole words whose number is geometric, conditional on at most `longest`; overlapping spans are one.
 
@@ -111,4 +135,9 @@ def each_by_itself(words: Words, taken: np.ndarray) -> Drawn:
 Draw = Callable[..., Drawn]
 """Takes (settings, ids, offsets, counts, vocabulary, rng): `counts` (N,) int64 are the most that may be masked, the rest is as in `mask`."""
 
-MASKINGS: dict[type, Draw] = {TokenMasking: mask_tokens, WholeWordMasking: mask_words, SpanMasking: mask_spans, NgramMasking: mask_ngrams}
+MASKINGS: dict[type, Draw] = {
+    TokenMasking: mask_tokens,
+    WholeWordMasking: mask_words,
+    SpanMasking: mask_spans,
+    NgramMasking: mask_ngrams,
+}

@@ -55,6 +55,12 @@ def next_sentence_pairs(
         b_first[not_next] = b = rng.integers(chunks.starts[others], chunks.ends[others])
         wanted = chunks.targets[owner] - (chunks.places[a_end] - chunks.places[first])
         # B has a sentence even where A alone is as long as the target.
-        b_end[not_next] = end_of_length(chunks.places, chunks.places[b] + np.maximum(wanted[not_next], 1), chunks.ends[others])
-    ranges = truncate(*(chunks.places[sentence] for sentence in (first, a_end, b_first, b_end)), maximum=maximum, rng=rng)
-    return pairs_of_segments(ranges[:2], ranges[2:], (chunks.documents[owner], chunks.documents[b_owner]), not_next=not_next)
+        b_end[not_next] = end_of_length(
+            chunks.places, chunks.places[b] + np.maximum(wanted[not_next], 1), chunks.ends[others]
+        )
+    ranges = truncate(
+        *(chunks.places[sentence] for sentence in (first, a_end, b_first, b_end)), maximum=maximum, rng=rng
+    )
+    return pairs_of_segments(
+        ranges[:2], ranges[2:], (chunks.documents[owner], chunks.documents[b_owner]), not_next=not_next
+    )

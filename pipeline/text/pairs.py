@@ -2,8 +2,6 @@
 
 from collections.abc import Callable
 
-import numpy as np
-
 from pipeline.config.data import FullSentences, NextSentence, SentenceOrder, SingleSegment
 from pipeline.text.contiguous import full_sentences, single_segments
 from pipeline.text.next_sentence import next_sentence_pairs

@@ -24,7 +24,9 @@ def sentence_order_pairs(
     chunks = draw_chunks(settings.short_probability, sentence_offsets, document_offsets, maximum, rng)
     first = follow(chunks.chunk_ends)
     first = first[~chunks.single[first]]
-    start, middle, end = (chunks.places[sentence] for sentence in (first, chunks.a_ends[first], chunks.chunk_ends[first]))
+    start, middle, end = (
+        chunks.places[sentence] for sentence in (first, chunks.a_ends[first], chunks.chunk_ends[first])
+    )
     swapped = rng.random(len(first)) < 0.5
     a = np.where(swapped, (middle, end), (start, middle))
     b = np.where(swapped, (start, middle), (middle, end))

@@ -19,7 +19,9 @@ class Sequences:
     ends: np.ndarray  # int64 (R,), one past its last token
     offsets: np.ndarray  # int64 (N + 1,), where each example's ranges begin, and the last's end
     document_a: np.ndarray  # int32 (N,), place of the first range's document in the window
-    document_b: np.ndarray  # int32 (N,), of the last range's; the documents between, if any, are those between in the window
+    document_b: (
+        np.ndarray
+    )  # int32 (N,), of the last range's; the documents between, if any, are those between in the window
     not_next: np.ndarray | None = None  # bool (N,), the second range is from another parent
     swapped: np.ndarray | None = None  # bool (N,), the second range stands before the first in its document
 
@@ -71,7 +73,9 @@ def pairs_of_segments(
     )
 
 
-def without_empty_sentences(sentence_offsets: np.ndarray, document_offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def without_empty_sentences(
+    sentence_offsets: np.ndarray, document_offsets: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Both offsets as they are when the sentences that have no tokens are left out."""
     filled = np.diff(sentence_offsets) > 0
     kept_before = np.concatenate(([0], np.cumsum(filled)))
@@ -92,7 +96,11 @@ def follow(following: np.ndarray) -> np.ndarray:
 
     What a place is followed by must not depend on how it was reached. The chain ends at the first place outside.
     """
-    following, place, reached = following.tolist(), 0, []  # of all the work in a window this alone has an order: a list is the fastest
+    following, place, reached = (
+        following.tolist(),
+        0,
+        [],
+    )  # of all the work in a window this alone has an order: a list is the fastest
     while place < len(following):
         reached.append(place)
         place = following[place]

@@ -68,7 +68,9 @@ def words(text: np.ndarray) -> np.ndarray:
     stops = ends - np.isin(text[ends - 1], (SPACE, NEW_LINE)) if len(text) else ends
     full = stops > starts
     starts, stops = starts[full], stops[full]
-    spoken = (CLASSES[text[starts]] == 0) & ~((text[starts] == 0xE2) & (text[np.minimum(starts + 1, len(text) - 1)] == 0x80))
+    spoken = (CLASSES[text[starts]] == 0) & ~(
+        (text[starts] == 0xE2) & (text[np.minimum(starts + 1, len(text) - 1)] == 0x80)
+    )
     starts, stops = starts[spoken], stops[spoken]
     # A polynomial of the bytes, as a difference of prefix sums shifted to power zero; all arithmetic is modulo 2^64.
     sums = np.zeros(len(text) + 1, np.uint64)

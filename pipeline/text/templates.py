@@ -17,11 +17,56 @@ GLUED = "\u2064"
 LONGEST_NUMBER = 40
 DIGITS = re.compile(r"(?<![\d.,])\d{4,}(?=\.\d+$|$)")
 NUMBER = re.compile(r"[-−+–]?[\d.,]*\d[\d.,]*(?:[+/⁄]\d+)*(?:e-?\d+)?$")
-JOINERS = {"-": "–", "–": "–", "to": " to ", "to(-)": " to ", "and": " and ", "and(-)": " and ", "or": " or ", "by": " by ", "x": " × ", "×": " × ", "xx": " × ", "+/-": " ± ", "±": " ± ", "+": " + "}
-UNITS = {"sqmi": "sq mi", "sqft": "sq ft", "sqyd": "sq yd", "cuft": "cu ft", "cuin": "cu in", "cuyd": "cu yd", "cumi": "cu mi", "C": "°C", "F": "°F", "C-change": "°C", "F-change": "°F", "usgal": "US gal"}
-BARRELS = {"oilbbl": "barrels", "koilbbl": "thousand barrels", "Moilbbl": "million barrels", "Goilbbl": "billion barrels"}
+JOINERS = {
+    "-": "–",
+    "–": "–",
+    "to": " to ",
+    "to(-)": " to ",
+    "and": " and ",
+    "and(-)": " and ",
+    "or": " or ",
+    "by": " by ",
+    "x": " × ",
+    "×": " × ",
+    "xx": " × ",
+    "+/-": " ± ",
+    "±": " ± ",
+    "+": " + ",
+}
+UNITS = {
+    "sqmi": "sq mi",
+    "sqft": "sq ft",
+    "sqyd": "sq yd",
+    "cuft": "cu ft",
+    "cuin": "cu in",
+    "cuyd": "cu yd",
+    "cumi": "cu mi",
+    "C": "°C",
+    "F": "°F",
+    "C-change": "°C",
+    "F-change": "°F",
+    "usgal": "US gal",
+}
+BARRELS = {
+    "oilbbl": "barrels",
+    "koilbbl": "thousand barrels",
+    "Moilbbl": "million barrels",
+    "Goilbbl": "billion barrels",
+}
 UNITS |= BARRELS | {f"{unit}/d": f"{words} per day" for unit, words in BARRELS.items()}
-UNITS |= {"impgal": "imp gal", "kmh": "km/h", "lbf": "lbf", "ST": "short tons", "LT": "long tons", "MT": "t", "floz": "fl oz", "nmi": "nautical miles", "kn": "knots", "ft3/s": "cu ft/s", "/sqmi": "/sq mi"}
+UNITS |= {
+    "impgal": "imp gal",
+    "kmh": "km/h",
+    "lbf": "lbf",
+    "ST": "short tons",
+    "LT": "long tons",
+    "MT": "t",
+    "floz": "fl oz",
+    "nmi": "nautical miles",
+    "kn": "knots",
+    "ft3/s": "cu ft/s",
+    "/sqmi": "/sq mi",
+}
 SMALLER_UNITS = frozenset("in ft yd oz lb ch fur rd li drachm".split())
 POWER = str.maketrans("23", "²³")
 LANGUAGE_TEMPLATE = re.compile(r"(?:lang-[a-z]{1,4}(?:-[a-z-]+)?\d?|script/[\w -]+)$")
@@ -82,7 +127,9 @@ def is_number(text: str) -> bool:
 
 def unit(code: str) -> str:
     """A unit as it is written: sqmi -> sq mi, km2 -> km²."""
-    return UNITS.get(code) or re.sub(r"(?<=m)[23](?=$|/)|(?<=ft)[23]|(?<=mi)2|(?<=in)[23]", lambda match: match[0].translate(POWER), code)
+    return UNITS.get(code) or re.sub(
+        r"(?<=m)[23](?=$|/)|(?<=ft)[23]|(?<=mi)2|(?<=in)[23]", lambda match: match[0].translate(POWER), code
+    )
 
 
 def quantity(arguments: Arguments) -> str:
@@ -119,7 +166,9 @@ def value(arguments: Arguments) -> str:
 
 def height(arguments: Arguments) -> str:
     """{{height|ft=6|in=2}} -> 6 ft 2 in"""
-    return " ".join(f"{arguments[name].strip()} {name}" for name in ("m", "cm", "ft", "in") if arguments.get(name, "").strip())
+    return " ".join(
+        f"{arguments[name].strip()} {name}" for name in ("m", "cm", "ft", "in") if arguments.get(name, "").strip()
+    )
 
 
 def fraction(arguments: Arguments) -> str:
@@ -141,7 +190,9 @@ def pronunciation(arguments: Arguments) -> str:
 
 def english_sounds(arguments: Arguments) -> str:
     """{{IPAc-en|ˈ|æ|l|ə}} -> /ˈælə/, as an aside"""
-    text = "".join(SOUNDS.get(sound.lower(), sound) for sound in unnamed(arguments)).replace(",_", ", ").replace("_", " ")
+    text = (
+        "".join(SOUNDS.get(sound.lower(), sound) for sound in unnamed(arguments)).replace(",_", ", ").replace("_", " ")
+    )
     return aside(text and f"/{text}/")
 
 
@@ -163,7 +214,13 @@ def coordinates(arguments: Arguments) -> str:
 def authors(arguments: Arguments) -> str:
     """{{harvtxt|Boolos|Jeffrey|1974}} -> Boolos & Jeffrey (1974)"""
     *names, year = unnamed(arguments) or [""]
-    return f"{', '.join(names[:-1])} & {names[-1]} ({year})" if len(names) > 1 else f"{names[0]} ({year})" if names else year
+    return (
+        f"{', '.join(names[:-1])} & {names[-1]} ({year})"
+        if len(names) > 1
+        else f"{names[0]} ({year})"
+        if names
+        else year
+    )
 
 
 def approximate(arguments: Arguments) -> str:
@@ -184,7 +241,9 @@ def date(arguments: Arguments) -> str:
     name, day = MONTHS[int(month) - 1], day.lstrip("0") if day.isdecimal() else ""
     if not day:
         return f"{name} {year}"
-    return f"{day} {name} {year}" if arguments.get("df", "").strip().lower() in ("y", "yes") else f"{name} {day}, {year}"
+    return (
+        f"{day} {name} {year}" if arguments.get("df", "").strip().lower() in ("y", "yes") else f"{name} {day}, {year}"
+    )
 
 
 def day_first(arguments: Arguments) -> str:
@@ -278,7 +337,9 @@ TEMPLATES: dict[str, Render] = {
     "sclass-": ship_class,
     "sclass2": ship_class,
     "oldstyledate": lambda arguments: " ".join(unnamed(arguments)[:2]),
-    "music": lambda arguments: {"flat": "♭", "b": "♭", "sharp": "♯", "#": "♯", "natural": "♮"}.get(first("1")(arguments), ""),
+    "music": lambda arguments: {"flat": "♭", "b": "♭", "sharp": "♯", "#": "♯", "natural": "♮"}.get(
+        first("1")(arguments), ""
+    ),
     "読み仮名": lambda arguments: f"{first('1')(arguments)}（{first('2')(arguments)}）",
     "railgauge": lambda arguments: re.sub(r"(?<=\d)(?=[a-z])", " ", first("1")(arguments)),
     "keypress": joined("+"),
@@ -330,8 +391,8 @@ TEMPLATES: dict[str, Render] = {
     "градус цельсія": constant("°C"),
     "'": constant("&#39;"),
     "'s": constant("&#39;s"),
-    "' \"": constant("&#39;\""),
-    "\" '": constant("\"&#39;"),
+    "' \"": constant('&#39;"'),
+    "\" '": constant('"&#39;'),
     "!": constant("|"),
     "!!": constant("||"),
     "=": constant("="),
@@ -347,17 +408,32 @@ TEMPLATES: dict[str, Render] = {
     "ier": constant("Ier"),
 }
 BY_FUNCTION: list[tuple[Render, str]] = [
-    (date, "birth date, birth date and age, birth-date, birth-date and age, bda, dob, death date, death date and age, death-date, death-date and age, start date, start date and age, start-date, end date, end-date, film date, release date, birth year and age, dts"),
+    (
+        date,
+        "birth date, birth date and age, birth-date, birth-date and age, bda, dob, death date, death date and age, death-date, death-date and age, start date, start date and age, start-date, end date, end-date, film date, release date, birth year and age, dts",
+    ),
     (day_first, "date, datum, дата, fecha, дн, дс, дн2, дс2"),
     (pronunciation, "api, afi, мфа, мфа2, мфа-всі, ipa-all, pronunciation, phon"),
     (bullets, "ordered list, bulleted list, numbered list"),
     (fraction, "frac, fraction, sfrac, bruch, дріб, дробь"),
-    (quotation, "quote, cquote, blockquote, quotation, rquote, bquote, zitat, цитата, cytat, cita, citat, citaat, idézet, citation bloc, citazione, citação, alıntı"),
-    (last, "transl, transliteration, resize, hover title, font, pronunciation text, wikt-lang, rtl-lang, script, audio, linkaudio"),
+    (
+        quotation,
+        "quote, cquote, blockquote, quotation, rquote, bquote, zitat, цитата, cytat, cita, citat, citaat, idézet, citation bloc, citazione, citação, alıntı",
+    ),
+    (
+        last,
+        "transl, transliteration, resize, hover title, font, pronunciation text, wikt-lang, rtl-lang, script, audio, linkaudio",
+    ),
     (joined(" "), "unité, nombre, bibleverse, bibleref, bibleref2, unidad, jct, nb5"),
-    (first("2", "1"), "lang, langi, lang3, langx, color, font color, fontcolor, colour, color2, background color, sort, hs, nobreak color, tsl, link-interwiki, цвет, колір"),
+    (
+        first("2", "1"),
+        "lang, langi, lang3, langx, color, font color, fontcolor, colour, color2, background color, sort, hs, nobreak color, tsl, link-interwiki, цвет, колір",
+    ),
     (missing_article, "ill, illm, ill2, interlanguage link, interlanguage link multi, lien"),
-    (first("текст", "2", "треба", "1"), "не перекладено, нп, нп5, нп3, iw, iw2, не переведено, не переведено 5, не переведено 2, red link"),
+    (
+        first("текст", "2", "треба", "1"),
+        "не перекладено, нп, нп5, нп3, iw, iw2, не переведено, не переведено 5, не переведено 2, red link",
+    ),
     (
         first("1", "text"),
         "ipa, ipa link, ipalink, nq, nastaliq, flatlist, citation needed span, cn-span, clarify span, nowrap, nobr, nowr, j, small, smaller, smalldiv, midsize, big, bigger, larger, large, center, nobold, noitalic, normal, abbr, abbrlink, abbreviation, tooltip, vanchor, visible anchor, em, strong, bold, "
@@ -365,7 +441,10 @@ BY_FUNCTION: list[tuple[Render, str]] = [
         "hebrew, flag, flagcountry, flagu, nft, pays, comment, пояснение, rusold, num, число, nts, plainlist, plain list, citation, abbr., title-case, underline, overline, mathrm, ruby, 仮リンク, le, link-en, lj, unbulleted,"
         "proper name, coptic, script/hebrew, hebr, lang-rus, siècle, bdi, isp, sans-serif, serif, pre2, nihongo foot, wt, wikt, gloss, word, phrase, ws",
     ),
-    (constant(HOLE), "inflation, format price, formatprice, inflation year, inflation-year, currentyear, age, to usd, currentmonthname, pop density, age in days, age in years, age in years and days, time ago, years ago"),
+    (
+        constant(HOLE),
+        "inflation, format price, formatprice, inflation year, inflation-year, currentyear, age, to usd, currentmonthname, pop density, age in days, age in years, age in years and days, time ago, years ago",
+    ),
     (constant(" "), "nbsp, spaces, sp, thinsp, hair space, hairsp, 0, nnbsp, space, zwsp, nbs, ens"),
     (constant("\n"), "clear, br, -, clr, crlf, paragraph break, pb, parabr"),
     (constant("–"), "ndash, en dash"),
@@ -376,10 +455,32 @@ BY_FUNCTION: list[tuple[Render, str]] = [
 TEMPLATES |= {name: render for render, text in BY_FUNCTION for name in names(text)}
 TEMPLATES |= {name: constant(name) for name in ("1er", "1re", "2e", "3e", "er", "re")}
 TEMPLATES |= {name: constant(text) for name, text in {"m.": "M.", "mme": "Mme", "mlle": "Mlle"}.items()}
-TEMPLATES |= {name.lower(): ship(name) for name in ("USS", "HMS", "SS", "MV", "RMS", "SMS", "HMAS", "HMCS", "USNS", "USCGC", "HNLMS", "INS", "ORP", "PS", "MS", "RV")}
+TEMPLATES |= {
+    name.lower(): ship(name)
+    for name in (
+        "USS",
+        "HMS",
+        "SS",
+        "MV",
+        "RMS",
+        "SMS",
+        "HMAS",
+        "HMCS",
+        "USNS",
+        "USCGC",
+        "HNLMS",
+        "INS",
+        "ORP",
+        "PS",
+        "MS",
+        "RV",
+    )
+}
 
 
 def render(name: str, arguments: Arguments) -> str:
     """What a reader sees of a template; nothing of one that is not in the table. `name` is in lower case, with single spaces."""
-    known = TEMPLATES.get(name) or (first("1") if LANGUAGE_TEMPLATE.match(name) else pronunciation if PRONUNCIATION_TEMPLATE.match(name) else None)
+    known = TEMPLATES.get(name) or (
+        first("1") if LANGUAGE_TEMPLATE.match(name) else pronunciation if PRONUNCIATION_TEMPLATE.match(name) else None
+    )
     return known(arguments) if known else ""

@@ -16,7 +16,9 @@ from tokenizers.trainers import BpeTrainer, UnigramTrainer, WordPieceTrainer
 from pipeline.text.splitting import CONTINUATION, DECODERS, SPECIALS, Splitting
 
 COUNTS = pa.schema([pa.field("word", pa.string(), nullable=False), pa.field("count", pa.int64(), nullable=False)])
-LONGEST_WORD = 100  # characters; longer words are [UNK], as in Hugging Face's published tokenizers (google-research/bert: 200)
+LONGEST_WORD = (
+    100  # characters; longer words are [UNK], as in Hugging Face's published tokenizers (google-research/bert: 200)
+)
 ALPHABET = 1_000  # characters of a trained WordPiece vocabulary at most (Hugging Face's BertWordPieceTokenizer)
 REPLAYED = 50_000_000
 """Words that a trainer is fed at most: `tokenizers` takes no counts, only text, and counts for itself."""
@@ -80,7 +82,11 @@ def wordpiece_entries(counts: pa.Table, size: int, reserved: list[str]) -> tuple
     # as special tokens the alphabet has its numbers before training starts.
     fixed = [*reserved, *sorted(characters), *(CONTINUATION + character for character in sorted(inside))]
     trainer = WordPieceTrainer(
-        vocab_size=size, min_frequency=2, special_tokens=fixed, continuing_subword_prefix=CONTINUATION, show_progress=False
+        vocab_size=size,
+        min_frequency=2,
+        special_tokens=fixed,
+        continuing_subword_prefix=CONTINUATION,
+        show_progress=False,
     )
     words = ((word, count) for word, count in scaled(counts) if fits(word))
     return in_order(trained(WordPiece(unk_token="[UNK]"), trainer, words))
@@ -89,7 +95,11 @@ def wordpiece_entries(counts: pa.Table, size: int, reserved: list[str]) -> tuple
 def learn_bytes(counts: pa.Table, size: int, reserved: list[str]) -> BPE:
     """Byte-level BPE; all 256 bytes are entries, so nothing is unknown."""
     trainer = BpeTrainer(
-        vocab_size=size, min_frequency=2, special_tokens=reserved, initial_alphabet=ByteLevel.alphabet(), show_progress=False
+        vocab_size=size,
+        min_frequency=2,
+        special_tokens=reserved,
+        initial_alphabet=ByteLevel.alphabet(),
+        show_progress=False,
     )
     return trained(BPE(), trainer, scaled(counts)).model
 

@@ -102,9 +102,16 @@ class Vocabulary:
         if self.model is not None:
             return Tokenizer.from_str(self.model if self.kind == "byte-bpe" else hidden(self.model, self._textual))
         tokenizer = Tokenizer(
-            WordPieceModel(self.ids, unk_token="[UNK]", continuing_subword_prefix=CONTINUATION, max_input_chars_per_word=LONGEST_WORD)
+            WordPieceModel(
+                self.ids,
+                unk_token="[UNK]",
+                continuing_subword_prefix=CONTINUATION,
+                max_input_chars_per_word=LONGEST_WORD,
+            )
         )
-        splitting = Splitting(lowercase=self.lowercase, strip_accents=self.strip_accents, chinese_characters=self.chinese_characters)
+        splitting = Splitting(
+            lowercase=self.lowercase, strip_accents=self.strip_accents, chinese_characters=self.chinese_characters
+        )
         tokenizer.normalizer = splitting.normalizer()
         tokenizer.pre_tokenizer = splitting.pre_tokenizer()
         return tokenizer
@@ -117,11 +124,15 @@ def hidden(model: str, textual: np.ndarray) -> str:
     """
     tokenizer = json.loads(model)
     entries = tokenizer["model"]["vocab"]
-    tokenizer["model"]["vocab"] = [[piece if textual[i] else f" {piece}", score] for i, (piece, score) in enumerate(entries)]
+    tokenizer["model"]["vocab"] = [
+        [piece if textual[i] else f" {piece}", score] for i, (piece, score) in enumerate(entries)
+    ]
     return json.dumps(tokenizer, ensure_ascii=False)
 
 
-def load_vocabulary(path: str, lowercase: bool | None, *, strip_accents: bool | None = None, chinese_characters: bool = True) -> Vocabulary:
+def load_vocabulary(
+    path: str, lowercase: bool | None, *, strip_accents: bool | None = None, chinese_characters: bool = True
+) -> Vocabulary:
     """The vocabulary of a vocab.txt, tokenizer.json, vocab.json, or a folder with one (tokenizer.json first), at a local path or URL.
 
     `lowercase` and `strip_accents` None: as the tokenizer's own config says. Raises ConfigError where there is no such file, where
@@ -178,7 +189,9 @@ def upper_case(tokens: tuple[str, ...]) -> list[str]:
 def agreed(name: str, wanted: bool | None, configured: bool | None, source: str) -> bool | None:
     """The wanted or configured value of a setting. Raises ConfigError where they differ."""
     if wanted is not None and configured is not None and wanted != configured:
-        raise ConfigError(f"vocabulary.{name} ({wanted}) differs from {source} ({configured}): leave it out, or pass {configured}")
+        raise ConfigError(
+            f"vocabulary.{name} ({wanted}) differs from {source} ({configured}): leave it out, or pass {configured}"
+        )
     return configured if wanted is None else wanted
 
 
@@ -213,7 +226,9 @@ def train_vocabulary(
 
     Raises ConfigError as vocabulary_of_counts does.
     """
-    splitting = Splitting(kind=kind, lowercase=lowercase, strip_accents=strip_accents, chinese_characters=chinese_characters)
+    splitting = Splitting(
+        kind=kind, lowercase=lowercase, strip_accents=strip_accents, chinese_characters=chinese_characters
+    )
     return vocabulary_of_counts(counts_table(word_counts(texts, splitting)), splitting, size=size, unused=unused)
 
 
@@ -224,7 +239,9 @@ def vocabulary_of_counts(counts: pa.Table, splitting: Splitting, *, size: int, u
     """
     tokens, model = learn(counts, splitting, size=size, unused=unused)
     if splitting.kind == "wordpiece":
-        require_fitting_case(tokens, splitting.lowercase, f"vocabulary.lowercase ({splitting.lowercase})", "the training texts")
+        require_fitting_case(
+            tokens, splitting.lowercase, f"vocabulary.lowercase ({splitting.lowercase})", "the training texts"
+        )
     return Vocabulary(
         tokens=tokens,
         lowercase=splitting.lowercase,
@@ -271,14 +288,22 @@ def own_files(vocabulary: Vocabulary, model: dict[str, Any]) -> dict[str, str]:
         return {"vocab.txt": "".join(f"{token}\n" for token in vocabulary.tokens)}
     if vocabulary.kind == "unigram":
         return {}
-    merges = (merge if isinstance(merge, str) else " ".join(merge) for merge in model["merges"])  # files from before 2024 hold strings
-    return {"vocab.json": json.dumps(vocabulary.ids, ensure_ascii=False), "merges.txt": "".join(f"{line}\n" for line in ("#version: 0.2", *merges))}
+    merges = (
+        merge if isinstance(merge, str) else " ".join(merge) for merge in model["merges"]
+    )  # files from before 2024 hold strings
+    return {
+        "vocab.json": json.dumps(vocabulary.ids, ensure_ascii=False),
+        "merges.txt": "".join(f"{line}\n" for line in ("#version: 0.2", *merges)),
+    }
 
 
 def added_tokens(vocabulary: Vocabulary) -> list[dict[str, Any]]:
     """The special tokens as a tokenizer.json marks them, by id."""
     plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
-    return [{"id": vocabulary.ids[name], "content": name} | plain for name in sorted(vocabulary.specials, key=vocabulary.ids.__getitem__)]
+    return [
+        {"id": vocabulary.ids[name], "content": name} | plain
+        for name in sorted(vocabulary.specials, key=vocabulary.ids.__getitem__)
+    ]
 
 
 def pair_template(vocabulary: Vocabulary) -> dict[str, Any]:

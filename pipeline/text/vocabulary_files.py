@@ -60,12 +60,16 @@ def vocabulary_file(path: str) -> str:
     if kind in (fs.FileType.File, fs.FileType.Unknown):  # a pipe or a device is refused where it is read
         return location
     if kind == fs.FileType.NotFound:
-        raise ConfigError(f"vocabulary.path ({path}) does not exist: give a vocab.txt, a tokenizer.json or a folder with one")
+        raise ConfigError(
+            f"vocabulary.path ({path}) does not exist: give a vocab.txt, a tokenizer.json or a folder with one"
+        )
     there = storage.children(location)
     for name in NAMES:
         if name in there:
             return storage.join(location, name)
-    raise ConfigError(f"vocabulary.path ({path}) has no vocab.txt, tokenizer.json or vocab.json: give a folder with one, or the file")
+    raise ConfigError(
+        f"vocabulary.path ({path}) has no vocab.txt, tokenizer.json or vocab.json: give a folder with one, or the file"
+    )
 
 
 def read_setting(path: str, file: str) -> str:
@@ -73,7 +77,9 @@ def read_setting(path: str, file: str) -> str:
     try:
         return storage.read_at_most(file, MOST_VOCABULARY).decode("utf-8").removeprefix(BYTE_ORDER_MARK)
     except OSError as error:
-        raise ConfigError(f"vocabulary.path ({path}) cannot be read ({storage.first_line(error)}): give a file that can") from error
+        raise ConfigError(
+            f"vocabulary.path ({path}) cannot be read ({storage.first_line(error)}): give a file that can"
+        ) from error
     except UnicodeDecodeError as error:
         raise DataError(f"{file} is not UTF-8 at byte {error.start}: save it as UTF-8") from error
 
@@ -104,9 +110,13 @@ def tokenizer_config(location: str) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
-        raise DataError(f"{location} cannot be read ({storage.first_line(error)}): mend it, or remove it and pass vocabulary.lowercase") from error
+        raise DataError(
+            f"{location} cannot be read ({storage.first_line(error)}): mend it, or remove it and pass vocabulary.lowercase"
+        ) from error
     if not isinstance(settings, dict):
-        raise DataError(f"{location} is a {type(settings).__name__} where a JSON object is wanted: mend it, or remove it and pass vocabulary.lowercase")
+        raise DataError(
+            f"{location} is a {type(settings).__name__} where a JSON object is wanted: mend it, or remove it and pass vocabulary.lowercase"
+        )
     return settings
 
 
@@ -117,7 +127,9 @@ def vocab_json(file: str, content: str) -> Found:
     try:
         tokenizer = Tokenizer(BPE(json.loads(content), [tuple(line.split(" ", 1)) for line in lines]))
     except Exception as error:  # tokenizers raises nothing narrower
-        raise DataError(f"{file} and {merges} are no byte-level BPE that can be read ({storage.first_line(error)}): use a tokenizer.json") from error
+        raise DataError(
+            f"{file} and {merges} are no byte-level BPE that can be read ({storage.first_line(error)}): use a tokenizer.json"
+        ) from error
     tokenizer.pre_tokenizer = ByteLevel(add_prefix_space=False)  # as RoBERTa's published tokenizer
     tokenizer.decoder = ByteLevelDecoder()
     return split_tokenizer(file, tokenizer)
@@ -131,7 +143,9 @@ def tokenizer_json(file: str, content: str) -> Found:
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:  # tokenizers raises nothing narrower, and its panics are no Exceptions
-        raise DataError(f"{file} is no tokenizer that can be read ({storage.first_line(error)}): use a vocab.txt") from error
+        raise DataError(
+            f"{file} is no tokenizer that can be read ({storage.first_line(error)}): use a vocab.txt"
+        ) from error
     if isinstance(tokenizer.model, WordPiece):
         return wordpiece_json(file, tokenizer)
     return split_tokenizer(file, tokenizer, json.loads(content))
@@ -143,7 +157,9 @@ def wordpiece_json(file: str, tokenizer: Tokenizer) -> Found:
     found = (model.unk_token, model.continuing_subword_prefix, model.max_input_chars_per_word)
     usual = ("[UNK]", CONTINUATION, LONGEST_WORD)
     if found != usual:
-        raise DataError(f"{file}: unk_token, continuing_subword_prefix, max_input_chars_per_word are {found}: only {usual} work")
+        raise DataError(
+            f"{file}: unk_token, continuing_subword_prefix, max_input_chars_per_word are {found}: only {usual} work"
+        )
     for part, expected in ((normalizer, BertNormalizer), (tokenizer.pre_tokenizer, BertPreTokenizer)):
         if not isinstance(part, expected):
             raise DataError(f"{file} has {type(part).__name__} where only {expected.__name__} works, as BERT's")
@@ -204,7 +220,9 @@ def tokens_of(file: str, tokenizer: Tokenizer) -> tuple[str, ...]:
     tokens = tuple(sorted(ids, key=ids.__getitem__))
     for place, token in enumerate(tokens):
         if ids[token] != place:
-            raise DataError(f"{file}: entry {token!r} has id {ids[token]} where {place} is next: ids must run from 0 without gaps or doubles")
+            raise DataError(
+                f"{file}: entry {token!r} has id {ids[token]} where {place} is next: ids must run from 0 without gaps or doubles"
+            )
     return tokens
 
 
@@ -218,13 +236,16 @@ def specials_of(found: Found, file: str) -> tuple[str, ...]:
         if token == "" or (found.kind == "wordpiece" and ("\n" in token or "\r" in token)):
             raise DataError(f"{file}: entry {line} ({shown(token)}) is empty or holds a line break: one entry a line")
         if token in seen:
-            raise DataError(f"{file}: entry {line} ({shown(token)}) is entry {seen[token]} again: every entry must be there once")
+            raise DataError(
+                f"{file}: entry {line} ({shown(token)}) is entry {seen[token]} again: every entry must be there once"
+            )
         seen[token] = line
     roles = [names[:1] if found.kind == "wordpiece" else names for names in ROLES]
     missing = [" or ".join(names) for names in roles if not seen.keys() & set(names)]
     if missing:
         usual = ", ".join(" or ".join(names) for names in roles)
-        raise DataError(f"{file} has no {', '.join(missing)} among its {len(found.tokens)} entries: a BERT vocabulary has {usual}")
+        raise DataError(
+            f"{file} has no {', '.join(missing)} among its {len(found.tokens)} entries: a BERT vocabulary has {usual}"
+        )
     five = [next(name for name in names if name in seen) for names in roles]
     return (*five, *sorted(set(found.marked) - set(five)))
-

@@ -39,7 +39,11 @@ DEBRIS: list[tuple[str, re.Pattern[str], str]] = [
     ("==", re.compile(r"==+[^=\n]{1,80}+==+"), r"\n"),
     ("==", re.compile(r"==+"), "="),
     ("|", re.compile(rf"\|(?<={TWO_LETTERS}\|)(?={TWO_LETTERS})"), "/"),
-    ("|", re.compile(rf"\|(?:\|+|(?<=[ (]\|)(?={TWO_LETTERS})|(?<={TWO_LETTERS}\|)(?= \w)|(?= ?$))", re.MULTILINE), " "),
+    (
+        "|",
+        re.compile(rf"\|(?:\|+|(?<=[ (]\|)(?={TWO_LETTERS})|(?<={TWO_LETTERS}\|)(?= \w)|(?= ?$))", re.MULTILINE),
+        " ",
+    ),
 ]
 """What authors leave behind: marks of notes that were copied with a text, headings within a line, ends of cells: (what a text must hold for it, pattern, replacement).
 
@@ -50,7 +54,11 @@ BRACKETS = re.compile(r"[\[\]{}]{2,}")
 DOUBLE = ("[[", "]]", "{{", "}}")
 
 TIDY: list[tuple[str, re.Pattern[str], str]] = [
-    ("", re.compile(r"[\x00-\x08\x0e-\x1b\x7f\xad\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\ufeff\ue001-\ue005]"), ""),
+    (
+        "",
+        re.compile(r"[\x00-\x08\x0e-\x1b\x7f\xad\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\ufeff\ue001-\ue005]"),
+        "",
+    ),
     ("", re.compile(rf"\([^()\n{HOLE}]*+{HOLE}[^()\n]*+\)"), ""),
     ("://", re.compile(r"\b(?:ht|f)tps?://[^\s<>\[\]{}|\"”»]*", re.IGNORECASE), ""),
     ("", re.compile(r"[\t\x0b\x0c\x1c-\x1f\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f]"), " "),
@@ -115,7 +123,9 @@ class Body:
         if line[0] == ";" and not is_sentence(text):
             self.term = text.rstrip(" :")
         elif text:
-            self.items.append(f"{self.term}: {text}" if self.term else text.replace(" : ", ": ", 1) if line[0] == ";" else text)
+            self.items.append(
+                f"{self.term}: {text}" if self.term else text.replace(" : ", ": ", 1) if line[0] == ";" else text
+            )
             self.term = ""
 
     def end_list(self) -> None:
@@ -174,7 +184,9 @@ def closed_tables(lines: list[str]) -> dict[int, int]:
 def table_is_over(lines: list[str], number: int) -> bool:
     """Whether a table that is never closed has ended before this line."""
     line = lines[number]
-    return HEADING.match(line) is not None or (line != "" and line[0] not in "|!{ *#:;" and number > 0 and not lines[number - 1].strip())
+    return HEADING.match(line) is not None or (
+        line != "" and line[0] not in "|!{ *#:;" and number > 0 and not lines[number - 1].strip()
+    )
 
 
 def paragraphs(lines: list[str], language: str) -> list[str]:
@@ -226,7 +238,10 @@ def is_formula(line: str) -> bool:
 
 def preformatted(lines: list[str], number: int) -> bool:
     """Whether a line belongs to a block of lines that begin with a space: code and diagrams. A single one is a slip."""
-    return lines[number][0] == " " and any(line[:1] == " " and line.strip() for line in (*lines[max(0, number - 1) : number], *lines[number + 1 : number + 2]))
+    return lines[number][0] == " " and any(
+        line[:1] == " " and line.strip()
+        for line in (*lines[max(0, number - 1) : number], *lines[number + 1 : number + 2])
+    )
 
 
 def section(heading: re.Match[str], links_level: int) -> int:
@@ -244,7 +259,9 @@ def is_sentence(item: str) -> bool:
 
 def is_prose(paragraph: str) -> bool:
     """Whether a paragraph is no fragment: it is long enough, or a short sentence; the name of a book and a bar of links are none."""
-    return SENTENCE.search(paragraph) is not None or (is_long(paragraph) and CITATION.search(paragraph) is None and len(LINK_BAR.findall(paragraph)) < 2)
+    return SENTENCE.search(paragraph) is not None or (
+        is_long(paragraph) and CITATION.search(paragraph) is None and len(LINK_BAR.findall(paragraph)) < 2
+    )
 
 
 def is_long(text: str) -> bool:
@@ -267,7 +284,11 @@ def without_aside(part: str) -> str:
 
 def without_holes(line: str, language: str) -> str:
     """The sentences of a line that are whole."""
-    return " ".join(sentence for sentence in split_sentences(line, language=language) if HOLE not in sentence) if HOLE in line else line
+    return (
+        " ".join(sentence for sentence in split_sentences(line, language=language) if HOLE not in sentence)
+        if HOLE in line
+        else line
+    )
 
 
 def replaced(text: str, table: list[tuple[str, re.Pattern[str], str]]) -> str:

@@ -24,9 +24,7 @@ EQUALS = "\ue006"
 NO_QUOTES = "\u2060"
 """Word joiner, put between two quote marks where the markup between them went, so that they stay two marks. It is removed with other invisible characters."""
 
-TAGS_WITHOUT_PROSE = (
-    "ref|references|gallery|timeline|score|graph|hiero|imagemap|syntaxhighlight|source|pre|templatestyles|categorytree|inputbox|mapframe|maplink|templatedata|table|style|script|includeonly|indicator|del|rss"
-)
+TAGS_WITHOUT_PROSE = "ref|references|gallery|timeline|score|graph|hiero|imagemap|syntaxhighlight|source|pre|templatestyles|categorytree|inputbox|mapframe|maplink|templatedata|table|style|script|includeonly|indicator|del|rss"
 HIDDEN = re.compile(
     r"<!--(?:.*?-->(?P<end>[ \t]*\n)?|.*\Z)"
     r"|<(?P<literal>nowiki|math|chem|ce)\b[^<>]*(?<!/)>(?P<inner>[^<]*+(?:<(?!/?(?P=literal)\b)[^<]*+)*+)</(?P=literal)\s*>"
@@ -36,7 +34,10 @@ HIDDEN = re.compile(
 )
 """No alternative looks past the next opening of its own tag, so that unclosed tags cost no second reading."""
 POEM = re.compile(r"<poem\b[^<>]*>([^<]*+(?:<(?!/?poem\b)[^<]*+)*+)</poem\s*>", re.IGNORECASE)
-BLOCK_TAG = re.compile(r"</?(?:p|div|blockquote|center|ul|ol|dl|dd|dt|h[1-6]|hr|tr|td|th|table|poem|section|gallery|references)\b[^<>]*>", re.IGNORECASE)
+BLOCK_TAG = re.compile(
+    r"</?(?:p|div|blockquote|center|ul|ol|dl|dd|dt|h[1-6]|hr|tr|td|th|table|poem|section|gallery|references)\b[^<>]*>",
+    re.IGNORECASE,
+)
 ITEM_TAG = re.compile(r"<li\b[^<>]*>", re.IGNORECASE)
 LINE_TAG = re.compile(r"<br\b[^<>]*>|</br\s*>", re.IGNORECASE)
 TAG = re.compile(
@@ -44,7 +45,10 @@ TAG = re.compile(
     rf"|noinclude|onlyinclude|nowiki|math|chem|ce|section|languages|translate|tvar|phonos|{TAGS_WITHOUT_PROSE})\b[^<>]*>|</?ref\b",
     re.IGNORECASE,
 )
-WEB_LINK = re.compile(r"\[(?:(?:https?:|ftps?:|irc:|gopher:|news:|svn:|git:)?//|mailto:|news:)[^\s\[\]<>\"{}|]*+([^\[\]\n{}]*+)\]", re.IGNORECASE)
+WEB_LINK = re.compile(
+    r"\[(?:(?:https?:|ftps?:|irc:|gopher:|news:|svn:|git:)?//|mailto:|news:)[^\s\[\]<>\"{}|]*+([^\[\]\n{}]*+)\]",
+    re.IGNORECASE,
+)
 INNER_QUOTES = re.compile(r"(?<=\w)'''(?=\w)")
 FRACTION = re.compile(r"<sup>(?<=\d<sup>)(\d+)</sup>[/⁄]<sub>(?=\d+</sub>)")
 POWER = re.compile(r"<sup>(?<=\d<sup>)(?=[-−+]?\d+</sup>)")
@@ -70,7 +74,9 @@ MAGIC_WORD = re.compile(r"__[^\Wa-z\d_][^\Wa-z]{1,40}?__")
 PARSER_FUNCTION = re.compile(r"\s*(#?\w+):(.*)", re.DOTALL)
 GERMAN_LANGUAGE = re.compile(r"\s*([A-Za-z][a-z]{1,2})S\s*$")
 INTERLANGUAGE = re.compile(r"(?:[a-z]{2,3}|simple|[a-z]{2,3}(?:-[a-z]{1,8}){1,2})$")
-PICTURE_OPTION = re.compile(r"\s*(?:thumb|thumbnail|frame|frameless|upright|right|left|center|\d{2,4}(?:x\d{2,4})?px)\s*$")
+PICTURE_OPTION = re.compile(
+    r"\s*(?:thumb|thumbnail|frame|frameless|upright|right|left|center|\d{2,4}(?:x\d{2,4})?px)\s*$"
+)
 """Words that MediaWiki takes in every language, of pictures whose namespace is not known here."""
 PIPE_TRICK = re.compile(r"^[^:]{1,40}:|\s*\([^()]*\)$|\s*（[^（）]*）$|, .*$")
 
@@ -102,7 +108,9 @@ def prose(wikitext: str, language: str | None = None, title: str = "", namespace
     and so is a list through which one sentence runs. A formula stands as its line of text. Sentences that lack something that cannot be written, such as a
     formula of several lines, and those that lead to nothing, such as "They are:" over a table, are left out.
     """
-    page = Page(language=language, title=title, dropped_namespaces=FILES | CATEGORIES | {name.lower() for name in namespaces})
+    page = Page(
+        language=language, title=title, dropped_namespaces=FILES | CATEGORIES | {name.lower() for name in namespaces}
+    )
     text = wikitext.replace("\r\n", "\n").replace("\r", "\n")
     text = HIDDEN.sub(visible, text)
     text = POEM.sub(lambda match: "\n\n" + match[1].replace("\n", "\n\n") + "\n\n", text)
@@ -291,7 +299,13 @@ def render_braces(arguments: list[str], braces: int, page: Page) -> str:
         return arguments[1] if len(arguments) > 1 else ""
     if len(arguments[0]) > LONGEST_NAME and ":" not in arguments[0]:
         return ""
-    if (function := PARSER_FUNCTION.match(arguments[0])) and function[1].lower() not in ("template", "шаблон", "vorlage", "modèle", "plantilla"):
+    if (function := PARSER_FUNCTION.match(arguments[0])) and function[1].lower() not in (
+        "template",
+        "шаблон",
+        "vorlage",
+        "modèle",
+        "plantilla",
+    ):
         return parser_function(function[1].lower(), [function[2], *arguments[1:]], page)
     if german := GERMAN_LANGUAGE.match(arguments[0]):
         arguments = [f"lang-{german[1]}", *arguments[1:]]
@@ -320,7 +334,14 @@ def parser_function(name: str, arguments: list[str], page: Page) -> str:
         return templates.grouped(text) if (page.language or "en") == "en" else text
     if name == "#if":
         return (arguments + ["", ""])[1 if text else 2].strip()
-    changes = {"lc": str.lower, "uc": str.upper, "lcfirst": lambda word: word[:1].lower() + word[1:], "ucfirst": lambda word: word[:1].upper() + word[1:], "nowrap": str, "small": str}
+    changes = {
+        "lc": str.lower,
+        "uc": str.upper,
+        "lcfirst": lambda word: word[:1].lower() + word[1:],
+        "ucfirst": lambda word: word[:1].upper() + word[1:],
+        "nowrap": str,
+        "small": str,
+    }
     return changes[name](text) if name in changes else HOLE if name in ("#expr", "#time") else ""
 
 
@@ -329,7 +350,9 @@ def is_dropped(target: str, page: Page) -> bool:
     if len(target) > LONGEST_NAME or ":" not in target or (target := target.strip()).startswith(":"):
         return False
     prefix = target.partition(":")[0]
-    return prefix.strip().replace("_", " ").lower() in page.dropped_namespaces or (INTERLANGUAGE.match(prefix) is not None and prefix not in NOT_LANGUAGES)
+    return prefix.strip().replace("_", " ").lower() in page.dropped_namespaces or (
+        INTERLANGUAGE.match(prefix) is not None and prefix not in NOT_LANGUAGES
+    )
 
 
 def render_link(arguments: list[str], page: Page) -> str:

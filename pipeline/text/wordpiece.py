@@ -92,7 +92,9 @@ class Table:
         ids = np.array(self.tokenizer.encode_batch_fast([MARK.join(chunks)], add_special_tokens=False)[0].ids, np.int32)
         marks = np.flatnonzero(ids == self.mark_id)
         assert len(marks) == len(chunks) - 1, "no chunk holds a mark"
-        self.offsets = np.concatenate((self.offsets, self.offsets[-1] + np.append(marks - np.arange(len(marks)), len(ids) - len(marks))))
+        self.offsets = np.concatenate(
+            (self.offsets, self.offsets[-1] + np.append(marks - np.arange(len(marks)), len(ids) - len(marks)))
+        )
         self.ids = np.concatenate((self.ids, np.delete(ids, marks)))
         self.entries.update((chunk, first + place) for place, chunk in enumerate(chunks) if len(chunk) <= LONGEST_KEPT)
 
@@ -145,7 +147,9 @@ class WordPiece:
         content = one_a_line(sentences).encode()
         text = np.frombuffer(content, np.uint8)
         ends = chunk_ends(text, self.vocabulary.chinese_characters)
-        chunks = pa.StringArray.from_buffers(len(ends), pa.py_buffer(np.append(0, ends).astype(np.int32)), pa.py_buffer(content)).dictionary_encode()
+        chunks = pa.StringArray.from_buffers(
+            len(ends), pa.py_buffer(np.append(0, ends).astype(np.int32)), pa.py_buffer(content)
+        ).dictionary_encode()
         table = self.table
         places = table.places(chunks.dictionary.to_pylist())[chunks.indices.to_numpy()]
         ids, offsets = gathered(table.ids, table.offsets, places)
@@ -164,7 +168,11 @@ def gathered(ids: np.ndarray, offsets: np.ndarray, places: np.ndarray) -> tuple[
 def one_a_line(sentences: list[str]) -> str:
     """Every sentence with a line feed after it; one within a sentence is a space, which ends a word as well."""
     text = "\n".join([*sentences, ""])
-    return text if text.count("\n") == len(sentences) else "\n".join([*(sentence.replace("\n", " ") for sentence in sentences), ""])
+    return (
+        text
+        if text.count("\n") == len(sentences)
+        else "\n".join([*(sentence.replace("\n", " ") for sentence in sentences), ""])
+    )
 
 
 def sentence_bounds(text: np.ndarray, ends: np.ndarray) -> np.ndarray:

@@ -56,7 +56,9 @@ class Blanks:
     """How many of the candidates the model gets right."""
 
 
-def sentences_with_blanks(corpus: Corpus, wordpiece: WordPiece, vocabulary: Vocabulary) -> Iterator[tuple[np.ndarray, int]]:
+def sentences_with_blanks(
+    corpus: Corpus, wordpiece: WordPiece, vocabulary: Vocabulary
+) -> Iterator[tuple[np.ndarray, int]]:
     """Held-out sentences as ids, each with the place of a word that is an entry: one of each parent, then others."""
     random = generator(0, 0, 0, "blanks")
     parents: set[str] = set()
@@ -104,7 +106,12 @@ def blank_batch(sentences: list[tuple[np.ndarray, int]], vocabulary: Vocabulary)
     for ids, place in sentences:
         sequence = [vocabulary.cls_id, *ids.tolist(), vocabulary.sep_id]
         sequence[place + 1] = vocabulary.mask_id
-        row = {"ids": sequence, "first_length": len(sequence), "masked_positions": [place + 1], "masked_labels": [int(ids[place])]}
+        row = {
+            "ids": sequence,
+            "first_length": len(sequence),
+            "masked_positions": [place + 1],
+            "masked_labels": [int(ids[place])],
+        }
         rows.append(row | {"not_next": False, "document_a": 0, "document_b": 0})
     return collate(pa.Table.from_pylist(rows, schema=EXAMPLE))
 
@@ -124,14 +131,22 @@ def readable(ids: np.ndarray, place: int, vocabulary: Vocabulary) -> str:
 
 
 def fill_in_the_blanks(
-    module: BertPretraining, corpus: Corpus, wordpiece: WordPiece, vocabulary: Vocabulary, *, maximum_length: int, device: torch.device
+    module: BertPretraining,
+    corpus: Corpus,
+    wordpiece: WordPiece,
+    vocabulary: Vocabulary,
+    *,
+    maximum_length: int,
+    device: torch.device,
 ) -> Blanks:
     """The model's top five words for a hidden word in each of up to 64 held-out sentences, and which of them to show."""
     fitting = (one for one in sentences_with_blanks(corpus, wordpiece, vocabulary) if len(one[0]) + 2 <= maximum_length)
     sentences = list(islice(fitting, CANDIDATES))
     if not sentences:
         return Blanks(random=[], surest=[], candidates=0, right=0)
-    word_ids = torch.tensor([i for i in vocabulary.ordinary_ids.tolist() if vocabulary.tokens[i].isalpha()], device=device)
+    word_ids = torch.tensor(
+        [i for i in vocabulary.ordinary_ids.tolist() if vocabulary.tokens[i].isalpha()], device=device
+    )
     was_training = module.training
     module.eval()
     with torch.inference_mode():
@@ -139,9 +154,13 @@ def fill_in_the_blanks(
     module.train(was_training)
     best = logits_BV.float().softmax(-1)[:, word_ids].topk(min(5, len(word_ids)))
     blanks = []
-    for (ids, place), probabilities, indices in zip(sentences, best.values.tolist(), word_ids[best.indices].tolist(), strict=True):
+    for (ids, place), probabilities, indices in zip(
+        sentences, best.values.tolist(), word_ids[best.indices].tolist(), strict=True
+    ):
         guesses = [[vocabulary.tokens[i], p] for p, i in zip(probabilities, indices, strict=True)]
-        blanks.append(Blank(text=readable(ids, place, vocabulary), answer=vocabulary.tokens[ids[place]], guesses=guesses))
+        blanks.append(
+            Blank(text=readable(ids, place, vocabulary), answer=vocabulary.tokens[ids[place]], guesses=guesses)
+        )
     return chosen(blanks)
 
 

@@ -1,9 +1,9 @@
 """Training state on disk: published whole or not at all, verified before it is used.
 
-    RUN/checkpoints/step-00000500/
-        model.safetensors config.json vocab.txt tokenizer.json tokenizer_config.json     the published format
-        optimizer.safetensors state.json                                                 what resuming needs
-        manifest.json                                                                    size and SHA-256 of each, last
+RUN/checkpoints/step-00000500/
+    model.safetensors config.json vocab.txt tokenizer.json tokenizer_config.json     the published format
+    optimizer.safetensors state.json                                                 what resuming needs
+    manifest.json                                                                    size and SHA-256 of each, last
 """
 
 import json
@@ -77,11 +77,21 @@ class Snapshot:
 
 def snapshot(module: nn.Module, optimizer: torch.optim.Optimizer) -> Snapshot:
     """A copy of what a checkpoint holds of the model as it is now."""
-    weights = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in to_published(module.state_dict()).items()}
+    weights = {
+        name: tensor.detach().to("cpu", copy=True).contiguous()
+        for name, tensor in to_published(module.state_dict()).items()
+    }
     return Snapshot(weights=weights, optimizer=optimizer_tensors(optimizer, module))
 
 
-def save(run_folder: str, state: State, module: nn.Module, optimizer: torch.optim.Optimizer, model: Model, vocabulary: Vocabulary) -> str:
+def save(
+    run_folder: str,
+    state: State,
+    module: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    model: Model,
+    vocabulary: Vocabulary,
+) -> str:
     """Publish a checkpoint of the model as it is now and give its folder."""
     return publish(run_folder, state, snapshot(module, optimizer), model, vocabulary)
 
@@ -107,7 +117,9 @@ def write_position(run_folder: str, step: int, cursor: Cursor) -> None:
 
 def positions(run_folder: str) -> list[int]:
     """Steps whose position was written down, rising."""
-    return sorted(int(name[5:-5]) for name in storage.children(storage.join(run_folder, "positions")) if name.endswith(".json"))
+    return sorted(
+        int(name[5:-5]) for name in storage.children(storage.join(run_folder, "positions")) if name.endswith(".json")
+    )
 
 
 def read_position(run_folder: str, step: int) -> Cursor:
@@ -118,7 +130,9 @@ def read_position(run_folder: str, step: int) -> Cursor:
 def keep_newest(run_folder: str, keep: int, step: int, stays: Collection[int] = ()) -> None:
     """Delete all but the newest `keep` published checkpoints up to `step`, the last one, and but those of the steps in `stays`; what lies beyond it is not sound and does not count."""
     there = [saved for saved in steps_saved(run_folder) if saved <= step]
-    kept = [saved for saved in there if storage.exists(storage.join(folder_of(run_folder, saved), storage.MANIFEST))][-keep:]
+    kept = [saved for saved in there if storage.exists(storage.join(folder_of(run_folder, saved), storage.MANIFEST))][
+        -keep:
+    ]
     for old in there:
         if old not in kept and old not in stays:
             storage.delete_folder(folder_of(run_folder, old))
@@ -149,7 +163,9 @@ def go_back(run_folder: str, step: int) -> None:
     """Make the checkpoint of a step the newest, by deleting those after it. Raises CheckpointError, and deletes nothing, where it is not sound."""
     folder = folder_of(run_folder, step)
     if problem := storage.damage(folder):
-        raise CheckpointError(f"{folder}, from which the run would go on with more steps, is not sound ({problem}): choose another --name")
+        raise CheckpointError(
+            f"{folder}, from which the run would go on with more steps, is not sound ({problem}): choose another --name"
+        )
     for later in reversed([saved for saved in steps_saved(run_folder) if saved > step]):
         storage.delete_folder(folder_of(run_folder, later))
 
@@ -171,7 +187,9 @@ def newest_sound(run_folder: str, report: Callable[[str], None]) -> str | None:
         found = found or f"{folder}: {problem}"
         report(f"checkpoint {folder} is damaged ({problem}); trying the one before it")
     if found:
-        raise CheckpointError(f"no sound checkpoint is left ({found}); start again under another --name, or delete {storage.join(run_folder, 'checkpoints')}")
+        raise CheckpointError(
+            f"no sound checkpoint is left ({found}); start again under another --name, or delete {storage.join(run_folder, 'checkpoints')}"
+        )
     return None
 
 
@@ -204,7 +222,11 @@ def read_tensors(location: str) -> dict[str, torch.Tensor]:
             return load_file(path)
         with scratch_folder("load") as temporary:
             local = f"{temporary}/tensors"
-            storage.retried(lambda: fs.copy_files(path, local, source_filesystem=system, destination_filesystem=fs.LocalFileSystem()))
+            storage.retried(
+                lambda: fs.copy_files(
+                    path, local, source_filesystem=system, destination_filesystem=fs.LocalFileSystem()
+                )
+            )
             return load_file(local)
     except (OSError, SafetensorError) as error:
         raise CheckpointError(f"{location} cannot be read: {storage.first_line(error)}") from error

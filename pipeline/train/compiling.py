@@ -55,7 +55,9 @@ def redraws(config: Pretrain, device: torch.device) -> bool:
     The compiler does not know that the operator of CPUs (model/dropout.py) draws.
     """
     model = config.model
-    return config.placement.recompute and device.type == "cpu" and max(model.hidden_dropout, model.attention_dropout) > 0
+    return (
+        config.placement.recompute and device.type == "cpu" and max(model.hidden_dropout, model.attention_dropout) > 0
+    )
 
 
 def eager_seconds(config: Pretrain, vocabulary_size: int, device: torch.device, phase: Phase) -> float:

@@ -12,5 +12,9 @@ from pipeline.corpus.stream import in_blocks
 class Dealing(DataConfig):
     """Ray Train's distribution of streams over its workers, as many as there happen to be, by `in_blocks`."""
 
-    def configure(self, datasets: Mapping[str, Dataset], world_size: int, *args: Any, **kwargs: Any) -> list[dict[str, DataIterator]]:
-        return super().configure({name: in_blocks(stream, world_size) for name, stream in datasets.items()}, world_size, *args, **kwargs)
+    def configure(
+        self, datasets: Mapping[str, Dataset], world_size: int, *args: Any, **kwargs: Any
+    ) -> list[dict[str, DataIterator]]:
+        return super().configure(
+            {name: in_blocks(stream, world_size) for name, stream in datasets.items()}, world_size, *args, **kwargs
+        )

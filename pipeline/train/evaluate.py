@@ -21,7 +21,9 @@ HELDOUT_WINDOWS = 64  # read at most: each is split and encoded whole, at every 
 UNIGRAM_CHARACTERS = 2_000_000  # of training text that the baseline counts
 
 
-def heldout_batches(corpus: Corpus, wordpiece: WordPiece, sampling: Sampling, *, rows: int, rows_per_batch: int, rank: int, world: int) -> list[Batch]:
+def heldout_batches(
+    corpus: Corpus, wordpiece: WordPiece, sampling: Sampling, *, rows: int, rows_per_batch: int, rank: int, world: int
+) -> list[Batch]:
     """This rank's share (windows rank::world) of about `rows` held-out examples: the same set in every world."""
     windows = corpus.heldout[: min(rows, HELDOUT_WINDOWS)]
     if not windows:
@@ -29,12 +31,18 @@ def heldout_batches(corpus: Corpus, wordpiece: WordPiece, sampling: Sampling, *,
     most = -(-rows // len(windows))
     batches = []
     for index in range(rank, len(windows), world):
-        examples = make_examples(read_window(corpus, windows[index]), wordpiece, sampling, seed=SEED, epoch=0, window=index).slice(0, most)
-        batches += [collate(examples.slice(start, rows_per_batch)) for start in range(0, examples.num_rows, rows_per_batch)]
+        examples = make_examples(
+            read_window(corpus, windows[index]), wordpiece, sampling, seed=SEED, epoch=0, window=index
+        ).slice(0, most)
+        batches += [
+            collate(examples.slice(start, rows_per_batch)) for start in range(0, examples.num_rows, rows_per_batch)
+        ]
     return batches
 
 
-def evaluate(module: BertPretraining, batches: Sequence[Batch], *, world: int, device: torch.device, autocast: torch.autocast) -> dict[str, float]:
+def evaluate(
+    module: BertPretraining, batches: Sequence[Batch], *, world: int, device: torch.device, autocast: torch.autocast
+) -> dict[str, float]:
     """Means over all ranks' batches in evaluation mode: losses in nats, accuracies from 0 to 1. Empty without held-out rows.
 
     A pair task is left out where all rows have the same answer: nothing can be measured there.
@@ -58,7 +66,11 @@ def evaluate(module: BertPretraining, batches: Sequence[Batch], *, world: int, d
         if ones in (0, rows):
             sums[[SCORES.index(term), SCORES.index(f"{term}_accuracy")]] = 0
     names = {name: name if name.endswith("accuracy") else f"{name}_loss" for name in totals}
-    return {f"heldout/{names[name]}": (total / count).item() for name, (total, count) in zip(totals, sums[: len(totals)], strict=True) if count > 0}
+    return {
+        f"heldout/{names[name]}": (total / count).item()
+        for name, (total, count) in zip(totals, sums[: len(totals)], strict=True)
+        if count > 0
+    }
 
 
 def unigram_counts(corpus: Corpus, wordpiece: WordPiece, size: int) -> np.ndarray:
@@ -80,14 +92,19 @@ def baselines(batches: Sequence[Batch], counts: np.ndarray, world: int) -> dict[
     labels = np.concatenate([batch.masked_labels_M.numpy() for batch in batches] or [np.zeros(0, dtype=np.int64)])
     pairs = [yes_and_rows(batches, term) for term in PAIR_TERMS]
     sums = torch.tensor(
-        [(-log_share[labels].sum(), len(labels)), ((labels == counts.argmax()).sum(), len(labels)), *pairs], dtype=torch.float64
+        [(-log_share[labels].sum(), len(labels)), ((labels == counts.argmax()).sum(), len(labels)), *pairs],
+        dtype=torch.float64,
     )
     if world > 1:
         dist.all_reduce(sums)
     (loss, masked), (correct, _), *pairs = sums.tolist()
     if not masked:
         return {}
-    majority = {f"baseline/majority_{term}_accuracy": max(ones, rows - ones) / rows for term, (ones, rows) in zip(PAIR_TERMS, pairs, strict=True) if rows}
+    majority = {
+        f"baseline/majority_{term}_accuracy": max(ones, rows - ones) / rows
+        for term, (ones, rows) in zip(PAIR_TERMS, pairs, strict=True)
+        if rows
+    }
     return {"baseline/unigram_mlm_loss": loss / masked, "baseline/unigram_mlm_accuracy": correct / masked} | majority
 
 
@@ -104,4 +121,9 @@ def yes_and_rows(batches: Sequence[Batch], term: str) -> tuple[int, int]:
 
 def pair_labels_of(batches: Sequence[Batch], term: str) -> torch.Tensor:
     """All labels of one pair task, 0 or 1; none where the batches have other pairs or none."""
-    return torch.cat([torch.zeros(0, dtype=torch.int64), *(labels[term] for batch in batches if term in (labels := pair_labels(batch)))])
+    return torch.cat(
+        [
+            torch.zeros(0, dtype=torch.int64),
+            *(labels[term] for batch in batches if term in (labels := pair_labels(batch))),
+        ]
+    )

@@ -21,7 +21,9 @@ def device_peak(device: torch.device, precision: str) -> float | None:
     return peak_flops(torch.cuda.get_device_name(device), precision) if device.type == "cuda" else None
 
 
-def utilisation_percent(config: Pretrain, vocabulary_size: int, total: Mapping[str, float], seconds: float, peak: float) -> float:
+def utilisation_percent(
+    config: Pretrain, vocabulary_size: int, total: Mapping[str, float], seconds: float, peak: float
+) -> float:
     """Model FLOPs utilisation of devices of `peak` operations a second in all, from totals of tokens, squares and masked positions."""
     counted = Counted(tokens=int(total["tokens"]), squares=int(total["squares"]), masked=int(total["masked"]))
     return 100 * utilisation(flops_per_token(config.model, vocabulary_size, counted), counted.tokens / seconds, peak)

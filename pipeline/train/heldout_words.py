@@ -25,7 +25,9 @@ from pipeline.train.evaluate import HELDOUT_WINDOWS, SEED
 MASKED_SHARE = 0.15
 LEAST_WORDS = 8  # of a sentence: shorter ones give too little to go by
 TOKENS_A_WORD = 3  # more than words have on average in any vocabulary, so that no word falls off a sequence's end
-BITS_A_BYTE = 8  # what a masked word costs beside its pieces where one of them is [UNK], which does not say what stands there
+BITS_A_BYTE = (
+    8  # what a masked word costs beside its pieces where one of them is [UNK], which does not say what stands there
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +44,14 @@ class HeldoutWords:
 
 
 def heldout_words(
-    corpus: Corpus, wordpiece: WordPiece, *, maximum_length: int, sentences: int, rows_per_batch: int, rank: int, world: int
+    corpus: Corpus,
+    wordpiece: WordPiece,
+    *,
+    maximum_length: int,
+    sentences: int,
+    rows_per_batch: int,
+    rank: int,
+    world: int,
 ) -> HeldoutWords:
     """This rank's share (windows rank::world) of about so many held-out sentences; 15% of the words of each are [MASK]."""
     rows, words, all_bytes, unknown_bytes = [], 0, 0, 0
@@ -56,11 +65,16 @@ def heldout_words(
         words += len(masked)
         all_bytes += sum(sizes)
         unknown_bytes += sum(size for size, is_unknown in zip(sizes, unknown) if is_unknown)
-    batches = [collate(pa.Table.from_pylist(rows[start : start + rows_per_batch], schema=EXAMPLE)) for start in range(0, len(rows), rows_per_batch)]
+    batches = [
+        collate(pa.Table.from_pylist(rows[start : start + rows_per_batch], schema=EXAMPLE))
+        for start in range(0, len(rows), rows_per_batch)
+    ]
     return HeldoutWords(batches=batches, words=words, bytes=all_bytes, unknown_bytes=unknown_bytes)
 
 
-def drawn_words(corpus: Corpus, longest: int, sentences: int, rank: int, world: int) -> Iterator[tuple[list[str], list[int]]]:
+def drawn_words(
+    corpus: Corpus, longest: int, sentences: int, rank: int, world: int
+) -> Iterator[tuple[list[str], list[int]]]:
     """Sentences as words, at most `longest` of each, with the rising places of those to be masked: a function of the text alone."""
     windows = corpus.heldout[: min(sentences, HELDOUT_WINDOWS)]
     for index in range(rank, len(windows), world):
@@ -89,7 +103,9 @@ def row_of(ids: np.ndarray, offsets: np.ndarray, masked: list[int], wordpiece: W
     }
 
 
-def word_metrics(module: BertPretraining, held: HeldoutWords, *, world: int, device: torch.device, autocast: torch.autocast) -> dict[str, float]:
+def word_metrics(
+    module: BertPretraining, held: HeldoutWords, *, world: int, device: torch.device, autocast: torch.autocast
+) -> dict[str, float]:
     """Loss in nats a masked word and in bits a byte of masked text, over all ranks; empty without held-out sentences.
 
     A word with an [UNK] costs 8 bits a byte more. What lower-casing and stripped accents lose is not charged.
@@ -106,4 +122,6 @@ def word_metrics(module: BertPretraining, held: HeldoutWords, *, world: int, dev
     if world > 1:
         dist.all_reduce(sums)
     total, words, size = sums.tolist()
-    return {"heldout/nats_per_word": total / words, "heldout/bits_per_byte": total / math.log(2) / size} if words else {}
+    return (
+        {"heldout/nats_per_word": total / words, "heldout/bits_per_byte": total / math.log(2) / size} if words else {}
+    )

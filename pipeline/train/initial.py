@@ -1,8 +1,8 @@
 """A published model as the start of a run: read, checked, kept once in the output folder, and loaded there by every worker.
 
-    OUTPUT/initial/FINGERPRINT/
-        model.safetensors config.json     what was taken, under the published names
-        manifest.json                     where it is from, and what was not there or left out
+OUTPUT/initial/FINGERPRINT/
+    model.safetensors config.json     what was taken, under the published names
+    manifest.json                     where it is from, and what was not there or left out
 """
 
 import json
@@ -22,7 +22,17 @@ from pipeline.corpus.given_vocabulary import given_vocabulary
 from pipeline.errors import CheckpointError, ConfigError, PipelineError, listed
 from pipeline.local_files import scratch_folder
 from pipeline.model.published import Files, fingerprint, published_folder, read_config, read_weights
-from pipeline.model.weights import CONFIG_FIELDS, Taken, model_settings, pretraining_parts, published_config, require_sizes, take, to_published, vocabulary_size
+from pipeline.model.weights import (
+    CONFIG_FIELDS,
+    Taken,
+    model_settings,
+    pretraining_parts,
+    published_config,
+    require_sizes,
+    take,
+    to_published,
+    vocabulary_size,
+)
 from pipeline.objectives.pretraining import BertPretraining
 from pipeline.text.extension import new_rows
 from pipeline.text.vocabulary import Vocabulary
@@ -64,7 +74,12 @@ def read_initial(config: Pretrain, report: Callable[[str], None], used: tuple[st
             chosen = replace(config.vocabulary, path=config.vocabulary.path or location)
             vocabulary = given_vocabulary(chosen)
             found = Initial(
-                folder=storage.join(config.output, "initial", (digest := in_place(location, fingerprint, folder, files))[:16]), fingerprint=digest, model=model, vocabulary=vocabulary
+                folder=storage.join(
+                    config.output, "initial", (digest := in_place(location, fingerprint, folder, files))[:16]
+                ),
+                fingerprint=digest,
+                model=model,
+                vocabulary=vocabulary,
             )
             with storage.locked_name(found.folder, wait=True):  # two runs may want the same one at once
                 if storage.damage(found.folder):
@@ -88,10 +103,19 @@ def in_place(location: str, read: Callable[..., Any], *arguments: Any) -> Any:
 def keep(found: Initial, location: str, folder: Path, files: Files) -> None:
     """Publish what a checkpoint has of the model in our folder, in float32. Raises CheckpointError for what cannot be used."""
     taken, rows, padded = usable(found.model, found.vocabulary.size, folder, files)
-    about = {"source": location, "fingerprint": found.fingerprint, "vocabulary_size": rows, "missing": taken.missing, "left_out": sorted(taken.surplus), "padding": padded}
+    about = {
+        "source": location,
+        "fingerprint": found.fingerprint,
+        "vocabulary_size": rows,
+        "missing": taken.missing,
+        "left_out": sorted(taken.surplus),
+        "padding": padded,
+    }
     with scratch_folder("initial") as temporary:
         save_file(to_published(taken.state), f"{temporary}/{WEIGHTS}", metadata={"format": "pt"})
-        (temporary / CONFIG).write_text(json.dumps(published_config(found.model, rows, found.vocabulary.pad_id), indent=2) + "\n")
+        (temporary / CONFIG).write_text(
+            json.dumps(published_config(found.model, rows, found.vocabulary.pad_id), indent=2) + "\n"
+        )
         storage.publish(temporary, found.folder, about)
 
 
@@ -100,7 +124,9 @@ def usable(model: Model, entries: int, folder: Path, files: Files) -> tuple[Take
 
     `entries` are those of the vocabulary. Raises CheckpointError for what cannot be used.
     """
-    tensors = {name: tensor.float() for name, tensor in read_weights(folder, files).items() if tensor.is_floating_point()}
+    tensors = {
+        name: tensor.float() for name, tensor in read_weights(folder, files).items() if tensor.is_floating_point()
+    }
     if not (rows := vocabulary_size(tensors)):
         raise CheckpointError(
             "tensor bert.embeddings.word_embeddings.weight is missing: without word embeddings there is no BERT to start from"
@@ -116,7 +142,11 @@ def usable(model: Model, entries: int, folder: Path, files: Files) -> tuple[Take
 
 def is_padding(rows: int, entries: int) -> int:
     """How many word embeddings stand behind the vocabulary's last entry only to make their number round (30,522 to 30,528); 0 where they are no such padding."""
-    return rows - entries if rows > entries and any(rows == -(-entries // multiple) * multiple for multiple in PADDED_TO) else 0
+    return (
+        rows - entries
+        if rows > entries and any(rows == -(-entries // multiple) * multiple for multiple in PADDED_TO)
+        else 0
+    )
 
 
 def require_usable(taken: Taken) -> None:
@@ -124,9 +154,13 @@ def require_usable(taken: Taken) -> None:
     there = set(to_published({name: torch.empty(3) for name in taken.state}))
     replaced = tuple(head for head in HEADS if not any(name.startswith(head) for name in there))
     if missing := [name for name in taken.missing if not name.startswith(replaced)]:
-        raise CheckpointError(f"{tensors_named(missing)} missing: only whole heads may be ({', '.join(head.rstrip('.') for head in HEADS)})")
+        raise CheckpointError(
+            f"{tensors_named(missing)} missing: only whole heads may be ({', '.join(head.rstrip('.') for head in HEADS)})"
+        )
     if surplus := [name for name in taken.surplus if not name.startswith(OTHER_HEADS)]:
-        raise CheckpointError(f"{tensors_named(surplus)} unexpected: a BERT of the layers and heads that config.json says has none of that name")
+        raise CheckpointError(
+            f"{tensors_named(surplus)} unexpected: a BERT of the layers and heads that config.json says has none of that name"
+        )
     if broken := [name for name, tensor in to_published(taken.state).items() if not is_finite(tensor)]:
         raise CheckpointError(f"{tensors_named(broken)} not finite: NaN or infinity among the weights")
 
@@ -144,7 +178,9 @@ def tensors_named(names: list[str]) -> str:
 def require_fitting_vocabulary(location: str, path: str, rows: int, vocabulary: Vocabulary) -> None:
     """Raise CheckpointError unless the vocabulary has an entry for each row of the word embeddings."""
     if rows != vocabulary.size:
-        raise CheckpointError(f"{location}: the weights have {rows} word embeddings and the vocabulary in {path} has {vocabulary.size} entries: set vocabulary.path to the one that it was trained with")
+        raise CheckpointError(
+            f"{location}: the weights have {rows} word embeddings and the vocabulary in {path} has {vocabulary.size} entries: set vocabulary.path to the one that it was trained with"
+        )
 
 
 def description(location: str, about: dict[str, Any], used: tuple[str, ...]) -> str:
@@ -166,7 +202,9 @@ def agreed_model(chosen: Model, initial: Initial, location: str) -> Model:
         mine, theirs = getattr(chosen, name), getattr(initial.model, name)
         said = mine != getattr(Model(), name)
         if said and mine != theirs and name not in FREE:
-            raise ConfigError(f"model.{name} ({mine}) differs from {field} ({theirs}) in the config.json of init {location}: leave it out (preset continue sets none), or choose another init")
+            raise ConfigError(
+                f"model.{name} ({mine}) differs from {field} ({theirs}) in the config.json of init {location}: leave it out (preset continue sets none), or choose another init"
+            )
         values[name] = mine if said else theirs
     return replace(chosen, **values)
 

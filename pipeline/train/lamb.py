@@ -42,7 +42,14 @@ class Lamb(torch.optim.Optimizer):
         torch._foreach_mul_(updates, torch.where(skip, 0.0, 1.0))
         torch._foreach_add_(parameters, updates, alpha=-group["lr"])
 
-    def _adam(self, parameters: list[Tensor], gradients: list[Tensor], skip: Tensor, betas: tuple[float, float], epsilon: float) -> list[Tensor]:
+    def _adam(
+        self,
+        parameters: list[Tensor],
+        gradients: list[Tensor],
+        skip: Tensor,
+        betas: tuple[float, float],
+        epsilon: float,
+    ) -> list[Tensor]:
         """Corrected first moments over the roots of corrected second moments, as new tensors; the moments move on unless `skip`."""
         states = [self._state(parameter) for parameter in parameters]
         means, squares, steps = ([state[name] for state in states] for name in ("exp_avg", "exp_avg_sq", "step"))
@@ -63,7 +70,9 @@ class Lamb(torch.optim.Optimizer):
     def _state(self, parameter: Tensor) -> dict[str, Tensor]:
         state = self.state[parameter]
         if not state:
-            state["step"] = torch.zeros((), dtype=torch.float32, device=parameter.device)  # beside it: the host must not wait for a number
+            state["step"] = torch.zeros(
+                (), dtype=torch.float32, device=parameter.device
+            )  # beside it: the host must not wait for a number
             state["exp_avg"] = torch.zeros_like(parameter)
             state["exp_avg_sq"] = torch.zeros_like(parameter)
         return state

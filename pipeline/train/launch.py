@@ -34,7 +34,9 @@ POLL_SECONDS = 1.0
 SILENT_SECONDS = 60.0  # before a person is told
 SILENT_INTERVALS = 3  # times the longest wait for news so far: some steps take minutes
 START_ATTEMPTS = 60  # of a worker group of fixed size that finds no room, a minute each; where nodes may come, it waits as long as it takes
-ELASTIC_START_SECONDS = 5  # after which an elastic group that was to be as large as before takes the nodes that are left
+ELASTIC_START_SECONDS = (
+    5  # after which an elastic group that was to be as large as before takes the nodes that are left
+)
 RESERVATION = "reservation.json"
 COORDINATOR_SECONDS = 5.0
 RESIZE_SECONDS = 5.0  # between looks for nodes that came
@@ -51,11 +53,17 @@ def locked_tracker(folder: str) -> Iterator[ActorHandle]:
     owner = f"job {context.get_job_id()}, process {os.getpid()}"
     here = NodeAffinitySchedulingStrategy(context.get_node_id(), soft=False)
     try:
-        tracker = ray.remote(Tracker).options(name=name, namespace=NAMESPACE, num_cpus=0, scheduling_strategy=here, max_concurrency=4).remote(owner)
+        tracker = (
+            ray.remote(Tracker)
+            .options(name=name, namespace=NAMESPACE, num_cpus=0, scheduling_strategy=here, max_concurrency=4)
+            .remote(owner)
+        )
         ray.get(tracker.owner.remote())
     except ValueError as error:
         holder = ray.get(ray.get_actor(name, namespace=NAMESPACE).owner.remote())
-        raise ConfigError(f"run {folder} is being trained already by {holder}; wait for it, stop it (ray job stop), or choose another --name") from error
+        raise ConfigError(
+            f"run {folder} is being trained already by {holder}; wait for it, stop it (ray job stop), or choose another --name"
+        ) from error
     try:
         yield tracker
     finally:
@@ -63,7 +71,12 @@ def locked_tracker(folder: str) -> Iterator[ActorHandle]:
 
 
 @contextmanager
-def tracked(tracker: ActorHandle, mlflow: MlflowRun, report: Callable[[str], None], show: Callable[[int, dict[str, float]], None]) -> Iterator[None]:
+def tracked(
+    tracker: ActorHandle,
+    mlflow: MlflowRun,
+    report: Callable[[str], None],
+    show: Callable[[int, dict[str, float]], None],
+) -> Iterator[None]:
     """Track the training inside in an MLflow run that ends as FINISHED, FAILED or KILLED.
 
     `report` gets lines for people, `show` each new (step, metrics); both are called from a thread.
@@ -128,13 +141,18 @@ def take_reservation(folder: str, requester: str) -> None:
         # There may be no coordinator in this cluster, or its node may be gone: what it held is waited for then, or free.
         with suppress(ValueError, KeyError, ray.exceptions.RayError):
             coordinator = ray.get_actor("AutoscalingCoordinator", namespace="AutoscalingCoordinator")
-            ray.get(coordinator.cancel_request.remote(requester_id=storage.read_json(note)["requester"]), timeout=COORDINATOR_SECONDS)
+            ray.get(
+                coordinator.cancel_request.remote(requester_id=storage.read_json(note)["requester"]),
+                timeout=COORDINATOR_SECONDS,
+            )
     storage.write_json(note, {"requester": requester})
 
 
 def train_environment(config: Pretrain) -> dict[str, str]:
     """How soon Ray Train gives up a worker that hangs, and waits no more for nodes that went; it reads both from the environment of the driver."""
-    start = {"RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": str(ELASTIC_START_SECONDS)} if config.worker_range.elastic else {}
+    start = (
+        {"RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": str(ELASTIC_START_SECONDS)} if config.worker_range.elastic else {}
+    )
     return start | {"RAY_TRAIN_WORKER_HEALTH_CHECK_TIMEOUT_S": str(config.placement.hang_seconds)}
 
 
@@ -150,7 +168,10 @@ def trainer(job: Job, resources: WorkerResources) -> TorchTrainer:
     DataContext.get_current().enable_progress_bars = False
     DataContext.get_current().execution_no_progress_timeout_s = -1  # an evaluation may pause the stream for long
     cpus = data_cpus(resources, config.worker_range, node_groups(config.placement))
-    options = ExecutionOptions(preserve_order=True, resource_limits=ExecutionResources.for_limits(cpu=cpus, object_store_memory=stream_bytes(config)))
+    options = ExecutionOptions(
+        preserve_order=True,
+        resource_limits=ExecutionResources.for_limits(cpu=cpus, object_store_memory=stream_bytes(config)),
+    )
 
     def stream() -> ray.data.Dataset:
         if failure := ray.get(job.tracker.failure.remote()):
@@ -158,7 +179,11 @@ def trainer(job: Job, resources: WorkerResources) -> TorchTrainer:
         state = newest_state(job)
         phase = config.phase_at(state.step)
         ray.get(job.tracker.begin.remote(phase.first))
-        rows = offset(phase.end - phase.first + 1, phase.batch) - offset(state.step - phase.first, phase.batch) + most_of_round(config, phase)
+        rows = (
+            offset(phase.end - phase.first + 1, phase.batch)
+            - offset(state.step - phase.first, phase.batch)
+            + most_of_round(config, phase)
+        )
         return build_stream(in_phase(job.stream, phase), entered(state.cursor, phase, state.step), rows)
 
     workers = config.worker_range
@@ -180,7 +205,10 @@ def trainer(job: Job, resources: WorkerResources) -> TorchTrainer:
             name=str(config.name),
             storage_path=path,
             storage_filesystem=system,
-            failure_config=FailureConfig(max_failures=config.placement.restarts, controller_failure_limit=-1 if workers.elastic or config.placement.autoscaled else START_ATTEMPTS),
+            failure_config=FailureConfig(
+                max_failures=config.placement.restarts,
+                controller_failure_limit=-1 if workers.elastic or config.placement.autoscaled else START_ATTEMPTS,
+            ),
         ),
     )
 
@@ -193,10 +221,18 @@ def stream_bytes(config: Pretrain) -> int:
 def most_of_round(config: Pretrain, phase: Phase) -> int:
     """Rows of one block of every worker at most, as many workers as there may be."""
     workers = config.worker_range
-    return max(rows_of_round(phase.batch, phase.sampling.maximum_length, world) for world in range(workers.least, workers.most + 1))
+    return max(
+        rows_of_round(phase.batch, phase.sampling.maximum_length, world)
+        for world in range(workers.least, workers.most + 1)
+    )
 
 
-def watch(tracker: ActorHandle, stop: threading.Event, report: Callable[[str], None], show: Callable[[int, dict[str, float]], None]) -> None:
+def watch(
+    tracker: ActorHandle,
+    stop: threading.Event,
+    report: Callable[[str], None],
+    show: Callable[[int, dict[str, float]], None],
+) -> None:
     """Pass the tracker's lines and new training metrics on until told to stop, and once after."""
     reason = "where nodes are missing, ray status names them, and the run goes on when they are there"
     if is_loopback(ray.util.get_node_ip_address()):  # no other machine can join
@@ -237,6 +273,10 @@ def plain_error(error: TrainingFailedError, job: Job) -> PipelineError:
     text = "; ".join(sorted({error_line(cause) for cause in causes})) or storage.first_line(error)
     restarts = job.config.placement.restarts
     if isinstance(error, ControllerError):
-        return PipelineError(f"the workers could not be started: {text}; ray status says what the cluster lacks, the same command continues from the last checkpoint")
+        return PipelineError(
+            f"the workers could not be started: {text}; ray status says what the cluster lacks, the same command continues from the last checkpoint"
+        )
     logs = keep_logs(storage.join(job.folder, "ray-logs"))
-    return PipelineError(f"training failed more often than placement.restarts ({restarts}) allows: {text}; the full error is {logs}, the same command continues from the last checkpoint")
+    return PipelineError(
+        f"training failed more often than placement.restarts ({restarts}) allows: {text}; the full error is {logs}, the same command continues from the last checkpoint"
+    )

@@ -59,18 +59,30 @@ class Work:
     """What people call this rank."""
 
 
-def train(work: Work, tables: Iterator[pa.Table], module: BertPretraining, optimizer: torch.optim.Optimizer, state: State) -> State:
+def train(
+    work: Work, tables: Iterator[pa.Table], module: BertPretraining, optimizer: torch.optim.Optimizer, state: State
+) -> State:
     """Train from `state` to the end of the phase that it stands in and give the last state, which is also the newest checkpoint.
 
     `tables`, a slot each, and the held-out batches are that phase's. Raises DataError when they are not the rows that must follow, or end early.
     """
     objective = distributed(module, work)
-    with Saver(work.folder, work.config, work.vocabulary, work.flush, work.say) as saver, Stragglers(objective, work.rank, work.world, work.place, work.device) as stragglers:
+    with (
+        Saver(work.folder, work.config, work.vocabulary, work.flush, work.say) as saver,
+        Stragglers(objective, work.rank, work.world, work.place, work.device) as stragglers,
+    ):
         return train_phase(work, tables, module, objective, optimizer, state, saver, stragglers)
 
 
 def train_phase(
-    work: Work, tables: Iterator[pa.Table], module: BertPretraining, objective: nn.Module, optimizer: torch.optim.Optimizer, state: State, saver: Saver, stragglers: Stragglers
+    work: Work,
+    tables: Iterator[pa.Table],
+    module: BertPretraining,
+    objective: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    state: State,
+    saver: Saver,
+    stragglers: Stragglers,
 ) -> State:
     """`train`, with the module as it is called and what goes on beside the steps."""
     config, start = work.config, state.step
@@ -79,18 +91,34 @@ def train_phase(
         state = dataclasses.replace(state, heldout_before=state.heldout_before | evaluated(work, module, state, phase))
     state = dataclasses.replace(state, cursor=entered(state.cursor, phase, start))
     compute = Compute(device=work.device, autocast=work.autocast, seed=config.seed, world=work.world)
-    meter, notice = Meter(work.world, state.interval, work.device), Notice(work.leaving, elastic=config.worker_range.elastic)
+    meter, notice = (
+        Meter(work.world, state.interval, work.device),
+        Notice(work.leaving, elastic=config.worker_range.elastic),
+    )
     for step in range(start, phase.end):
         places = slots_of_rank(step - phase.first, start - phase.first, phase.batch, work.rank, work.world)
         slots = take_slots(work, tables, meter, places, step, phase.batch.rows_per_slot)
         records = exchange([slot.record for slot in slots], slots_at(step - phase.first, phase.batch), work.world)
         check_order(state, records, step)
         rows = sum(record.rows for record in records)
-        counts = {"mlm": sum(record.masked for record in records), "nsp": rows, "sop": rows}  # of terms that the objective may have
+        counts = {
+            "mlm": sum(record.masked for record in records),
+            "nsp": rows,
+            "sop": rows,
+        }  # of terms that the objective may have
         rate = config.optimizer.learning_rate * rate_share(config.schedule, step, config.steps)
         with told_what_to_lower(config, phase, step + 1, work.device):
             batches = [(slot.record.place, slot.batch) for slot in slots]
-            sums, norm = train_step(objective, optimizer, batches, counts, compute, step=step, rate=rate, clip_norm=config.optimizer.clip_norm)
+            sums, norm = train_step(
+                objective,
+                optimizer,
+                batches,
+                counts,
+                compute,
+                step=step,
+                rate=rate,
+                clip_norm=config.optimizer.clip_norm,
+            )
         state = advance(state, records)
         meter.add(step_of(state.step, sums, counts, norm, records))
         done = state.step
@@ -98,7 +126,9 @@ def train_phase(
             state = log_interval(work, state, meter, rate, norm, stragglers)
         if done % config.evaluation_every == 0 or done == phase.end:
             state = count_time(work, state, meter)
-            state = dataclasses.replace(state, heldout_loss=evaluated(work, module, state, phase).get("heldout/mlm_loss"))
+            state = dataclasses.replace(
+                state, heldout_loss=evaluated(work, module, state, phase).get("heldout/mlm_loss")
+            )
             meter.resume_clock()
         saver.check()
         needed = done in (phase.end, decay_start(config))
@@ -118,7 +148,9 @@ def distributed(module: nn.Module, work: Work) -> nn.Module:
     return DistributedDataParallel(module, device_ids=devices, gradient_as_bucket_view=True)
 
 
-def take_slots(work: Work, tables: Iterator[pa.Table], meter: Meter, places: Sequence[int], step: int, rows_per_slot: int) -> list[Slot]:
+def take_slots(
+    work: Work, tables: Iterator[pa.Table], meter: Meter, places: Sequence[int], step: int, rows_per_slot: int
+) -> list[Slot]:
     """This rank's next slots, those of the step; the time they take to come counts as waiting."""
     slots = []
     for place in places:
@@ -126,7 +158,9 @@ def take_slots(work: Work, tables: Iterator[pa.Table], meter: Meter, places: Seq
         table = next(tables, None)
         meter.wait += time.perf_counter() - asked
         if table is None:
-            raise DataError(f"the stream ended at step {step} of {work.config.steps}: the corpus yields no more examples")
+            raise DataError(
+                f"the stream ended at step {step} of {work.config.steps}: the corpus yields no more examples"
+            )
         if table.num_rows != rows_per_slot:
             raise DataError(f"step {step}: a slot came with {table.num_rows} rows instead of {rows_per_slot}")
         slots.append(make_slot(table, place))
@@ -137,7 +171,9 @@ def check_order(state: State, records: Sequence[Record], step: int) -> None:
     """Raise DataError unless the step's slots are the rows that follow the cursor: Ray's dealing order is its habit, not its promise."""
     problem = check_chain(state.cursor, [(record.first, record.last) for record in records])
     if problem:
-        raise DataError(f"step {step} got rows out of order ({problem}); nothing is trained on them. Start the same command again")
+        raise DataError(
+            f"step {step} got rows out of order ({problem}); nothing is trained on them. Start the same command again"
+        )
 
 
 def advance(state: State, records: Sequence[Record]) -> State:
@@ -145,13 +181,22 @@ def advance(state: State, records: Sequence[Record]) -> State:
     crc32 = state.crc32
     for record in records:
         crc32 = zlib.crc32(record.crc32.to_bytes(4, "little"), crc32)
-    summed = {name: getattr(state, name) + sum(getattr(record, name) for record in records) for name in ("tokens", "squares", "masked")}
-    return dataclasses.replace(state, step=state.step + 1, cursor=records[-1].last, crc32=crc32, heldout_loss=None, **summed)
+    summed = {
+        name: getattr(state, name) + sum(getattr(record, name) for record in records)
+        for name in ("tokens", "squares", "masked")
+    }
+    return dataclasses.replace(
+        state, step=state.step + 1, cursor=records[-1].last, crc32=crc32, heldout_loss=None, **summed
+    )
 
 
-def step_of(number: int, sums: dict[str, torch.Tensor], counts: dict[str, int], norm: torch.Tensor, records: Sequence[Record]) -> Step:
+def step_of(
+    number: int, sums: dict[str, torch.Tensor], counts: dict[str, int], norm: torch.Tensor, records: Sequence[Record]
+) -> Step:
     """What the meter counts of a step."""
-    tokens, squares, masked = (sum(getattr(record, name) for record in records) for name in ("tokens", "squares", "masked"))
+    tokens, squares, masked = (
+        sum(getattr(record, name) for record in records) for name in ("tokens", "squares", "masked")
+    )
     return Step(number=number, sums=sums, counts=counts, norm=norm, tokens=tokens, squares=squares, masked=masked)
 
 
@@ -168,7 +213,8 @@ def count_time(work: Work, state: State, meter: Meter) -> State:
         state,
         seconds=state.seconds + grown["seconds"],
         wait_seconds=state.wait_seconds + grown["wait_seconds"],
-        step_times=state.step_times | {name: state.step_times.get(name, 0.0) + count for name, count in grown.items() if name.startswith("time.")},
+        step_times=state.step_times
+        | {name: state.step_times.get(name, 0.0) + count for name, count in grown.items() if name.startswith("time.")},
         interval=total if total.get("steps") else {},
     )
 
@@ -179,7 +225,11 @@ def refuse_nonfinite(work: Work, meter: Meter) -> None:
     if "nonfinite" not in meter.total or (skips and meter.nonfinite_in_a_row < MOST_SKIPPED):
         return
     number = meter.newest_nonfinite if skips else int(meter.total["first_nonfinite"])
-    found = f"{meter.nonfinite_in_a_row} steps in a row, up to step {number}, have no finite gradient" if skips else f"the gradient of step {number} is not finite; nothing was learned from it"
+    found = (
+        f"{meter.nonfinite_in_a_row} steps in a row, up to step {number}, have no finite gradient"
+        if skips
+        else f"the gradient of step {number} is not finite; nothing was learned from it"
+    )
     otherwise = "" if skips else ", or pass over such steps with on_nonfinite skip"
     raise ConfigError(
         f"{found}: lower optimizer.learning_rate ({config.optimizer.learning_rate}) and start under another --name{otherwise}; "
@@ -187,13 +237,17 @@ def refuse_nonfinite(work: Work, meter: Meter) -> None:
     )
 
 
-def log_interval(work: Work, state: State, meter: Meter, rate: float, norm: torch.Tensor, stragglers: Stragglers) -> State:
+def log_interval(
+    work: Work, state: State, meter: Meter, rate: float, norm: torch.Tensor, stragglers: Stragglers
+) -> State:
     """Log the means since the last logged step, name a worker that all others wait for, and begin the next interval."""
     state = count_time(work, state, meter)
     metrics = training_metrics(meter.total) | {"speed/peak_memory_gigabytes": peak_memory_bytes(work.device) / 1e9}
     if work.peak_flops is not None:
         peak = work.world * work.peak_flops
-        metrics["speed/model_flops_utilisation_percent"] = utilisation_percent(work.config, work.vocabulary.size, meter.total, meter.total["seconds"], peak)
+        metrics["speed/model_flops_utilisation_percent"] = utilisation_percent(
+            work.config, work.vocabulary.size, meter.total, meter.total["seconds"], peak
+        )
     meter.clear()
     if line := stragglers.read():
         work.say(line)

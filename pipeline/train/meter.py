@@ -92,7 +92,10 @@ class Meter:
         self._increase({"tokens": step.tokens, "squares": step.squares, "masked": step.masked, "steps": 1})
         self.nonfinite_in_a_row = 0 if finite else self.nonfinite_in_a_row + 1
         if finite:
-            self._increase({f"count.{name}": count for name, count in step.counts.items()} | {f"sum.{name}": value for name, value in sums.items()})
+            self._increase(
+                {f"count.{name}": count for name, count in step.counts.items()}
+                | {f"sum.{name}": value for name, value in sums.items()}
+            )
         else:
             self.newest_nonfinite = step.number
             self.total.setdefault("first_nonfinite", step.number)
@@ -115,7 +118,9 @@ def mark(device: torch.device) -> float | torch.cuda.Event:
 def durations(marks: Sequence[float | torch.cuda.Event]) -> list[float]:
     """Milliseconds from each mark to the next; the device has passed them all."""
     pairs = zip(marks[:-1], marks[1:], strict=True)
-    return [1000 * (after - before) if isinstance(after, float) else before.elapsed_time(after) for before, after in pairs]
+    return [
+        1000 * (after - before) if isinstance(after, float) else before.elapsed_time(after) for before, after in pairs
+    ]
 
 
 def read(steps: Sequence[Step], names: Sequence[str]) -> tuple[torch.Tensor, torch.Tensor]:
@@ -123,7 +128,9 @@ def read(steps: Sequence[Step], names: Sequence[str]) -> tuple[torch.Tensor, tor
     if not steps:
         return torch.zeros(0, len(names), dtype=torch.float64), torch.zeros(0, dtype=torch.float64)
     zero = torch.zeros_like(steps[0].norm, dtype=torch.float64)
-    rows = [torch.stack([step.norm.double(), *(step.sums.get(name, zero).double() for name in names)]) for step in steps]
+    rows = [
+        torch.stack([step.norm.double(), *(step.sums.get(name, zero).double() for name in names)]) for step in steps
+    ]
     values = torch.stack(rows).cpu()
     return values[:, 1:].contiguous(), values[:, 0]
 
@@ -151,10 +158,16 @@ def training_metrics(total: dict[str, float]) -> dict[str, float]:
     """
     means = {name[4:]: value / total[f"count.{name[4:]}"] for name, value in total.items() if name.startswith("sum.")}
     skipped = {"train/nonfinite_steps": total["nonfinite"]} if "nonfinite" in total else {}
-    losses = {f"train/{name}_loss": mean for name, mean in means.items()} | ({"train/loss": sum(means.values())} if means else {})
-    return losses | skipped | {
-        "speed/tokens_per_second": total["tokens"] / total["seconds"],
-        "speed/step_milliseconds": 1000 * total["seconds"] / total["steps"],
-        "speed/step_milliseconds_95th": percentile_milliseconds(total, 0.95),
-        "speed/data_wait_percent": 100 * total["wait_seconds"] / total["seconds"],
-    }
+    losses = {f"train/{name}_loss": mean for name, mean in means.items()} | (
+        {"train/loss": sum(means.values())} if means else {}
+    )
+    return (
+        losses
+        | skipped
+        | {
+            "speed/tokens_per_second": total["tokens"] / total["seconds"],
+            "speed/step_milliseconds": 1000 * total["seconds"] / total["steps"],
+            "speed/step_milliseconds_95th": percentile_milliseconds(total, 0.95),
+            "speed/data_wait_percent": 100 * total["wait_seconds"] / total["seconds"],
+        }
+    )

@@ -9,7 +9,16 @@ from pipeline.config.flat import flatten
 from pipeline.config.jobs import Pretrain
 from pipeline.train.schedule import grows
 
-IDENTITY = ("seed", "word_embeddings", "sampling", "model", "batch", "phases", "optimizer", "schedule")  # settings that make a run what it is, beside its data
+IDENTITY = (
+    "seed",
+    "word_embeddings",
+    "sampling",
+    "model",
+    "batch",
+    "phases",
+    "optimizer",
+    "schedule",
+)  # settings that make a run what it is, beside its data
 
 
 def default_name(preset: str, config: Pretrain) -> str:

@@ -37,7 +37,9 @@ def trained(module: nn.Module) -> list[tuple[str, nn.Parameter]]:
 
 def parameter_groups(chosen: settings.AdamW, module: nn.Module) -> list[dict[str, Any]]:
     """The parameters that train (a tied one counts once) by what is done to them: weight decay, share of the rate, matrices in one parameter."""
-    layers = 1 + max((int(found[1]) for name, _ in module.named_parameters() if (found := LAYER.search(name))), default=-1)
+    layers = 1 + max(
+        (int(found[1]) for name, _ in module.named_parameters() if (found := LAYER.search(name))), default=-1
+    )
     words_share = 1.0 if chosen.word_embeddings_rate is None else chosen.word_embeddings_rate
     groups: dict[tuple[float, float, int], list[nn.Parameter]] = {}
     for name, parameter in trained(module):
@@ -45,18 +47,27 @@ def parameter_groups(chosen: settings.AdamW, module: nn.Module) -> list[dict[str
         share = chosen.layer_decay ** depth(name, layers) * (words_share if name.endswith(WORDS) else 1.0)
         key = decay, share, 3 if FUSED.search(name) else 1
         groups.setdefault(key, []).append(parameter)
-    return [{"params": found, "weight_decay": decay, "rate_share": share, "matrices": matrices} for (decay, share, matrices), found in groups.items()]
+    return [
+        {"params": found, "weight_decay": decay, "rate_share": share, "matrices": matrices}
+        for (decay, share, matrices), found in groups.items()
+    ]
 
 
 def adam_w(chosen: settings.AdamW, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
-    return torch.optim.AdamW(groups, lr=chosen.learning_rate, betas=(chosen.beta1, chosen.beta2), eps=chosen.epsilon, fused=True)
+    return torch.optim.AdamW(
+        groups, lr=chosen.learning_rate, betas=(chosen.beta1, chosen.beta2), eps=chosen.epsilon, fused=True
+    )
 
 
 def lamb(chosen: settings.AdamW, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
     return Lamb(groups, lr=chosen.learning_rate, betas=(chosen.beta1, chosen.beta2), eps=chosen.epsilon)
 
 
-OPTIMIZERS: dict[type, Callable[..., torch.optim.Optimizer]] = {settings.AdamW: adam_w, TaskAdamW: adam_w, settings.Lamb: lamb}
+OPTIMIZERS: dict[type, Callable[..., torch.optim.Optimizer]] = {
+    settings.AdamW: adam_w,
+    TaskAdamW: adam_w,
+    settings.Lamb: lamb,
+}
 
 
 def build_optimizer(chosen: settings.AdamW, module: nn.Module) -> torch.optim.Optimizer:
@@ -87,6 +98,8 @@ def load_optimizer(
         for key in STATE:
             value = tensors.get(f"{name}.{key}")
             if value is None or (key != "step" and value.shape != parameter.shape):
-                raise CheckpointError(f"optimizer.safetensors: {name}.{key} is missing or has another shape than the parameter's {tuple(parameter.shape)}")
+                raise CheckpointError(
+                    f"optimizer.safetensors: {name}.{key} is missing or has another shape than the parameter's {tuple(parameter.shape)}"
+                )
             state[key] = value.to(parameter.device) if key != "step" or parameter.is_cuda else value
         optimizer.state[parameter] = state

@@ -20,12 +20,18 @@ LONGEST = 5_000
 
 def origin() -> dict[str, str]:
     """Return the tags; those of the commit are left out where this code lies in no git checkout."""
-    return commit(__file__) | user() | {KIND: "LOCAL", SOURCE: storage.without_login(sys.argv[0]), COMMAND: command(sys.argv)}
+    return (
+        commit(__file__)
+        | user()
+        | {KIND: "LOCAL", SOURCE: storage.without_login(sys.argv[0]), COMMAND: command(sys.argv)}
+    )
 
 
 def commit(file: str) -> dict[str, str]:
     """Return the commit of the checkout that has a file, and whether files of it were changed since; nothing where git does not know it."""
-    if git(file, "ls-files", "--error-unmatch", file) is None:  # as where a package is installed below a checkout of something else
+    if (
+        git(file, "ls-files", "--error-unmatch", file) is None
+    ):  # as where a package is installed below a checkout of something else
         return {}
     found, changed = git(file, "rev-parse", "HEAD"), git(file, "status", "--porcelain", "--untracked-files=no")
     return {COMMIT: found, CHANGED: str(changed != "").lower()} if found else {}
@@ -34,7 +40,9 @@ def commit(file: str) -> dict[str, str]:
 def git(file: str, *words: str) -> str | None:
     """Return what git prints in the folder of a file; None where it is not there or refuses."""
     with suppress(OSError, subprocess.TimeoutExpired):
-        done = subprocess.run(["git", *words], cwd=os.path.dirname(file), capture_output=True, text=True, timeout=GIT_SECONDS)
+        done = subprocess.run(
+            ["git", *words], cwd=os.path.dirname(file), capture_output=True, text=True, timeout=GIT_SECONDS
+        )
         return done.stdout.strip() if done.returncode == 0 else None
     return None
 

@@ -82,8 +82,12 @@ def training_line(axes: Axes, logged: Mapping[int, float]) -> None:
     """Draw the means of intervals; each stands at its last step, as the logged ones do."""
     steps, values, size = interval_means(logged)
     apart = Counter(after - before for before, after in pairwise(sorted(logged))).most_common(1)
-    number = size * apart[0][0] if apart else None  # the last interval of a phase may be shorter, and a lone one is of any length
-    label = "training" if number is None else f"training, mean of {number:,} steps" if number > 1 else "training, each step"
+    number = (
+        size * apart[0][0] if apart else None
+    )  # the last interval of a phase may be shorter, and a lone one is of any length
+    label = (
+        "training" if number is None else f"training, mean of {number:,} steps" if number > 1 else "training, each step"
+    )
     axes.plot(steps, values, color=BLUE, linewidth=1.4, marker="." if len(steps) == 1 else "", label=label)
 
 
@@ -103,7 +107,16 @@ def heldout_lines(axes: Axes, losses: Mapping[int, float], lengths: Mapping[int,
         steps = [step for step in sorted(losses) if lengths.get(step) == length]
         label = "held-out" if len(there) == 1 or length is None else f"held-out, length {length:.0f}"
         few = "o" if len(steps) <= MOST_POINTS else ""
-        axes.plot(steps, [losses[step] for step in steps], style, color=RED, linewidth=1.4, marker=few, markersize=3.5, label=label)
+        axes.plot(
+            steps,
+            [losses[step] for step in steps],
+            style,
+            color=RED,
+            linewidth=1.4,
+            marker=few,
+            markersize=3.5,
+            label=label,
+        )
 
 
 def baseline_lines(axes: Axes, term: str, points: Points) -> None:
@@ -135,12 +148,25 @@ def tokens_axis(axes: Axes, tokens: Mapping[int, float]) -> None:
         return
     steps, counts = np.array(sorted(tokens.items()), dtype=np.float64).T
     rate = counts[-1] / steps[-1]  # beyond what was logged, where the axis has its margins
-    steps, counts = ([-steps[-1], 0.0, *steps, 2 * steps[-1]], [-counts[-1], 0.0, *counts, counts[-1] + rate * steps[-1]])
-    above = axes.secondary_xaxis("top", functions=(lambda step: np.interp(step, steps, counts), lambda count: np.interp(count, counts, steps)))
+    steps, counts = (
+        [-steps[-1], 0.0, *steps, 2 * steps[-1]],
+        [-counts[-1], 0.0, *counts, counts[-1] + rate * steps[-1]],
+    )
+    above = axes.secondary_xaxis(
+        "top", functions=(lambda step: np.interp(step, steps, counts), lambda count: np.interp(count, counts, steps))
+    )
     above.xaxis.set_major_formatter(EngFormatter())
     above.set_xlabel("tokens")
 
 
 def legend(axes: Axes, *, last: bool) -> None:
     """Put the legend below the panel, where it hides no line; below the last one stand its axis' numbers and name first."""
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16 if last else -0.01), ncols=4, frameon=False, fontsize="small", columnspacing=1.4, handlelength=1.8)
+    axes.legend(
+        loc="upper center",
+        bbox_to_anchor=(0.5, -0.16 if last else -0.01),
+        ncols=4,
+        frameon=False,
+        fontsize="small",
+        columnspacing=1.4,
+        handlelength=1.8,
+    )

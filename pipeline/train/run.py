@@ -1,13 +1,13 @@
 """The folder of a run: its name, what makes it the run it is, and its summary.
 
-    OUTPUT/runs/NAME/
-        vocabulary/         that of the run
-        run.json            identity, steps and MLflow run
-        checkpoints/        see checkpoint.py
-        positions/          where the stream stood at each checkpoint
-        reservation.json    under which name the last elastic driver asked for nodes
-        export/             the published format
-        summary.json        written last: the run is finished
+OUTPUT/runs/NAME/
+    vocabulary/         that of the run
+    run.json            identity, steps and MLflow run
+    checkpoints/        see checkpoint.py
+    positions/          where the stream stood at each checkpoint
+    reservation.json    under which name the last elastic driver asked for nodes
+    export/             the published format
+    summary.json        written last: the run is finished
 """
 
 import importlib.metadata
@@ -28,7 +28,11 @@ from pipeline.train.schedule import decay_start, grows
 if TYPE_CHECKING:  # imports Ray, which a finished run's reader does not need
     from pipeline.corpus.prepare import Corpus
 
-VERSIONED = ("numpy", "sentencex", "tokenizers")  # whose outputs may change from one to the next, and the rows with them
+VERSIONED = (
+    "numpy",
+    "sentencex",
+    "tokenizers",
+)  # whose outputs may change from one to the next, and the rows with them
 SUMMARY, RUN, VOCABULARY = "summary.json", "run.json", "vocabulary"
 RECORDED = ("identity", "steps", "mlflow_run_id", "corpus")
 MOST_NAMED = 4
@@ -39,13 +43,20 @@ def run_folder(config: Pretrain) -> str:
     return storage.join(storage.absolute(config.output), "runs", str(config.name))
 
 
-def identity(config: Pretrain, corpus: "Corpus", vocabulary: Vocabulary, init_fingerprint: str | None = None) -> dict[str, Any]:
+def identity(
+    config: Pretrain, corpus: "Corpus", vocabulary: Vocabulary, init_fingerprint: str | None = None
+) -> dict[str, Any]:
     """Dotted name -> value of what must match for a run to be continued. `steps` is among them where the schedule ends with it."""
     settings = {key: value for key, value in flatten(config).items() if key.split(".")[0] in IDENTITY}
     if not grows(config):
         settings["steps"] = config.steps
     initial = {"init.fingerprint": init_fingerprint} if init_fingerprint else {}
-    return settings | versions() | initial | {"corpus.fingerprint": corpus.fingerprint, "vocabulary.fingerprint": vocabulary.fingerprint}
+    return (
+        settings
+        | versions()
+        | initial
+        | {"corpus.fingerprint": corpus.fingerprint, "vocabulary.fingerprint": vocabulary.fingerprint}
+    )
 
 
 def versions() -> dict[str, Any]:
@@ -70,10 +81,18 @@ def refuse_differences(config: Pretrain, recorded: dict[str, Any], wanted: dict[
     differing = [key for key in sorted(recorded | wanted) if recorded.get(key) != wanted.get(key)]
     if not differing:
         return
-    named = ", ".join(f"{key} {recorded.get(key)!r} there and {wanted.get(key)!r} here" for key in differing[:MOST_NAMED])
+    named = ", ".join(
+        f"{key} {recorded.get(key)!r} there and {wanted.get(key)!r} here" for key in differing[:MOST_NAMED]
+    )
     more = f" and {len(differing) - MOST_NAMED} more" if len(differing) > MOST_NAMED else ""
-    hint = " (steps may grow under schedule:constant-rate and schedule:warmup-stable-decay only, in one phase: other rates and phases depend on the number of steps)" if "steps" in differing else ""
-    raise ConfigError(f"run {config.name} was started with other settings: {named}{more}{hint}; choose another --name, or the settings that it has")
+    hint = (
+        " (steps may grow under schedule:constant-rate and schedule:warmup-stable-decay only, in one phase: other rates and phases depend on the number of steps)"
+        if "steps" in differing
+        else ""
+    )
+    raise ConfigError(
+        f"run {config.name} was started with other settings: {named}{more}{hint}; choose another --name, or the settings that it has"
+    )
 
 
 def grown_from(config: Pretrain, recorded: dict[str, Any], done: int) -> int | None:

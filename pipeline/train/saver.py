@@ -28,7 +28,14 @@ class Saver:
     A context: its end waits for what is being written, and gives up a write that fails when training itself has failed.
     """
 
-    def __init__(self, folder: str, config: Pretrain, vocabulary: Vocabulary, flush: Callable[[], None], say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        folder: str,
+        config: Pretrain,
+        vocabulary: Vocabulary,
+        flush: Callable[[], None],
+        say: Callable[[str], None],
+    ) -> None:
         self.folder, self.config, self.vocabulary, self.flush, self.say = folder, config, vocabulary, flush, say
         self.thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self.writing: Future[None] | None = None
@@ -41,7 +48,9 @@ class Saver:
     def __enter__(self) -> "Saver":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if error is not None:
             self.given_up.set()
         self.thread.shutdown(wait=True)
@@ -90,7 +99,9 @@ class Saver:
                     ) from error
                 self.failing.set()
                 if wait == FIRST_WAIT:
-                    self.say(f"the checkpoint of step {state.step} cannot {what} ({reason}); trying again for {patience} s while training goes on")
+                    self.say(
+                        f"the checkpoint of step {state.step} cannot {what} ({reason}); trying again for {patience} s while training goes on"
+                    )
                 self.given_up.wait(min(wait, left))
                 wait = min(2 * wait, LONGEST_WAIT)
 
@@ -103,4 +114,6 @@ class Saver:
         kept = self.config.checkpoint
         phase = self.config.phase_at(state.step - 1)  # losses at other lengths cannot be compared
         best = checkpoint.best_step(self.folder, phase.first, state.step, self.sound) if kept.keep_best else None
-        checkpoint.keep_newest(self.folder, kept.keep, state.step, {step for step in (best, decay_start(self.config)) if step is not None})
+        checkpoint.keep_newest(
+            self.folder, kept.keep, state.step, {step for step in (best, decay_start(self.config)) if step is not None}
+        )

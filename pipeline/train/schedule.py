@@ -5,7 +5,14 @@ from collections.abc import Callable
 
 from pipeline.config.jobs import Pretrain
 from pipeline.config.phases import OnePhase
-from pipeline.config.training import ConstantRate, CosineDecay, LinearDecay, PolynomialDecay, Schedule, WarmupStableDecay
+from pipeline.config.training import (
+    ConstantRate,
+    CosineDecay,
+    LinearDecay,
+    PolynomialDecay,
+    Schedule,
+    WarmupStableDecay,
+)
 
 
 def left(warmup_share: float, step: int, steps: int) -> tuple[float, float]:

@@ -39,7 +39,9 @@ class Record:
     def from_numbers(cls, numbers: Sequence[int]) -> "Record":
         place, rows, tokens, squares, masked, crc32, *cursors = map(int, numbers)
         first, last = (Cursor(**dict(zip(CURSOR, cursors[i : i + 4], strict=True))) for i in (0, 4))
-        return cls(place=place, rows=rows, tokens=tokens, squares=squares, masked=masked, crc32=crc32, first=first, last=last)
+        return cls(
+            place=place, rows=rows, tokens=tokens, squares=squares, masked=masked, crc32=crc32, first=first, last=last
+        )
 
 
 NUMBERS = 6 + 2 * len(CURSOR)
@@ -57,7 +59,9 @@ def make_slot(table: pa.Table, place: int) -> Slot:
     """A slot from its rows (schema ROW)."""
     batch = collate(table)
     cursors = [Cursor(**{name: table.column(name)[i].as_py() for name in CURSOR}) for i in (0, table.num_rows - 1)]
-    crc32 = zlib.crc32(np.ascontiguousarray(batch.masked_labels_M.numpy()), zlib.crc32(np.ascontiguousarray(batch.ids_T.numpy())))
+    crc32 = zlib.crc32(
+        np.ascontiguousarray(batch.masked_labels_M.numpy()), zlib.crc32(np.ascontiguousarray(batch.ids_T.numpy()))
+    )
     record = Record(
         place=place,
         rows=table.num_rows,

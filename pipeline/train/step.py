@@ -33,7 +33,15 @@ class Compute:
 
 
 def train_step(
-    objective: nn.Module, optimizer: torch.optim.Optimizer, slots: Sequence[Slot], counts: Counts, compute: Compute, *, step: int, rate: float, clip_norm: float
+    objective: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    slots: Sequence[Slot],
+    counts: Counts,
+    compute: Compute,
+    *,
+    step: int,
+    rate: float,
+    clip_norm: float,
 ) -> tuple[dict[str, Tensor], Tensor]:
     """Train on this rank's slots of a step; return its loss sums by term and the norm of the step's gradient before clipping.
 
@@ -48,7 +56,9 @@ def seed_dropout(seed: int, step: int, slot: int) -> None:
     torch.manual_seed(int(np.random.SeedSequence((seed, step, slot)).generate_state(1, np.uint64)[0] >> 1))
 
 
-def backward(objective: nn.Module, slots: Sequence[Slot], counts: Counts, compute: Compute, *, step: int) -> dict[str, Tensor]:
+def backward(
+    objective: nn.Module, slots: Sequence[Slot], counts: Counts, compute: Compute, *, step: int
+) -> dict[str, Tensor]:
     """Leave the gradients of the step's mean loss on the parameters; return this rank's loss sums by term, float64.
 
     `objective` is the module, or DistributedDataParallel around it: its averaging over ranks is undone here.
@@ -73,7 +83,9 @@ def update(optimizer: torch.optim.Optimizer, module: nn.Module, *, rate: float, 
     """
     # Attributes by which torch's mixed precision talks to an optimiser, whose kernel then divides and skips by itself.
     assert getattr(optimizer, "_step_supports_amp_scaling", False), "an optimiser must heed grad_scale and found_inf"
-    norm = torch.nn.utils.get_total_norm([parameter.grad for parameter in module.parameters() if parameter.grad is not None])
+    norm = torch.nn.utils.get_total_norm(
+        [parameter.grad for parameter in module.parameters() if parameter.grad is not None]
+    )
     optimizer.grad_scale = ((norm + CLIP_EPSILON) / clip_norm).clamp(min=1.0)
     optimizer.found_inf = (~norm.isfinite()).float()
     for group in optimizer.param_groups:

@@ -33,7 +33,9 @@ class Stragglers:
             self.hooks = [self.objective.register_forward_pre_hook(keep), self.objective.register_forward_hook(keep)]
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         for hook in self.hooks if self.world > 1 else ():
             hook.remove()
 

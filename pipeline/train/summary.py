@@ -45,13 +45,21 @@ class Pace:
         """Seconds until the last step, after `step`, the steps since the last call having taken `milliseconds` each."""
         since = max(step - self.last, 1)
         kept = math.exp(-since / (self.steps / 2))
-        self.seconds, self.weight, self.last = kept * self.seconds + since * milliseconds / 1000, kept * self.weight + since, step
+        self.seconds, self.weight, self.last = (
+            kept * self.seconds + since * milliseconds / 1000,
+            kept * self.weight + since,
+            step,
+        )
         return (self.steps - step) * self.seconds / self.weight
 
 
 def progress_line(steps: int, step: int, metrics: dict[str, float], left: float) -> str:
     """One line: step, loss terms, real tokens per second, share of time waiting for data, time left in seconds."""
-    terms = "  ".join(f"{key[6:-5]} {value:.3f}" for key, value in sorted(metrics.items()) if key.startswith("train/") and key.endswith("_loss"))
+    terms = "  ".join(
+        f"{key[6:-5]} {value:.3f}"
+        for key, value in sorted(metrics.items())
+        if key.startswith("train/") and key.endswith("_loss")
+    )
     return (
         f"step {step:>{len(str(steps))}}/{steps}  {terms}  {metrics['speed/tokens_per_second']:,.0f} tokens/s  "
         f"data wait {metrics['speed/data_wait_percent']:.1f}%  {duration(left)} left"
@@ -69,21 +77,42 @@ def figures(summary: dict[str, Any]) -> list[tuple[str, str]]:
                 f"{after['heldout/mlm_loss']:.3f} nats at length {summary['maximum_length']} (before training {before['heldout/mlm_loss']:.3f}{other_length(summary)}, "
                 f"unigram baseline {beside['baseline/unigram_mlm_loss']:.3f})",
             ),
-            ("held-out MLM accuracy", f"{after['heldout/mlm_accuracy']:.1%} (unigram baseline {beside['baseline/unigram_mlm_accuracy']:.1%})"),
+            (
+                "held-out MLM accuracy",
+                f"{after['heldout/mlm_accuracy']:.1%} (unigram baseline {beside['baseline/unigram_mlm_accuracy']:.1%})",
+            ),
         ]
         if {BITS, NATS} <= before.keys() & after.keys():
-            rows.append(("held-out words", f"{after[BITS]:.3f} bits a byte, {after[NATS]:.3f} nats a word (before training {before[BITS]:.3f} and {before[NATS]:.3f}; comparable across vocabularies)"))
+            rows.append(
+                (
+                    "held-out words",
+                    f"{after[BITS]:.3f} bits a byte, {after[NATS]:.3f} nats a word (before training {before[BITS]:.3f} and {before[NATS]:.3f}; comparable across vocabularies)",
+                )
+            )
         rows += [
-            (f"held-out {term.upper()} accuracy", f"{after[f'heldout/{term}_accuracy']:.1%} (majority baseline {beside[f'baseline/majority_{term}_accuracy']:.1%})")
+            (
+                f"held-out {term.upper()} accuracy",
+                f"{after[f'heldout/{term}_accuracy']:.1%} (majority baseline {beside[f'baseline/majority_{term}_accuracy']:.1%})",
+            )
             for term in ("nsp", "sop")
             if f"heldout/{term}_accuracy" in after
         ]
-        rows += [(f"held-out {term.upper()} accuracy", ONE_ANSWER) for term in ("nsp", "sop") if unmeasured(term, after, beside)]
+        rows += [
+            (f"held-out {term.upper()} accuracy", ONE_ANSWER)
+            for term in ("nsp", "sop")
+            if unmeasured(term, after, beside)
+        ]
     else:
         rows.append(("held-out loss", "none: the corpus is too small for a held-out part (prepare.heldout_share)"))
     return rows + [
-        ("trained", f"{summary['steps']:,} steps, {summary['tokens']:,} tokens, epoch {summary['epochs']}, in {duration(summary['training_seconds'])}"),
-        ("speed", f"{summary['tokens_per_second']:,.0f} tokens/s on {summary['workers']} {summary['device']} worker{'s' * (summary['workers'] > 1)}, {summary['precision']}"),
+        (
+            "trained",
+            f"{summary['steps']:,} steps, {summary['tokens']:,} tokens, epoch {summary['epochs']}, in {duration(summary['training_seconds'])}",
+        ),
+        (
+            "speed",
+            f"{summary['tokens_per_second']:,.0f} tokens/s on {summary['workers']} {summary['device']} worker{'s' * (summary['workers'] > 1)}, {summary['precision']}",
+        ),
         ("95% of the steps", f"within {summary['step_milliseconds_95th']:,.0f} ms"),
         ("waiting for data", f"{summary['data_wait_percent']:.1f}% of the time"),
         ("memory", f"{summary['peak_memory_gigabytes']:.2f} GB at most"),
@@ -103,7 +132,11 @@ def other_length(summary: dict[str, Any]) -> str:
 
 
 def utilisation_text(percent: float | None) -> str:
-    return "not known: there is no peak for this device and precision" if percent is None else f"{percent:.1f}% of the device's dense peak"
+    return (
+        "not known: there is no peak for this device and precision"
+        if percent is None
+        else f"{percent:.1f}% of the device's dense peak"
+    )
 
 
 def places(summary: dict[str, Any]) -> list[tuple[str, str]]:
@@ -154,10 +187,16 @@ def description(config: Pretrain, corpus: "Corpus", tokens: int, folder: str) ->
     like = next((name for name, preset in PRESETS.items() if preset.model == model), None)
     names, counts = listed(map(storage.without_login, corpus.sources)), corpus.counts
     rows = [
-        ("model", f"{model.layers} layers, width {model.width}, {model.heads} heads" + (f" (as {like})" if like else "")),
+        (
+            "model",
+            f"{model.layers} layers, width {model.width}, {model.heads} heads" + (f" (as {like})" if like else ""),
+        ),
         ("corpus", f"{names}: {counts['characters']:,} characters in {counts['documents']:,} documents"),
         ("vocabulary", f"{tokens:,} entries"),
-        ("steps", f"{config.steps:,} of {config.batch.rows_per_step:,} rows, evaluated every {config.evaluation_every:,}"),
+        (
+            "steps",
+            f"{config.steps:,} of {config.batch.rows_per_step:,} rows, evaluated every {config.evaluation_every:,}",
+        ),
         ("export, when it is done", storage.join(folder, "export")),
     ]
     return f"Pretraining run **{config.name}**\n\n{table(rows)}\n"

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # read when MLflow is imported; actors have the environment of their head
+os.environ.setdefault(
+    "MLFLOW_DISABLE_TELEMETRY", "true"
+)  # read when MLflow is imported; actors have the environment of their head
 
 from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param
 from mlflow.exceptions import MlflowException
@@ -39,7 +41,9 @@ DESCRIPTION = "mlflow.note.content"
 """Tag with the Markdown on the run's first page."""
 DRIVER = "driver"
 """Tag of a run with the process that drives it, by which a later start sees that it is gone."""
-KIND = {"mlflow.experimentKind": "custom_model_development"}  # else MLflow's UI may take an experiment for one of chat models, and hides the charts
+KIND = {
+    "mlflow.experimentKind": "custom_model_development"
+}  # else MLflow's UI may take an experiment for one of chat models, and hides the charts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +79,13 @@ def tracking_uri(settings: Tracking, output: str) -> str:
 
 
 def open_run(
-    uri: str, experiment: str, name: str, run_id: str | None, parameters: dict[str, Any], tags: dict[str, str], inputs: Sequence[DatasetInput] = ()
+    uri: str,
+    experiment: str,
+    name: str,
+    run_id: str | None,
+    parameters: dict[str, Any],
+    tags: dict[str, str],
+    inputs: Sequence[DatasetInput] = (),
 ) -> MlflowRun:
     """Continue the run `run_id` when the tracking server still has it, else create one with its parameters, data sets and what started it.
 
@@ -93,7 +103,11 @@ def open_run(
             client.set_tag(run_id, DRIVER, this_driver())  # first: else another start may end it
             client.update_run(run_id, status="RUNNING")
             return MlflowRun(uri=uri, run_id=run_id, experiment_id=client.get_run(run_id).info.experiment_id)
-        experiment_id = found.experiment_id if found else client.create_experiment(experiment, artifact_location=artifact_location(uri), tags=KIND)
+        experiment_id = (
+            found.experiment_id
+            if found
+            else client.create_experiment(experiment, artifact_location=artifact_location(uri), tags=KIND)
+        )
         run = client.create_run(experiment_id, run_name=name, tags=origin() | tags | {DRIVER: this_driver()})
         entries = [Param(key, str(value)) for key, value in parameters.items()]
         for start in range(0, len(entries), PARAMETERS_A_CALL):
@@ -119,7 +133,9 @@ def corpus_inputs(corpus: "Corpus") -> list[DatasetInput]:
                 digest=corpus.fingerprint[:LONGEST_DIGEST],
                 source_type=urlsplit(folder).scheme or "local",
                 source=json.dumps(source),
-                profile=json.dumps({"windows": len(windows), "characters": sum(window.characters for window in windows)}),
+                profile=json.dumps(
+                    {"windows": len(windows), "characters": sum(window.characters for window in windows)}
+                ),
             ),
             [InputTag("mlflow.data.context", context)],
         )
@@ -214,9 +230,13 @@ class Tracker:
             found = self.client.get_run(run.run_id)
             self.run_name = found.info.run_name
             for key in found.data.metrics:
-                self.points[key] = {metric.step: metric.value for metric in self.client.get_metric_history(run.run_id, key)}
+                self.points[key] = {
+                    metric.step: metric.value for metric in self.client.get_metric_history(run.run_id, key)
+                }
         except Exception as error:  # as in open_run
-            raise ConfigError(f"tracking.uri ({run.uri}) does not work: {storage.first_line(error)}; mend or move it, and the same command continues") from error
+            raise ConfigError(
+                f"tracking.uri ({run.uri}) does not work: {storage.first_line(error)}; mend or move it, and the same command continues"
+            ) from error
         self.sender = threading.Thread(target=self._send_forever, daemon=True)
         self.sender.start()
 

@@ -92,7 +92,10 @@ def run_trial(
     for epoch in range(len(course.epochs) + 1, recipe.epochs + 1):
         with training():
             train_epoch(config, module, optimizer, rows, course, epoch - 1, compute, keeper=keeper)
-        found = {name: way.answers(task, split, logits_of(module, split.rows, device, autocast), cutting) for name, split in splits.items()}
+        found = {
+            name: way.answers(task, split, logits_of(module, split.rows, device, autocast), cutting)
+            for name, split in splits.items()
+        }
         course.epochs.append({name: way.score(task, split, found[name], {}) for name, split in splits.items()})
         after_epoch(epoch, course.epochs[-1])
         value, best = worth(metric, course.epochs[-1][first][metric]), course.best
@@ -151,7 +154,9 @@ def train_epoch(
     module.train()
     for slots in batches(rows, recipe, compute.seed, epoch, skip=course.step - epoch * per_epoch):
         rate = config.optimizer.learning_rate * rate_share(config.schedule, course.step, steps)
-        loss, weight = train_on(slots, module, optimizer, compute, step=course.step, rate=rate, clip_norm=config.optimizer.clip_norm)
+        loss, weight = train_on(
+            slots, module, optimizer, compute, step=course.step, rate=rate, clip_norm=config.optimizer.clip_norm
+        )
         total, count = total + loss, count + weight
         course.step, course.tokens = course.step + 1, course.tokens + sum(batch.tokens for _, batch in slots)
         if course.step % every == 0:
@@ -176,7 +181,14 @@ def read(points: list[tuple[int, Tensor]]) -> list[tuple[int, float]]:
 
 
 def train_on(
-    slots: Sequence[Slot], module: TaskObjective, optimizer: torch.optim.Optimizer, compute: Compute, *, step: int, rate: float, clip_norm: float
+    slots: Sequence[Slot],
+    module: TaskObjective,
+    optimizer: torch.optim.Optimizer,
+    compute: Compute,
+    *,
+    step: int,
+    rate: float,
+    clip_norm: float,
 ) -> tuple[Tensor, Tensor | int]:
     """Train on the slots of a step; return the loss sum, float64, and the count of its mean. The host does not wait."""
     there = [(slot, batch.to(compute.device)) for slot, batch in slots]
@@ -192,7 +204,10 @@ def seen_words(config: Finetune, module: TaskObjective, rows: pa.Table) -> Calla
     embeddings = module.encoder.embeddings
     if isinstance(config.optimizer, Lamb) or not embeddings.words.weight.requires_grad:
         return nullcontext
-    return partial(SeenWords(embeddings.words, torch.tensor(rows["ids"].combine_chunks().flatten().to_numpy())).train_in, embeddings)
+    return partial(
+        SeenWords(embeddings.words, torch.tensor(rows["ids"].combine_chunks().flatten().to_numpy())).train_in,
+        embeddings,
+    )
 
 
 def drawn(rows: pa.Table, most: int | None, seed: int) -> pa.Table:
@@ -211,17 +226,23 @@ def batches(rows: pa.Table, recipe: Recipe, seed: int, epoch: int, skip: int = 0
     starts = range(0, len(order), recipe.rows_per_step)
     if recipe.group_lengths:
         lengths, size = rows["ids"].combine_chunks().value_lengths().to_numpy(), recipe.rows_per_step * GROUPED_STEPS
-        order = np.concatenate([part[np.argsort(lengths[part], kind="stable")] for part in np.split(order, range(size, len(order), size))])
+        order = np.concatenate(
+            [part[np.argsort(lengths[part], kind="stable")] for part in np.split(order, range(size, len(order), size))]
+        )
         starts = [starts[place] for place in generator(seed, epoch).permutation(len(starts))]
     for start in starts[skip:]:
         chosen = order[start : start + recipe.rows_per_step]
-        parts = np.split(chosen, range(recipe.rows_per_slot or len(chosen), len(chosen), recipe.rows_per_slot or len(chosen)))
+        parts = np.split(
+            chosen, range(recipe.rows_per_slot or len(chosen), len(chosen), recipe.rows_per_slot or len(chosen))
+        )
         yield [(slot, collate_labelled(rows.take(part).combine_chunks())) for slot, part in enumerate(parts)]
 
 
 def generator(seed: int, stream: int) -> np.random.Generator:
     """Counter-based, keyed by the two numbers."""
-    return np.random.Generator(np.random.Philox(key=np.random.SeedSequence((seed, stream)).generate_state(2, np.uint64)))
+    return np.random.Generator(
+        np.random.Philox(key=np.random.SeedSequence((seed, stream)).generate_state(2, np.uint64))
+    )
 
 
 @torch.inference_mode()
@@ -260,6 +281,10 @@ def label_measure(rows: pa.Table) -> tuple[float, float]:
 
 def class_weights(task: Task, rows: pa.Table) -> Tensor:
     """Float32 (classes,): the mean number of labels a class, divided by each class's own; a class without any has 1."""
-    found = rows["label"].to_numpy() if task.kind == "classification" else rows["labels"].combine_chunks().flatten().to_numpy()
+    found = (
+        rows["label"].to_numpy()
+        if task.kind == "classification"
+        else rows["labels"].combine_chunks().flatten().to_numpy()
+    )
     counts = np.bincount(found[found >= 0].astype(np.int64), minlength=len(task.labels)).astype(np.float64)
     return torch.from_numpy(np.where(counts > 0, counts.mean() / np.maximum(counts, 1), 1.0)).float()

@@ -1,11 +1,11 @@
 """A fine-tuned model on disk, in the published format, with what its task needs beside it.
 
-    FOLDER/
-        model.safetensors config.json vocab.txt tokenizer.json tokenizer_config.json     what transformers reads
-        task.json                                                                        kind, labels, cutting, pooling, thresholds
-        adapters.safetensors                                                             of a bottleneck adapter, which transformers does not know
-        README.md modules.json sentence_bert_config.json 1_Pooling/config.json           its card; what makes vectors of it, where it has such
-        manifest.json                                                                    size and SHA-256 of each, last
+FOLDER/
+    model.safetensors config.json vocab.txt tokenizer.json tokenizer_config.json     what transformers reads
+    task.json                                                                        kind, labels, cutting, pooling, thresholds
+    adapters.safetensors                                                             of a bottleneck adapter, which transformers does not know
+    README.md modules.json sentence_bert_config.json 1_Pooling/config.json           its card; what makes vectors of it, where it has such
+    manifest.json                                                                    size and SHA-256 of each, last
 """
 
 import json
@@ -41,7 +41,11 @@ ARCHITECTURES = {
     "tags": "BertForTokenClassification",
     "spans": "BertForQuestionAnswering",
 }
-PROBLEMS = {"classification": "single_label_classification", "multilabel": "multi_label_classification", "regression": "regression"}
+PROBLEMS = {
+    "classification": "single_label_classification",
+    "multilabel": "multi_label_classification",
+    "regression": "regression",
+}
 UNUSED = "encoder.pooler."
 """What transformers' models of tokens have not."""
 
@@ -86,7 +90,11 @@ def save_tuned(
     if isinstance(module, SequenceTask):
         module.fold()
     carried = adapter_state(module)
-    weights = {name: tensor for name, tensor in plain_state(module).items() if not (module.per_token and name.startswith(UNUSED))}
+    weights = {
+        name: tensor
+        for name, tensor in plain_state(module).items()
+        if not (module.per_token and name.startswith(UNUSED))
+    }
     with scratch_folder("tuned") as folder:
         save_file(to_published(weights), folder / WEIGHTS, metadata={"format": "pt"})
         if carried:
@@ -102,40 +110,64 @@ def save_tuned(
 def config_of(task: Task, model: Model, vocabulary: Vocabulary) -> dict[str, Any]:
     """What config.json says: labels by their names, so that none has to be guessed from its number."""
     labels = task.labels or (("score",) if task.kind == "regression" else ())
-    named = {"id2label": dict(enumerate(labels)), "label2id": {label: number for number, label in enumerate(labels)}} if labels else {}
+    named = (
+        {"id2label": dict(enumerate(labels)), "label2id": {label: number for number, label in enumerate(labels)}}
+        if labels
+        else {}
+    )
     problem = {"problem_type": PROBLEMS[task.kind]} if task.kind in PROBLEMS else {}
-    return published_config(model, vocabulary.size, vocabulary.pad_id) | {"architectures": [ARCHITECTURES[task.kind]]} | named | problem
+    return (
+        published_config(model, vocabulary.size, vocabulary.pad_id)
+        | {"architectures": [ARCHITECTURES[task.kind]]}
+        | named
+        | problem
+    )
 
 
 def task_file(about: About, adapter: Adapter) -> dict[str, Any]:
     """What task.json says."""
     kept = {name: value for name, value in asdict(about.task).items() if name != "splits"}
     carried = asdict(adapter) if isinstance(adapter, Bottleneck) else None
-    return {"task": kept, "cutting": asdict(about.cutting), "pooling": about.pooling, "tuned": about.tuned, "bottleneck": carried, "lineage": about.lineage}
+    return {
+        "task": kept,
+        "cutting": asdict(about.cutting),
+        "pooling": about.pooling,
+        "tuned": about.tuned,
+        "bottleneck": carried,
+        "lineage": about.lineage,
+    }
 
 
 def load_tuned(location: str) -> TunedModel:
     """A fine-tuned model from the folder of one. Raises CheckpointError where it is none, damaged, or says sizes that its files do not hold."""
     location = storage.absolute(location)
     if not storage.exists(storage.join(location, TASK)):
-        raise CheckpointError(f"checkpoint {location} has no {TASK}: give a folder that fine-tuning wrote, such as output/finetune/NAME/model")
+        raise CheckpointError(
+            f"checkpoint {location} has no {TASK}: give a folder that fine-tuning wrote, such as output/finetune/NAME/model"
+        )
     if problem := storage.damage(location):
         raise CheckpointError(f"checkpoint {location} is damaged: {problem}")
     about, bottleneck = about_of(location)
     try:
         model = model_settings(json_object(storage.read_at_most(storage.join(location, CONFIG), MOST_CONFIG)))
     except (OSError, ValueError) as error:
-        raise CheckpointError(f"checkpoint {location}: {CONFIG} cannot be read ({storage.first_line(error)})") from error
+        raise CheckpointError(
+            f"checkpoint {location}: {CONFIG} cannot be read ({storage.first_line(error)})"
+        ) from error
     vocabulary, tensors = load_vocabulary(location, None), read_tensors(storage.join(location, WEIGHTS))
     require_sizes(model, tensors)
-    module = OBJECTIVES[about.task.kind](model, vocabulary.size, len(about.task.labels), torch.Generator().manual_seed(0), about.pooling, None).eval()
+    module = OBJECTIVES[about.task.kind](
+        model, vocabulary.size, len(about.task.labels), torch.Generator().manual_seed(0), about.pooling, None
+    ).eval()
     taken = take(tensors, module)
     if missing := [name for name in taken.missing if not (module.per_token and name.startswith("bert.pooler."))]:
         raise CheckpointError(f"checkpoint {location}: tensor {missing[0]} is missing")
     if bottleneck is not None:
         adapters = read_tensors(storage.join(location, ADAPTERS))
         if bottleneck.width > max((size for tensor in adapters.values() for size in tensor.shape), default=0):
-            raise CheckpointError(f"checkpoint {location}: {TASK} says a bottleneck of {bottleneck.width}, and no tensor of {ADAPTERS} is so large")
+            raise CheckpointError(
+                f"checkpoint {location}: {TASK} says a bottleneck of {bottleneck.width}, and no tensor of {ADAPTERS} is so large"
+            )
         add_adapter(module, bottleneck, torch.Generator().manual_seed(0))
         load_adapter_state(module, adapters)
     module.load_state_dict(taken.state, strict=False)
@@ -146,12 +178,20 @@ def about_of(location: str) -> tuple[About, Bottleneck | None]:
     """What a model's task.json says of its task, and of its bottleneck adapter where it has one. Raises CheckpointError where it says nothing of use."""
     try:
         said = json_object(storage.read_at_most(storage.join(location, TASK), MOST_CONFIG))
-        task = Task(**{name: tuple(value) if isinstance(value, list) else value for name, value in said["task"].items()})
+        task = Task(
+            **{name: tuple(value) if isinstance(value, list) else value for name, value in said["task"].items()}
+        )
         if task.kind not in OBJECTIVES:
             raise ValueError(f"kind is {task.kind!r}")
-        about = About(task=task, cutting=unflatten(Cutting, said["cutting"]), pooling=said["pooling"], tuned=said["tuned"], lineage=said["lineage"])
+        about = About(
+            task=task,
+            cutting=unflatten(Cutting, said["cutting"]),
+            pooling=said["pooling"],
+            tuned=said["tuned"],
+            lineage=said["lineage"],
+        )
         return about, Bottleneck(**said["bottleneck"]) if said["bottleneck"] else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CheckpointError(f"checkpoint {location}: {TASK} cannot be used ({type(error).__name__}: {storage.first_line(error)})") from error
-
-
+        raise CheckpointError(
+            f"checkpoint {location}: {TASK} cannot be used ({type(error).__name__}: {storage.first_line(error)})"
+        ) from error

@@ -12,7 +12,9 @@ def pages(uri: str, port: str) -> list[str]:
     server = f"http://127.0.0.1:{port}"
     found = experiments(uri)
     width = max(map(len, found.values()), default=0)
-    lines = [f"  {name:<{width}}  {server}/#/experiments/{number}/runs?{TRAINING_VIEW}" for number, name in found.items()]
+    lines = [
+        f"  {name:<{width}}  {server}/#/experiments/{number}/runs?{TRAINING_VIEW}" for number, name in found.items()
+    ]
     return lines or [f"  {server}  (no run is tracked in {uri} yet)"]
 
 

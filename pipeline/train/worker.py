@@ -1,7 +1,7 @@
 """What each Ray Train worker runs: config -> module, batches, loop, and on rank 0 the summary."""
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
@@ -76,10 +76,14 @@ def work_on(job: Job, device: torch.device) -> None:
     """The life of one worker."""
     config, stream = job.config, job.stream
     if read_run(job.folder) is None:  # the driver has written it
-        raise ConfigError(f"output ({config.output}) is not the same folder on all machines: run.json of this run is not there on {ray.util.get_node_ip_address()}; use a shared folder or a URL")
+        raise ConfigError(
+            f"output ({config.output}) is not the same folder on all machines: run.json of this run is not there on {ray.util.get_node_ip_address()}; use a shared folder or a URL"
+        )
     context = ray.train.get_context()
     rank, world = context.get_world_rank(), context.get_world_size()
-    blocks = begun(ray.train.get_dataset_shard(STREAM).iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=4))
+    blocks = begun(
+        ray.train.get_dataset_shard(STREAM).iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=4)
+    )
     torch.set_num_threads(config.placement.threads or max(1, cores() // context.get_local_world_size()))
     say = (lambda text: ray.get(job.tracker.say.remote(text))) if rank == 0 else ignore
     torch.manual_seed(config.seed)
@@ -111,7 +115,13 @@ def work_on(job: Job, device: torch.device) -> None:
         device=device,
         autocast=autocast_of(precision, device),
         heldout=heldout_batches(
-            stream.corpus, wordpiece, phase.sampling, rows=config.evaluation.rows, rows_per_batch=phase.batch.rows_per_slot, rank=rank, world=world
+            stream.corpus,
+            wordpiece,
+            phase.sampling,
+            rows=config.evaluation.rows,
+            rows_per_batch=phase.batch.rows_per_slot,
+            rank=rank,
+            world=world,
         ),
         peak_flops=device_peak(device, precision),
         log=points.log if rank == 0 else ignore,
@@ -124,7 +134,9 @@ def work_on(job: Job, device: torch.device) -> None:
         state = started(job, work, module, wordpiece, precision)
     if state.step == phase.first:
         work.log(state.step, baseline_metrics(guesses(stream, work, wordpiece)))
-    compiling = compiles(config, len(stream.vocabulary.tokens), device, dataclasses.replace(phase, first=state.step), say)
+    compiling = compiles(
+        config, len(stream.vocabulary.tokens), device, dataclasses.replace(phase, first=state.step), say
+    )
     with compiled(module) if compiling else nullcontext():
         state = train(work, slots_of_blocks(blocks, phase.batch.rows_per_slot), module, optimizer, state)
     if state.step < config.steps:  # another phase follows
@@ -171,7 +183,9 @@ def started(job: Job, work: Work, module: BertPretraining, wordpiece: WordPiece,
     """The state before the first step. A published model is put in place, and measured with the vocabulary that it was published with; every rank must call it."""
     if job.config.word_embeddings == "cooccurrence":
         if job.words is None:
-            raise CheckpointError("the checkpoints that this run continued from are gone: the same command starts it again")
+            raise CheckpointError(
+                "the checkpoints that this run continued from are gone: the same command starts it again"
+            )
         place_words(module, read_tensors(storage.join(job.words, WORDS))["words"])
     if job.initial is None:
         return State(heldout_before=measure_words(job, work, module, wordpiece, 0))
@@ -200,7 +214,9 @@ def measure_words(job: Job, work: Work, module: BertPretraining, wordpiece: Word
     return metrics
 
 
-def summarise(job: Job, work: Work, module: BertPretraining, state: State, phase: Phase, wordpiece: WordPiece) -> dict[str, Any]:
+def summarise(
+    job: Job, work: Work, module: BertPretraining, state: State, phase: Phase, wordpiece: WordPiece
+) -> dict[str, Any]:
     """Held-out metrics beside their baselines, speed, and blanks filled in; every rank must call it."""
     config, stream = job.config, job.stream
     after = evaluate(module, work.heldout, world=work.world, device=work.device, autocast=work.autocast)
@@ -211,7 +227,12 @@ def summarise(job: Job, work: Work, module: BertPretraining, state: State, phase
     blanks = None
     if work.rank == 0:
         blanks = fill_in_the_blanks(
-            module, stream.corpus, wordpiece, stream.vocabulary, maximum_length=phase.sampling.maximum_length, device=work.device
+            module,
+            stream.corpus,
+            wordpiece,
+            stream.vocabulary,
+            maximum_length=phase.sampling.maximum_length,
+            device=work.device,
         )
     return {
         "steps": state.step,
@@ -246,4 +267,6 @@ def overall_utilisation(work: Work, state: State) -> float | None:
     """Model FLOPs utilisation over the whole run in percent; None where the device's peak is not known."""
     if work.peak_flops is None:
         return None
-    return utilisation_percent(work.config, work.vocabulary.size, vars(state), max(state.seconds, 1e-9), work.world * work.peak_flops)
+    return utilisation_percent(
+        work.config, work.vocabulary.size, vars(state), max(state.seconds, 1e-9), work.world * work.peak_flops
+    )

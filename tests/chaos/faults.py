@@ -28,7 +28,9 @@ class Scene:
 
     def settle(self) -> None:
         """Wait until every node that trains has its worker."""
-        self.driver.wait_for(lambda: len(self.site.trainer_processes()) == len(self.site.trainers), LONG, "a worker on every node")
+        self.driver.wait_for(
+            lambda: len(self.site.trainer_processes()) == len(self.site.trainers), LONG, "a worker on every node"
+        )
 
     def go_on(self) -> float:
         """Wait for new steps and give the seconds."""
@@ -123,7 +125,11 @@ def node_drained(scene: Scene) -> float:
     scene.site.drain(node, DRAIN_SECONDS)
     noticed = time.monotonic()
     every = int(scene.run.settings.get("checkpoint.every", 25))
-    scene.driver.wait_for(lambda: any(int(folder.name[5:]) % every for folder in published(scene.run) if folder not in before), DRAIN_SECONDS, "a checkpoint because of the notice")
+    scene.driver.wait_for(
+        lambda: any(int(folder.name[5:]) % every for folder in published(scene.run) if folder not in before),
+        DRAIN_SECONDS,
+        "a checkpoint because of the notice",
+    )
     time.sleep(max(0.0, DRAIN_SECONDS - (time.monotonic() - noticed)))
     scene.site.remove(node)
     seconds = scene.begin_again(starts)
@@ -167,7 +173,9 @@ def damaged(scene: Scene, damage: Callable[[Path], None]) -> float:
     damage(newest / "model.safetensors")
     scene.restart()
     seconds = scene.go_on()
-    assert any("is damaged" in line and newest.name in line for line in scene.driver.lines), "the damaged checkpoint was not named"
+    assert any("is damaged" in line and newest.name in line for line in scene.driver.lines), (
+        "the damaged checkpoint was not named"
+    )
     assert f"continuing after step {int(older.name[5:])}" in scene.driver.lines
     return seconds
 
@@ -191,7 +199,9 @@ def storage_refuses(scene: Scene) -> float:
     place, aside, said = scene.run.checkpoints, scene.run.checkpoints.with_name("aside"), len(scene.driver.lines)
     place.rename(aside)
     place.write_text("")
-    scene.driver.wait_for(lambda: any("cannot be written" in line for line in scene.driver.lines[said:]), LONG, "the failing write")
+    scene.driver.wait_for(
+        lambda: any("cannot be written" in line for line in scene.driver.lines[said:]), LONG, "the failing write"
+    )
     seconds = scene.go_on()
     place.unlink()
     aside.rename(place)
@@ -206,7 +216,9 @@ def disk_full(scene: Scene) -> float:
     limits = [worker.rlimit(psutil.RLIMIT_FSIZE) for worker in workers]
     for worker, (_, hard) in zip(workers, limits, strict=True):
         worker.rlimit(psutil.RLIMIT_FSIZE, (4_096, hard))
-    scene.driver.wait_for(lambda: any("cannot be written" in line for line in scene.driver.lines[said:]), LONG, "the failing write")
+    scene.driver.wait_for(
+        lambda: any("cannot be written" in line for line in scene.driver.lines[said:]), LONG, "the failing write"
+    )
     seconds = scene.go_on()
     for worker, limit in zip(workers, limits, strict=True):
         worker.rlimit(psutil.RLIMIT_FSIZE, limit)

@@ -49,11 +49,19 @@ def main() -> int:
 
 
 def chaos(folder: Path, site: Site, server: Server, chosen: argparse.Namespace) -> int:
-    common = {"corpus": small_corpus(folder / "corpus"), "output": folder / "output", "steps": chosen.steps, "tracking": server.uri}
+    common = {
+        "corpus": small_corpus(folder / "corpus"),
+        "output": folder / "output",
+        "steps": chosen.steps,
+        "tracking": server.uri,
+    }
     reference = Run(name="undisturbed", workers="2", **common)
     reference.drive(site.address).wait_for_end()
     undisturbed = history(reference)
-    print(f"an undisturbed run of {chosen.steps:,} steps is there; faults for {chosen.minutes:g} minutes from seed {chosen.seed}", flush=True)
+    print(
+        f"an undisturbed run of {chosen.steps:,} steps is there; faults for {chosen.minutes:g} minutes from seed {chosen.seed}",
+        flush=True,
+    )
     started, waiting, number = time.monotonic(), kinds(chosen.seed, chosen.only), 0
     seconds: dict[str, list[float]] = {}
     differences: list[Difference] = []
@@ -70,7 +78,10 @@ def chaos(folder: Path, site: Site, server: Server, chosen: argparse.Namespace) 
                 print(f"{kind} was not survived: {error}", flush=True)
                 return 1 + tally(seconds, differences)
             seconds.setdefault(kind, []).append(took)
-            print(f"{time.monotonic() - started:6.0f} s  {run.name} step {scene.driver.step:5}  {kind}: a new step after {took:.0f} s", flush=True)
+            print(
+                f"{time.monotonic() - started:6.0f} s  {run.name} step {scene.driver.step:5}  {kind}: a new step after {took:.0f} s",
+                flush=True,
+            )
             if scene.driver.step < chosen.steps - CALM_STEPS:
                 scene.driver.wait_for_step(scene.driver.step + CALM_STEPS)
         scene.driver.wait_for_end(600)
@@ -88,7 +99,9 @@ def tally(seconds: dict[str, list[float]], differences: list[Difference]) -> int
     rows, wrong = sum(d.rows for d in differences), sum(d.rows_wrong for d in differences)
     missing, loss = sum(len(d.missing) for d in differences), max((d.loss for d in differences), default=0.0)
     faults = sum(map(len, seconds.values()))
-    print(f"\n{faults} faults survived in {len(differences)} runs; {rows:,} rows compared, {wrong} lost or doubled; {missing} points missing; largest difference of a loss {loss:.1e} nats")
+    print(
+        f"\n{faults} faults survived in {len(differences)} runs; {rows:,} rows compared, {wrong} lost or doubled; {missing} points missing; largest difference of a loss {loss:.1e} nats"
+    )
     return int(wrong > 0 or missing > 0 or loss > LOSS_TOLERANCE)
 
 

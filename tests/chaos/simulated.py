@@ -70,7 +70,10 @@ class Site:
         os.environ["RAY_TMPDIR"] = self.temporary
         os.makedirs(f"{self.temporary}/ray", exist_ok=True)
         try:
-            self.cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 3, "include_dashboard": False, "temp_dir": self.temporary})
+            self.cluster = Cluster(
+                initialize_head=True,
+                head_node_args={"num_cpus": 3, "include_dashboard": False, "temp_dir": self.temporary},
+            )
         finally:
             os.environ.pop("RAY_TMPDIR") if before is None else os.environ.update(RAY_TMPDIR=before)
         self.trainers = []
@@ -92,8 +95,19 @@ class Site:
 
     def drain(self, node: Any, seconds: int) -> None:
         """Tell a node that it will be taken away."""
-        reason = ("--reason", "DRAIN_NODE_REASON_PREEMPTION", "--reason-message", "spot reclaim", "--deadline-remaining-seconds", str(seconds))
-        subprocess.run([program("ray"), "drain-node", "--address", self.cluster.address, "--node-id", node.node_id, *reason], check=True, capture_output=True)
+        reason = (
+            "--reason",
+            "DRAIN_NODE_REASON_PREEMPTION",
+            "--reason-message",
+            "spot reclaim",
+            "--deadline-remaining-seconds",
+            str(seconds),
+        )
+        subprocess.run(
+            [program("ray"), "drain-node", "--address", self.cluster.address, "--node-id", node.node_id, *reason],
+            check=True,
+            capture_output=True,
+        )
 
     def processes(self, title: str) -> list[psutil.Process]:
         """Ray processes of this site whose title has these words in it."""
@@ -159,7 +173,14 @@ class Driver:
         while not reached():
             if time.monotonic() - started > seconds or (self.process.poll() is not None and not reached()):
                 self.kill()
-                raise AssertionError("\n".join([f"{what} did not come within {seconds:.0f} s; the job (exit code {self.process.poll()}) said:", *self.lines[-15:]]))
+                raise AssertionError(
+                    "\n".join(
+                        [
+                            f"{what} did not come within {seconds:.0f} s; the job (exit code {self.process.poll()}) said:",
+                            *self.lines[-15:],
+                        ]
+                    )
+                )
             time.sleep(0.05)
         return time.monotonic() - started
 
@@ -193,9 +214,23 @@ class Run:
     settings: dict[str, Any] = field(default_factory=dict)
 
     def drive(self, address: str) -> Driver:
-        settings = SETTINGS | {"steps": self.steps, "name": self.name, "corpus": self.corpus, "output": self.output, "workers": self.workers} | self.settings
+        settings = (
+            SETTINGS
+            | {
+                "steps": self.steps,
+                "name": self.name,
+                "corpus": self.corpus,
+                "output": self.output,
+                "workers": self.workers,
+            }
+            | self.settings
+        )
         flags = [word for name, value in settings.items() for word in (f"--{name}", str(value))]
-        environment = os.environ | {"RAY_ADDRESS": address, "PYTHONUNBUFFERED": "1", "MLFLOW_TRACKING_URI": self.tracking}
+        environment = os.environ | {
+            "RAY_ADDRESS": address,
+            "PYTHONUNBUFFERED": "1",
+            "MLFLOW_TRACKING_URI": self.tracking,
+        }
         process = subprocess.Popen(
             [sys.executable, str(ROOT / "jobs" / "pretrain.py"), "bert-tiny", *flags, *OPTIMIZER],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment, start_new_session=True,
@@ -218,7 +253,9 @@ def history(run: Run) -> History:
     from mlflow.tracking import MlflowClient
 
     client = MlflowClient(tracking_uri=run.tracking)
-    (found,) = client.search_runs([client.get_experiment_by_name("pretrain").experiment_id], f"attributes.run_name = '{run.name}'")
+    (found,) = client.search_runs(
+        [client.get_experiment_by_name("pretrain").experiment_id], f"attributes.run_name = '{run.name}'"
+    )
     points = {name: client.get_metric_history(found.info.run_id, name) for name in COMPARED}
     for name, of_metric in points.items():
         assert len({point.step for point in of_metric}) == len(of_metric), f"{run.name}: {name} holds a step twice"
@@ -239,21 +276,37 @@ class Difference:
     """The largest difference of a loss, in nats."""
 
 
-def compare(one: History, other: History, steps: int, rows_per_step: int = SETTINGS["batch.rows-per-step"]) -> Difference:
+def compare(
+    one: History, other: History, steps: int, rows_per_step: int = SETTINGS["batch.rows-per-step"]
+) -> Difference:
     """Step by step."""
     wanted = range(1, steps + 1)
     missing = [step for step in wanted if any(step not in other[name] for name in COMPARED)]
     there = [step for step in wanted if step not in missing]
     crc = COMPARED[0]
-    wrong = [step for step in there if other[crc][step] != one[crc][step]]  # the figure of a step is the CRC of all rows up to it: one wrong row, and all after it are
+    wrong = [
+        step for step in there if other[crc][step] != one[crc][step]
+    ]  # the figure of a step is the CRC of all rows up to it: one wrong row, and all after it are
     loss = max(abs(other[name][step] - one[name][step]) for step in there for name in COMPARED[1:3])
-    return Difference(rows=len(there) * rows_per_step, rows_wrong=len(wrong) * rows_per_step, missing=missing, loss=loss)
+    return Difference(
+        rows=len(there) * rows_per_step, rows_wrong=len(wrong) * rows_per_step, missing=missing, loss=loss
+    )
 
 
 def job(name: str, *flags: str, tracking: Path, ray_folder: Path) -> subprocess.Popen[str]:
     """A job as a user starts it, with a Ray of its own."""
-    environment = os.environ | {"RAY_TMPDIR": str(ray_folder), "MLFLOW_TRACKING_URI": f"sqlite:///{tracking}/mlflow.db", "PYTHONUNBUFFERED": "1"}
-    return subprocess.Popen([sys.executable, str(ROOT / "jobs" / f"{name}.py"), *flags], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
+    environment = os.environ | {
+        "RAY_TMPDIR": str(ray_folder),
+        "MLFLOW_TRACKING_URI": f"sqlite:///{tracking}/mlflow.db",
+        "PYTHONUNBUFFERED": "1",
+    }
+    return subprocess.Popen(
+        [sys.executable, str(ROOT / "jobs" / f"{name}.py"), *flags],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=environment,
+    )
 
 
 def finished(process: subprocess.Popen[str]) -> str:
@@ -296,8 +349,21 @@ class Server:
         import urllib.error
         import urllib.request
 
-        command = [program("mlflow"), "server", "--host", "127.0.0.1", "--port", str(self.port), "--workers", "1", "--backend-store-uri", f"sqlite:///{self.folder}/server.db"]
-        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+        command = [
+            program("mlflow"),
+            "server",
+            "--host",
+            "127.0.0.1",
+            "--port",
+            str(self.port),
+            "--workers",
+            "1",
+            "--backend-store-uri",
+            f"sqlite:///{self.folder}/server.db",
+        ]
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        )
         for _ in range(300):
             try:
                 urllib.request.urlopen(f"{self.uri}/health", timeout=1).close()

@@ -24,8 +24,8 @@ from pipeline.train.evaluate import evaluate
 from pipeline.train.optim import build_optimizer
 from pipeline.train.seen_words import SeenWords
 from pipeline.train.step import Compute, train_step
-from tests.cuda.device import CUDA, on_device
 from pipeline.train.trial import Course, train_epoch, train_on
+from tests.cuda.device import CUDA, on_device
 from tests.cuda.watch import HostWaits, Watch
 
 MODEL = Model(layers=2, width=32, heads=2, feed_forward=64, maximum_positions=64, attention_dropout=0.0)
@@ -63,7 +63,9 @@ def pretraining_steps(module: BertPretraining, optimizer: AdamW, batch: Batch, a
         chosen = build_optimizer(optimizer, module)
         for step in range(2):
             with Watch() as watch:
-                sums, norm = train_step(module, chosen, [(0, batch)], counts, compute, step=step, rate=1e-4, clip_norm=1.0)
+                sums, norm = train_step(
+                    module, chosen, [(0, batch)], counts, compute, step=step, rate=1e-4, clip_norm=1.0
+                )
         assert {tensor.device for tensor in (norm, *sums.values())} == {CUDA} and not elsewhere(module, chosen)
     return watch
 
@@ -175,7 +177,16 @@ def test_an_epoch_of_finetuning_and_an_evaluation_are_read_once_at_their_end() -
         optimizer = build_optimizer(config.optimizer, module.to(CUDA))
         pretraining.to(CUDA)
         with Watch() as watch, pytest.raises(HostWaits):
-            train_epoch(config, module, optimizer, rows, Course(), 0, Compute(device=CUDA, autocast=bfloat16(), seed=0), keeper=None)
+            train_epoch(
+                config,
+                module,
+                optimizer,
+                rows,
+                Course(),
+                0,
+                Compute(device=CUDA, autocast=bfloat16(), seed=0),
+                keeper=None,
+            )
         assert watch.counts["_varlen_attn"] == 3 * MODEL.layers
         with Watch() as watch, pytest.raises(HostWaits):
             evaluate(pretraining, [batch_of(*size) for size in SIZES], world=1, device=CUDA, autocast=bfloat16())

@@ -39,7 +39,13 @@ from pipeline.text.documents import Dropped
 LIMIT = 20.0
 """Seconds after which an input of some kilobytes counts as a hang."""
 WORDS = "the cat sat on a mat, and saw one of many dogs that ran by — schön, 雨, 😀".split()
-COMPRESSIONS: dict[str, Callable[[bytes], bytes]] = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress, ".zst": zstd.compress}
+COMPRESSIONS: dict[str, Callable[[bytes], bytes]] = {
+    "": bytes,
+    ".gz": gzip.compress,
+    ".bz2": bz2.compress,
+    ".xz": lzma.compress,
+    ".zst": zstd.compress,
+}
 MAGIC = [b"</doc>\n", b"<doc id=\"", b"<page>", b"</page>", b"<text", b"<![CDATA[", b"<!DOCTYPE a [<!ENTITY b 'c'>]>", b"&#0;", b"{{", b"[[", b"<ref>", b"{|", b"PAR1", b"\x1f\x8b\x08",
          b"BZh91AY&SY", b"\x28\xb5\x2f\xfd", b"\xfd7zXZ\x00", b"\xef\xbb\xbf", b"\0", b"\xff\xfe", b"\xed\xa0\x80", b"\r", b"\n\n", b"\\ud800", b'"', b"[" * 3000, b"{" * 3000, b"9" * 5000,
          b"*** START OF THE PROJECT GUTENBERG EBOOK", b"*** END OF THE PROJECT GUTENBERG EBOOK", b"[Illustration", b" " * 3000, b'"text": null, ']  # fmt: skip
@@ -47,29 +53,47 @@ SETTINGS = Preparation(minimum_characters=1, minimum_letters=0)
 
 
 def texts(draw: random.Random) -> list[str]:
-    return [" ".join(draw.choices(WORDS, k=draw.randrange(1, 60))).rstrip(",") + "." for _ in range(draw.randrange(1, 20))]
+    return [
+        " ".join(draw.choices(WORDS, k=draw.randrange(1, 60))).rstrip(",") + "." for _ in range(draw.randrange(1, 20))
+    ]
 
 
 def parquet(lines: list[str], draw: random.Random) -> bytes:
     sink = io.BytesIO()
     columns = {"id": [str(number) for number in range(len(lines))], "title": lines, "text": lines}
-    pq.write_table(pa.table(columns), sink, row_group_size=draw.randrange(1, 9), compression=draw.choice(["none", "snappy", "zstd"]), use_dictionary=draw.random() < 0.5)
+    pq.write_table(
+        pa.table(columns),
+        sink,
+        row_group_size=draw.randrange(1, 9),
+        compression=draw.choice(["none", "snappy", "zstd"]),
+        use_dictionary=draw.random() < 0.5,
+    )
     return sink.getvalue()
 
 
 def wikiextractor(lines: list[str], draw: random.Random) -> bytes:
     if draw.random() < 0.5:
-        return "".join(json.dumps({"id": str(n), "url": "u", "title": "T", "text": line}) + "\n" for n, line in enumerate(lines)).encode()
+        return "".join(
+            json.dumps({"id": str(n), "url": "u", "title": "T", "text": line}) + "\n" for n, line in enumerate(lines)
+        ).encode()
     return "".join(f'<doc id="{n}" url="u" title="T">\nT\n\n{line}\n</doc>\n' for n, line in enumerate(lines)).encode()
 
 
 def dump(lines: list[str], draw: random.Random) -> bytes:
-    markup = ["{{convert|5|km|mi}} ", "[[File:A.jpg|thumb|x]] ", "{| class=x\n|-\n| a\n|}\n", "<ref>x</ref>", "'''b''' [[a|b]] "]
+    markup = [
+        "{{convert|5|km|mi}} ",
+        "[[File:A.jpg|thumb|x]] ",
+        "{| class=x\n|-\n| a\n|}\n",
+        "<ref>x</ref>",
+        "'''b''' [[a|b]] ",
+    ]
     pages = (
         f"<page><title>T{n}</title><ns>0</ns><id>{n + 1}</id><revision><text>{draw.choice(markup).replace('<', '&lt;')}{line}</text></revision></page>\n"
         for n, line in enumerate(lines)
     )
-    before = draw.choice(["", "", "<!-- a <page> -->\n", "\ufeff<?xml version='1.0'?>\n<!DOCTYPE mediawiki [<!ENTITY a 'b'>]>\n"])
+    before = draw.choice(
+        ["", "", "<!-- a <page> -->\n", "\ufeff<?xml version='1.0'?>\n<!DOCTYPE mediawiki [<!ENTITY a 'b'>]>\n"]
+    )
     return f'{before}<mediawiki xml:lang="en">\n{"".join(pages)}</mediawiki>\n'.encode()
 
 
@@ -91,15 +115,21 @@ FOREIGN: dict[str, Callable[[list[str], random.Random], bytes]] = {
 }
 """What is no corpus: read without a format, it must be refused where it is sound."""
 SOUND: dict[str, Callable[[list[str], random.Random], bytes]] = {
-    "builtin": lambda lines, draw: "".join(f"def f{n}():\n    {(line * 9)!r}\n" for n, line in enumerate(lines)).encode(),
+    "builtin": lambda lines, draw: "".join(
+        f"def f{n}():\n    {(line * 9)!r}\n" for n, line in enumerate(lines)
+    ).encode(),
     "text": lambda lines, draw: "\n".join(lines).encode(),
     "sentences": lambda lines, draw: "\n\n".join(lines).encode(),
     "bookscorpus": lambda lines, draw: "\n".join(lines).encode(),
-    "jsonl": lambda lines, draw: "".join(json.dumps({"id": n, "text": line, "title": line}) + "\n" for n, line in enumerate(lines)).encode(),
+    "jsonl": lambda lines, draw: "".join(
+        json.dumps({"id": n, "text": line, "title": line}) + "\n" for n, line in enumerate(lines)
+    ).encode(),
     "wikiextractor": wikiextractor,
     "wikipedia-dump": dump,
     "gutenberg": lambda lines, draw: (
-        "Title: X\n\n*** START OF THE PROJECT GUTENBERG EBOOK X ***\n\n" + "\n\n".join(lines) + "\n\n*** END OF THE PROJECT GUTENBERG EBOOK X ***\n"
+        "Title: X\n\n*** START OF THE PROJECT GUTENBERG EBOOK X ***\n\n"
+        + "\n\n".join(lines)
+        + "\n\n*** END OF THE PROJECT GUTENBERG EBOOK X ***\n"
     ).encode(),
     "parquet": parquet,
     "parquet-sentences": parquet,
@@ -111,7 +141,14 @@ RECORDS: dict[str, Callable[[int], int]] = {
     **dict.fromkeys(("sentences", "jsonl", "wikiextractor", "wikipedia-dump", "parquet"), lambda lines: lines),
 }
 """How many records an undamaged input of so many texts holds."""
-ENDS = {"text": b"\n", "bookscorpus": b"\n", "sentences": b"\n\n", "jsonl": b"\n", "wikiextractor": b"</doc>\n", "wikipedia-dump": b"</page>\n"}
+ENDS = {
+    "text": b"\n",
+    "bookscorpus": b"\n",
+    "sentences": b"\n\n",
+    "jsonl": b"\n",
+    "wikiextractor": b"</doc>\n",
+    "wikipedia-dump": b"</page>\n",
+}
 """What a text ends with, of formats in which nothing after it can make it another."""
 
 
@@ -164,7 +201,12 @@ def made(format: str, number: int, seed: int) -> tuple[str, bytes, int | None, l
     if suffix and draw.random() < 0.5:
         data, sound, kept = damaged(data, draw), False, []
     ending = {"jsonl": ".jsonl", "parquet": ".parquet"}.get(format, "") if draw.random() < 0.5 else ""
-    return f"input{ending}{suffix}", data, (0 if format in FOREIGN else RECORDS[format](len(lines))) if sound and format in RECORDS | FOREIGN else None, kept
+    return (
+        f"input{ending}{suffix}",
+        data,
+        (0 if format in FOREIGN else RECORDS[format](len(lines))) if sound and format in RECORDS | FOREIGN else None,
+        kept,
+    )
 
 
 def worker(pipe: Connection, folder: str) -> None:
@@ -173,7 +215,13 @@ def worker(pipe: Connection, folder: str) -> None:
         format, forced, name, data, expected, kept = pipe.recv()
         path = Path(folder) / name
         path.write_bytes(data)
-        came = outcome(f"{path}::format={format}" if forced else str(path), data, expected if forced else None, kept if forced else [], quiet=format == "builtin")
+        came = outcome(
+            f"{path}::format={format}" if forced else str(path),
+            data,
+            expected if forced else None,
+            kept if forced else [],
+            quiet=format == "builtin",
+        )
         pipe.send(("read", "lost: its markup is read as text") if expected == 0 and came != ("refused", "") else came)
         path.unlink()
 
@@ -193,7 +241,9 @@ def outcome(spec: str, data: bytes, expected: int | None, kept: list[str], quiet
         wrong = wrong or f"lost: {len(lost)} of {len(kept)} texts before the damage, such as {lost[0]!r}"
     if not items and data and not quiet and not empty(spec, data):
         wrong = wrong or "lost all"
-    return "read" if items and not any(isinstance(item, Dropped) for item in items) else "dropped" if items else "nothing", wrong
+    return "read" if items and not any(
+        isinstance(item, Dropped) for item in items
+    ) else "dropped" if items else "nothing", wrong
 
 
 def empty(spec: str, data: bytes) -> bool:
@@ -203,7 +253,11 @@ def empty(spec: str, data: bytes) -> bool:
             content = decompress(data)
         except Exception:
             continue
-        bare = content.replace(b"\xef\xbb\xbf", b"").replace(b"</doc>", b"").strip(b" \t\r\n\x0b\x0c\x1c\x1d\x1e\x1f\x85\xa0\x00")
+        bare = (
+            content.replace(b"\xef\xbb\xbf", b"")
+            .replace(b"</doc>", b"")
+            .strip(b" \t\r\n\x0b\x0c\x1c\x1d\x1e\x1f\x85\xa0\x00")
+        )
         if not bare or "wikipedia-dump" in spec or b"<mediawiki" in bare[:40]:
             return not bare or b"<page>" not in bare
         if bare.startswith(b"PAR1") and bare.endswith(b"PAR1"):
@@ -220,7 +274,9 @@ class Reader:
 
     def start(self) -> None:
         self.pipe, other = multiprocessing.Pipe()
-        self.process = multiprocessing.get_context("spawn").Process(target=worker, args=(other, self.folder), daemon=True)
+        self.process = multiprocessing.get_context("spawn").Process(
+            target=worker, args=(other, self.folder), daemon=True
+        )
         self.process.start()
         other.close()
 
@@ -258,7 +314,9 @@ def main() -> int:
         while time.monotonic() < end:
             for format in formats:
                 name, data, expected, kept = made(format, number, options.seed)
-                forced = format not in FOREIGN and (number % 3 > 0 or format in ("builtin", "sentences", "parquet-sentences"))
+                forced = format not in FOREIGN and (
+                    number % 3 > 0 or format in ("builtin", "sentences", "parquet-sentences")
+                )
                 came, answer = reader.read(format, forced, name, data, expected, kept)
                 inputs[format] += 1
                 outcomes[format, came] += 1

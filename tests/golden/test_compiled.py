@@ -10,7 +10,9 @@ from pipeline.batch import collate
 from pipeline.config.jobs import Pretrain
 
 
-def gradients(training, config: Pretrain, objective: torch.nn.Module, module: torch.nn.Module) -> tuple[list[float], dict[str, torch.Tensor]]:
+def gradients(
+    training, config: Pretrain, objective: torch.nn.Module, module: torch.nn.Module
+) -> tuple[list[float], dict[str, torch.Tensor]]:
     """Losses of three batches of different sizes, and the gradients of their sum."""
     losses = []
     for number, block in enumerate(training.blocks(config)[:3]):

@@ -21,8 +21,19 @@ NSP = [
 ]
 # fmt: on
 GRADIENT_NORM = {1: 1.624539, 10: 1.001493, 20: 0.972746}
-HELDOUT_BEFORE = {"heldout/mlm_loss": 4.344377, "heldout/nsp_loss": 0.693010, "heldout/mlm_accuracy": 2 / 177, "heldout/nsp_accuracy": 23 / 40, "heldout/maximum_length": 32}
-HELDOUT_AFTER = {"heldout/mlm_loss": 3.955241, "heldout/nsp_loss": 0.682580, "heldout/mlm_accuracy": 19 / 177, "heldout/nsp_accuracy": 23 / 40}
+HELDOUT_BEFORE = {
+    "heldout/mlm_loss": 4.344377,
+    "heldout/nsp_loss": 0.693010,
+    "heldout/mlm_accuracy": 2 / 177,
+    "heldout/nsp_accuracy": 23 / 40,
+    "heldout/maximum_length": 32,
+}
+HELDOUT_AFTER = {
+    "heldout/mlm_loss": 3.955241,
+    "heldout/nsp_loss": 0.682580,
+    "heldout/mlm_accuracy": 19 / 177,
+    "heldout/nsp_accuracy": 23 / 40,
+}
 ROWS_CRC32, TOKENS = 635218106, 9304
 TOLERANCE = 1e-4  # relative: float32 sums in the order of another processor's kernels
 
@@ -33,6 +44,8 @@ def test_twenty_steps_with_dropout(training, tiny_config: Pretrain, tmp_path: Pa
     assert (logged[20]["stream/rows_crc32"], logged[20]["stream/tokens"]) == (ROWS_CRC32, TOKENS)
     assert [logged[step]["train/mlm_loss"] for step in range(1, 21)] == pytest.approx(MLM, rel=TOLERANCE)
     assert [logged[step]["train/nsp_loss"] for step in range(1, 21)] == pytest.approx(NSP, rel=TOLERANCE)
-    assert {step: logged[step]["train/gradient_norm"] for step in GRADIENT_NORM} == pytest.approx(GRADIENT_NORM, rel=1e-3)
+    assert {step: logged[step]["train/gradient_norm"] for step in GRADIENT_NORM} == pytest.approx(
+        GRADIENT_NORM, rel=1e-3
+    )
     assert logged[0] == pytest.approx(HELDOUT_BEFORE, rel=TOLERANCE)
     assert {name: logged[20][name] for name in HELDOUT_AFTER} == pytest.approx(HELDOUT_AFTER, rel=TOLERANCE)

@@ -23,7 +23,9 @@ CLOSE = {"rtol": 0.0, "atol": 1e-5}
 
 
 @pytest.fixture(scope="module")
-def folder(tiny_config: Pretrain, tiny_vocabulary: Vocabulary, tiny_lineage: Lineage, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(
+    tiny_config: Pretrain, tiny_vocabulary: Vocabulary, tiny_lineage: Lineage, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
     """An export whose weights are far from where they start."""
     from pipeline.objectives.pretraining import BertPretraining
 
@@ -32,7 +34,9 @@ def folder(tiny_config: Pretrain, tiny_vocabulary: Vocabulary, tiny_lineage: Lin
     with torch.no_grad():
         for parameter in module.parameters():
             parameter += torch.empty_like(parameter).normal_(std=0.1, generator=generator)
-    saved = save(str(place / "run"), State(step=7), module, build_optimizer(AdamW(), module), tiny_config.model, tiny_vocabulary)
+    saved = save(
+        str(place / "run"), State(step=7), module, build_optimizer(AdamW(), module), tiny_config.model, tiny_vocabulary
+    )
     export(saved, str(place / "export"), tiny_lineage)
     return place / "export"
 
@@ -59,7 +63,10 @@ def test_tokens_are_theirs(folder: Path, theirs) -> None:
     model = api.load(str(folder))
     for text, (inputs, spans, _) in zip(TEXTS, theirs, strict=True):
         found = model.tokenize(text)
-        assert found.ids.tolist() == inputs["input_ids"][0].tolist() and found.segments.tolist() == inputs["token_type_ids"][0].tolist()
+        assert (
+            found.ids.tolist() == inputs["input_ids"][0].tolist()
+            and found.segments.tolist() == inputs["token_type_ids"][0].tolist()
+        )
         assert found.spans.tolist() == spans.tolist() and len(found.pieces) == len(found.ids) <= 32
 
 
@@ -106,5 +113,7 @@ def test_the_mean_of_the_last_four_layers_is_theirs(tiny_vocabulary: Vocabulary,
     np.testing.assert_allclose(found, torch.stack(states[-4:]).mean(0)[0].numpy(), **CLOSE)
     with pytest.raises(CheckpointError, match=r"has no pooler \(bert\.pooler\.\*\): use \.cls or \.embed$"):
         model.pooled(["kar"])
-    with pytest.raises(CheckpointError, match=r"has no head for masked tokens \(cls\.predictions\.\*\): load a pretrained model"):
+    with pytest.raises(
+        CheckpointError, match=r"has no head for masked tokens \(cls\.predictions\.\*\): load a pretrained model"
+    ):
         model.fill("[MASK] kar")

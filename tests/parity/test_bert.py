@@ -15,7 +15,9 @@ from pipeline.objectives.pretraining import BertPretraining
 
 transformers = pytest.importorskip("transformers")
 
-SETTINGS = Model(layers=3, width=32, heads=4, feed_forward=80, maximum_positions=24, hidden_dropout=0.0, attention_dropout=0.0)
+SETTINGS = Model(
+    layers=3, width=32, heads=4, feed_forward=80, maximum_positions=24, hidden_dropout=0.0, attention_dropout=0.0
+)
 VOCABULARY_SIZE = 97
 LENGTHS = (7, 24, 1, 13, 24)
 PAD_ID = 0
@@ -103,7 +105,9 @@ def test_all_gradients_equal_theirs(ours, theirs):
     expected = {name: parameter.grad for name, parameter in theirs.named_parameters()}
     assert gradients.keys() == expected.keys()
     for name, gradient in gradients.items():
-        torch.testing.assert_close(gradient, expected[name], atol=1e-5, rtol=1e-4, msg=lambda text, name=name: f"{name}: {text}")
+        torch.testing.assert_close(
+            gradient, expected[name], atol=1e-5, rtol=1e-4, msg=lambda text, name=name: f"{name}: {text}"
+        )
 
 
 def test_a_file_they_saved_loads_here(ours, theirs, tmp_path):

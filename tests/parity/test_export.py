@@ -37,12 +37,22 @@ def checkpoint(training, tiny_config: Pretrain, tiny_vocabulary: Vocabulary, tmp
     with torch.no_grad():
         for parameter in module.parameters():
             parameter += torch.empty_like(parameter).normal_(std=0.1, generator=generator)
-    return save(str(tmp_path / "run"), State(step=7), module, build_optimizer(AdamW(), module), tiny_config.model, tiny_vocabulary)
+    return save(
+        str(tmp_path / "run"),
+        State(step=7),
+        module,
+        build_optimizer(AdamW(), module),
+        tiny_config.model,
+        tiny_vocabulary,
+    )
 
 
 @pytest.fixture
 def exported(checkpoint: str, tiny_lineage: Lineage, tmp_path: Path) -> Path:
-    assert export(checkpoint, str(tmp_path / "export"), tiny_lineage) == "checked: logits equal transformers' within 1e-05 of the largest"
+    assert (
+        export(checkpoint, str(tmp_path / "export"), tiny_lineage)
+        == "checked: logits equal transformers' within 1e-05 of the largest"
+    )
     return tmp_path / "export"
 
 
@@ -78,7 +88,9 @@ def test_it_says_what_published_ones_say_and_both_heads_are_found(exported: Path
 
 
 def test_logits_are_equal(exported: Path, checkpoint: str) -> None:
-    assert check(exported, load_trained(checkpoint)) == "checked: logits equal transformers' within 1e-05 of the largest"
+    assert (
+        check(exported, load_trained(checkpoint)) == "checked: logits equal transformers' within 1e-05 of the largest"
+    )
     assert 0 <= largest_difference(published_logits(exported), load_trained(checkpoint)) <= TOLERANCE == 1e-5
 
 
@@ -92,7 +104,10 @@ def test_the_tokenizer_gives_our_ids(exported: Path, tiny_vocabulary: Vocabulary
     assert pair["input_ids"] == [cls, *one, sep, *two, sep] == tokenizer([[a, b]])["input_ids"][0]
     assert pair["token_type_ids"] == [0] * (len(one) + 2) + [1] * (len(two) + 1)
     # People who use the model write [MASK] and mean the mask; in a corpus it is text.
-    assert tokenizer(TEXTS[-1])["input_ids"][1] == tiny_vocabulary.mask_id and tiny_vocabulary.mask_id not in wordpiece.encode([TEXTS[-1]])[0]
+    assert (
+        tokenizer(TEXTS[-1])["input_ids"][1] == tiny_vocabulary.mask_id
+        and tiny_vocabulary.mask_id not in wordpiece.encode([TEXTS[-1]])[0]
+    )
 
 
 def test_unsaved_differences_in_the_architecture_are_found(exported: Path, checkpoint: str) -> None:
@@ -139,8 +154,17 @@ def test_a_damaged_checkpoint_publishes_nothing(checkpoint: str, tiny_lineage: L
     assert not (tmp_path / "refused").exists()
 
 
-def test_without_transformers_it_says_so(checkpoint: str, tiny_lineage: Lineage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_transformers_it_says_so(
+    checkpoint: str, tiny_lineage: Lineage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     found = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "transformers" else found(name, *rest))
-    assert export(checkpoint, str(tmp_path / "export"), tiny_lineage) == "not checked against transformers, which is not installed: pip install 'bertstream[export]'"
-    assert {*FILES, "README.md", "manifest.json", "modules.json"} <= {path.name for path in (tmp_path / "export").iterdir()}
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *rest: None if name == "transformers" else found(name, *rest)
+    )
+    assert (
+        export(checkpoint, str(tmp_path / "export"), tiny_lineage)
+        == "not checked against transformers, which is not installed: pip install 'bertstream[export]'"
+    )
+    assert {*FILES, "README.md", "manifest.json", "modules.json"} <= {
+        path.name for path in (tmp_path / "export").iterdir()
+    }

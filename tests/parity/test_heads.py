@@ -33,17 +33,46 @@ def uncased() -> Vocabulary:
 
 def cased() -> Vocabulary:
     capitals = tuple(letter.upper() for letter in LETTERS)
-    return Vocabulary(tokens=(*SPECIALS, *MARKS, *LETTERS, *CONTINUED, *capitals, "The", "House", "Straße", "é", "##é"), lowercase=False)
+    return Vocabulary(
+        tokens=(*SPECIALS, *MARKS, *LETTERS, *CONTINUED, *capitals, "The", "House", "Straße", "é", "##é"),
+        lowercase=False,
+    )
 
 
 def multilingual() -> Vocabulary:
     """Cased, accents kept, letters of several scripts, Chinese characters each by itself (as bert-base-multilingual-cased)."""
-    others = ("中", "文", "字", "д", "##о", "##м", "Д", "ἀ", "##ρ", "ا", "##ل", "क", "##ि", "é", "##é", "ß", "##ß", "한", "##국")
+    others = (
+        "中",
+        "文",
+        "字",
+        "д",
+        "##о",
+        "##м",
+        "Д",
+        "ἀ",
+        "##ρ",
+        "ا",
+        "##ل",
+        "क",
+        "##ि",
+        "é",
+        "##é",
+        "ß",
+        "##ß",
+        "한",
+        "##국",
+    )
     return Vocabulary(tokens=(*SPECIALS, *MARKS, *LETTERS, *CONTINUED, "H", "T", *others), lowercase=False)
 
 
 VOCABULARIES: dict[str, Callable[[], Vocabulary]] = {"uncased": uncased, "cased": cased, "multilingual": multilingual}
-TEXTS = ("The house, the Straße.", "Été? été - Дом 中文字 ἀρ", "", "housing 한국 ال कि", "a very long word: donaudampfschiff ABC")
+TEXTS = (
+    "The house, the Straße.",
+    "Été? été - Дом 中文字 ἀρ",
+    "",
+    "housing 한국 ال कि",
+    "a very long word: donaudampfschiff ABC",
+)
 
 
 class Heads(nn.Module):
@@ -95,7 +124,11 @@ def answers(size: int) -> Heads:
 
 POOLER = {"bert.pooler.dense.weight", "bert.pooler.dense.bias"}
 KINDS = {
-    "BertForPreTraining": (pretraining, {"masked_token_head": "prediction_logits", "next_sentence_head": "seq_relationship_logits"}, set()),
+    "BertForPreTraining": (
+        pretraining,
+        {"masked_token_head": "prediction_logits", "next_sentence_head": "seq_relationship_logits"},
+        set(),
+    ),
     "BertForMaskedLM": (masked_tokens, {"masked_token_head": "logits"}, POOLER),
     "BertForSequenceClassification": (sequence_classes, {"classification_head": "logits"}, set()),
     "BertForTokenClassification": (token_classes, {"classification_head": "logits"}, POOLER),
@@ -106,7 +139,10 @@ KINDS = {
 
 def config_of(kind: str, vocabulary: Vocabulary) -> "transformers.BertConfig":
     labels = 2 if kind == "BertForQuestionAnswering" else CLASSES  # their number of outputs, whatever they are
-    return transformers.BertConfig(**published_config(SETTINGS, vocabulary.size, vocabulary.pad_id) | {"num_labels": labels, "architectures": [kind]})
+    return transformers.BertConfig(
+        **published_config(SETTINGS, vocabulary.size, vocabulary.pad_id)
+        | {"num_labels": labels, "architectures": [kind]}
+    )
 
 
 def shaken(module: nn.Module, seed: int) -> nn.Module:
@@ -140,9 +176,15 @@ def batch_of(sequences: list[list[int]]) -> Batch:
 def their_outputs(model: nn.Module, batch: Batch, fields: dict[str, str]) -> dict[str, Tensor]:
     """Their logits by our head's name, of the same tokens and sequences, without padding."""
     lengths = batch.offsets.diff().tolist()
-    ids, segments, there = (nn.utils.rnn.pad_sequence(list(flat.split(lengths)), batch_first=True) for flat in (batch.ids_T, batch.segments_T, torch.ones_like(batch.ids_T)))
+    ids, segments, there = (
+        nn.utils.rnn.pad_sequence(list(flat.split(lengths)), batch_first=True)
+        for flat in (batch.ids_T, batch.segments_T, torch.ones_like(batch.ids_T))
+    )
     output = model(input_ids=ids, token_type_ids=segments, attention_mask=there)
-    found = {head: torch.stack([output.start_logits, output.end_logits], -1) if not field else output[field] for head, field in fields.items()}
+    found = {
+        head: torch.stack([output.start_logits, output.end_logits], -1) if not field else output[field]
+        for head, field in fields.items()
+    }
     return {head: logits[there.bool()] if logits.dim() == 3 else logits for head, logits in found.items()}
 
 
@@ -187,7 +229,10 @@ def test_what_we_saved_gives_our_logits_there(kind: str, vocabulary: Vocabulary,
 
 def test_the_names_and_shapes_are_theirs(vocabulary: Vocabulary) -> None:
     for kind, (build, _, absent) in KINDS.items():
-        expected = {name: list(parameter.shape) for name, parameter in getattr(transformers, kind)(config_of(kind, vocabulary)).named_parameters()}
+        expected = {
+            name: list(parameter.shape)
+            for name, parameter in getattr(transformers, kind)(config_of(kind, vocabulary)).named_parameters()
+        }
         found = {name: list(tensor.shape) for name, tensor in to_published(build(vocabulary.size).state_dict()).items()}
         assert {name: shape for name, shape in found.items() if name not in absent} == expected, kind
 
@@ -204,4 +249,6 @@ def test_what_their_tokenizer_saved_gives_their_ids_here(vocabulary: Vocabulary,
     theirs = transformers.BertTokenizer.from_pretrained(tmp_path, do_lower_case=vocabulary.lowercase)
     theirs.save_pretrained(tmp_path / "saved")
     found = load_vocabulary(str(tmp_path / "saved"), None)
-    assert found.lowercase == vocabulary.lowercase and ids_of(found) == theirs(list(TEXTS))["input_ids"] == ids_of(vocabulary)
+    assert found.lowercase == vocabulary.lowercase and ids_of(found) == theirs(list(TEXTS))["input_ids"] == ids_of(
+        vocabulary
+    )

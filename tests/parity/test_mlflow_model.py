@@ -52,11 +52,19 @@ def test_every_export_is_a_version_of_the_run(uri: str, tiny_run: Path) -> None:
 
 def test_it_answers_in_a_fresh_process(uri: str, tiny_run: Path, tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", ASK, uri, "models:/tiny/2", json.dumps(TEXTS)], cwd=tmp_path, env={"PYTHONPATH": str(ROOT), "PATH": ""}, capture_output=True, text=True, check=True
+        [sys.executable, "-c", ASK, uri, "models:/tiny/2", json.dumps(TEXTS)],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(ROOT), "PATH": ""},
+        capture_output=True,
+        text=True,
+        check=True,
     )
     blanks, vectors = json.loads(done.stdout.splitlines()[-1])
     folder = folder_of(str(tiny_run), 3)
-    tokenizer, model = transformers.AutoTokenizer.from_pretrained(folder), transformers.AutoModelForMaskedLM.from_pretrained(folder).eval()
+    tokenizer, model = (
+        transformers.AutoTokenizer.from_pretrained(folder),
+        transformers.AutoModelForMaskedLM.from_pretrained(folder).eval(),
+    )
     assert [len(guesses) for guesses in blanks] == [2, 0, 1]
     for text, guesses, vector in zip(TEXTS, blanks, vectors, strict=True):
         asked = tokenizer(text, return_tensors="pt")
@@ -64,13 +72,21 @@ def test_it_answers_in_a_fresh_process(uri: str, tiny_run: Path, tmp_path: Path)
             output = model(**asked, output_hidden_states=True)
         assert vector == pytest.approx(output.hidden_states[-1][0].mean(0).tolist(), abs=1e-5)
         best = output.logits[0][asked["input_ids"][0] == tokenizer.mask_token_id].softmax(-1).topk(2)
-        assert [[guess["token"] for guess in blank] for blank in guesses] == [tokenizer.convert_ids_to_tokens(entries) for entries in best.indices]
-        assert [guess["probability"] for blank in guesses for guess in blank] == pytest.approx(best.values.flatten().tolist(), abs=1e-6)
+        assert [[guess["token"] for guess in blank] for blank in guesses] == [
+            tokenizer.convert_ids_to_tokens(entries) for entries in best.indices
+        ]
+        assert [guess["probability"] for blank in guesses for guess in blank] == pytest.approx(
+            best.values.flatten().tolist(), abs=1e-6
+        )
 
 
 def test_nothing_in_it_is_pickled(uri: str, tiny_run: Path) -> None:
     files = [path.name for path in (tiny_run.parents[1] / "mlartifacts").rglob("*") if path.is_file()]
-    assert "served.py" in files and "model.safetensors" in files and not [name for name in files if name.endswith((".pkl", ".pickle", ".bin", ".pt"))]
+    assert (
+        "served.py" in files
+        and "model.safetensors" in files
+        and not [name for name in files if name.endswith((".pkl", ".pickle", ".bin", ".pt"))]
+    )
 
 
 def test_an_unknown_task_is_refused(uri: str) -> None:
@@ -86,10 +102,16 @@ def test_answers_of_another_model_are_found_and_unlogged(uri: str, tiny_run: Pat
     client, run_id = MlflowClient(tracking_uri=uri), read_run(str(tiny_run))["mlflow_run_id"]
     with at(uri):
         model = mlflow.pyfunc.load_model("models:/tiny/1")
-    assert largest_difference(model, Path(newest), load_trained(newest)) <= 1e-5 < largest_difference(model, Path(newest), other)
+    assert (
+        largest_difference(model, Path(newest), load_trained(newest))
+        <= 1e-5
+        < largest_difference(model, Path(newest), other)
+    )
     experiment = client.get_run(run_id).info.experiment_id
     before = len(client.search_logged_models([experiment]))
-    with pytest.raises(CheckpointError, match="answers differ from the checkpoint's by .* of the largest, more than 1e-05$"):
+    with pytest.raises(
+        CheckpointError, match="answers differ from the checkpoint's by .* of the largest, more than 1e-05$"
+    ):
         log(Path(newest), other, uri, run_id, 3)
     assert len(client.search_logged_models([experiment])) == before
 

@@ -42,7 +42,16 @@ def inputs(folder: Path) -> dict[str, np.ndarray]:
 def test_the_folders_are_whole_and_say_how_they_were_checked(exported: Path, tiny_run: Path) -> None:
     for kind in ("onnx", "int8"):
         names = sorted(path.name for path in (exported / kind).iterdir())
-        assert names == ["README.md", "config.json", "embedding.onnx", "fill_mask.onnx", "manifest.json", "tokenizer.json", "tokenizer_config.json", "vocab.txt"]
+        assert names == [
+            "README.md",
+            "config.json",
+            "embedding.onnx",
+            "fill_mask.onnx",
+            "manifest.json",
+            "tokenizer.json",
+            "tokenizer_config.json",
+            "vocab.txt",
+        ]
         assert storage.damage(str(exported / kind)) is None
         manifest = json.loads((exported / kind / "manifest.json").read_text())
         assert manifest["checkpoint"] == folder_of(str(tiny_run), 3) and manifest["checked"].startswith("checked: ")
@@ -54,7 +63,9 @@ def test_axes_are_free_and_the_opset_is_as_said(exported: Path, name: str) -> No
     graph = onnx.load(exported / "onnx" / name)
     assert [(entry.domain, entry.version) for entry in graph.opset_import] == [("", OPSET)]
     session = onnxruntime.InferenceSession(exported / "onnx" / name)
-    assert [(entry.name, entry.type, entry.shape) for entry in session.get_inputs()] == [(name, "tensor(int64)", ["batch", "length"]) for name in INPUTS]
+    assert [(entry.name, entry.type, entry.shape) for entry in session.get_inputs()] == [
+        (name, "tensor(int64)", ["batch", "length"]) for name in INPUTS
+    ]
     size = json.loads((exported / "onnx" / "config.json").read_text())["vocab_size"]
     expected = ("logits", ["batch", "length", size]) if name == FILL_MASK else ("sentence_embedding", ["batch", 32])
     assert [(entry.name, entry.shape) for entry in session.get_outputs()] == [expected]
@@ -85,19 +96,37 @@ def test_padding_changes_nothing(exported: Path) -> None:
 def test_graphs_of_another_checkpoint_are_found(exported: Path, tiny_run: Path) -> None:
     with pytest.raises(CheckpointError) as refused:
         check_graphs(exported / "onnx", load_trained(folder_of(str(tiny_run), 1)))
-    assert str(refused.value).startswith(f"export {exported}/onnx/fill_mask.onnx: outputs differ from the checkpoint's by 0.")
+    assert str(refused.value).startswith(
+        f"export {exported}/onnx/fill_mask.onnx: outputs differ from the checkpoint's by 0."
+    )
     assert str(refused.value).endswith(" of the largest, more than 1e-05")
 
 
 def test_int8_is_smaller_and_its_card_has_both_columns(exported: Path) -> None:
     card = (exported / "int8" / "README.md").read_text()
-    rows = {cells[1]: cells[2:4] for line in card.splitlines() if len(cells := [cell.strip() for cell in line.split("|")]) == 5}
+    rows = {
+        cells[1]: cells[2:4]
+        for line in card.splitlines()
+        if len(cells := [cell.strip() for cell in line.split("|")]) == 5
+    }
     assert rows[""] == ["float32", "int8"]
     assert float(rows["megabytes, both graphs"][0]) > float(rows["megabytes, both graphs"][1])
     assert all(0 < float(cell) < 10 for cell in rows["held-out MLM loss, nats"])
-    assert all(float(fifty) <= float(ninety_nine) for fifty, ninety_nine in zip(rows["latency p50, ms"], rows["latency p99, ms"], strict=True))
-    types = {kind: {tensor.data_type for tensor in onnx.load(exported / kind / FILL_MASK).graph.initializer if len(tensor.dims) == 2} for kind in ("onnx", "int8")}
-    assert onnx.TensorProto.FLOAT in types["onnx"] and onnx.TensorProto.FLOAT not in types["int8"]  # the output weights too
+    assert all(
+        float(fifty) <= float(ninety_nine)
+        for fifty, ninety_nine in zip(rows["latency p50, ms"], rows["latency p99, ms"], strict=True)
+    )
+    types = {
+        kind: {
+            tensor.data_type
+            for tensor in onnx.load(exported / kind / FILL_MASK).graph.initializer
+            if len(tensor.dims) == 2
+        }
+        for kind in ("onnx", "int8")
+    }
+    assert (
+        onnx.TensorProto.FLOAT in types["onnx"] and onnx.TensorProto.FLOAT not in types["int8"]
+    )  # the output weights too
 
 
 def test_scores_are_recounted(exported: Path, tiny_run: Path) -> None:
@@ -120,7 +149,9 @@ def test_a_broken_int8_graph_is_found(exported: Path, tiny_run: Path, tmp_path: 
                 tensor.CopyFrom(onnx.numpy_helper.from_array(np.zeros(tensor.dims, np.int8), tensor.name))
         onnx.save(graph, tmp_path / name)
     trained = load_trained(folder_of(str(tiny_run), 3))
-    assert check_int8(exported / "onnx", exported / "int8", trained).startswith("checked: int8's logits differ from float32's by 0.0")
+    assert check_int8(exported / "onnx", exported / "int8", trained).startswith(
+        "checked: int8's logits differ from float32's by 0.0"
+    )
     with pytest.raises(CheckpointError) as refused:
         check_int8(exported / "onnx", tmp_path, trained)
     assert str(refused.value).startswith(f"export {tmp_path}/fill_mask.onnx: int8's outputs differ from float32's by ")

@@ -37,11 +37,18 @@ from pipeline.train.tuned import About, load_tuned, save_tuned
 
 ROOT = Path(__file__).parents[2]
 CONFIG = Finetune(checkpoint="/models/bert", task=("mrpc",), data="/glue", register="served")
-LABELS: dict[str, tuple[str, ...]] = {"classification": ("no", "yes"), "multilabel": ("red", "green"), "tags": ("O", "B-PER", "I-PER")}
+LABELS: dict[str, tuple[str, ...]] = {
+    "classification": ("no", "yes"),
+    "multilabel": ("red", "green"),
+    "tags": ("O", "B-PER", "I-PER"),
+}
 TEXT = pa.table([["0", "1"], ["kar lost, kand", "mir"], [None, "nel"], [None, None]], schema=TEXTS)
 ITEMS: dict[str, Any] = {
     "tags": [Sentence(words=("kar", "lost"), tags=("O", "O")), Sentence(words=("mir",), tags=("O",))],
-    "spans": [Question(id="q", question="kar?", context="lost kand, kar", answers=()), Question(id="r", question="mir?", context="7", answers=())],
+    "spans": [
+        Question(id="q", question="kar?", context="lost kand, kar", answers=()),
+        Question(id="r", question="mir?", context="7", answers=()),
+    ],
 }
 COLUMNS = {"tags": ["text"], "spans": ["question", "context"]}
 NAMES = {
@@ -60,13 +67,24 @@ def uri(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def parent(uri: str, tiny_vocabulary: Vocabulary) -> GridRun:
-    return open_grid(uri, CONFIG, "grid-0123abcd", Initial(folder="/initial", fingerprint="f", model=Model(), vocabulary=tiny_vocabulary))
+    return open_grid(
+        uri,
+        CONFIG,
+        "grid-0123abcd",
+        Initial(folder="/initial", fingerprint="f", model=Model(), vocabulary=tiny_vocabulary),
+    )
 
 
 def problem(kind: Kind) -> Problem:
     """Of a task, so much as the logging of its model asks for."""
     rows = Prepared(items=ITEMS.get(kind, TEXT), rows=ENCODED.empty_table())
-    return Problem(task=Task(name=kind, kind=kind, labels=LABELS.get(kind, ()), metrics=("f1",), unanswerable=kind == "spans"), cutting=Cutting(), train=rows, splits={"dev": rows}, digest="")
+    return Problem(
+        task=Task(name=kind, kind=kind, labels=LABELS.get(kind, ()), metrics=("f1",), unanswerable=kind == "spans"),
+        cutting=Cutting(),
+        train=rows,
+        splits={"dev": rows},
+        digest="",
+    )
 
 
 @pytest.fixture(scope="module")
@@ -77,10 +95,21 @@ def folder(tmp_path_factory: pytest.TempPathFactory, tiny_vocabulary: Vocabulary
     def make(kind: Kind) -> str:
         target = str(output / f"{kind}-seed0-0123456789ab" / "model")
         if not Path(target).exists():
-            task, model = problem(kind).task, Model(layers=2, width=32, heads=2, feed_forward=64, maximum_positions=32, initializer_deviation=0.5)
-            module = OBJECTIVES[kind](model, tiny_vocabulary.size, len(task.labels), torch.Generator().manual_seed(5), "cls", None)
+            task, model = (
+                problem(kind).task,
+                Model(layers=2, width=32, heads=2, feed_forward=64, maximum_positions=32, initializer_deviation=0.5),
+            )
+            module = OBJECTIVES[kind](
+                model, tiny_vocabulary.size, len(task.labels), torch.Generator().manual_seed(5), "cls", None
+            )
             tuned = {"null_threshold": 1e9} if kind == "spans" else {}
-            about = About(task=task, cutting=Cutting(maximum_length=24, stride=8, question_length=4), pooling="cls", tuned=tuned, lineage={})
+            about = About(
+                task=task,
+                cutting=Cutting(maximum_length=24, stride=8, question_length=4),
+                pooling="cls",
+                tuned=tuned,
+                lineage={},
+            )
             save_tuned(target, module, about, model, tiny_vocabulary)
         return target
 
@@ -88,7 +117,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory, tiny_vocabulary: Vocabulary
 
 
 @pytest.mark.parametrize("kind", NAMES)
-def test_the_best_model_is_registered_once_and_answers_as_its_folder(kind: Kind, parent: GridRun, folder: Callable[[Kind], str]) -> None:
+def test_the_best_model_is_registered_once_and_answers_as_its_folder(
+    kind: Kind, parent: GridRun, folder: Callable[[Kind], str]
+) -> None:
     lines: list[str] = []
     for _ in range(2):
         log_best(parent, CONFIG, problem(kind), kind, folder(kind), True, lines.append)
@@ -97,13 +128,26 @@ def test_the_best_model_is_registered_once_and_answers_as_its_folder(kind: Kind,
         served = mlflow.pyfunc.load_model(f"models:/served-{kind}/1")
     columns = {name: ["kar lost", "mir nel kand 12"] for name in COLUMNS.get(kind, ["text"])}
     found, tuned = served.predict(pd.DataFrame(columns)), load_tuned(folder(kind))
-    ours = answer_items(tuned, items_of(tuned, columns), torch.device("cpu"), torch.autocast("cpu", enabled=False)).to_pylist()
-    assert alike(ours, found) and [{name: type(value) for name, value in row.items()} for row in found] == [NAMES[kind]] * 2
+    ours = answer_items(
+        tuned, items_of(tuned, columns), torch.device("cpu"), torch.autocast("cpu", enabled=False)
+    ).to_pylist()
+    assert (
+        alike(ours, found)
+        and [{name: type(value) for name, value in row.items()} for row in found] == [NAMES[kind]] * 2
+    )
     assert [column.name for column in served.metadata.signature.outputs.inputs] == list(NAMES[kind])
 
 
 def test_a_version_knows_its_trial_and_its_run(parent: GridRun, folder: Callable[[Kind], str]) -> None:
-    log_best(parent, replace(CONFIG, register="one"), problem("regression"), "regression", folder("regression"), False, lambda line: None)
+    log_best(
+        parent,
+        replace(CONFIG, register="one"),
+        problem("regression"),
+        "regression",
+        folder("regression"),
+        False,
+        lambda line: None,
+    )
     version = MlflowClient(tracking_uri=parent.uri, registry_uri=parent.uri).get_model_version("one", "1")
     assert version.tags == {"trial": "regression-seed0-0123456789ab"} and version.run_id == parent.run_id
 
@@ -114,7 +158,9 @@ def test_nothing_is_registered_where_no_name_is_given(parent: GridRun) -> None:
     assert lines == []
 
 
-def test_other_answers_are_refused_and_unlogged(parent: GridRun, folder: Callable[[Kind], str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_answers_are_refused_and_unlogged(
+    parent: GridRun, folder: Callable[[Kind], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     client = MlflowClient(tracking_uri=parent.uri)
     experiment = client.get_run(parent.run_id).info.experiment_id
     before, other = len(client.search_logged_models([experiment])), load_tuned(folder("regression"))
@@ -122,16 +168,30 @@ def test_other_answers_are_refused_and_unlogged(parent: GridRun, folder: Callabl
         parameter.data.add_(0.01)
     monkeypatch.setattr(registry, "load_tuned", lambda folder: other)
     with pytest.raises(CheckpointError, match=r"^model models:/\S+: its answers differ from those of .*/model$"):
-        log_best(parent, replace(CONFIG, register="wrong"), problem("regression"), "regression", folder("regression"), False, print)
+        log_best(
+            parent,
+            replace(CONFIG, register="wrong"),
+            problem("regression"),
+            "regression",
+            folder("regression"),
+            False,
+            print,
+        )
     assert len(client.search_logged_models([experiment])) == before
 
 
 def test_a_registry_that_is_away_leaves_a_line(folder: Callable[[Kind], str], tmp_path: Path) -> None:
     lines: list[str] = []
-    (tmp_path / "mlflow.db").write_text("this is no database, and longer than its header of a hundred bytes should be to be looked at in earnest")
+    (tmp_path / "mlflow.db").write_text(
+        "this is no database, and longer than its header of a hundred bytes should be to be looked at in earnest"
+    )
     gone = GridRun(uri=f"sqlite:///{tmp_path}/mlflow.db", run_id="gone")
     log_best(gone, CONFIG, problem("regression"), "regression", folder("regression"), False, lines.append)
-    assert len(lines) == 1 and lines[0].startswith("regression: MLflow did not take the model served: ") and lines[0].endswith("/model, and the same command registers it")
+    assert (
+        len(lines) == 1
+        and lines[0].startswith("regression: MLflow did not take the model served: ")
+        and lines[0].endswith("/model, and the same command registers it")
+    )
 
 
 @pytest.mark.parametrize(
@@ -156,7 +216,12 @@ def test_what_was_not_set_is_not_set_afterwards(before: str | None, monkeypatch:
         if before:
             monkeypatch.setenv(name, before)
     with at("sqlite:////inside/mlflow.db"):
-        assert mlflow.get_tracking_uri() == mlflow.get_registry_uri() == os.environ["MLFLOW_REGISTRY_URI"] == "sqlite:////inside/mlflow.db"
+        assert (
+            mlflow.get_tracking_uri()
+            == mlflow.get_registry_uri()
+            == os.environ["MLFLOW_REGISTRY_URI"]
+            == "sqlite:////inside/mlflow.db"
+        )
     assert [os.environ.get(name) for name in ("MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI")] == [before, before]
     assert before is None or mlflow.get_registry_uri() == before
     mlflow.set_tracking_uri(None)  # a later test must not see it
@@ -165,12 +230,27 @@ def test_what_was_not_set_is_not_set_afterwards(before: str | None, monkeypatch:
 
 def test_the_command_line_answers_a_csv_file(parent: GridRun, folder: Callable[[Kind], str], tmp_path: Path) -> None:
     lines: list[str] = []
-    log_best(parent, replace(CONFIG, register="by-command"), problem("classification"), "classification", folder("classification"), False, lines.append)
+    log_best(
+        parent,
+        replace(CONFIG, register="by-command"),
+        problem("classification"),
+        "classification",
+        folder("classification"),
+        False,
+        lines.append,
+    )
     with (tmp_path / "input.csv").open("w", newline="") as file:
         csv.writer(file).writerows([["text", "second"], ["kar, lost", "nel"], ["12", ""], ["", ""]])
     said = lines[0].partition("in this environment: ")[2].replace("FILE.csv", "input.csv -o out.json")
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
-    done = subprocess.run(said, shell=True, cwd=tmp_path, env={**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
+    done = subprocess.run(
+        said,
+        shell=True,
+        cwd=tmp_path,
+        env={**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr
     tuned = load_tuned(folder("classification"))
     items = items_of(tuned, {"text": ["kar, lost", "12", ""], "second": ["nel", None, None]})

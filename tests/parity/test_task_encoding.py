@@ -1,6 +1,6 @@
 """Rows of tasks as ids against transformers' tokenizer. On whole GLUE splits where the environment names them:
 
-    GLUE=folder VOCABULARY=vocab.txt pytest -s tests/parity/test_task_encoding.py
+GLUE=folder VOCABULARY=vocab.txt pytest -s tests/parity/test_task_encoding.py
 """
 
 import os
@@ -22,9 +22,13 @@ from pipeline.text.vocabulary import SPECIALS, Vocabulary, load_vocabulary, save
 from pipeline.text.wordpiece import WordPiece
 
 LETTERS = "abcdefgh"
-VOCABULARY = Vocabulary(tokens=(*SPECIALS, *LETTERS, *(f"##{letter}" for letter in LETTERS), ".", "[", "]", "'", '"'), lowercase=True)
+VOCABULARY = Vocabulary(
+    tokens=(*SPECIALS, *LETTERS, *(f"##{letter}" for letter in LETTERS), ".", "[", "]", "'", '"'), lowercase=True
+)
 TASK = Task(name="made up", kind="regression", metrics=("pearson",))
-TEXT = st.text(alphabet=f"{LETTERS}AÉz .['\"\n\u2009", max_size=30) | st.sampled_from(["a " * 40, "[MASK] [SEP] a", "abc" * 20])
+TEXT = st.text(alphabet=f"{LETTERS}AÉz .['\"\n\u2009", max_size=30) | st.sampled_from(
+    ["a " * 40, "[MASK] [SEP] a", "abc" * 20]
+)
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +44,12 @@ def tokenizer_of(vocabulary: Vocabulary, folder: Path) -> Any:
 
 def assert_same(texts: pa.Table, vocabulary: Vocabulary, theirs: Any, length: int) -> int:
     """Compare every row with transformers' and give how many were cut."""
-    ours = encode(TASK, texts.set_column(3, TEXTS.field("label"), pa.nulls(texts.num_rows, pa.string())), WordPiece(vocabulary), length)
+    ours = encode(
+        TASK,
+        texts.set_column(3, TEXTS.field("label"), pa.nulls(texts.num_rows, pa.string())),
+        WordPiece(vocabulary),
+        length,
+    )
     first, second = texts["first"].to_pylist(), texts["second"].to_pylist()
     pairs = (first, second) if texts["second"].null_count == 0 else (first,)
     expected = theirs(*pairs, truncation=True, max_length=length, split_special_tokens=True)
@@ -54,14 +63,22 @@ def assert_same(texts: pa.Table, vocabulary: Vocabulary, theirs: Any, length: in
 @settings(deadline=None)
 @given(rows=st.lists(st.tuples(TEXT, TEXT), min_size=1, max_size=6), paired=st.booleans(), length=st.integers(4, 40))
 def test_made_up_texts(theirs: Any, rows: list[tuple[str, str]], paired: bool, length: int) -> None:
-    texts = pa.table([["0"] * len(rows), [a for a, _ in rows], [b if paired else None for _, b in rows], [None] * len(rows)], schema=TEXTS)
+    texts = pa.table(
+        [["0"] * len(rows), [a for a, _ in rows], [b if paired else None for _, b in rows], [None] * len(rows)],
+        schema=TEXTS,
+    )
     assert_same(texts, VOCABULARY, theirs, length)
 
 
 def test_all_lengths_of_both_texts(theirs: Any) -> None:
     sizes = [(a, b) for a in range(1, 16) for b in range(1, 16)]
-    texts = pa.table([["0"] * len(sizes), ["a " * a for a, _ in sizes], ["b " * b for _, b in sizes], [None] * len(sizes)], schema=TEXTS)
-    assert [assert_same(texts, VOCABULARY, theirs, length) for length in (5, 10, 11)] == [len([1 for a, b in sizes if a + b > room]) for room in (2, 7, 8)]
+    texts = pa.table(
+        [["0"] * len(sizes), ["a " * a for a, _ in sizes], ["b " * b for _, b in sizes], [None] * len(sizes)],
+        schema=TEXTS,
+    )
+    assert [assert_same(texts, VOCABULARY, theirs, length) for length in (5, 10, 11)] == [
+        len([1 for a, b in sizes if a + b > room]) for room in (2, 7, 8)
+    ]
 
 
 @pytest.mark.skipif("GLUE" not in os.environ or "VOCABULARY" not in os.environ, reason="GLUE and VOCABULARY name none")
@@ -75,5 +92,8 @@ def test_splits_of_glue(name: str, length: int, tmp_path: Path) -> None:
             texts = read_split(TASKS[name], os.environ["GLUE"], split.name)
         except DataError as error:
             pytest.skip(str(error))
-        cut = sum(assert_same(texts.slice(start, 8_192), vocabulary, theirs, length) for start in range(0, texts.num_rows, 8_192))
+        cut = sum(
+            assert_same(texts.slice(start, 8_192), vocabulary, theirs, length)
+            for start in range(0, texts.num_rows, 8_192)
+        )
         print(f"\n{name} {split.name}: {texts.num_rows:,} rows at {length}, {cut:,} cut, the same ids")

@@ -16,10 +16,23 @@ from pipeline.train.trial import train_on
 
 transformers = pytest.importorskip("transformers")
 
-SETTINGS = Model(layers=2, width=32, heads=4, feed_forward=48, maximum_positions=40, hidden_dropout=0.0, attention_dropout=0.0, initializer_deviation=0.2)
+SETTINGS = Model(
+    layers=2,
+    width=32,
+    heads=4,
+    feed_forward=48,
+    maximum_positions=40,
+    hidden_dropout=0.0,
+    attention_dropout=0.0,
+    initializer_deviation=0.2,
+)
 SIZE, CLASSES = 60, 3
 MODELS = {"tags": "BertForTokenClassification", "spans": "BertForQuestionAnswering"}
-PROBLEMS = {"classification": "single_label_classification", "multilabel": "multi_label_classification", "regression": "regression"}
+PROBLEMS = {
+    "classification": "single_label_classification",
+    "multilabel": "multi_label_classification",
+    "regression": "regression",
+}
 
 
 def batch_of(kind: str, lengths: tuple[int, ...]) -> Batch:
@@ -34,9 +47,13 @@ def batch_of(kind: str, lengths: tuple[int, ...]) -> Batch:
     if kind == "multilabel":
         labels["labels"] = torch.randint(2, (rows * CLASSES,), generator=random).float()
     if kind == "tags":
-        labels["labels"] = torch.where(torch.rand(tokens, generator=random) < 0.3, -100, torch.randint(CLASSES, (tokens,), generator=random)).float()
+        labels["labels"] = torch.where(
+            torch.rand(tokens, generator=random) < 0.3, -100, torch.randint(CLASSES, (tokens,), generator=random)
+        ).float()
     if kind == "spans":
-        labels["labels"] = torch.stack([torch.randint(length, (2,), generator=random) for length in lengths]).flatten().float()
+        labels["labels"] = (
+            torch.stack([torch.randint(length, (2,), generator=random) for length in lengths]).flatten().float()
+        )
     nothing = torch.zeros(0, dtype=torch.int64)
     positions = torch.cat([torch.arange(length) for length in lengths])
     return Batch(
@@ -47,7 +64,9 @@ def batch_of(kind: str, lengths: tuple[int, ...]) -> Batch:
 
 
 def module_of(kind: str) -> TaskObjective:
-    return OBJECTIVES[kind](SETTINGS, SIZE, 0 if kind in ("regression", "spans") else CLASSES, torch.Generator().manual_seed(1), "cls", None).train()
+    return OBJECTIVES[kind](
+        SETTINGS, SIZE, 0 if kind in ("regression", "spans") else CLASSES, torch.Generator().manual_seed(1), "cls", None
+    ).train()
 
 
 def peer_of(kind: str, module: TaskObjective) -> torch.nn.Module:
@@ -64,8 +83,14 @@ def peer_of(kind: str, module: TaskObjective) -> torch.nn.Module:
 def theirs(kind: str, model: torch.nn.Module, batch: Batch) -> torch.Tensor:
     """transformers' loss, on padded inputs."""
     lengths = batch.offsets.diff().tolist()
-    pad = lambda values, filler=0: torch.nn.utils.rnn.pad_sequence(list(values.split(lengths)), batch_first=True, padding_value=filler)  # noqa: E731
-    inputs = {"input_ids": pad(batch.ids_T), "token_type_ids": pad(batch.segments_T), "attention_mask": pad(torch.ones_like(batch.ids_T))}
+    pad = lambda values, filler=0: torch.nn.utils.rnn.pad_sequence(
+        list(values.split(lengths)), batch_first=True, padding_value=filler
+    )  # noqa: E731
+    inputs = {
+        "input_ids": pad(batch.ids_T),
+        "token_type_ids": pad(batch.segments_T),
+        "attention_mask": pad(torch.ones_like(batch.ids_T)),
+    }
     if kind == "spans":
         start, end = batch.labels.view(-1, 2).long().T
         return model(**inputs, start_positions=start, end_positions=end).loss
@@ -111,24 +136,39 @@ def test_the_softmax_of_an_answer_sees_its_own_window_alone() -> None:
 @pytest.mark.parametrize("kind", ["classification", "tags"])
 def test_class_weights_scale_losses_as_torch_means_them(kind: str) -> None:
     weights = torch.tensor([1.0, 0.25, 4.0])
-    batch, module = batch_of(kind, (9, 5, 12, 7)), OBJECTIVES[kind](SETTINGS, SIZE, CLASSES, torch.Generator().manual_seed(1), "cls", weights)
+    batch, module = (
+        batch_of(kind, (9, 5, 12, 7)),
+        OBJECTIVES[kind](SETTINGS, SIZE, CLASSES, torch.Generator().manual_seed(1), "cls", weights),
+    )
     with torch.no_grad():
         total, count = module(batch)["task"]
         labels = (batch.labels if kind == "tags" else batch.label_N).long()
-        torch.testing.assert_close(total / count, torch.nn.functional.cross_entropy(module.logits(batch), labels, weight=weights), rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(
+            total / count,
+            torch.nn.functional.cross_entropy(module.logits(batch), labels, weight=weights),
+            rtol=1e-5,
+            atol=1e-6,
+        )
     assert [name for name in module.state_dict() if "weights" in name] == []
 
 
 def test_poolings_are_means_over_a_sequence_s_own_tokens() -> None:
     batch = batch_of("classification", (9, 5, 12, 7))
     for pooling in ("mean", "attention"):
-        module = OBJECTIVES["classification"](SETTINGS, SIZE, CLASSES, torch.Generator().manual_seed(1), pooling, None).eval()
+        module = OBJECTIVES["classification"](
+            SETTINGS, SIZE, CLASSES, torch.Generator().manual_seed(1), pooling, None
+        ).eval()
         with torch.no_grad():
             hidden = module.encoder(batch).split(batch.offsets.diff().tolist())
             if pooling == "mean":
                 pooled = torch.stack([states.mean(0) for states in hidden])
             else:
-                scores = [torch.nn.functional.linear(states, module.attention_pooling.weight, module.attention_pooling.bias).softmax(0) for states in hidden]
+                scores = [
+                    torch.nn.functional.linear(
+                        states, module.attention_pooling.weight, module.attention_pooling.bias
+                    ).softmax(0)
+                    for states in hidden
+                ]
                 pooled = torch.stack([(states * score).sum(0) for states, score in zip(hidden, scores)])
             torch.testing.assert_close(module.logits(batch), module.classification_head(pooled), rtol=1e-4, atol=1e-5)
 
@@ -160,7 +200,11 @@ def parts(kind: str, batch: Batch, lengths: tuple[int, ...], sizes: tuple[int, .
     found, first = [], 0
     for size in sizes:
         tokens = slice(sum(lengths[:first]), sum(lengths[: first + size]))
-        per = {"tags": tokens, "spans": slice(2 * first, 2 * (first + size)), "multilabel": slice(CLASSES * first, CLASSES * (first + size))}
+        per = {
+            "tags": tokens,
+            "spans": slice(2 * first, 2 * (first + size)),
+            "multilabel": slice(CLASSES * first, CLASSES * (first + size)),
+        }
         found.append(
             replace(
                 batch,

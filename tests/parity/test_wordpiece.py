@@ -8,7 +8,25 @@ from pipeline.text.vocabulary import SPECIALS, Vocabulary, save_vocabulary
 from pipeline.text.wordpiece import WordPiece
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
-WORDS = ("the", "rain", "##ing", "##ed", "un", "##aff", "##able", "istanbul", "cafe", "naive", "strasse", "##ss", "don", "##t", "mask", "i", "##i")
+WORDS = (
+    "the",
+    "rain",
+    "##ing",
+    "##ed",
+    "un",
+    "##aff",
+    "##able",
+    "istanbul",
+    "cafe",
+    "naive",
+    "strasse",
+    "##ss",
+    "don",
+    "##t",
+    "mask",
+    "i",
+    "##i",
+)
 SYMBOLS = (*".,;:!?'\"()[]{}<>-_/\\@#$%^&*+=|~`", *"“”—…€", *"力加勝ßıяйαςσéü𝐀が한")
 CONTINUED = tuple(f"##{character}" for character in LETTERS + "ßıяйαςσéü")
 UNCASED = Vocabulary(tokens=tuple(dict.fromkeys((*SPECIALS, *LETTERS, *WORDS, *SYMBOLS, *CONTINUED))), lowercase=True)

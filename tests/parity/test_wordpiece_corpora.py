@@ -1,6 +1,6 @@
 """Ids of whole corpora against those of `tokenizers` alone. Runs where the environment names them:
 
-    CORPORA=books/:dump.xml.bz2 VOCABULARY=vocab.txt pytest -s tests/parity/test_wordpiece_corpora.py
+CORPORA=books/:dump.xml.bz2 VOCABULARY=vocab.txt pytest -s tests/parity/test_wordpiece_corpora.py
 """
 
 import os
@@ -29,7 +29,12 @@ def texts() -> Iterator[str]:
     """Every paragraph of the corpora, before anything is dropped for its quality."""
     for spec in CORPORA:
         for file in list_files(parse(spec)):
-            yield from (paragraph for record in file_records(file) if isinstance(record, Record) for paragraph in record.paragraphs)
+            yield from (
+                paragraph
+                for record in file_records(file)
+                if isinstance(record, Record)
+                for paragraph in record.paragraphs
+            )
 
 
 @cache
@@ -40,7 +45,11 @@ def trained() -> Vocabulary:
 
 def vocabulary_of(kind: str) -> Vocabulary:
     if kind == "published":
-        return load_vocabulary(os.environ["VOCABULARY"], lowercase=True) if "VOCABULARY" in os.environ else pytest.skip("VOCABULARY names none")
+        return (
+            load_vocabulary(os.environ["VOCABULARY"], lowercase=True)
+            if "VOCABULARY" in os.environ
+            else pytest.skip("VOCABULARY names none")
+        )
     if kind == "cased":
         return trained()
     if kind == "accents kept":

@@ -30,7 +30,16 @@ PROVIDER = {
     "disable_node_updaters": True,
     "disable_launch_config_check": True,
 }
-FILLED_IN = ("cluster_synced_files", "rsync_exclude", "rsync_filter", "initialization_commands", "setup_commands", "head_setup_commands", "worker_setup_commands", "worker_start_ray_commands")
+FILLED_IN = (
+    "cluster_synced_files",
+    "rsync_exclude",
+    "rsync_filter",
+    "initialization_commands",
+    "setup_commands",
+    "head_setup_commands",
+    "worker_setup_commands",
+    "worker_start_ray_commands",
+)
 """Settings that Ray's launcher adds to a file, and without which the autoscaler does not start."""
 STEPS = 600
 HEAD_ALONE = Counter({"ray.head.default": 1})
@@ -76,10 +85,30 @@ class AutoscaledSite:
             "AUTOSCALER_UPDATE_INTERVAL_S": "1",
             "RAY_TMPDIR": self.temporary,
         }
-        start = ("start", "--head", "--block", "--node-ip-address", "127.0.0.1", "--port", str(port), "--num-cpus", "0", "--include-dashboard", "False", "--temp-dir", self.temporary)
+        start = (
+            "start",
+            "--head",
+            "--block",
+            "--node-ip-address",
+            "127.0.0.1",
+            "--port",
+            str(port),
+            "--num-cpus",
+            "0",
+            "--include-dashboard",
+            "False",
+            "--temp-dir",
+            self.temporary,
+        )
         self.log = Path(self.temporary, "log")
         with self.log.open("w") as log:
-            self.head = subprocess.Popen([program("ray"), *start, "--autoscaling-config", str(file)], env=environment, stdout=log, stderr=log, start_new_session=True)
+            self.head = subprocess.Popen(
+                [program("ray"), *start, "--autoscaling-config", str(file)],
+                env=environment,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
 
     def nodes(self) -> Counter[str]:
         """Type of node -> those that are alive."""
@@ -91,7 +120,9 @@ class AutoscaledSite:
         end = time.monotonic() + seconds
         found: Counter[str] | str = "nothing yet"
         while found != wanted:
-            assert self.head.poll() is None and time.monotonic() < end, f"{wanted} did not come within {seconds:.0f} s, there was {found}; the head said:\n{self.log.read_text()[-2000:]}"
+            assert self.head.poll() is None and time.monotonic() < end, (
+                f"{wanted} did not come within {seconds:.0f} s, there was {found}; the head said:\n{self.log.read_text()[-2000:]}"
+            )
             time.sleep(0.5)
             try:
                 found = self.nodes()
@@ -100,8 +131,16 @@ class AutoscaledSite:
 
     def kill_trainer(self) -> None:
         """SIGKILL all of a node that trains, as when a spot machine is taken."""
-        raylets = [process for process in psutil.process_iter(["name", "cmdline"]) if process.info["name"] == "raylet" and self.temporary in " ".join(process.info["cmdline"])]
-        raylet = next(process for process in raylets if any(word.startswith("--static_resource_list") and RESOURCE in word for word in process.info["cmdline"]))
+        raylets = [
+            process
+            for process in psutil.process_iter(["name", "cmdline"])
+            if process.info["name"] == "raylet" and self.temporary in " ".join(process.info["cmdline"])
+        ]
+        raylet = next(
+            process
+            for process in raylets
+            if any(word.startswith("--static_resource_list") and RESOURCE in word for word in process.info["cmdline"])
+        )
         for process in (raylet, *raylet.children(recursive=True)):
             with contextlib.suppress(psutil.NoSuchProcess):  # gone with the one before
                 process.kill()
@@ -144,14 +183,42 @@ def test_nodes_come_for_a_run_and_go_after_it(site: AutoscaledSite, tmp_path: Pa
     assert sorted(history(run)["train/mlm_loss"]) == list(range(1, 61))
 
     reviews = tmp_path / "reviews.csv"
-    reviews.write_text("text,label\n" + "".join(f"a {word} film {n},{word}\n" for n in range(60) for word in ("good", "bad")))
+    reviews.write_text(
+        "text,label\n" + "".join(f"a {word} film {n},{word}\n" for n in range(60) for word in ("good", "bad"))
+    )
     scaled = ("--placement.autoscaled", "--placement.device", "cpu", "--placement.address", site.address)
-    finetune = ("jobs/finetune.py", "--checkpoint", str(run.checkpoints.parent / "export"), "--train", str(reviews), "--seeds", "2", "--recipe.epochs", "1", "--trials.at-once", "2", "--output", str(run.output), *scaled)
+    finetune = (
+        "jobs/finetune.py",
+        "--checkpoint",
+        str(run.checkpoints.parent / "export"),
+        "--train",
+        str(reviews),
+        "--seeds",
+        "2",
+        "--recipe.epochs",
+        "1",
+        "--trials.at-once",
+        "2",
+        "--output",
+        str(run.output),
+        *scaled,
+    )
     done = subprocess.run([sys.executable, *finetune], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "several machines: output (" in done.stdout and site.nodes() != HEAD_ALONE
     model = done.stdout.strip().rpartition(": ")[2]
-    predict = ("jobs/predict.py", "--checkpoint", model, "--input", str(reviews), "--output", str(tmp_path / "answers.jsonl"), "--actors", "1", *scaled)
+    predict = (
+        "jobs/predict.py",
+        "--checkpoint",
+        model,
+        "--input",
+        str(reviews),
+        "--output",
+        str(tmp_path / "answers.jsonl"),
+        "--actors",
+        "1",
+        *scaled,
+    )
     site.wait_for(HEAD_ALONE, 60)
     done = subprocess.run([sys.executable, *predict], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -162,7 +229,13 @@ def test_nodes_come_for_a_run_and_go_after_it(site: AutoscaledSite, tmp_path: Pa
 @pytest.mark.long
 @pytest.mark.timeout(600)
 def test_an_elastic_group_takes_the_nodes_that_come_in_place_of_those_that_go(site: AutoscaledSite, tmp_path: Path):
-    common = {"steps": STEPS, "corpus": small_corpus(tmp_path / "corpus"), "output": tmp_path / "output", "tracking": f"sqlite:///{tmp_path}/output/mlflow.db", "settings": {"placement.autoscaled": True}}
+    common = {
+        "steps": STEPS,
+        "corpus": small_corpus(tmp_path / "corpus"),
+        "output": tmp_path / "output",
+        "tracking": f"sqlite:///{tmp_path}/output/mlflow.db",
+        "settings": {"placement.autoscaled": True},
+    }
     undisturbed = Run(name="undisturbed", workers="1", **common)
     undisturbed.drive(site.address).wait_for_end()
     run = Run(name="elastic", workers="1..2", **common)
@@ -172,10 +245,14 @@ def test_an_elastic_group_takes_the_nodes_that_come_in_place_of_those_that_go(si
     before = driver.lines.count(one)  # it may have begun with the node that came first
     site.kill_trainer()
     alone = driver.wait_for(lambda: driver.lines.count(one) > before, 120, "a start of the worker that is left")
-    again = driver.wait_for(lambda: driver.lines.count(two) == 2, 180, "a worker on the node that came in place of the one that went")
+    again = driver.wait_for(
+        lambda: driver.lines.count(two) == 2, 180, "a worker on the node that came in place of the one that went"
+    )
     assert driver.step < STEPS
     driver.wait_for_end()
     difference = compare(history(undisturbed), history(run), STEPS)
-    print(f"two workers after {first:.0f} s; a node was killed, and one worker went on after {alone:.0f} s; two again {again:.0f} s later; {difference}")
+    print(
+        f"two workers after {first:.0f} s; a node was killed, and one worker went on after {alone:.0f} s; two again {again:.0f} s later; {difference}"
+    )
     assert (difference.rows_wrong, difference.missing) == (0, []) and difference.loss < 1e-4
     site.wait_for(HEAD_ALONE, 60)

@@ -16,7 +16,12 @@ def test_a_node_that_goes_and_one_that_comes_change_nothing(tmp_path: Path):
     site = Site(2)
     try:
         tracking = f"sqlite:///{tmp_path}/output/mlflow.db"
-        common = {"corpus": small_corpus(tmp_path / "corpus"), "output": tmp_path / "output", "steps": STEPS, "tracking": tracking}
+        common = {
+            "corpus": small_corpus(tmp_path / "corpus"),
+            "output": tmp_path / "output",
+            "steps": STEPS,
+            "tracking": tracking,
+        }
         undisturbed = Run(name="undisturbed", workers="1", **common)
         undisturbed.drive(site.address).wait_for_end()
         disturbed = Run(name="disturbed", workers="1..2", **common)

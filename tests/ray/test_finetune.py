@@ -43,11 +43,18 @@ def write_glue(folder: Path, vocabulary: Vocabulary, rows: int) -> None:
     words = sorted(word for word in vocabulary.tokens if word.isalpha() and len(word) > 2)
     for task in TASKS.values():
         for split in task.splits:
-            columns = split.headings or tuple(dict.fromkeys(filter(None, (split.id, split.first, split.second, split.label))))
+            columns = split.headings or tuple(
+                dict.fromkeys(filter(None, (split.id, split.first, split.second, split.label)))
+            )
             lines = [] if split.headings else ["\t".join(columns)]
             for row in range(rows):
                 label = task.labels[row % len(task.labels)] if task.labels else str(row / 2)
-                cells = {split.id: str(row), split.first: f"{words[row]} {words[row + 1]}", split.second: words[row + 2], split.label: label}
+                cells = {
+                    split.id: str(row),
+                    split.first: f"{words[row]} {words[row + 1]}",
+                    split.second: words[row + 2],
+                    split.label: label,
+                }
                 lines.append("\t".join(cells.get(column, "x") for column in columns))
             place = folder / split.file
             place.parent.mkdir(parents=True, exist_ok=True)
@@ -56,28 +63,52 @@ def write_glue(folder: Path, vocabulary: Vocabulary, rows: int) -> None:
 
 def scores(output: Path) -> dict[str, dict[str, object]]:
     """Trial -> its scores."""
-    return {path.parent.name: json.loads(path.read_text())["scores"] for path in sorted((output / "finetune").glob("*/result.json"))}
+    return {
+        path.parent.name: json.loads(path.read_text())["scores"]
+        for path in sorted((output / "finetune").glob("*/result.json"))
+    }
 
 
-def test_a_grid_selects_reports_and_continues_after_a_kill(tiny_run: Path, glue: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_grid_selects_reports_and_continues_after_a_kill(
+    tiny_run: Path, glue: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     searched = ("--search.over", "optimizer.learning_rate=1e-4,1e-3")
     assert main(command(tiny_run, glue, tmp_path / "a", *searched)) == 0
     out = capsys.readouterr().out
     assert "6 trials: 4 that select one of 2 settings, 2 that report it on fresh seeds" in out
     assert "cola: selected learning rate 0.00" in out and "(best of 2: " in out and "selected on dev" in out
-    assert "no GLUE submission file: a model of sst2, a model of mrpc, a model of qqp, a model of mnli, a model of qnli and " in out
+    assert (
+        "no GLUE submission file: a model of sst2, a model of mrpc, a model of qqp, a model of mnli, a model of qnli and "
+        in out
+    )
     names = list(scores(tmp_path / "a"))
-    assert [name.rsplit("-", 1)[0] for name in names] == ["cola-seed0", "cola-seed0", "cola-seed1", "stsb-seed0", "stsb-seed0", "stsb-seed1"]
+    assert [name.rsplit("-", 1)[0] for name in names] == [
+        "cola-seed0",
+        "cola-seed0",
+        "cola-seed1",
+        "stsb-seed0",
+        "stsb-seed0",
+        "stsb-seed1",
+    ]
     models = [path.parent for path in (tmp_path / "a" / "finetune").glob("*/model/task.json")]
     assert sorted(load_tuned(str(model)).about.task.name for model in models) == ["cola", "stsb"]
     client = MlflowClient(tracking_uri=f"sqlite:///{tmp_path}/a/mlflow.db")
     found = client.search_runs([client.get_experiment_by_name("finetune").experiment_id])
-    assert len(found) == 7 and sum("mlflow.parentRunId" in run.data.tags for run in found) == 6 and {run.info.status for run in found} == {"FINISHED"}
+    assert (
+        len(found) == 7
+        and sum("mlflow.parentRunId" in run.data.tags for run in found) == 6
+        and {run.info.status for run in found} == {"FINISHED"}
+    )
 
     # Killed when the first trial has its result, and continued, it comes to the same scores; what was there is not trained again.
     environment = os.environ | {"RAY_ADDRESS": ray.get_runtime_context().gcs_address}
     asked = command(tiny_run, glue, tmp_path / "b", *searched)
-    with subprocess.Popen([sys.executable, "jobs/finetune.py", *asked, "--trials.at-once", "1"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment) as job:
+    with subprocess.Popen(
+        [sys.executable, "jobs/finetune.py", *asked, "--trials.at-once", "1"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env=environment,
+    ) as job:
         until = time.monotonic() + 150
         while job.poll() is None and not scores(tmp_path / "b") and time.monotonic() < until:
             time.sleep(0.01)
@@ -103,17 +134,34 @@ def test_a_node_says_in_which_precision_a_trial_computes_there() -> None:
     assert of_nodes(config, 768, {"CPU": 1.0}) == [precision_of(config.placement, 768, torch.device("cpu"))]
 
 
-def test_what_cannot_be_trained_is_one_line(tiny_run: Path, glue: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_trained_is_one_line(
+    tiny_run: Path, glue: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for more, message in (
-        (("--cutting.maximum-length", "99"), "cutting.maximum_length (99) must be at most the checkpoint's positions (32)"),
+        (
+            ("--cutting.maximum-length", "99"),
+            "cutting.maximum_length (99) must be at most the checkpoint's positions (32)",
+        ),
         (("--checkpoint", str(glue)), f"checkpoint {glue} has no config.json"),
-        (("--data", str(tmp_path / "empty")), f"data ({tmp_path}/empty) is no folder with files: name the folder of the files of glue"),
+        (
+            ("--data", str(tmp_path / "empty")),
+            f"data ({tmp_path}/empty) is no folder with files: name the folder of the files of glue",
+        ),
         (("--task", "ax"), "task (ax) is none that can be trained: choose of cola, sst2,"),
         (("--task", "rte"), f"{glue}/RTE/train.tsv (split train of rte) is not there; {glue} has CoLA, STS-B"),
-        (("--trials.gpus", "0.5"), "trials.gpus (0.5) is more than there is: the cluster has 0 GPUs; ask for at most that, or for 0"),
+        (
+            ("--trials.gpus", "0.5"),
+            "trials.gpus (0.5) is more than there is: the cluster has 0 GPUs; ask for at most that, or for 0",
+        ),
         (("--freeze.layers", "7"), "freeze.layers (7) must be at most the checkpoint's layers (2)"),
-        (("--start-from", "mnli"), "start_from (mnli) must be one of the tasks asked for (cola, stsb), and none of rte, mrpc, stsb, which it starts"),
-        (("--train", "my.csv"), "task (glue) or train (my.csv): give one of both, such as --task sst2 or --train my.csv"),
+        (
+            ("--start-from", "mnli"),
+            "start_from (mnli) must be one of the tasks asked for (cola, stsb), and none of rte, mrpc, stsb, which it starts",
+        ),
+        (
+            ("--train", "my.csv"),
+            "task (glue) or train (my.csv): give one of both, such as --task sst2 or --train my.csv",
+        ),
     ):
         assert main(command(tiny_run, glue, tmp_path / "output", *more)) == 2, more
         found = capsys.readouterr().err
@@ -121,22 +169,41 @@ def test_what_cannot_be_trained_is_one_line(tiny_run: Path, glue: Path, tmp_path
     assert not scores(tmp_path / "output")
 
 
-def test_one_s_own_file_with_its_tenth_set_aside(tiny_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    lines = ["review,stars"] + [f'"{"kar mist" if row % 2 else "lond sur"} {"nest " * (row % 7)}{row}",{"good" if row % 2 else "bad"}' for row in range(80)]
+def test_one_s_own_file_with_its_tenth_set_aside(
+    tiny_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = ["review,stars"] + [
+        f'"{"kar mist" if row % 2 else "lond sur"} {"nest " * (row % 7)}{row}",{"good" if row % 2 else "bad"}'
+        for row in range(80)
+    ]
     (tmp_path / "my.csv").write_text("\n".join(lines) + "\n")
     (tmp_path / "test.csv").write_text("\n".join([lines[0], *lines[-7:]]) + "\n")
     asked = ["--checkpoint", folder_of(str(tiny_run), 3), "--train", str(tmp_path / "my.csv"), "--test", str(tmp_path / "test.csv"), "--text", "review", "--label", "stars", "--output", str(tmp_path / "o"), "--seeds", "1",
              "--recipe.epochs", "4", "--search.over", "adapter=no-adapter,low-rank", "--search.over", "cutting.maximum-length=16,32", "--search.stop-early", "--trials.cpus", "3", "--recipe.patience", "2", "adapter:low-rank", "--adapter.rank", "4"]  # fmt: skip
     assert main(asked) == 0
     out = capsys.readouterr().out
-    assert "no --dev: " in out and "of 80 rows are set aside by a hash of their text" in out and "| my   | dev accuracy" in out
+    assert (
+        "no --dev: " in out
+        and "of 80 rows are set aside by a hash of their text" in out
+        and "| my   | dev accuracy" in out
+    )
     selected = re.search(r"my: selected maximum length (16|32), adapter (no-adapter|low-rank) \(best of 4: ", out)
     assert selected, out
-    ended = [{path.name for path in folder.iterdir() if path.name != ".lock"} for folder in sorted((tmp_path / "o" / "finetune").glob("my-seed0-*"))]
-    assert len(ended) == 4 and all(names in ({"result.json"}, {"stopped.json"}) for names in ended) and {"result.json"} in ended
+    ended = [
+        {path.name for path in folder.iterdir() if path.name != ".lock"}
+        for folder in sorted((tmp_path / "o" / "finetune").glob("my-seed0-*"))
+    ]
+    assert (
+        len(ended) == 4
+        and all(names in ({"result.json"}, {"stopped.json"}) for names in ended)
+        and {"result.json"} in ended
+    )
     (folder,) = (tmp_path / "o" / "finetune").glob("my-seed1-*/model")
     settings = json.loads((folder.parent / "result.json").read_text())["settings"]
-    assert (settings["cutting.maximum_length"], settings["adapter"]) == (int(selected[1]), {"no-adapter": "NoAdapter", "low-rank": "LowRank"}[selected[2]]) and load_tuned(str(folder)).about.cutting.maximum_length == int(selected[1])
+    assert (settings["cutting.maximum_length"], settings["adapter"]) == (
+        int(selected[1]),
+        {"no-adapter": "NoAdapter", "low-rank": "LowRank"}[selected[2]],
+    ) and load_tuned(str(folder)).about.cutting.maximum_length == int(selected[1])
     assert f"{tmp_path}/test.csv: 7 rows" in out and "predict.py --checkpoint" in out and "to open it: mlflow ui" in out
     written = (folder.parent / "test-answers.csv").read_text().splitlines()
     assert len(written) == 8 and written[0].startswith('"review","stars",')
@@ -146,31 +213,49 @@ def test_one_s_own_file_with_its_tenth_set_aside(tiny_run: Path, tmp_path: Path,
     )
     assert [run.data.tags["mlflow.runName"].split("-")[0] for run in runs] == ["my"]
     assert "epoch 1 of 4: accuracy" in out and "seed 0, maximum length 16, adapter low-rank: " in out
-    assert load_tuned(str(folder)).about.task.labels == ("bad", "good") and not (folder / "adapters.safetensors").exists()
+    assert (
+        load_tuned(str(folder)).about.task.labels == ("bad", "good") and not (folder / "adapters.safetensors").exists()
+    )
 
 
-def test_folds_are_trials_of_their_own_and_one_row_of_the_table(tiny_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_folds_are_trials_of_their_own_and_one_row_of_the_table(
+    tiny_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     rows = [f"{'kar mist' if row % 2 else 'lond sur'} {row};{'good' if row % 2 else 'bad'}" for row in range(24)]
     (tmp_path / "my.csv").write_text("\n".join(["text;label", *rows, ";bad", "kar;"]) + "\n")
     asked = ["--checkpoint", folder_of(str(tiny_run), 3), "--train", str(tmp_path / "my.csv"), "--output", str(tmp_path / "o"), "--seeds", "1", "--recipe.epochs", "1",
              "--search.folds", "2", "--on-bad-rows", "skip", "--trials.cpus", "3"]  # fmt: skip
     assert main(asked) == 0
     out = capsys.readouterr().out
-    assert "my train: 24 rows, classification of 2 labels, 1 rows left out (empty-text, " in out and "my train: labels bad 12, good 12; tokens per row: " in out
-    assert "my: 2 folds of 12 rows, with equal shares of each class" in out and "2 trials: 2 folds, 1 seed at most; " in out
+    assert (
+        "my train: 24 rows, classification of 2 labels, 1 rows left out (empty-text, " in out
+        and "my train: labels bad 12, good 12; tokens per row: " in out
+    )
+    assert (
+        "my: 2 folds of 12 rows, with equal shares of each class" in out
+        and "2 trials: 2 folds, 1 seed at most; " in out
+    )
     row = next(line for line in out.splitlines() if line.startswith("| my "))
     assert " ± " in row and " 2 x 1 " in row and "the same command without --search.folds" in out
     assert [name.rsplit("-", 1)[0] for name in scores(tmp_path / "o")] == ["my-fold1of2-seed0", "my-fold2of2-seed0"]
     assert not list((tmp_path / "o" / "finetune").glob("*/model")), "what folds train is no model to keep"
     client = MlflowClient(tracking_uri=f"sqlite:///{tmp_path}/o/mlflow.db")
-    (parent,) = [run for run in client.search_runs([client.get_experiment_by_name("finetune").experiment_id]) if "mlflow.parentRunId" not in run.data.tags]
+    (parent,) = [
+        run
+        for run in client.search_runs([client.get_experiment_by_name("finetune").experiment_id])
+        if "mlflow.parentRunId" not in run.data.tags
+    ]
     found = [one["dev"]["accuracy"] for one in scores(tmp_path / "o").values()]
     assert parent.data.metrics["my/dev accuracy/mean"] == pytest.approx(sum(found) / 2)
 
 
 @pytest.mark.long
 def test_all_of_glue_gives_the_submission_file_and_mnli_s_encoder_starts_others(
-    tiny_run: Path, tiny_vocabulary: Vocabulary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tiny_run: Path,
+    tiny_vocabulary: Vocabulary,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     write_glue(tmp_path / "glue", tiny_vocabulary, rows=6)
     files = {name: replace(one, rows=6) for name, one in FILES.items()}  # the official splits have up to 390,965
@@ -184,12 +269,17 @@ def test_all_of_glue_gives_the_submission_file_and_mnli_s_encoder_starts_others(
     assert "mean of 9 of GLUE's 9 tasks" in out and f"GLUE submission file: {tmp_path}/o/glue-submission.zip" in out
     with zipfile.ZipFile(tmp_path / "o" / "glue-submission.zip") as written:
         answers = {name: written.read(name).decode().splitlines() for name in written.namelist()}
-    assert sorted(answers) == sorted(f"{name}.tsv" for name in files) and {len(lines) for lines in answers.values()} == {7}
+    assert sorted(answers) == sorted(f"{name}.tsv" for name in files) and {
+        len(lines) for lines in answers.values()
+    } == {7}
     assert answers["AX.tsv"] == answers["MNLI-m.tsv"], "the same rows, by the same model"
     assert {line.split("\t")[1] for line in answers["AX.tsv"][1:]} <= set(INFERENCE)
 
     (mnli,) = (tmp_path / "o" / "finetune").glob("mnli-seed0-*/model")
-    started = {path.name.split("-")[0]: json.loads((path / "result.json").read_text())["settings"]["encoder"] for path in (tmp_path / "o" / "finetune").glob("*-seed0-*")}
+    started = {
+        path.name.split("-")[0]: json.loads((path / "result.json").read_text())["settings"]["encoder"]
+        for path in (tmp_path / "o" / "finetune").glob("*-seed0-*")
+    }
     encoder = read_initial(Pretrain(init=str(mnli)), lambda line: None).fingerprint
     assert {name for name, found in started.items() if found == encoder} == {"rte", "mrpc", "stsb"}
     assert len(set(started.values())) == 2

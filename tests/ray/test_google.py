@@ -22,7 +22,18 @@ BUCKET = "gs://anonymous@texts"
 @pytest.fixture
 def google(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     port = free_port()
-    server = subprocess.Popen([program("gcp-storage-emulator"), "start", "--host=127.0.0.1", f"--port={port}", "--in-memory", "--default-bucket=texts"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    server = subprocess.Popen(
+        [
+            program("gcp-storage-emulator"),
+            "start",
+            "--host=127.0.0.1",
+            f"--port={port}",
+            "--in-memory",
+            "--default-bucket=texts",
+        ],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     monkeypatch.setenv("CLOUD_STORAGE_EMULATOR_ENDPOINT", f"http://127.0.0.1:{port}")
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     storage.store.cache_clear()
@@ -40,10 +51,61 @@ def google(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_a_run_goes_on_in_googles_store(google: None, small_corpus: Path, tmp_path: Path, ray_folder: Path):
     for file in sorted(small_corpus.iterdir()):
         storage.write_bytes(f"{BUCKET}/raw/{file.name}", file.read_bytes())
-    sizes = ["--prepare.window-characters", "6000", "--prepare.piece-characters", "1000", "--prepare.heldout-share", "0.1", "--prepare.near-duplicates", "None", "--vocabulary.size", "150"]
-    settings = ["--sampling.maximum-length", "32", "--model.maximum-positions", "32", "--model.layers", "1", "--model.width", "32", "--model.feed-forward", "64", "--batch.rows-per-step", "16", "--batch.rows-per-slot", "4"]
-    settings += ["--checkpoint.every", "20", "--checkpoint.keep", "2", "--evaluation.rows", "32", "--tracking.every", "1", "--placement.compile", "off", "--placement.device", "cpu"]
-    command = ["bert-tiny", "--corpus", f"{BUCKET}/raw", "--output", f"{BUCKET}/output", "--name", "stored", "--steps", "120", *sizes, *settings]
+    sizes = [
+        "--prepare.window-characters",
+        "6000",
+        "--prepare.piece-characters",
+        "1000",
+        "--prepare.heldout-share",
+        "0.1",
+        "--prepare.near-duplicates",
+        "None",
+        "--vocabulary.size",
+        "150",
+    ]
+    settings = [
+        "--sampling.maximum-length",
+        "32",
+        "--model.maximum-positions",
+        "32",
+        "--model.layers",
+        "1",
+        "--model.width",
+        "32",
+        "--model.feed-forward",
+        "64",
+        "--batch.rows-per-step",
+        "16",
+        "--batch.rows-per-slot",
+        "4",
+    ]
+    settings += [
+        "--checkpoint.every",
+        "20",
+        "--checkpoint.keep",
+        "2",
+        "--evaluation.rows",
+        "32",
+        "--tracking.every",
+        "1",
+        "--placement.compile",
+        "off",
+        "--placement.device",
+        "cpu",
+    ]
+    command = [
+        "bert-tiny",
+        "--corpus",
+        f"{BUCKET}/raw",
+        "--output",
+        f"{BUCKET}/output",
+        "--name",
+        "stored",
+        "--steps",
+        "120",
+        *sizes,
+        *settings,
+    ]
     with job("pretrain", *command, tracking=tmp_path, ray_folder=ray_folder) as first:
         assert first.stdout
         seen = []
@@ -56,5 +118,7 @@ def test_a_run_goes_on_in_googles_store(google: None, small_corpus: Path, tmp_pa
     text = finished(job("pretrain", *command, tracking=tmp_path, ray_folder=ray_folder))
     assert re.search(r"continuing after step [46]0\n", text), text
     folder = f"{BUCKET}/output/runs/stored"
-    assert checkpoint.newest_sound(folder, pytest.fail) == checkpoint.folder_of(folder, 120) and checkpoint.steps_saved(folder) == [100, 120]
+    assert checkpoint.newest_sound(folder, pytest.fail) == checkpoint.folder_of(folder, 120) and checkpoint.steps_saved(
+        folder
+    ) == [100, 120]
     assert "model.safetensors" in storage.children(f"{folder}/export") and "checked" in text

@@ -36,7 +36,9 @@ def agents_port_taken() -> Iterator[None]:
 def jobs(port: str) -> list[dict[str, Any]]:
     """Return the jobs of a head as its dashboard's page asks for them."""
     token = (Path.home() / ".ray" / "auth_token").read_text().strip()
-    answer = requests.get(f"http://127.0.0.1:{port}/api/jobs/", headers={"Authorization": f"Bearer {token}"}, timeout=30)
+    answer = requests.get(
+        f"http://127.0.0.1:{port}/api/jobs/", headers={"Authorization": f"Bearer {token}"}, timeout=30
+    )
     answer.raise_for_status()
     return answer.json()
 
@@ -53,7 +55,9 @@ def test_it_takes_jobs_beside_another_ray_and_stops(agents_port_taken: None, ray
     (folder / "log").symlink_to(precious)
 
     def head(*words: str) -> str:
-        done = subprocess.run([HEAD, *words], env=environment, umask=0o022, check=True, capture_output=True, timeout=120)
+        done = subprocess.run(
+            [HEAD, *words], env=environment, umask=0o022, check=True, capture_output=True, timeout=120
+        )
         return done.stdout.decode()
 
     try:
@@ -64,8 +68,15 @@ def test_it_takes_jobs_beside_another_ray_and_stops(agents_port_taken: None, ray
         token = Path.home() / ".ray" / "auth_token"
         assert {mode(file) for file in (folder / "log", folder / "pid", token)} == {0o600}
         assert set().union(*listening(int((folder / "pid").read_text())).values()) == {"127.0.0.1"}
-        said, script, greeting = (tmp_path / name for name in ("said", "greet.py", "greeting"))  # Ray may lose lines of a job that ends at once
-        head("submit", "bash", "-c", f"(echo 'two  words'; echo $(umask) $(nice) $RAY_TRAIN_ENABLE_STATE_TRACKING) > {said}")
+        said, script, greeting = (
+            tmp_path / name for name in ("said", "greet.py", "greeting")
+        )  # Ray may lose lines of a job that ends at once
+        head(
+            "submit",
+            "bash",
+            "-c",
+            f"(echo 'two  words'; echo $(umask) $(nice) $RAY_TRAIN_ENABLE_STATE_TRACKING) > {said}",
+        )
         assert said.read_text() == "two  words\n0022 0 1\n"
         script.write_text(f"import pathlib, sys; pathlib.Path({str(greeting)!r}).write_text(f'hello {{sys.argv[1:]}}')")
         head("submit", "python", str(script), "bert-tiny", "--seed", "1")

@@ -18,7 +18,14 @@ pytestmark = pytest.mark.usefixtures("local_ray")
 
 STAGES = ("parts/????????????????.json", "parts/*-overlap-*.parquet", "parts/*-?????.json")
 """What a stage has done when its first task is finished: of a batch of files, a range of hashes, a shard."""
-SETTINGS = ("--prepare.window-characters", "20000", "--prepare.windows-per-shard", "4", "--prepare.piece-characters", "2000")
+SETTINGS = (
+    "--prepare.window-characters",
+    "20000",
+    "--prepare.windows-per-shard",
+    "4",
+    "--prepare.piece-characters",
+    "2000",
+)
 
 
 @pytest.fixture
@@ -42,7 +49,12 @@ def done(folder: Path) -> dict[Path, int]:
 def kill_when(arguments: list[str], folder: Path, stage: str) -> None:
     """Run the job and send it SIGKILL as soon as a stage has done something."""
     environment = os.environ | {"RAY_ADDRESS": ray.get_runtime_context().gcs_address}
-    with subprocess.Popen([sys.executable, "jobs/prepare.py", *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment) as job:
+    with subprocess.Popen(
+        [sys.executable, "jobs/prepare.py", *arguments],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env=environment,
+    ) as job:
         until = time.monotonic() + 120
         while job.poll() is None and not any(folder.glob(stage)) and time.monotonic() < until:
             time.sleep(0.01)
@@ -65,6 +77,12 @@ def test_killed_in_every_stage_it_continues_from_what_is_done(texts: Path, tmp_p
     parts = {path: when for path, when in before.items() if "-" not in path.name}
     assert len(parts) == 3 and parts.items() <= done(folder).items()
     one, other = load_corpus(str(folder)), load_corpus(str(undisturbed))
-    assert (one.fingerprint, one.train, one.heldout, one.counts, one.dropped) == (other.fingerprint, other.train, other.heldout, other.counts, other.dropped)
+    assert (one.fingerprint, one.train, one.heldout, one.counts, one.dropped) == (
+        other.fingerprint,
+        other.train,
+        other.heldout,
+        other.counts,
+        other.dropped,
+    )
     assert one.dropped == {"duplicate": 2}  # its two pieces
     assert not list(folder.rglob("*.tmp"))

@@ -31,7 +31,13 @@ def checkpoint(tiny_vocabulary: Vocabulary, tmp_path_factory: pytest.TempPathFac
     task = Task(name="moods", kind="classification", labels=("sad", "glad"), metrics=("accuracy",))
     model = Model(layers=1, width=32, heads=2, feed_forward=64, maximum_positions=32)
     module = OBJECTIVES[task.kind](model, tiny_vocabulary.size, 2, torch.Generator().manual_seed(3), "cls", None)
-    save_tuned(folder, module, About(task=task, cutting=Cutting(maximum_length=16, stride=4), pooling="cls", tuned={}, lineage={}), model, tiny_vocabulary)
+    save_tuned(
+        folder,
+        module,
+        About(task=task, cutting=Cutting(maximum_length=16, stride=4), pooling="cls", tuned={}, lineage={}),
+        model,
+        tiny_vocabulary,
+    )
     return folder
 
 
@@ -41,7 +47,14 @@ def reviews(tmp_path: Path) -> Path:
     folder = tmp_path / "reviews"
     folder.mkdir()
     for file in range(2):
-        lines = [{"number": 1_000 * file + row, "label": "mine", "text": f"kar lost kand {'mir ' * (row % 9)}" if row % 20 else " "} for row in range(200)]
+        lines = [
+            {
+                "number": 1_000 * file + row,
+                "label": "mine",
+                "text": f"kar lost kand {'mir ' * (row % 9)}" if row % 20 else " ",
+            }
+            for row in range(200)
+        ]
         (folder / f"{file}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     return folder
 
@@ -49,7 +62,12 @@ def reviews(tmp_path: Path) -> Path:
 def kill_when(arguments: list[str], folder: Path) -> int:
     """Run the job, send it SIGKILL as soon as two parts are answered, and give how many were."""
     environment = os.environ | {"RAY_ADDRESS": ray.get_runtime_context().gcs_address}
-    with subprocess.Popen([sys.executable, "jobs/predict.py", *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment) as job:
+    with subprocess.Popen(
+        [sys.executable, "jobs/predict.py", *arguments],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env=environment,
+    ) as job:
         until = time.monotonic() + 120
         while job.poll() is None and len(list(folder.glob("*-*.parquet"))) < 2 and time.monotonic() < until:
             time.sleep(0.005)
@@ -58,8 +76,21 @@ def kill_when(arguments: list[str], folder: Path) -> int:
     return len(list(folder.glob("*-*.parquet")))
 
 
-def test_killed_and_continued_it_writes_the_bytes_of_an_undisturbed_run(checkpoint: str, reviews: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    asked = ["--checkpoint", checkpoint, "--input", str(reviews), "--rows-per-part", "25", "--actors", "1", "--placement.threads", "1"]
+def test_killed_and_continued_it_writes_the_bytes_of_an_undisturbed_run(
+    checkpoint: str, reviews: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = [
+        "--checkpoint",
+        checkpoint,
+        "--input",
+        str(reviews),
+        "--rows-per-part",
+        "25",
+        "--actors",
+        "1",
+        "--placement.threads",
+        "1",
+    ]
     undisturbed, killed = tmp_path / "undisturbed.parquet", tmp_path / "killed.parquet"
     assert main([*asked, "--output", str(undisturbed)]) == 0
     last = "400 rows of 2 files, 20 of them empty and without an answer, computed in float32, in "
@@ -68,7 +99,10 @@ def test_killed_and_continued_it_writes_the_bytes_of_an_undisturbed_run(checkpoi
     assert 2 <= kill_when([*asked, "--output", str(killed)], tmp_path / "killed.parquet.parts") < 16
     assert not killed.exists()
     assert main([*asked[:-4], "--output", str(killed), "--pair", "label"]) == 2
-    assert "killed.parquet.parts holds answers of the settings text None, pair None, top 5, rows_per_part 25 and not of text None, pair label" in capsys.readouterr().err
+    assert (
+        "killed.parquet.parts holds answers of the settings text None, pair None, top 5, rows_per_part 25 and not of text None, pair label"
+        in capsys.readouterr().err
+    )
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "killed.parquet.parts").glob("*-*.parquet")}
     assert main([*asked, "--output", str(killed)]) == 0
     assert f"{len(before)} parts are answered already" in capsys.readouterr().out
@@ -80,12 +114,31 @@ def test_killed_and_continued_it_writes_the_bytes_of_an_undisturbed_run(checkpoi
 
     found = pq.read_table(killed).to_pylist()
     assert [row["number"] for row in found] == [*range(200), *range(1_000, 1_200)]
-    assert all((row["predicted_label"] in ("sad", "glad")) == (row["number"] % 20 > 0) and row["label"] == "mine" for row in found)
+    assert all(
+        (row["predicted_label"] in ("sad", "glad")) == (row["number"] % 20 > 0) and row["label"] == "mine"
+        for row in found
+    )
     assert main([*asked, "--output", str(killed)]) == 2
     assert "is there already: give --replace, or choose another --output" in capsys.readouterr().err
 
 
-def test_a_broken_line_is_one_line_of_error(checkpoint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_broken_line_is_one_line_of_error(
+    checkpoint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "a.jsonl").write_text('{"text": 7}\n{"text": 3}\n')
-    assert main(["--checkpoint", checkpoint, "--input", str(tmp_path / "a.jsonl"), "--output", str(tmp_path / "a.csv"), "--actors", "1"]) == 2
+    assert (
+        main(
+            [
+                "--checkpoint",
+                checkpoint,
+                "--input",
+                str(tmp_path / "a.jsonl"),
+                "--output",
+                str(tmp_path / "a.csv"),
+                "--actors",
+                "1",
+            ]
+        )
+        == 2
+    )
     assert capsys.readouterr().err == f"error: {tmp_path}/a.jsonl, rows 1 to 2: column text holds 7, which is no text\n"

@@ -27,7 +27,14 @@ from pipeline.text.schema import DOCUMENT
 
 pytestmark = pytest.mark.usefixtures("local_ray")
 
-SETTINGS = Preparation(window_characters=1000, windows_per_shard=4, piece_characters=200, minimum_characters=20, heldout_share=0.2, near_duplicates=None)
+SETTINGS = Preparation(
+    window_characters=1000,
+    windows_per_shard=4,
+    piece_characters=200,
+    minimum_characters=20,
+    heldout_share=0.2,
+    near_duplicates=None,
+)
 BOOKS = 30
 
 
@@ -67,7 +74,9 @@ def corpus(local_ray: None, books: Path, tmp_path_factory: pytest.TempPathFactor
 def test_sixty_books_hold_out_four_whatever_the_share(local_ray: None, tmp_path: Path) -> None:
     (tmp_path / "sixty").mkdir()
     for number in range(60):
-        (tmp_path / "sixty" / f"{number:02d}.txt").write_text(f"Paragraph of book {number} with words of its own, and some more.")
+        (tmp_path / "sixty" / f"{number:02d}.txt").write_text(
+            f"Paragraph of book {number} with words of its own, and some more."
+        )
     found = quiet_prepare([tmp_path / "sixty"], tmp_path / "out", replace(SETTINGS, heldout_share=0.01))
     assert len({row["parent"] for row in documents(found, "heldout")}) == 4 and found.counts["documents"] == 60
     assert load_corpus(str(tmp_path / "out")) == found
@@ -136,7 +145,9 @@ def test_every_text_is_there_once_in_windows_of_the_asked_size(corpus: Corpus):
     train, heldout = documents(corpus, "train"), documents(corpus, "heldout")
     texts = [row["text"] for row in train + heldout]
     lines = [line for text in texts for line in text.split("\n")]
-    assert sorted(lines) == sorted(f"Paragraph {place} of book {number} has words of its own." for number in range(BOOKS) for place in range(10))
+    assert sorted(lines) == sorted(
+        f"Paragraph {place} of book {number} has words of its own." for number in range(BOOKS) for place in range(10)
+    )
     assert max(map(len, texts)) <= 200
     for window in corpus.train:
         table = read_window(corpus, window)
@@ -148,7 +159,13 @@ def test_every_text_is_there_once_in_windows_of_the_asked_size(corpus: Corpus):
 
 def test_ids_titles_and_sources(corpus: Corpus, books: Path):
     row = next(row for row in documents(corpus, "train") + documents(corpus, "heldout") if row["id"] == "08.txt.gz#0")
-    assert (row["parent"], row["title"], row["source"], row["lines_are_sentences"], row["language"]) == ("08.txt.gz", "Book 8", str(books), False, "en")
+    assert (row["parent"], row["title"], row["source"], row["lines_are_sentences"], row["language"]) == (
+        "08.txt.gz",
+        "Book 8",
+        str(books),
+        False,
+        "en",
+    )
     assert row["text"].startswith("Paragraph 0 of book 8 has")
 
 
@@ -175,10 +192,17 @@ def test_counts(corpus: Corpus):
     again = max(("07.txt", "zz-again.txt"), key=lambda parent: -parent_hash(parent))
     assert samples["too short"] == [["tiny.txt#0", "Too short."]] and samples["duplicate"][0][0] == f"{again}#0"
     assert pickle.loads(pickle.dumps(corpus)) == corpus == load_corpus(corpus.folder)
-    assert sorted(path.name for path in Path(corpus.folder).iterdir() if path.name[0] != ".") == ["heldout", "manifest.json", "parts", "train"]
+    assert sorted(path.name for path in Path(corpus.folder).iterdir() if path.name[0] != ".") == [
+        "heldout",
+        "manifest.json",
+        "parts",
+        "train",
+    ]
 
 
-def test_the_corpus_does_not_depend_on_place_or_batches_of_files(corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_corpus_does_not_depend_on_place_or_batches_of_files(
+    corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr("pipeline.corpus.parts.BATCH_FILES", 5)
     moved = write_books(tmp_path / "elsewhere" / "books")
     other = quiet_prepare([moved], tmp_path / "out")
@@ -208,12 +232,17 @@ def test_an_interrupted_preparation_is_continued_where_it_stopped(corpus: Corpus
             load_corpus(str(folder))
     for path in folder.glob("parts/*.json"):  # what was done is taken as it is
         report = json.loads(path.read_text())
-        report["tallies"].setdefault(str(books), {})["dropped"] = {"kept " + ("part" if "parts" in report else "shard"): 1}
+        report["tallies"].setdefault(str(books), {})["dropped"] = {
+            "kept " + ("part" if "parts" in report else "shard"): 1
+        }
         path.write_text(json.dumps(report))
     (folder / "train" / "99999.parquet").write_text("of a preparation with other settings")
     found = quiet_prepare([books], folder)
     assert (found.fingerprint, found.train, found.heldout) == (corpus.fingerprint, corpus.train, corpus.heldout)
-    assert {reason: count for reason, count in found.dropped.items() if reason.startswith("kept")} == {"kept part": 1, "kept shard": 3}
+    assert {reason: count for reason, count in found.dropped.items() if reason.startswith("kept")} == {
+        "kept part": 1,
+        "kept shard": 3,
+    }
     assert not (folder / "train" / "99999.parquet").exists()
 
 
@@ -226,12 +255,18 @@ def test_a_finished_corpus_is_not_made_again(own: Path, books: Path):
 
 
 def test_a_corpus_of_other_settings_or_without_a_source_is_refused(own: Path, books: Path, tmp_path: Path):
-    with pytest.raises(ConfigError, match=r"was prepared with prepare.window_characters 1000, now it is 2000: choose another folder"):
+    with pytest.raises(
+        ConfigError, match=r"was prepared with prepare.window_characters 1000, now it is 2000: choose another folder"
+    ):
         finished([str(books)], replace(SETTINGS, window_characters=2000), str(own))
     (tmp_path / "07.txt").write_text("text")
-    with pytest.raises(ConfigError, match=f"{own} was prepared from corpus {books} too: name it as well, or choose another folder"):
+    with pytest.raises(
+        ConfigError, match=f"{own} was prepared from corpus {books} too: name it as well, or choose another folder"
+    ):
         finished([str(tmp_path / "07.txt")], SETTINGS, str(own))
-    (own / "manifest.json").write_text(json.dumps(json.loads((own / "manifest.json").read_text()) | {"sources": [str(books)]}))
+    (own / "manifest.json").write_text(
+        json.dumps(json.loads((own / "manifest.json").read_text()) | {"sources": [str(books)]})
+    )
     with pytest.raises(DataError, match="manifest.json cannot be read .*: delete the folder and prepare it again"):
         finished([str(books)], SETTINGS, str(own))
 
@@ -240,7 +275,11 @@ def test_an_added_file_is_read_alone_and_gives_another_corpus_while_the_one_befo
     books = write_books(tmp_path / "books")
     before = quiet_prepare([books], tmp_path / "out")
     texts = documents(before, "train")
-    parts = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "out" / "parts").glob("*[0-9a-f].json") if "-" not in path.name}
+    parts = {
+        path.name: path.stat().st_mtime_ns
+        for path in (tmp_path / "out" / "parts").glob("*[0-9a-f].json")
+        if "-" not in path.name
+    }
     (books / "new.txt").write_text("\n".join(f"Line {place} of a book that was added later on." for place in range(9)))
     assert finished([str(books)], SETTINGS, str(tmp_path / "out")) is None
     after = quiet_prepare([books], tmp_path / "out")
@@ -261,27 +300,37 @@ def test_changed_and_removed_files_are_no_longer_in_the_corpus(tmp_path: Path):
     after = quiet_prepare([books], tmp_path / "out")
     assert after.fingerprint == quiet_prepare([books], tmp_path / "elsewhere").fingerprint
     rows = documents(after, "train") + documents(after, "heldout")
-    assert not any(row["parent"] == "03.txt" for row in rows) and [row["title"] for row in rows if row["parent"] == "05.txt"] == ["Five"]
+    assert not any(row["parent"] == "03.txt" for row in rows) and [
+        row["title"] for row in rows if row["parent"] == "05.txt"
+    ] == ["Five"]
 
 
 def test_an_added_source_and_weights(own: Path, books: Path, tmp_path: Path):
     (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "a.txt").write_text("\n".join(f"Sentence {place} of another source than the books." for place in range(9)))
+    (tmp_path / "other" / "a.txt").write_text(
+        "\n".join(f"Sentence {place} of another source than the books." for place in range(9))
+    )
     both = quiet_prepare([books, tmp_path / "other"], own)
     assert both.weights == {str(books): 1.0, str(tmp_path / "other"): 1.0}
     assert both.sources[str(tmp_path / "other")]["pieces"] == 3 and both.sources[str(books)]["documents"] == BOOKS
     assert both.sources[str(books)]["dropped"]["too short"] == 1
     times = {window.shard: (own / window.shard).stat().st_mtime_ns for window in both.train}
     weighted = quiet_prepare([books, f"{tmp_path}/other::weight=2.5"], own)
-    assert weighted.weights == {str(books): 1.0, str(tmp_path / "other"): 2.5} and weighted.fingerprint != both.fingerprint
-    assert weighted.train == both.train and times == {window.shard: (own / window.shard).stat().st_mtime_ns for window in both.train}
+    assert (
+        weighted.weights == {str(books): 1.0, str(tmp_path / "other"): 2.5} and weighted.fingerprint != both.fingerprint
+    )
+    assert weighted.train == both.train and times == {
+        window.shard: (own / window.shard).stat().st_mtime_ns for window in both.train
+    }
 
 
 def test_near_duplicates_are_dropped_across_sources_and_the_language_is_kept(tmp_path: Path):
     text = [f"word{number}" for number in range(600)]
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
-    (tmp_path / "a" / "book.txt").write_text("\n".join(" ".join(text[start : start + 20]) for start in range(0, 600, 20)))
+    (tmp_path / "a" / "book.txt").write_text(
+        "\n".join(" ".join(text[start : start + 20]) for start in range(0, 600, 20))
+    )
     (tmp_path / "b" / "buch.txt").write_text(" ".join(text).title())
     (tmp_path / "b" / "own.txt").write_text(" ".join(f"own{word}" for word in text))
     settings = Preparation(window_characters=10_000, piece_characters=5000, heldout_share=0.0)
@@ -307,10 +356,20 @@ def test_one_source_may_be_named_once(books: Path, tmp_path: Path):
 
 
 def test_several_sources_of_several_formats(tmp_path: Path):
-    (tmp_path / "wiki").write_text('<doc id="1" url="u" title="Cat">\nCat\n\nThe cat sat on the mat in the sun.\n</doc>\n<doc id="2" url="u" title="Dog">\nThe dog is')
-    (tmp_path / "lines").write_text("One sentence of the first.\nAnother of the first.\n\nThe second document has one.\n")
-    found = quiet_prepare([tmp_path / "wiki", f"{tmp_path}/lines::format=sentences"], tmp_path / "out", Preparation(**(vars(SETTINGS) | {"heldout_share": 0.0})))
-    assert {(row["id"], row["title"], row["text"], row["lines_are_sentences"]) for row in documents(found, "train")} == {
+    (tmp_path / "wiki").write_text(
+        '<doc id="1" url="u" title="Cat">\nCat\n\nThe cat sat on the mat in the sun.\n</doc>\n<doc id="2" url="u" title="Dog">\nThe dog is'
+    )
+    (tmp_path / "lines").write_text(
+        "One sentence of the first.\nAnother of the first.\n\nThe second document has one.\n"
+    )
+    found = quiet_prepare(
+        [tmp_path / "wiki", f"{tmp_path}/lines::format=sentences"],
+        tmp_path / "out",
+        Preparation(**(vars(SETTINGS) | {"heldout_share": 0.0})),
+    )
+    assert {
+        (row["id"], row["title"], row["text"], row["lines_are_sentences"]) for row in documents(found, "train")
+    } == {
         ("wiki:0#0", "Cat", "The cat sat on the mat in the sun.", False),
         ("lines:0#0", "", "One sentence of the first.\nAnother of the first.", True),
         ("lines:1#0", "", "The second document has one.", True),
@@ -323,7 +382,10 @@ def test_too_much_broken_input_is_refused_and_one_file_is_tolerated(tmp_path: Pa
     (data / "a.png").write_bytes(b"\x89PNG\0\0")
     quiet_prepare([data], tmp_path / "one")
     (data / "b.png").write_bytes(b"\x89PNG\0\0")
-    with pytest.raises(DataError, match=r"2 of 34 files are broken, more than prepare.error_limit \(0.05\); the first: a.png \(binary\)"):
+    with pytest.raises(
+        DataError,
+        match=r"2 of 34 files are broken, more than prepare.error_limit \(0.05\); the first: a.png \(binary\)",
+    ):
         quiet_prepare([data], tmp_path / "two")
 
 
@@ -353,14 +415,22 @@ def test_a_foreign_file_beside_a_corpus_is_left_out_and_some_are_too_much(tmp_pa
     (data / "meta.json").write_text('{"version": 1}\n')
     assert quiet_prepare([data], tmp_path / "one").dropped["no text column"] == 1
     (data / "labels.csv").write_text("id,label\n")
-    with pytest.raises(DataError, match=r"2 of 34 files are broken, more than prepare.error_limit \(0.05\); the first: (labels.csv \(CSV not|meta.json \(no text)"):
+    with pytest.raises(
+        DataError,
+        match=r"2 of 34 files are broken, more than prepare.error_limit \(0.05\); the first: (labels.csv \(CSV not|meta.json \(no text)",
+    ):
         quiet_prepare([data], tmp_path / "two")
 
 
 def test_broken_records_are_limited(tmp_path: Path):
     article = '<doc id="1" url="u" title="T">\nThe text of article {} is long enough.\n'
-    (tmp_path / "wiki").write_text("".join(article.format(number) + ("</doc>\n" if number > 1 else "") for number in range(10)))
-    with pytest.raises(DataError, match=r"2 of 10 records are broken, more than prepare.error_limit \(0.05\); the first: wiki:0 \(broken record\)"):
+    (tmp_path / "wiki").write_text(
+        "".join(article.format(number) + ("</doc>\n" if number > 1 else "") for number in range(10))
+    )
+    with pytest.raises(
+        DataError,
+        match=r"2 of 10 records are broken, more than prepare.error_limit \(0.05\); the first: wiki:0 \(broken record\)",
+    ):
         quiet_prepare([tmp_path / "wiki"], tmp_path / "out")
     loose = Preparation(**(vars(SETTINGS) | {"error_limit": 0.2, "heldout_share": 0.0}))
     assert quiet_prepare([tmp_path / "wiki"], tmp_path / "out", loose).counts["pieces"] == 8
@@ -372,14 +442,20 @@ def test_a_corpus_without_text_is_refused_with_its_reasons(tmp_path: Path):
         quiet_prepare([tmp_path / "a.bin"], tmp_path / "out")
     (tmp_path / "b.txt").write_text("This is the only document there is.")
     with pytest.raises(DataError, match=r"all text fell to the held-out set by prepare.heldout_share \(0.999\)"):
-        quiet_prepare([tmp_path / "b.txt"], tmp_path / "out2", Preparation(**(vars(SETTINGS) | {"heldout_share": 0.999})))
+        quiet_prepare(
+            [tmp_path / "b.txt"], tmp_path / "out2", Preparation(**(vars(SETTINGS) | {"heldout_share": 0.999}))
+        )
 
 
 def test_a_web_source(server: tuple[Path, str], tmp_path: Path):
     folder, url = server
     (folder / "a.txt.gz").write_bytes(gzip.compress(b"Title: Far\nA document from far away, compressed."))
-    found = quiet_prepare([f"{url}/a.txt.gz"], tmp_path / "out", Preparation(**(vars(SETTINGS) | {"heldout_share": 0.0})))
-    assert [(row["id"], row["title"], row["text"]) for row in documents(found, "train")] == [("a.txt.gz#0", "Far", "A document from far away, compressed.")]
+    found = quiet_prepare(
+        [f"{url}/a.txt.gz"], tmp_path / "out", Preparation(**(vars(SETTINGS) | {"heldout_share": 0.0}))
+    )
+    assert [(row["id"], row["title"], row["text"]) for row in documents(found, "train")] == [
+        ("a.txt.gz#0", "Far", "A document from far away, compressed.")
+    ]
 
 
 @pytest.mark.long  # it is asked for five times, in 80 seconds; tests/unit/corpus/test_web.py has the tries
@@ -404,14 +480,22 @@ def said(number: int, say: Callable[[str], None]) -> int:
 
 def test_a_multistream_dump_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     page = "<page><title>T{0}</title><ns>0</ns><id>{0}</id><revision><text>Der [[Text|Artikel]] Nummer {0} hat ein paar eigene Worte.</text></revision></page>"
-    streams = ['<mediawiki xml:lang="de"><siteinfo></siteinfo>', *(page.format(number) for number in range(1, 7)), "</mediawiki>"]
+    streams = [
+        '<mediawiki xml:lang="de"><siteinfo></siteinfo>',
+        *(page.format(number) for number in range(1, 7)),
+        "</mediawiki>",
+    ]
     dump = tmp_path / "dewiki-pages-articles-multistream.xml.bz2"
     dump.write_bytes(b"".join(bz2.compress(stream.encode()) for stream in streams))
     monkeypatch.setattr("pipeline.corpus.inputs.RANGE_BYTES", 300)
     found = quiet_prepare([dump], tmp_path / "out", replace(SETTINGS, heldout_share=0.0))
-    assert sorted(row["text"] for row in documents(found, "train")) == [f"Der Artikel Nummer {number} hat ein paar eigene Worte." for number in range(1, 7)]
+    assert sorted(row["text"] for row in documents(found, "train")) == [
+        f"Der Artikel Nummer {number} hat ein paar eigene Worte." for number in range(1, 7)
+    ]
     assert {row["language"] for row in documents(found, "train")} == {"de"} and found.counts["files"] == 1
-    records = [json.loads(path.read_text()) for path in (tmp_path / "out" / "parts").glob("*.json") if "-" not in path.name]
+    records = [
+        json.loads(path.read_text()) for path in (tmp_path / "out" / "parts").glob("*.json") if "-" not in path.name
+    ]
     assert sum(len(record["files"]) for record in records) > 1
 
 
@@ -419,12 +503,18 @@ def write_dump(path: Path, pages: int) -> Path:
     """A dump in one bz2 stream with blocks of 100 kB; each page is about 8 kB."""
     words = [a + b + c for a in "bdfgkl" for b in "aeiou" for c in "lmnrst"]
     page = "<page><title>T{0}</title><ns>0</ns><id>{0}</id><revision><text>Artikel {0}: {1}.</text></revision></page>\n"
-    texts = [page.format(number, " ".join(random.Random(number).choices(words, k=2_000))) for number in range(1, pages + 1)]
-    path.write_bytes(bz2.compress(('<mediawiki xml:lang="de"><siteinfo></siteinfo>\n' + "".join(texts) + "</mediawiki>").encode(), 1))
+    texts = [
+        page.format(number, " ".join(random.Random(number).choices(words, k=2_000))) for number in range(1, pages + 1)
+    ]
+    path.write_bytes(
+        bz2.compress(('<mediawiki xml:lang="de"><siteinfo></siteinfo>\n' + "".join(texts) + "</mediawiki>").encode(), 1)
+    )
     return path
 
 
-def test_a_dump_in_one_stream_is_read_in_parts_from_disk_and_web(server: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_dump_in_one_stream_is_read_in_parts_from_disk_and_web(
+    server: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     folder, url = server
     settings = replace(SETTINGS, heldout_share=0.0, piece_characters=32_000, window_characters=100_000)
     dump = write_dump(folder / "dump.xml.bz2", 120)
@@ -435,7 +525,10 @@ def test_a_dump_in_one_stream_is_read_in_parts_from_disk_and_web(server: tuple[P
         monkeypatch.setattr(Handler, name, empty)
     folders = {spec: tmp_path / name for spec, name in ((str(dump), "local"), (f"{url}/dump.xml.bz2", "web"))}
     found = {spec: quiet_prepare([spec], out, settings) for spec, out in folders.items()}
-    rows = [sorted(((row["id"], row["text"], row["language"]) for row in documents(corpus, "train"))) for corpus in (whole, *found.values())]
+    rows = [
+        sorted((row["id"], row["text"], row["language"]) for row in documents(corpus, "train"))
+        for corpus in (whole, *found.values())
+    ]
     assert rows[0] == rows[1] == rows[2] and len(rows[0]) == 120 and rows[0][0][2] == "de"
     for corpus in found.values():
         ranges = [file["start"] for record in records_of(Path(corpus.folder)) for file in record["files"]]
@@ -449,7 +542,9 @@ def records_of(folder: Path) -> list[dict]:
     return [json.loads(path.read_text()) for path in (folder / "parts").glob("*.json") if "-" not in path.name]
 
 
-def test_ranges_that_are_done_are_not_fetched_again(server: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_ranges_that_are_done_are_not_fetched_again(
+    server: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     folder, url = server
     settings = replace(SETTINGS, heldout_share=0.0, piece_characters=32_000, window_characters=100_000)
     write_dump(folder / "dump.xml.bz2", 120)
@@ -457,22 +552,36 @@ def test_ranges_that_are_done_are_not_fetched_again(server: tuple[Path, str], tm
     monkeypatch.setattr("pipeline.corpus.stages.batches", lambda files: [[file] for file in files])
     whole = quiet_prepare([f"{url}/dump.xml.bz2"], tmp_path / "out", settings)
     (tmp_path / "out" / "manifest.json").unlink()
-    records = {path: json.loads(path.read_text()) for path in (tmp_path / "out" / "parts").glob("*.json") if "-" not in path.name}
+    records = {
+        path: json.loads(path.read_text())
+        for path in (tmp_path / "out" / "parts").glob("*.json")
+        if "-" not in path.name
+    }
     lost = sorted(records, key=lambda path: records[path]["files"][0]["start"])[2:4]
     for path in lost:
         path.unlink()
     monkeypatch.setattr(Handler, "asked", [])
     assert quiet_prepare([f"{url}/dump.xml.bz2"], tmp_path / "out", settings).fingerprint == whole.fingerprint
     starts = [records[path]["files"][0]["start"] for path in lost]
-    assert len(Handler.asked) == 4 + 2 and {asked.split("-")[0] for asked in Handler.asked[4:]} == {str(start) for start in starts}
+    assert len(Handler.asked) == 4 + 2 and {asked.split("-")[0] for asked in Handler.asked[4:]} == {
+        str(start) for start in starts
+    }
 
 
-def test_a_range_that_cannot_be_fetched_is_an_error_of_one_line(server: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_range_that_cannot_be_fetched_is_an_error_of_one_line(
+    server: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     folder, url = server
     write_dump(folder / "dump.xml.bz2", 40)
     monkeypatch.setattr("pipeline.corpus.inputs.RANGE_BYTES", 40_000)
     real = Handler.send_range
-    monkeypatch.setattr(Handler, "send_range", lambda self, first, last: self.send_error(404) if first not in ("0", str(size - 1)) else real(self, first, last))
+    monkeypatch.setattr(
+        Handler,
+        "send_range",
+        lambda self, first, last: (
+            self.send_error(404) if first not in ("0", str(size - 1)) else real(self, first, last)
+        ),
+    )
     size = (folder / "dump.xml.bz2").stat().st_size
     with pytest.raises(DataError, match=f"^{url}/dump.xml.bz2 cannot be read: the server answers 404 Not Found[^\n]*$"):
         quiet_prepare([f"{url}/dump.xml.bz2"], tmp_path / "out")
@@ -501,12 +610,27 @@ def test_the_callers_settings_of_ray_data_stay(tmp_path: Path, monkeypatch: pyte
 
 
 def test_the_job(books: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    arguments = ["--corpus", str(books / "0*"), "--corpus", str(books / "zz-again.txt"), "--folder", str(tmp_path / "out"), "--prepare.minimum-characters", "30"]
+    arguments = [
+        "--corpus",
+        str(books / "0*"),
+        "--corpus",
+        str(books / "zz-again.txt"),
+        "--folder",
+        str(tmp_path / "out"),
+        "--prepare.minimum-characters",
+        "30",
+    ]
     assert main(arguments) == 0
     output = capsys.readouterr().out
-    assert "prepare: reading: 11 of 11 files" in output and "dropped: duplicate" in output and output.splitlines()[-1].startswith("1 windows")
+    assert (
+        "prepare: reading: 11 of 11 files" in output
+        and "dropped: duplicate" in output
+        and output.splitlines()[-1].startswith("1 windows")
+    )
     assert main([*arguments, "--prepare.piece-characters", "100"]) == 2
-    assert capsys.readouterr().err.startswith(f"error: {tmp_path}/out was prepared with prepare.piece_characters 32000, now it is 100")
+    assert capsys.readouterr().err.startswith(
+        f"error: {tmp_path}/out was prepared with prepare.piece_characters 32000, now it is 100"
+    )
     assert main(["--corpus", str(tmp_path / "none"), "--folder", str(tmp_path / "out2")]) == 2
     assert main(["--folder", str(tmp_path / "out2"), "--prepare.heldout-share", "2"]) == 2
     errors = capsys.readouterr().err.splitlines()

@@ -26,7 +26,17 @@ from pipeline.config.data import Preparation, Sampling, VocabularySettings
 from pipeline.config.jobs import Pretrain
 from pipeline.config.model import Model
 from pipeline.config.phases import TwoPhases
-from pipeline.config.training import AdamW, Batch, Checkpoints, ConstantRate, Evaluation, LinearDecay, Placement, Tracking, WarmupStableDecay
+from pipeline.config.training import (
+    AdamW,
+    Batch,
+    Checkpoints,
+    ConstantRate,
+    Evaluation,
+    LinearDecay,
+    Placement,
+    Tracking,
+    WarmupStableDecay,
+)
 from pipeline.corpus.embeddings import counted_embeddings
 from pipeline.corpus.order import entered, offset
 from pipeline.corpus.stream import in_phase
@@ -54,7 +64,9 @@ def config(small_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Pret
         corpus=(str(small_corpus),),
         output=str(tmp_path_factory.mktemp("output")),
         steps=STEPS,
-        prepare=Preparation(window_characters=6_000, piece_characters=1_000, heldout_share=0.1, near_duplicates=None),  # 36 words repeat themselves
+        prepare=Preparation(
+            window_characters=6_000, piece_characters=1_000, heldout_share=0.1, near_duplicates=None
+        ),  # 36 words repeat themselves
         vocabulary=VocabularySettings(size=150),
         sampling=Sampling(maximum_length=32),
         model=Model(layers=1, width=32, heads=2, feed_forward=64, maximum_positions=32),
@@ -123,7 +135,9 @@ def undisturbed(config: Pretrain, refused: list[str]) -> tuple[dict, History]:
 def test_it_learns_and_says_what_it_learnt(undisturbed: tuple[dict, History]) -> None:
     summary, _ = undisturbed
     after, beside = summary["heldout_after"], summary["baselines"]
-    assert after["heldout/mlm_loss"] < beside["baseline/unigram_mlm_loss"] < summary["heldout_before"]["heldout/mlm_loss"]
+    assert (
+        after["heldout/mlm_loss"] < beside["baseline/unigram_mlm_loss"] < summary["heldout_before"]["heldout/mlm_loss"]
+    )
     assert 0 < after["heldout/mlm_accuracy"] < 1 and 0 < beside["baseline/unigram_mlm_accuracy"] < 1
     assert 0.5 <= beside["baseline/majority_nsp_accuracy"] < 0.7
     assert summary["steps"] == STEPS and summary["tokens"] > 0 and summary["tokens_per_second"] > 0
@@ -133,14 +147,26 @@ def test_it_learns_and_says_what_it_learnt(undisturbed: tuple[dict, History]) ->
     assert all(blank["guesses"][0][0] == blank["answer"] for blank in blanks["surest"])
 
 
-def test_mlflow_has_pictures_of_the_run_and_says_what_it_is(config: Pretrain, undisturbed: tuple[dict, History]) -> None:
+def test_mlflow_has_pictures_of_the_run_and_says_what_it_is(
+    config: Pretrain, undisturbed: tuple[dict, History]
+) -> None:
     summary, logged = undisturbed
     assert_pictures_show(logged, summary)
     mlm, nsp = pictures("world-1", logged)[LEARNING_CURVE].axes
     (training, heldout, untrained, unigram), before = mlm.get_lines(), summary["heldout_before"]
-    assert dict(zip(*training.get_data(), strict=True)) == logged["train/mlm_loss"] and len(training.get_xdata()) == STEPS
-    assert dict(zip(*heldout.get_data(), strict=True)) == logged["heldout/mlm_loss"] and list(heldout.get_xdata()) == [0, 50, 100, 120]
-    assert untrained.get_ydata()[0] == before["heldout/mlm_loss"] and unigram.get_ydata()[0] == summary["baselines"]["baseline/unigram_mlm_loss"]
+    assert (
+        dict(zip(*training.get_data(), strict=True)) == logged["train/mlm_loss"] and len(training.get_xdata()) == STEPS
+    )
+    assert dict(zip(*heldout.get_data(), strict=True)) == logged["heldout/mlm_loss"] and list(heldout.get_xdata()) == [
+        0,
+        50,
+        100,
+        120,
+    ]
+    assert (
+        untrained.get_ydata()[0] == before["heldout/mlm_loss"]
+        and unigram.get_ydata()[0] == summary["baselines"]["baseline/unigram_mlm_loss"]
+    )
     assert dict(zip(*nsp.get_lines()[0].get_data(), strict=True)) == logged["train/nsp_loss"]
     for name, value in summary["baselines"].items():
         assert logged[f"heldout_{name}"] == {0: value, STEPS: value}
@@ -153,7 +179,11 @@ def test_mlflow_has_pictures_of_the_run_and_says_what_it_is(config: Pretrain, un
     assert {one.digest for one in inputs.values()} == {recorded["identity"]["corpus.fingerprint"][:36]}
     assert json.loads(inputs["training"].source) == {"uri": recorded["corpus"], "sources": list(config.corpus)}
     said = run.data.tags["mlflow.note.content"]
-    assert said.startswith("Pretraining run **world-1**\n") and f"| export, when it is done | {summary['export']} |" in said and "| held-out MLM loss | " in said
+    assert (
+        said.startswith("Pretraining run **world-1**\n")
+        and f"| export, when it is done | {summary['export']} |" in said
+        and "| held-out MLM loss | " in said
+    )
     assert run.data.tags["command"] and run.data.tags["mlflow.source.name"] and "stream/rows_crc32" in run.data.metrics
 
 
@@ -173,15 +203,22 @@ def test_a_finished_run_is_only_summarised_again(config: Pretrain, undisturbed: 
 
 
 def test_a_run_with_other_settings_is_refused(config: Pretrain, undisturbed: tuple[dict, History]) -> None:
-    with pytest.raises(ConfigError, match="run world-1 was started with other settings: seed 0 there and 1 here; choose another --name"):
+    with pytest.raises(
+        ConfigError, match="run world-1 was started with other settings: seed 0 there and 1 here; choose another --name"
+    ):
         pretrain(replace(config, name="world-1", seed=1), print)
-    with pytest.raises(ConfigError, match="steps 120 there and 240 here .steps may grow under schedule:constant-rate and schedule:warmup-stable-decay only"):
+    with pytest.raises(
+        ConfigError,
+        match="steps 120 there and 240 here .steps may grow under schedule:constant-rate and schedule:warmup-stable-decay only",
+    ):
         pretrain(replace(config, name="world-1", steps=240), print)
 
 
 @pytest.mark.long  # below, a run of two that is killed is compared row by row, and a killed driver's three in the same way
 @pytest.mark.parametrize("world", [2, 3, 4])
-def test_every_world_sees_the_same_batches_and_losses(config: Pretrain, undisturbed: tuple[dict, History], world: int) -> None:
+def test_every_world_sees_the_same_batches_and_losses(
+    config: Pretrain, undisturbed: tuple[dict, History], world: int
+) -> None:
     summary = pretrain(replace(config, name=f"world-{world}", workers=world), print)
     assert summary["workers"] == world
     assert_same_training(undisturbed[1], history(config, summary))
@@ -200,7 +237,9 @@ def test_a_damaged_shard_is_named_at_once(config: Pretrain, undisturbed: tuple[d
 
 def test_word_embeddings_are_counted_once_and_started_from(config: Pretrain) -> None:
     lines: list[str] = []
-    counted = replace(config, name="counted", word_embeddings="cooccurrence", steps=2, optimizer=AdamW(learning_rate=1e-9))
+    counted = replace(
+        config, name="counted", word_embeddings="cooccurrence", steps=2, optimizer=AdamW(learning_rate=1e-9)
+    )
     summary = pretrain(counted, lines.append)
     (said,) = [line for line in lines if line.startswith("word embeddings: ") and " entries in " in line]
     folder = Path(said.rsplit(", in ", 1)[1])
@@ -211,27 +250,52 @@ def test_word_embeddings_are_counted_once_and_started_from(config: Pretrain) -> 
     assert torch.allclose(trained[seen], words[seen], atol=1e-6)
     assert read_run(run_folder(counted))["identity"]["optimizer.word_embeddings_rate"] == 0.1
 
-    with pytest.raises(ConfigError, match="run counted was started with other settings: .*word_embeddings 'cooccurrence' there and 'random' here"):
+    with pytest.raises(
+        ConfigError,
+        match="run counted was started with other settings: .*word_embeddings 'cooccurrence' there and 'random' here",
+    ):
         pretrain(replace(counted, word_embeddings="random"), print)
     stream = stream_settings(counted, None, lines.append)
     lines.clear()
-    assert counted_embeddings(stream.corpus, WordPiece(stream.vocabulary), counted.model.width, counted.output, lines.append) == str(folder) and not lines
+    assert (
+        counted_embeddings(
+            stream.corpus, WordPiece(stream.vocabulary), counted.model.width, counted.output, lines.append
+        )
+        == str(folder)
+        and not lines
+    )
     (folder / "words.safetensors").write_bytes(b"cut")
-    with pytest.raises(DataError, match=r"word embeddings .* are damaged \(.*\); delete that folder and they are counted again"):
+    with pytest.raises(
+        DataError, match=r"word embeddings .* are damaged \(.*\); delete that folder and they are counted again"
+    ):
         pretrain(replace(counted, name="counted-damaged"), print)
     assert read_run(run_folder(replace(counted, name="counted-damaged"))) is None
 
-    Path(run_folder(counted), "summary.json").unlink()  # as if it had been stopped at its last checkpoint, which needs no counts
+    Path(
+        run_folder(counted), "summary.json"
+    ).unlink()  # as if it had been stopped at its last checkpoint, which needs no counts
     shutil.rmtree(summary["export"])
     lines.clear()
-    again = load_file(Path(pretrain(counted, lines.append)["export"]) / "model.safetensors")["bert.embeddings.word_embeddings.weight"]
+    again = load_file(Path(pretrain(counted, lines.append)["export"]) / "model.safetensors")[
+        "bert.embeddings.word_embeddings.weight"
+    ]
     assert "continuing after step 2" in lines and torch.equal(again, trained)
 
 
 def test_a_published_model_is_gone_on_with(config: Pretrain, undisturbed: tuple[dict, History], tmp_path: Path) -> None:
     summary, lines = undisturbed[0], []
-    again = replace(config, name="continued", init=summary["export"], model=Model(), steps=20, optimizer=AdamW(learning_rate=1e-3), vocabulary=VocabularySettings())
-    with pytest.raises(ConfigError, match=r"^sampling.maximum_length .128. must be at most model.maximum_positions .32."):
+    again = replace(
+        config,
+        name="continued",
+        init=summary["export"],
+        model=Model(),
+        steps=20,
+        optimizer=AdamW(learning_rate=1e-3),
+        vocabulary=VocabularySettings(),
+    )
+    with pytest.raises(
+        ConfigError, match=r"^sampling.maximum_length .128. must be at most model.maximum_positions .32."
+    ):
         pretrain(replace(again, sampling=Sampling()), print)
     continued = pretrain(again, lines.append)
     assert any(line.startswith(f"init: weights of {summary['export']}, ") for line in lines)
@@ -242,9 +306,16 @@ def test_a_published_model_is_gone_on_with(config: Pretrain, undisturbed: tuple[
     assert history(config, continued)["heldout/bits_per_byte"].keys() == {0, 20}
     other = shutil.copytree(summary["export"], tmp_path / "other")
     weights = load_file(other / "model.safetensors")
-    save_file(weights | {"cls.predictions.bias": weights["cls.predictions.bias"] + 1}, other / "model.safetensors", {"format": "pt"})
+    save_file(
+        weights | {"cls.predictions.bias": weights["cls.predictions.bias"] + 1},
+        other / "model.safetensors",
+        {"format": "pt"},
+    )
     (other / "manifest.json").unlink()  # it has the sums of the files as they were
-    with pytest.raises(ConfigError, match="run continued was started with other settings: init.fingerprint '[0-9a-f]{64}' there and '[0-9a-f]{64}' here"):
+    with pytest.raises(
+        ConfigError,
+        match="run continued was started with other settings: init.fingerprint '[0-9a-f]{64}' there and '[0-9a-f]{64}' here",
+    ):
         pretrain(replace(again, init=str(other)), print)
 
 
@@ -256,20 +327,33 @@ def test_a_constant_rate_may_go_on_but_not_back(config: Pretrain) -> None:
     assert pretrain(replace(short, steps=40), lines.append)["steps"] == 40
     assert "continuing after step 20" in lines
     Path(run_folder(short), "summary.json").unlink()  # as if it had been stopped at step 40
-    with pytest.raises(ConfigError, match="steps .30. is less than the 40 that run growing has done: ask for 40 or more"):
+    with pytest.raises(
+        ConfigError, match="steps .30. is less than the 40 that run growing has done: ask for 40 or more"
+    ):
         pretrain(replace(short, steps=30), print)
 
 
 @pytest.mark.long  # tests/unit/train/test_phases.py has the same without Ray
 def test_a_run_that_has_decayed_grows_from_where_it_began_to(config: Pretrain) -> None:
-    short = replace(config, name="decaying", steps=20, schedule=WarmupStableDecay(warmup_steps=5, decay_share=0.25), checkpoint=Checkpoints(every=50, keep=1))
+    short = replace(
+        config,
+        name="decaying",
+        steps=20,
+        schedule=WarmupStableDecay(warmup_steps=5, decay_share=0.25),
+        checkpoint=Checkpoints(every=50, keep=1),
+    )
     decayed = pretrain(short, print)
     lines: list[str] = []
     longer = replace(short, steps=30)
     grown = pretrain(longer, lines.append)
-    assert "run decaying: going back from step 20 to 15, where it began to decay; tracked as another MLflow run from there" in lines
+    assert (
+        "run decaying: going back from step 20 to 15, where it began to decay; tracked as another MLflow run from there"
+        in lines
+    )
     rates = history(longer, grown)["train/learning_rate"]
-    assert list(rates) == list(range(16, 31)) and [rates[step] for step in (16, 22, 23, 30)] == pytest.approx([1e-2, 1e-2, 1e-2 * 8 / 9, 1e-2 / 9])
+    assert list(rates) == list(range(16, 31)) and [rates[step] for step in (16, 22, 23, 30)] == pytest.approx(
+        [1e-2, 1e-2, 1e-2 * 8 / 9, 1e-2 / 9]
+    )
     tags = MlflowClient(tracking_uri=grown["mlflow_uri"]).get_run(grown["mlflow_run_id"]).data.tags
     assert tags["continues"] == f"{decayed['mlflow_run_id']} from step 15"
 
@@ -294,7 +378,10 @@ def killing(config: Pretrain, step: int, kill: Callable[[], None]) -> Iterator[N
 
     def wait() -> None:
         while not stop.wait(0.01):
-            if any(int(manifest.parent.name.removeprefix("step-")) >= step for manifest in Path(run_folder(config)).glob("checkpoints/step-*/manifest.json")):
+            if any(
+                int(manifest.parent.name.removeprefix("step-")) >= step
+                for manifest in Path(run_folder(config)).glob("checkpoints/step-*/manifest.json")
+            ):
                 kill()
                 return called.set()
 
@@ -331,7 +418,9 @@ def rows_by_hand(config: Pretrain) -> dict[int, float]:
         size = phase.batch.rows_per_slot
         for step in range(phase.first, phase.end):
             starts = range(offset(step - phase.first, phase.batch), offset(step + 1 - phase.first, phase.batch), size)
-            state = advance(state, [make_slot(rows.slice(start, size), place).record for place, start in enumerate(starts)])
+            state = advance(
+                state, [make_slot(rows.slice(start, size), place).record for place, start in enumerate(starts)]
+            )
             found[state.step] = float(state.crc32)
     return found
 
@@ -360,7 +449,9 @@ def test_a_growing_batch_and_two_phases_are_one_run(config: Pretrain) -> None:
     assert set().union(*addresses.values()) == {"127.0.0.1"}, addresses
     logged = history(two, summary)
     continued = [line for line in lines if line.startswith("continuing after step ")]
-    assert "steps 1 to 30 have sequences to length 16" in lines and "steps 31 to 90 have sequences to length 32" in lines
+    assert (
+        "steps 1 to 30 have sequences to length 16" in lines and "steps 31 to 90 have sequences to length 32" in lines
+    )
     assert continued[0] == "continuing after step 30" and len(continued) == 2 and continued[1] != continued[0]
     assert logged["stream/rows_crc32"] == rows_by_hand(two)
     assert logged["heldout/maximum_length"] == {0: 16, 30: 16, 50: 32, 90: 32} and summary["maximum_length"] == 32
@@ -371,26 +462,71 @@ def flags(config: Pretrain) -> list[str]:
     """The command line of `config`, as a user would give it."""
     return [
         *("--corpus", config.corpus[0], "--output", config.output, "--steps", str(STEPS)),
-        *("--prepare.window-characters", "6000", "--prepare.piece-characters", "1000", "--prepare.heldout-share", "0.1", "--prepare.near-duplicates", "None"),
+        *(
+            "--prepare.window-characters",
+            "6000",
+            "--prepare.piece-characters",
+            "1000",
+            "--prepare.heldout-share",
+            "0.1",
+            "--prepare.near-duplicates",
+            "None",
+        ),
         *("--vocabulary.size", "150", "--sampling.maximum-length", "32", "--model.maximum-positions", "32"),
-        *("--model.layers", "1", "--model.width", "32", "--model.feed-forward", "64", "--batch.rows-per-step", "16", "--batch.rows-per-slot", "4"),
+        *(
+            "--model.layers",
+            "1",
+            "--model.width",
+            "32",
+            "--model.feed-forward",
+            "64",
+            "--batch.rows-per-step",
+            "16",
+            "--batch.rows-per-slot",
+            "4",
+        ),
         *("--evaluation.every", "50", "--evaluation.rows", "64"),
         *("--checkpoint.every", "20", "--checkpoint.keep", "2", "--tracking.every", "1"),
-        *("--placement.precision", "float32", "--placement.compile", "off", "--placement.device", "cpu", "--placement.threads", "1"),
+        *(
+            "--placement.precision",
+            "float32",
+            "--placement.compile",
+            "off",
+            "--placement.device",
+            "cpu",
+            "--placement.threads",
+            "1",
+        ),
         *("optimizer:adam-w", "--optimizer.learning-rate", "1e-2"),
     ]
 
 
 def test_a_killed_driver_continues_on_another_world(config: Pretrain, undisturbed: tuple[dict, History]) -> None:
-    command = [sys.executable, "jobs/pretrain.py", "bert-tiny", "--name", "killed-driver", "--workers", "1", *flags(config)]
+    command = [
+        sys.executable,
+        "jobs/pretrain.py",
+        "bert-tiny",
+        "--name",
+        "killed-driver",
+        "--workers",
+        "1",
+        *flags(config),
+    ]
     environment = os.environ | {"RAY_ADDRESS": ray.get_runtime_context().gcs_address, "PYTHONUNBUFFERED": "1"}
     same = replace(config, name="killed-driver", workers=3)
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment) as driver, killing(same, 20, driver.kill):
+    with (
+        subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+        ) as driver,
+        killing(same, 20, driver.kill),
+    ):
         seen, _ = driver.communicate(timeout=180)
     assert driver.returncode == -signal.SIGKILL, seen
     lines: list[str] = []
     summary = pretrain(same, lines.append)
     assert "run killed-driver: continuing, 120 steps on 3 CPU workers" in lines
-    assert not any(line.startswith("MLflow has no points") for line in lines)  # they were sent before the checkpoint was published
+    assert not any(
+        line.startswith("MLflow has no points") for line in lines
+    )  # they were sent before the checkpoint was published
     assert_pictures_show(history(config, summary), summary)  # of the whole run, not only of what the second driver saw
     assert_same_training(undisturbed[1], history(config, summary))

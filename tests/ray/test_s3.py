@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import os
 import re
 import signal
 import threading
@@ -42,7 +41,9 @@ class Flaky:
             self.errors += 1
             environment["wsgi.input"].read(int(environment.get("CONTENT_LENGTH") or 0))
             start("500 Internal Server Error", [("Content-Type", "application/xml")])
-            return [b"<Error><Code>InternalError</Code><Message>We encountered an internal error. Please try again.</Message></Error>"]
+            return [
+                b"<Error><Code>InternalError</Code><Message>We encountered an internal error. Please try again.</Message></Error>"
+            ]
         if not self.calm and number % SLOW_EVERY == 0:
             time.sleep(SLOW_SECONDS)
         return self.application(environment, start)
@@ -79,16 +80,73 @@ def s3() -> Iterator[Flaky]:
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-def test_prepare_pretrain_resume_export_finetune_and_predict_on_an_object_store(s3: Flaky, small_corpus: Path, tiny_vocabulary: Vocabulary, tmp_path: Path, ray_folder: Path):
+def test_prepare_pretrain_resume_export_finetune_and_predict_on_an_object_store(
+    s3: Flaky, small_corpus: Path, tiny_vocabulary: Vocabulary, tmp_path: Path, ray_folder: Path
+):
     save_vocabulary(tiny_vocabulary, tmp_path, 32)
     client, where = boto3.client("s3"), f"s3://{BUCKET}"
     for file in sorted(small_corpus.iterdir())[:40]:
         client.upload_file(str(file), BUCKET, f"raw/{file.name}")
-    sizes = ["--prepare.window-characters", "6000", "--prepare.piece-characters", "1000", "--prepare.heldout-share", "0.1", "--prepare.near-duplicates", "None"]
-    settings = ["--vocabulary.path", str(tmp_path), "--sampling.maximum-length", "32", "--model.maximum-positions", "32", "--model.layers", "1", "--model.width", "32"]
-    settings += ["--model.feed-forward", "64", "--batch.rows-per-step", "16", "--batch.rows-per-slot", "4", "--evaluation.rows", "32", "--checkpoint.every", "20"]
-    settings += ["--checkpoint.keep", "2", "--checkpoint.keep-best", "--evaluation.every", "20", "--tracking.every", "1", "--placement.compile", "off", "--placement.device", "cpu"]
-    command = ["bert-tiny", "--corpus", f"{where}/raw/*.txt", "--output", f"{where}/output", "--name", "stored", "--steps", "120", *sizes, *settings]
+    sizes = [
+        "--prepare.window-characters",
+        "6000",
+        "--prepare.piece-characters",
+        "1000",
+        "--prepare.heldout-share",
+        "0.1",
+        "--prepare.near-duplicates",
+        "None",
+    ]
+    settings = [
+        "--vocabulary.path",
+        str(tmp_path),
+        "--sampling.maximum-length",
+        "32",
+        "--model.maximum-positions",
+        "32",
+        "--model.layers",
+        "1",
+        "--model.width",
+        "32",
+    ]
+    settings += [
+        "--model.feed-forward",
+        "64",
+        "--batch.rows-per-step",
+        "16",
+        "--batch.rows-per-slot",
+        "4",
+        "--evaluation.rows",
+        "32",
+        "--checkpoint.every",
+        "20",
+    ]
+    settings += [
+        "--checkpoint.keep",
+        "2",
+        "--checkpoint.keep-best",
+        "--evaluation.every",
+        "20",
+        "--tracking.every",
+        "1",
+        "--placement.compile",
+        "off",
+        "--placement.device",
+        "cpu",
+    ]
+    command = [
+        "bert-tiny",
+        "--corpus",
+        f"{where}/raw/*.txt",
+        "--output",
+        f"{where}/output",
+        "--name",
+        "stored",
+        "--steps",
+        "120",
+        *sizes,
+        *settings,
+    ]
 
     with job("pretrain", *command, tracking=tmp_path, ray_folder=ray_folder) as first:
         assert first.stdout
@@ -110,23 +168,76 @@ def test_prepare_pretrain_resume_export_finetune_and_predict_on_an_object_store(
     assert "model.safetensors" in storage.children(f"{folder}/export")
     exported = finished(job("export", folder, "--kinds", "huggingface", tracking=tmp_path, ray_folder=ray_folder))
     assert "checked" in exported
-    prepared = finished(job("prepare", "--corpus", f"{where}/raw/*.txt", "--folder", f"{where}/prepared", *sizes, tracking=tmp_path, ray_folder=ray_folder))
+    prepared = finished(
+        job(
+            "prepare",
+            "--corpus",
+            f"{where}/raw/*.txt",
+            "--folder",
+            f"{where}/prepared",
+            *sizes,
+            tracking=tmp_path,
+            ray_folder=ray_folder,
+        )
+    )
     assert "windows" in prepared and storage.exists(f"{where}/prepared/manifest.json")
 
-    rows = [f"{'kar mist' if row % 2 else 'lond sur'} {'nest ' * (row % 7)}{row},{'good' if row % 2 else 'bad'}" for row in range(80)]
+    rows = [
+        f"{'kar mist' if row % 2 else 'lond sur'} {'nest ' * (row % 7)}{row},{'good' if row % 2 else 'bad'}"
+        for row in range(80)
+    ]
     client.put_object(Bucket=BUCKET, Key="reviews.csv", Body="\n".join(["text,label", *rows]).encode())
-    asked = ["--checkpoint", f"{folder}/export", "--train", f"{where}/reviews.csv", "--output", f"{where}/tuned", "--seeds", "1", "--recipe.epochs", "4", "--trials.cpus", "1", "--placement.device", "cpu"]
+    asked = [
+        "--checkpoint",
+        f"{folder}/export",
+        "--train",
+        f"{where}/reviews.csv",
+        "--output",
+        f"{where}/tuned",
+        "--seeds",
+        "1",
+        "--recipe.epochs",
+        "4",
+        "--trials.cpus",
+        "1",
+        "--placement.device",
+        "cpu",
+    ]
     tuned = finished(job("finetune", *asked, tracking=tmp_path, ray_folder=ray_folder))
     again = finished(job("finetune", *asked, tracking=tmp_path, ray_folder=ray_folder))
     assert "| reviews | dev accuracy" in tuned and "1 of 1 trials have their results already" in again
-    (model,) = [f"{where}/tuned/finetune/{name}/model" for name in storage.children(f"{where}/tuned/finetune") if name.startswith("reviews-seed")]
+    (model,) = [
+        f"{where}/tuned/finetune/{name}/model"
+        for name in storage.children(f"{where}/tuned/finetune")
+        if name.startswith("reviews-seed")
+    ]
     answers = f"{where}/answers.jsonl"
-    predicted = finished(job("predict", "--checkpoint", model, "--input", f"{where}/reviews.csv", "--output", answers, "--placement.device", "cpu", tracking=tmp_path, ray_folder=ray_folder))
+    predicted = finished(
+        job(
+            "predict",
+            "--checkpoint",
+            model,
+            "--input",
+            f"{where}/reviews.csv",
+            "--output",
+            answers,
+            "--placement.device",
+            "cpu",
+            tracking=tmp_path,
+            ray_folder=ray_folder,
+        )
+    )
     found = [json.loads(line) for line in storage.read_bytes(answers).splitlines()]
-    assert [row["text"] for row in found] == [row.rsplit(",")[0] for row in rows] and {row["predicted_label"] for row in found} <= {"good", "bad"}
+    assert [row["text"] for row in found] == [row.rsplit(",")[0] for row in rows] and {
+        row["predicted_label"] for row in found
+    } <= {"good", "bad"}
     assert s3.errors > 20
 
-    stored = [client.get_object(Bucket=BUCKET, Key=entry["Key"])["Body"].read() for page in client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET) for entry in page["Contents"]]
+    stored = [
+        client.get_object(Bucket=BUCKET, Key=entry["Key"])["Body"].read()
+        for page in client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET)
+        for entry in page["Contents"]
+    ]
     local = [file.read_bytes() for folder in (tmp_path, ray_folder) for file in folder.rglob("*") if file.is_file()]
     said = "".join([*seen, text, exported, prepared, tuned, again, predicted]).encode()
     token = (Path.home() / ".ray" / "auth_token").read_bytes().strip()

@@ -16,7 +16,16 @@ from pipeline.config.training import Batch
 from pipeline.corpus import order
 from pipeline.corpus.order import WindowRange
 from pipeline.corpus.prepare import Corpus
-from pipeline.corpus.stream import TOKEN_BYTES, StreamLoop, StreamSettings, build_stream, in_blocks, rows_of_range, slots_of_blocks, stream_of
+from pipeline.corpus.stream import (
+    TOKEN_BYTES,
+    StreamLoop,
+    StreamSettings,
+    build_stream,
+    in_blocks,
+    rows_of_range,
+    slots_of_blocks,
+    stream_of,
+)
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.wordpiece import WordPiece
 
@@ -31,7 +40,9 @@ def test_each_rank_receives_its_slots(
     monkeypatch.setattr(order, "SLOTS_PER_RANK", 0)
     monkeypatch.setattr(order, "LEAST_BLOCK_TOKENS", 0)
     batch = Batch(rows_per_step=12, rows_per_slot=4)
-    settings = StreamSettings(corpus=tiny_corpus, vocabulary=tiny_vocabulary, sampling=Sampling(maximum_length=32), batch=batch, seed=0)
+    settings = StreamSettings(
+        corpus=tiny_corpus, vocabulary=tiny_vocabulary, sampling=Sampling(maximum_length=32), batch=batch, seed=0
+    )
     monkeypatch.setattr(DataContext.get_current(), "enable_progress_bars", False)
     stream = in_blocks(build_stream(settings, None, 200), world)
     assert stream.context.custom_execution_callback_classes == [StreamLoop]
@@ -51,11 +62,22 @@ def test_each_rank_receives_its_slots(
 
 @pytest.mark.parametrize(("cpus", "world"), [(1, 1), (2, 2)])
 def test_blocks_come_while_rows_are_made_with_few_cpus(
-    cpus: int, world: int, tiny_corpus: Corpus, tiny_vocabulary: Vocabulary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cpus: int,
+    world: int,
+    tiny_corpus: Corpus,
+    tiny_vocabulary: Vocabulary,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Ray Data may keep CPUs from the last steps of a stream as long as the first ones have work."""
     monkeypatch.setattr(order, "LEAST_BLOCK_TOKENS", 0)
-    settings = StreamSettings(corpus=tiny_corpus, vocabulary=tiny_vocabulary, sampling=Sampling(maximum_length=32), batch=Batch(rows_per_step=4, rows_per_slot=2), seed=0)
+    settings = StreamSettings(
+        corpus=tiny_corpus,
+        vocabulary=tiny_vocabulary,
+        sampling=Sampling(maximum_length=32),
+        batch=Batch(rows_per_step=4, rows_per_slot=2),
+        seed=0,
+    )
 
     def rows_of_block(block: pa.Table) -> Iterator[pa.Table]:
         for item in block.to_pylist():
@@ -65,7 +87,9 @@ def test_blocks_come_while_rows_are_made_with_few_cpus(
 
     monkeypatch.setattr(DataContext.get_current(), "enable_progress_bars", False)
     stream = in_blocks(stream_of(settings, [{"number": number} for number in range(60)], rows_of_block), world)
-    stream.context.execution_options = ExecutionOptions(preserve_order=True, resource_limits=ExecutionResources.for_limits(cpu=cpus))
+    stream.context.execution_options = ExecutionOptions(
+        preserve_order=True, resource_limits=ExecutionResources.for_limits(cpu=cpus)
+    )
     made = [len(list(tmp_path.iterdir())) for _ in stream.iter_batches(batch_size=None, batch_format="pyarrow")]
     assert made[len(made) // 4] < 40
 
@@ -78,8 +102,14 @@ def test_the_dealing_process_does_not_keep_what_it_has_dealt(
     class Watched(StreamLoop):
         def on_execution_step(self, executor: StreamingExecutor) -> None:
             super().on_execution_step(executor)
-            statistics = sum(len(operator._output_blocks_stats) for operator in executor._topology if isinstance(operator, MapOperator))
-            anonymous = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("RssAnon"))
+            statistics = sum(
+                len(operator._output_blocks_stats)
+                for operator in executor._topology
+                if isinstance(operator, MapOperator)
+            )
+            anonymous = next(
+                line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("RssAnon")
+            )
             with log.open("a") as file:
                 file.write(f"{statistics} {int(anonymous.split()[1])}\n")
 
@@ -88,7 +118,11 @@ def test_the_dealing_process_does_not_keep_what_it_has_dealt(
             yield pa.table({"ids": [np.random.bytes(round(TOKEN_BYTES * 32))] * 2048})  # bytes of a row of 32 tokens
 
     settings = StreamSettings(
-        corpus=tiny_corpus, vocabulary=tiny_vocabulary, sampling=Sampling(maximum_length=32), batch=Batch(rows_per_step=16, rows_per_slot=4), seed=0
+        corpus=tiny_corpus,
+        vocabulary=tiny_vocabulary,
+        sampling=Sampling(maximum_length=32),
+        batch=Batch(rows_per_step=16, rows_per_slot=4),
+        seed=0,
     )
     monkeypatch.setattr(DataContext.get_current(), "enable_progress_bars", False)
     stream = in_blocks(stream_of(settings, [{"number": number} for number in range(blocks)], rows_of_block), 1)

@@ -12,14 +12,14 @@ from pipeline import storage
 from pipeline.config.data import VocabularySettings
 from pipeline.corpus import counts as counting
 from pipeline.corpus.counts import PARTITIONS, add_up, count_words, dealt, texts_of, write_counts
-from pipeline.corpus.prepare import Corpus, Window
 from pipeline.corpus.given_vocabulary import given_vocabulary
+from pipeline.corpus.prepare import Corpus, Window
 from pipeline.corpus.vocabulary import extended_vocabulary, first_windows, shaping, splitting_of, trained_vocabulary
 from pipeline.errors import ConfigError, DataError
+from pipeline.text.extension import new_words
 from pipeline.text.schema import DOCUMENT
 from pipeline.text.splitting import Splitting
 from pipeline.text.training import pairs, word_counts
-from pipeline.text.extension import new_words
 from pipeline.text.vocabulary import Vocabulary, train_vocabulary
 
 pytestmark = pytest.mark.usefixtures("local_ray")
@@ -36,16 +36,31 @@ def blank(field: pa.Field) -> Any:
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     """12 windows of 5 documents whose words come at rates as in text, some with accents, capitals and Chinese characters."""
     random = np.random.default_rng(3)
-    words = [f"{a}{b}{c}" for a in ("Ka", "lo", "mé", "ne", "力") for b in ("r", "nd", "") for c in ("ta", "su", "x1", ".")]
-    texts = [" ".join(words[i] for i in np.minimum(random.zipf(1.4, 80) - 1, len(words) - 1)) for _ in range(WINDOWS * DOCUMENTS)]
+    words = [
+        f"{a}{b}{c}" for a in ("Ka", "lo", "mé", "ne", "力") for b in ("r", "nd", "") for c in ("ta", "su", "x1", ".")
+    ]
+    texts = [
+        " ".join(words[i] for i in np.minimum(random.zipf(1.4, 80) - 1, len(words) - 1))
+        for _ in range(WINDOWS * DOCUMENTS)
+    ]
     folder, windows = tmp_path_factory.mktemp("counted"), []
     with pq.ParquetWriter(folder / "shard.parquet", DOCUMENT) as writer:
         for number in range(WINDOWS):
             group = texts[number * DOCUMENTS : (number + 1) * DOCUMENTS]
             rows = [{field.name: blank(field) for field in DOCUMENT} | {"text": text} for text in group]
             writer.write_table(pa.Table.from_pylist(rows, schema=DOCUMENT))
-            windows.append(Window(shard="shard.parquet", row_group=number, documents=DOCUMENTS, characters=sum(map(len, group))))
-    return Corpus(folder=str(folder), fingerprint="0123456789abcdef", train=tuple(windows[:-1]), heldout=tuple(windows[-1:]), counts={}, dropped={}, sources={})
+            windows.append(
+                Window(shard="shard.parquet", row_group=number, documents=DOCUMENTS, characters=sum(map(len, group)))
+            )
+    return Corpus(
+        folder=str(folder),
+        fingerprint="0123456789abcdef",
+        train=tuple(windows[:-1]),
+        heldout=tuple(windows[-1:]),
+        counts={},
+        dropped={},
+        sources={},
+    )
 
 
 def texts(corpus: Corpus) -> list[str]:
@@ -66,7 +81,9 @@ def test_counts_are_those_of_one_process_whatever_the_tasks(corpus: Corpus, tmp_
     expected = word_counts(texts(corpus), UNCASED)
     assert dict(pairs(counts.table)) == expected and expected["meta"] > 0 and expected["力"] > 0
     assert (counts.words, counts.distinct, counts.dropped) == (expected.total(), len(expected), 0)
-    assert counts.characters == characters and lines[-1].startswith("vocabulary: counting words: 11 of 11 windows, 0 M characters")
+    assert counts.characters == characters and lines[-1].startswith(
+        "vocabulary: counting words: 11 of 11 windows, 0 M characters"
+    )
 
 
 def test_the_rarest_words_are_dropped_beyond_the_bound(corpus: Corpus, tmp_path: Path) -> None:
@@ -74,10 +91,14 @@ def test_the_rarest_words_are_dropped_beyond_the_bound(corpus: Corpus, tmp_path:
     few = count_words(corpus, corpus.train, UNCASED, str(tmp_path), silent, most_words=PARTITIONS)
     kept = dict(pairs(few.table))
     assert len(kept) <= PARTITIONS and few.dropped == few.distinct - len(kept) == len(expected) - len(kept) > 0
-    assert kept.items() <= expected.items() and max(expected.values()) in kept.values() and few.words == expected.total()
+    assert (
+        kept.items() <= expected.items() and max(expected.values()) in kept.values() and few.words == expected.total()
+    )
 
 
-def test_partial_sums_are_added_up_before_they_fill_memory(corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_partial_sums_are_added_up_before_they_fill_memory(
+    corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tasks = dealt(corpus.train, 1)
     files = [write_counts(task, corpus, UNCASED, str(tmp_path))["file"] for task in tasks]
     monkeypatch.setattr(counting, "COMBINED_ROWS", 3)
@@ -94,7 +115,10 @@ def test_a_vocabulary_is_trained_once_and_is_that_of_one_process(corpus: Corpus,
     lines: list[str] = []
     trained = trained_vocabulary(settings, corpus, str(tmp_path), lines.append)
     assert trained == train_vocabulary(texts(corpus), kind=kind, size=300, lowercase=kind == "wordpiece", unused=3)
-    assert lines[0] == f"vocabulary: training 300 {'uncased' if kind == 'wordpiece' else 'cased'} {kind} entries" and "learning from" in lines[-2]
+    assert (
+        lines[0] == f"vocabulary: training 300 {'uncased' if kind == 'wordpiece' else 'cased'} {kind} entries"
+        and "learning from" in lines[-2]
+    )
     again: list[str] = []
     assert trained_vocabulary(settings, corpus, str(tmp_path), again.append) == trained and again == []
 
@@ -105,7 +129,11 @@ def test_the_folder_says_what_it_was_made_from_and_is_all_that_stays(corpus: Cor
     assert folder.name.startswith("0123456789ab-wordpiece-300-")
     manifest = json.loads((folder / "manifest.json").read_text())
     counts = word_counts(texts(corpus), UNCASED)
-    assert manifest["corpus"] == corpus.fingerprint and manifest["settings"]["size"] == 300 and manifest["settings"]["training_characters"] is None
+    assert (
+        manifest["corpus"] == corpus.fingerprint
+        and manifest["settings"]["size"] == 300
+        and manifest["settings"]["training_characters"] is None
+    )
     assert manifest["counts"] == {
         "characters": sum(window.characters for window in corpus.train),
         "words": counts.total(),
@@ -123,7 +151,16 @@ def test_other_settings_are_another_folder(corpus: Corpus, tmp_path: Path) -> No
 
 
 def test_all_that_shapes_a_vocabulary_names_its_folder() -> None:
-    changes = [{}, {"unused": 1}, {"strip_accents": False}, {"chinese_characters": False}, {"training_characters": 1_000}, {"lowercase": False}, {"size": 200}, {"kind": "unigram"}]
+    changes = [
+        {},
+        {"unused": 1},
+        {"strip_accents": False},
+        {"chinese_characters": False},
+        {"training_characters": 1_000},
+        {"lowercase": False},
+        {"size": 200},
+        {"kind": "unigram"},
+    ]
     settings = [VocabularySettings(**changed) for changed in changes]
     assert len({json.dumps(shaping(each, splitting_of(each))) for each in settings}) == len(changes)
 
@@ -137,7 +174,9 @@ def test_what_an_interrupted_training_left_does_not_count(corpus: Corpus, tmp_pa
     left = folder.with_name(f"{folder.name}.counts")
     left.mkdir()
     (left / "part-00000.arrow").write_bytes(b"half")
-    assert trained_vocabulary(settings, corpus, str(tmp_path), silent) == trained and storage.damage(str(folder)) is None
+    assert (
+        trained_vocabulary(settings, corpus, str(tmp_path), silent) == trained and storage.damage(str(folder)) is None
+    )
     assert not left.exists()
 
 
@@ -145,7 +184,10 @@ def test_a_damaged_vocabulary_is_refused(corpus: Corpus, tmp_path: Path) -> None
     settings = VocabularySettings(size=300)
     trained_vocabulary(settings, corpus, str(tmp_path), silent)
     next((tmp_path / "vocabularies").glob("*/vocab.txt")).write_text("other")
-    with pytest.raises(DataError, match=r"^vocabulary .* is damaged \(vocab.txt has 5 bytes.*delete that folder and it is trained again"):
+    with pytest.raises(
+        DataError,
+        match=r"^vocabulary .* is damaged \(vocab.txt has 5 bytes.*delete that folder and it is trained again",
+    ):
         trained_vocabulary(settings, corpus, str(tmp_path), silent)
 
 
@@ -162,12 +204,26 @@ def test_a_given_vocabulary_takes_the_settings_that_it_does_not_say(tmp_path: Pa
     given = given_vocabulary(settings)
     assert given and (given.strip_accents, given.chinese_characters) == (False, False)
     (tmp_path / "tokenizer_config.json").write_text('{"strip_accents": true}')
-    with pytest.raises(ConfigError, match=r"^vocabulary.strip_accents \(False\) differs from .* \(True\): leave it out, or pass True"):
+    with pytest.raises(
+        ConfigError, match=r"^vocabulary.strip_accents \(False\) differs from .* \(True\): leave it out, or pass True"
+    ):
         given_vocabulary(settings)
 
 
 LETTERS = "kalomeéndrtsux1."
-BY_LETTERS = Vocabulary(tokens=("[PAD]", "[unused0]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *LETTERS, *(f"##{letter}" for letter in LETTERS)), lowercase=True)
+BY_LETTERS = Vocabulary(
+    tokens=(
+        "[PAD]",
+        "[unused0]",
+        "[UNK]",
+        "[CLS]",
+        "[SEP]",
+        "[MASK]",
+        *LETTERS,
+        *(f"##{letter}" for letter in LETTERS),
+    ),
+    lowercase=True,
+)
 
 
 def test_a_vocabulary_is_extended_by_the_corpus_words_once(corpus: Corpus, tmp_path: Path) -> None:
@@ -177,15 +233,27 @@ def test_a_vocabulary_is_extended_by_the_corpus_words_once(corpus: Corpus, tmp_p
     words = new_words(counting.counts_table(counted), BY_LETTERS, 3)
     assert len(words) == 3 and min(counted[word] for word in words) >= 5
     assert (longer.tokens[1], longer.tokens[BY_LETTERS.size :]) == (words[0], (words[1], words[2]))
-    assert lines[-1] == f"vocabulary: 3 of the corpus' words added, 2 of them behind the {BY_LETTERS.size} entries: {', '.join(words)}"
+    assert (
+        lines[-1]
+        == f"vocabulary: 3 of the corpus' words added, 2 of them behind the {BY_LETTERS.size} entries: {', '.join(words)}"
+    )
     lines.clear()
     assert extended_vocabulary(BY_LETTERS, settings, corpus, str(tmp_path), lines.append) == longer and len(lines) == 1
-    assert extended_vocabulary(BY_LETTERS, VocabularySettings(extend=1), corpus, str(tmp_path), silent).size == BY_LETTERS.size
+    assert (
+        extended_vocabulary(BY_LETTERS, VocabularySettings(extend=1), corpus, str(tmp_path), silent).size
+        == BY_LETTERS.size
+    )
     next((tmp_path / "vocabularies").glob("*extended-3*/words.json")).write_text("[]")
-    with pytest.raises(DataError, match=r"^vocabulary .* is damaged \(words.json has 2 bytes.*delete that folder and it is made again"):
+    with pytest.raises(
+        DataError, match=r"^vocabulary .* is damaged \(words.json has 2 bytes.*delete that folder and it is made again"
+    ):
         extended_vocabulary(BY_LETTERS, settings, corpus, str(tmp_path), silent)
 
 
 def test_other_kinds_are_not_extended(corpus: Corpus, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"^vocabulary.extend \(3\) is for WordPiece vocabularies: this one is unigram, leave it out$"):
-        extended_vocabulary(replace(BY_LETTERS, kind="unigram"), VocabularySettings(extend=3), corpus, str(tmp_path), silent)
+    with pytest.raises(
+        ConfigError, match=r"^vocabulary.extend \(3\) is for WordPiece vocabularies: this one is unigram, leave it out$"
+    ):
+        extended_vocabulary(
+            replace(BY_LETTERS, kind="unigram"), VocabularySettings(extend=3), corpus, str(tmp_path), silent
+        )

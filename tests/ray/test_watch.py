@@ -27,7 +27,9 @@ def test_silence_is_told_once_until_there_is_news(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(launch, "POLL_SECONDS", 0.05)
     tracker = ray.remote(Tracker).options(num_cpus=0).remote("a test")
     stop, told, shown = threading.Event(), [], []
-    thread = threading.Thread(target=watch, args=(tracker, stop, told.append, lambda step, metrics: shown.append(step)), daemon=True)
+    thread = threading.Thread(
+        target=watch, args=(tracker, stop, told.append, lambda step, metrics: shown.append(step)), daemon=True
+    )
     ray.get(tracker.log.remote(1, {"train/loss": 1.0}))
     thread.start()
 
@@ -44,12 +46,17 @@ def test_silence_is_told_once_until_there_is_news(monkeypatch: pytest.MonkeyPatc
     stop.set()
     thread.join()
     assert shown == [1, 2]
-    assert all(re.match(r"no news from the workers for \d+ s; the machine is busy, or they are at work on", line) for line in told)
+    assert all(
+        re.match(r"no news from the workers for \d+ s; the machine is busy, or they are at work on", line)
+        for line in told
+    )
 
 
 @pytest.mark.long
 def test_a_driver_gives_up_what_the_one_before_it_had_reserved(tmp_path) -> None:
-    from ray.data._internal.cluster_autoscaler.default_autoscaling_coordinator import get_or_create_autoscaling_coordinator
+    from ray.data._internal.cluster_autoscaler.default_autoscaling_coordinator import (
+        get_or_create_autoscaling_coordinator,
+    )
 
     coordinator = get_or_create_autoscaling_coordinator()
     bundle = {"CPU": 2.0}
@@ -57,7 +64,9 @@ def test_a_driver_gives_up_what_the_one_before_it_had_reserved(tmp_path) -> None
     (tmp_path / "reservation.json").write_text('{"requester": "train-first"}')
     assert ray.get(coordinator.get_reserved_resources.remote("train-first"))
     take_reservation(str(tmp_path), "train-second")
-    ray.get(coordinator.request_resources.remote(requester_id="train-second", resources=[{"CPU": 6.0}], expire_after_s=180))
+    ray.get(
+        coordinator.request_resources.remote(requester_id="train-second", resources=[{"CPU": 6.0}], expire_after_s=180)
+    )
     deadline = time.monotonic() + 30
     while not ray.get(coordinator.get_reserved_resources.remote("train-second")) and time.monotonic() < deadline:
         time.sleep(0.2)
@@ -78,7 +87,9 @@ def run_a_broken_module(settings: dict) -> None:
     worker.run(settings)
 
 
-def test_an_error_that_no_start_mends_is_told_at_once_and_ends_the_run(small_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_that_no_start_mends_is_told_at_once_and_ends_the_run(
+    small_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(launch, "run", run_a_broken_module)
     ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers do not have this module
     config = Pretrain(
@@ -93,8 +104,14 @@ def test_an_error_that_no_start_mends_is_told_at_once_and_ends_the_run(small_cor
         placement=Placement(compile="off", device="cpu", threads=1),
     )
     lines: list[str] = []
-    with pytest.raises(PipelineError, match=r"^worker \d on \S+ failed twice in the same way and with no step between: RuntimeError: the module is broken; the full error is in"):
+    with pytest.raises(
+        PipelineError,
+        match=r"^worker \d on \S+ failed twice in the same way and with no step between: RuntimeError: the module is broken; the full error is in",
+    ):
         pretrain(config, lines.append)
     (told,) = [line for line in lines if " failed" in line]
-    assert re.fullmatch(r"worker \d on \S+ failed: RuntimeError: the module is broken; the workers start again, as often as placement.restarts allows", told)
+    assert re.fullmatch(
+        r"worker \d on \S+ failed: RuntimeError: the module is broken; the workers start again, as often as placement.restarts allows",
+        told,
+    )
     assert sum(line.startswith("torch.compile is off") for line in lines) == 2  # starts

@@ -19,7 +19,16 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source.mkdir()
     for name in ("pyproject.toml", "README.md", "LICENSE", "pipeline", "jobs"):  # building writes beside what it reads
         subprocess.run(["cp", "-r", ROOT / name, source], check=True)
-    build = ["wheel", "--no-deps", "--no-build-isolation", "--no-index", "--quiet", "--wheel-dir", str(folder), str(source)]
+    build = [
+        "wheel",
+        "--no-deps",
+        "--no-build-isolation",
+        "--no-index",
+        "--quiet",
+        "--wheel-dir",
+        str(folder),
+        str(source),
+    ]
     subprocess.run([sys.executable, "-m", "pip", *build], check=True)
     (built,) = folder.glob("bertstream-*.whl")
     return built
@@ -57,10 +66,28 @@ def test_the_command_prepares_and_trains_in_an_empty_folder(wheel: Path, tmp_pat
     settings = tomllib.loads(bertstream("pretrain", "--show"))
     assert settings["preset"] == "bert-tiny"
     files = ("--corpus", "a.txt", "--corpus", "b.txt")
-    small = ("--prepare.window-characters", "4000", "--prepare.piece-characters", "1000", "--prepare.near-duplicates", "None")
-    assert "is ready: 2 documents" in bertstream("prepare", *files, *small, "--folder", "corpus", "--prepare.heldout-share", "0")
+    small = (
+        "--prepare.window-characters",
+        "4000",
+        "--prepare.piece-characters",
+        "1000",
+        "--prepare.near-duplicates",
+        "None",
+    )
+    assert "is ready: 2 documents" in bertstream(
+        "prepare", *files, *small, "--folder", "corpus", "--prepare.heldout-share", "0"
+    )
     sizes = ("--model.layers", "1", "--model.width", "32", "--model.heads", "1", "--model.feed-forward", "32")
-    short = ("--sampling.maximum-length", "32", "--batch.rows-per-step", "8", "--batch.rows-per-slot", "8", "--vocabulary.size", "120")
+    short = (
+        "--sampling.maximum-length",
+        "32",
+        "--batch.rows-per-step",
+        "8",
+        "--batch.rows-per-slot",
+        "8",
+        "--vocabulary.size",
+        "120",
+    )
     out = bertstream("pretrain", "--corpus", "corpus", "--steps", "10", "--name", "ten", *sizes, *short)
     assert "trained                  10 steps" in out
     assert (here / "output" / "runs" / "ten" / "export" / "model.safetensors").is_file()

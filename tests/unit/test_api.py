@@ -64,7 +64,9 @@ def test_a_fitted_model_predicts_and_the_other_stays(model: api.LoadedModel, cla
     assert [answer["label"] for answer in answers] == ["kar", "lost", None]
     assert sum(answers[0]["probabilities"].values()) == pytest.approx(1) and classifier.scores["train"]["accuracy"] == 1
     before = api.load(model.location).embed(["kar"])
-    assert np.array_equal(model.embed(["kar"]), before) and not np.allclose(classifier.embed(["kar"]), before, atol=1e-3)
+    assert np.array_equal(model.embed(["kar"]), before) and not np.allclose(
+        classifier.embed(["kar"]), before, atol=1e-3
+    )
 
 
 def test_a_fitted_model_is_saved_and_loaded(classifier: api.LoadedModel, tmp_path: Path) -> None:
@@ -87,14 +89,19 @@ def test_other_kinds_of_labels(model: api.LoadedModel) -> None:
     pairs = model.fit([("kar", "lost"), ("kar", "kar")] * 4, [0, 1] * 4, epochs=1)
     assert pairs.predict([("kar", "lost")]) == pairs.predict([{"text": "kar", "second": "lost"}])
     assert pairs.predict([("kar", "lost")])[0]["label"] in ("0", "1")
-    with pytest.raises(DataError, match=r"^rows have no second: lists \(classification\) asks for it, and they have text$"):
+    with pytest.raises(
+        DataError, match=r"^rows have no second: lists \(classification\) asks for it, and they have text$"
+    ):
         pairs.predict(["kar"])
 
 
 LOADS: dict[str, tuple[str, str]] = {
     "no-folder": ("FOLDER/none", r"none is not there: give the folder of a model or a run, or hf://OWNER/NAME for one"),
     "hub-without-scheme": ("some-owner/name", r"or hf://some-owner/name for one of the Hugging Face hub$"),
-    "hub-without-owner": ("hf://bert-base", r"^hf://bert-base names no owner: a model of the hub is hf://OWNER/NAME, such as hf://google-bert/bert-base$"),
+    "hub-without-owner": (
+        "hf://bert-base",
+        r"^hf://bert-base names no owner: a model of the hub is hf://OWNER/NAME, such as hf://google-bert/bert-base$",
+    ),
     "no-model": ("FOLDER", r"has no config\.json or bert_config\.json: give the folder of a published BERT"),
     "broken-config": ("FOLDER/broken", r"broken/config\.json cannot be read: a list stands where an object is wanted$"),
     "empty-run": ("FOLDER/run", r"run has no checkpoint yet: wait for the first$"),
@@ -117,13 +124,25 @@ def test_what_is_no_model_is_one_line(case: str, model: api.LoadedModel, tmp_pat
 REFUSED: dict[str, tuple[Callable[[api.LoadedModel], object], str]] = {
     "one-text": (lambda model: model.embed("kar"), r"^texts is one text \('kar'\): give a list of texts$"),
     "number": (lambda model: model.cls(["kar", 3]), r"^texts\[1\] is '3': a text is a string"),
-    "layer": (lambda model: model.hidden(["kar"], layers=3), r"^layers \(3\) must be from -3 to 2: this model has 2 layers"),
+    "layer": (
+        lambda model: model.hidden(["kar"], layers=3),
+        r"^layers \(3\) must be from -3 to 2: this model has 2 layers",
+    ),
     "no-layer": (lambda model: model.hidden(["kar"], layers=[]), r"^layers names none"),
-    "last-four": (lambda model: model.hidden(["kar"], layers="mean of last four"), r"of at least 4 layers; this model has 2$"),
+    "last-four": (
+        lambda model: model.hidden(["kar"], layers="mean of last four"),
+        r"of at least 4 layers; this model has 2$",
+    ),
     "no-mask": (lambda model: model.fill("kar"), r"^text 'kar' has no \[MASK\] among its 3 tokens"),
-    "predict": (lambda model: model.predict(["kar"]), r"was not fine-tuned: \.fit\(texts, labels\) gives one that predicts"),
+    "predict": (
+        lambda model: model.predict(["kar"]),
+        r"was not fine-tuned: \.fit\(texts, labels\) gives one that predicts",
+    ),
     "save": (lambda model: model.save("/tmp/none"), r"was not fine-tuned, so that there is nothing new to save"),
-    "lengths": (lambda model: model.fit(["kar"], [1, 2]), r"^lists: 1 texts and 2 labels: give one label for each text$"),
+    "lengths": (
+        lambda model: model.fit(["kar"], [1, 2]),
+        r"^lists: 1 texts and 2 labels: give one label for each text$",
+    ),
     "one-class": (lambda model: model.fit(["kar", "lost"], [1, 1]), r"^lists: all 2 rows have the label '1'"),
     "no-label": (lambda model: model.fit(["kar", "lost"], [1, None]), r"^lists:1: column label has no label"),
     "empty-text": (lambda model: model.fit(["kar", " "], [1, 2]), r"^lists:1: the text is empty: leave the row out$"),
@@ -147,7 +166,11 @@ def test_a_gpu_that_is_not_there_is_refused(model: api.LoadedModel, monkeypatch:
 
 
 def test_the_readme_s_example_runs_without_ray_and_mlflow(model: api.LoadedModel) -> None:
-    example = next(block for block in re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S) if "api.load" in block)
+    example = next(
+        block
+        for block in re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+        if "api.load" in block
+    )
     (named,) = re.findall(r'api\.load\("([^"]*)"\)', example)
     heavy = ["ray", "mlflow", "transformers"]
     code = f"{example.replace(named, model.location)}\nimport json, sys\nprint(json.dumps([name for name in {heavy} if name in sys.modules]))"

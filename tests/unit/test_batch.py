@@ -19,7 +19,9 @@ ROWS = [
 def table(rows: list[dict], chunks: int = 1) -> pa.Table:
     rows = [row | {"document_a": 0, "document_b": 1} for row in rows]
     size = -(-len(rows) // chunks)
-    return pa.concat_tables([pa.Table.from_pylist(rows[i : i + size], schema=EXAMPLE) for i in range(0, len(rows), size)])
+    return pa.concat_tables(
+        [pa.Table.from_pylist(rows[i : i + size], schema=EXAMPLE) for i in range(0, len(rows), size)]
+    )
 
 
 def assert_equal(left, right) -> None:
@@ -42,7 +44,9 @@ def test_three_rows_by_hand():
 
 
 def test_labels_of_pairs_are_those_that_the_rows_have():
-    ordered = [row | {"not_next": None, "swapped": swapped} for row, swapped in zip(ROWS, (False, True, True), strict=True)]
+    ordered = [
+        row | {"not_next": None, "swapped": swapped} for row, swapped in zip(ROWS, (False, True, True), strict=True)
+    ]
     batch = collate(table(ordered, chunks=2))
     assert batch.not_next_N is None and batch.swapped_N.tolist() == [0, 1, 1] and batch.swapped_N.dtype == torch.int64
     batch = collate(table([row | {"not_next": None} for row in ROWS], chunks=2))
@@ -70,7 +74,10 @@ def test_chunks_and_slices_change_nothing():
 
 
 def test_further_columns_are_ignored():
-    rows = [row | {"document_a": 0, "document_b": 1, "epoch": 3, "window": 4, "row": i, "rows_in_window": 9} for i, row in enumerate(ROWS)]
+    rows = [
+        row | {"document_a": 0, "document_b": 1, "epoch": 3, "window": 4, "row": i, "rows_in_window": 9}
+        for i, row in enumerate(ROWS)
+    ]
     assert_equal(collate(pa.Table.from_pylist(rows, schema=ROW)), collate(table(ROWS)))
 
 

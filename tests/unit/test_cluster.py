@@ -21,8 +21,8 @@ from pipeline.cluster import (
     data_cpus,
     fit,
     head_of_this_machine,
-    is_lost,
     is_loopback,
+    is_lost,
     listens_on_loopback_alone,
     lost_in_a_line,
     make_token,
@@ -39,7 +39,17 @@ def node(cpus: float, gpus: float = 0, **custom: float) -> dict[str, float]:
 
 @pytest.mark.parametrize(
     ("cpus", "workers", "share"),
-    [(2, 1, 1.0), (2, 2, 0.5), (8, 4, 1.0), (2, 4, 0.25), (4, 4, 0.75), (4, 9, 0.3125), (64, 3, 1.0), (1.5, 1, 0.5), (2, 10, 0.0625)],
+    [
+        (2, 1, 1.0),
+        (2, 2, 0.5),
+        (8, 4, 1.0),
+        (2, 4, 0.25),
+        (4, 4, 0.75),
+        (4, 9, 0.3125),
+        (64, 3, 1.0),
+        (1.5, 1, 0.5),
+        (2, 10, 0.0625),
+    ],
 )
 def test_workers_share_what_one_cpu_for_data_leaves(cpus: float, workers: int, share: float) -> None:
     assert fit(Placement(), worker_range(workers), [node(cpus)]) == WorkerResources(cpus=share, gpu=False)
@@ -62,7 +72,9 @@ def test_a_whole_cpu_is_left_for_data_in_every_cluster_and_the_most_that_is_name
 def test_a_whole_cpu_is_left_on_some_node_wherever_the_workers_are_put() -> None:
     # Ray may put three workers on each of three nodes, or four on one: 4 CPUs less 4 shares of 0.75 is 1.
     assert fit(Placement(), worker_range(12), [node(4, 4)] * 3).cpus == 0.75
-    assert fit(Placement(), worker_range(5), [node(2)] * 3).cpus == 1.0  # two to a node, and a fifth: one node keeps a CPU
+    assert (
+        fit(Placement(), worker_range(5), [node(2)] * 3).cpus == 1.0
+    )  # two to a node, and a fifth: one node keeps a CPU
     assert fit(Placement(), worker_range(6), [node(2)] * 3).cpus == 0.5
     assert fit(Placement(), worker_range(8), [node(1)] * 8 + [node(4)]).cpus == 1.0
     with pytest.raises(ConfigError, match="the cluster has 8 CPUs, and one whole CPU must be left for data"):
@@ -72,9 +84,21 @@ def test_a_whole_cpu_is_left_on_some_node_wherever_the_workers_are_put() -> None
 @pytest.mark.parametrize(
     ("cpus", "workers", "message"),
     [
-        (1, 1, "workers (1) do not fit: the cluster has 1 CPUs, and one whole CPU must be left for data; give Ray 2 CPUs or more"),
-        (2, 32, "workers (32) do not fit: the cluster has 2 CPUs, and one whole CPU must be left for data; use at most 16 workers"),
-        (0, 1, "workers (1) do not fit: the cluster has 0 CPUs, and one whole CPU must be left for data; give Ray 2 CPUs or more"),
+        (
+            1,
+            1,
+            "workers (1) do not fit: the cluster has 1 CPUs, and one whole CPU must be left for data; give Ray 2 CPUs or more",
+        ),
+        (
+            2,
+            32,
+            "workers (32) do not fit: the cluster has 2 CPUs, and one whole CPU must be left for data; use at most 16 workers",
+        ),
+        (
+            0,
+            1,
+            "workers (1) do not fit: the cluster has 0 CPUs, and one whole CPU must be left for data; give Ray 2 CPUs or more",
+        ),
     ],
 )
 def test_workers_that_do_not_fit_are_refused(cpus: float, workers: int, message: str) -> None:
@@ -94,7 +118,10 @@ def test_gpus_are_used_where_every_worker_gets_one() -> None:
 def test_cuda_without_gpus_is_refused() -> None:
     with pytest.raises(ConfigError) as refused:
         fit(Placement(device="cuda"), worker_range(2), [node(8, 1)])
-    assert str(refused.value) == "workers (2) with placement.device cuda need as many GPUs, the cluster has 1; use fewer workers, placement.device cpu, or placement.autoscaled"
+    assert (
+        str(refused.value)
+        == "workers (2) with placement.device cuda need as many GPUs, the cluster has 1; use fewer workers, placement.device cpu, or placement.autoscaled"
+    )
 
 
 def test_what_ray_is_asked_for() -> None:
@@ -118,7 +145,10 @@ def test_an_address_answers_where_something_listens() -> None:
 
 def test_words_are_left_to_ray_and_nonsense_does_not_answer() -> None:
     assert answers("auto") and answers("local")
-    assert not any(answers(address) for address in ("", "localhost", "127.0.0.1:", ":6379", "127.0.0.1:port", "no.such.host.invalid:6379"))
+    assert not any(
+        answers(address)
+        for address in ("", "localhost", "127.0.0.1:", ":6379", "127.0.0.1:port", "no.such.host.invalid:6379")
+    )
 
 
 @pytest.mark.parametrize("name", ["placement.address", "RAY_ADDRESS"])
@@ -146,7 +176,9 @@ def test_an_elastic_run_must_not_be_able_to_fill_what_is_left_when_nodes_go() ->
     # A node holds no more workers than it has GPUs, or units of the resource.
     assert fit(whole, elastic, [node(1, 1)] * 3 + [node(1)]) == WorkerResources(cpus=1, gpu=True)
     trains = Placement(worker_cpus=1, worker_resource="trainer")
-    assert fit(trains, elastic, [node(1, trainer=1)] * 3 + [node(1)]) == WorkerResources(cpus=1, gpu=False, custom="trainer")
+    assert fit(trains, elastic, [node(1, trainer=1)] * 3 + [node(1)]) == WorkerResources(
+        cpus=1, gpu=False, custom="trainer"
+    )
     with pytest.raises(ConfigError, match="one whole CPU must be left for data"):
         fit(trains, elastic, [node(1, trainer=1)] * 3)
 
@@ -161,7 +193,9 @@ def test_nodes_that_train_must_be_there_for_the_least_workers() -> None:
 
 
 def test_a_cluster_that_grows_is_asked_for_what_is_not_there() -> None:
-    assert fit(Placement(autoscaled=True, device="cuda", worker_cpus=4), worker_range(8), []) == WorkerResources(cpus=4, gpu=True)
+    assert fit(Placement(autoscaled=True, device="cuda", worker_cpus=4), worker_range(8), []) == WorkerResources(
+        cpus=4, gpu=True
+    )
     assert fit(Placement(autoscaled=True, device="cpu"), worker_range("2..8"), []) == WorkerResources(cpus=1, gpu=False)
     with pytest.raises(ConfigError, match="placement.autoscaled needs placement.device cuda or cpu"):
         fit(Placement(autoscaled=True), worker_range(8), [])
@@ -178,14 +212,21 @@ GROUPS = [  # as in cluster/aws.yaml
 
 def test_more_workers_than_a_cluster_may_start_are_refused() -> None:
     assert fit(AUTOSCALED, worker_range("4..16"), [], GROUPS) == WorkerResources(cpus=1.0, gpu=True)
-    assert fit(AUTOSCALED, worker_range("4..32"), [], []) == WorkerResources(cpus=1.0, gpu=True)  # nothing is known of what may come
+    assert fit(AUTOSCALED, worker_range("4..32"), [], []) == WorkerResources(
+        cpus=1.0, gpu=True
+    )  # nothing is known of what may come
     for workers in ("17", "4..32"):
         with pytest.raises(ConfigError) as refused:
             fit(AUTOSCALED, worker_range(workers), [], GROUPS)
         assert str(refused.value) == (
             f"workers ({workers}) need more than the cluster may start: its nodes hold 16 workers of 1 CPU, 1 GPU; use fewer, or raise max_workers (maxReplicas on Kubernetes) of a kind of node"
         )
-    assert fit(AUTOSCALED, worker_range(999), [], [NodeGroup(most=math.inf, resources={"GPU": 1, "CPU": 1}), NodeGroup(most=math.inf, resources={"CPU": 8})]).gpu
+    assert fit(
+        AUTOSCALED,
+        worker_range(999),
+        [],
+        [NodeGroup(most=math.inf, resources={"GPU": 1, "CPU": 1}), NodeGroup(most=math.inf, resources={"CPU": 8})],
+    ).gpu
 
 
 def test_a_stream_asks_for_no_more_than_the_nodes_for_data_have() -> None:
@@ -200,7 +241,10 @@ def test_a_stream_asks_for_no_more_than_the_nodes_for_data_have() -> None:
 def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """A clock that only sleeping moves on."""
     found = SimpleNamespace(now=0.0)
-    monkeypatch.setattr("pipeline.cluster.time", SimpleNamespace(monotonic=lambda: found.now, sleep=lambda seconds: setattr(found, "now", found.now + seconds)))
+    monkeypatch.setattr(
+        "pipeline.cluster.time",
+        SimpleNamespace(monotonic=lambda: found.now, sleep=lambda seconds: setattr(found, "now", found.now + seconds)),
+    )
     return found
 
 
@@ -238,11 +282,23 @@ def test_a_head_that_comes_back_is_not_lost(clock: SimpleNamespace) -> None:
 def test_what_ray_raises_when_it_dies_is_one_line(error: Exception) -> None:
     with pytest.raises(ClusterLost) as lost, lost_in_a_line():
         raise error
-    assert "\n" not in str(lost.value) and str(lost.value).startswith("Ray, or a process of it that this needs, is gone (")
-    assert str(lost.value).endswith("; start the same command again, and it continues with what is done") and lost.value.exit_code == 1
+    assert "\n" not in str(lost.value) and str(lost.value).startswith(
+        "Ray, or a process of it that this needs, is gone ("
+    )
+    assert (
+        str(lost.value).endswith("; start the same command again, and it continues with what is done")
+        and lost.value.exit_code == 1
+    )
 
 
-@pytest.mark.parametrize("error", [ray.exceptions.RayTaskError("work", "trace", ZeroDivisionError("a fault")), DataError("a file"), ZeroDivisionError("a fault")])
+@pytest.mark.parametrize(
+    "error",
+    [
+        ray.exceptions.RayTaskError("work", "trace", ZeroDivisionError("a fault")),
+        DataError("a file"),
+        ZeroDivisionError("a fault"),
+    ],
+)
 def test_errors_of_what_ray_runs_stay_as_they_are(error: Exception) -> None:
     with pytest.raises(type(error)) as raised, lost_in_a_line():
         raise error
@@ -268,7 +324,12 @@ except KeyboardInterrupt:
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_stopped_process_says_by_its_exit_code_what_stopped_it(number: signal.Signals, code: int) -> None:
-    process = subprocess.Popen([sys.executable, "-c", STOPPED], stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])})
+    process = subprocess.Popen(
+        [sys.executable, "-c", STOPPED],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
+    )
     assert process.stdout and process.stdout.readline() == "ready\n"
     process.send_signal(number)
     assert process.stdout.readline() == "stopping\n"

@@ -62,13 +62,25 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: Model(attention_dropout=-0.1), "model.attention_dropout (-0.1) must lie between 0 and 1"),
     (lambda: Model(layer_norm_epsilon=0.0), "model.layer_norm_epsilon (0.0) must be above 0"),
     (lambda: Model(initializer_deviation=float("nan")), "model.initializer_deviation (nan) must be above 0"),
-    (lambda: Batch(rows_per_step=100, rows_per_slot=32), "batch.rows_per_step (100) must be a multiple of batch.rows_per_slot (32)"),
-    (lambda: Batch(rows_per_step=16, rows_per_slot=32), "batch.rows_per_step (16) must be a multiple of batch.rows_per_slot (32)"),
+    (
+        lambda: Batch(rows_per_step=100, rows_per_slot=32),
+        "batch.rows_per_step (100) must be a multiple of batch.rows_per_slot (32)",
+    ),
+    (
+        lambda: Batch(rows_per_step=16, rows_per_slot=32),
+        "batch.rows_per_step (16) must be a multiple of batch.rows_per_slot (32)",
+    ),
     (lambda: Batch(rows_per_slot=0), "batch.rows_per_slot (0) must be at least 1"),
     (lambda: Batch(rows_per_step=0), "batch.rows_per_step (0) must be at least 1"),
     (lambda: Batch(warmup_steps=-1), "batch.warmup_steps (-1) must be at least 0"),
-    (lambda: Batch(warmup_steps=9), "batch.warmup_steps (9) and batch.warmup_rows (None) go together: set both or neither"),
-    (lambda: Batch(warmup_rows=32), "batch.warmup_steps (0) and batch.warmup_rows (32) go together: set both or neither"),
+    (
+        lambda: Batch(warmup_steps=9),
+        "batch.warmup_steps (9) and batch.warmup_rows (None) go together: set both or neither",
+    ),
+    (
+        lambda: Batch(warmup_rows=32),
+        "batch.warmup_steps (0) and batch.warmup_rows (32) go together: set both or neither",
+    ),
     (
         lambda: Batch(warmup_steps=9, warmup_rows=33),
         "batch.warmup_rows (33) must be a multiple of batch.rows_per_slot (32) and at most batch.rows_per_step (256)",
@@ -77,7 +89,10 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
         lambda: Batch(warmup_steps=9, warmup_rows=512),
         "batch.warmup_rows (512) must be a multiple of batch.rows_per_slot (32) and at most batch.rows_per_step (256)",
     ),
-    (lambda: Pretrain(steps=8, batch=Batch(warmup_steps=9, warmup_rows=32)), "batch.warmup_steps (9) must be at most the steps (8)"),
+    (
+        lambda: Pretrain(steps=8, batch=Batch(warmup_steps=9, warmup_rows=32)),
+        "batch.warmup_steps (9) must be at most the steps (8)",
+    ),
     (
         lambda: Pretrain(steps=20, batch=Batch(warmup_steps=19, warmup_rows=32), phases=TwoPhases()),
         "batch.warmup_steps (19) must be at most the steps of the first phase (18)",
@@ -95,7 +110,10 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: TwoPhases(maximum_length=7), "phases.maximum_length (7) must be at least 8"),
     (lambda: TwoPhases(rows_per_slot=0), "phases.rows_per_slot (0) must be at least 1"),
     (lambda: TwoPhases(rows_per_step=0), "phases.rows_per_step (0) must be at least 1"),
-    (lambda: TwoPhases(rows_per_step=100, rows_per_slot=8), "phases.rows_per_step (100) must be a multiple of phases.rows_per_slot (8)"),
+    (
+        lambda: TwoPhases(rows_per_step=100, rows_per_slot=8),
+        "phases.rows_per_step (100) must be a multiple of phases.rows_per_slot (8)",
+    ),
     (
         lambda: Pretrain(steps=4, phases=TwoPhases()),
         "phases.share (0.1) of steps (4) is 0, and each phase needs a step: ask for more steps, or for phases:one-phase",
@@ -134,7 +152,10 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: NextSentence(short_probability=2.0), "sampling.pairs.short_probability (2.0) must lie between 0 and 1"),
     (lambda: SentenceOrder(short_probability=-0.5), "sampling.pairs.short_probability (-0.5) must lie between 0 and 1"),
     (lambda: SingleSegment(short_probability=1.5), "sampling.pairs.short_probability (1.5) must lie between 0 and 1"),
-    (lambda: SpanMasking(stop_probability=0.0), "sampling.masking.stop_probability (0.0) must be above 0 and at most 1"),
+    (
+        lambda: SpanMasking(stop_probability=0.0),
+        "sampling.masking.stop_probability (0.0) must be above 0 and at most 1",
+    ),
     (lambda: SpanMasking(longest=0), "sampling.masking.longest (0) must be at least 1"),
     (lambda: SpanMasking(share=1.5), "sampling.masking.share (1.5) must lie between 0 and 1"),
     (lambda: NgramMasking(longest=0), "sampling.masking.longest (0) must be at least 1"),
@@ -168,18 +189,55 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
         "vocabulary.extend (100) is for pretraining, which learns the words that are added: leave it out",
     ),
     (lambda: ModelPlacement(threads=0), "placement.threads (0) must be at least 1"),
-    (lambda: TrialPlacement(autoscaled=True), "placement.autoscaled needs placement.device cuda or cpu: the nodes that would tell are not there yet"),
-    (lambda: Finetune(checkpoint="c", task=("sst2",), placement=TrialPlacement(autoscaled=True, device="cpu")), "placement.autoscaled needs trials.at_once: so many trials ask for nodes at the same time"),
-    (lambda: Finetune(checkpoint="c", task=("sst2",), placement=TrialPlacement(device="cuda"), trials=Trials(gpus=0)), "placement.device cuda and trials.gpus (0) contradict each other: leave one of them out"),
-    (lambda: Predict(checkpoint="c", input="a.csv", output="b.csv", placement=ModelPlacement(autoscaled=True, device="cpu")), "placement.autoscaled needs actors: so many processes ask for nodes"),
-    (lambda: Predict(checkpoint="c", input="a.csv", output="b.csv", placement=ModelPlacement(device="cuda"), gpus=0), "placement.device cuda and gpus (0) contradict each other: leave one of them out"),
+    (
+        lambda: TrialPlacement(autoscaled=True),
+        "placement.autoscaled needs placement.device cuda or cpu: the nodes that would tell are not there yet",
+    ),
+    (
+        lambda: Finetune(checkpoint="c", task=("sst2",), placement=TrialPlacement(autoscaled=True, device="cpu")),
+        "placement.autoscaled needs trials.at_once: so many trials ask for nodes at the same time",
+    ),
+    (
+        lambda: Finetune(
+            checkpoint="c", task=("sst2",), placement=TrialPlacement(device="cuda"), trials=Trials(gpus=0)
+        ),
+        "placement.device cuda and trials.gpus (0) contradict each other: leave one of them out",
+    ),
+    (
+        lambda: Predict(
+            checkpoint="c", input="a.csv", output="b.csv", placement=ModelPlacement(autoscaled=True, device="cpu")
+        ),
+        "placement.autoscaled needs actors: so many processes ask for nodes",
+    ),
+    (
+        lambda: Predict(checkpoint="c", input="a.csv", output="b.csv", placement=ModelPlacement(device="cuda"), gpus=0),
+        "placement.device cuda and gpus (0) contradict each other: leave one of them out",
+    ),
     (lambda: Pretrain(steps=0), "steps (0) must be at least 1"),
-    (lambda: Pretrain(workers=0), "workers (0) must be a number from 1 on, or two with two dots between them as in 2..8"),
-    (lambda: Pretrain(workers="3..2"), "workers (3..2) must be a number from 1 on, or two with two dots between them as in 2..8"),
-    (lambda: Pretrain(workers="2..."), "workers (2...) must be a number from 1 on, or two with two dots between them as in 2..8"),
-    (lambda: Pretrain(workers="many"), "workers (many) must be a number from 1 on, or two with two dots between them as in 2..8"),
-    (lambda: Pretrain(workers=-1), "workers (-1) must be a number from 1 on, or two with two dots between them as in 2..8"),
-    (lambda: Pretrain(workers="2..9", batch=Batch(rows_per_step=256, rows_per_slot=32)), "workers (9) must be at most the slots of a step (8 = batch.rows_per_step 256 / batch.rows_per_slot 32): use fewer workers or smaller slots"),
+    (
+        lambda: Pretrain(workers=0),
+        "workers (0) must be a number from 1 on, or two with two dots between them as in 2..8",
+    ),
+    (
+        lambda: Pretrain(workers="3..2"),
+        "workers (3..2) must be a number from 1 on, or two with two dots between them as in 2..8",
+    ),
+    (
+        lambda: Pretrain(workers="2..."),
+        "workers (2...) must be a number from 1 on, or two with two dots between them as in 2..8",
+    ),
+    (
+        lambda: Pretrain(workers="many"),
+        "workers (many) must be a number from 1 on, or two with two dots between them as in 2..8",
+    ),
+    (
+        lambda: Pretrain(workers=-1),
+        "workers (-1) must be a number from 1 on, or two with two dots between them as in 2..8",
+    ),
+    (
+        lambda: Pretrain(workers="2..9", batch=Batch(rows_per_step=256, rows_per_slot=32)),
+        "workers (9) must be at most the slots of a step (8 = batch.rows_per_step 256 / batch.rows_per_slot 32): use fewer workers or smaller slots",
+    ),
     (lambda: Pretrain(seed=-1), "seed (-1) must be a whole number from 0 to 2^63 - 1"),
     (lambda: Pretrain(seed=2**63), "seed (9223372036854775808) must be a whole number from 0 to 2^63 - 1"),
     (
@@ -203,8 +261,14 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: Pretrain(name="a/b"), f"name ('a/b') {WRONG_NAME}"),
     (lambda: Pretrain(name=""), f"name ('') {WRONG_NAME}"),
     (lambda: Pretrain(name=".."), f"name ('..') {WRONG_NAME}"),
-    (lambda: Pretrain(name="n" * 300), "name (nnnnnnnnnnnnnnnnnnnn…) has 300 bytes: a run's folder may have 200 at most"),
-    (lambda: Pretrain(name="é" * 101), "name (éééééééééééééééééééé…) has 202 bytes: a run's folder may have 200 at most"),
+    (
+        lambda: Pretrain(name="n" * 300),
+        "name (nnnnnnnnnnnnnnnnnnnn…) has 300 bytes: a run's folder may have 200 at most",
+    ),
+    (
+        lambda: Pretrain(name="é" * 101),
+        "name (éééééééééééééééééééé…) has 202 bytes: a run's folder may have 200 at most",
+    ),
 ]
 
 
@@ -221,7 +285,9 @@ def test_values_at_the_edge_work() -> None:
     Pretrain(name="Run_1.b-é", seed=2**63 - 1)
     TokenMasking(mask_share=0.9, random_share=0.1)
     TokenMasking(mask_share=0.7, random_share=0.3)  # their float sum is above 1 by the last bit at most
-    Preparation(heldout_share=0.0, error_limit=1.0, piece_characters=500, window_characters=1_000, minimum_characters=500)
+    Preparation(
+        heldout_share=0.0, error_limit=1.0, piece_characters=500, window_characters=1_000, minimum_characters=500
+    )
     Model(hidden_dropout=0.0, attention_dropout=1.0)
     AdamW(beta1=0.0, weight_decay=0.0)
     ConstantRate(warmup_steps=0)
@@ -230,14 +296,28 @@ def test_values_at_the_edge_work() -> None:
 
 
 def test_settings_have_dotted_names_and_choices_name_their_kind() -> None:
-    flat = flatten(Pretrain(corpus=("a", "b"), sampling=Sampling(masking=WholeWordMasking(share=0.2)), schedule=ConstantRate(warmup_steps=7)))
+    flat = flatten(
+        Pretrain(
+            corpus=("a", "b"),
+            sampling=Sampling(masking=WholeWordMasking(share=0.2)),
+            schedule=ConstantRate(warmup_steps=7),
+        )
+    )
     assert flat["corpus"] == ["a", "b"] and flat["name"] is None and flat["model.width"] == 128
     assert flat["sampling.masking"] == "WholeWordMasking" and flat["sampling.masking.share"] == 0.2
-    assert flat["schedule"] == "ConstantRate" and flat["schedule.warmup_steps"] == 7 and "schedule.warmup_share" not in flat
+    assert (
+        flat["schedule"] == "ConstantRate"
+        and flat["schedule.warmup_steps"] == 7
+        and "schedule.warmup_share" not in flat
+    )
     assert flat["sampling.pairs"] == "NextSentence"
     assert flat["optimizer"] == "AdamW"
     assert not {"model", "batch", "sampling"} & set(flat)  # where there is no choice, there is no kind
-    assert flatten(Tracking(), "tracking.") == {"tracking.uri": None, "tracking.experiment": "pretrain", "tracking.every": 10}
+    assert flatten(Tracking(), "tracking.") == {
+        "tracking.uri": None,
+        "tracking.experiment": "pretrain",
+        "tracking.every": 10,
+    }
 
 
 PUBLISHED_SIZES = {  # layers, width, heads, feed-forward: Devlin et al. 2019 and Turc et al. 2019
@@ -261,7 +341,12 @@ def test_presets_have_their_published_sizes(name: str) -> None:
     for preset, attention_dropout in ((PRESETS[name], 0.1), (PRESETS[f"{name}-fast"], 0.0)):
         model = preset.model
         assert (model.layers, model.width, model.heads, model.feed_forward) == PUBLISHED_SIZES[name]
-        assert (model.maximum_positions, model.segments, model.hidden_dropout, model.attention_dropout) == (512, 2, 0.1, attention_dropout)
+        assert (model.maximum_positions, model.segments, model.hidden_dropout, model.attention_dropout) == (
+            512,
+            2,
+            0.1,
+            attention_dropout,
+        )
         different = {key for key, value in flatten(preset).items() if value != flatten(PRESETS[name])[key]}
         assert different == ({"model.attention_dropout"} if attention_dropout == 0 else set())
 
@@ -269,8 +354,18 @@ def test_presets_have_their_published_sizes(name: str) -> None:
 @pytest.mark.parametrize("name", ["bert-base", "bert-large-fast"])
 def test_the_last_tenth_of_the_published_steps_has_length_512(name: str) -> None:
     first, second = PRESETS[name].all_phases
-    assert (first.first, first.end, first.sampling.maximum_length, first.batch) == (0, 900_000, 128, Batch(rows_per_step=256, rows_per_slot=32))
-    assert (second.first, second.end, second.sampling.maximum_length, second.batch) == (900_000, 1_000_000, 512, Batch(rows_per_step=256, rows_per_slot=8))
+    assert (first.first, first.end, first.sampling.maximum_length, first.batch) == (
+        0,
+        900_000,
+        128,
+        Batch(rows_per_step=256, rows_per_slot=32),
+    )
+    assert (second.first, second.end, second.sampling.maximum_length, second.batch) == (
+        900_000,
+        1_000_000,
+        512,
+        Batch(rows_per_step=256, rows_per_slot=8),
+    )
     assert second.sampling.masking == first.sampling.masking and PRESETS["bert-medium"].phases == OnePhase()
 
 
@@ -283,14 +378,26 @@ def test_a_step_belongs_to_one_phase() -> None:
 def test_base_is_trained_as_published() -> None:
     base = PRESETS["bert-base"]
     assert (base.steps, base.batch.rows_per_step, base.vocabulary.size) == (1_000_000, 256, 30_522)
-    assert (base.optimizer.learning_rate, base.optimizer.beta1, base.optimizer.beta2, base.optimizer.weight_decay) == (1e-4, 0.9, 0.999, 0.01)
-    assert base.schedule == LinearDecay(warmup_share=0.01) and base.sampling.masking == TokenMasking(share=0.15, mask_share=0.8, random_share=0.1)
+    assert (base.optimizer.learning_rate, base.optimizer.beta1, base.optimizer.beta2, base.optimizer.weight_decay) == (
+        1e-4,
+        0.9,
+        0.999,
+        0.01,
+    )
+    assert base.schedule == LinearDecay(warmup_share=0.01) and base.sampling.masking == TokenMasking(
+        share=0.15, mask_share=0.8, random_share=0.1
+    )
 
 
 def test_continued_pretraining_goes_at_a_lower_rate() -> None:
     assert (PRESETS["continue"].optimizer.learning_rate, PRESETS["bert-base"].optimizer.learning_rate) == (2e-5, 1e-4)
-    assert (PRESETS["continue-small"].optimizer.learning_rate, PRESETS["bert-mini"].optimizer.learning_rate) == (2e-4, 1e-3)
-    assert all(PRESETS[name].model == Model() for name in ("continue", "continue-small"))  # what a published model may replace
+    assert (PRESETS["continue-small"].optimizer.learning_rate, PRESETS["bert-mini"].optimizer.learning_rate) == (
+        2e-4,
+        1e-3,
+    )
+    assert all(
+        PRESETS[name].model == Model() for name in ("continue", "continue-small")
+    )  # what a published model may replace
 
 
 def test_the_first_word_is_the_preset() -> None:
@@ -301,12 +408,17 @@ def test_the_first_word_is_the_preset() -> None:
     assert split_preset(("bert-base", "--steps", "3")) == ("bert-base", ["--steps", "3"])
     with pytest.raises(ConfigError) as refused:
         split_preset(["bert-huge", "--steps", "3"])
-    assert str(refused.value) == f"preset (bert-huge) does not exist; did you mean bert-large? Choose one of {PRESET_NAMES}"
+    assert (
+        str(refused.value)
+        == f"preset (bert-huge) does not exist; did you mean bert-large? Choose one of {PRESET_NAMES}"
+    )
 
 
 def pretrain(*arguments: str) -> subprocess.CompletedProcess[str]:
     """The job as a command; none of these gets as far as starting Ray."""
-    return subprocess.run([sys.executable, "jobs/pretrain.py", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    return subprocess.run(
+        [sys.executable, "jobs/pretrain.py", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
 
 
 @pytest.mark.parametrize(("flag", "loaded"), [("--help", []), ("--show", ["tyro"])])
@@ -324,7 +436,13 @@ def test_show_prints_every_setting_with_its_value() -> None:
     done = pretrain("bert-mini", "--show", "--steps", "7", "--corpus", "a", "--corpus", "b", "--name", "mine")
     assert done.returncode == 0 and done.stdout.startswith('# run mine\npreset = "bert-mini"\n')
     shown = flatten_tables(tomllib.loads(done.stdout))
-    kinds = {"phases": "one-phase", "optimizer": "adam-w", "schedule": "linear-decay", "sampling.pairs": "next-sentence", "sampling.masking": "token-masking"}
+    kinds = {
+        "phases": "one-phase",
+        "optimizer": "adam-w",
+        "schedule": "linear-decay",
+        "sampling.pairs": "next-sentence",
+        "sampling.masking": "token-masking",
+    }
     expected = flatten(PRESETS["bert-mini"]) | {"steps": 7, "corpus": ["a", "b"], "name": "mine", "preset": "bert-mini"}
     expected |= {f"{path}.kind": kind for path, kind in kinds.items()}
     assert shown == {name: value for name, value in expected.items() if value is not None and name not in kinds}
@@ -339,17 +457,36 @@ def flatten_tables(tables: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def test_kinds_are_chosen_last() -> None:
-    kinds = ("sampling.masking:whole-word-masking", "optimizer:lamb", "--optimizer.layer-decay", "0.9", "schedule:constant-rate", "--schedule.warmup-steps", "5")
+    kinds = (
+        "sampling.masking:whole-word-masking",
+        "optimizer:lamb",
+        "--optimizer.layer-decay",
+        "0.9",
+        "schedule:constant-rate",
+        "--schedule.warmup-steps",
+        "5",
+    )
     done = pretrain("--show", "--steps", "7", *kinds)
     assert done.returncode == 0, done.stderr
     shown = tomllib.loads(done.stdout)
-    assert shown["schedule"] == {"kind": "constant-rate", "warmup_steps": 5} and shown["sampling"]["masking"]["kind"] == "whole-word-masking"
-    assert (shown["optimizer"]["kind"], shown["optimizer"]["learning_rate"], shown["optimizer"]["layer_decay"]) == ("lamb", 0.000625, 0.9)
+    assert (
+        shown["schedule"] == {"kind": "constant-rate", "warmup_steps": 5}
+        and shown["sampling"]["masking"]["kind"] == "whole-word-masking"
+    )
+    assert (shown["optimizer"]["kind"], shown["optimizer"]["learning_rate"], shown["optimizer"]["layer_decay"]) == (
+        "lamb",
+        0.000625,
+        0.9,
+    )
 
 
 @pytest.mark.parametrize(
     ("arguments", "named"),
-    [(["--no-such-flag", "3"], "--no-such-flag"), (["--steps", "many"], "many"), (["bert-tiny", "bert-mini"], "bert-mini")],
+    [
+        (["--no-such-flag", "3"], "--no-such-flag"),
+        (["--steps", "many"], "many"),
+        (["bert-tiny", "bert-mini"], "bert-mini"),
+    ],
 )
 def test_what_cannot_be_parsed_is_refused_without_a_traceback(arguments: list[str], named: str) -> None:
     done = pretrain(*arguments)
@@ -361,10 +498,19 @@ def test_what_cannot_be_parsed_is_refused_without_a_traceback(arguments: list[st
     [
         (["gpt"], f"preset (gpt) does not exist; choose one of {PRESET_NAMES}"),
         (["bert-base", "--model.heads", "7"], "model.width (768) must be a multiple of model.heads (7)"),
-        (["--workers", "9"], "workers (9) must be at most the slots of a step (2 = batch.rows_per_step 64 / batch.rows_per_slot 32): use fewer workers or smaller slots"),
-        (["optimizer:lamb", "--optimizer.learning-rate", "3"], "optimizer.learning_rate (3.0) must lie between 0 and 1"),
+        (
+            ["--workers", "9"],
+            "workers (9) must be at most the slots of a step (2 = batch.rows_per_step 64 / batch.rows_per_slot 32): use fewer workers or smaller slots",
+        ),
+        (
+            ["optimizer:lamb", "--optimizer.learning-rate", "3"],
+            "optimizer.learning_rate (3.0) must lie between 0 and 1",
+        ),
         (["--name", "a/b"], f"name ('a/b') {WRONG_NAME}"),
-        (["continue"], "preset (continue) goes on from a published model: name it with --init FOLDER, URL or hf://OWNER/NAME"),
+        (
+            ["continue"],
+            "preset (continue) goes on from a published model: name it with --init FOLDER, URL or hf://OWNER/NAME",
+        ),
         (["--steps", "0", "--show"], "steps (0) must be at least 1"),
     ],
 )

@@ -42,7 +42,11 @@ def test_folders_are_listed_published_and_deleted(google: None, tmp_path: Path) 
         (tmp_path / name).write_text(name)
     storage.publish(tmp_path, f"{RUN}/export", {"step": 1})
     storage.write_json(f"{RUN}/run.json", {})
-    assert storage.children(RUN) == ["export", "run.json"] and storage.children(f"{RUN}/export") == ["a.txt", "inner", "manifest.json"]
+    assert storage.children(RUN) == ["export", "run.json"] and storage.children(f"{RUN}/export") == [
+        "a.txt",
+        "inner",
+        "manifest.json",
+    ]
     assert storage.children(f"{RUN}/nowhere") == [] and storage.damage(f"{RUN}/export") is None
     storage.write_bytes(f"{RUN}/export/a.txt", b"A.txt")
     assert storage.damage(f"{RUN}/export") == "a.txt does not match its SHA-256"
@@ -50,14 +54,21 @@ def test_folders_are_listed_published_and_deleted(google: None, tmp_path: Path) 
     assert storage.children(RUN) == ["run.json"] and not storage.exists(f"{RUN}/export")
 
 
-def test_a_run_goes_on_from_its_newest_checkpoint_and_keeps_as_many_as_it_should(google: None, training, tiny_config: Pretrain, tiny_vocabulary: Vocabulary) -> None:
+def test_a_run_goes_on_from_its_newest_checkpoint_and_keeps_as_many_as_it_should(
+    google: None, training, tiny_config: Pretrain, tiny_vocabulary: Vocabulary
+) -> None:
     module = training.module(tiny_config)
     optimizer = build_optimizer(AdamW(), module)
     for step, loss in ((50, 2.0), (100, 1.0), (150, 3.0), (200, 4.0)):
-        checkpoint.save(RUN, replace(STATE, step=step, heldout_loss=loss), module, optimizer, tiny_config.model, tiny_vocabulary)
+        checkpoint.save(
+            RUN, replace(STATE, step=step, heldout_loss=loss), module, optimizer, tiny_config.model, tiny_vocabulary
+        )
     assert checkpoint.steps_saved(RUN) == [50, 100, 150, 200] and checkpoint.best_step(RUN, 0, 200) == 100
     newest = checkpoint.newest_sound(RUN, pytest.fail)
-    assert newest == checkpoint.folder_of(RUN, 200) and checkpoint.load(newest, module, None, tiny_config.model).step == 200
+    assert (
+        newest == checkpoint.folder_of(RUN, 200)
+        and checkpoint.load(newest, module, None, tiny_config.model).step == 200
+    )
     storage.write_bytes(f"{newest}/state.json", b"{}")
     assert checkpoint.newest_sound(RUN, lambda line: None) == checkpoint.folder_of(RUN, 150)
     checkpoint.keep_newest(RUN, 2, 200, {100})

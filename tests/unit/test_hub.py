@@ -29,14 +29,24 @@ def dataset(hub: Path) -> Path:
 
 
 def texts(spec: str) -> list[tuple[str, str, list[str]]]:
-    return [(record.id, record.title, list(record.paragraphs)) for file in list_files(parse(spec)) for record in file_records(file)]
+    return [
+        (record.id, record.title, list(record.paragraphs))
+        for file in list_files(parse(spec))
+        for record in file_records(file)
+    ]
 
 
 def test_files_folders_and_patterns_of_the_hub(dataset: Path):
     base = "hf://datasets/wikimedia/wikipedia"
     assert texts(f"{base}/20231101.de/train-00001.parquet") == [("train-00001.parquet:0:1", "T1", ["Text 1."])]
-    assert texts(f"{base}/20231101.de") == [("train-00000.parquet:0:0", "T0", ["Text 0."]), ("train-00001.parquet:0:1", "T1", ["Text 1."])]
-    assert texts(f"{base}/*.de/train-*.parquet") == [("20231101.de/train-00000.parquet:0:0", "T0", ["Text 0."]), ("20231101.de/train-00001.parquet:0:1", "T1", ["Text 1."])]
+    assert texts(f"{base}/20231101.de") == [
+        ("train-00000.parquet:0:0", "T0", ["Text 0."]),
+        ("train-00001.parquet:0:1", "T1", ["Text 1."]),
+    ]
+    assert texts(f"{base}/*.de/train-*.parquet") == [
+        ("20231101.de/train-00000.parquet:0:0", "T0", ["Text 0."]),
+        ("20231101.de/train-00001.parquet:0:1", "T1", ["Text 1."]),
+    ]
     assert texts(f"{base}/READ*") == [("READ ME.md", "READ ME.md", ["About it."])]
 
 
@@ -59,7 +69,10 @@ def test_a_hub_that_cannot_be_reached_is_one_line(hub: Path, monkeypatch: pytest
     monkeypatch.setattr(DirFileSystem, "info", refused)
     with pytest.raises(DataError) as error:
         list_files(parse("hf://datasets/wikimedia/wikipedia"))
-    assert str(error.value) == "corpus hf://datasets/wikimedia/wikipedia cannot be read: [Errno -2] Name or service not known"
+    assert (
+        str(error.value)
+        == "corpus hf://datasets/wikimedia/wikipedia cannot be read: [Errno -2] Name or service not known"
+    )
 
 
 def test_without_its_library_the_hub_says_what_to_install(monkeypatch: pytest.MonkeyPatch):
@@ -67,4 +80,7 @@ def test_without_its_library_the_hub_says_what_to_install(monkeypatch: pytest.Mo
     monkeypatch.delitem(_registry, "hf", raising=False)
     with pytest.raises(ConfigError) as refused:
         storage.filesystem("hf://datasets/wikimedia/wikipedia")
-    assert str(refused.value) == "hf://datasets/wikimedia/wikipedia: hf:// needs huggingface_hub: pip install 'bertstream[hub]'"
+    assert (
+        str(refused.value)
+        == "hf://datasets/wikimedia/wikipedia: hf:// needs huggingface_hub: pip install 'bertstream[hub]'"
+    )

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FILES = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in sorted((ROOT / "pipeline").rglob("*.py"))}
+FILES = {
+    ".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in sorted((ROOT / "pipeline").rglob("*.py"))
+}
 JOBS = sorted((ROOT / "jobs").glob("*.py"))
 
 GROUND = {"columns", "errors", "config", "environment", "local_files", "presets", "stopping", "storage"}
@@ -84,12 +86,21 @@ def short(module: str) -> str:
 
 def importers(package: str) -> list[str]:
     """Our modules that import a package anywhere."""
-    return [short(module) for module, path in FILES.items() if any(within(name, {package}) for name in imports(parse(path)))]
+    return [
+        short(module) for module, path in FILES.items() if any(within(name, {package}) for name in imports(parse(path)))
+    ]
 
 
 def test_imports_are_found_in_every_form() -> None:
     source = "import a.b, c as d\nfrom pipeline import storage\nfrom pipeline.errors import DataError\ndef f():\n    from ray.data import x, y\n"
-    assert list(imports(ast.parse(source))) == ["a.b", "c", "pipeline.storage", "pipeline.errors", "ray.data", "ray.data"]
+    assert list(imports(ast.parse(source))) == [
+        "a.b",
+        "c",
+        "pipeline.storage",
+        "pipeline.errors",
+        "ray.data",
+        "ray.data",
+    ]
 
 
 def test_every_part_has_its_place() -> None:
@@ -138,13 +149,31 @@ def test_mlflow_appears_only_in_tracking() -> None:
 
 def test_the_time_of_day_is_read_for_points_and_benchmarks_alone() -> None:
     """A clock that is set anew must change no decision: all else counts steps or asks the monotonic clock."""
-    readers = [short(module) for module, path in FILES.items() if any(words in path.read_text() for words in ("time.time(", "time.time_ns(", "datetime.now", "datetime.today", "utcnow"))]
+    readers = [
+        short(module)
+        for module, path in FILES.items()
+        if any(
+            words in path.read_text()
+            for words in ("time.time(", "time.time_ns(", "datetime.now", "datetime.today", "utcnow")
+        )
+    ]
     assert sorted(name for name in readers if not within(name, {"bench"})) == ["grid.runs", "train.tracking"]
 
 
 def test_nothing_needs_transformers_to_be_imported() -> None:
-    top = {module: [name for node in parse(path).body for name in (imports(node) if isinstance(node, ast.Import | ast.ImportFrom) else ())] for module, path in FILES.items()}
-    assert [module for module, names in top.items() if any(within(name, {"transformers", "onnx", "onnxscript", "onnxruntime"}) for name in names)] == []
+    top = {
+        module: [
+            name
+            for node in parse(path).body
+            for name in (imports(node) if isinstance(node, ast.Import | ast.ImportFrom) else ())
+        ]
+        for module, path in FILES.items()
+    }
+    assert [
+        module
+        for module, names in top.items()
+        if any(within(name, {"transformers", "onnx", "onnxscript", "onnxruntime"}) for name in names)
+    ] == []
 
 
 def test_every_init_is_empty() -> None:
@@ -156,16 +185,23 @@ def test_every_init_is_empty() -> None:
 def loaded_after(modules: list[str], asked: list[str]) -> list[str]:
     """Which of `asked` a fresh interpreter has loaded after importing these modules."""
     code = f"import importlib, json, sys\nfor m in {modules!r}: importlib.import_module(m)\nprint(json.dumps([m for m in {asked!r} if m in sys.modules]))"
-    return json.loads(subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout)
+    return json.loads(
+        subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    )
 
 
 def test_text_functions_load_neither_ray_nor_torch() -> None:
-    modules = [module for module in FILES if within(short(module), {*GROUND, "text"}) or module == "pipeline.corpus.order"]
+    modules = [
+        module for module in FILES if within(short(module), {*GROUND, "text"}) or module == "pipeline.corpus.order"
+    ]
     assert loaded_after(modules, ["ray", "torch", "mlflow", "transformers", "pyarrow"]) == ["pyarrow"]
 
 
 def test_the_model_and_its_objectives_load_no_ray() -> None:
-    modules = [module for module in FILES if within(short(module), {"batch", "model", "objectives"})] + ["pipeline.train.step", "pipeline.train.optim"]
+    modules = [module for module in FILES if within(short(module), {"batch", "model", "objectives"})] + [
+        "pipeline.train.step",
+        "pipeline.train.optim",
+    ]
     assert loaded_after(modules, ["ray", "mlflow", "transformers", "torch"]) == ["torch"]
 
 
@@ -181,11 +217,17 @@ def test_python_s_door_loads_neither_ray_nor_what_vectors_do_not_need() -> None:
 
 def test_a_run_starts_without_what_most_runs_do_not_use() -> None:
     """Torch's compiler and the clouds' libraries take seconds, in every process of a run."""
-    assert loaded_after(["pipeline.train.worker", "pipeline.pretrain"], ["torch._dynamo", "smart_open", "boto3", "transformers", "matplotlib", "torch"]) == ["torch"]
+    assert loaded_after(
+        ["pipeline.train.worker", "pipeline.pretrain"],
+        ["torch._dynamo", "smart_open", "boto3", "transformers", "matplotlib", "torch"],
+    ) == ["torch"]
 
 
 def test_the_step_is_measured_with_torch_and_numpy_alone() -> None:
-    assert loaded_after(["pipeline.bench.step"], ["pyarrow", "ray", "tokenizers", "sentencex", "mlflow", "tyro", "transformers", "torch"]) == ["torch"]
+    assert loaded_after(
+        ["pipeline.bench.step"],
+        ["pyarrow", "ray", "tokenizers", "sentencex", "mlflow", "tyro", "transformers", "torch"],
+    ) == ["torch"]
 
 
 @pytest.mark.parametrize("path", JOBS, ids=lambda path: path.name)
@@ -200,5 +242,7 @@ def test_no_job_bears_the_name_of_a_module() -> None:
     # Run from jobs/, its folder comes first on sys.path: a file inspect.py there would be everybody's inspect.
     names = [path.stem for path in JOBS]
     code = f"import importlib.util as u, json\nprint(json.dumps([n for n in {['json', *names]!r} if u.find_spec(n)]))"
-    found = subprocess.run([sys.executable, "-I", "-c", code], cwd="/", capture_output=True, text=True, check=True).stdout
+    found = subprocess.run(
+        [sys.executable, "-I", "-c", code], cwd="/", capture_output=True, text=True, check=True
+    ).stdout
     assert names and json.loads(found) == ["json"]

@@ -25,7 +25,9 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def holder(temporary: Path) -> tuple["subprocess.Popen[str]", Path]:
     """A process that uses a scratch folder until it reads a line, and the folder."""
     environment = os.environ | {"TMPDIR": str(temporary), "PYTHONPATH": str(Path(__file__).parents[2])}
-    process = subprocess.Popen([sys.executable, "-c", HOLDER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+    )
     assert process.stdout
     return process, Path(process.stdout.readline().strip())
 
@@ -60,7 +62,11 @@ def test_what_looks_like_a_scratch_folder_and_is_none_stays(temporary: Path, tmp
     (temporary / "bertstream-file").touch()
     with scratch_folder("load"):
         pass
-    assert sorted(path.name for path in temporary.iterdir()) == ["bertstream-file", "bertstream-link", "bertstream-without-a-lock"]
+    assert sorted(path.name for path in temporary.iterdir()) == [
+        "bertstream-file",
+        "bertstream-link",
+        "bertstream-without-a-lock",
+    ]
     assert (tmp_path / "mine" / "lock").exists()
 
 
@@ -73,7 +79,9 @@ def test_a_write_follows_no_link_that_somebody_made_first(tmp_path: Path):
     assert (tmp_path / "run.json").read_bytes() == b"{}" and not (tmp_path / "run.json").is_symlink()
 
 
-def test_a_predictable_name_is_never_used_and_an_existing_one_never_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_predictable_name_is_never_used_and_an_existing_one_never_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr("secrets.token_hex", lambda size: "ab" * size)
     (tmp_path / "precious").write_text("mine")
     (tmp_path / f"x.{'ab' * 8}.tmp").symlink_to(tmp_path / "precious")
@@ -103,7 +111,10 @@ def test_a_lock_that_is_a_link_or_a_pipe_is_refused(tmp_path: Path):
     (tmp_path / "b").mkdir()
     os.mkfifo(tmp_path / "b" / ".lock")
     for name in ("a", "b"):
-        with pytest.raises(ConfigError, match=rf"^{tmp_path}/{name}/\.lock cannot be used as a lock \(.+\); delete it, or choose another folder$"):
+        with pytest.raises(
+            ConfigError,
+            match=rf"^{tmp_path}/{name}/\.lock cannot be used as a lock \(.+\); delete it, or choose another folder$",
+        ):
             with storage.locked(str(tmp_path / name)):
                 pass
     assert (tmp_path / "precious").read_text() == "mine"
@@ -157,4 +168,7 @@ def test_a_damaged_object_is_none(tmp_path: Path):
         (tmp_path / "x.json").write_bytes(content)
         assert storage.read_object(str(tmp_path / "x.json")) is None
     (tmp_path / "x.json").write_text('{"a": 1}')
-    assert storage.read_object(str(tmp_path / "x.json")) == {"a": 1} and storage.read_object(str(tmp_path / "none.json")) is None
+    assert (
+        storage.read_object(str(tmp_path / "x.json")) == {"a": 1}
+        and storage.read_object(str(tmp_path / "none.json")) is None
+    )

@@ -37,7 +37,9 @@ ROW |= {"network_gigabits": "400", "link_gigabytes": "100"}
 
 def prices(folder: Path, **changes: str | None) -> Path:
     path = folder / "prices.toml"
-    path.write_text("[box]\n" + "\n".join(f"{key} = {value}" for key, value in (ROW | changes).items() if value is not None))
+    path.write_text(
+        "[box]\n" + "\n".join(f"{key} = {value}" for key, value in (ROW | changes).items() if value is not None)
+    )
     return path
 
 
@@ -67,7 +69,9 @@ def test_short_times_and_small_amounts_are_not_nought():
     assert (dollars(0.137), dollars(9.5), dollars(12_345.6)) == ("$0.14", "$9.50", "$12,346")
 
 
-@pytest.mark.parametrize(("slots", "world", "share"), [(8, 1, 0), (8, 4, 0), (8, 5, 0.25), (8, 7, 0.75), (8, 8, 0), (64, 48, 0.5)])
+@pytest.mark.parametrize(
+    ("slots", "world", "share"), [(8, 1, 0), (8, 4, 0), (8, 5, 0.25), (8, 7, 0.75), (8, 8, 0), (64, 48, 0.5)]
+)
 def test_a_step_waits_for_the_rank_with_most_slots(slots: int, world: int, share: float):
     assert imbalance(slots, world) == pytest.approx(share)
 
@@ -126,7 +130,9 @@ def test_base_on_eight_l4s_of_two_machines_waits_for_its_gradients():
     assert 3 < found["AWS g6.12xlarge"] < 4.5 and 1.4 < found["AWS p5.48xlarge"] < 1.8
 
 
-def test_where_gpus_ask_for_more_blocks_than_a_stream_gives_time_is_the_streams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_where_gpus_ask_for_more_blocks_than_a_stream_gives_time_is_the_streams(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     """Of the published recipe the first phase has 900,000 steps of 8 slots, the second 100,000 of 32, 64 of them in a block: the second may be bound by its arithmetic alone."""
     work = list(loads(PRESETS["bert-base"]))
     streamed = (900_000 * 8 + 100_000 * 32) / 64 / STREAM_BLOCKS
@@ -138,12 +144,18 @@ def test_where_gpus_ask_for_more_blocks_than_a_stream_gives_time_is_the_streams(
     monkeypatch.setattr("pipeline.plan.STREAM_BLOCKS", 5)
     config = with_name(replace(PRESETS["bert-base"], workers=8), "bert-base")
     fast, slow = read_prices(prices(tmp_path)), [replace(read_prices(prices(tmp_path))[0], utilisation=1e-4)]
-    (bound,), (free,) = ([line for line in plan_text(config, found).splitlines() if line.startswith("  box")] for found in (fast, slow))
+    (bound,), (free,) = (
+        [line for line in plan_text(config, found).splitlines() if line.startswith("  box")] for found in (fast, slow)
+    )
     assert f" to {duration(sum(streaming(load, 8) for load in work) / 3600)}* " in bound and "*" not in free
 
 
 def test_every_number_of_workers_that_is_asked_for_is_shown():
-    assert worlds(16, worker_range("2..7")) == [1, 2, 3, 4, 5, 6, 7, 8, 16] and worlds(16, worker_range(16)) == [1, 2, 4, 8, 16] and worlds(4, worker_range(1)) == [1, 2, 3, 4]
+    assert (
+        worlds(16, worker_range("2..7")) == [1, 2, 3, 4, 5, 6, 7, 8, 16]
+        and worlds(16, worker_range(16)) == [1, 2, 4, 8, 16]
+        and worlds(4, worker_range(1)) == [1, 2, 3, 4]
+    )
 
 
 def test_cost_is_machines_times_hours_times_price(tmp_path: Path):
@@ -166,7 +178,10 @@ def test_cost_is_machines_times_hours_times_price(tmp_path: Path):
         ({"spot": "0"}, r"box.spot \(0\) must be a number above 0"),
         ({"spot": '"1"'}, r"box.spot \('1'\) must be a number above 0"),
         ({"utilisation": "30.0"}, r"box.utilisation \(30.0\) is a share of the peak: at most 1"),
-        ({"cpus": None}, r"box must have .*, utilisation, network_gigabits, link_gigabytes, and has chip, gpus, on_demand, "),
+        (
+            {"cpus": None},
+            r"box must have .*, utilisation, network_gigabits, link_gigabytes, and has chip, gpus, on_demand, ",
+        ),
         ({"gpus": "1"}, "box must have .*, utilisation, network_gigabits, and has .*, link_gigabytes$"),
         ({"network_gigabits": "0"}, r"box.network_gigabits \(0\) must be a number above 0"),
         ({"chip": "A100"}, "is not TOML"),
@@ -180,7 +195,9 @@ def test_a_price_table_with_a_mistake_is_one_line(tmp_path: Path, changes: dict[
         read_prices(tmp_path / "other.toml")
 
 
-def test_the_job_prints_the_plan_and_leaves_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+def test_the_job_prints_the_plan_and_leaves_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.chdir(tmp_path)
     assert pretrain.main(["bert-base", "--workers", "8", "--plan"]) == 0
     text = capsys.readouterr().out

@@ -17,7 +17,9 @@ from pipeline.pretrain import absolute_places, corpus_of, pretrain, storage_in_a
 @pytest.fixture
 def prepared(tiny_corpus: Corpus, tmp_path: Path) -> str:
     """The tiny corpus with a manifest; it says that all of it is one document."""
-    windows = {split: [list(vars(window).values()) for window in getattr(tiny_corpus, split)] for split in ("train", "heldout")}
+    windows = {
+        split: [list(vars(window).values()) for window in getattr(tiny_corpus, split)] for split in ("train", "heldout")
+    }
     about = {"fingerprint": tiny_corpus.fingerprint, "counts": {"documents": 1}, "dropped": {}, "sources": {}}
     shutil.copytree(tiny_corpus.folder, tmp_path / "corpus", ignore=shutil.ignore_patterns("manifest.json"))
     (tmp_path / "corpus" / "manifest.json").write_text(json.dumps(windows | about))
@@ -26,8 +28,16 @@ def prepared(tiny_corpus: Corpus, tmp_path: Path) -> str:
 
 def test_a_prepared_folder_is_trained_on_as_it_is(prepared: str, tiny_corpus: Corpus, tiny_config: Pretrain) -> None:
     lines: list[str] = []
-    found = corpus_of(replace(tiny_config, corpus=(prepared,), sampling=Sampling(maximum_length=32, pairs=SingleSegment())), lines.append)
-    assert (found.folder, found.fingerprint, found.train, lines) == (prepared, tiny_corpus.fingerprint, tiny_corpus.train, [])
+    found = corpus_of(
+        replace(tiny_config, corpus=(prepared,), sampling=Sampling(maximum_length=32, pairs=SingleSegment())),
+        lines.append,
+    )
+    assert (found.folder, found.fingerprint, found.train, lines) == (
+        prepared,
+        tiny_corpus.fingerprint,
+        tiny_corpus.train,
+        [],
+    )
 
 
 def test_its_settings_of_preparation_stay(prepared: str, tiny_config: Pretrain) -> None:
@@ -38,27 +48,49 @@ def test_its_settings_of_preparation_stay(prepared: str, tiny_config: Pretrain) 
 def test_one_document_is_no_corpus_of_pairs(prepared: str, tiny_config: Pretrain) -> None:
     lines: list[str] = []
     corpus_of(replace(tiny_config, corpus=(prepared,)), lines.append)
-    assert len(lines) == 1 and lines[0].startswith("note: the corpus is one document, so no segment B can come from another (NotNext)")
+    assert len(lines) == 1 and lines[0].startswith(
+        "note: the corpus is one document, so no segment B can come from another (NotNext)"
+    )
 
 
 def test_other_folders_are_sources(tmp_path: Path) -> None:
-    assert not is_prepared(str(tmp_path)) and not is_prepared("builtin") and not is_prepared("https://example.org/a.txt") and not is_prepared("a::weight=2")
+    assert (
+        not is_prepared(str(tmp_path))
+        and not is_prepared("builtin")
+        and not is_prepared("https://example.org/a.txt")
+        and not is_prepared("a::weight=2")
+    )
     (tmp_path / "manifest.json").write_text('["of something else"]')
     assert not is_prepared(str(tmp_path))
 
 
-def test_places_are_the_same_for_every_process(tiny_config: Pretrain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_places_are_the_same_for_every_process(
+    tiny_config: Pretrain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    places = [(found.output, found.init) for init in (None, "bert", "hf://google/bert") for found in [absolute_places(replace(tiny_config, output="out", init=init))]]
-    assert places == [(f"{tmp_path}/out", None), (f"{tmp_path}/out", f"{tmp_path}/bert"), (f"{tmp_path}/out", "hf://google/bert")]
+    places = [
+        (found.output, found.init)
+        for init in (None, "bert", "hf://google/bert")
+        for found in [absolute_places(replace(tiny_config, output="out", init=init))]
+    ]
+    assert places == [
+        (f"{tmp_path}/out", None),
+        (f"{tmp_path}/out", f"{tmp_path}/bert"),
+        (f"{tmp_path}/out", "hf://google/bert"),
+    ]
 
 
-def test_what_needs_no_ray_is_refused_before_it_is_asked_for(prepared: str, tiny_config: Pretrain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_needs_no_ray_is_refused_before_it_is_asked_for(
+    prepared: str, tiny_config: Pretrain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:9")
     monkeypatch.setattr("ray.is_initialized", lambda: False)  # another test of this session may have started one
     config = replace(tiny_config, corpus=(prepared,), output=str(tmp_path / "o"), name="a")
     for changed, words in (
-        ({"vocabulary": replace(config.vocabulary, path="nope.txt")}, r"^vocabulary\.path \(nope\.txt\) does not exist"),
+        (
+            {"vocabulary": replace(config.vocabulary, path="nope.txt")},
+            r"^vocabulary\.path \(nope\.txt\) does not exist",
+        ),
         ({"corpus": (str(tmp_path / "none.txt"),)}, r"none\.txt: no such file or folder"),
         ({"prepare": Preparation(heldout_share=0.02)}, "is prepared already: leave out the prepare settings"),
         ({}, r"^RAY_ADDRESS \(127\.0\.0\.1:9\) does not answer"),
@@ -71,6 +103,9 @@ def test_what_the_driver_cannot_write_is_one_line_and_what_ray_loses_is_not_call
     config = Pretrain(name="a", output="/full")
     with pytest.raises(CheckpointError) as refused, storage_in_a_line(config):
         raise OSError(28, "No space left on device")
-    assert str(refused.value) == "a file of run a below /full cannot be read or written ([Errno 28] No space left on device); the same command continues from the newest checkpoint"
+    assert (
+        str(refused.value)
+        == "a file of run a below /full cannot be read or written ([Errno 28] No space left on device); the same command continues from the newest checkpoint"
+    )
     with pytest.raises(ConnectionError), storage_in_a_line(config):
         raise ConnectionError("the head is gone")

@@ -27,8 +27,18 @@ def published(tmp_path: Path) -> Path:
 
 
 def test_locations() -> None:
-    assert [storage.is_url(place) for place in ("s3://bucket/key", "file:///a", "/a/b", "a:b", "c")] == [True, True, False, False, False]
-    assert storage.join("/a/", "b", "c") == "/a/b/c" and storage.join("s3://bucket", "b") == "s3://bucket/b" and storage.join("a", "b") == "a/b"
+    assert [storage.is_url(place) for place in ("s3://bucket/key", "file:///a", "/a/b", "a:b", "c")] == [
+        True,
+        True,
+        False,
+        False,
+        False,
+    ]
+    assert (
+        storage.join("/a/", "b", "c") == "/a/b/c"
+        and storage.join("s3://bucket", "b") == "s3://bucket/b"
+        and storage.join("a", "b") == "a/b"
+    )
 
 
 def test_absolute_locations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,7 +56,10 @@ def test_options_of_a_bucket(options: str) -> None:
 
 
 def test_a_url_without_a_file_system_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"^nonsense://x/y: no file system for this URL \(.+\); use a local path, s3://, gs:// or hf://$"):
+    with pytest.raises(
+        ConfigError,
+        match=r"^nonsense://x/y: no file system for this URL \(.+\); use a local path, s3://, gs:// or hf://$",
+    ):
         storage.filesystem("nonsense://x/y")
 
 
@@ -55,7 +68,9 @@ def test_a_file_is_written_whole_and_leaves_no_temporary(tmp_path: Path) -> None
     for content in (b"first", b"", b"\x00\xff" * 5):
         storage.write_bytes(location, content)
         assert storage.read_bytes(location) == content
-    assert os.listdir(tmp_path / "new" / "folder") == ["file"] and storage.children(str(tmp_path / "new" / "folder")) == ["file"]
+    assert os.listdir(tmp_path / "new" / "folder") == ["file"] and storage.children(
+        str(tmp_path / "new" / "folder")
+    ) == ["file"]
 
 
 def test_a_failed_write_leaves_the_old_content(tmp_path: Path) -> None:
@@ -78,7 +93,11 @@ def test_json_is_for_people_too(tmp_path: Path) -> None:
 
 
 def test_what_is_not_there(tmp_path: Path) -> None:
-    assert storage.children(str(tmp_path / "none")) == [] and not storage.exists(str(tmp_path / "none")) and storage.exists(str(tmp_path))
+    assert (
+        storage.children(str(tmp_path / "none")) == []
+        and not storage.exists(str(tmp_path / "none"))
+        and storage.exists(str(tmp_path))
+    )
     with pytest.raises(FileNotFoundError):
         storage.read_bytes(str(tmp_path / "none"))
 
@@ -86,7 +105,10 @@ def test_what_is_not_there(tmp_path: Path) -> None:
 def test_what_is_published_is_sound_and_says_what_it_is(published: Path) -> None:
     manifest = json.loads((published / "manifest.json").read_text())
     assert manifest["step"] == 7 and manifest["files"] == {
-        "a.txt": {"bytes": 3, "sha256": "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"},  # of "abc": FIPS 180-2, B.1
+        "a.txt": {
+            "bytes": 3,
+            "sha256": "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad",
+        },  # of "abc": FIPS 180-2, B.1
         "inner/b.bin": {"bytes": 4000, "sha256": hashlib.sha256(bytes(range(200)) * 20).hexdigest()},
     }
     assert (published / "inner" / "b.bin").read_bytes() == bytes(range(200)) * 20
@@ -97,7 +119,10 @@ def test_publishing_again_leaves_nothing_of_before(published: Path, tmp_path: Pa
     (tmp_path / "second").mkdir()
     (tmp_path / "second" / "c.txt").write_text("c")
     storage.publish(tmp_path / "second", str(published), {})
-    assert sorted(path.name for path in published.iterdir()) == ["c.txt", "manifest.json"] and storage.damage(str(published)) is None
+    assert (
+        sorted(path.name for path in published.iterdir()) == ["c.txt", "manifest.json"]
+        and storage.damage(str(published)) is None
+    )
 
 
 def test_the_manifest_is_written_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,7 +160,9 @@ def test_damage_is_named(published: Path) -> None:
     assert storage.damage(str(published / "nowhere")) == "manifest.json is missing"
 
 
-def test_storage_that_refuses_to_say_tells_nothing_of_a_folder(published: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_storage_that_refuses_to_say_tells_nothing_of_a_folder(
+    published: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refused(location: str) -> str:
         raise PermissionError("AWS Error ACCESS_DENIED during HeadObject operation")
 
@@ -147,7 +174,10 @@ def test_storage_that_refuses_to_say_tells_nothing_of_a_folder(published: Path, 
             patch.setattr(storage, function, refused)
             with pytest.raises(PermissionError):
                 storage.mismatch(str(published))
-            assert storage.damage(str(published)) == "it cannot be read (AWS Error ACCESS_DENIED during HeadObject operation)"
+            assert (
+                storage.damage(str(published))
+                == "it cannot be read (AWS Error ACCESS_DENIED during HeadObject operation)"
+            )
     monkeypatch.setattr(storage, "sha256", lost)
     assert storage.mismatch(str(published)) == "a.txt cannot be read ([Errno 5] Input/output error)"
     monkeypatch.setattr(storage, "read_bytes", lost)
@@ -160,7 +190,19 @@ def test_a_file_where_a_folder_is_needed_is_named(tmp_path: Path) -> None:
         storage.children(str(tmp_path / "file"))
 
 
-@pytest.mark.parametrize("content", ["", "{", '{"step": 7}', "[]", '{"files": 3}', '{"files": {"a.txt": 3}}', '{"files": {"a.txt": {"cytes": 3, "sha256": "a"}}}', '{"files": {"a.txt": {"bytes": null, "sha256": "a"}}}'])
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "{",
+        '{"step": 7}',
+        "[]",
+        '{"files": 3}',
+        '{"files": {"a.txt": 3}}',
+        '{"files": {"a.txt": {"cytes": 3, "sha256": "a"}}}',
+        '{"files": {"a.txt": {"bytes": null, "sha256": "a"}}}',
+    ],
+)
 def test_a_broken_manifest_is_damage(published: Path, content: str) -> None:
     (published / "manifest.json").write_text(content)
     assert storage.damage(str(published)).startswith("manifest.json cannot be read (")
@@ -184,7 +226,9 @@ def test_a_folder_is_deleted_with_its_manifest_first(published: Path, monkeypatc
     storage.delete_folder(str(published))  # what is gone is gone
 
 
-def test_what_is_left_of_an_interrupted_deletion_does_not_count(published: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_left_of_an_interrupted_deletion_does_not_count(
+    published: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Interrupted(storage.fs.LocalFileSystem):
         def delete_dir(self, path: str) -> None:
             raise KeyboardInterrupt
@@ -206,7 +250,9 @@ def test_a_path_below_a_file_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as refused:
         storage.require_writable("output", location)
     message = str(refused.value)
-    assert message.startswith(f"output ({location}) cannot be written: ") and message.endswith("; choose another folder or URL")
+    assert message.startswith(f"output ({location}) cannot be written: ") and message.endswith(
+        "; choose another folder or URL"
+    )
     assert "Not a directory" in message and "\n" not in message
 
 
@@ -225,7 +271,9 @@ except ConfigError as error:
 def lock_elsewhere(folder: Path) -> str:
     """What a second process says that wants the lock."""
     root = Path(__file__).parents[2]
-    return subprocess.run([sys.executable, "-c", LOCK, str(folder)], cwd=root, capture_output=True, text=True, check=True).stdout.strip()
+    return subprocess.run(
+        [sys.executable, "-c", LOCK, str(folder)], cwd=root, capture_output=True, text=True, check=True
+    ).stdout.strip()
 
 
 def test_a_lock_may_be_waited_for(tmp_path: Path) -> None:
@@ -240,7 +288,10 @@ def test_a_lock_may_be_waited_for(tmp_path: Path) -> None:
 def test_a_lock_refuses_a_second_process_and_goes_with_the_first(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     with storage.locked(str(folder)):
-        assert lock_elsewhere(folder) == f"{folder} is in use by process {os.getpid()}; wait for it, stop it, or choose another name"
+        assert (
+            lock_elsewhere(folder)
+            == f"{folder} is in use by process {os.getpid()}; wait for it, stop it, or choose another name"
+        )
         assert lock_elsewhere(tmp_path / "other") == "locked"
     assert lock_elsewhere(folder) == "locked"
     with storage.locked(str(folder)):  # the file of the process that is gone refuses nobody
@@ -276,7 +327,9 @@ def test_a_locked_name_leaves_nothing_and_is_held_by_one(tmp_path: Path) -> None
         waiting = [hold_elsewhere(place, "wait") for _ in range(2)]
         message = f"{place} is in use by process {os.getpid()}; wait for it, stop it, or choose another name\n"
         assert hold_elsewhere(place).communicate(timeout=60)[0] == message
-        while not all(any(file.path.endswith(".lock") for file in psutil.Process(one.pid).open_files()) for one in waiting):
+        while not all(
+            any(file.path.endswith(".lock") for file in psutil.Process(one.pid).open_files()) for one in waiting
+        ):
             time.sleep(0.05)
         assert not any(select.select([one.stdout for one in waiting], [], [], 0.2)[0])
     ready, *_ = select.select([one.stdout for one in waiting], [], [], 60)
@@ -330,11 +383,19 @@ def test_no_location_of_a_run_may_have_a_login_in_it() -> None:
         ("https://host/a.txt?api_key=SECRET&lines=2", "https://host/a.txt?api_key=***&lines=2"),
         ("https://host/a.txt?lines=2;token=SECRET", "https://host/a.txt?lines=2;token=***"),
         ("https://host/a.txt#access_token=SECRET", "https://host/a.txt#access_token=***"),
-        ("https://host/a?subscription-key=SECRET&pwd=SECRET&auth=SECRET", "https://host/a?subscription-key=***&pwd=***&auth=***"),
+        (
+            "https://host/a?subscription-key=SECRET&pwd=SECRET&auth=SECRET",
+            "https://host/a?subscription-key=***&pwd=***&auth=***",
+        ),
         ("https://host/a?apikey=SECRET&key=SECRET", "https://host/a?apikey=***&key=***"),
     ):
         assert storage.without_login(given) == shown
         with pytest.raises(ConfigError, match="with a login in it"):
             storage.absolute(given)
-    for plain in ("hf://datasets/owner/name@main/a.txt", "gs://anonymous@bucket/a", "https://host:8080/a?monkey=1&keyboard=2&authors=3", "s3://bucket/a?region=eu"):
+    for plain in (
+        "hf://datasets/owner/name@main/a.txt",
+        "gs://anonymous@bucket/a",
+        "https://host:8080/a?monkey=1&keyboard=2&authors=3",
+        "s3://bucket/a?region=eu",
+    ):
         assert storage.without_login(plain) == plain

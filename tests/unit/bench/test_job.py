@@ -23,7 +23,12 @@ def interval(begun: float, end: float, rate: float) -> Interval:
 
 def test_only_intervals_within_a_turn_count() -> None:
     turns = Turns(under_ray=((0, 10), (20, 30), (40, 50)), alone=((10, 20), (30, 40), (50, 60)))
-    alone = [interval(11, 14, 100), interval(14, 18, 200), interval(18, 32, 1), interval(33, 36, 300)]  # the third stood still for ten seconds
+    alone = [
+        interval(11, 14, 100),
+        interval(14, 18, 200),
+        interval(18, 32, 1),
+        interval(33, 36, 300),
+    ]  # the third stood still for ten seconds
     under_ray = [interval(1, 5, 90), interval(21, 25, 150), interval(25, 29, 250), interval(41, 44, 500)]
     assert by_turn(turns, alone, under_ray) == [Rates(alone=150, under_ray=90), Rates(alone=300, under_ray=200)]
 
@@ -46,8 +51,16 @@ def test_the_loop_alone_trains_a_run_again(tiny_run: Path, capsys: pytest.Captur
 def test_the_sides_take_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job, "TURN", 1.0)
     files = [tmp_path / "alone", tmp_path / "ray"]
-    with files[0].open("w") as first, files[1].open("w") as second, running([sys.executable, "-c", LOGS.format(7)], first) as one, running([sys.executable, "-c", LOGS.format(9)], second) as other:
-        alone, ray = (Side(process, lambda file=file: [Interval(**json.loads(line)) for line in file.read_text().splitlines()]) for process, file in ((one, files[0]), (other, files[1])))
+    with (
+        files[0].open("w") as first,
+        files[1].open("w") as second,
+        running([sys.executable, "-c", LOGS.format(7)], first) as one,
+        running([sys.executable, "-c", LOGS.format(9)], second) as other,
+    ):
+        alone, ray = (
+            Side(process, lambda file=file: [Interval(**json.loads(line)) for line in file.read_text().splitlines()])
+            for process, file in ((one, files[0]), (other, files[1]))
+        )
         ray.wait(2)
         alone.wait(2)
         monkeypatch.setattr(other, "poll", iter([None, None, 0]).__next__)  # done after two turns of each

@@ -37,12 +37,16 @@ def test_padding_by_hand() -> None:
     assert inputs["attention_mask"].sum(1).tolist() == lengths and min(lengths) < max(lengths)
     assert torch.equal(inputs["input_ids"][inputs["attention_mask"].bool()], batch.ids_T)
     labels = inputs["labels"].flatten()
-    assert torch.equal(labels[labels >= 0], batch.masked_labels_M) and torch.equal(labels[inputs["masked_places"]], batch.masked_labels_M)
+    assert torch.equal(labels[labels >= 0], batch.masked_labels_M) and torch.equal(
+        labels[inputs["masked_places"]], batch.masked_labels_M
+    )
     assert "attention_mask" not in padded(make_batch(replace(CASE, ragged=False), 1))
 
 
 def test_both_columns_of_theirs_have_one_loss() -> None:
-    settings = Model(layers=1, width=16, heads=2, feed_forward=32, maximum_positions=16, hidden_dropout=0.0, attention_dropout=0.0)
+    settings = Model(
+        layers=1, width=16, heads=2, feed_forward=32, maximum_positions=16, hidden_dropout=0.0, attention_dropout=0.0
+    )
     torch.manual_seed(0)
     model, inputs = peer_model(settings, step.VOCABULARY_SIZE), padded(make_batch(CASE, 1))
     torch.testing.assert_close(shipped_loss(model, inputs), masked_only_loss(model, inputs))
@@ -51,11 +55,31 @@ def test_both_columns_of_theirs_have_one_loss() -> None:
 def test_every_column_and_mode_is_measured_and_lines_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(step, "VOCABULARY_SIZE", 1_000)
     seconds = measure(CASE, PLAIN, CPU, ["eager"], repetitions=1)
-    assert seconds.keys() == {("ours", "eager"), ("as shipped", "eager"), ("masked only", "eager")} and min(seconds.values()) > 0
-    seconds = {("ours", "eager"): 0.2, ("ours", "compiled"): 0.1, ("as shipped", "eager"): 0.3, ("as shipped", "compiled"): 0.4}
+    assert (
+        seconds.keys() == {("ours", "eager"), ("as shipped", "eager"), ("masked only", "eager")}
+        and min(seconds.values()) > 0
+    )
+    seconds = {
+        ("ours", "eager"): 0.2,
+        ("ours", "compiled"): 0.1,
+        ("as shipped", "eager"): 0.3,
+        ("as shipped", "compiled"): 0.4,
+    }
     assert best(seconds, "ours") == (0.1, "compiled") and best(seconds, "masked only") is None
     tokens = np.mean([make_batch(CASE, seed).tokens for seed in range(step.BATCHES)])
-    assert line(CASE, seconds, CPU, "float32").split() == ["tiny,", "ragged", "16", "6", f"{tokens / 0.1:,.0f}", "compiled", f"{tokens / 0.3:,.0f}", "eager", "-", "3.00", "-"]
+    assert line(CASE, seconds, CPU, "float32").split() == [
+        "tiny,",
+        "ragged",
+        "16",
+        "6",
+        f"{tokens / 0.1:,.0f}",
+        "compiled",
+        f"{tokens / 0.3:,.0f}",
+        "eager",
+        "-",
+        "3.00",
+        "-",
+    ]
 
 
 def test_a_ratio_below_its_floor_fails(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

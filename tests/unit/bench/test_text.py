@@ -15,27 +15,43 @@ from pipeline.text.vocabulary import Vocabulary
 def books(tmp_path: Path) -> Path:
     (tmp_path / "books").mkdir()
     for number in range(8):
-        text = "\n".join(f"The {place}th line of book {number} has a few words of its own. It ends here." for place in range(150))
+        text = "\n".join(
+            f"The {place}th line of book {number} has a few words of its own. It ends here." for place in range(150)
+        )
         (tmp_path / "books" / f"{number}.txt").write_text(text)
     return tmp_path / "books"
 
 
 def test_the_halves_share_no_file(books: Path, tmp_path: Path) -> None:
     halves = split_corpora([str(books)], str(tmp_path / "out"), 2)
-    parents = [{parent for window in half.train for parent in read_window(half, window)["parent"].to_pylist()} for half in halves]
+    parents = [
+        {parent for window in half.train for parent in read_window(half, window)["parent"].to_pylist()}
+        for half in halves
+    ]
     assert parents[0].isdisjoint(parents[1]) and len(parents[0] | parents[1]) == 8
 
 
 def test_every_way_is_measured_on_the_same_text(books: Path, tmp_path: Path, tiny_vocabulary: Vocabulary) -> None:
     pytest.importorskip("transformers")
     found = measure([str(books)], tiny_vocabulary, Sampling(maximum_length=64), 1, str(tmp_path / "out"))
-    assert found.tokens > found.rows > 10 and found.bytes > 30_000 and all(seconds > 0 for seconds in found.seconds.values())
+    assert (
+        found.tokens > found.rows > 10
+        and found.bytes > 30_000
+        and all(seconds > 0 for seconds in found.seconds.values())
+    )
     assert set(ratios(found)) <= set(AIMS)
     assert 0.5 < found.seconds["usual tokens"] / found.tokens < 2
 
 
 def test_ratios_by_hand() -> None:
-    seconds = {"encode_batch_fast": 10.0, "WordPiece, warm": 0.5, "WordPiece, cold": 2.0, "whole path": 1.0, "usual preparation": 20.0, "usual tokens": 3e6}
+    seconds = {
+        "encode_batch_fast": 10.0,
+        "WordPiece, warm": 0.5,
+        "WordPiece, cold": 2.0,
+        "whole path": 1.0,
+        "usual preparation": 20.0,
+        "usual tokens": 3e6,
+    }
     assert ratios(Measured(bytes=1, tokens=3_000_000, rows=1, seconds=seconds)) == {
         "WordPiece warm / encode_batch_fast": 20.0,
         "WordPiece cold / encode_batch_fast": 5.0,

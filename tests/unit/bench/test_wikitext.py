@@ -45,7 +45,10 @@ def job() -> ModuleType:
 def test_markers_are_counted_for_a_million_words():
     found = markers(["a [[b | c", "d http://x __"])
     assert found["words"] == 7 and found["[[ per million words"] == pytest.approx(1e6 / 7)
-    assert {name for name, count in found.items() if count} == {"words", *(f"{marker} per million words" for marker in ("[[", "|", "http", "__"))}
+    assert {name for name, count in found.items() if count} == {
+        "words",
+        *(f"{marker} per million words" for marker in ("[[", "|", "http", "__")),
+    }
 
 
 def test_a_dump_is_measured_against_wikiextractors_words(tmp_path: Path):
@@ -60,7 +63,14 @@ def test_a_dump_is_measured_against_wikiextractors_words(tmp_path: Path):
 
 
 def test_the_table_by_hand() -> None:
-    found = {"articles": 2, "words": 1200, "dropped: redirect": 1, "| per million words": 2.5, "< per million words": 0.0, "megabytes a second": 7.25}
+    found = {
+        "articles": 2,
+        "words": 1200,
+        "dropped: redirect": 1,
+        "| per million words": 2.5,
+        "< per million words": 0.0,
+        "megabytes a second": 7.25,
+    }
     assert table(found).split("\n") == [
         "articles                         2         1,200 words",
         "redirect                         1",
@@ -68,14 +78,21 @@ def test_the_table_by_hand() -> None:
         "MB/s of XML, one core          7.2",
     ]
     compared = table(found | {"pages in both": 1, "recall": 0.5, "length": 1.5})
-    assert "beside WikiExtractor             1 pages: 50.0% of its words are here, 1.50 times as many in all" in compared
+    assert (
+        "beside WikiExtractor             1 pages: 50.0% of its words are here, 1.50 times as many in all" in compared
+    )
 
 
-def test_the_job_prints_the_table(dump: str, tmp_path: Path, job: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_job_prints_the_table(
+    dump: str, tmp_path: Path, job: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "wiki_00").write_text(EXTRACTED)
     assert job.main(["wikitext", "--dump", dump, "--extracted", str(tmp_path / "wiki_00")]) == 0
     printed = capsys.readouterr().out
-    assert "articles                         2            12 words" in printed and "85.7% of its words are here, 0.86 times as many" in printed
+    assert (
+        "articles                         2            12 words" in printed
+        and "85.7% of its words are here, 0.86 times as many" in printed
+    )
 
 
 @pytest.mark.parametrize(
@@ -87,7 +104,9 @@ def test_the_job_prints_the_table(dump: str, tmp_path: Path, job: ModuleType, ca
         (b"BZh91AY&SY" + b"x" * 99, "is damaged; download it again"),
     ],
 )
-def test_what_is_no_dump_is_one_line(content: bytes | None, message: str, tmp_path: Path, job: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_no_dump_is_one_line(
+    content: bytes | None, message: str, tmp_path: Path, job: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
     if content is not None:
         (tmp_path / "dump.xml").write_bytes(content)
     assert job.main(["wikitext", "--dump", str(tmp_path / "dump.xml")]) == 2
@@ -97,7 +116,10 @@ def test_what_is_no_dump_is_one_line(content: bytes | None, message: str, tmp_pa
 
 def test_the_output_of_another_wiki_is_refused(dump: str, tmp_path: Path) -> None:
     (tmp_path / "wiki_00").write_text(EXTRACTED.replace("Cat", "Katze"))
-    with pytest.raises(DataError, match="wiki_00 holds no page of the same title as one of the dump's 2 articles; take WikiExtractor's output of the same wiki"):
+    with pytest.raises(
+        DataError,
+        match="wiki_00 holds no page of the same title as one of the dump's 2 articles; take WikiExtractor's output of the same wiki",
+    ):
         measure(dump, str(tmp_path / "wiki_00"))
 
 

@@ -24,16 +24,32 @@ def head_policy(document: dict[str, Any]) -> dict[str, Any]:
         (resource("SecurityGroup", SecurityGroupIngres=[]), "'SecurityGroupIngres' was unexpected"),
         (lambda document: document["Resources"]["Bucket"].update(Type="AWS::S3::Buckett"), "AWS::S3::Buckett"),
         (resource("AmongNodes", GroupId={"Fn::GetAtt": ["Nothing", "GroupId"]}), "'Nothing' is not one of"),
-        (lambda document: document.update(AWSTemplateFormatVersion="2011-01-01"), "'2011-01-01' is not one of ['2010-09-09']"),
+        (
+            lambda document: document.update(AWSTemplateFormatVersion="2011-01-01"),
+            "'2011-01-01' is not one of ['2010-09-09']",
+        ),
         (
             lambda document: head_policy(document)["Statement"][1].pop("Condition"),
             "Resources.HeadRole.Properties.Policies.0.PolicyDocument.Statement.1: ec2:CreateTags on any machine;",
         ),
-        (resource("Bucket", PublicAccessBlockConfiguration={"BlockPublicAcls": True}), "the bucket may become public; all four true"),
-        (resource("SecurityGroup", SecurityGroupIngress=[{"IpProtocol": "tcp", "FromPort": 8265, "ToPort": 8265, "CidrIp": {"Ref": "SshFrom"}}]), "ports 8265 to 8265 are open to an address; 22 alone, and a tunnel to the others"),
+        (
+            resource("Bucket", PublicAccessBlockConfiguration={"BlockPublicAcls": True}),
+            "the bucket may become public; all four true",
+        ),
+        (
+            resource(
+                "SecurityGroup",
+                SecurityGroupIngress=[
+                    {"IpProtocol": "tcp", "FromPort": 8265, "ToPort": 8265, "CidrIp": {"Ref": "SshFrom"}}
+                ],
+            ),
+            "ports 8265 to 8265 are open to an address; 22 alone, and a tunnel to the others",
+        ),
     ],
 )
-def test_one_wrong_thing_in_the_account_is_named(change: Change, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_wrong_thing_in_the_account_is_named(
+    change: Change, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (line, *_) = lines(changed("aws-account.yaml", change, tmp_path), capsys)
     assert words in line
 

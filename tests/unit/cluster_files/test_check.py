@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-import yaml
 
 from cluster import check
 from cluster.rules import kustomize
@@ -54,11 +53,19 @@ Resources:
         ("", "must hold one mapping or more"),
         ("a: 1", check.UNKNOWN),
         ("provider: {type: moon}", "is refused by Ray: NotImplementedError: "),
-        (GROUP, "Resources.G.Properties.SecurityGroupIngress.0.CidrIpv6: ::/0 opens the nodes to the world; name your own address, as 203.0.113.7/32"),
-        ("{apiVersion: v1, kind: Secret, metadata: {nam: x}}", "metadata: Additional properties are not allowed ('nam' was unexpected)"),
+        (
+            GROUP,
+            "Resources.G.Properties.SecurityGroupIngress.0.CidrIpv6: ::/0 opens the nodes to the world; name your own address, as 203.0.113.7/32",
+        ),
+        (
+            "{apiVersion: v1, kind: Secret, metadata: {nam: x}}",
+            "metadata: Additional properties are not allowed ('nam' was unexpected)",
+        ),
     ],
 )
-def test_what_is_no_cluster_file_is_one_line(text: str, line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_no_cluster_file_is_one_line(
+    text: str, line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "some.yaml").write_text(text)
     (found,) = lines(tmp_path / "some.yaml", capsys)
     assert found.startswith(line)

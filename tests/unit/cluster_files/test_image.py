@@ -11,14 +11,32 @@ from tests.unit.cluster_files.changing import ROOT, lines
 @pytest.mark.parametrize(
     ("old", "new", "line"),
     [
-        (RAY_IMAGE, "rayproject/ray:2.59.0-py311", f"FROM: rayproject/ray:2.59.0-py311; {RAY_IMAGE}, the Ray of cluster/requirements.txt"),
-        (RAY_IMAGE, "rayproject/ray:2.60.0-py312", f"FROM: rayproject/ray:2.60.0-py312; {RAY_IMAGE}, the Ray of cluster/requirements.txt"),
+        (
+            RAY_IMAGE,
+            "rayproject/ray:2.59.0-py311",
+            f"FROM: rayproject/ray:2.59.0-py311; {RAY_IMAGE}, the Ray of cluster/requirements.txt",
+        ),
+        (
+            RAY_IMAGE,
+            "rayproject/ray:2.60.0-py312",
+            f"FROM: rayproject/ray:2.60.0-py312; {RAY_IMAGE}, the Ray of cluster/requirements.txt",
+        ),
         ("USER ray", "USER root", "USER: root at the end; ray"),
-        ("--constraint requirements.txt ", "", "line 13: pip install without the lock; --constraint cluster/requirements.txt"),
-        ("--no-deps --force-reinstall .", "--no-deps torch==2.11.0 .", f"line 17: torch==2.11.0; cluster/requirements.txt has {LOCK['torch']}"),
+        (
+            "--constraint requirements.txt ",
+            "",
+            "line 13: pip install without the lock; --constraint cluster/requirements.txt",
+        ),
+        (
+            "--no-deps --force-reinstall .",
+            "--no-deps torch==2.11.0 .",
+            f"line 17: torch==2.11.0; cluster/requirements.txt has {LOCK['torch']}",
+        ),
     ],
 )
-def test_one_wrong_thing_in_the_dockerfile_is_one_line(old: str, new: str, line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_wrong_thing_in_the_dockerfile_is_one_line(
+    old: str, new: str, line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     text = (ROOT / "cluster/Dockerfile").read_text()
     assert old in text
     (tmp_path / "Dockerfile").write_text(text.replace(old, new))
@@ -28,4 +46,6 @@ def test_one_wrong_thing_in_the_dockerfile_is_one_line(old: str, new: str, line:
 
 def test_an_image_that_may_see_everything_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "Dockerfile").write_text((ROOT / "cluster/Dockerfile").read_text())
-    assert lines(tmp_path / "Dockerfile", capsys) == ["Dockerfile.dockerignore: must begin with * and name what the image may see: runs, data and secrets may not"]
+    assert lines(tmp_path / "Dockerfile", capsys) == [
+        "Dockerfile.dockerignore: must begin with * and name what the image may see: runs, data and secrets may not"
+    ]

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from jobs import pretrain
 from cluster.rules.software import LOCK, OWN_IMAGE, RAY_IMAGE
+from jobs import pretrain
 from tests.unit.cluster_files.changing import ROOT, Change, changed, lines
 
 CLUSTER = "kuberay/base/cluster.yaml"
@@ -38,18 +38,42 @@ def container(document: dict[str, Any]) -> dict[str, Any]:
 
 KUBERAY: list[tuple[Change, str]] = [
     (lambda document: document.update(apiVersion="ray.io/v1alpha1"), "apiVersion: 'ray.io/v1' was expected"),
-    (lambda document: document.update(kind="RayClutser"), "apiVersion: ray.io/v1 has no kind RayClutser; KubeRay's are ray.io/v1 RayCluster and RayJob"),
-    (lambda document: spec_of(document).update(replicas=1), "SPEC: Additional properties are not allowed ('replicas' was unexpected)"),
-    (lambda document: group(document).update(minReplicas=0.5), "SPEC.workerGroupSpecs.1.minReplicas: 0.5 is not of type 'integer'"),
-    (lambda document: group(document).update(rayStartParams={"num-cpus": 4}), "SPEC.workerGroupSpecs.1.rayStartParams.num-cpus: 4 is not of type 'string'"),
-    (lambda document: group(document).update(minReplicas=2), "SPEC.workerGroupSpecs.1.minReplicas: 2 pods would stay and be paid for; 0"),
+    (
+        lambda document: document.update(kind="RayClutser"),
+        "apiVersion: ray.io/v1 has no kind RayClutser; KubeRay's are ray.io/v1 RayCluster and RayJob",
+    ),
+    (
+        lambda document: spec_of(document).update(replicas=1),
+        "SPEC: Additional properties are not allowed ('replicas' was unexpected)",
+    ),
+    (
+        lambda document: group(document).update(minReplicas=0.5),
+        "SPEC.workerGroupSpecs.1.minReplicas: 0.5 is not of type 'integer'",
+    ),
+    (
+        lambda document: group(document).update(rayStartParams={"num-cpus": 4}),
+        "SPEC.workerGroupSpecs.1.rayStartParams.num-cpus: 4 is not of type 'string'",
+    ),
+    (
+        lambda document: group(document).update(minReplicas=2),
+        "SPEC.workerGroupSpecs.1.minReplicas: 2 pods would stay and be paid for; 0",
+    ),
     (
         lambda document: group(document)["rayStartParams"].pop("num-cpus"),
         'SPEC.workerGroupSpecs.1.rayStartParams.num-cpus: left to Ray; data stages would take the trainers\' cores, one for each GPU is enough: "4"',
     ),
-    (lambda document: spec_of(document).pop("authOptions"), "SPEC.authOptions.mode: missing; an open Ray port is an open shell: token"),
-    (lambda document: spec_of(document).update(rayVersion="2.59.0"), f"SPEC.rayVersion: 2.59.0; cluster/requirements.txt has {LOCK['ray']}"),
-    (lambda document: head(document)["rayStartParams"].pop("num-cpus"), 'SPEC.headGroupSpec.rayStartParams.num-cpus: left to Ray; the head must take no work: "0"'),
+    (
+        lambda document: spec_of(document).pop("authOptions"),
+        "SPEC.authOptions.mode: missing; an open Ray port is an open shell: token",
+    ),
+    (
+        lambda document: spec_of(document).update(rayVersion="2.59.0"),
+        f"SPEC.rayVersion: 2.59.0; cluster/requirements.txt has {LOCK['ray']}",
+    ),
+    (
+        lambda document: head(document)["rayStartParams"].pop("num-cpus"),
+        'SPEC.headGroupSpec.rayStartParams.num-cpus: left to Ray; the head must take no work: "0"',
+    ),
     (
         lambda document: head(document).update(serviceType="LoadBalancer"),
         "SPEC.headGroupSpec.serviceType: the dashboard would be open to the world; ClusterIP, no ingress, and kubectl port-forward",
@@ -66,7 +90,10 @@ KUBERAY: list[tuple[Change, str]] = [
         lambda document: container(document).update(imagePullpolicy="Always"),
         "SPEC.workerGroupSpecs.1.template.spec.containers.0: Additional properties are not allowed ('imagePullpolicy' was unexpected)",
     ),
-    (lambda document: container(document)["resources"]["limits"].pop("memory"), "SPEC.workerGroupSpecs.1.template.spec.containers.0.resources.limits: without memory; say how much"),
+    (
+        lambda document: container(document)["resources"]["limits"].pop("memory"),
+        "SPEC.workerGroupSpecs.1.template.spec.containers.0.resources.limits: without memory; say how much",
+    ),
     (
         lambda document: container(document).update(image="rayproject/ray:nightly"),
         f"SPEC.workerGroupSpecs.1.template.spec.containers.0.image: rayproject/ray:nightly; your own {OWN_IMAGE}, or {RAY_IMAGE}",
@@ -77,7 +104,9 @@ KUBERAY: list[tuple[Change, str]] = [
     ),
     *(
         (
-            lambda document, one=one: spec_of(document)["workerGroupSpecs"][0]["template"]["spec"]["tolerations"].append(one),
+            lambda document, one=one: spec_of(document)["workerGroupSpecs"][0]["template"]["spec"][
+                "tolerations"
+            ].append(one),
             "SPEC.workerGroupSpecs.0.template.spec.tolerations: pods without a GPU would take the GPU nodes' last cores; leave nvidia.com/gpu out, and name the key of every other",
         )
         for one in ({"key": "nvidia.com/gpu", "operator": "Exists"}, {"operator": "Exists"})
@@ -91,7 +120,10 @@ KUBERAY: list[tuple[Change, str]] = [
         "SPEC.workerGroupSpecs.1.template.spec.affinity.podAffinity: trainers would start in several zones, which is slow and paid for; "
         "topology.kubernetes.io/zone as topologyKey",
     ),
-    (lambda document: group(document)["template"]["spec"].pop("securityContext"), "SPEC.workerGroupSpecs.1.template.spec.securityContext.runAsNonRoot: missing; true"),
+    (
+        lambda document: group(document)["template"]["spec"].pop("securityContext"),
+        "SPEC.workerGroupSpecs.1.template.spec.securityContext.runAsNonRoot: missing; true",
+    ),
 ]
 
 
@@ -123,21 +155,66 @@ def pod(part: dict[str, Any]) -> dict[str, Any]:
 
 
 WRONG_KUBERAY: list[tuple[Change, str]] = [
-    (lambda document: both(pod(head(document))["containers"][0], GPU=1), "headGroupSpec.template.spec.containers.0.resources.limits.nvidia.com/gpu: the head must take no work, and no GPU: leave it out"),
-    (lambda document: head(document).update(resources={"GPU": "1"}), "headGroupSpec.resources: KubeRay would take it instead of rayStartParams; leave it out"),
-    (lambda document: both(container(document), GPU=0.5), "workerGroupSpecs.1.template.spec.containers.0.resources.limits.nvidia.com/gpu: 0.5; devices are whole: 1"),
-    (lambda document: container(document)["resources"]["limits"].update({"nvidia.com/gpu": 2}), "workerGroupSpecs.1.template.spec.containers.0.resources.requests.nvidia.com/gpu: 4, and the limit is 2; the same of both"),
-    (lambda document: both(container(document), GPU=2), "workerGroupSpecs.1.rayStartParams.num-gpus: 4, and its containers have 2 of nvidia.com/gpu; the same"),
-    (lambda document: group(document)["rayStartParams"].update({"num-cpus": "1.5"}), "workerGroupSpecs.1.rayStartParams.num-cpus: 1.5; a whole number"),
-    (lambda document: group(document)["rayStartParams"].update({"num-cpu": "4"}), "workerGroupSpecs.1.rayStartParams.num-cpu: no such option of ray start"),
-    (lambda document: both(container(document), memory="56Gib"), "workerGroupSpecs.1.template.spec.containers.0.resources.limits.memory: 56Gib is no quantity; as 500m, 4 or 56Gi"),
-    (lambda document: container(document)["resources"]["requests"].update(cpu="60"), "workerGroupSpecs.1.template.spec.containers.0.resources.requests.cpu: 60 is above the limit (46)"),
-    (lambda document: group(document).update(groupName="cpu"), "workerGroupSpecs.1.groupName: cpu is there twice; give each a name of its own"),
-    (lambda document: pod(group(document)).update(restartPolicy="Always"), "workerGroupSpecs.1.template.spec.restartPolicy: Always; a pod must not come back as another Ray node: Never"),
-    (lambda document: container(document)["env"].append({"name": "RAY_AUTH_MODE", "value": "disabled"}), "workerGroupSpecs.1.template.spec.containers.0.env: RAY_AUTH_MODE=disabled; an open Ray port is an open shell: token"),
-    (lambda document: head(document).update(headService={"spec": {"type": "LoadBalancer"}}), "headGroupSpec.serviceType: the dashboard would be open to the world; ClusterIP, no ingress, and kubectl port-forward"),
-    (lambda document: pod(head(document)).update(hostNetwork=True), "headGroupSpec.template.spec.hostNetwork: true, which opens the node; leave it out"),
-    (lambda document: container(document).update(ports=[{"containerPort": 8265, "hostPort": 8265}]), "workerGroupSpecs.1.template.spec.containers.0.ports: a hostPort opens the node; leave it out, and kubectl port-forward"),
+    (
+        lambda document: both(pod(head(document))["containers"][0], GPU=1),
+        "headGroupSpec.template.spec.containers.0.resources.limits.nvidia.com/gpu: the head must take no work, and no GPU: leave it out",
+    ),
+    (
+        lambda document: head(document).update(resources={"GPU": "1"}),
+        "headGroupSpec.resources: KubeRay would take it instead of rayStartParams; leave it out",
+    ),
+    (
+        lambda document: both(container(document), GPU=0.5),
+        "workerGroupSpecs.1.template.spec.containers.0.resources.limits.nvidia.com/gpu: 0.5; devices are whole: 1",
+    ),
+    (
+        lambda document: container(document)["resources"]["limits"].update({"nvidia.com/gpu": 2}),
+        "workerGroupSpecs.1.template.spec.containers.0.resources.requests.nvidia.com/gpu: 4, and the limit is 2; the same of both",
+    ),
+    (
+        lambda document: both(container(document), GPU=2),
+        "workerGroupSpecs.1.rayStartParams.num-gpus: 4, and its containers have 2 of nvidia.com/gpu; the same",
+    ),
+    (
+        lambda document: group(document)["rayStartParams"].update({"num-cpus": "1.5"}),
+        "workerGroupSpecs.1.rayStartParams.num-cpus: 1.5; a whole number",
+    ),
+    (
+        lambda document: group(document)["rayStartParams"].update({"num-cpu": "4"}),
+        "workerGroupSpecs.1.rayStartParams.num-cpu: no such option of ray start",
+    ),
+    (
+        lambda document: both(container(document), memory="56Gib"),
+        "workerGroupSpecs.1.template.spec.containers.0.resources.limits.memory: 56Gib is no quantity; as 500m, 4 or 56Gi",
+    ),
+    (
+        lambda document: container(document)["resources"]["requests"].update(cpu="60"),
+        "workerGroupSpecs.1.template.spec.containers.0.resources.requests.cpu: 60 is above the limit (46)",
+    ),
+    (
+        lambda document: group(document).update(groupName="cpu"),
+        "workerGroupSpecs.1.groupName: cpu is there twice; give each a name of its own",
+    ),
+    (
+        lambda document: pod(group(document)).update(restartPolicy="Always"),
+        "workerGroupSpecs.1.template.spec.restartPolicy: Always; a pod must not come back as another Ray node: Never",
+    ),
+    (
+        lambda document: container(document)["env"].append({"name": "RAY_AUTH_MODE", "value": "disabled"}),
+        "workerGroupSpecs.1.template.spec.containers.0.env: RAY_AUTH_MODE=disabled; an open Ray port is an open shell: token",
+    ),
+    (
+        lambda document: head(document).update(headService={"spec": {"type": "LoadBalancer"}}),
+        "headGroupSpec.serviceType: the dashboard would be open to the world; ClusterIP, no ingress, and kubectl port-forward",
+    ),
+    (
+        lambda document: pod(head(document)).update(hostNetwork=True),
+        "headGroupSpec.template.spec.hostNetwork: true, which opens the node; leave it out",
+    ),
+    (
+        lambda document: container(document).update(ports=[{"containerPort": 8265, "hostPort": 8265}]),
+        "workerGroupSpecs.1.template.spec.containers.0.ports: a hostPort opens the node; leave it out, and kubectl port-forward",
+    ),
     (
         lambda document: container(document).update(securityContext={"privileged": True}),
         "workerGroupSpecs.1.template.spec.containers.0.securityContext: may become root; {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}",
@@ -150,23 +227,33 @@ WRONG_KUBERAY: list[tuple[Change, str]] = [
 
 
 @pytest.mark.parametrize(("change", "line"), WRONG_KUBERAY, ids=[line.split(": ")[0] for _, line in WRONG_KUBERAY])
-def test_what_a_cluster_would_refuse_or_open_is_named(change: Change, line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_a_cluster_would_refuse_or_open_is_named(
+    change: Change, line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert f"spec.{line}" in lines(changed(CLUSTER, change, tmp_path), capsys)
 
 
 @pytest.mark.parametrize(
     ("change", "line"),
     [
-        (lambda document: document["spec"].pop("entrypoint"), "spec.entrypoint: missing; python /home/ray/bertstream/jobs/pretrain.py and its options"),
+        (
+            lambda document: document["spec"].pop("entrypoint"),
+            "spec.entrypoint: missing; python /home/ray/bertstream/jobs/pretrain.py and its options",
+        ),
         (
             lambda document: document["spec"].pop("activeDeadlineSeconds"),
             "spec.activeDeadlineSeconds: missing; a job that hangs would be paid for without end: 172800 for two days",
         ),
         (lambda document: document["spec"].update(runtimeEnvYAML="{"), "spec.runtimeEnvYAML: is no mapping in YAML"),
-        (lambda document: document["metadata"].update(name="Bert_X"), "metadata.name: Bert_X; small letters, digits and - inside"),
+        (
+            lambda document: document["metadata"].update(name="Bert_X"),
+            "metadata.name: Bert_X; small letters, digits and - inside",
+        ),
     ],
 )
-def test_one_wrong_thing_in_the_job_is_one_line(change: Change, line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_wrong_thing_in_the_job_is_one_line(
+    change: Change, line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert lines(changed(JOB, change, tmp_path), capsys) == [line]
 
 
@@ -174,7 +261,9 @@ def test_a_network_policy_that_lets_everybody_in_is_refused(tmp_path: Path, caps
     *others, policy = yaml.safe_load_all((ROOT / "cluster/kuberay/base/account.yaml").read_text())
     policy["spec"]["ingress"].append({"ports": [{"port": 8265}]})
     (tmp_path / "base.yaml").write_text(yaml.safe_dump_all([*others, policy]))
-    assert lines(tmp_path / "base.yaml", capsys) == ["spec.ingress: a rule without from lets everybody in; name the pods"]
+    assert lines(tmp_path / "base.yaml", capsys) == [
+        "spec.ingress: a rule without from lets everybody in; name the pods"
+    ]
 
 
 def test_a_job_without_an_end_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -56,7 +56,12 @@ def test_registry_and_type_of_gpu_are_written_once_for_all_pods(overlay: str, tm
         ("job/kustomization.yaml", "spec.rayClusterSpec", "spec.clusterSpec", "spec: Additional properties"),
         ("job/kustomization.yaml", "replacements:", "# replacements:", "is refused by kustomize: "),
         ("settings/kustomization.yaml", "value: gpu}", "value: cpu}", "is refused by kustomize: "),
-        ("base/cluster.yaml", "maxReplicas: 4", "maxReplicas: 4.5", "spec.rayClusterSpec.workerGroupSpecs.1.maxReplicas: 4.5"),
+        (
+            "base/cluster.yaml",
+            "maxReplicas: 4",
+            "maxReplicas: 4.5",
+            "spec.rayClusterSpec.workerGroupSpecs.1.maxReplicas: 4.5",
+        ),
         ("base/kustomization.yaml", "account.yaml", "accounts.yaml", "is refused by kustomize: "),
     ],
 )

@@ -29,9 +29,18 @@ def command(key: str, old: str, new: str) -> Change:
 EVERY_LAUNCHER: list[tuple[Change, str]] = [
     (lambda config: config.update(nodes=3), "Additional properties are not allowed ('nodes' was unexpected)"),
     (node("cpu", resources={"CPU": 1.5}), "available_node_types.cpu.resources.CPU: 1.5 is not of type 'integer'"),
-    (node("cpu", minimum=1), "available_node_types.cpu: Additional properties are not allowed ('minimum' was unexpected)"),
-    (node("head", resources={"CPU": 0, "GPU": 1}), "available_node_types.head.resources.GPU: 1; the head must take no work: 0"),
-    (node("head", resources={"GPU": 0}), "available_node_types.head.resources.CPU: left to Ray; the head must take no work: 0"),
+    (
+        node("cpu", minimum=1),
+        "available_node_types.cpu: Additional properties are not allowed ('minimum' was unexpected)",
+    ),
+    (
+        node("head", resources={"CPU": 0, "GPU": 1}),
+        "available_node_types.head.resources.GPU: 1; the head must take no work: 0",
+    ),
+    (
+        node("head", resources={"GPU": 0}),
+        "available_node_types.head.resources.CPU: left to Ray; the head must take no work: 0",
+    ),
     (node("head", max_workers=2), "available_node_types.head.max_workers: 2; there is one head: 0"),
     (node("cpu", min_workers=1), "available_node_types.cpu.min_workers: 1 nodes would stay and be paid for; 0"),
     (
@@ -54,7 +63,10 @@ EVERY_LAUNCHER: list[tuple[Change, str]] = [
         command("head_start_ray_commands", "RAY_AUTH_MODE=token ", ""),
         "head_start_ray_commands.2: starts Ray without a token; begin with export RAY_AUTH_MODE=token;",
     ),
-    (command("worker_start_ray_commands", "RAY_USAGE_STATS_ENABLED=0", ""), "worker_start_ray_commands.1: reports usage; export RAY_USAGE_STATS_ENABLED=0"),
+    (
+        command("worker_start_ray_commands", "RAY_USAGE_STATS_ENABLED=0", ""),
+        "worker_start_ray_commands.1: reports usage; export RAY_USAGE_STATS_ENABLED=0",
+    ),
     (
         lambda config: config["file_mounts"].pop("/home/ray/.ray/auth_token"),
         "file_mounts: the token does not reach the nodes; /home/ray/.ray/auth_token: ~/.ray/auth_token",
@@ -63,17 +75,38 @@ EVERY_LAUNCHER: list[tuple[Change, str]] = [
         lambda config: config.update(rsync_exclude=["output", "*.pem"]),
         "rsync_exclude.1: *.pem; it would keep the nodes' key, token or settings from them: leave it out",
     ),
-    (lambda config: config["docker"].update(image="rayproject/ray:latest"), f"docker.image: rayproject/ray:latest; {RAY_IMAGE}, or your own {OWN_IMAGE}"),
-    (lambda config: config["docker"].update(head_image="rayproject/ray:nightly"), f"docker.head_image: rayproject/ray:nightly; {RAY_IMAGE}, or your own {OWN_IMAGE}"),
-    (lambda config: config["docker"]["run_options"].append("--env=RAY_AUTH_MODE=disabled"), "docker.run_options.4: RAY_AUTH_MODE=disabled; an open Ray port is an open shell: token"),
+    (
+        lambda config: config["docker"].update(image="rayproject/ray:latest"),
+        f"docker.image: rayproject/ray:latest; {RAY_IMAGE}, or your own {OWN_IMAGE}",
+    ),
+    (
+        lambda config: config["docker"].update(head_image="rayproject/ray:nightly"),
+        f"docker.head_image: rayproject/ray:nightly; {RAY_IMAGE}, or your own {OWN_IMAGE}",
+    ),
+    (
+        lambda config: config["docker"]["run_options"].append("--env=RAY_AUTH_MODE=disabled"),
+        "docker.run_options.4: RAY_AUTH_MODE=disabled; an open Ray port is an open shell: token",
+    ),
     (
         lambda config: config["docker"]["run_options"].append("--env=AWS_SECRET_ACCESS_KEY=a"),
         "docker.run_options.4: AWS_SECRET_ACCESS_KEY is written out; a secret by reference (on Kubernetes valueFrom.secretKeyRef), or a role",
     ),
-    (lambda config: config["provider"].update(aws_credentials={"aws_access_key_id": "a"}), "provider.aws_credentials: keys are written out; leave them to aws configure, and to the nodes' roles"),
-    (command("setup_commands", "--constraint ~/bertstream/cluster/requirements.txt ", ""), "setup_commands.2: pip install without the lock; --constraint cluster/requirements.txt"),
-    (lambda config: config.update(head_setup_commands=["pip install --no-deps ray==2.59.0"]), f"head_setup_commands.0: ray==2.59.0; cluster/requirements.txt has {LOCK['ray']}"),
-    (lambda config: config.update(setup_commands=["pip install https://host/ray-wheels/ray.whl"]), "setup_commands.0: installs a wheel by its address; the lock's version, from the index"),
+    (
+        lambda config: config["provider"].update(aws_credentials={"aws_access_key_id": "a"}),
+        "provider.aws_credentials: keys are written out; leave them to aws configure, and to the nodes' roles",
+    ),
+    (
+        command("setup_commands", "--constraint ~/bertstream/cluster/requirements.txt ", ""),
+        "setup_commands.2: pip install without the lock; --constraint cluster/requirements.txt",
+    ),
+    (
+        lambda config: config.update(head_setup_commands=["pip install --no-deps ray==2.59.0"]),
+        f"head_setup_commands.0: ray==2.59.0; cluster/requirements.txt has {LOCK['ray']}",
+    ),
+    (
+        lambda config: config.update(setup_commands=["pip install https://host/ray-wheels/ray.whl"]),
+        "setup_commands.0: installs a wheel by its address; the lock's version, from the index",
+    ),
 ]
 
 AWS: list[tuple[Change, str]] = [
@@ -82,10 +115,15 @@ AWS: list[tuple[Change, str]] = [
         "available_node_types.cpu.node_config.SecurityGroupIds: missing; Ray would make a group that opens port 22 to 0.0.0.0/0; name the one of cluster/aws-account.yaml",
     ),
     (
-        lambda config: config["provider"].update(security_group={"IpPermissions": [{"FromPort": 8265, "IpRanges": [{"CidrIp": "0.0.0.0/0"}]}]}),
+        lambda config: config["provider"].update(
+            security_group={"IpPermissions": [{"FromPort": 8265, "IpRanges": [{"CidrIp": "0.0.0.0/0"}]}]}
+        ),
         "provider.security_group.IpPermissions.0.IpRanges.0.CidrIp: 0.0.0.0/0 opens the nodes to the world; name your own address, as 203.0.113.7/32",
     ),
-    (lambda config: config["provider"].pop("cache_stopped_nodes"), "provider.cache_stopped_nodes: true, and disks of stopped nodes are paid for; false"),
+    (
+        lambda config: config["provider"].pop("cache_stopped_nodes"),
+        "provider.cache_stopped_nodes: true, and disks of stopped nodes are paid for; false",
+    ),
     (
         node_config("gpu-spot", InstanceMarketOptions={"Market": "spot"}),
         'available_node_types.gpu-spot.node_config: Unknown parameter in InstanceMarketOptions: "Market", must be one of: MarketType, SpotOptions',
@@ -107,7 +145,10 @@ GCP: list[tuple[Change, str]] = [
         "available_node_types.head.node_config.networkInterfaces: missing; Ray would take the default network, which opens port 22 to 0.0.0.0/0; name a subnetwork of your own",
     ),
     (node_config("cpu", machinetype="n2"), "available_node_types.cpu.node_config.machinetype: no such field"),
-    (node_config("cpu", disks=[{"boot": "yes"}]), "available_node_types.cpu.node_config.disks.0.boot: 'yes' must be of type boolean"),
+    (
+        node_config("cpu", disks=[{"boot": "yes"}]),
+        "available_node_types.cpu.node_config.disks.0.boot: 'yes' must be of type boolean",
+    ),
     (
         node_config("gpu-spot", scheduling={"provisioningModel": "CHEAP"}),
         "available_node_types.gpu-spot.node_config.scheduling.provisioningModel: CHEAP must be one of FLEX_START, RESERVATION_BOUND, SPOT, STANDARD",
@@ -117,10 +158,15 @@ GCP: list[tuple[Change, str]] = [
 
 @pytest.mark.parametrize(
     ("name", "change", "line"),
-    [*(("aws.yaml", *case) for case in [*EVERY_LAUNCHER, *AWS]), *(("gcp.yaml", *case) for case in [*EVERY_LAUNCHER[:3], *GCP])],
+    [
+        *(("aws.yaml", *case) for case in [*EVERY_LAUNCHER, *AWS]),
+        *(("gcp.yaml", *case) for case in [*EVERY_LAUNCHER[:3], *GCP]),
+    ],
     ids=lambda value: value if isinstance(value, str) and value.endswith("yaml") else "",
 )
-def test_one_wrong_thing_in_a_launcher_file_is_one_line(name: str, change: Change, line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_wrong_thing_in_a_launcher_file_is_one_line(
+    name: str, change: Change, line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert lines(changed(name, change, tmp_path), capsys) == [line]
 
 
@@ -141,7 +187,9 @@ def test_one_subnet_for_all_gpu_nodes_does_for_a_zone_and_two_do_not(
     assert found == [f"provider.availability_zone: missing; {ZONES}"]
 
 
-def test_start_commands_that_are_left_out_are_rays_own_and_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_start_commands_that_are_left_out_are_rays_own_and_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     found = lines(changed("aws.yaml", lambda config: config.pop("head_start_ray_commands"), tmp_path), capsys)
     assert [line.split(";")[0] for line in found] == [
         "head_start_ray_commands.1: starts Ray without a token",

@@ -55,7 +55,10 @@ def resources(**values: object) -> Change:
             lambda task: task["secrets"].pop("RAY_AUTH_TOKEN"),
             "secrets.RAY_AUTH_TOKEN: missing; nodes must share a token: null, and sky launch --secret RAY_AUTH_TOKEN",
         ),
-        (lambda task: task.update(setup="pip install ray==2.1.0 --no-deps"), f"setup: ray==2.1.0; cluster/requirements.txt has {LOCK['ray']}"),
+        (
+            lambda task: task.update(setup="pip install ray==2.1.0 --no-deps"),
+            f"setup: ray==2.1.0; cluster/requirements.txt has {LOCK['ray']}",
+        ),
         (
             lambda task: task.update(run="ray start --head --dashboard-host=0.0.0.0"),
             "run: --dashboard-host=0.0.0.0; leave it out, and ssh -L 8265:127.0.0.1:8265",

@@ -9,13 +9,26 @@ import yaml
 from tests.unit.cluster_files.changing import ROOT
 
 CODE = {"pipeline/a.py", "pipeline/text/b.py", "jobs/pretrain.py"}
-SECRETS = {".env", ".env.local", "aws.env", "key.pem", "id.key", "credentials", "aws-credentials.json", "my-service-account.json", "auth_token", "pipeline/.env"}
+SECRETS = {
+    ".env",
+    ".env.local",
+    "aws.env",
+    "key.pem",
+    "id.key",
+    "credentials",
+    "aws-credentials.json",
+    "my-service-account.json",
+    "auth_token",
+    "pipeline/.env",
+}
 BULK = {"output/runs/r/checkpoint", "data/books.txt", ".venv/bin/python", ".git/config", "pipeline/__pycache__/a.pyc"}
 LOOSE = {"books.txt", "wiki/articles.jsonl", "README.md", "tests/unit/test_a.py"}
 
 
 @pytest.mark.parametrize(("by_file", "sent"), [(True, CODE), (False, CODE | LOOSE)])
-def test_a_jobs_upload_holds_the_code_and_no_data_runs_or_secrets(by_file: bool, sent: set[str], tmp_path: Path) -> None:
+def test_a_jobs_upload_holds_the_code_and_no_data_runs_or_secrets(
+    by_file: bool, sent: set[str], tmp_path: Path
+) -> None:
     """With cluster/job.yaml the code alone; with --working-dir . still nothing that .gitignore names."""
     from ray._private.ray_constants import get_runtime_env_default_excludes
     from ray._private.runtime_env.packaging import create_package

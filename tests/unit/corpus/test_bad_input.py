@@ -26,7 +26,12 @@ from pipeline.text.documents import BROKEN_FILE, Dropped
 
 SETTINGS = Preparation(piece_characters=1000, minimum_characters=1, minimum_letters=0)
 WORDS = "the cat sat on a mat and saw one of many dogs that ran by so fast it was gone".split()
-COMPRESSIONS: dict[str, Callable[[bytes], bytes]] = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress, ".zst": zstd.compress}
+COMPRESSIONS: dict[str, Callable[[bytes], bytes]] = {
+    ".gz": gzip.compress,
+    ".bz2": bz2.compress,
+    ".xz": lzma.compress,
+    ".zst": zstd.compress,
+}
 
 
 def sentences(count: int, seed: int = 0) -> list[str]:
@@ -39,7 +44,10 @@ def text_file(lines: list[str]) -> bytes:
 
 
 def wiki_file(lines: list[str]) -> bytes:
-    return "".join(f'<doc id="{number}" url="u" title="T{number}">\nT{number}\n\n{line}\n\n</doc>\n' for number, line in enumerate(lines)).encode()
+    return "".join(
+        f'<doc id="{number}" url="u" title="T{number}">\nT{number}\n\n{line}\n\n</doc>\n'
+        for number, line in enumerate(lines)
+    ).encode()
 
 
 def json_file(lines: list[str]) -> bytes:
@@ -47,12 +55,17 @@ def json_file(lines: list[str]) -> bytes:
 
 
 def gutenberg_file(lines: list[str]) -> bytes:
-    return ("Title: X\n\n*** START OF THE PROJECT GUTENBERG EBOOK X ***\n\n" + "\n\n".join(lines) + "\n\n*** END OF THE PROJECT GUTENBERG EBOOK X ***\n").encode()
+    return (
+        "Title: X\n\n*** START OF THE PROJECT GUTENBERG EBOOK X ***\n\n"
+        + "\n\n".join(lines)
+        + "\n\n*** END OF THE PROJECT GUTENBERG EBOOK X ***\n"
+    ).encode()
 
 
 def dump_file(lines: list[str]) -> bytes:
     pages = "".join(
-        f"<page><title>T{number}</title><ns>0</ns><id>{number + 1}</id><revision><text>{line}</text></revision></page>\n" for number, line in enumerate(lines)
+        f"<page><title>T{number}</title><ns>0</ns><id>{number + 1}</id><revision><text>{line}</text></revision></page>\n"
+        for number, line in enumerate(lines)
     )
     return f'<mediawiki xml:lang="en">\n{pages}</mediawiki>\n'.encode()
 
@@ -84,7 +97,9 @@ def read_below(folder: Path) -> tuple[list[str], dict[str, int]]:
     """The same of the one file in a folder."""
     (file,) = list_files(parse(str(folder)))
     items = list(file_documents(file, SETTINGS))
-    return [item.text for item in items if not isinstance(item, Dropped)], dict(Counter(item.reason for item in items if isinstance(item, Dropped)))
+    return [item.text for item in items if not isinstance(item, Dropped)], dict(
+        Counter(item.reason for item in items if isinstance(item, Dropped))
+    )
 
 
 def kept(texts: list[str]) -> str:
@@ -145,16 +160,34 @@ def test_nuls_are_removed_or_break_one_record(tmp_path: Path, format: str):
     lines = sentences(200)
     (tmp_path / "a").write_bytes(FORMS[format](lines).replace(b"Sentence 100 ", b"Sent\0ence 100 "))
     texts, dropped = read(tmp_path / "a", format)
-    assert kept(texts).split("\n") == lines and dropped == {} or (kept(texts).split("\n") == lines[:100] + lines[101:] and dropped == {"broken record": 1})
+    assert (
+        kept(texts).split("\n") == lines
+        and dropped == {}
+        or (kept(texts).split("\n") == lines[:100] + lines[101:] and dropped == {"broken record": 1})
+    )
 
 
-@pytest.mark.parametrize("content", [bytes(range(256)) * 40, "Größe, Öl. ".encode("utf-16-le") * 40, b"\xff\xfe" + random.Random(0).randbytes(9000), b"\xe4\x01" * 99])
+@pytest.mark.parametrize(
+    "content",
+    [
+        bytes(range(256)) * 40,
+        "Größe, Öl. ".encode("utf-16-le") * 40,
+        b"\xff\xfe" + random.Random(0).randbytes(9000),
+        b"\xe4\x01" * 99,
+    ],
+)
 def test_nuls_and_much_that_is_no_encoding_of_text_are_binary(tmp_path: Path, content: bytes):
     (tmp_path / "a.txt").write_bytes(content)
     assert read(tmp_path / "a.txt") == ([], {"binary": 1})
 
 
-OTHER = {"latin-1": "äöü ß", "cp1251": "Война и мир. ", "koi8-r": "Война и мир. ", "gb18030": "战争与和平。", "shift-jis": "戦争と平和。"}
+OTHER = {
+    "latin-1": "äöü ß",
+    "cp1251": "Война и мир. ",
+    "koi8-r": "Война и мир. ",
+    "gb18030": "战争与和平。",
+    "shift-jis": "戦争と平和。",
+}
 
 
 @pytest.mark.parametrize("encoding", OTHER)
@@ -163,7 +196,10 @@ def test_a_text_in_another_encoding_is_called_so(tmp_path: Path, encoding: str):
     assert read_below(tmp_path) == ([], {"file not UTF-8": 1})
     with pytest.raises(DataError) as refused:
         read(tmp_path / "a.txt")
-    assert str(refused.value) == f"{tmp_path}/a.txt: this is text in another encoding, not UTF-8: save it as UTF-8, as iconv -f ENCODING -t UTF-8 does"
+    assert (
+        str(refused.value)
+        == f"{tmp_path}/a.txt: this is text in another encoding, not UTF-8: save it as UTF-8, as iconv -f ENCODING -t UTF-8 does"
+    )
 
 
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
@@ -179,7 +215,10 @@ def test_utf_16_is_recognised_as_what_it_holds_and_what_is_broken_in_it_is_dropp
     (tmp_path / "a").write_bytes("".join(json.dumps({"text": line}) + "\n" for line in sentences(2)).encode("utf-16"))
     assert read(tmp_path / "a") == (sentences(2), {})
     lines = [f"{line}\n".encode("utf-16-le") for line in sentences(50)]
-    (tmp_path / "b").write_bytes(b"\xff\xfe" + b"".join([*lines[:30], "half\ud83d of a pair\n".encode("utf-16-le", "surrogatepass"), *lines[30:], b"\x41"]))
+    (tmp_path / "b").write_bytes(
+        b"\xff\xfe"
+        + b"".join([*lines[:30], "half\ud83d of a pair\n".encode("utf-16-le", "surrogatepass"), *lines[30:], b"\x41"])
+    )
     texts, dropped = read(tmp_path / "b")
     assert kept(texts).split("\n") == sentences(50) and dropped == {"not UTF-8": 2}
 
@@ -215,14 +254,20 @@ FOREIGN = [
     ("a.json", b'[{"text": "One."}, {"text": "Two."}]', "JSON not JSON lines"),
     ("a.json", b'[\n{"text": "One."}\n]\n', "JSON not JSON lines"),
     ("a", b'[{"text": "One."}, {"text": "Two."}]', "JSON not JSON lines"),
-    ("a.json", json.dumps({"default": {"features": {"text": {"dtype": "string"}}}}, indent=2).encode(), "JSON not JSON lines"),
+    (
+        "a.json",
+        json.dumps({"default": {"features": {"text": {"dtype": "string"}}}}, indent=2).encode(),
+        "JSON not JSON lines",
+    ),
     ("a.json", b'{"version": 1}\n', "no text column"),
     ("a.jsonl", b'{"a": "One.", "b": "Two."}\n', "no text column"),
 ]
 
 
 @pytest.mark.parametrize(("name", "content", "reason"), FOREIGN, ids=str)
-def test_files_that_are_no_corpus_are_counted_by_name_in_a_folder_and_refused_where_they_are_named(tmp_path: Path, name: str, content: bytes, reason: str):
+def test_files_that_are_no_corpus_are_counted_by_name_in_a_folder_and_refused_where_they_are_named(
+    tmp_path: Path, name: str, content: bytes, reason: str
+):
     (tmp_path / name).write_bytes(content)
     assert read_below(tmp_path) == ([], {reason: 1}) and reason in BROKEN_FILE
     with pytest.raises(DataError, match=f"^{tmp_path / name}"):
@@ -230,7 +275,12 @@ def test_files_that_are_no_corpus_are_counted_by_name_in_a_folder_and_refused_wh
 
 
 def test_what_is_nearly_one_of_those_is_read(tmp_path: Path):
-    for name, content in (("a.txt", b"[Illustration] and {more}"), ("b.json", b'{"broken\n{"text": "One."}\n'), ("c.txt", b"<htmlx> is no page"), ("d.txt", b"a,b\nc,d")):
+    for name, content in (
+        ("a.txt", b"[Illustration] and {more}"),
+        ("b.json", b'{"broken\n{"text": "One."}\n'),
+        ("c.txt", b"<htmlx> is no page"),
+        ("d.txt", b"a,b\nc,d"),
+    ):
         (tmp_path / name).write_bytes(content)
         assert read(tmp_path / name)[0] != []
     (tmp_path / "f.json").write_bytes(b'{"broken\n {"text": "One."}\n')
@@ -304,9 +354,14 @@ def test_a_column_that_was_asked_for_makes_tables_the_only_formats(tmp_path: Pat
     files = list_files(parse(f"{tmp_path}::column=title"))
     items = [item for file in files for item in file_documents(file, SETTINGS)]
     assert [getattr(item, "text", None) or item.reason for item in items] == ["T", "no text column"]
-    with pytest.raises(DataError, match=r"b.md: ::column=title is for JSON lines and Parquet, and this is neither: leave it out$"):
+    with pytest.raises(
+        DataError, match=r"b.md: ::column=title is for JSON lines and Parquet, and this is neither: leave it out$"
+    ):
         list(file_records(list_files(parse(f"{tmp_path}/b.md::column=title"))[0]))
-    with pytest.raises(DataError, match=r"a.jsonl has no column body: its columns are id, url, title, text; name the one of the text with ::column=NAME$"):
+    with pytest.raises(
+        DataError,
+        match=r"a.jsonl has no column body: its columns are id, url, title, text; name the one of the text with ::column=NAME$",
+    ):
         list(file_records(list_files(parse(f"{tmp_path}::column=body"))[0]))
 
 

@@ -11,7 +11,9 @@ from pipeline.corpus import bz2_blocks
 from pipeline.corpus.bz2_blocks import Blocks, Mark, marks
 
 draw = random.Random(0)
-TEXT = b"".join(bytes(pair) for pair in zip(draw.choices(b"abcde", k=225_000), draw.choices(b"fgh \n", k=225_000), strict=True))
+TEXT = b"".join(
+    bytes(pair) for pair in zip(draw.choices(b"abcde", k=225_000), draw.choices(b"fgh \n", k=225_000), strict=True)
+)
 DATA = bz2.compress(TEXT, 1)
 SIZE = 99_981
 """What bzip2 takes into a block of 100 kB where no byte follows itself: 19 bytes less (bzlib.c, nblockMAX)."""
@@ -38,7 +40,10 @@ def test_marks_are_found_at_every_bit():
     assert [mark.block for mark in found] == [True] * 5 + [False]
     for shift in range(8):
         data = ((0x314159265359 << 88) | (0x177245385090 << 8)) << shift
-        assert marks(b"\xff" + data.to_bytes(18)) == [Mark(bit=16 - shift, block=True), Mark(bit=96 - shift, block=False)]
+        assert marks(b"\xff" + data.to_bytes(18)) == [
+            Mark(bit=16 - shift, block=True),
+            Mark(bit=96 - shift, block=False),
+        ]
 
 
 @pytest.mark.parametrize("piece", [1_000, 10_000, 10**6])
@@ -57,7 +62,9 @@ def test_a_mark_may_lie_in_several_pieces(piece: int):
 @given(st.lists(st.integers(0, len(DATA)), max_size=4))
 def test_the_blocks_of_ranges_are_those_of_the_whole(cuts: list[int]):
     edges = [0, *sorted(cuts), len(DATA)]
-    found = [text for start, stop in zip(edges, edges[1:], strict=False) for text in blocks(DATA, start).texts(8 * stop)]
+    found = [
+        text for start, stop in zip(edges, edges[1:], strict=False) for text in blocks(DATA, start).texts(8 * stop)
+    ]
     assert b"".join(text or b"?" for text in found) == TEXT
 
 
@@ -71,9 +78,15 @@ def test_streams_of_any_size_of_block_and_empty_ones_follow_one_another():
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.tuples(st.integers(100, ALL // 5 - 1000), st.booleans()), min_size=5, max_size=5))
 def test_a_magic_in_a_block_by_chance_loses_nothing(places: list[tuple[int, bool]]):
-    wrong = [Mark(bit=start + place, block=block) for start, (place, block) in zip(starts(), places, strict=True) if start + place < ALL - 100]
+    wrong = [
+        Mark(bit=start + place, block=block)
+        for start, (place, block) in zip(starts(), places, strict=True)
+        if start + place < ALL - 100
+    ]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bz2_blocks, "marks", lambda data, start: sorted([*marks(data, start), *(wrong if start == 0 else [])]))
+        patch.setattr(
+            bz2_blocks, "marks", lambda data, start: sorted([*marks(data, start), *(wrong if start == 0 else [])])
+        )
         found = blocks(DATA, piece=10**6)
         assert b"".join(text or b"?" for text in found.texts(ALL)) == TEXT and found.damaged == []
 
@@ -83,7 +96,13 @@ def test_a_damaged_block_is_lost_alone():
     for place in (at + 20, at + 5_000, starts()[3] // 8 - 20):
         data = DATA[:place] + bytes([DATA[place] ^ 16]) + DATA[place + 1 :]
         found = blocks(data)
-        assert list(found.texts(ALL)) == [TEXT[:SIZE], TEXT[SIZE : 2 * SIZE], None, TEXT[3 * SIZE : 4 * SIZE], TEXT[4 * SIZE :]]
+        assert list(found.texts(ALL)) == [
+            TEXT[:SIZE],
+            TEXT[SIZE : 2 * SIZE],
+            None,
+            TEXT[3 * SIZE : 4 * SIZE],
+            TEXT[4 * SIZE :],
+        ]
         assert found.damaged == [at] and not found.cut_off
 
 
@@ -97,7 +116,12 @@ def test_a_hole_is_read_over_within_a_range_and_ends_what_is_read_beyond_one():
 
 @pytest.mark.parametrize("data", [DATA, *(bz2.compress(TEXT[:size], 1) for size in range(101_000, 101_008))])
 def test_data_that_is_cut_off_gives_what_bz2_gives(data: bytes):
-    for missing in (*range(1, 9), 11, 12, 5_000):  # without 9 or 10 bytes the block may end in the last one, of which some bits are not looked at
+    for missing in (
+        *range(1, 9),
+        11,
+        12,
+        5_000,
+    ):  # without 9 or 10 bytes the block may end in the last one, of which some bits are not looked at
         found = blocks(data[:-missing])
         texts = list(found.texts(8 * len(data)))
         assert b"".join(text or b"" for text in texts) == bz2.BZ2Decompressor().decompress(data[:-missing])

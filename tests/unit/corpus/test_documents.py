@@ -18,7 +18,14 @@ def squeezed(text: str) -> str:
 
 def test_a_short_record_is_one_document_with_clean_paragraphs():
     assert made("  One.\r\nTwo.\rThr\0ee.", "", " \t", "Four. ") == [
-        Document(id="book#0", parent="shelf", title="A title", text="One.\nTwo.\nThree.\nFour.", lines_are_sentences=False, language="en")
+        Document(
+            id="book#0",
+            parent="shelf",
+            title="A title",
+            text="One.\nTwo.\nThree.\nFour.",
+            lines_are_sentences=False,
+            language="en",
+        )
     ]
 
 
@@ -36,14 +43,21 @@ def test_reasons_to_drop():
 
 def test_a_character_that_says_as_much_as_three_letters_counts_as_three():
     assert [length(text) for text in ("abc é", "猫は", "한글!", "𠮷", "ไทย", "")] == [5, 6, 7, 3, 3, 0]
-    assert isinstance(made("北京是中国的首都。", least=25)[0], Document) and made("北京是中国的首都。", least=26)[0].reason == "too short"
+    assert (
+        isinstance(made("北京是中国的首都。", least=25)[0], Document)
+        and made("北京是中国的首都。", least=26)[0].reason == "too short"
+    )
 
 
 def test_text_that_cannot_be_written_is_dropped_and_its_sample_and_title_can():
     halves_of_surrogate = "\ud83d text " * 3
     (item,) = made(halves_of_surrogate)
     assert isinstance(item, Dropped) and item.reason == "not UTF-8" and item.sample.encode().startswith(b"? text ")
-    (document,) = documents(Record(id="b", parent="b", title="caf\udce9\n\0", paragraphs=["A text."]), piece_characters=100, minimum_characters=1)
+    (document,) = documents(
+        Record(id="b", parent="b", title="caf\udce9\n\0", paragraphs=["A text."]),
+        piece_characters=100,
+        minimum_characters=1,
+    )
     assert isinstance(document, Document) and document.title == "caf?"
 
 
@@ -53,7 +67,12 @@ def test_a_long_record_with_a_short_beginning_is_not_too_short():
 
 def test_only_the_paragraph_with_undecodable_bytes_is_dropped():
     found = made("a" * 60, "b" * 30, "c\udce9", "d" * 25, "e" * 60, piece=60)
-    assert [getattr(item, "text", None) or item.reason for item in found] == ["not UTF-8", "a" * 60, "b" * 30 + "\n" + "d" * 25, "e" * 60]
+    assert [getattr(item, "text", None) or item.reason for item in found] == [
+        "not UTF-8",
+        "a" * 60,
+        "b" * 30 + "\n" + "d" * 25,
+        "e" * 60,
+    ]
     assert [item.id for item in found] == ["book", "book#0", "book#1", "book#2"]
     assert [item.reason for item in made("\ud800", "ok", least=3)] == ["not UTF-8", "too short"]
 
@@ -106,4 +125,6 @@ def test_tables_and_symbols_are_no_language():
 
 def test_the_language_is_what_the_record_says_else_what_is_known_of_its_source():
     texts = [record("Ein Satz."), record("Ein Satz.", language="de")]
-    assert [d.language for r in texts for d in documents(r, piece_characters=100, minimum_characters=1, language="fr")] == ["fr", "de"]
+    assert [
+        d.language for r in texts for d in documents(r, piece_characters=100, minimum_characters=1, language="fr")
+    ] == ["fr", "de"]

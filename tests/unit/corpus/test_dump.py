@@ -28,7 +28,12 @@ def read(content: str | bytes, size: int = 7) -> list[tuple]:
     """(id, title, paragraphs, language) or (id, reason), the stream being cut to blocks of a few bytes."""
     data = content.encode() if isinstance(content, str) else content
     items = read_dump((data[at : at + size] for at in range(0, len(data), size)), "f")
-    return [(item.id, item.reason) if isinstance(item, Dropped) else (item.id, item.title, list(item.paragraphs), item.language) for item in items]
+    return [
+        (item.id, item.reason)
+        if isinstance(item, Dropped)
+        else (item.id, item.title, list(item.paragraphs), item.language)
+        for item in items
+    ]
 
 
 @pytest.mark.parametrize("size", [1, 6, 1000])
@@ -44,7 +49,13 @@ def read(content: str | bytes, size: int = 7) -> list[tuple]:
     ],
 )
 def test_articles_of_a_dump(size: int, prefix: str):
-    content = prefix + HEAD + page(1, "A &amp; B", "Der [[Hund|Hunde]]satz &amp;amp; mehr davon.\n[[Eigenbild:x.jpg|mini|weg]]") + page(2) + TAIL
+    content = (
+        prefix
+        + HEAD
+        + page(1, "A &amp; B", "Der [[Hund|Hunde]]satz &amp;amp; mehr davon.\n[[Eigenbild:x.jpg|mini|weg]]")
+        + page(2)
+        + TAIL
+    )
     assert is_dump(content.encode())
     assert read(content, size) == [("f:1", "A & B", ["Der Hundesatz & mehr davon."], "de"), ("f:2", "T", [BODY], "de")]
 
@@ -56,7 +67,11 @@ def test_a_record_is_its_own_parent():
 
 def test_line_ends_of_other_systems():
     text = HEAD + page(1, text="Eine erste Zeile steht hier.\n\nEine zweite Zeile steht hier.") + TAIL
-    assert read(text.replace("\n", "\r\n")) == read(text) == [("f:1", "T", ["Eine erste Zeile steht hier.", "Eine zweite Zeile steht hier."], "de")]
+    assert (
+        read(text.replace("\n", "\r\n"))
+        == read(text)
+        == [("f:1", "T", ["Eine erste Zeile steht hier.", "Eine zweite Zeile steht hier."], "de")]
+    )
 
 
 def test_a_stream_may_start_at_a_page():
@@ -107,7 +122,11 @@ def test_the_head_tells_the_language(head: str, language: str | None):
 def test_what_is_no_article_is_dropped_by_its_reason(content: str | bytes, reason: str):
     data = content.encode() if isinstance(content, str) else content
     around = HEAD.encode() + page(7).encode(), page(8).encode() + TAIL.encode()
-    assert [item[:2] for item in read(around[0] + data + around[1], 1000)] == [("f:7", "T"), ("f:1", reason), ("f:8", "T")]
+    assert [item[:2] for item in read(around[0] + data + around[1], 1000)] == [
+        ("f:7", "T"),
+        ("f:1", reason),
+        ("f:8", "T"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -124,11 +143,16 @@ def test_an_article_that_looks_a_little_like_another_page_is_kept(text: str):
 
 
 def test_an_article_without_prose_has_no_paragraphs():
-    assert read(HEAD + page(1, text="{{Infobox}}") + "<page><title>N</title><ns>0</ns><id>2</id></page>" + TAIL) == [("f:1", "T", [], "de"), ("f:2", "N", [], "de")]
+    assert read(HEAD + page(1, text="{{Infobox}}") + "<page><title>N</title><ns>0</ns><id>2</id></page>" + TAIL) == [
+        ("f:1", "T", [], "de"),
+        ("f:2", "N", [], "de"),
+    ]
 
 
 def test_of_several_revisions_the_last_counts():
-    assert read(page(1).replace("</revision>", "</revision><revision><text>Dies ist der letzte Stand.</text></revision>"))[0][2] == ["Dies ist der letzte Stand."]
+    assert read(
+        page(1).replace("</revision>", "</revision><revision><text>Dies ist der letzte Stand.</text></revision>")
+    )[0][2] == ["Dies ist der letzte Stand."]
 
 
 @pytest.mark.parametrize(
@@ -138,7 +162,10 @@ def test_of_several_revisions_the_last_counts():
         (HEAD + page(1) + page(2)[:-100], ["f:1", ("f:2", "truncated file")]),
         (HEAD + page(1) + "<page>", ["f:1", ("f:page 2", "truncated file")]),
         (HEAD + page(1)[:-20] + page(2) + TAIL, [("f:1", "broken record"), "f:2"]),
-        (HEAD + page(1) + page(2).replace("<page>", "<pgae>") + page(3) + TAIL, ["f:1", ("f:2", "broken record"), "f:3"]),
+        (
+            HEAD + page(1) + page(2).replace("<page>", "<pgae>") + page(3) + TAIL,
+            ["f:1", ("f:2", "broken record"), "f:3"],
+        ),
         (HEAD + page(1) + "junk" + page(2) + TAIL, ["f:1", ("f:page 2", "broken record"), "f:2"]),
         (HEAD + page(1) + "</page>" + page(2) + TAIL, ["f:1", ("f:page 2", "broken record"), "f:2"]),
         (HEAD[:200], [("f:page 1", "truncated file")]),
@@ -154,9 +181,25 @@ def test_a_broken_page_costs_no_other(content: str, found: list):
 
 def test_a_page_too_long_is_dropped_without_being_held(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(dump, "LIMITS", dump.LIMITS | {"page": 5000})
-    long = HEAD + page(1, text="x" * 4000) + page(2, text="x" * 100_000) + page(3) + page(4, text="x" * 100_000)[:-50] + page(5) + TAIL
-    assert [item[:2] for item in read(long, 1000)] == [("f:1", "T"), ("f:2", "page too long"), ("f:3", "T"), ("f:4", "page too long"), ("f:5", "T")]
-    assert [len(content) for kind, content in dump.cut([long.encode()]) if kind == "page too long"] == [dump.KEPT_BYTES] * 2
+    long = (
+        HEAD
+        + page(1, text="x" * 4000)
+        + page(2, text="x" * 100_000)
+        + page(3)
+        + page(4, text="x" * 100_000)[:-50]
+        + page(5)
+        + TAIL
+    )
+    assert [item[:2] for item in read(long, 1000)] == [
+        ("f:1", "T"),
+        ("f:2", "page too long"),
+        ("f:3", "T"),
+        ("f:4", "page too long"),
+        ("f:5", "T"),
+    ]
+    assert [len(content) for kind, content in dump.cut([long.encode()]) if kind == "page too long"] == [
+        dump.KEPT_BYTES
+    ] * 2
 
 
 def test_what_is_no_dump():

@@ -51,12 +51,20 @@ def long_dump() -> str:
 
 TEXT = long_dump().encode()
 SINGLE = bz2.compress(TEXT, 1)
-BY_BLOCKS_OF_PAGES = b"".join(bz2.compress(part.encode(), 1) for part in [HEAD, *("".join(map(page, range(at, at + 2))) for at in range(0, 12, 2)), TAIL])
+BY_BLOCKS_OF_PAGES = b"".join(
+    bz2.compress(part.encode(), 1)
+    for part in [HEAD, *("".join(map(page, range(at, at + 2))) for at in range(0, 12, 2)), TAIL]
+)
 THROUGH_PAGES = b"".join(bz2.compress(TEXT[at : at + 30_001], 1) for at in range(0, len(TEXT), 30_001))
 
 
 def shown(records: Iterator) -> list[tuple]:
-    return [(item.id, item.reason, item.sample) if isinstance(item, Dropped) else (item.id, item.title, list(item.paragraphs), item.language) for item in records]
+    return [
+        (item.id, item.reason, item.sample)
+        if isinstance(item, Dropped)
+        else (item.id, item.title, list(item.paragraphs), item.language)
+        for item in records
+    ]
 
 
 def file_at(path: Path, data: bytes) -> InputFile:
@@ -76,18 +84,27 @@ def of_ranges(file: InputFile, edges: list[int], limit: int = 200) -> list[tuple
 def files(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[InputFile, list[tuple]]]:
     """(file, the records of the whole) of dumps in a single stream and in many."""
     folder = tmp_path_factory.mktemp("dumps")
-    found = [file_at(folder / f"{number}.xml.bz2", data) for number, data in enumerate((SINGLE, BY_BLOCKS_OF_PAGES, THROUGH_PAGES))]
+    found = [
+        file_at(folder / f"{number}.xml.bz2", data)
+        for number, data in enumerate((SINGLE, BY_BLOCKS_OF_PAGES, THROUGH_PAGES))
+    ]
     return [(file, shown(file_records(file))) for file in found]
 
 
 def test_the_dumps_have_many_blocks_and_long_pages(files: list[tuple[InputFile, list[tuple]]]):
-    assert [sum(mark.block for mark in marks(data)) for data in (SINGLE, BY_BLOCKS_OF_PAGES)] == [8, 8] and len(marks(THROUGH_PAGES)) == 50
-    assert [len(whole) for _, whole in files] == [122, 12, 122] and max(len(item[2][0]) for item in files[0][1]) > 200_000
+    assert [sum(mark.block for mark in marks(data)) for data in (SINGLE, BY_BLOCKS_OF_PAGES)] == [8, 8] and len(
+        marks(THROUGH_PAGES)
+    ) == 50
+    assert [len(whole) for _, whole in files] == [122, 12, 122] and max(
+        len(item[2][0]) for item in files[0][1]
+    ) > 200_000
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2), st.lists(st.floats(0, 1), max_size=6))
-def test_any_ranges_give_the_records_of_the_whole_file(files: list[tuple[InputFile, list[tuple]]], number: int, cuts: list[float]):
+def test_any_ranges_give_the_records_of_the_whole_file(
+    files: list[tuple[InputFile, list[tuple]]], number: int, cuts: list[float]
+):
     file, whole = files[number]
     assert of_ranges(file, [0, *sorted(int(cut * file.bytes) for cut in cuts), file.bytes]) == whole
 
@@ -106,8 +123,14 @@ def test_chance_magics_lose_nothing(files: list[tuple[InputFile, list[tuple]]], 
     file, whole = files[0]
     monkeypatch.setattr(opening, "BLOCK_BYTES", file.bytes)
     real = [mark.bit for mark in marks(SINGLE)]
-    wrong = [Mark(bit=(first + second) // 2, block=bool(number % 2)) for number, (first, second) in enumerate(pairwise(real))]
-    monkeypatch.setattr(bz2_blocks, "marks", lambda data, start: sorted({*marks(data, start), *(wrong if len(data) == file.bytes and not start else [])}))
+    wrong = [
+        Mark(bit=(first + second) // 2, block=bool(number % 2)) for number, (first, second) in enumerate(pairwise(real))
+    ]
+    monkeypatch.setattr(
+        bz2_blocks,
+        "marks",
+        lambda data, start: sorted({*marks(data, start), *(wrong if len(data) == file.bytes and not start else [])}),
+    )
     assert of_ranges(file, [0, file.bytes]) == whole
 
 
@@ -122,7 +145,9 @@ def test_a_damaged_block_costs_its_pages_and_is_counted(files: list[tuple[InputF
     assert of_ranges(file, [0, at - 20, at + 1, file.bytes]) == [*whole[:4], lost, *whole[6:]]
 
 
-def test_a_page_that_a_damaged_block_breaks_is_not_glued_to_another(files: list[tuple[InputFile, list[tuple]]], tmp_path: Path):
+def test_a_page_that_a_damaged_block_breaks_is_not_glued_to_another(
+    files: list[tuple[InputFile, list[tuple]]], tmp_path: Path
+):
     whole = {item[0]: item for item in files[2][1]}
     for at in [mark.bit // 8 for mark in marks(THROUGH_PAGES) if mark.block][1::4]:
         data = bytearray(THROUGH_PAGES)
@@ -144,12 +169,22 @@ def test_a_dump_that_is_cut_off_is_said_to_be_so_once(tmp_path: Path):
 def test_a_page_too_long_is_not_read_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(dump, "LIMITS", dump.LIMITS | {"page": 50_000})
     monkeypatch.setattr(dump_ranges, "LIMITS", dump.LIMITS)
-    file = file_at(tmp_path / "a.xml.bz2", bz2.compress((HEAD + page(1) + page(2, prose(600_000, 2)) + page(3) + TAIL).encode(), 1))
+    file = file_at(
+        tmp_path / "a.xml.bz2", bz2.compress((HEAD + page(1) + page(2, prose(600_000, 2)) + page(3) + TAIL).encode(), 1)
+    )
     whole = shown(file_records(file))
-    assert [item[:2] for item in whole] == [("a.xml.bz2:1", "T1"), ("a.xml.bz2:2", "page too long"), ("a.xml.bz2:3", "T3")]
+    assert [item[:2] for item in whole] == [
+        ("a.xml.bz2:1", "T1"),
+        ("a.xml.bz2:2", "page too long"),
+        ("a.xml.bz2:3", "T3"),
+    ]
     read: list[int] = []
     real = dump_ranges.stored
-    monkeypatch.setattr(dump_ranges, "stored", lambda *where, **more: (read.append(len(block)) or block for block in real(*where, **more)))
+    monkeypatch.setattr(
+        dump_ranges,
+        "stored",
+        lambda *where, **more: (read.append(len(block)) or block for block in real(*where, **more)),
+    )
     monkeypatch.setattr(opening, "BLOCK_BYTES", 10_000)
     assert of_ranges(file, [0, 1_000]) == whole[:2] and sum(read) < file.bytes / 3
     assert of_ranges(file, [0, 1_000, file.bytes // 2, file.bytes]) == whole
@@ -157,7 +192,10 @@ def test_a_page_too_long_is_not_read_to_its_end(tmp_path: Path, monkeypatch: pyt
 
 def test_a_bomb_in_a_range_is_cut_and_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(opening, "HARMLESS_BYTES", 1_000_000)
-    streams = [bz2.compress(part.encode(), 1) for part in [HEAD + page(1), *(page(number, "x" * 99_990) for number in range(2, 20)), TAIL]]
+    streams = [
+        bz2.compress(part.encode(), 1)
+        for part in [HEAD + page(1), *(page(number, "x" * 99_990) for number in range(2, 20)), TAIL]
+    ]
     file = file_at(tmp_path / "a.xml.bz2", b"".join(streams))
     edges = [0, len(streams[0]), file.bytes]
     found = of_ranges(file, edges)
@@ -195,7 +233,9 @@ def bz2_ends(data: bytes) -> list[int]:
         ("a.xml", "", SINGLE, 1),
     ],
 )
-def test_which_files_are_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, spec: str, data: bytes, count: int):
+def test_which_files_are_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, spec: str, data: bytes, count: int
+):
     monkeypatch.setattr(inputs, "RANGE_BYTES", 1 + len(data) // 5 if count > 1 else 30_000)
     (tmp_path / name).write_bytes(data)
     (file,) = list_files(parse(f"{tmp_path}/{name}{spec}"))
@@ -204,7 +244,9 @@ def test_which_files_are_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, na
     if count == 1:
         assert (parts, head) == ([file], b"")
     else:
-        assert [part.bytes for part in parts] == [part.stop - part.start for part in parts] and sum(part.bytes for part in parts) == file.bytes
+        assert [part.bytes for part in parts] == [part.stop - part.start for part in parts] and sum(
+            part.bytes for part in parts
+        ) == file.bytes
         assert {part.format for part in parts} == {"wikipedia-dump"} and (b"<mediawiki" in head) == ("txt" not in name)
 
 
@@ -216,8 +258,14 @@ def write(folder: Path, index: bool, shift: int = 0) -> Path:
     path.write_bytes(BY_BLOCKS_OF_PAGES)
     starts = bz2_ends(BY_BLOCKS_OF_PAGES)[:-2]
     if index:
-        lines = [f"{start + shift}:{id}:T{id}: a title\n" for number, start in enumerate(starts) for id in (2 * number, 2 * number + 1)]
-        (folder / "xxwiki-1-pages-articles-multistream-index3.txt-p1p9.bz2").write_bytes(bz2.compress("".join(lines).encode()))
+        lines = [
+            f"{start + shift}:{id}:T{id}: a title\n"
+            for number, start in enumerate(starts)
+            for id in (2 * number, 2 * number + 1)
+        ]
+        (folder / "xxwiki-1-pages-articles-multistream-index3.txt-p1p9.bz2").write_bytes(
+            bz2.compress("".join(lines).encode())
+        )
     return path
 
 
@@ -228,7 +276,11 @@ def test_an_index_says_where_to_cut(tmp_path: Path):
     assert byte_ranges(str(path), size, 300) == list(pairwise([0, ends[3], ends[5], size]))
     assert byte_ranges(str(path), size, size) == [(0, size)]
     next(tmp_path.glob("*index*")).unlink()
-    assert byte_ranges(str(path), size, size // 3) == [(0, size // 3), (size // 3, 2 * size // 3), (2 * size // 3, size)]
+    assert byte_ranges(str(path), size, size // 3) == [
+        (0, size // 3),
+        (size // 3, 2 * size // 3),
+        (2 * size // 3, size),
+    ]
 
 
 def test_ranges_by_an_index_need_nothing_beyond_them(tmp_path: Path):
@@ -241,9 +293,15 @@ def test_ranges_by_an_index_need_nothing_beyond_them(tmp_path: Path):
 def test_an_index_that_ends_early_leaves_no_large_range(tmp_path: Path):
     path = write(tmp_path, index=False)
     first = bz2_ends(BY_BLOCKS_OF_PAGES)[1]
-    (tmp_path / "xxwiki-1-pages-articles-multistream-index3.txt-p1p9.bz2").write_bytes(bz2.compress(f"{first}:1:T1".encode()))
+    (tmp_path / "xxwiki-1-pages-articles-multistream-index3.txt-p1p9.bz2").write_bytes(
+        bz2.compress(f"{first}:1:T1".encode())
+    )
     found = byte_ranges(str(path), path.stat().st_size, 200)
-    assert found[1][0] == first and found[-1][1] == path.stat().st_size and all(100 <= stop - start < 320 for start, stop in found)
+    assert (
+        found[1][0] == first
+        and found[-1][1] == path.stat().st_size
+        and all(100 <= stop - start < 320 for start, stop in found)
+    )
 
 
 @pytest.mark.parametrize(
@@ -255,7 +313,9 @@ def test_an_index_that_ends_early_leaves_no_large_range(tmp_path: Path):
 )
 def test_an_index_of_another_dump_is_refused(tmp_path: Path, shift: int, message: str):
     path = write(tmp_path, index=True, shift=shift)
-    with pytest.raises(DataError, match=f"multistream-index3.txt-p1p9.bz2.*{message}.*; delete the index, or get the one of this dump$"):
+    with pytest.raises(
+        DataError, match=f"multistream-index3.txt-p1p9.bz2.*{message}.*; delete the index, or get the one of this dump$"
+    ):
         byte_ranges(str(path), path.stat().st_size, 300)
 
 
@@ -332,27 +392,45 @@ def test_ranges_of_a_url_ask_again_only_where_what_was_fetched_is_not_enough(
     (file,) = list_files(parse(server))
     parts, head = ranges(file)
     got = [fetched(part.location, part.start, part.stop, part.stamp) for part in parts]
-    assert Server.asked[-len(parts) :] == [(f"bytes={part.start}-{part.stop + beyond - 1}", '"1"' if part.start else "") for part in parts]
+    assert Server.asked[-len(parts) :] == [
+        (f"bytes={part.start}-{part.stop + beyond - 1}", '"1"' if part.start else "") for part in parts
+    ]
     del Server.asked[:]
-    found = [item for part, data in zip(parts, got, strict=True) for item in shown(file_records(part, 200, Given(head=head, fetched=data)))]
+    found = [
+        item
+        for part, data in zip(parts, got, strict=True)
+        for item in shown(file_records(part, 200, Given(head=head, fetched=data)))
+    ]
     assert found == files[0][1] and len(parts) > 4
     assert len(Server.asked) == 0 if beyond > len(SINGLE) else 0 < len(Server.asked) < len(parts)
     assert {range for range, _ in Server.asked} <= {f"bytes={part.stop + beyond - 1}-" for part in parts}
 
 
-def test_what_is_fetched_may_end_where_the_file_does(server: str, files: list[tuple[InputFile, list[tuple]]], monkeypatch: pytest.MonkeyPatch):
+def test_what_is_fetched_may_end_where_the_file_does(
+    server: str, files: list[tuple[InputFile, list[tuple]]], monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(dump_ranges, "BEYOND_BYTES", 5_000)
     stop = len(SINGLE) - 5_000
     (file,) = list_files(parse(server))
     data = fetched(server, 0, stop, file.stamp)
     assert data == SINGLE
-    assert shown(file_records(replace(file, format="wikipedia-dump", start=0, stop=stop), 200, Given(head=HEAD.encode(), fetched=data)))[:100] == files[0][1][:100]
+    assert (
+        shown(
+            file_records(
+                replace(file, format="wikipedia-dump", start=0, stop=stop), 200, Given(head=HEAD.encode(), fetched=data)
+            )
+        )[:100]
+        == files[0][1][:100]
+    )
 
 
 def test_a_file_that_changed_between_its_ranges_is_refused(server: str, monkeypatch: pytest.MonkeyPatch):
     (file,) = list_files(parse(server))
     monkeypatch.setattr(Server, "tag", '"2"')
-    with pytest.raises(DataError, match=r"0.xml.bz2 cannot be read: the server cannot go on from byte 50,000: it knows no Range, or the file has changed$"):
+    with pytest.raises(
+        DataError,
+        match=r"0.xml.bz2 cannot be read: the server cannot go on from byte 50,000: it knows no Range, or the file has changed$",
+    ):
         fetched(server, 50_000, 60_000, file.stamp)
 
 

@@ -37,14 +37,20 @@ No title line here.
 def opened(content: str | bytes, size: int = 1, name: str = "f") -> Opened:
     """A file in blocks of one byte: readers may not rely on where blocks end."""
     data = content.encode() if isinstance(content, str) else content
-    return Opened(location=f"/folder/{name}", name=name, blocks=iter([data[at : at + size] for at in range(0, len(data), size)]))
+    return Opened(
+        location=f"/folder/{name}", name=name, blocks=iter([data[at : at + size] for at in range(0, len(data), size)])
+    )
 
 
 def read(reader: Callable, content: str | bytes, name: str = "f") -> list[tuple]:
     """(id, title, paragraphs) or (id, reason, sample)."""
     found = []
     for item in reader(opened(content, name=name)):
-        found.append((item.id, item.reason, item.sample) if isinstance(item, Dropped) else (item.id, item.title, list(item.paragraphs)))
+        found.append(
+            (item.id, item.reason, item.sample)
+            if isinstance(item, Dropped)
+            else (item.id, item.title, list(item.paragraphs))
+        )
     return found
 
 
@@ -69,7 +75,18 @@ def compressed(path: Path, data: bytes) -> bytes:
 
 
 def test_lines_end_at_every_systems_line_ends_and_only_there():
-    assert list(lines(iter([b"\xef\xbb\xbfa\r", b"\nb\rc\n", "d\u2028\x0b\x0c\x85e".encode()[:3], "d\u2028\x0b\x0c\x85e".encode()[3:]]))) == ["a", "b", "c", "d\u2028\x0b\x0c\x85e"]
+    assert list(
+        lines(
+            iter(
+                [
+                    b"\xef\xbb\xbfa\r",
+                    b"\nb\rc\n",
+                    "d\u2028\x0b\x0c\x85e".encode()[:3],
+                    "d\u2028\x0b\x0c\x85e".encode()[3:],
+                ]
+            )
+        )
+    ) == ["a", "b", "c", "d\u2028\x0b\x0c\x85e"]
 
 
 @given(st.text(), st.integers(1, 7))
@@ -92,7 +109,10 @@ def test_text_is_one_document_with_its_title_line_or_file_name():
 
 
 def test_sentences_have_blank_lines_between_documents():
-    assert read(read_sentences, "\n\nA one.\nA two.\n\n \nB one.\n") == [("f:0", "", ["A one.", "A two."]), ("f:1", "", ["B one."])]
+    assert read(read_sentences, "\n\nA one.\nA two.\n\n \nB one.\n") == [
+        ("f:0", "", ["A one.", "A two."]),
+        ("f:1", "", ["B one."]),
+    ]
     assert all(record.lines_are_sentences for record in read_sentences(opened("a")) if isinstance(record, Record))
 
 
@@ -111,8 +131,14 @@ def test_wikiextractor_unescapes_titles_and_drops_the_repeated_one():
     ("content", "expected"),
     [
         ('<doc id="1" url="u" title="T">\nT\n\nCut o', [("f:0", "broken record", '<doc id="1" url="u" title="T"> T')]),
-        ('<doc id="1" url="u" title="T">\nLost.\n<doc id="2" url="u" title="U">\nKept.\n</doc>', [("f:0", "broken record", '<doc id="1" url="u" title="T"> Lost.'), ("f:1", "U", ["Kept."])]),
-        ('Stray.\n<doc id="2" url="u" title="U">\nKept.\n</doc>\n', [("f:0", "broken record", "Stray."), ("f:1", "U", ["Kept."])]),
+        (
+            '<doc id="1" url="u" title="T">\nLost.\n<doc id="2" url="u" title="U">\nKept.\n</doc>',
+            [("f:0", "broken record", '<doc id="1" url="u" title="T"> Lost.'), ("f:1", "U", ["Kept."])],
+        ),
+        (
+            'Stray.\n<doc id="2" url="u" title="U">\nKept.\n</doc>\n',
+            [("f:0", "broken record", "Stray."), ("f:1", "U", ["Kept."])],
+        ),
         ("</doc>\n", []),
     ],
 )
@@ -128,7 +154,10 @@ WIKI_JSON = """{"id": "12", "revid": "1", "url": "https://x.org?curid=12", "titl
 
 def test_wikiextractors_json_is_read_like_its_elements():
     found = read(read_wikiextractor, "\n" + WIKI_JSON)
-    assert found[:2] == [("f:0:12", 'Tom "T" Cat', ["", "Tom is a cat.", "Jerry is a mouse."]), ("f:1:13", "Other", ["No title line here."])]
+    assert found[:2] == [
+        ("f:0:12", 'Tom "T" Cat', ["", "Tom is a cat.", "Jerry is a mouse."]),
+        ("f:1:13", "Other", ["No title line here."]),
+    ]
     assert [item[:2] for item in found[2:]] == [("f:2", "broken record")]
 
 
@@ -137,7 +166,10 @@ def test_bookscorpus_is_cut_to_documents_of_sentences():
     first, second = read(read_bookscorpus, text)
     assert (first[0], len(first[2]), first[2][-1]) == ("f:0", SENTENCES_A_DOCUMENT, "sentence 499 .")
     assert second == ("f:1", "", ["sentence 500 .", "sentence 501 ."])
-    found = [(record.parent, record.lines_are_sentences, list(record.paragraphs)) for record in read_bookscorpus(opened("a .\n\n \nb .\n"))]
+    found = [
+        (record.parent, record.lines_are_sentences, list(record.paragraphs))
+        for record in read_bookscorpus(opened("a .\n\n \nb .\n"))
+    ]
     assert found == [("f:0", True, ["a .", "b ."])]
 
 
@@ -159,7 +191,11 @@ def test_bookscorpus_is_cut_to_documents_of_sentences():
         ("x/books_large_p1.txt", b"usually , he would .\n", "bookscorpus"),
         ("books_large_p2.txt.bz2", b"usually , he would .\n", "bookscorpus"),
         ("my_books_large_p1.txt", b"usually , he would .\n", "text"),
-        ("pg1.txt", b"The Project Gutenberg EBook\r\n\r\n***START OF THE PROJECT GUTENBERG EBOOK X***\r\n", "gutenberg"),
+        (
+            "pg1.txt",
+            b"The Project Gutenberg EBook\r\n\r\n***START OF THE PROJECT GUTENBERG EBOOK X***\r\n",
+            "gutenberg",
+        ),
         ("pg1.txt", b"*END THE SMALL PRINT! FOR PUBLIC DOMAIN ETEXTS*Ver.04.29.93*END*\n", "gutenberg"),
         ("f", b"The words START OF THIS PROJECT GUTENBERG EBOOK in a text", "text"),
         ("f", b"Plain.", "text"),
@@ -176,13 +212,20 @@ def test_formats_are_recognised_by_names_and_first_bytes(name: str, head: bytes,
 
 def test_the_table_of_formats():
     forced = {"builtin", "sentences", "parquet-sentences"}
-    assert set(FORMATS) >= forced | {"text", "wikiextractor", "bookscorpus", "gutenberg", "jsonl", "parquet"} and list(FORMATS)[-1] == "text"
-    assert [name for name, row in FORMATS.items() if row.recognises is FORMATS["builtin"].recognises] == [name for name in FORMATS if name in forced]
+    assert (
+        set(FORMATS) >= forced | {"text", "wikiextractor", "bookscorpus", "gutenberg", "jsonl", "parquet"}
+        and list(FORMATS)[-1] == "text"
+    )
+    assert [name for name, row in FORMATS.items() if row.recognises is FORMATS["builtin"].recognises] == [
+        name for name in FORMATS if name in forced
+    ]
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".bz2", ".zst", ".xz"])
 def test_compressed_files_and_what_is_left_of_truncated_and_damaged_ones(tmp_path: Path, suffix: str):
-    text = "".join(f"Line {number} is here, {number * 7919 % 10007}.\n" for number in range(60_000))  # two blocks of bzip2
+    text = "".join(
+        f"Line {number} is here, {number * 7919 % 10007}.\n" for number in range(60_000)
+    )  # two blocks of bzip2
     path = tmp_path / f"a.txt{suffix}"
     whole = compressed(path, text.encode())
     assert b"".join(blocks(str(path))).decode() == text

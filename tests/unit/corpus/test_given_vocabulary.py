@@ -21,7 +21,10 @@ def path(tmp_path: Path) -> str:
 def test_what_shapes_a_trained_vocabulary_is_refused_beside_a_given_one(path: str, setting: str, value: int | str):
     with pytest.raises(ConfigError) as refused:
         given_vocabulary(VocabularySettings(path=path, lowercase=True, **{setting: value}))
-    assert str(refused.value) == f"vocabulary.{setting} ({value}) is of a trained vocabulary, and vocabulary.path ({path}) gives one: leave one of them out"
+    assert (
+        str(refused.value)
+        == f"vocabulary.{setting} ({value}) is of a trained vocabulary, and vocabulary.path ({path}) gives one: leave one of them out"
+    )
     assert given_vocabulary(VocabularySettings(**{setting: value})) is None
 
 

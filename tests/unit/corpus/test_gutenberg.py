@@ -54,7 +54,9 @@ def read(text: str | bytes) -> list[tuple[str, str, str | None, list[str]]]:
 
 def body(text: str) -> list[str]:
     """The paragraphs of a book of these lines and some prose that shows how it is wrapped."""
-    ((*_, paragraphs),) = read(f"*** START OF THIS PROJECT GUTENBERG EBOOK B ***\n\n{PROSE}\n\n{text}\n\n*** END OF THIS PROJECT GUTENBERG EBOOK B ***")
+    ((*_, paragraphs),) = read(
+        f"*** START OF THIS PROJECT GUTENBERG EBOOK B ***\n\n{PROSE}\n\n{text}\n\n*** END OF THIS PROJECT GUTENBERG EBOOK B ***"
+    )
     assert paragraphs[0] == JOINED
     return paragraphs[1:]
 
@@ -67,17 +69,28 @@ def test_a_book_of_today():
 @pytest.mark.parametrize(
     ("start", "end"),
     [
-        ("***START OF THE PROJECT GUTENBERG EBOOK A LONG NAME OF A BOOK\nTHAT TAKES TWO LINES***", "***END OF THE PROJECT GUTENBERG EBOOK A LONG NAME OF A BOOK\nTHAT TAKES TWO LINES***"),
-        ("*** START OF THIS PROJECT GUTENBERG EBOOK X ***", "End of Project Gutenberg's X, by Y\n\n*** END OF THIS PROJECT GUTENBERG EBOOK X ***"),
+        (
+            "***START OF THE PROJECT GUTENBERG EBOOK A LONG NAME OF A BOOK\nTHAT TAKES TWO LINES***",
+            "***END OF THE PROJECT GUTENBERG EBOOK A LONG NAME OF A BOOK\nTHAT TAKES TWO LINES***",
+        ),
+        (
+            "*** START OF THIS PROJECT GUTENBERG EBOOK X ***",
+            "End of Project Gutenberg's X, by Y\n\n*** END OF THIS PROJECT GUTENBERG EBOOK X ***",
+        ),
         ("*** START OF THIS PROJECT GUTENBERG EBOOK X ***", "End of the Project Gutenberg EBook of X, by Y"),
         ("*** START OF THIS PROJECT GUTENBERG EBOOK X ***", "End of Project Gutenberg’s X"),
         ("*** START OF THIS PROJECT GUTENBERG EBOOK X ***", "*** START: FULL LICENSE ***"),
-        ("*END*THE SMALL PRINT! FOR PUBLIC DOMAIN ETEXTS*Ver.04.29.93*END*", "End of The Project Gutenberg Etext of X, by Y"),
+        (
+            "*END*THE SMALL PRINT! FOR PUBLIC DOMAIN ETEXTS*Ver.04.29.93*END*",
+            "End of The Project Gutenberg Etext of X, by Y",
+        ),
         ("*END THE SMALL PRINT! FOR PUBLIC DOMAIN ETEXTS*Ver.04.29.93*END*", "End of this Project Gutenberg Etext"),
     ],
 )
 def test_licences_of_every_age(start: str, end: str):
-    small_print = "***START**THE SMALL PRINT!**FOR PUBLIC DOMAIN ETEXTS**START***\nWhy is this Small Print statement here?\n\n"
+    small_print = (
+        "***START**THE SMALL PRINT!**FOR PUBLIC DOMAIN ETEXTS**START***\nWhy is this Small Print statement here?\n\n"
+    )
     text = f"**The Project Gutenberg Etext of X**\n\nTitle: X\n\n{small_print}{start}\n\n{PROSE}\n\n{end}\n{LICENCE}"
     assert recognise("b.txt", text.encode()) == "gutenberg"
     assert read(text) == [("x/b.txt", "X", None, [JOINED])]
@@ -110,17 +123,31 @@ def test_older_files_are_in_windows_1252():
 
 
 def test_verse_headings_and_tables_keep_their_lines():
-    verse = "    C'est l'esprit familier du lieu;\n    Il juge, il préside, il inspire\n    Toutes choses dans son empire;"
-    assert body(verse) == ["C'est l'esprit familier du lieu;", "Il juge, il préside, il inspire", "Toutes choses dans son empire;"]
+    verse = (
+        "    C'est l'esprit familier du lieu;\n    Il juge, il préside, il inspire\n    Toutes choses dans son empire;"
+    )
+    assert body(verse) == [
+        "C'est l'esprit familier du lieu;",
+        "Il juge, il préside, il inspire",
+        "Toutes choses dans son empire;",
+    ]
     assert body("CHAPTER I.\nThe River and its History") == ["CHAPTER I.", "The River and its History"]
     table = "Old Age and Youth, by T. Haynes Bayly, and other pieces         79\nAn Evening of Visits, by James Fenimore Cooper, of New York     80"
-    assert body(table) == ["Old Age and Youth, by T. Haynes Bayly, and other pieces 79", "An Evening of Visits, by James Fenimore Cooper, of New York 80"]
+    assert body(table) == [
+        "Old Age and Youth, by T. Haynes Bayly, and other pieces 79",
+        "An Evening of Visits, by James Fenimore Cooper, of New York 80",
+    ]
 
 
 def test_paragraphs_that_only_an_indent_tells_apart():
-    lines = ["and went from his house without his blessing, proud and happy of it.", "  The morning after the marriage there was a sad surprise for her. So"]
+    lines = [
+        "and went from his house without his blessing, proud and happy of it.",
+        "  The morning after the marriage there was a sad surprise for her. So",
+    ]
     assert body("\n".join(lines)) == [lines[0], lines[1].strip()]
-    assert goes_on("a full line that ends with a sentence, as lines may do by chance too.", "The next one is not indented.", 56)
+    assert goes_on(
+        "a full line that ends with a sentence, as lines may do by chance too.", "The next one is not indented.", 56
+    )
 
 
 def test_broken_words_and_dashes_are_joined_without_space():

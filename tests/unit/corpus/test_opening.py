@@ -35,12 +35,17 @@ def test_a_text_that_begins_like_a_compression_is_a_text(tmp_path: Path):
     assert b"".join(blocks(str(tmp_path / "a.txt"))) == b"BZh is how bzip2 begins"
 
 
-@pytest.mark.parametrize(("suffix", "compress"), [(".gz", gzip.compress), (".bz2", bz2.compress), (".xz", fast_xz), (".zst", zstd.compress)])
+@pytest.mark.parametrize(
+    ("suffix", "compress"), [(".gz", gzip.compress), (".bz2", bz2.compress), (".xz", fast_xz), (".zst", zstd.compress)]
+)
 def test_a_bomb_is_cut_and_named(tmp_path: Path, suffix: str, compress):
     path = tmp_path / f"a.txt{suffix}"
     path.write_bytes(compress((b"x" * 99 + b"\n") * 800_000))
     sizes: list[int] = []
-    with pytest.raises(ExpandsTooFar, match=r"^67,\d\d\d,\d\d\d bytes came out of [\d,]+: more than prepare.expansion_limit \(200\) times as many$"):
+    with pytest.raises(
+        ExpandsTooFar,
+        match=r"^67,\d\d\d,\d\d\d bytes came out of [\d,]+: more than prepare.expansion_limit \(200\) times as many$",
+    ):
         sizes.extend(map(len, blocks(str(path))))
     assert HARMLESS_BYTES - 300_000 < sum(sizes) <= HARMLESS_BYTES
     assert sum(map(len, blocks(str(path), expansion_limit=1_000_000))) == 80_000_000
@@ -73,7 +78,9 @@ def test_a_limit_that_would_cut_text_is_refused():
 def test_whole_lines_are_those_of_lines_but_for_their_length(text: str, size: int, longest: int):
     data = text.encode()
     parts = [data[at : at + size] for at in range(0, len(data), size)]
-    assert list(whole_lines(iter(parts), longest)) == [(line[:longest], len(line) <= longest) for line in lines(iter(parts))]
+    assert list(whole_lines(iter(parts), longest)) == [
+        (line[:longest], len(line) <= longest) for line in lines(iter(parts))
+    ]
 
 
 def test_a_line_that_is_too_long_is_not_held():

@@ -23,7 +23,6 @@ from pipeline.corpus.order import (
 )
 from pipeline.corpus.stream import TOKEN_BYTES
 
-
 ORDER = [6, 7, 5, 4, 0, 3, 1, 2]
 
 
@@ -48,10 +47,14 @@ def batch_of(slots: int) -> Batch:
 
 
 @given(slots=st.integers(1, 9), steps=st.integers(1, 12), world=st.integers(1, 9), of_block=st.integers(1, 5))
-def test_blocks_dealt_in_turn_bring_each_rank_the_slots_of_its_steps(slots: int, steps: int, world: int, of_block: int) -> None:
+def test_blocks_dealt_in_turn_bring_each_rank_the_slots_of_its_steps(
+    slots: int, steps: int, world: int, of_block: int
+) -> None:
     batch, of_round = batch_of(slots), world * of_block
     rounds = -(-slots * steps // of_round)
-    stream = [first + place for first in range(0, rounds * of_round, of_round) for place in slots_by_rank(of_round, world)]
+    stream = [
+        first + place for first in range(0, rounds * of_round, of_round) for place in slots_by_rank(of_round, world)
+    ]
     blocks = [stream[first : first + of_block] for first in range(0, len(stream), of_block)]
     assert sorted(stream) == list(range(rounds * of_round))
     for rank in range(world):
@@ -74,7 +77,9 @@ def test_a_block_of_small_slots_is_too_large_for_an_inline_result() -> None:
         of_block = slots_of_block(Batch(rows_per_step=1024, rows_per_slot=rows_per_slot), maximum_length, 2)
         tokens = of_block * rows_per_slot * maximum_length
         assert LEAST_BLOCK_TOKENS <= tokens < LEAST_BLOCK_TOKENS + rows_per_slot * maximum_length
-    assert LEAST_BLOCK_TOKENS * TOKEN_BYTES >= 4 * 100 * 1024  # four times the size of an inline result: rows may be a quarter full
+    assert (
+        LEAST_BLOCK_TOKENS * TOKEN_BYTES >= 4 * 100 * 1024
+    )  # four times the size of an inline result: rows may be a quarter full
 
 
 def test_what_may_follow_a_row() -> None:
@@ -96,7 +101,9 @@ def test_a_chain_of_slots_is_checked_to_the_row() -> None:
     assert check_chain(None, slots) is None
     swapped = [slots[0], slots[2], slots[1]]
     assert check_chain(None, swapped) == "slot 1 starts at epoch 0, window 0, row 8, after epoch 0, window 0, row 3"
-    assert check_chain(at(0, 0, 1), slots) == "slot 0 starts at epoch 0, window 0, row 0, after epoch 0, window 0, row 1"
+    assert (
+        check_chain(at(0, 0, 1), slots) == "slot 0 starts at epoch 0, window 0, row 0, after epoch 0, window 0, row 1"
+    )
 
 
 @given(slots=st.integers(1, 32), world=st.integers(1, 32), start=st.integers(0, 5), step=st.integers(0, 20))
@@ -122,19 +129,31 @@ def test_a_batch_warms_up_by_hand() -> None:
     batch = Batch(rows_per_step=20, rows_per_slot=4, warmup_steps=4, warmup_rows=8)
     assert [slots_at(step, batch) for step in range(7)] == [2, 2, 3, 4, 5, 5, 5]
     assert [offset(step, batch) for step in range(7)] == [0, 8, 16, 28, 44, 64, 84]
-    assert [slots_of_rank(step, 1, batch, 1, 2) for step in (1, 2, 3)] == [[1], [1], [0, 2]]  # slots 0 1 | 2 3 4 | 5 6 7 8 of a stream from step 1 on
+    assert [slots_of_rank(step, 1, batch, 1, 2) for step in (1, 2, 3)] == [
+        [1],
+        [1],
+        [0, 2],
+    ]  # slots 0 1 | 2 3 4 | 5 6 7 8 of a stream from step 1 on
 
 
 GROWING = st.builds(
-    lambda first, more, steps: Batch(rows_per_step=4 * (first + more), rows_per_slot=4, warmup_steps=steps, warmup_rows=4 * first),
-    st.integers(1, 6), st.integers(0, 9), st.integers(1, 12),
+    lambda first, more, steps: Batch(
+        rows_per_step=4 * (first + more), rows_per_slot=4, warmup_steps=steps, warmup_rows=4 * first
+    ),
+    st.integers(1, 6),
+    st.integers(0, 9),
+    st.integers(1, 12),
 )
 
 
 @given(batch=GROWING)
 def test_a_batch_grows_without_a_step_back_and_offsets_add_its_rows_up(batch: Batch) -> None:
     slots = [slots_at(step, batch) for step in range(20)]
-    assert slots[0] == batch.fewest_slots and slots == sorted(slots) and set(slots[batch.warmup_steps :]) == {batch.slots_per_step}
+    assert (
+        slots[0] == batch.fewest_slots
+        and slots == sorted(slots)
+        and set(slots[batch.warmup_steps :]) == {batch.slots_per_step}
+    )
     assert [offset(step, batch) for step in range(20)] == [4 * sum(slots[:step]) for step in range(20)]
 
 
@@ -148,7 +167,9 @@ def test_every_world_sees_the_same_steps_of_a_growing_batch(batch: Batch, world:
         places = [slots_of_rank(step, start, batch, rank, world) for rank in range(world)]
         assert all(places)
         seen = {place: dealt[rank].pop(0) for rank in range(world) for place in places[rank]}
-        assert [seen[place] for place in sorted(seen)] == list(range(offset(step, batch) // 4, offset(step + 1, batch) // 4))
+        assert [seen[place] for place in sorted(seen)] == list(
+            range(offset(step, batch) // 4, offset(step + 1, batch) // 4)
+        )
 
 
 def test_a_phase_begins_at_the_next_window() -> None:
@@ -166,9 +187,14 @@ def test_offsets_count_rows() -> None:
 
 
 @given(
-    windows=st.integers(1, 30), needed=st.integers(1, 300), most=st.integers(1, 50), place=st.none() | st.tuples(st.integers(0, 3), st.integers(0, 29), st.integers(0, 9))
+    windows=st.integers(1, 30),
+    needed=st.integers(1, 300),
+    most=st.integers(1, 50),
+    place=st.none() | st.tuples(st.integers(0, 3), st.integers(0, 29), st.integers(0, 9)),
 )
-def test_ranges_cover_every_window_from_the_cursor_on(windows: int, needed: int, most: int, place: tuple[int, int, int] | None) -> None:
+def test_ranges_cover_every_window_from_the_cursor_on(
+    windows: int, needed: int, most: int, place: tuple[int, int, int] | None
+) -> None:
     cursor = at(place[0], place[1] % windows, place[2]) if place else None
     ranges = list(window_ranges(cursor, windows, needed, most))
     ends = cursor is not None and cursor.row == 9
@@ -178,4 +204,3 @@ def test_ranges_cover_every_window_from_the_cursor_on(windows: int, needed: int,
     assert covered.tolist() == list(range(first, first + len(covered)))
     assert len(covered) < needed + max(r.count for r in ranges)
     assert [r.skip for r in ranges] == [cursor.row + 1 if cursor and not ends else 0] + [0] * (len(ranges) - 1)
-

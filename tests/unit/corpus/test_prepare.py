@@ -10,14 +10,26 @@ from pipeline import storage
 from pipeline.config.data import Preparation
 from pipeline.corpus.inputs import list_files
 from pipeline.corpus.parts import part_settings, records, sketched, write_parts
-from pipeline.corpus.prepare import Corpus, Plan, contents, delete_others, finished, list_sources, load_corpus, prepare, read_window
+from pipeline.corpus.prepare import (
+    Corpus,
+    Plan,
+    contents,
+    delete_others,
+    finished,
+    list_sources,
+    load_corpus,
+    prepare,
+    read_window,
+)
 from pipeline.corpus.shards import write_shard, write_windows
 from pipeline.corpus.sources import parse
 from pipeline.errors import AwayError, ConfigError, DataError
 from pipeline.text.documents import Document
 from pipeline.text.schema import DOCUMENT
 
-SETTINGS = Preparation(window_characters=1000, piece_characters=200, minimum_characters=1, heldout_share=0.0, near_duplicates=None)
+SETTINGS = Preparation(
+    window_characters=1000, piece_characters=200, minimum_characters=1, heldout_share=0.0, near_duplicates=None
+)
 
 
 @pytest.fixture
@@ -40,7 +52,11 @@ def test_a_corpus_prepared_inside_its_source_is_not_read(books: Path, tmp_path: 
     assert names(books, books / "prepared") == ["0.txt", "1.txt", "2.txt", "prepared-not.txt"]
     assert names(books, tmp_path / "other")[-1] == "prepared/parts/x.parquet"
     (tmp_path / "link").symlink_to(books)
-    assert names(books, tmp_path / "link" / "prepared") == names(tmp_path / "link", books / "prepared") == ["0.txt", "1.txt", "2.txt", "prepared-not.txt"]
+    assert (
+        names(books, tmp_path / "link" / "prepared")
+        == names(tmp_path / "link", books / "prepared")
+        == ["0.txt", "1.txt", "2.txt", "prepared-not.txt"]
+    )
     with pytest.raises(ConfigError) as refused:
         names(books / "prepared", books / "prepared")
     assert str(refused.value) == (
@@ -56,7 +72,9 @@ def test_what_is_refused_is_refused_before_anything_is_written(books: Path, tmp_
                 refuse([source], SETTINGS, str(folder))
     folder.mkdir()
     (folder / "thesis.tex").write_text("x")
-    with pytest.raises(ConfigError, match="holds thesis.tex, which is not of a prepared corpus: choose an empty or new folder"):
+    with pytest.raises(
+        ConfigError, match="holds thesis.tex, which is not of a prepared corpus: choose an empty or new folder"
+    ):
         finished([str(books)], SETTINGS, str(folder))
     with pytest.raises(ConfigError, match="both hold"):
         prepare([str(books), f"{books}/0.txt"], SETTINGS, str(tmp_path / "empty"), lambda line: None)
@@ -71,13 +89,18 @@ def test_nobody_is_told_to_delete_a_folder_of_something_else(books: Path, tmp_pa
     for call in (lambda: finished([str(books)], SETTINGS, str(folder)), lambda: load_corpus(str(folder))):
         with pytest.raises(ConfigError) as refused:
             call()
-        assert str(refused.value) == f"{folder} holds manifest.json, which is not of a prepared corpus: choose another folder"
+        assert (
+            str(refused.value)
+            == f"{folder} holds manifest.json, which is not of a prepared corpus: choose another folder"
+        )
     (folder / "train").mkdir()
     (folder / "train" / "data.parquet").write_bytes(b"")
     with pytest.raises(ConfigError, match="which is not of a prepared corpus"):
         load_corpus(str(folder))
     (folder / "train" / "00000-0123456789ab.parquet").write_bytes(b"")
-    with pytest.raises(DataError, match=r"manifest.json cannot be read \(.*\): delete the folder and prepare it again$"):
+    with pytest.raises(
+        DataError, match=r"manifest.json cannot be read \(.*\): delete the folder and prepare it again$"
+    ):
         finished([str(books)], SETTINGS, str(folder))
 
 
@@ -101,9 +124,15 @@ def test_a_shard_whose_file_is_gone_is_written_again(books: Path, tmp_path: Path
     report = write_shard(str(tmp_path / "out"), record["parts"], "plan", 0, 1, SETTINGS)
     shard = tmp_path / "out" / report["train"]["file"]
     whole, when = shard.read_bytes(), shard.stat().st_mtime_ns
-    assert write_shard(str(tmp_path / "out"), record["parts"], "plan", 0, 1, SETTINGS) == report and shard.stat().st_mtime_ns == when
+    assert (
+        write_shard(str(tmp_path / "out"), record["parts"], "plan", 0, 1, SETTINGS) == report
+        and shard.stat().st_mtime_ns == when
+    )
     shard.unlink()
-    assert write_shard(str(tmp_path / "out"), record["parts"], "plan", 0, 1, SETTINGS) == report and shard.read_bytes() == whole
+    assert (
+        write_shard(str(tmp_path / "out"), record["parts"], "plan", 0, 1, SETTINGS) == report
+        and shard.read_bytes() == whole
+    )
     assert not (tmp_path / "out" / report["heldout"]["file"]).exists() and report["heldout"]["windows"] == []
 
 
@@ -111,14 +140,22 @@ def fingerprint(places: dict[str, float], folder: Path) -> str:
     """The fingerprint of a corpus of two texts, of sources at these places with these weights."""
     texts = {place: f"The text of source {number}." for number, place in enumerate(places)}
     (folder / "parts").mkdir(parents=True)
-    sources = {place: {"format": None, "column": None, "language": None, "weight": weight} for place, weight in places.items()}
+    sources = {
+        place: {"format": None, "column": None, "language": None, "weight": weight} for place, weight in places.items()
+    }
     report: dict = {"tallies": {}}
     for split in ("train", "heldout"):
         rows = [
-            {name: value for name, value in sketched(document(text, f"{number}.txt"), place).row.items() if name in DOCUMENT.names}
+            {
+                name: value
+                for name, value in sketched(document(text, f"{number}.txt"), place).row.items()
+                if name in DOCUMENT.names
+            }
             for number, (place, text) in enumerate(texts.items())
         ]
-        report[split] = write_windows(str(folder), split, 0, pa.Table.from_pylist(rows if split == "train" else [], schema=DOCUMENT), 1000)
+        report[split] = write_windows(
+            str(folder), split, 0, pa.Table.from_pylist(rows if split == "train" else [], schema=DOCUMENT), 1000
+        )
     return contents([report], {}, Plan(sources=sources, settings={}, inputs={}))["fingerprint"]
 
 
@@ -129,13 +166,29 @@ def document(text: str, name: str) -> Document:
 def test_the_fingerprint_follows_the_weights_and_not_where_the_sources_lie(tmp_path: Path):
     one = fingerprint({"/a/x": 2.0, "/a/y": 1.0}, tmp_path / "1")
     assert fingerprint({"/b/z": 2.0, "s3://c": 1.0}, tmp_path / "2") == one
-    others = [fingerprint(dict(zip("xy", weights)), tmp_path / str(weights)) for weights in ((1.0, 2.0), (2.0, 2.0), (3.0, 1.0), (1.0, 1.0))]
+    others = [
+        fingerprint(dict(zip("xy", weights)), tmp_path / str(weights))
+        for weights in ((1.0, 2.0), (2.0, 2.0), (3.0, 1.0), (1.0, 1.0))
+    ]
     assert len({one, *others}) == 5
 
 
 def test_what_a_killed_preparation_was_just_writing_is_deleted(tmp_path: Path):
-    kept = ("manifest.json", "notes.tmp", "parts/0123456789abcdef.json", "parts/0123456789abcdef-00000.parquet", "parts/feed-00000.json", "train/00000-a.parquet")
-    gone = ("manifest.json.77aa77aa77aa77aa.tmp", "parts/0123456789abcdef.json.0123456789abcdef.tmp", "parts/feed-00000.json.feedfeedfeedfeed.tmp", "parts/old.json", "train/00000-a.parquet.7777777777777777.tmp")
+    kept = (
+        "manifest.json",
+        "notes.tmp",
+        "parts/0123456789abcdef.json",
+        "parts/0123456789abcdef-00000.parquet",
+        "parts/feed-00000.json",
+        "train/00000-a.parquet",
+    )
+    gone = (
+        "manifest.json.77aa77aa77aa77aa.tmp",
+        "parts/0123456789abcdef.json.0123456789abcdef.tmp",
+        "parts/feed-00000.json.feedfeedfeedfeed.tmp",
+        "parts/old.json",
+        "train/00000-a.parquet.7777777777777777.tmp",
+    )
     for name in (*kept, *gone):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("x")
@@ -143,7 +196,9 @@ def test_what_a_killed_preparation_was_just_writing_is_deleted(tmp_path: Path):
     assert sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.*")) == sorted(kept)
 
 
-def test_a_shard_that_is_broken_is_one_thing_and_storage_that_is_away_another(tiny_corpus: Corpus, monkeypatch: pytest.MonkeyPatch):
+def test_a_shard_that_is_broken_is_one_thing_and_storage_that_is_away_another(
+    tiny_corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+):
     window = tiny_corpus.train[0]
 
     def refuse(*_: object, **__: object) -> None:
@@ -151,10 +206,14 @@ def test_a_shard_that_is_broken_is_one_thing_and_storage_that_is_away_another(ti
 
     with monkeypatch.context() as patch:
         patch.setattr(pq, "ParquetFile", refuse)
-        with pytest.raises(DataError, match=r"AWS Error ACCESS_DENIED\): delete .* and prepare it again") as broken:  # its storage lets it be read
+        with pytest.raises(
+            DataError, match=r"AWS Error ACCESS_DENIED\): delete .* and prepare it again"
+        ) as broken:  # its storage lets it be read
             read_window(tiny_corpus, window)
         patch.setattr(storage, "refuses", lambda location: True)
-        with pytest.raises(AwayError, match=r"cannot be read now \(AWS Error ACCESS_DENIED\); the same command tries again"):
+        with pytest.raises(
+            AwayError, match=r"cannot be read now \(AWS Error ACCESS_DENIED\); the same command tries again"
+        ):
             read_window(tiny_corpus, window)
     assert not isinstance(broken.value, AwayError) and read_window(tiny_corpus, window).num_rows
     place = storage.join(tiny_corpus.folder, window.shard)

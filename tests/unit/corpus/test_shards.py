@@ -33,7 +33,9 @@ WORDS = [f"word{number}" for number in range(1200)]
 
 
 def item(text: str, id: str, parent: str = "p", source: str = "s") -> Sketched:
-    return sketched(Document(id=id, parent=parent, title="", text=text, lines_are_sentences=False, language="en"), source)
+    return sketched(
+        Document(id=id, parent=parent, title="", text=text, lines_are_sentences=False, language="en"), source
+    )
 
 
 def items(texts: list[str]) -> list[Sketched]:
@@ -88,16 +90,22 @@ def test_held_out_is_the_share_of_the_hash_worked_out():
 def test_of_the_same_text_the_parent_with_the_greatest_hash_keeps_it_and_of_its_own_the_first():
     tallies: dict[str, Tally] = {}
     parents = sorted(("a", "b", "c"), key=parent_hash)
-    found = [item("same", f"{parent}{place}", parent, f"from {parent}") for parent in parents for place in (1, 0)] + [item("other", "x")]
+    found = [item("same", f"{parent}{place}", parent, f"from {parent}") for parent in parents for place in (1, 0)] + [
+        item("other", "x")
+    ]
     kept = without_repeats(table(found), tallies)
     assert sorted(kept["id"].to_pylist()) == sorted([f"{parents[-1]}0", "x"])
-    assert {source: tally.dropped for source, tally in tallies.items()} == {f"from {p}": {"duplicate": 2 - (p == parents[-1])} for p in parents}
+    assert {source: tally.dropped for source, tally in tallies.items()} == {
+        f"from {p}": {"duplicate": 2 - (p == parents[-1])} for p in parents
+    }
     assert tallies[f"from {parents[-1]}"].samples == {"duplicate": [[f"{parents[-1]}1", "same"]]}
     assert without_repeats(PART.empty_table(), tallies).num_rows == 0
 
 
 @pytest.mark.parametrize("count", [1, 3, 7])
-def test_ranges_of_keys_divide_the_rows_of_all_parts_in_order(tmp_path: Path, count: int, monkeypatch: pytest.MonkeyPatch):
+def test_ranges_of_keys_divide_the_rows_of_all_parts_in_order(
+    tmp_path: Path, count: int, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr("pipeline.corpus.parts.GROUP_BYTES", 2_000)
     found = items([f"text {number} " + "x" * (number % 50) for number in range(400)])
     for number, share in enumerate((slice(0, 100), slice(100, 400))):
@@ -106,9 +114,16 @@ def test_ranges_of_keys_divide_the_rows_of_all_parts_in_order(tmp_path: Path, co
     (tmp_path / "2.parquet").write_bytes(parquet(PART.empty_table(), "key"))
     edges = [key_edges(number, count) for number in range(count)]
     assert edges[0][0] == 0 and edges[-1][1] == 2**64 and all(a[1] == b[0] for a, b in zip(edges, edges[1:]))
-    tables = [in_order(pa.concat_tables([sorted_range(f"{tmp_path}/{part}.parquet", PART, "key", *edge) for part in range(3)])) for edge in edges]
+    tables = [
+        in_order(
+            pa.concat_tables([sorted_range(f"{tmp_path}/{part}.parquet", PART, "key", *edge) for part in range(3)])
+        )
+        for edge in edges
+    ]
     assert all(table.num_rows > 20 for table in tables)
-    assert pa.concat_tables(tables)["text"].to_pylist() == [text for _, text in sorted((item.row["key"], item.row["text"]) for item in found)]
+    assert pa.concat_tables(tables)["text"].to_pylist() == [
+        text for _, text in sorted((item.row["key"], item.row["text"]) for item in found)
+    ]
 
 
 @pytest.mark.parametrize(("parents", "expected"), [(9, 0), (10, 1), (25, 2), (40, 4), (60, 4), (1000, 4)])
@@ -129,7 +144,10 @@ def test_overlaps_count_what_others_own_and_how_much_of_it_is_common():
         "parent_hash": [1, half + 2, half + 1, 4, 4, 4, half + 1, 1, half + 9, half + 1],
         "place": [11, 12, 13, 13, 14, 13, 13, 11, 15, 13],
     }
-    found = overlaps(pa.table({name: pa.array(column, SKETCH.field(name).type) for name, column in columns.items()}, schema=SKETCH), 0.5)
+    found = overlaps(
+        pa.table({name: pa.array(column, SKETCH.field(name).type) for name, column in columns.items()}, schema=SKETCH),
+        0.5,
+    )
     assert found.schema == OVERLAP
     # Of 5 the held-out parent and the smaller text are not the owner; of COMMON the held-out parent is not; of the next the lesser hash is not.
     assert found.to_pylist() == [
@@ -147,7 +165,12 @@ def near(found: list[Sketched], folder: Path, **settings: float) -> tuple[list[s
     (folder / "parts" / "one.sketch.parquet").write_bytes(parquet(sketches.sort_by("hash"), "hash"))
     for number in range(3):
         write_overlap(str(folder), ["one"], "plan", number, 3, settings["heldout_share"])
-    every = pa.concat_tables([sorted_range(f"{folder}/parts/plan-overlap-{number:05d}.parquet", OVERLAP, "place", 0, 2**64) for number in range(3)])
+    every = pa.concat_tables(
+        [
+            sorted_range(f"{folder}/parts/plan-overlap-{number:05d}.parquet", OVERLAP, "place", 0, 2**64)
+            for number in range(3)
+        ]
+    )
     tallies: dict[str, Tally] = {}
     kept = without_near_duplicates(in_order(rows), every, Preparation(**settings), tallies)
     return sorted(kept["id"].to_pylist()), tallies
@@ -170,7 +193,11 @@ def test_a_text_in_other_formatting_and_one_that_is_part_of_another_are_near_dup
 
 @pytest.mark.parametrize("parents", [("x", "y", "z"), ("z", "y", "x"), ("y", "z", "x")])
 def test_of_copies_of_equal_size_the_one_in_capitals_goes_first(parents: tuple[str, ...], tmp_path: Path):
-    copies = {"capitals": " ".join(WORDS).upper(), "small": " ".join(WORDS), "both": " ".join(WORDS).capitalize().replace(" word3", " Word3")}
+    copies = {
+        "capitals": " ".join(WORDS).upper(),
+        "small": " ".join(WORDS),
+        "both": " ".join(WORDS).capitalize().replace(" word3", " Word3"),
+    }
     found = [item(text, name, parent) for (name, text), parent in zip(copies.items(), parents, strict=True)]
     assert near(found, tmp_path, heldout_share=0.0)[0] == ["both"]
     (tmp_path / "two").mkdir()
@@ -178,14 +205,21 @@ def test_of_copies_of_equal_size_the_one_in_capitals_goes_first(parents: tuple[s
 
 
 def test_what_the_same_parent_repeats_is_no_near_duplicate(tmp_path: Path):
-    assert near([item(" ".join(WORDS), "a"), item(" ".join(WORDS) + " end", "b")], tmp_path, heldout_share=0.0)[0] == ["a", "b"]
+    assert near([item(" ".join(WORDS), "a"), item(" ".join(WORDS) + " end", "b")], tmp_path, heldout_share=0.0)[0] == [
+        "a",
+        "b",
+    ]
 
 
 def test_held_out_texts_of_which_a_little_is_trained_on_are_left_out(tmp_path: Path):
     heldout = min((f"p{number}" for number in range(50)), key=parent_hash)
     share = (parent_hash(heldout) + 1) / 2**64 + 1e-9
     own = [f"own{word}" for word in WORDS]
-    found = [item(" ".join(WORDS), "trained", "other"), item(" ".join([*WORDS[:200], *own]), "both", heldout), item(" ".join(f"new{word}" for word in WORDS), "fresh", heldout)]
+    found = [
+        item(" ".join(WORDS), "trained", "other"),
+        item(" ".join([*WORDS[:200], *own]), "both", heldout),
+        item(" ".join(f"new{word}" for word in WORDS), "fresh", heldout),
+    ]
     assert near(found, tmp_path, heldout_share=share)[0] == ["fresh", "trained"]
 
 
@@ -193,12 +227,18 @@ LONG = [f"word{number}" for number in range(5_000)]
 
 
 def parts_of_long(words: int) -> list[Sketched]:
-    return [item(" ".join(LONG[start : start + words]), f"part {start}", f"parent {start}") for start in range(0, 4_000, 100)]
+    return [
+        item(" ".join(LONG[start : start + words]), f"part {start}", f"parent {start}")
+        for start in range(0, 4_000, 100)
+    ]
 
 
 @pytest.mark.parametrize("words", [60, 120, 250, 500, 1000])
 def test_what_stands_in_a_longer_text_is_a_near_duplicate_whatever_its_length_and_parent(words: int, tmp_path: Path):
-    fresh = [item(" ".join(f"own{number}x{word}" for word in range(words)), f"own {number}", f"other {number}") for number in range(20)]
+    fresh = [
+        item(" ".join(f"own{number}x{word}" for word in range(words)), f"own {number}", f"other {number}")
+        for number in range(20)
+    ]
     kept, _ = near([item(" ".join(LONG), "whole", "book"), *parts_of_long(words), *fresh], tmp_path, heldout_share=0.0)
     assert "whole" in kept and sum(id.startswith("own") for id in kept) == 20
     # Of sixty words about seven sequences are common, of 500 about sixty: too few only by chance.
@@ -208,12 +248,19 @@ def test_what_stands_in_a_longer_text_is_a_near_duplicate_whatever_its_length_an
 @pytest.mark.parametrize("words", [60, 120, 1000])
 def test_no_held_out_text_stands_whole_in_a_longer_one_that_is_trained_on(words: int, tmp_path: Path):
     book = max((f"book {number}" for number in range(99)), key=parent_hash)
-    kept, _ = near([item(" ".join(LONG), "whole", book), *parts_of_long(words)], tmp_path, heldout_share=parent_hash(book) / 2**64 - 1e-9)
+    kept, _ = near(
+        [item(" ".join(LONG), "whole", book), *parts_of_long(words)],
+        tmp_path,
+        heldout_share=parent_hash(book) / 2**64 - 1e-9,
+    )
     assert kept == ["whole"]
 
 
 def test_counts_of_sources():
-    rows = [item(text, id, source=source) for text, id, source in (("abc", "a#0", "s"), ("é", "a#1", "s"), ("xy", "b#0", "t"))]
+    rows = [
+        item(text, id, source=source)
+        for text, id, source in (("abc", "a#0", "s"), ("é", "a#1", "s"), ("xy", "b#0", "t"))
+    ]
     assert counts_by_source(table(rows)) == {
         "s": {"documents": 1, "pieces": 2, "characters": 4},
         "t": {"documents": 1, "pieces": 1, "characters": 2},
@@ -223,7 +270,9 @@ def test_counts_of_sources():
 def test_parts_are_cut_by_their_size(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("pipeline.corpus.parts.TABLE_CHARACTERS", 100)
     monkeypatch.setattr("pipeline.corpus.parts.PART_CHARACTERS", 300)
-    tables = list(part_tables(items([f"{number:010d} a b c d e f g h"[:10 + 16 * (number == 3)] for number in range(75)])))
+    tables = list(
+        part_tables(items([f"{number:010d} a b c d e f g h"[: 10 + 16 * (number == 3)] for number in range(75)]))
+    )
     assert [rows.num_rows for rows, _ in tables] == [29, 30, 16]
     assert [sketches.num_rows for _, sketches in tables] == [2, 0, 0]
     for rows, _ in tables:

@@ -21,7 +21,9 @@ def names(spec: object) -> list[str]:
 
 
 def some_file(name: str, **more) -> InputFile:
-    return InputFile(**{"location": f"/x/{name}", "name": name, "source": "/x", "format": None, "bytes": 10, "stamp": "1"} | more)
+    return InputFile(
+        **{"location": f"/x/{name}", "name": name, "source": "/x", "format": None, "bytes": 10, "stamp": "1"} | more
+    )
 
 
 @pytest.fixture
@@ -34,10 +36,20 @@ def folder(tmp_path: Path) -> Path:
 
 def test_specifications():
     assert parse("builtin") == Source(spec="builtin", location="builtin", format="builtin")
-    assert parse("/a/b.txt::format=sentences") == Source(spec="/a/b.txt::format=sentences", location="/a/b.txt", format="sentences")
-    assert parse("builtin::weight=0.5") == Source(spec="builtin::weight=0.5", location="builtin", format="builtin", weight=0.5)
+    assert parse("/a/b.txt::format=sentences") == Source(
+        spec="/a/b.txt::format=sentences", location="/a/b.txt", format="sentences"
+    )
+    assert parse("builtin::weight=0.5") == Source(
+        spec="builtin::weight=0.5", location="builtin", format="builtin", weight=0.5
+    )
     given = parse("/a::format=jsonl::column=body::language=de::weight=2")
-    assert (given.location, given.format, given.column, given.language, given.weight) == ("/a", "jsonl", "body", "de", 2.0)
+    assert (given.location, given.format, given.column, given.language, given.weight) == (
+        "/a",
+        "jsonl",
+        "body",
+        "de",
+        2.0,
+    )
     assert parse("s3://bucket/key/").location == "s3://bucket/key"
     assert parse("books").location == os.path.abspath("books")
 
@@ -53,11 +65,20 @@ def test_specifications():
         ("a::language=", "language has no value, as in PATH::language=…"),
         ("a::format=text::format=sentences", "format is given twice"),
         ("::format=text", "names no file, folder or URL"),
-        ("a::language=klingon", "language (klingon) is no code of a language: give one of ISO 639, as in PATH::language=de"),
+        (
+            "a::language=klingon",
+            "language (klingon) is no code of a language: give one of ISO 639, as in PATH::language=de",
+        ),
         ("a::language=German", "language (German) is no code of a language"),
         ("a::language=jp", "language (jp) is no code of a language"),
-        ("a::format=text::column=body", "column (body) is for the formats parquet-sentences, parquet, jsonl, and the format is text: leave one of them out"),
-        ("builtin::column=body", "column (body) is for the formats parquet-sentences, parquet, jsonl, and the format is builtin: leave one of them out"),
+        (
+            "a::format=text::column=body",
+            "column (body) is for the formats parquet-sentences, parquet, jsonl, and the format is text: leave one of them out",
+        ),
+        (
+            "builtin::column=body",
+            "column (body) is for the formats parquet-sentences, parquet, jsonl, and the format is builtin: leave one of them out",
+        ),
         ("builtin::format=text", "the built-in corpus has no format text; a folder of that name is ./builtin"),
     ],
 )
@@ -128,28 +149,47 @@ def test_files_of_a_url_are_urls_that_lead_back_to_them():
     assert location_of("s3://bucket/a", "bucket/a/b") == "s3://bucket/a/b"
 
 
-@pytest.mark.parametrize("spec", [
-    "s3://key:secret@bucket/a",
-    "s3://key:secret/with+secret@bucket/a",
-    "https://secret@host/a.txt::format=text",
-    "https://user:se/secret@host/a",
-    "s3://bucket/a?access_key=key&secret_key=secret",
-    "https://host/a.txt?X-Amz-Credential=key&X-Amz-Signature=secret",
-    "https://host/a.txt?sv=1&sig=secret",
-])
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "s3://key:secret@bucket/a",
+        "s3://key:secret/with+secret@bucket/a",
+        "https://secret@host/a.txt::format=text",
+        "https://user:se/secret@host/a",
+        "s3://bucket/a?access_key=key&secret_key=secret",
+        "https://host/a.txt?X-Amz-Credential=key&X-Amz-Signature=secret",
+        "https://host/a.txt?sv=1&sig=secret",
+    ],
+)
 def test_a_login_in_a_url_is_refused_and_not_repeated(spec: str):
     with pytest.raises(ConfigError, match=r"\*\*\*.* was given with a login in it") as refused:
         parse(spec)
-    assert "secret@" not in str(refused.value) and "=secret" not in str(refused.value) and "key:" not in str(refused.value)
+    assert (
+        "secret@" not in str(refused.value) and "=secret" not in str(refused.value) and "key:" not in str(refused.value)
+    )
 
 
 def test_what_is_no_login_is_let_through():
-    for location in ("hdfs://somebody@host:90/a", "hdfs://host:90/a@b", "gs://anonymous@bucket/a", "s3://bucket/a:b@c", "https://host:8080/x@y?page=2", "C:\\a@b"):
+    for location in (
+        "hdfs://somebody@host:90/a",
+        "hdfs://host:90/a@b",
+        "gs://anonymous@bucket/a",
+        "s3://bucket/a:b@c",
+        "https://host:8080/x@y?page=2",
+        "C:\\a@b",
+    ):
         assert storage.without_login(location) == location
     assert location_of("gs://anonymous@bucket/a/*", "bucket/a/b") == "gs://anonymous@bucket/a/b"
 
 
-@pytest.mark.parametrize(("name", "words"), [("nothing", "no such file or folder"), ("*.zip", "no file matches this pattern"), ("empty", "no files in this folder")])
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("nothing", "no such file or folder"),
+        ("*.zip", "no file matches this pattern"),
+        ("empty", "no files in this folder"),
+    ],
+)
 def test_locations_without_files_are_refused(folder: Path, name: str, words: str):
     (folder / "empty").mkdir()
     with pytest.raises(ConfigError, match=words):
@@ -186,7 +226,10 @@ def test_the_files_of_the_builtin_corpus_are_distinct():
 
 
 def test_batches_are_a_function_of_the_files_and_not_of_their_order():
-    files = [some_file(f"{number:04d}", bytes=3_000_000 if number == 7 else 9_000_000 if number == 3 else 10) for number in range(1200)]
+    files = [
+        some_file(f"{number:04d}", bytes=3_000_000 if number == 7 else 9_000_000 if number == 3 else 10)
+        for number in range(1200)
+    ]
     dealt = batches(files)
     assert batches(files[::-1]) == dealt
     assert [file for batch in dealt for file in batch] == files
@@ -196,9 +239,16 @@ def test_batches_are_a_function_of_the_files_and_not_of_their_order():
 
 def test_the_name_of_a_part_follows_its_files_and_settings():
     files = [some_file("a"), some_file("a", stamp="2"), some_file("a", format="text"), some_file("a", start=0, stop=5)]
-    settings = [Preparation(), Preparation(minimum_characters=7), Preparation(minimum_letters=0.1), Preparation(piece_characters=500)]
+    settings = [
+        Preparation(),
+        Preparation(minimum_characters=7),
+        Preparation(minimum_letters=0.1),
+        Preparation(piece_characters=500),
+    ]
     assert len({digest([file], part_settings(found)) for file in files for found in settings}) == 16
-    assert digest(files[:1], part_settings(Preparation(near_duplicates=None, heldout_share=0.5))) == digest([some_file("a")], part_settings(Preparation()))
+    assert digest(files[:1], part_settings(Preparation(near_duplicates=None, heldout_share=0.5))) == digest(
+        [some_file("a")], part_settings(Preparation())
+    )
 
 
 def test_the_builtin_corpus_is_the_closure_of_the_requirements():
@@ -211,7 +261,9 @@ def test_the_builtin_corpus_is_the_closure_of_the_requirements():
 def test_builtin_files_are_sorted_python_files_that_exist():
     files = list_files(parse("builtin"))
     found = [file for file in files if file.name.startswith("packaging/")]
-    assert "packaging/version.py" in {file.name for file in found} and all(Path(file.location).is_file() for file in found)
+    assert "packaging/version.py" in {file.name for file in found} and all(
+        Path(file.location).is_file() for file in found
+    )
     assert len({file.name for file in files}) == len(files)
 
 
@@ -223,10 +275,14 @@ def test_a_web_server_describes_its_file(folder: Path, monkeypatch: pytest.Monke
     try:
         (file,) = list_files(parse(f"{url}/sub/a.txt?x=1"))
         assert (file.name, file.bytes, file.stamp != "") == ("a.txt", 4, True)
-        with pytest.raises(DataError, match=f"^corpus {url}/none.txt cannot be read: the server answers 404 File not found$"):
+        with pytest.raises(
+            DataError, match=f"^corpus {url}/none.txt cannot be read: the server answers 404 File not found$"
+        ):
             list_files(parse(f"{url}/none.txt"))
     finally:
         server.shutdown()
         server.server_close()
-    with pytest.raises(DataError, match=f"^corpus {url}/sub/a.txt cannot be read: no connection \\(.*refused\\), in 3 tries$"):
+    with pytest.raises(
+        DataError, match=f"^corpus {url}/sub/a.txt cannot be read: no connection \\(.*refused\\), in 3 tries$"
+    ):
         list_files(parse(f"{url}/sub/a.txt"))

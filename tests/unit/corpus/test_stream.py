@@ -9,7 +9,18 @@ from pipeline.config.training import Batch
 from pipeline.corpus import stream
 from pipeline.corpus.order import WindowRange
 from pipeline.corpus.prepare import Corpus, read_window
-from pipeline.corpus.stream import REST_SECONDS, RESTS, StreamLoop, StreamSettings, rows_by_rank, rows_of_range, slots_of_blocks, uniform, weighted, window_rows
+from pipeline.corpus.stream import (
+    REST_SECONDS,
+    RESTS,
+    StreamLoop,
+    StreamSettings,
+    rows_by_rank,
+    rows_of_range,
+    slots_of_blocks,
+    uniform,
+    weighted,
+    window_rows,
+)
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.wordpiece import WordPiece
 
@@ -26,23 +37,33 @@ def test_a_weight_is_how_often_a_document_occurs() -> None:
     found = times({"a": 2, "b": 1}, 0)
     assert set(found.values()) == {1, 2} and all(found[f"{number}#0"] == 2 - number % 2 for number in range(2000))
     rows = weighted(DOCUMENTS, {"a": 2, "b": 1}, 0)["id"].to_pylist()
-    assert rows[:3] == ["0#0", "1#0", "2#0"] and rows[1999:2002] == ["1999#0", "0#0", "2#0"]  # no document beside its copy
+    assert rows[:3] == ["0#0", "1#0", "2#0"] and rows[1999:2002] == [
+        "1999#0",
+        "0#0",
+        "2#0",
+    ]  # no document beside its copy
     assert weighted(DOCUMENTS, {"a": 0, "b": 0}, 0).num_rows == 0
 
 
 def test_a_fraction_is_drawn_anew_in_every_epoch_and_is_a_function_of_the_document() -> None:
     epochs = [times({"a": 1, "b": 0.3}, epoch) for epoch in range(10)]
     drawn = [{id for id in found if int(id[:-2]) % 2} for found in epochs]
-    assert all(240 < len(ids) < 360 for ids in drawn) and all(len(found) == 1000 + len(ids) for found, ids in zip(epochs, drawn))
+    assert all(240 < len(ids) < 360 for ids in drawn) and all(
+        len(found) == 1000 + len(ids) for found, ids in zip(epochs, drawn)
+    )
     assert len(set.union(*drawn)) > 950 and times({"a": 1, "b": 0.3}, 3) == epochs[3]
     more = times({"a": 1, "b": 1.3}, 0)
     assert {id for id, count in more.items() if count == 2} == drawn[0]
     assert uniform("1#0", 0) == uniform("1#0", 0) != uniform("1#0", 1) and 0 <= uniform("x", 5) < 1
 
 
-def test_rows_of_a_window_come_from_its_documents_as_often_as_they_weigh(tiny_corpus: Corpus, tiny_vocabulary: Vocabulary) -> None:
+def test_rows_of_a_window_come_from_its_documents_as_often_as_they_weigh(
+    tiny_corpus: Corpus, tiny_vocabulary: Vocabulary
+) -> None:
     heavy = replace(tiny_corpus, sources={"made up": {"weight": 3.0}})
-    settings = StreamSettings(corpus=heavy, vocabulary=tiny_vocabulary, sampling=Sampling(maximum_length=32), batch=Batch(), seed=0)
+    settings = StreamSettings(
+        corpus=heavy, vocabulary=tiny_vocabulary, sampling=Sampling(maximum_length=32), batch=Batch(), seed=0
+    )
     rows = window_rows(settings, WordPiece(tiny_vocabulary), heavy.train, 0, 0)
     alone = window_rows(replace(settings, corpus=tiny_corpus), WordPiece(tiny_vocabulary), tiny_corpus.train, 0, 0)
     documents = read_window(heavy, heavy.train[0]).num_rows
@@ -52,28 +73,61 @@ def test_rows_of_a_window_come_from_its_documents_as_often_as_they_weigh(tiny_co
     assert all(a % documents != b % documents for a, b, not_next in pairs if not_next)
 
 
-def test_the_words_that_a_process_keeps_are_bounded_by_a_setting_that_changes_no_row(tiny_corpus: Corpus, tiny_vocabulary: Vocabulary) -> None:
-    settings = StreamSettings(corpus=tiny_corpus, vocabulary=tiny_vocabulary, sampling=Sampling(maximum_length=32), batch=Batch(), seed=0)
+def test_the_words_that_a_process_keeps_are_bounded_by_a_setting_that_changes_no_row(
+    tiny_corpus: Corpus, tiny_vocabulary: Vocabulary
+) -> None:
+    settings = StreamSettings(
+        corpus=tiny_corpus, vocabulary=tiny_vocabulary, sampling=Sampling(maximum_length=32), batch=Batch(), seed=0
+    )
     assert tables(replace(settings, table_chunks=9)) == tables(replace(settings, table_chunks=999))
     forgetful, keeper = WordPiece(tiny_vocabulary, 9).table, WordPiece(tiny_vocabulary, 999).table
     assert 9 < len(forgetful.entries) < len(keeper.entries)  # the words of the last window, those of all
 
 
 def tables(settings: StreamSettings) -> list[pa.Table]:
-    return list(rows_of_range(settings, WordPiece(settings.vocabulary, settings.table_chunks), WindowRange(first=0, count=5)))
+    return list(
+        rows_of_range(settings, WordPiece(settings.vocabulary, settings.table_chunks), WindowRange(first=0, count=5))
+    )
 
 
 def test_blocks_are_cut_into_the_slots_that_were_put_in_them() -> None:
     rows = pa.table({"row": range(24), "ids": [[number] * (number % 3) for number in range(24)]})
     ordered = rows_by_rank(rows, rows_per_slot=2, world=3)
-    assert ordered["row"].to_pylist() == [0, 1, 6, 7, 12, 13, 18, 19, 2, 3, 8, 9, 14, 15, 20, 21, 4, 5, 10, 11, 16, 17, 22, 23]
+    assert ordered["row"].to_pylist() == [
+        0,
+        1,
+        6,
+        7,
+        12,
+        13,
+        18,
+        19,
+        2,
+        3,
+        8,
+        9,
+        14,
+        15,
+        20,
+        21,
+        4,
+        5,
+        10,
+        11,
+        16,
+        17,
+        22,
+        23,
+    ]
     assert ordered.sort_by("row") == rows and ordered["ids"].num_chunks == 1
     slots = list(slots_of_blocks([ordered.slice(8, 8), ordered.slice(0, 3)], rows_per_slot=2))
     assert [slot["row"].to_pylist() for slot in slots] == [[2, 3], [8, 9], [14, 15], [20, 21], [0, 1], [6]]
 
 
 @pytest.mark.parametrize(("taken_after", "rests"), [(0, 1), (1, 1), (4, 4), (100, RESTS)])
-def test_the_stream_rests_until_its_blocks_are_taken_but_not_for_ever(taken_after: int, rests: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_stream_rests_until_its_blocks_are_taken_but_not_for_ever(
+    taken_after: int, rests: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     slept: list[float] = []
     monkeypatch.setattr(stream.time, "sleep", slept.append)
 

@@ -120,7 +120,10 @@ def message(location: str) -> str:
 
 def test_a_connection_that_breaks_again_and_again_is_reported(server: str):
     Server.files["/a"], Server.plan["/a"] = DATA, ["break 1000", "break 0", "break 0", "whole"]
-    assert message(f"{server}/a") == f"{server}/a cannot be read: the connection broke after 1,000 of 3,000,000 bytes, in 3 tries"
+    assert (
+        message(f"{server}/a")
+        == f"{server}/a cannot be read: the connection broke after 1,000 of 3,000,000 bytes, in 3 tries"
+    )
     assert len(Server.asked) == 3
 
 
@@ -139,7 +142,9 @@ def test_a_server_without_ranges_is_not_believed(server: str):
 @pytest.mark.parametrize("tag", ["", 'W/"one"'])
 def test_without_a_strong_tag_nothing_is_continued(server: str, tag: str):
     Server.files["/a"], Server.plan["/a"], Server.tags["/a"] = DATA, ["break 1000"], [tag]
-    assert message(f"{server}/a").endswith("the connection broke after 1,000 of 3,000,000 bytes, and the server gives no ETag or date to go on by")
+    assert message(f"{server}/a").endswith(
+        "the connection broke after 1,000 of 3,000,000 bytes, and the server gives no ETag or date to go on by"
+    )
 
 
 def test_a_missing_file_is_reported_at_once(server: str):
@@ -151,14 +156,19 @@ def test_a_busy_server_is_asked_again(server: str):
     Server.files["/a"], Server.plan["/a"] = b"text", ["status 503", "status 429", "whole"]
     assert list(blocks(f"{server}/a")) == [b"text"]
     Server.plan["/a"] = ["status 500"] * 9
-    assert message(f"{server}/a") == f"{server}/a cannot be read: the server answers 500 Internal Server Error, in 3 tries"
+    assert (
+        message(f"{server}/a") == f"{server}/a cannot be read: the server answers 500 Internal Server Error, in 3 tries"
+    )
 
 
 def test_a_server_that_is_busy_when_files_are_listed_is_asked_again(server: str):
     Server.heads = [503, 429]
     assert [file.name for file in list_files(parse(f"{server}/a.txt"))] == ["a.txt"] and Server.heads == []
     Server.heads = [500] * 9
-    with pytest.raises(DataError, match=f"^corpus {server}/a.txt cannot be read: the server answers 500 Internal Server Error, in 3 tries$"):
+    with pytest.raises(
+        DataError,
+        match=f"^corpus {server}/a.txt cannot be read: the server answers 500 Internal Server Error, in 3 tries$",
+    ):
         list_files(parse(f"{server}/a.txt"))
     assert len(Server.heads) == 6
 
@@ -177,7 +187,10 @@ def test_parquet_comes_over_the_web(server: str, tmp_path: Path):
     pq.write_table(pa.table({"title": ["A", "B"], "text": ["One.", "Two."]}), tmp_path / "a.parquet")
     Server.files["/a.parquet"], Server.plan["/a.parquet"] = (tmp_path / "a.parquet").read_bytes(), ["break 300"]
     (file,) = list_files(parse(f"{server}/a.parquet"))
-    assert [(record.title, list(record.paragraphs)) for record in file_records(file)] == [("A", ["One."]), ("B", ["Two."])]
+    assert [(record.title, list(record.paragraphs)) for record in file_records(file)] == [
+        ("A", ["One."]),
+        ("B", ["Two."]),
+    ]
 
 
 def test_a_body_that_stalls_is_reported_and_given_up_with_what_had_come(server: str, monkeypatch: pytest.MonkeyPatch):
@@ -188,8 +201,12 @@ def test_a_body_that_stalls_is_reported_and_given_up_with_what_had_come(server: 
     with web.patience(0.9, lines.append):
         said = message(f"{server}/a")
     assert said.startswith(f"{server}/a cannot be read: ")
-    assert said.endswith(" after 2,000 of 3,000,000 bytes: no byte came for 0.9 s; prepare.web_timeout (0.9) allows more")
-    assert lines == [f"{server}/a: no byte for 0.2 s after 2,000 of 3,000,000 bytes; new tries are made until there was none for 0.9 s (prepare.web_timeout)"]
+    assert said.endswith(
+        " after 2,000 of 3,000,000 bytes: no byte came for 0.9 s; prepare.web_timeout (0.9) allows more"
+    )
+    assert lines == [
+        f"{server}/a: no byte for 0.2 s after 2,000 of 3,000,000 bytes; new tries are made until there was none for 0.9 s (prepare.web_timeout)"
+    ]
     assert [asked for _, asked in Server.asked[:2]] == ["", "bytes=2000-"]
 
 
@@ -204,9 +221,14 @@ def test_a_server_without_an_answer_is_reported_and_given_up(server: str, monkey
     monkeypatch.setattr(web, "WAITS", (0.01,) * 9)
     monkeypatch.setattr(Server, "do_HEAD", Server.stall)
     lines: list[str] = []
-    with web.patience(0.6, lines.append), pytest.raises(DataError, match=r"no byte came for 0.6 s; prepare.web_timeout \(0.6\) allows more$"):
+    with (
+        web.patience(0.6, lines.append),
+        pytest.raises(DataError, match=r"no byte came for 0.6 s; prepare.web_timeout \(0.6\) allows more$"),
+    ):
         list_files(parse(f"{server}/a.txt"))
-    assert lines == [f"{server}/a.txt: no byte for 0.2 s; new tries are made until there was none for 0.6 s (prepare.web_timeout)"]
+    assert lines == [
+        f"{server}/a.txt: no byte for 0.2 s; new tries are made until there was none for 0.6 s (prepare.web_timeout)"
+    ]
 
 
 def test_a_reader_that_takes_its_time_is_no_silence(server: str, monkeypatch: pytest.MonkeyPatch):

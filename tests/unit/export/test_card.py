@@ -34,7 +34,16 @@ def test_a_card_says_where_the_model_comes_from(trained: Trained, lineage: Linea
     written = card(trained, lineage, "huggingface", MADE)
     assert [line for line in written.splitlines() if line.startswith("#")] == [
         "# tiny, step 3",
-        *("## Use", "## More", "## What it is not for", "## Figures", "## Data", "## Settings", "## Lineage", "## License"),
+        *(
+            "## Use",
+            "## More",
+            "## What it is not for",
+            "## Figures",
+            "## Data",
+            "## Settings",
+            "## Lineage",
+            "## License",
+        ),
     ]
     assert "`sentence-transformers` read; checked: by hand." in written
     assert "layers of width 32" in written and UNSAID in written
@@ -70,7 +79,10 @@ def test_data_with_what_was_left_out(lineage: Lineage) -> None:
 def test_a_corpus_that_is_another_now_is_not_described(lineage: Lineage) -> None:
     changed = lineage.recorded | {"identity": {"corpus.fingerprint": "f" * 16}}
     folder = lineage.recorded["corpus"]
-    assert str(corpus_of(changed)) == f"{folder} is no more the corpus of this run: fingerprint 0123456789ab, the run's is ffffffffffff"
+    assert (
+        str(corpus_of(changed))
+        == f"{folder} is no more the corpus of this run: fingerprint 0123456789ab, the run's is ffffffffffff"
+    )
     assert str(corpus_of(lineage.recorded | {"corpus": "/nowhere"})).startswith("/nowhere holds no prepared corpus")
 
 
@@ -81,7 +93,10 @@ def test_metrics_are_those_of_the_step_or_none(lineage: Lineage) -> None:
         "heldout_after": {"heldout/mlm_loss": 5.5, "heldout/mlm_accuracy": 0.25},
         "baselines": {"baseline/unigram_mlm_loss": 6.3, "baseline/unigram_mlm_accuracy": 0.06},
     }
-    assert "| held-out MLM loss | 5.500 nats at length 32 (before training 9.100, unigram baseline 6.300) |\n| held-out MLM accuracy | 25.0% (unigram baseline 6.0%) |" in metrics(measured, 3)
+    assert (
+        "| held-out MLM loss | 5.500 nats at length 32 (before training 9.100, unigram baseline 6.300) |\n| held-out MLM accuracy | 25.0% (unigram baseline 6.0%) |"
+        in metrics(measured, 3)
+    )
     assert metrics(lineage.summary, 2) == "None at this step; the run was measured at its end, after 3 steps."
     assert metrics(None, 2) == "None: the run is not finished, and its held-out loss is measured at its end."
 
@@ -134,7 +149,9 @@ def test_languages_and_data_sets_are_those_of_the_sources(trained: Trained, line
         "hf://datasets/wikimedia/wikipedia@main/20231101.de": one | {"language": "de"},
         "hf://datasets/wikimedia/wikipedia/20231101.nds": one | {"language": "nds"},
     }
-    found = fields(card(trained, replace(lineage, corpus=replace(lineage.corpus, sources=sources)), "huggingface", MADE))
+    found = fields(
+        card(trained, replace(lineage, corpus=replace(lineage.corpus, sources=sources)), "huggingface", MADE)
+    )
     assert (found["language"], found["datasets"]) == (["de", "en", "nds"], ["wikimedia/wikipedia"])
     assert languages(sources | {"/my/books": one | {"language": None}}) == []
 
@@ -169,8 +186,12 @@ def test_figures_in_the_header_are_marked_as_those_of_a_development_set(trained:
         }
     ]
     assert "a development set: settings may have been chosen by it" in written and "around a blank yet" not in written
-    worse = replace(lineage, summary=measured | {"heldout_after": {"heldout/mlm_loss": 6.4, "heldout/mlm_accuracy": 0.06}})
-    assert "- Its held-out loss, 6.400, is not below 6.300 of word frequencies alone: " in card(trained, worse, "onnx", MADE)
+    worse = replace(
+        lineage, summary=measured | {"heldout_after": {"heldout/mlm_loss": 6.4, "heldout/mlm_accuracy": 0.06}}
+    )
+    assert "- Its held-out loss, 6.400, is not below 6.300 of word frequencies alone: " in card(
+        trained, worse, "onnx", MADE
+    )
 
 
 def test_the_hub_s_own_library_takes_the_header(trained: Trained, lineage: Lineage) -> None:
@@ -181,7 +202,12 @@ def test_the_hub_s_own_library_takes_the_header(trained: Trained, lineage: Linea
     summary = lineage.summary | {"heldout_before": before, "heldout_after": after, "baselines": beside}
     asked = replace(lineage, summary=summary, license="CC-BY-4.0", language=("en",))
     read = hub.ModelCard(card(trained, asked, "huggingface", MADE), ignore_metadata_errors=False).data
-    assert (read.license, read.language, read.pipeline_tag, read.model_name) == ("cc-by-4.0", ["en"], "fill-mask", "tiny")
+    assert (read.license, read.language, read.pipeline_tag, read.model_name) == (
+        "cc-by-4.0",
+        ["en"],
+        "fill-mask",
+        "tiny",
+    )
     assert [(one.metric_type, one.metric_value, one.dataset_split) for one in read.eval_results] == [
         ("accuracy", 0.25, "validation"),
         ("loss", 5.5, "validation"),
@@ -195,8 +221,15 @@ def test_a_card_names_no_folder_of_this_machine(trained: Trained, lineage: Linea
     assert str(Path(trained.checkpoint).parents[2]) not in written and os.getcwd() not in written
     assert "base_model" not in fields(written)
     assert (public_place("/a/b/books/"), public_place("s3://b/c")) == ("books", "s3://b/c")
-    assert model_place("/a/runs/mine/export") == "mine/export" and model_place("/a/runs/mine/checkpoints/step-1") == "mine/checkpoints/step-1"
-    assert (model_place("/a/finetune/t/model"), model_place("/a/b"), model_place("hf://a/b")) == ("t/model", "b", "hf://a/b")
+    assert (
+        model_place("/a/runs/mine/export") == "mine/export"
+        and model_place("/a/runs/mine/checkpoints/step-1") == "mine/checkpoints/step-1"
+    )
+    assert (model_place("/a/finetune/t/model"), model_place("/a/b"), model_place("hf://a/b")) == (
+        "t/model",
+        "b",
+        "hf://a/b",
+    )
     assert (hub_name("hf://me/x@main"), hub_name("/me/x")) == ("me/x", None)
 
 

@@ -33,7 +33,9 @@ def without(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     found = importlib.util.find_spec
 
     def hide(hidden: str) -> None:
-        monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == hidden else found(name, *rest))
+        monkeypatch.setattr(
+            importlib.util, "find_spec", lambda name, *rest: None if name == hidden else found(name, *rest)
+        )
 
     return hide
 
@@ -49,11 +51,17 @@ def test_the_published_format_beside_the_run(tiny_run: Path, capsys: pytest.Capt
     assert capsys.readouterr().out == f"huggingface: {target}; {checked}\n"
     assert storage.damage(str(target)) is None and "# tiny, step 2" in (target / "README.md").read_text()
     manifest = json.loads((target / "manifest.json").read_text())
-    assert (manifest["checkpoint"], manifest["kind"], manifest["checked"]) == (folder_of(str(tiny_run), 2), "huggingface", checked)
+    assert (manifest["checkpoint"], manifest["kind"], manifest["checked"]) == (
+        folder_of(str(tiny_run), 2),
+        "huggingface",
+        checked,
+    )
     assert load_trained(str(target)).model == load_trained(folder_of(str(tiny_run), 2)).model
 
 
-def test_without_transformers_it_says_that_it_is_not_checked(tiny_run: Path, tmp_path: Path, without: Callable[[str], None], capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_transformers_it_says_that_it_is_not_checked(
+    tiny_run: Path, tmp_path: Path, without: Callable[[str], None], capsys: pytest.CaptureFixture[str]
+) -> None:
     without("transformers")
     assert main([str(tiny_run), "--folder", str(tmp_path)]) == 0
     words = "not checked against transformers, which is not installed: pip install 'bertstream[export]'"
@@ -62,25 +70,34 @@ def test_without_transformers_it_says_that_it_is_not_checked(tiny_run: Path, tmp
 
 
 @pytest.mark.parametrize("kind", ["onnx", "int8"])
-def test_graphs_need_the_extra(tiny_run: Path, tmp_path: Path, without: Callable[[str], None], capsys: pytest.CaptureFixture[str], kind: str) -> None:
+def test_graphs_need_the_extra(
+    tiny_run: Path, tmp_path: Path, without: Callable[[str], None], capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
     without("onnxruntime")
     said = refused(capsys, str(tiny_run), "--folder", str(tmp_path), "--kinds", "huggingface", kind)
     assert said == f"kind {kind} needs onnxruntime: pip install 'bertstream[export]'"
     assert list(tmp_path.iterdir()) == []  # nothing is made where something is refused
 
 
-def test_what_is_there_is_not_overwritten_unless_told(tiny_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_there_is_not_overwritten_unless_told(
+    tiny_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     arguments = [str(tiny_run), "--folder", str(tmp_path), "--step"]
     assert main([*arguments, "1"]) == 0
     before = storage.sha256(str(tmp_path / "huggingface" / "model.safetensors"))
     said = refused(capsys, *arguments, "3")
-    assert said == f"{tmp_path}/huggingface holds an export of {folder_of(str(tiny_run), 1)}: give --replace, or choose another --folder"
+    assert (
+        said
+        == f"{tmp_path}/huggingface holds an export of {folder_of(str(tiny_run), 1)}: give --replace, or choose another --folder"
+    )
     assert storage.sha256(str(tmp_path / "huggingface" / "model.safetensors")) == before
     assert main([*arguments, "3", "--replace"]) == 0
     assert storage.sha256(str(tmp_path / "huggingface" / "model.safetensors")) != before
 
 
-def test_files_that_are_no_export_are_never_deleted(tiny_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_that_are_no_export_are_never_deleted(
+    tiny_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     mine = tmp_path / "huggingface" / "thesis.tex"
     mine.parent.mkdir()
     mine.write_text("words")
@@ -90,23 +107,36 @@ def test_files_that_are_no_export_are_never_deleted(tiny_run: Path, tmp_path: Pa
 
 
 def test_what_is_no_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert refused(capsys, str(tmp_path)) == f"{tmp_path} is not the folder of a run: run.json is missing; runs lie in OUTPUT/runs"
+    assert (
+        refused(capsys, str(tmp_path))
+        == f"{tmp_path} is not the folder of a run: run.json is missing; runs lie in OUTPUT/runs"
+    )
 
 
 def test_unknown_kinds_and_lone_names_are_refused(tiny_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert refused(capsys, str(tiny_run), "--kinds", "onnx", "onxx") == "kinds (onxx) must be of huggingface, onnx, int8, mlflow"
-    assert refused(capsys, str(tiny_run), "--register", "mine") == "register (mine) needs the kind mlflow: add it to kinds (huggingface)"
+    assert (
+        refused(capsys, str(tiny_run), "--kinds", "onnx", "onxx")
+        == "kinds (onxx) must be of huggingface, onnx, int8, mlflow"
+    )
+    assert (
+        refused(capsys, str(tiny_run), "--register", "mine")
+        == "register (mine) needs the kind mlflow: add it to kinds (huggingface)"
+    )
     with pytest.raises(ConfigError, match=r"^kinds \(none\) must be of "):
         Export(run="r", kinds=())
 
 
-def test_an_mlflow_without_the_run_is_refused(tiny_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_mlflow_without_the_run_is_refused(
+    tiny_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     nowhere = f"sqlite:///{tmp_path}/none.db"
     said = refused(capsys, str(tiny_run), "--kinds", "mlflow", "--mlflow_uri", nowhere)
     assert said == f"mlflow_uri ({nowhere}): there is no such file; name the run's MLflow with mlflow_uri"
     assert list(tmp_path.iterdir()) == []
     said = refused(capsys, str(tiny_run), "--kinds", "mlflow", "--mlflow_uri", "http://127.0.0.1:9")
-    assert said.startswith("mlflow_uri (http://127.0.0.1:9) does not work: ") and said.endswith("; name the run's MLflow with mlflow_uri")
+    assert said.startswith("mlflow_uri (http://127.0.0.1:9) does not work: ") and said.endswith(
+        "; name the run's MLflow with mlflow_uri"
+    )
 
 
 def test_a_push_is_refused_before_anything_is_made(

@@ -10,15 +10,31 @@ from pipeline.text.schema import EXAMPLE
 
 
 def test_a_batch_is_filled_up_where_the_mask_says_so() -> None:
-    rows = [{"ids": ids, "first_length": 2, "masked_positions": [], "masked_labels": [], "not_next": None, "document_a": 0, "document_b": 0} for ids in ([5, 6, 7], [8])]
-    assert {name: tensor.tolist() for name, tensor in padded(collate(pa.Table.from_pylist(rows, schema=EXAMPLE))).items()} == {
+    rows = [
+        {
+            "ids": ids,
+            "first_length": 2,
+            "masked_positions": [],
+            "masked_labels": [],
+            "not_next": None,
+            "document_a": 0,
+            "document_b": 0,
+        }
+        for ids in ([5, 6, 7], [8])
+    ]
+    assert {
+        name: tensor.tolist() for name, tensor in padded(collate(pa.Table.from_pylist(rows, schema=EXAMPLE))).items()
+    } == {
         "input_ids": [[5, 6, 7], [8, 0, 0]],
         "attention_mask": [[1, 1, 1], [1, 0, 0]],
         "token_type_ids": [[0, 0, 1], [0, 0, 0]],
     }
 
 
-@pytest.mark.parametrize(("longest", "lengths"), [(64, [[1], [7, 1, 19], [64, 32]]), (5, [[1], [5, 1, 5], [5, 3]]), (1, [[1], [1, 1, 1], [1, 1]])])
+@pytest.mark.parametrize(
+    ("longest", "lengths"),
+    [(64, [[1], [7, 1, 19], [64, 32]]), (5, [[1], [5, 1, 5], [5, 3]]), (1, [[1], [1, 1, 1], [1, 1]])],
+)
 def test_probes_are_ragged_and_reach_the_longest(longest: int, lengths: list[list[int]]) -> None:
     assert [batch.offsets.diff().tolist() for batch in probes(30, longest)] == lengths
 

@@ -46,19 +46,29 @@ def test_a_damaged_checkpoint_is_refused_by_name_and_passed_over_otherwise(run: 
     flip(Path(newest, "model.safetensors"))
     lines: list[str] = []
     assert find_checkpoint(str(run), None, lines.append) == folder_of(str(run), 2)
-    assert lines == [f"checkpoint {newest} is damaged (model.safetensors does not match its SHA-256); trying the one before it"]
+    assert lines == [
+        f"checkpoint {newest} is damaged (model.safetensors does not match its SHA-256); trying the one before it"
+    ]
     with pytest.raises(CheckpointError) as refused:
         find_checkpoint(str(run), 3, pytest.fail)
-    assert str(refused.value) == f"checkpoint {newest} is damaged (model.safetensors does not match its SHA-256): export another step (1, 2, 3)"
+    assert (
+        str(refused.value)
+        == f"checkpoint {newest} is damaged (model.safetensors does not match its SHA-256): export another step (1, 2, 3)"
+    )
 
 
 def test_a_folder_that_is_no_run(run: Path) -> None:
     assert recorded_run(str(run))["identity"]["model.width"] == 32
     (run / "run.json").write_text('{"identity": {}, "mlflow_run_id": "1"}')
-    with pytest.raises(CheckpointError, match=r"run\.json is damaged \(it lacks steps, corpus\): restore it, or start under another --name$"):
+    with pytest.raises(
+        CheckpointError,
+        match=r"run\.json is damaged \(it lacks steps, corpus\): restore it, or start under another --name$",
+    ):
         recorded_run(str(run))
     (run / "run.json").write_text("{")
-    with pytest.raises(CheckpointError, match=r"run\.json is damaged \(Expecting .*\): restore it, or start under another --name$"):
+    with pytest.raises(
+        CheckpointError, match=r"run\.json is damaged \(Expecting .*\): restore it, or start under another --name$"
+    ):
         recorded_run(str(run))
     (run / "run.json").unlink()
     with pytest.raises(ConfigError) as refused:
@@ -70,5 +80,11 @@ def test_the_model_is_that_of_the_checkpoint(tiny_run: Path) -> None:
     folder = folder_of(str(tiny_run), 3)
     trained = load_trained(folder)
     assert (trained.model.layers, trained.model.width, trained.model.maximum_positions) == (2, 32, 32)
-    assert trained.vocabulary_size == json.loads(Path(folder, "config.json").read_text())["vocab_size"] == trained.module.words.shape[0]
-    assert not trained.module.training and not torch.equal(trained.module.words, load_trained(folder_of(str(tiny_run), 1)).module.words)
+    assert (
+        trained.vocabulary_size
+        == json.loads(Path(folder, "config.json").read_text())["vocab_size"]
+        == trained.module.words.shape[0]
+    )
+    assert not trained.module.training and not torch.equal(
+        trained.module.words, load_trained(folder_of(str(tiny_run), 1)).module.words
+    )

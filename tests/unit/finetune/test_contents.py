@@ -20,7 +20,9 @@ CLASSES = Task(name="own", kind="classification", labels=("0", "1"), metrics=("a
 
 
 def table(*rows: tuple[str, str], second: str | None = None) -> pa.Table:
-    return pa.Table.from_pylist([{"id": "1", "first": text, "second": second, "label": label} for text, label in rows], schema=TEXTS)
+    return pa.Table.from_pylist(
+        [{"id": "1", "first": text, "second": second, "label": label} for text, label in rows], schema=TEXTS
+    )
 
 
 def words(kind: Kind, items: object) -> str:
@@ -30,10 +32,25 @@ def words(kind: Kind, items: object) -> str:
 
 def test_classes_have_their_counts_the_commonest_first() -> None:
     assert words("classification", table(("x", "b"), ("y", "a"), ("z", "b"))) == "labels b 2, a 1"
-    assert words("multilabel", table(("x", '["a", "b"]'), ("y", "[]"), ("z", '["b"]'))) == "labels b 2, a 1, 1 rows without one"
+    assert (
+        words("multilabel", table(("x", '["a", "b"]'), ("y", "[]"), ("z", '["b"]')))
+        == "labels b 2, a 1, 1 rows without one"
+    )
     assert words("regression", table(("x", "1"), ("y", "2.5"), ("z", "4"))) == "values from 1 to 4, mean 2.5"
-    assert words("tags", [Sentence(words=("x", "y"), tags=("O", "B-A")), Sentence(words=("x",), tags=("O",))]) == "tags O 2, B-A 1"
-    assert words("spans", [Question(id="1", question="q", context="c", answers=()), Question(id="2", question="q", context="c", answers=(("c", 0),))]) == "1 questions without an answer"
+    assert (
+        words("tags", [Sentence(words=("x", "y"), tags=("O", "B-A")), Sentence(words=("x",), tags=("O",))])
+        == "tags O 2, B-A 1"
+    )
+    assert (
+        words(
+            "spans",
+            [
+                Question(id="1", question="q", context="c", answers=()),
+                Question(id="2", question="q", context="c", answers=(("c", 0),)),
+            ],
+        )
+        == "1 questions without an answer"
+    )
     assert words("classification", table(*(("x", f"{n:04}") for n in range(1_000)))).endswith("0019 1 and 980 more")
 
 
@@ -47,14 +64,26 @@ def test_texts_that_training_has_too_are_counted() -> None:
     train = table(("a  b", "0"), ("c", "1"), ("d", "0"), ("d", "1"))
     assert shared_in_words(CLASSES, train, table(("x", "0"))) == ""
     dev = table(("a b", "0"), ("c", "0"), ("d", "1"), ("x", "0"))
-    assert shared_in_words(CLASSES, train, dev) == "3 of 4 have a text that is in train too, so that scores are too good; 1 of them with another label than there"
+    assert (
+        shared_in_words(CLASSES, train, dev)
+        == "3 of 4 have a text that is in train too, so that scores are too good; 1 of them with another label than there"
+    )
     assert shared_in_words(CLASSES, train, table(("c", "1"), second="other")) == ""
     assert contradictions_in_words(CLASSES, train) == "2 of 4 have a text that is there with another label too"
     assert contradictions_in_words(CLASSES, dev) == ""
     sentences = [Sentence(words=("x",), tags=("O",)), Sentence(words=("x",), tags=("B-A",))]
-    assert shared_in_words(CLASSES, sentences[:1], sentences) == "2 of 2 have a text that is in train too, so that scores are too good; 1 of them with another label than there"
-    questions = [Question(id="1", question="q", context="c", answers=()), Question(id="2", question="r", context="c", answers=())]
-    assert shared_in_words(CLASSES, questions[:1], questions) == "1 of 2 have a text that is in train too, so that scores are too good"
+    assert (
+        shared_in_words(CLASSES, sentences[:1], sentences)
+        == "2 of 2 have a text that is in train too, so that scores are too good; 1 of them with another label than there"
+    )
+    questions = [
+        Question(id="1", question="q", context="c", answers=()),
+        Question(id="2", question="r", context="c", answers=()),
+    ]
+    assert (
+        shared_in_words(CLASSES, questions[:1], questions)
+        == "1 of 2 have a text that is in train too, so that scores are too good"
+    )
 
 
 def test_all_of_it_is_said_before_training(tmp_path: Path, tiny_vocabulary: Vocabulary) -> None:

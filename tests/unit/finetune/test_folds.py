@@ -29,7 +29,9 @@ CONFIG = Finetune(checkpoint="c", task=("cola",))
 
 
 def rows(*pairs: tuple[str, str]) -> pa.Table:
-    return pa.Table.from_pylist([{"id": "1", "first": text, "second": None, "label": label} for text, label in pairs], schema=TEXTS)
+    return pa.Table.from_pylist(
+        [{"id": "1", "first": text, "second": None, "label": label} for text, label in pairs], schema=TEXTS
+    )
 
 
 @settings(max_examples=40, deadline=None)
@@ -48,12 +50,22 @@ def test_folds_are_drawn_and_not_cut_from_the_order_of_the_file() -> None:
 
 
 def test_equal_texts_and_contexts_stay_together() -> None:
-    found = fold_numbers(CLASSES, rows(*((f"text  {place % 20}".replace("  ", " " * (1 + place % 2)), str(place % 2)) for place in range(60))), 4)
+    found = fold_numbers(
+        CLASSES,
+        rows(*((f"text  {place % 20}".replace("  ", " " * (1 + place % 2)), str(place % 2)) for place in range(60))),
+        4,
+    )
     assert all(len(set(found[place::20])) == 1 for place in range(20)) and np.bincount(found).tolist() == [15] * 4
     questions = [Question(id=str(n), question=f"q{n}", context=f"c{n // 5}", answers=()) for n in range(50)]
     found = fold_numbers(replace(CLASSES, kind="spans"), questions, 5)
-    assert all(len(set(found[place : place + 5])) == 1 for place in range(0, 50, 5)) and np.bincount(found).tolist() == [10] * 5
-    with pytest.raises(DataError, match=r"^search.folds \(5\) is more than the 2 different texts of train: give more rows, or fewer folds$"):
+    assert (
+        all(len(set(found[place : place + 5])) == 1 for place in range(0, 50, 5))
+        and np.bincount(found).tolist() == [10] * 5
+    )
+    with pytest.raises(
+        DataError,
+        match=r"^search.folds \(5\) is more than the 2 different texts of train: give more rows, or fewer folds$",
+    ):
         fold_numbers(CLASSES, rows(("x", "0"), ("y", "1"), ("x", "0")), 5)
 
 
@@ -63,11 +75,25 @@ def test_each_fold_is_a_problem_whose_trials_are_named_by_it(tmp_path: Path, tin
     config = Finetune(checkpoint="c", train=str(tmp_path / "a.csv"), search=Search(folds=4))
     initial = Initial(folder="f", fingerprint="e", model=Model(), vocabulary=tiny_vocabulary)
     found = read_problems(config, initial, said.append)
-    assert [one.task.name for one in found] == [f"a-fold{n}of4" for n in (1, 2, 3, 4)] and by_task({one.task.name: one for one in found}) == {"a": [one.task.name for one in found]}
+    assert [one.task.name for one in found] == [f"a-fold{n}of4" for n in (1, 2, 3, 4)] and by_task(
+        {one.task.name: one for one in found}
+    ) == {"a": [one.task.name for one in found]}
     held_out = [texts(one.splits["dev"].items) for one in found]
-    assert sorted(sum(held_out, [])) == sorted(f"kar {n}" for n in range(20)) and [len(one) for one in held_out] == [5, 5, 5, 5]
-    assert all(not set(texts(one.train.items)) & set(texts(one.splits["dev"].items)) and len(one.train.items) + len(one.splits["dev"].items) == 20 for one in found)
-    assert said[0] == "a train: 20 rows, classification of 2 labels" and said[-1] == "a: 4 folds of 5 rows, with equal shares of each class"
+    assert sorted(sum(held_out, [])) == sorted(f"kar {n}" for n in range(20)) and [len(one) for one in held_out] == [
+        5,
+        5,
+        5,
+        5,
+    ]
+    assert all(
+        not set(texts(one.train.items)) & set(texts(one.splits["dev"].items))
+        and len(one.train.items) + len(one.splits["dev"].items) == 20
+        for one in found
+    )
+    assert (
+        said[0] == "a train: 20 rows, classification of 2 labels"
+        and said[-1] == "a: 4 folds of 5 rows, with equal shares of each class"
+    )
     assert len({one.digest for one in found}) == 4
     names = [make_trial(config, one, initial, 3, {}, "fold").name for one in found]
     assert [name.rsplit("-", 1)[0] for name in names] == [f"a-fold{n}of4-seed3" for n in (1, 2, 3, 4)]
@@ -76,31 +102,68 @@ def test_each_fold_is_a_problem_whose_trials_are_named_by_it(tmp_path: Path, tin
 def test_a_fold_without_which_one_class_is_left_is_named(tmp_path: Path, tiny_vocabulary: Vocabulary) -> None:
     (tmp_path / "a.csv").write_text("text,label\nkar,0\nmir,0\nnel,0\nsup,1\n")
     config = Finetune(checkpoint="c", train=str(tmp_path / "a.csv"), search=Search(folds=2))
-    with pytest.raises(DataError, match=r"a.csv without fold [12] of 2: all 2 rows have the label '0'; training needs two different ones at least$"):
-        read_problems(config, Initial(folder="f", fingerprint="e", model=Model(), vocabulary=tiny_vocabulary), lambda line: None)
+    with pytest.raises(
+        DataError,
+        match=r"a.csv without fold [12] of 2: all 2 rows have the label '0'; training needs two different ones at least$",
+    ):
+        read_problems(
+            config, Initial(folder="f", fingerprint="e", model=Model(), vocabulary=tiny_vocabulary), lambda line: None
+        )
 
 
 def fold(name: str) -> Problem:
-    return Problem(task=replace(CLASSES, name=name), cutting=CONFIG.cutting, train=None, splits={"dev": None}, digest="d", fold_of="own")  # type: ignore[arg-type]
+    return Problem(
+        task=replace(CLASSES, name=name),
+        cutting=CONFIG.cutting,
+        train=None,
+        splits={"dev": None},
+        digest="d",
+        fold_of="own",
+    )  # type: ignore[arg-type]
 
 
 def test_a_setting_is_selected_by_the_mean_over_folds_and_seeds() -> None:
-    scores = {("own-fold1of2", 1): (0.9, 0.2), ("own-fold2of2", 1): (0.9, 0.9), ("own-fold1of2", 2): (0.8, 0.8), ("own-fold2of2", 2): (0.8, 0.8)}
-    trials = [Trial(problem=name, config=CONFIG, seed=seed, name=f"{name}-{rate}-{seed}", chosen={"rate": rate}, stage="select") for name, rate in scores for seed in (0, 1)]
-    results = {one.name: {"scores": {"dev": {"accuracy": scores[one.problem, one.chosen["rate"]][one.seed]}}} for one in trials}
+    scores = {
+        ("own-fold1of2", 1): (0.9, 0.2),
+        ("own-fold2of2", 1): (0.9, 0.9),
+        ("own-fold1of2", 2): (0.8, 0.8),
+        ("own-fold2of2", 2): (0.8, 0.8),
+    }
+    trials = [
+        Trial(
+            problem=name, config=CONFIG, seed=seed, name=f"{name}-{rate}-{seed}", chosen={"rate": rate}, stage="select"
+        )
+        for name, rate in scores
+        for seed in (0, 1)
+    ]
+    results = {
+        one.name: {"scores": {"dev": {"accuracy": scores[one.problem, one.chosen["rate"]][one.seed]}}} for one in trials
+    }
     assert select(trials, results, fold("own-fold1of2"), fold("own-fold2of2")) == ({"rate": 2}, pytest.approx(0.8))
     assert select(trials, results, fold("own-fold2of2")) == ({"rate": 1}, 0.9)
 
 
 def test_the_table_has_mean_and_spread_over_folds_and_seeds() -> None:
-    results = [{"scores": {"dev": {"accuracy": value}}, "collapsed": False, "best_epoch": 1, "epochs": [0], "tuned": {}} for value in (0.5, 0.7, 0.9, 0.7)]
+    results = [
+        {"scores": {"dev": {"accuracy": value}}, "collapsed": False, "best_epoch": 1, "epochs": [0], "tuned": {}}
+        for value in (0.5, 0.7, 0.9, 0.7)
+    ]
     baseline = mean_baseline([{"dev": {"accuracy": 0.4}}, {"dev": {"accuracy": 0.6, "PER_f1": 0.1}}])
     assert baseline == {"dev": {"accuracy": 0.5}}
     (row,) = reported(fold("own-fold1of2"), baseline, results, "", 2)
-    assert row == Reported(task="own", name="dev accuracy", values=(0.5, 0.7, 0.9, 0.7), baseline=0.5, collapsed=0, setting="", folds=2)
+    assert row == Reported(
+        task="own", name="dev accuracy", values=(0.5, 0.7, 0.9, 0.7), baseline=0.5, collapsed=0, setting="", folds=2
+    )
     assert row.middle == f"70.0 ± {100 * statistics.stdev(row.values):.1f}" == "70.0 ± 16.3"
     lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in table([row], Model()).splitlines()]
-    assert lines[0] == ["task", "split and metric", "mean ± deviation", "of folds and seeds", "folds x seeds", "baseline"]
+    assert lines[0] == [
+        "task",
+        "split and metric",
+        "mean ± deviation",
+        "of folds and seeds",
+        "folds x seeds",
+        "baseline",
+    ]
     assert lines[2] == ["own", "dev accuracy", "70.0 ± 16.3", "50.0 to 90.0", "2 x 2", "50.0"]
 
 
@@ -108,9 +171,18 @@ def test_the_table_has_mean_and_spread_over_folds_and_seeds() -> None:
     ("given", "message"),
     [
         ({"task": ("sst2",)}, "search.folds (5) divides your own file: give it with --train"),
-        ({"train": "a.csv", "dev": "b.csv"}, "search.folds (5) divides train, and dev (b.csv) is given: leave one of them out"),
-        ({"train": "a.csv", "test": "c.csv"}, "search.folds (5) keeps no model, and test (c.csv) wants one: leave one of them out"),
-        ({"train": "a.csv", "register": "x"}, "search.folds (5) keeps no model, and register (x) wants one: leave one of them out"),
+        (
+            {"train": "a.csv", "dev": "b.csv"},
+            "search.folds (5) divides train, and dev (b.csv) is given: leave one of them out",
+        ),
+        (
+            {"train": "a.csv", "test": "c.csv"},
+            "search.folds (5) keeps no model, and test (c.csv) wants one: leave one of them out",
+        ),
+        (
+            {"train": "a.csv", "register": "x"},
+            "search.folds (5) keeps no model, and register (x) wants one: leave one of them out",
+        ),
     ],
 )
 def test_folds_that_cannot_be_are_refused(given: dict, message: str) -> None:

@@ -29,7 +29,9 @@ def test_the_interval_is_that_of_the_paired_test() -> None:
 
 
 @given(SCORES)
-def test_what_is_added_to_every_seed_of_both_changes_nothing_and_exchanging_both_turns_it_round(pairs: list[tuple[float, float]]) -> None:
+def test_what_is_added_to_every_seed_of_both_changes_nothing_and_exchanging_both_turns_it_round(
+    pairs: list[tuple[float, float]],
+) -> None:
     a, b = zip(*pairs)
     found, other = over_seeds(a, b), over_seeds(b, a)
     assert (found.mean, found.low, found.high) == pytest.approx((-other.mean, -other.high, -other.low))
@@ -64,15 +66,31 @@ def test_the_bootstrap_of_a_mean_is_about_as_wide_as_the_normal_interval() -> No
     [
         (Difference(mean=0.021, low=0.004, high=0.038), {}, "B is better on mrpc: +2.1 (0.4 to 3.8)"),
         (Difference(mean=-0.021, low=-0.038, high=-0.004), {}, "A is better on mrpc: -2.1 (-3.8 to -0.4)"),
-        (Difference(mean=0.003, low=-0.012, high=0.018), {}, "no difference can be told on mrpc: +0.3 (-1.2 to 1.8); more seeds would narrow it"),
-        (Difference(mean=0.0, low=0.0, high=0.0), {}, "no difference can be told on mrpc: A and B score the same with every seed"),
-        (Difference(mean=0.1, low=-math.inf, high=math.inf), {}, "no difference can be told on mrpc: one seed says nothing of the spread; give --seeds 2 or more"),
+        (
+            Difference(mean=0.003, low=-0.012, high=0.018),
+            {},
+            "no difference can be told on mrpc: +0.3 (-1.2 to 1.8); more seeds would narrow it",
+        ),
+        (
+            Difference(mean=0.0, low=0.0, high=0.0),
+            {},
+            "no difference can be told on mrpc: A and B score the same with every seed",
+        ),
+        (
+            Difference(mean=0.1, low=-math.inf, high=math.inf),
+            {},
+            "no difference can be told on mrpc: one seed says nothing of the spread; give --seeds 2 or more",
+        ),
         (
             Difference(mean=0.111, low=0.111, high=0.111),
             {},
             "no difference can be told on mrpc: all seeds differ by the same, +11.1, which says nothing of the spread; give more seeds or development rows",
         ),
-        (Difference(mean=-0.2, low=-0.3, high=-0.1), {"percent": False, "lower_is_better": True}, "B is better on mrpc: -0.200 (-0.300 to -0.100)"),
+        (
+            Difference(mean=-0.2, low=-0.3, high=-0.1),
+            {"percent": False, "lower_is_better": True},
+            "B is better on mrpc: -0.200 (-0.300 to -0.100)",
+        ),
     ],
 )
 def test_the_words(found: Difference, options: dict[str, bool], words: str) -> None:

@@ -19,31 +19,38 @@ from pipeline.tasks.glue import TASKS
 from pipeline.tasks.prepared import Prepared
 from pipeline.tasks.schema import TEXTS
 from pipeline.tasks.squad import Question
+from pipeline.tasks.tables import read_split
 from pipeline.tasks.tagging import Sentence
 from pipeline.tasks.task import Task
-from pipeline.tasks.tables import read_split
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.initial import Initial
 from pipeline.train.trial import label_measure
-
 
 CLASSES = Task(name="own", kind="classification", labels=("0", "1"), metrics=("accuracy",))
 QUESTIONS = Task(name="own", kind="spans", metrics=("f1",))
 
 
 def table(rows: int) -> pa.Table:
-    return pa.Table.from_pylist([{"id": str(n), "first": f"text {n}", "second": None, "label": str(n % 2)} for n in range(rows)], schema=TEXTS)
+    return pa.Table.from_pylist(
+        [{"id": str(n), "first": f"text {n}", "second": None, "label": str(n % 2)} for n in range(rows)], schema=TEXTS
+    )
 
 
 def test_a_tenth_is_set_aside_by_a_hash_and_given_files_are_left_alone() -> None:
     said: list[str] = []
     train, splits = with_dev(CLASSES, {"train": table(400)}, said.append)
-    assert 20 <= len(splits["dev"]) <= 60 and len(train) + len(splits["dev"]) == 400 and not set(texts(train)) & set(texts(splits["dev"]))
+    assert (
+        20 <= len(splits["dev"]) <= 60
+        and len(train) + len(splits["dev"]) == 400
+        and not set(texts(train)) & set(texts(splits["dev"]))
+    )
     assert said == [f"no --dev: {len(splits['dev'])} of 400 rows are set aside by a hash of their text"]
     longer, again = with_dev(CLASSES, {"train": table(500)}, said.append)
     assert set(texts(splits["dev"])) <= set(texts(again["dev"]))  # more rows move none of the others
     assert with_dev(CLASSES, {"train": table(4), "dev": table(2)}, said.append)[1]["dev"].num_rows == 2
-    with pytest.raises(DataError, match=r"^train has 1 rows, too few to set some aside: name a development file with --dev$"):
+    with pytest.raises(
+        DataError, match=r"^train has 1 rows, too few to set some aside: name a development file with --dev$"
+    ):
         with_dev(CLASSES, {"train": table(1)}, said.append)
 
 
@@ -54,10 +61,18 @@ def test_labels_that_training_would_lack_are_not_set_aside() -> None:
     marked = everything.set_column(3, everything.schema.field("label"), pa.array(labels))
     train, splits = with_dev(CLASSES, {"train": marked}, lambda line: None)
     assert "rare" in train["label"].to_pylist() and set(splits["dev"]["label"].to_pylist()) == {"0", "1"}
-    several = everything.set_column(3, everything.schema.field("label"), pa.array([json.dumps([label, "x"]) for label in labels]))
-    assert '["rare", "x"]' in with_dev(replace(CLASSES, kind="multilabel"), {"train": several}, lambda line: None)[0]["label"].to_pylist()
+    several = everything.set_column(
+        3, everything.schema.field("label"), pa.array([json.dumps([label, "x"]) for label in labels])
+    )
+    assert (
+        '["rare", "x"]'
+        in with_dev(replace(CLASSES, kind="multilabel"), {"train": several}, lambda line: None)[0]["label"].to_pylist()
+    )
     sentences = [Sentence(words=(text,), tags=(label,)) for text, label in zip(texts(everything), labels)]
-    assert any(one.tags == ("rare",) for one in with_dev(replace(CLASSES, kind="tags"), {"train": sentences}, lambda line: None)[0])
+    assert any(
+        one.tags == ("rare",)
+        for one in with_dev(replace(CLASSES, kind="tags"), {"train": sentences}, lambda line: None)[0]
+    )
     values = with_dev(replace(CLASSES, kind="regression"), {"train": marked}, lambda line: None)[1]["dev"]
     assert "rare" in values["label"].to_pylist()  # each value may be there once
 
@@ -66,20 +81,42 @@ def test_a_file_with_a_known_tasks_name_is_not_that_task(tmp_path: Path, tiny_vo
     said: list[str] = []
     (tmp_path / "stsb.csv").write_text("text,label\n" + "".join(f"text {n},{n}\n" for n in range(60)))
     config = Finetune(checkpoint="c", train=str(tmp_path / "stsb.csv"), output=str(tmp_path))
-    (found,) = read_problems(config, Initial(folder="f", fingerprint="e", model=Model(), vocabulary=tiny_vocabulary), said.append)
+    (found,) = read_problems(
+        config, Initial(folder="f", fingerprint="e", model=Model(), vocabulary=tiny_vocabulary), said.append
+    )
     assert found.task.name == "own-stsb" and found.task.kind == "regression"
     rows = found.train.rows.num_rows
-    assert said[1] == f"own-stsb train: {rows} rows, regression, {rows} whole numbers as values (--kind classification takes them as classes)"
+    assert (
+        said[1]
+        == f"own-stsb train: {rows} rows, regression, {rows} whole numbers as values (--kind classification takes them as classes)"
+    )
 
 
-def test_own_values_are_learnt_standardised_and_published_tasks_as_published(glue: Path, tiny_vocabulary: Vocabulary) -> None:
-    train = sequences.prepare(TASKS["stsb"], read_split(TASKS["stsb"], str(glue), "train"), tiny_vocabulary, Cutting(maximum_length=32, stride=8))
-    problem = Problem(task=TASKS["stsb"], cutting=Cutting(maximum_length=32, stride=8), train=train, splits={}, digest="d")
-    initial = Initial(folder="f", fingerprint="e", model=Model(layers=1, width=8, heads=2, feed_forward=8), vocabulary=tiny_vocabulary)
-    own, known = Finetune(checkpoint="c", train="a.csv", random_weights=True), Finetune(checkpoint="c", task=("stsb",), random_weights=True)
+def test_own_values_are_learnt_standardised_and_published_tasks_as_published(
+    glue: Path, tiny_vocabulary: Vocabulary
+) -> None:
+    train = sequences.prepare(
+        TASKS["stsb"],
+        read_split(TASKS["stsb"], str(glue), "train"),
+        tiny_vocabulary,
+        Cutting(maximum_length=32, stride=8),
+    )
+    problem = Problem(
+        task=TASKS["stsb"], cutting=Cutting(maximum_length=32, stride=8), train=train, splits={}, digest="d"
+    )
+    initial = Initial(
+        folder="f", fingerprint="e", model=Model(layers=1, width=8, heads=2, feed_forward=8), vocabulary=tiny_vocabulary
+    )
+    own, known = (
+        Finetune(checkpoint="c", train="a.csv", random_weights=True),
+        Finetune(checkpoint="c", task=("stsb",), random_weights=True),
+    )
     modules = [build(config, problem, initial, 0) for config in (own, known)]
     assert [(one.mean, one.deviation) for one in modules] == [label_measure(train.rows), (0.0, 1.0)]
-    assert make_trial(own, problem, initial, 0, {}, "report").name != make_trial(known, problem, initial, 0, {}, "report").name
+    assert (
+        make_trial(own, problem, initial, 0, {}, "report").name
+        != make_trial(known, problem, initial, 0, {}, "report").name
+    )
     recomputing = replace(own, placement=TrialPlacement(recompute=True))
     assert build(recomputing, problem, initial, 0).encoder.recompute and not modules[0].encoder.recompute
 
@@ -95,7 +132,9 @@ def test_only_glue_is_downloaded(tmp_path: Path) -> None:
     initial = Initial(folder="f", fingerprint="e", model=Model(), vocabulary=None)
     with pytest.raises(ConfigError, match=r"^task \(sst-2\) is none that is known: choose of cola, "):
         read_problems(replace(config, task=("sst-2",), data=str(tmp_path / "none")), initial, lambda line: None)
-    with pytest.raises(ConfigError, match=r"^data is not given: name the folder of the files of squad1; only GLUE is downloaded$"):
+    with pytest.raises(
+        ConfigError, match=r"^data is not given: name the folder of the files of squad1; only GLUE is downloaded$"
+    ):
         download(config, config.task, str(tmp_path), lambda line: None)
 
 
@@ -106,7 +145,17 @@ def test_a_trial_is_named_by_all_that_shapes_it_and_nothing_else(glue: Path, tin
     initial = Initial(folder="f", fingerprint="e", model=Model(), vocabulary=tiny_vocabulary)
     config = Finetune(checkpoint="c", task=("stsb",), data="d")
     name = lambda config, problem=problem, seed=0: make_trial(config, problem, initial, seed, {}, "report").name  # noqa: E731
-    assert name(config) == name(replace(config, checkpoint="other", placement=TrialPlacement(threads=3), trials=Trials(cpus=2), seeds=9, minutes=3, output="o")) and name(config).startswith("stsb-seed0-")
+    assert name(config) == name(
+        replace(
+            config,
+            checkpoint="other",
+            placement=TrialPlacement(threads=3),
+            trials=Trials(cpus=2),
+            seeds=9,
+            minutes=3,
+            output="o",
+        )
+    ) and name(config).startswith("stsb-seed0-")
     others = [
         name(config, seed=1), name(replace(config, recipe=Recipe(epochs=4))), name(replace(config, optimizer=replace(config.optimizer, learning_rate=1e-4))),
         name(replace(config, adapter=LowRank())), name(replace(config, random_weights=True)), name(config, replace(problem, cutting=Cutting(maximum_length=16, stride=8))),
@@ -133,4 +182,15 @@ def test_the_digest_is_of_ids_and_true_answers_of_all_splits(glue: Path, tiny_vo
     train, dev = prepared("train"), prepared("dev")
     assert digest([train, dev]) == digest([prepared("train"), prepared("dev")])
     # A dev file with another label, another length, splits the other way round.
-    assert len({digest([train, dev]), digest([train, prepared("dev", relabelled=True)]), digest([prepared("train", 8), dev]), digest([dev, train]), digest([train])}) == 5
+    assert (
+        len(
+            {
+                digest([train, dev]),
+                digest([train, prepared("dev", relabelled=True)]),
+                digest([prepared("train", 8), dev]),
+                digest([dev, train]),
+                digest([train]),
+            }
+        )
+        == 5
+    )

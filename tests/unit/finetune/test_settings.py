@@ -19,22 +19,53 @@ def config(**search: object) -> Finetune:
 def test_the_published_grids() -> None:
     assert settings_of(config()) == [{}]
     found = settings_of(config(grid="bert"))
-    assert len(found) == 18 and {"recipe.rows_per_step": 32, "optimizer.learning_rate": 2e-5, "recipe.epochs": 4} in found
+    assert (
+        len(found) == 18 and {"recipe.rows_per_step": 32, "optimizer.learning_rate": 2e-5, "recipe.epochs": 4} in found
+    )
     found = settings_of(config(grid="miniatures"))
-    assert len(found) == 20 and {one["recipe.epochs"] for one in found} == {4} and set(GRIDS) == set(Search.__dataclass_fields__["grid"].type.__args__)
+    assert (
+        len(found) == 20
+        and {one["recipe.epochs"] for one in found} == {4}
+        and set(GRIDS) == set(Search.__dataclass_fields__["grid"].type.__args__)
+    )
 
 
 def test_values_and_ranges_of_any_setting() -> None:
-    found = settings_of(config(over=("recipe.rows-per-step=8,16", "optimizer.learning_rate=1e-5..1e-3", "recipe.patience=None,2"), samples=3))
-    assert len(found) == 3 * 2 * 2 and found == settings_of(config(over=("recipe.rows-per-step=8,16", "optimizer.learning_rate=1e-5..1e-3", "recipe.patience=None,2"), samples=3))
+    found = settings_of(
+        config(
+            over=("recipe.rows-per-step=8,16", "optimizer.learning_rate=1e-5..1e-3", "recipe.patience=None,2"),
+            samples=3,
+        )
+    )
+    assert len(found) == 3 * 2 * 2 and found == settings_of(
+        config(
+            over=("recipe.rows-per-step=8,16", "optimizer.learning_rate=1e-5..1e-3", "recipe.patience=None,2"),
+            samples=3,
+        )
+    )
     rates = {one["optimizer.learning_rate"] for one in found}
-    assert len(rates) == 3 and all(1e-5 <= rate <= 1e-3 for rate in rates) and {one["recipe.patience"] for one in found} == {None, 2}
+    assert (
+        len(rates) == 3
+        and all(1e-5 <= rate <= 1e-3 for rate in rates)
+        and {one["recipe.patience"] for one in found} == {None, 2}
+    )
     other = with_setting(config(), found[0])
-    assert other.optimizer.learning_rate == found[0]["optimizer.learning_rate"] and other.recipe.rows_per_step == 8 and other.recipe.epochs == 3
-    assert {type(one[name]) for name in ("recipe.epochs", "recipe.patience") for one in settings_of(config(over=(f"{name}=2..6",)))} == {int}
+    assert (
+        other.optimizer.learning_rate == found[0]["optimizer.learning_rate"]
+        and other.recipe.rows_per_step == 8
+        and other.recipe.epochs == 3
+    )
+    assert {
+        type(one[name])
+        for name in ("recipe.epochs", "recipe.patience")
+        for one in settings_of(config(over=(f"{name}=2..6",)))
+    } == {int}
     short = [one["recipe.epochs"] for one in settings_of(config(over=("recipe.epochs=2..4",)))]
     assert len(short) == len(set(short)) <= 3  # equal draws are one setting
-    assert settings_of(config(over=("recipe.pooling=cls,mean", "recipe.balance_classes=True,False")))[1] == {"recipe.pooling": "cls", "recipe.balance_classes": False}
+    assert settings_of(config(over=("recipe.pooling=cls,mean", "recipe.balance_classes=True,False")))[1] == {
+        "recipe.pooling": "cls",
+        "recipe.balance_classes": False,
+    }
 
 
 def test_kinds_are_tried_with_their_own_settings_alone() -> None:
@@ -46,21 +77,39 @@ def test_kinds_are_tried_with_their_own_settings_alone() -> None:
         {"adapter": "Bottleneck", "recipe.epochs": 1},
     ]
     asked = replace(config(), adapter=LowRank(rank=2, scale=3.0))
-    assert with_setting(asked, {"adapter": "LowRank"}).adapter == asked.adapter and with_setting(asked, {"adapter": "Bottleneck"}).adapter == Bottleneck()
+    assert (
+        with_setting(asked, {"adapter": "LowRank"}).adapter == asked.adapter
+        and with_setting(asked, {"adapter": "Bottleneck"}).adapter == Bottleneck()
+    )
     assert with_setting(config(), {"adapter": "LowRank", "adapter.rank": 4}).adapter == LowRank(rank=4)
 
 
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
-        ("recipe.rows_per_step", r"search\.over \(recipe\.rows_per_step\) must be NAME=VALUE,VALUE or NAME=LOW\.\.HIGH with a name of cutting\.maximum_length, "),
+        (
+            "recipe.rows_per_step",
+            r"search\.over \(recipe\.rows_per_step\) must be NAME=VALUE,VALUE or NAME=LOW\.\.HIGH with a name of cutting\.maximum_length, ",
+        ),
         ("seeds=1,2", r"search\.over \(seeds=1,2\) must be NAME=VALUE"),
         ("recipe.epochs=two", r"search\.over \(recipe\.epochs=two\): two is none of int$"),
-        ("optimizer.learning_rate=1..0.1", r"search\.over \(optimizer\.learning_rate=1\.\.0\.1\): a range is LOW\.\.HIGH with 0 < LOW < HIGH, such as 1e-5\.\.1e-3$"),
-        ("recipe.pooling=1..3", r"search\.over \(recipe\.pooling=1\.\.3\): recipe\.pooling is no number and has no range; give recipe\.pooling=VALUE,VALUE$"),
-        ("freeze.embeddings=1..2", r"search\.over \(freeze\.embeddings=1\.\.2\): freeze\.embeddings is no number and has no range"),
+        (
+            "optimizer.learning_rate=1..0.1",
+            r"search\.over \(optimizer\.learning_rate=1\.\.0\.1\): a range is LOW\.\.HIGH with 0 < LOW < HIGH, such as 1e-5\.\.1e-3$",
+        ),
+        (
+            "recipe.pooling=1..3",
+            r"search\.over \(recipe\.pooling=1\.\.3\): recipe\.pooling is no number and has no range; give recipe\.pooling=VALUE,VALUE$",
+        ),
+        (
+            "freeze.embeddings=1..2",
+            r"search\.over \(freeze\.embeddings=1\.\.2\): freeze\.embeddings is no number and has no range",
+        ),
         ("recipe.epochs=None", r"search\.over \(recipe\.epochs=None\): None is none of int$"),
-        ("recipe.pooling=cls,maen", r"search\.over \(recipe\.pooling=cls,maen\): maen is none of cls, mean, attention$"),
+        (
+            "recipe.pooling=cls,maen",
+            r"search\.over \(recipe\.pooling=cls,maen\): maen is none of cls, mean, attention$",
+        ),
         ("recipe.balance_classes=yes", r"search\.over \(recipe\.balance_classes=yes\): yes is none of bool$"),
         ("adapter=lora", r"search\.over \(adapter=lora\): lora is none of no-adapter, low-rank, bottleneck$"),
         ("adapter.rank=4", r"search\.over \(adapter\.rank=4\) must be NAME=VALUE"),
@@ -76,7 +125,12 @@ def test_what_cannot_be_searched_is_one_line(entry: str, message: str) -> None:
 
 def test_rates_far_above_the_usual_and_no_warm_up_are_warned_of() -> None:
     model = Model(width=1024, heads=16)
-    assert warnings(config(), [{}], replace(model, width=128)) == warnings(config(), [{"optimizer.learning_rate": 1e-3}], replace(model, width=256)) == warnings(config(), [{"optimizer.learning_rate": 1e-4}], model) == []
+    assert (
+        warnings(config(), [{}], replace(model, width=128))
+        == warnings(config(), [{"optimizer.learning_rate": 1e-3}], replace(model, width=256))
+        == warnings(config(), [{"optimizer.learning_rate": 1e-4}], model)
+        == []
+    )
     assert warnings(config(), [{"optimizer.learning_rate": 1e-3}, {}], model) == [
         "warning: optimizer.learning_rate 0.001 is far above 5e-05, which is usual at width 1024: the encoder may forget what it learnt"
     ]
@@ -87,13 +141,26 @@ def test_rates_far_above_the_usual_and_no_warm_up_are_warned_of() -> None:
 def test_an_encoder_without_dropout_is_warned_of() -> None:
     without = Model(hidden_dropout=0.0, attention_dropout=0.0)
     (line,) = warnings(config(), [{}], without)
-    assert line.startswith("warning: dropout is 0, as in the checkpoint: published recipes have 0.1 (--recipe.dropout 0.1)")
-    assert warnings(replace(config(), recipe=Recipe(dropout=0.0)), [{}], without) == warnings(config(), [{"recipe.dropout": 0.2}], without) == warnings(config(), [{}], replace(without, hidden_dropout=0.1)) == []
+    assert line.startswith(
+        "warning: dropout is 0, as in the checkpoint: published recipes have 0.1 (--recipe.dropout 0.1)"
+    )
+    assert (
+        warnings(replace(config(), recipe=Recipe(dropout=0.0)), [{}], without)
+        == warnings(config(), [{"recipe.dropout": 0.2}], without)
+        == warnings(config(), [{}], replace(without, hidden_dropout=0.1))
+        == []
+    )
 
 
 def test_the_learning_rate_is_the_one_asked_for_or_that_of_the_encoder_s_width() -> None:
     plain = Finetune(checkpoint="a", task=("sst2",))
-    assert [plain.for_width(width).optimizer.learning_rate for width in (128, 256, 512, 768, 1024)] == [3e-4, 3e-4, 1e-4, 5e-5, 5e-5]
+    assert [plain.for_width(width).optimizer.learning_rate for width in (128, 256, 512, 768, 1024)] == [
+        3e-4,
+        3e-4,
+        1e-4,
+        5e-5,
+        5e-5,
+    ]
     asked = replace(plain, optimizer=replace(plain.optimizer, learning_rate=2e-5))
     assert asked.for_width(128) == asked
     with pytest.raises(ConfigError, match=r"optimizer\.learning_rate \(2\) must lie between 0 and 1"):

@@ -5,9 +5,9 @@ import pyarrow as pa
 
 from pipeline.config.finetune import Cutting, Recipe
 from pipeline.config.predict import Compare
-from pipeline.grid.comparison import first_of_each, of_answers, seed_lines, sides
 from pipeline.finetune.problems import Problem
 from pipeline.finetune.table import Reported
+from pipeline.grid.comparison import first_of_each, of_answers, seed_lines, sides
 from pipeline.tasks.prepared import Prepared
 from pipeline.tasks.schema import ENCODED
 from pipeline.tasks.task import Task
@@ -46,11 +46,22 @@ def test_each_encoder_is_fine_tuned_by_the_same_settings() -> None:
 
 def test_one_checkpoint_is_compared_with_random_weights_of_its_sizes() -> None:
     random, pretrained = sides(Compare(checkpoint=("/a",), random_weights=True, task=("mrpc",), data="/glue"))
-    assert (random.checkpoint, random.random_weights, pretrained.checkpoint, pretrained.random_weights) == ("/a", True, "/a", False)
+    assert (random.checkpoint, random.random_weights, pretrained.checkpoint, pretrained.random_weights) == (
+        "/a",
+        True,
+        "/a",
+        False,
+    )
 
 
 def test_the_metric_of_any_rows() -> None:
-    columns = {"ids": [[1]] * 4, "first_length": [1] * 4, "label": [0.0, 1.0, 1.0, 0.0], "labels": [None] * 4, "row": range(4)}
+    columns = {
+        "ids": [[1]] * 4,
+        "first_length": [1] * 4,
+        "label": [0.0, 1.0, 1.0, 0.0],
+        "labels": [None] * 4,
+        "row": range(4),
+    }
     rows = pa.table([pa.array(list(columns[field.name]), field.type) for field in ENCODED], schema=ENCODED)
     task = Task(name="mrpc", kind="classification", labels=("0", "1"), metrics=("accuracy", "f1"))
     prepared = Prepared(items=None, rows=rows)

@@ -24,22 +24,39 @@ from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.initial import Initial
 
 
-def in_this_process(config: Finetune, asked: Sequence[Trial], problems: Mapping[str, Mapping[Cutting, Problem]], initial: Initial, tell: Callable[..., None], *, may_stop: bool) -> dict[str, Any]:
+def in_this_process(
+    config: Finetune,
+    asked: Sequence[Trial],
+    problems: Mapping[str, Mapping[Cutting, Problem]],
+    initial: Initial,
+    tell: Callable[..., None],
+    *,
+    may_stop: bool,
+) -> dict[str, Any]:
     """As tune.run_trials, without Ray."""
     return {one.name: trials.run(one, problems[one.problem][one.config.cutting], initial) for one in asked}
 
 
-def test_folds_select_one_setting_and_are_one_row(tmp_path: Path, tiny_vocabulary: Vocabulary, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folds_select_one_setting_and_are_one_row(
+    tmp_path: Path, tiny_vocabulary: Vocabulary, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tune, "at_once", lambda config: 2)
     monkeypatch.setattr(tune, "seconds_per_step", lambda config, cuttings, initial: dict.fromkeys(cuttings, 0.01))
     monkeypatch.setattr(tune, "run_trials", in_this_process)
     monkeypatch.setattr(runs, "log_trial", lambda *given: None)
-    (tmp_path / "my.csv").write_text("text;label\n" + "".join(f"{'kar mist' if row % 2 else 'lond sur'} {row};{row % 2}\n" for row in range(24)))
+    (tmp_path / "my.csv").write_text(
+        "text;label\n" + "".join(f"{'kar mist' if row % 2 else 'lond sur'} {row};{row % 2}\n" for row in range(24))
+    )
     config = Finetune(
         checkpoint="c", train=str(tmp_path / "my.csv"), output=str(tmp_path), seeds=2, random_weights=True, recipe=Recipe(epochs=1), placement=TrialPlacement(threads=1),
         search=Search(folds=3, over=("optimizer.learning_rate=1e-4,1e-3",)),
     )  # fmt: skip
-    initial = Initial(folder="f", fingerprint="e", model=Model(layers=1, width=8, heads=2, feed_forward=8, maximum_positions=32), vocabulary=tiny_vocabulary)
+    initial = Initial(
+        folder="f",
+        fingerprint="e",
+        model=Model(layers=1, width=8, heads=2, feed_forward=8, maximum_positions=32),
+        vocabulary=tiny_vocabulary,
+    )
     said: list[str] = []
     problems = {one.task.name: one for one in read_problems(config, initial, said.append)}
     cuttings = {name: in_cuttings(one, [config.cutting], initial, said.append) for name, one in problems.items()}
@@ -48,11 +65,19 @@ def test_folds_select_one_setting_and_are_one_row(tmp_path: Path, tiny_vocabular
     assert re.fullmatch(r"my-random-weights-[0-9a-f]{8}", grid_name(config, problems, initial))
     rows, models = run_wave(grid, None, Live(said.append), said.append)
     assert models == {} and not list(tmp_path.glob("finetune/*/model")), "what folds train is no model to keep"
-    assert any(re.match(r"my: selected learning rate 0.00\d+ \(best of 2: accuracy [\d.]+, selected on the folds\)", line) for line in said)
+    assert any(
+        re.match(r"my: selected learning rate 0.00\d+ \(best of 2: accuracy [\d.]+, selected on the folds\)", line)
+        for line in said
+    )
     names = sorted(path.parent.name.rsplit("-", 1)[0] for path in tmp_path.glob("finetune/*/result.json"))
     assert names == [f"my-fold{fold}of3-seed{seed}" for fold in (1, 2, 3) for seed in (0, 0, 1, 2)]
     accuracy = rows[0]
-    assert (accuracy.task, accuracy.name, accuracy.folds, len(accuracy.values)) == ("my", "dev accuracy", 3, 6) and len(rows) == 2
+    assert (accuracy.task, accuracy.name, accuracy.folds, len(accuracy.values)) == ("my", "dev accuracy", 3, 6) and len(
+        rows
+    ) == 2
     assert accuracy.baseline == fmean(grid.baselines[name]["dev"]["accuracy"] for name in problems)
     assert "all of them have their results" in summary(grid, 2)
-    assert run_wave(grid, None, Live(said.append), said.append)[0] == rows and said[-1] == "6 of 6 trials have their results already"
+    assert (
+        run_wave(grid, None, Live(said.append), said.append)[0] == rows
+        and said[-1] == "6 of 6 trials have their results already"
+    )

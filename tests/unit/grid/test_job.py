@@ -30,44 +30,98 @@ def grid_of(glue: Path, vocabulary: Vocabulary, share: Share, *over: str) -> Gri
     cutting = Cutting(maximum_length=32, stride=8)
     train = sequences.prepare(TASKS["cola"], read_split(TASKS["cola"], str(glue), "train"), vocabulary, cutting)
     problem = Problem(task=TASKS["cola"], cutting=cutting, train=train, splits={}, digest=digest([train]))
-    config = Finetune(checkpoint="c", task=("cola",), data="d", output=str(glue / "o"), recipe=Recipe(epochs=3), search=Search(over=over))
+    config = Finetune(
+        checkpoint="c",
+        task=("cola",),
+        data="d",
+        output=str(glue / "o"),
+        recipe=Recipe(epochs=3),
+        search=Search(over=over),
+    )
     initial = Initial(folder="f", fingerprint="e", model=Model(), vocabulary=vocabulary)
-    return Grid(config=config, initial=initial, cuttings={"cola": {config.cutting: problem}}, settings=settings_of(config), shares={"cola": share}, seconds={"cola": 1.0}, baselines={})
+    return Grid(
+        config=config,
+        initial=initial,
+        cuttings={"cola": {config.cutting: problem}},
+        settings=settings_of(config),
+        shares={"cola": share},
+        seconds={"cola": 1.0},
+        baselines={},
+    )
 
 
 def test_what_is_said_to_be_chosen_is_what_is_trained(glue: Path, tiny_vocabulary: Vocabulary) -> None:
-    grid = grid_of(glue, tiny_vocabulary, Share(seeds=1, epochs=1, rows=50), "recipe.epochs=1,2,3", "recipe.training_rows=20,1000")
+    grid = grid_of(
+        glue, tiny_vocabulary, Share(seeds=1, epochs=1, rows=50), "recipe.epochs=1,2,3", "recipe.training_rows=20,1000"
+    )
     trials = [trial_of(grid, "cola", 0, setting, "select") for setting in grid.settings]
     assert len(trials) == 6 and [trial.config.recipe.epochs for trial in trials] == [1] * 6
-    assert [trial.config.recipe.training_rows for trial in trials] == [20, 50] * 3  # a share lowers what was set, and raises nothing
-    assert all(trial.chosen == {"recipe.epochs": 1, "recipe.training_rows": trial.config.recipe.training_rows} for trial in trials) and len({trial.name for trial in trials}) == 2
+    assert [trial.config.recipe.training_rows for trial in trials] == [
+        20,
+        50,
+    ] * 3  # a share lowers what was set, and raises nothing
+    assert (
+        all(
+            trial.chosen == {"recipe.epochs": 1, "recipe.training_rows": trial.config.recipe.training_rows}
+            for trial in trials
+        )
+        and len({trial.name for trial in trials}) == 2
+    )
     assert trial_of(grid, "cola", 0, trials[1].chosen, "select").name == trials[1].name
     longer = grid_of(glue, tiny_vocabulary, Share(seeds=1, epochs=2, rows=None), "recipe.epochs=1,3")
-    assert [trial_of(longer, "cola", 0, setting, "select").config.recipe.epochs for setting in longer.settings] == [1, 2]
+    assert [trial_of(longer, "cola", 0, setting, "select").config.recipe.epochs for setting in longer.settings] == [
+        1,
+        2,
+    ]
 
 
-def test_a_trial_has_the_rows_of_the_cutting_and_the_adapter_that_are_tried(glue: Path, tiny_vocabulary: Vocabulary) -> None:
-    grid = grid_of(glue, tiny_vocabulary, Share(seeds=1, epochs=3, rows=None), "adapter=no-adapter,low-rank", "cutting.maximum-length=32,8", "adapter.rank=2,4")
+def test_a_trial_has_the_rows_of_the_cutting_and_the_adapter_that_are_tried(
+    glue: Path, tiny_vocabulary: Vocabulary
+) -> None:
+    grid = grid_of(
+        glue,
+        tiny_vocabulary,
+        Share(seeds=1, epochs=3, rows=None),
+        "adapter=no-adapter,low-rank",
+        "cutting.maximum-length=32,8",
+        "adapter.rank=2,4",
+    )
     said: list[str] = []
     tried = [with_setting(grid.config, setting).cutting for setting in grid.settings]
     model = replace(grid.initial.model, maximum_positions=32)
     cuttings = in_cuttings(grid.problems["cola"], tried, replace(grid.initial, model=model), said.append)
-    assert list(cuttings) == [Cutting(maximum_length=32), Cutting(maximum_length=8)] and cuttings[Cutting(maximum_length=32)] is grid.problems["cola"]
+    assert (
+        list(cuttings) == [Cutting(maximum_length=32), Cutting(maximum_length=8)]
+        and cuttings[Cutting(maximum_length=32)] is grid.problems["cola"]
+    )
     assert {len(row) for row in cuttings[Cutting(maximum_length=8)].train.rows["ids"].to_pylist()} <= set(range(9))
     assert said == ["cola train, maximum length 8: 28 cut at 8 tokens (--cutting.passages reads the rest)"]
-    trials = [trial_of(replace(grid, cuttings={"cola": cuttings}), "cola", 0, setting, "select") for setting in grid.settings]
+    trials = [
+        trial_of(replace(grid, cuttings={"cola": cuttings}), "cola", 0, setting, "select") for setting in grid.settings
+    ]
     assert [(type(one.config.adapter).__name__, getattr(one.config.adapter, "rank", None), one.config.cutting.maximum_length) for one in trials] == [
         ("NoAdapter", None, 32), ("NoAdapter", None, 8), ("LowRank", 2, 32), ("LowRank", 4, 32), ("LowRank", 2, 8), ("LowRank", 4, 8)
     ]  # fmt: skip
     assert len({one.name for one in trials}) == 6
-    with pytest.raises(ConfigError, match=r"^cutting.maximum_length \(64\) must be at most the checkpoint's positions \(32\)$"):
-        in_cuttings(grid.problems["cola"], [Cutting(), Cutting(maximum_length=64)], replace(grid.initial, model=model), said.append)
+    with pytest.raises(
+        ConfigError, match=r"^cutting.maximum_length \(64\) must be at most the checkpoint's positions \(32\)$"
+    ):
+        in_cuttings(
+            grid.problems["cola"],
+            [Cutting(), Cutting(maximum_length=64)],
+            replace(grid.initial, model=model),
+            said.append,
+        )
 
 
-def test_the_best_model_is_that_of_the_seed_with_the_best_score_on_the_first_split(glue: Path, tiny_vocabulary: Vocabulary) -> None:
+def test_the_best_model_is_that_of_the_seed_with_the_best_score_on_the_first_split(
+    glue: Path, tiny_vocabulary: Vocabulary
+) -> None:
     grid = grid_of(glue, tiny_vocabulary, Share(seeds=3, epochs=3, rows=None))
     trials = [trial_of(grid, "cola", seed, {}, "report") for seed in range(3)]
-    problem = replace(grid.problems["cola"], splits={"dev": grid.problems["cola"].train, "other": grid.problems["cola"].train})
+    problem = replace(
+        grid.problems["cola"], splits={"dev": grid.problems["cola"].train, "other": grid.problems["cola"].train}
+    )
     results = [{"scores": {"dev": {"matthews": value}, "other": {"matthews": -value}}} for value in (0.1, 0.3, 0.2)]
     assert best_model(problem, trials, results) == f"{trials[1].folder}/model"
     errors = [{"scores": {"dev": {"mean_absolute_error": value}}} for value in (0.3, float("nan"), 0.2)]
@@ -75,18 +129,24 @@ def test_the_best_model_is_that_of_the_seed_with_the_best_score_on_the_first_spl
     assert best_model(problem, trials, errors) == f"{trials[2].folder}/model", "of an error the lowest"
 
 
-def test_a_trial_that_a_search_ended_is_a_result_in_such_a_search_alone(glue: Path, tiny_vocabulary: Vocabulary) -> None:
+def test_a_trial_that_a_search_ended_is_a_result_in_such_a_search_alone(
+    glue: Path, tiny_vocabulary: Vocabulary
+) -> None:
     grid = grid_of(glue, tiny_vocabulary, Share(seeds=1, epochs=3, rows=None))
     select, report = (trial_of(grid, "cola", 0, {}, stage) for stage in ("select", "report"))
     ended = {"score": 0.1, "stopped_after_epoch": 1}
     write_json(f"{select.folder}/stopped.json", ended)
     assert finished(select, may_stop=True) == ended and finished(select, may_stop=False) is None
     write_json(f"{select.folder}/result.json", {"scores": {}})
-    assert finished(select, may_stop=False) == {"scores": {}} and finished(report, may_stop=False) is None  # what is reported has its model
+    assert (
+        finished(select, may_stop=False) == {"scores": {}} and finished(report, may_stop=False) is None
+    )  # what is reported has its model
 
 
 @pytest.mark.parametrize("content", ['{"scores": {"dev": {"matth', "", "[]", '{"seconds": 1}', "\xff", "[" * 100_000])
-def test_a_trial_with_a_damaged_result_is_trained_again(glue: Path, tiny_vocabulary: Vocabulary, monkeypatch: pytest.MonkeyPatch, content: str) -> None:
+def test_a_trial_with_a_damaged_result_is_trained_again(
+    glue: Path, tiny_vocabulary: Vocabulary, monkeypatch: pytest.MonkeyPatch, content: str
+) -> None:
     grid = grid_of(glue, tiny_vocabulary, Share(seeds=1, epochs=3, rows=None))
     trial = trial_of(grid, "cola", 0, {}, "select")
     Path(trial.folder).mkdir(parents=True)
@@ -94,7 +154,9 @@ def test_a_trial_with_a_damaged_result_is_trained_again(glue: Path, tiny_vocabul
         Path(trial.folder, name).write_text(content, encoding="latin-1")
     said: list[str] = []
     trained = {"scores": {"dev": {"matthews": 0.5}}}
-    monkeypatch.setattr(tune, "run_trials", lambda config, trials, *rest, **named: {one.name: trained for one in trials})
+    monkeypatch.setattr(
+        tune, "run_trials", lambda config, trials, *rest, **named: {one.name: trained for one in trials}
+    )
     monkeypatch.setattr(runs, "log_trial", lambda *given: None)
     assert run_all(grid, [trial, trial], None, Live(said.append), may_stop=True) == {trial.name: trained}
     assert said == [f"{trial.folder}/result.json is damaged: the trial is trained again"]
@@ -103,17 +165,31 @@ def test_a_trial_with_a_damaged_result_is_trained_again(glue: Path, tiny_vocabul
 def test_a_result_that_cannot_be_read_is_named(glue: Path, tiny_vocabulary: Vocabulary) -> None:
     trial = trial_of(grid_of(glue, tiny_vocabulary, Share(seeds=1, epochs=3, rows=None)), "cola", 0, {}, "select")
     Path(trial.folder, "result.json").mkdir(parents=True)
-    with pytest.raises(DataError, match=rf"^{trial.folder}/result.json cannot be read \(.+\): give access to it, or delete it to train the trial again$"):
+    with pytest.raises(
+        DataError,
+        match=rf"^{trial.folder}/result.json cannot be read \(.+\): give access to it, or delete it to train the trial again$",
+    ):
         finished(trial, may_stop=False)
 
 
-def test_the_longest_trials_are_sent_first(glue: Path, tiny_vocabulary: Vocabulary, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_longest_trials_are_sent_first(
+    glue: Path, tiny_vocabulary: Vocabulary, monkeypatch: pytest.MonkeyPatch
+) -> None:
     grid = grid_of(glue, tiny_vocabulary, Share(seeds=2, epochs=3, rows=None))
     longer = replace(grid.problems["cola"], task=replace(grid.problems["cola"].task, name="longer"))
-    grid = replace(grid, cuttings=grid.cuttings | {"longer": {grid.config.cutting: longer}}, shares=grid.shares | {"longer": grid.shares["cola"]}, seconds={"cola": 1.0, "longer": 2.0})
+    grid = replace(
+        grid,
+        cuttings=grid.cuttings | {"longer": {grid.config.cutting: longer}},
+        shares=grid.shares | {"longer": grid.shares["cola"]},
+        seconds={"cola": 1.0, "longer": 2.0},
+    )
     asked = [trial_of(grid, name, seed, {}, "report") for name in grid.problems for seed in range(2)]
     sent: list[Trial] = []
-    monkeypatch.setattr(tune, "run_trials", lambda config, trials, *rest, **named: sent.extend(trials) or {trial.name: {} for trial in trials})
+    monkeypatch.setattr(
+        tune,
+        "run_trials",
+        lambda config, trials, *rest, **named: sent.extend(trials) or {trial.name: {} for trial in trials},
+    )
     monkeypatch.setattr(runs, "log_trial", lambda *given: None)
     assert run_all(grid, asked, None, Live(lambda line: None), may_stop=False).keys() == {trial.name for trial in asked}
     assert [trial.problem for trial in sent] == ["longer", "longer", "cola", "cola"]
@@ -151,13 +227,19 @@ def test_how_a_model_is_used_is_a_command_for_its_task() -> None:
     assert use_line(own, replace(TASKS["sst2"], splits=()), "o/my model") == f"{start} --text review {end}"
 
 
-def test_what_the_start_took_is_taken_from_the_minutes(glue: Path, tiny_vocabulary: Vocabulary, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_start_took_is_taken_from_the_minutes(
+    glue: Path, tiny_vocabulary: Vocabulary, monkeypatch: pytest.MonkeyPatch
+) -> None:
     grid = grid_of(glue, tiny_vocabulary, Share(seeds=3, epochs=3, rows=None))
     monkeypatch.setattr(tune, "at_once", lambda config: 1)
     monkeypatch.setattr(tune, "seconds_per_step", lambda *given: {"cola": 0.01})
 
     def seeds(folder: str, spent: float) -> int:
         config = replace(grid.config, minutes=5, output=str(glue / folder))
-        return planned(config, grid.initial, grid.cuttings, grid.settings, time.monotonic() - spent, lambda line: None).shares["cola"].seeds
+        return (
+            planned(config, grid.initial, grid.cuttings, grid.settings, time.monotonic() - spent, lambda line: None)
+            .shares["cola"]
+            .seeds
+        )
 
     assert seeds("all", 0.0) == 3 and seeds("little", 299.0) == 1

@@ -35,7 +35,13 @@ def tuned(folder: Path, trial: str, checkpoint: Path) -> Path:
 def test_a_model_of_our_run_leads_to_its_corpus(run: Path, initial: Initial, inner: str) -> None:
     found = lineage(f"{run}/{inner}", initial)
     assert found.pop("checkpoint").rstrip("/") == f"{run}/{inner}".rstrip("/")
-    assert found == {"encoder": "abcd", "pretraining_run": "run-id", "pretraining_folder": str(run), "corpus": "0123", "corpus_folder": "/corpora/wiki"}
+    assert found == {
+        "encoder": "abcd",
+        "pretraining_run": "run-id",
+        "pretraining_folder": str(run),
+        "corpus": "0123",
+        "corpus_folder": "/corpora/wiki",
+    }
 
 
 @pytest.mark.parametrize("inner", ["", "other/step-10", "a/b/c/export"])
@@ -47,7 +53,11 @@ def test_fine_tuned_models_lead_through_one_another_to_the_run(run: Path, initia
     first = tuned(tmp_path / "finetune" / "mnli" / "model", "mnli-seed0-aa", run / "export")
     second = tuned(tmp_path / "finetune" / "rte" / "model", "rte-seed1-bb", first)
     found = lineage(str(second), initial)
-    assert found["finetuned_from"] == "rte-seed1-bb mnli-seed0-aa" and found["pretraining_run"] == "run-id" and found["checkpoint"] == str(second)
+    assert (
+        found["finetuned_from"] == "rte-seed1-bb mnli-seed0-aa"
+        and found["pretraining_run"] == "run-id"
+        and found["checkpoint"] == str(second)
+    )
 
 
 def test_a_circle_ends(tmp_path: Path, initial: Initial) -> None:

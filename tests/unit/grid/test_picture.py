@@ -9,18 +9,34 @@ def test_cells_have_counts_and_shares_of_the_row() -> None:
     axes = draw_confusion([[3, 1], [0, 0]], ["no", "yes"], "mrpc, dev").axes[0]
     assert [text.get_text() for text in axes.texts] == ["3\n75%", "1\n25%", "0\n0%", "0\n0%"]
     assert [text.get_color() for text in axes.texts] == ["white", "black", "black", "black"]
-    assert [label.get_text() for label in axes.get_yticklabels()] == [label.get_text() for label in axes.get_xticklabels()] == ["no", "yes"]
-    assert axes.images[0].get_array().tolist() == [[0.75, 0.25], [0.0, 0.0]] and (axes.get_ylabel(), axes.get_xlabel()) == ("label", "answer")
+    assert (
+        [label.get_text() for label in axes.get_yticklabels()]
+        == [label.get_text() for label in axes.get_xticklabels()]
+        == ["no", "yes"]
+    )
+    assert axes.images[0].get_array().tolist() == [[0.75, 0.25], [0.0, 0.0]] and (
+        axes.get_ylabel(),
+        axes.get_xlabel(),
+    ) == ("label", "answer")
 
 
 def test_many_classes_have_colours_alone() -> None:
     matrix = [[int(row == column) for column in range(21)] for row in range(21)]
     assert len(draw_confusion(matrix, [str(number) for number in range(21)], "").axes[0].texts) == 0
-    assert len(draw_confusion([row[:20] for row in matrix[:20]], [str(number) for number in range(20)], "").axes[0].texts) == 400
+    assert (
+        len(draw_confusion([row[:20] for row in matrix[:20]], [str(number) for number in range(20)], "").axes[0].texts)
+        == 400
+    )
 
 
 @pytest.mark.parametrize(
-    ("label", "wanted"), [("a\nb", "a b"), ("x" * 24, "x" * 24), ("a name that goes on to its number 17", "a name that …s number 17"), ("$5", r"\$5")]
+    ("label", "wanted"),
+    [
+        ("a\nb", "a b"),
+        ("x" * 24, "x" * 24),
+        ("a name that goes on to its number 17", "a name that …s number 17"),
+        ("$5", r"\$5"),
+    ],
 )
 def test_labels_are_short_enough_and_keep_their_ends(label: str, wanted: str) -> None:
     assert short(label) == wanted

@@ -30,11 +30,21 @@ RESULT: dict[str, Any] = {
     "tuned": {"thresholds": [0.4, 0.6], "f1_tuned_on_dev": 0.55},
     "collapsed": True,
     "curve": [[2, 0.9], [4, 0.5]],
-    "epochs": [{"dev": {"accuracy": 0.5, "f1": 0.25}, "dev-mismatched": {"accuracy": 0.6}}, {"dev": {"accuracy": 0.75, "f1": 0.5}, "dev-mismatched": {"accuracy": 0.7}}],
+    "epochs": [
+        {"dev": {"accuracy": 0.5, "f1": 0.25}, "dev-mismatched": {"accuracy": 0.6}},
+        {"dev": {"accuracy": 0.75, "f1": 0.5}, "dev-mismatched": {"accuracy": 0.7}},
+    ],
     "best_epoch": 2,
     "steps": 4,
     "seconds": 2.5,
-    "details": {"labels": ["no", "yes"], "confusion": [[3, 1], [0, 4]], "per_class": {"no": {"precision": 1.0, "recall": 0.75, "f1": 0.857, "count": 4.0}, "yes": {"precision": 0.8, "recall": 1.0, "f1": 0.889, "count": 4.0}}},
+    "details": {
+        "labels": ["no", "yes"],
+        "confusion": [[3, 1], [0, 4]],
+        "per_class": {
+            "no": {"precision": 1.0, "recall": 0.75, "f1": 0.857, "count": 4.0},
+            "yes": {"precision": 0.8, "recall": 1.0, "f1": 0.889, "count": 4.0},
+        },
+    },
 }
 STOPPED = {"stopped_after_epoch": 1, "score": 0.25, "chosen": {}, "stage": "select"}
 
@@ -69,7 +79,9 @@ def away(uri: str) -> Iterator[Callable[[bool], None]]:
 
     def move(gone: bool) -> None:
         with closing(sqlite3.connect(uri.removeprefix("sqlite:///"))) as database:
-            database.execute("ALTER TABLE metrics RENAME TO elsewhere" if gone else "ALTER TABLE elsewhere RENAME TO metrics")
+            database.execute(
+                "ALTER TABLE metrics RENAME TO elsewhere" if gone else "ALTER TABLE elsewhere RENAME TO metrics"
+            )
 
     yield move
     with closing(sqlite3.connect(uri.removeprefix("sqlite:///"))) as database:
@@ -86,7 +98,14 @@ class Live:
 
 
 def trial(number: int, seed: int = 7, stage: str = "report") -> Trial:
-    return Trial(problem="mrpc", config=replace(CONFIG, seeds=5), seed=seed, name=f"mrpc-seed{seed}-{number:012x}", chosen={}, stage=stage)
+    return Trial(
+        problem="mrpc",
+        config=replace(CONFIG, seeds=5),
+        seed=seed,
+        name=f"mrpc-seed{seed}-{number:012x}",
+        chosen={},
+        stage=stage,
+    )
 
 
 def nested(parent: GridRun) -> list[Run]:
@@ -97,7 +116,13 @@ def nested(parent: GridRun) -> list[Run]:
 
 
 def history(parent: GridRun, run: Run, name: str) -> list[tuple[int, float]]:
-    return [(point.step, point.value) for point in sorted(MlflowClient(tracking_uri=parent.uri).get_metric_history(run.info.run_id, name), key=lambda point: point.step)]
+    return [
+        (point.step, point.value)
+        for point in sorted(
+            MlflowClient(tracking_uri=parent.uri).get_metric_history(run.info.run_id, name),
+            key=lambda point: point.step,
+        )
+    ]
 
 
 def artifacts(parent: GridRun, run_id: str) -> dict[str, Path]:
@@ -122,7 +147,7 @@ def test_a_grid_has_all_settings_and_its_name(grid: GridRun, uri: str) -> None:
 
 
 def test_the_same_grid_goes_on_and_another_begins(uri: str, initial: Initial) -> None:
-    client, name = MlflowClient(tracking_uri=uri), "my file's \"best\"-00ff00ff"
+    client, name = MlflowClient(tracking_uri=uri), 'my file\'s "best"-00ff00ff'
     first = open_grid(uri, CONFIG, name, initial)
     client.set_terminated(first.run_id, "KILLED")
     assert open_grid(uri, CONFIG, name, initial).run_id == first.run_id
@@ -133,13 +158,19 @@ def test_the_same_grid_goes_on_and_another_begins(uri: str, initial: Initial) ->
 
 
 def test_a_grid_whose_run_is_gone_from_mlflow_says_so(uri: str, tmp_path: Path, lines: list[str]) -> None:
-    place, first, second = str(tmp_path / "grid.mlflow.json"), GridRun(uri=uri, run_id="a" * 32), GridRun(uri=uri, run_id="b" * 32)
+    place, first, second = (
+        str(tmp_path / "grid.mlflow.json"),
+        GridRun(uri=uri, run_id="a" * 32),
+        GridRun(uri=uri, run_id="b" * 32),
+    )
     for one in (first, first):
         remember(one, place, lines.append)
     assert lines == []
     remember(second, place, lines.append)
     remember(second, place, lines.append)
-    assert lines == [f"MLflow ({uri}) does not have the run {'a' * 32} that this search had at {uri}: a new one takes all trials, also those that are done"]
+    assert lines == [
+        f"MLflow ({uri}) does not have the run {'a' * 32} that this search had at {uri}: a new one takes all trials, also those that are done"
+    ]
     for damaged in ("", "[]", '{"uri": "x"}'):
         Path(place).write_text(damaged)
         remember(second, place, lines.append)
@@ -151,9 +182,16 @@ def test_a_trial_is_a_nested_run_with_its_course(grid: GridRun, lines: list[str]
     [run] = nested(grid)
     assert run.info.status == "FINISHED" and run.info.run_name == "mrpc-seed7-000000000001"
     assert run.info.end_time - run.info.start_time >= 2_500
-    assert {name: run.data.params[name] for name in ("seed", "stage", "seeds", "recipe.epochs")} == {"seed": "7", "stage": "report", "seeds": "5", "recipe.epochs": "3"}
+    assert {name: run.data.params[name] for name in ("seed", "stage", "seeds", "recipe.epochs")} == {
+        "seed": "7",
+        "stage": "report",
+        "seeds": "5",
+        "recipe.epochs": "3",
+    }
     assert history(grid, run, "train/loss") == [(2, 0.9), (4, 0.5)]
-    assert history(grid, run, "dev/accuracy") == [(2, 0.5), (4, 0.75)] and history(grid, run, "dev-mismatched/accuracy") == [(2, 0.6), (4, 0.7)]
+    assert history(grid, run, "dev/accuracy") == [(2, 0.5), (4, 0.75)] and history(
+        grid, run, "dev-mismatched/accuracy"
+    ) == [(2, 0.6), (4, 0.7)]
     single = {name: run.data.metrics[name] for name in ("tuned/f1_tuned_on_dev", "seconds", "collapsed", "best_epoch")}
     assert single == {"tuned/f1_tuned_on_dev": 0.55, "seconds": 2.5, "collapsed": 1.0, "best_epoch": 2.0}
     there = artifacts(grid, run.info.run_id)
@@ -186,15 +224,32 @@ def test_a_trial_that_was_stopped_says_when(grid: GridRun) -> None:
     log_trial(grid, trial(1, stage="select"), STOPPED)
     [run] = nested(grid)
     assert run.data.metrics == {"score": 0.25} and history(grid, run, "score") == [(1, 0.25)]
-    assert (run.data.tags["stopped_early"], run.data.tags["stopped_after_epoch"], run.data.tags["stage"]) == ("True", "1", "select")
+    assert (run.data.tags["stopped_early"], run.data.tags["stopped_after_epoch"], run.data.tags["stage"]) == (
+        "True",
+        "1",
+        "select",
+    )
 
 
 def test_scores_of_an_earlier_epoch_that_was_kept_come_last() -> None:
     kept = RESULT | {"best_epoch": 1, "scores": RESULT["epochs"][0]}
-    assert [(step, value) for name, step, value in points(kept) if name == "dev/accuracy"] == [(2, 0.5), (4, 0.75), (5, 0.5)]
+    assert [(step, value) for name, step, value in points(kept) if name == "dev/accuracy"] == [
+        (2, 0.5),
+        (4, 0.75),
+        (5, 0.5),
+    ]
 
 
-@pytest.mark.parametrize(("name", "wanted"), [("dev/PER_f1", "dev/PER_f1"), ("dev/$ a%_f1", "dev/_ a__f1"), ("a/../b", "a/_/b"), ("//a", "_/_/a"), ("é: b", "é_ b")])
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        ("dev/PER_f1", "dev/PER_f1"),
+        ("dev/$ a%_f1", "dev/_ a__f1"),
+        ("a/../b", "a/_/b"),
+        ("//a", "_/_/a"),
+        ("é: b", "é_ b"),
+    ],
+)
 def test_names_of_metrics_are_made_legal(name: str, wanted: str) -> None:
     assert legal(name) == wanted
 
@@ -206,15 +261,23 @@ def test_every_legal_name_is_taken(grid: GridRun) -> None:
     assert sorted(value for name, value in run.data.metrics.items() if name.startswith("dev/")) == [0.1, 0.2, 0.3, 0.4]
 
 
-def test_what_is_away_stops_nothing_and_is_logged_later(grid: GridRun, lines: list[str], away: Callable[[bool], None], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_away_stops_nothing_and_is_logged_later(
+    grid: GridRun, lines: list[str], away: Callable[[bool], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(runs, "RETRY_SECONDS", 0.0)
     away(True)
     log_trial(grid, trial(1), RESULT)
     log_trial(grid, trial(2), RESULT)
-    assert len(lines) == 1 and lines[0].startswith("MLflow does not answer, trials are kept for it: ") and "\n" not in lines[0]
+    assert (
+        len(lines) == 1
+        and lines[0].startswith("MLflow does not answer, trials are kept for it: ")
+        and "\n" not in lines[0]
+    )
     away(False)
     log_trial(grid, trial(3), RESULT)
-    assert sorted(run.data.tags["trial"][-1] for run in nested(grid)) == ["1", "2", "3"] and all(run.info.status == "FINISHED" for run in nested(grid))
+    assert sorted(run.data.tags["trial"][-1] for run in nested(grid)) == ["1", "2", "3"] and all(
+        run.info.status == "FINISHED" for run in nested(grid)
+    )
     assert len(lines) == 1 and not grid.waiting
 
 
@@ -234,11 +297,19 @@ def test_what_is_lost_is_said_at_the_end(grid: GridRun, lines: list[str], away: 
     with tracked(grid, Live(lines)):
         log_trial(grid, trial(1), RESULT)
         log_table(grid, "| a |", ROWS)
-    assert [line.partition(":")[0] for line in lines[:2]] == ["MLflow does not answer, trials are kept for it", "MLflow did not take the table"]
-    assert lines[2].startswith("MLflow is away (") and lines[2].endswith("): 1 trials are not in it; the same command logs them")
+    assert [line.partition(":")[0] for line in lines[:2]] == [
+        "MLflow does not answer, trials are kept for it",
+        "MLflow did not take the table",
+    ]
+    assert lines[2].startswith("MLflow is away (") and lines[2].endswith(
+        "): 1 trials are not in it; the same command logs them"
+    )
 
 
-@pytest.mark.parametrize(("error", "status"), [(None, "FINISHED"), (KeyboardInterrupt(), "KILLED"), (SystemExit(1), "KILLED"), (ValueError("x"), "FAILED")])
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [(None, "FINISHED"), (KeyboardInterrupt(), "KILLED"), (SystemExit(1), "KILLED"), (ValueError("x"), "FAILED")],
+)
 def test_a_grid_ends_as_its_work_does(grid: GridRun, uri: str, error: BaseException | None, status: str) -> None:
     def work() -> None:
         with tracked(grid, Live([])):
@@ -269,10 +340,17 @@ def test_the_table_is_text_rows_and_metrics(grid: GridRun, uri: str) -> None:
         "mrpc/dev f1/median": 0.8, "mrpc/dev f1/lowest": 2 / 3, "mrpc/dev f1/highest": 0.9, "mrpc/dev f1/baseline": 0.6,
         "mrpc/dev exact/median": 0.5, "mrpc/dev exact/lowest": 0.5, "mrpc/dev exact/highest": 0.5,
     }  # fmt: skip
-    assert [len(client.get_metric_history(grid.run_id, name)) for name in run.data.metrics] == [1] * 7  # the same again is no new point
+    assert [len(client.get_metric_history(grid.run_id, name)) for name in run.data.metrics] == [
+        1
+    ] * 7  # the same again is no new point
     with at(uri):
         table = client.load_table(client.get_run(grid.run_id).info.experiment_id, "table.json", [grid.run_id])
-    assert table["lowest"].tolist() == [0.666667, 0.5] and table["median"].tolist() == [0.8, 0.5] and table["setting"].tolist() == ["", "learning rate 0.1"] and table["collapsed"].tolist() == [1, 0]
+    assert (
+        table["lowest"].tolist() == [0.666667, 0.5]
+        and table["median"].tolist() == [0.8, 0.5]
+        and table["setting"].tolist() == ["", "learning rate 0.1"]
+        and table["collapsed"].tolist() == [1, 0]
+    )
 
 
 @pytest.mark.parametrize("name", ["a/b", "a:b", "it's", " "])
@@ -283,10 +361,14 @@ def test_a_name_that_cannot_be_registered_is_refused_at_once(name: str, uri: str
 
 
 def test_a_store_that_does_not_work_is_one_line(tmp_path: Path, initial: Initial) -> None:
-    (tmp_path / "mlflow.db").write_text("this is no database, and longer than its header of a hundred bytes should be to be looked at in earnest")
+    (tmp_path / "mlflow.db").write_text(
+        "this is no database, and longer than its header of a hundred bytes should be to be looked at in earnest"
+    )
     with pytest.raises(ConfigError) as error:
         open_grid(f"sqlite:///{tmp_path}/mlflow.db", CONFIG, "broken-00000000", initial)
-    assert str(error.value).startswith(f"mlflow_uri (sqlite:///{tmp_path}/mlflow.db) does not work: ") and "\n" not in str(error.value)
+    assert str(error.value).startswith(
+        f"mlflow_uri (sqlite:///{tmp_path}/mlflow.db) does not work: "
+    ) and "\n" not in str(error.value)
 
 
 def test_scores_of_a_test_file_are_metrics_of_the_grid(grid: GridRun) -> None:

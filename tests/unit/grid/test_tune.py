@@ -40,7 +40,10 @@ def test_a_trial_asks_for_what_is_there(settings: dict, total: dict[str, float],
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"trials": Trials(gpus=0.5)}, "trials.gpus (0.5) is more than there is: the cluster has 0 GPUs; ask for at most that, or for 0"),
+        (
+            {"trials": Trials(gpus=0.5)},
+            "trials.gpus (0.5) is more than there is: the cluster has 0 GPUs; ask for at most that, or for 0",
+        ),
         ({"trials": Trials(cpus=3)}, "trials.cpus (3) is more than there is: the cluster has 2 CPUs"),
         ({"placement": TrialPlacement(device="cuda")}, "placement.device cuda needs GPUs, and the cluster has none"),
     ],
@@ -61,7 +64,10 @@ def test_results_that_this_machine_does_not_see_are_an_error(tmp_path: Path) -> 
     storage.write_json(f"{ones[0].folder}/result.json", {"scores": {}})
     with pytest.raises(DataError) as lost:
         published(ones, {}, may_stop=False)
-    assert str(lost.value) == f"1 trials wrote their results where this machine does not see them, the first at {ones[1].folder}: give an output that all machines see, or a URL"
+    assert (
+        str(lost.value)
+        == f"1 trials wrote their results where this machine does not see them, the first at {ones[1].folder}: give an output that all machines see, or a URL"
+    )
     assert not storage.exists(f"{ones[1].folder}/{STOPPED}")
     assert published(ones, {1: {"epoch": 2, "score": -0.5, "value": 0.5}}, may_stop=True)["b"] == {
         "stopped_after_epoch": 2,

@@ -11,17 +11,40 @@ from pipeline.config.adapters import Adapter, Bottleneck, Freeze, LowRank, NoAda
 from pipeline.config.model import Model
 from pipeline.config.training import AdamW
 from pipeline.errors import CheckpointError, ConfigError
-from pipeline.model.adapters import ADAPTERS, LowRankLinear, adapter_state, add_adapter, freeze, load_adapter_state, merge, plain_state
+from pipeline.model.adapters import (
+    ADAPTERS,
+    LowRankLinear,
+    adapter_state,
+    add_adapter,
+    freeze,
+    load_adapter_state,
+    merge,
+    plain_state,
+)
 from pipeline.model.attention import layout
 from pipeline.model.weights import published_names, to_published
 from pipeline.objectives.sequences import SequenceTask
 from pipeline.train.optim import build_optimizer
 from pipeline.train.step import update
 
-SETTINGS = Model(layers=2, width=16, heads=2, feed_forward=32, maximum_positions=12, hidden_dropout=0.0, attention_dropout=0.0, initializer_deviation=0.3)
+SETTINGS = Model(
+    layers=2,
+    width=16,
+    heads=2,
+    feed_forward=32,
+    maximum_positions=12,
+    hidden_dropout=0.0,
+    attention_dropout=0.0,
+    initializer_deviation=0.3,
+)
 CLASSES = 3
 LENGTHS = [12, 3, 7, 1]
-KINDS = [LowRank(rank=2), LowRank(rank=2, dropout=0.3), LowRank(rank=3, scale=5.0, everywhere=True), Bottleneck(width=4)]
+KINDS = [
+    LowRank(rank=2),
+    LowRank(rank=2, dropout=0.3),
+    LowRank(rank=3, scale=5.0, everywhere=True),
+    Bottleneck(width=4),
+]
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -170,7 +193,13 @@ def test_a_bottleneck_follows_the_dropout_of_attention_and_of_feed_forward() -> 
     hidden, seen = torch.randn(5, 16, generator=torch.Generator().manual_seed(0)), []
     layer.attention_norm.register_forward_hook(lambda _, given, out: seen.extend([given[0] - hidden, out]))
     layer.feed_forward_norm.register_forward_hook(lambda _, given, out: seen.append(given[0] - seen[1]))
-    batch = replace(make_batch(), offsets=torch.tensor([0, 5], dtype=torch.int32), ids_T=torch.zeros(5, dtype=torch.int64), positions_T=torch.arange(5), maximum_length=5)
+    batch = replace(
+        make_batch(),
+        offsets=torch.tensor([0, 5], dtype=torch.int32),
+        ids_T=torch.zeros(5, dtype=torch.int64),
+        positions_T=torch.arange(5),
+        maximum_length=5,
+    )
     layer.train()(hidden, layout(batch))
     for added, value in ((seen[0], 2.0), (seen[2], 3.0)):
         torch.testing.assert_close(added, torch.tensor([value] + [0.0] * 15).expand(5, 16), atol=1e-5, rtol=0)
@@ -184,7 +213,9 @@ def test_merged_it_is_the_plain_model_with_other_weights(adapter: LowRank) -> No
     torch.testing.assert_close(logits(module), wanted, atol=1e-6, rtol=1e-6)
     names = {name: tensor.shape for name, tensor in plain().state_dict().items()}
     assert {name: tensor.shape for name, tensor in module.state_dict().items()} == names
-    assert set(to_published(module.state_dict())) == {published for name in names for published in published_names(name)}
+    assert set(to_published(module.state_dict())) == {
+        published for name in names for published in published_names(name)
+    }
     assert {type(part) for part in module.encoder.layers.modules() if isinstance(part, nn.Linear)} == {nn.Linear}
 
 
@@ -194,7 +225,10 @@ def test_merged_keys_are_those_of_before() -> None:
     merge(module)
     for layer in range(2):
         name = f"encoder.layers.{layer}.attention.qkv.weight"
-        query, key, value = (torch.equal(one, other) for one, other in zip(module.state_dict()[name].chunk(3), before[name].chunk(3), strict=True))
+        query, key, value = (
+            torch.equal(one, other)
+            for one, other in zip(module.state_dict()[name].chunk(3), before[name].chunk(3), strict=True)
+        )
         assert (query, key, value) == (False, True, False)
 
 
@@ -213,12 +247,18 @@ def test_adapters_travel_beside_published_weights(adapter: Adapter) -> None:
 def test_adapters_that_do_not_fit_are_refused() -> None:
     module, name = adapted(Bottleneck(width=4)), "encoder.layers.0.attention_adapter.down.weight"
     state = copied(adapter_state(module))
-    with pytest.raises(CheckpointError, match=rf"^adapter tensor {name} has shape \[5, 16\], the adapter's settings give \[4, 16\]$"):
+    with pytest.raises(
+        CheckpointError, match=rf"^adapter tensor {name} has shape \[5, 16\], the adapter's settings give \[4, 16\]$"
+    ):
         load_adapter_state(module, state | {name: torch.zeros(5, 16)})
-    with pytest.raises(CheckpointError, match="^adapter tensor a is unexpected: load it with the adapter's settings in training$"):
+    with pytest.raises(
+        CheckpointError, match="^adapter tensor a is unexpected: load it with the adapter's settings in training$"
+    ):
         load_adapter_state(module, state | {"a": torch.zeros(1)})
     del state[name]
-    with pytest.raises(CheckpointError, match=f"^adapter tensor {name} is missing: load it with the adapter's settings in training$"):
+    with pytest.raises(
+        CheckpointError, match=f"^adapter tensor {name} is missing: load it with the adapter's settings in training$"
+    ):
         load_adapter_state(module, state)
 
 
@@ -245,7 +285,9 @@ def with_gradient(module: SequenceTask) -> list[bool]:
         (Bottleneck(width=4), 1, True, [False, False, True]),
     ],
 )
-def test_no_backward_runs_where_nothing_below_trains(adapter: Adapter, layers: int, embeddings: bool, wanted: list[bool]) -> None:
+def test_no_backward_runs_where_nothing_below_trains(
+    adapter: Adapter, layers: int, embeddings: bool, wanted: list[bool]
+) -> None:
     module = adapted(adapter)
     freeze(module, layers, embeddings)
     assert with_gradient(module) == wanted

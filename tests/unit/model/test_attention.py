@@ -34,7 +34,9 @@ def one_by_one(qkv: torch.Tensor, lengths: list[int]) -> torch.Tensor:
         q, k, v = qkv[start : start + length].unbind(1)
         for head in range(qkv.shape[2]):
             for t in range(length):
-                scores = torch.stack([torch.dot(q[t, head], k[s, head]) / math.sqrt(qkv.shape[3]) for s in range(length)])
+                scores = torch.stack(
+                    [torch.dot(q[t, head], k[s, head]) / math.sqrt(qkv.shape[3]) for s in range(length)]
+                )
                 out[start + t, head] = (scores.exp() / scores.exp().sum()) @ v[:, head]
         start += length
     return out
@@ -66,7 +68,10 @@ def test_groups_by_hand(monkeypatch):
     where = layout(flat_batch(lengths.tolist()))
     assert where.order_T.tolist() == [5, 6, 7, 13, 14, 0, 1, 2, 3, 4, 8, 9, 10, 11, 12]
     assert [group.slots_T.tolist() for group in where.groups] == [[0, 1, 2, 4, 5], list(range(10))]
-    assert where.groups[0].key_mask.squeeze().tolist() == [[True, True], [True, False], [True, True]] and where.groups[1].key_mask is None
+    assert (
+        where.groups[0].key_mask.squeeze().tolist() == [[True, True], [True, False], [True, True]]
+        and where.groups[1].key_mask is None
+    )
 
 
 @settings(max_examples=50, deadline=None)
@@ -74,13 +79,20 @@ def test_groups_by_hand(monkeypatch):
 def test_no_grouping_by_length_costs_less(lengths, cost):
     def of(ends: tuple[int, ...]) -> int:
         groups = np.searchsorted(ends, lengths)
-        return sum((groups == number).sum() * max(n for n, g in zip(lengths, groups, strict=True) if g == number) ** 2 + cost for number in set(groups.tolist()))
+        return sum(
+            (groups == number).sum() * max(n for n, g in zip(lengths, groups, strict=True) if g == number) ** 2 + cost
+            for number in set(groups.tolist())
+        )
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(attention_module, "GROUP_COST", cost)
         found = of(tuple(cut(np.array(lengths))))
     sizes = sorted(set(lengths))
-    others = [(*chosen, sizes[-1]) for count in range(min(3, len(sizes))) for chosen in itertools.combinations(sizes[:-1], count)]
+    others = [
+        (*chosen, sizes[-1])
+        for count in range(min(3, len(sizes)))
+        for chosen in itertools.combinations(sizes[:-1], count)
+    ]
     assert found <= min(of(ends) for ends in others)
 
 
@@ -105,10 +117,17 @@ def test_one_head_of_width_one_by_hand():
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.lists(st.integers(1, 6), min_size=1, max_size=4), st.integers(1, 3), st.sampled_from([1, 2, 8]), st.integers(0, 99))
+@given(
+    st.lists(st.integers(1, 6), min_size=1, max_size=4),
+    st.integers(1, 3),
+    st.sampled_from([1, 2, 8]),
+    st.integers(0, 99),
+)
 def test_equals_the_formula(lengths, heads, width, seed):
     qkv = torch.randn(sum(lengths), 3, heads, width, generator=torch.Generator().manual_seed(seed))
-    torch.testing.assert_close(attention(qkv, layout(flat_batch(lengths)), 0.0), one_by_one(qkv, lengths), atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(
+        attention(qkv, layout(flat_batch(lengths)), 0.0), one_by_one(qkv, lengths), atol=1e-5, rtol=1e-4
+    )
 
 
 def test_gradients_are_those_of_finite_differences():

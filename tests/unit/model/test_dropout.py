@@ -34,7 +34,11 @@ def test_every_one_of_the_four_draws_of_a_number_is_used():
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.lists(st.integers(0, 5), min_size=1, max_size=3), st.floats(0.01, 0.99), st.sampled_from([torch.float32, torch.bfloat16, torch.float64]))
+@given(
+    st.lists(st.integers(0, 5), min_size=1, max_size=3),
+    st.floats(0.01, 0.99),
+    st.sampled_from([torch.float32, torch.bfloat16, torch.float64]),
+)
 def test_any_shape_and_type(shape, probability, dtype):
     x = torch.ones(shape, dtype=dtype)
     out = dropout(x, probability)
@@ -60,7 +64,9 @@ def test_gradient_is_the_mask():
 # The partitioner merges equal calls; this backend runs it without generating code.
 @pytest.fixture(scope="module")
 def compiled():
-    return torch.compile(lambda x: (dropout(x, 0.5), dropout(x, 0.5)), backend="aot_eager_decomp_partition", fullgraph=True)
+    return torch.compile(
+        lambda x: (dropout(x, 0.5), dropout(x, 0.5)), backend="aot_eager_decomp_partition", fullgraph=True
+    )
 
 
 def test_compiled_code_drops_what_eager_code_drops(compiled):

@@ -34,7 +34,10 @@ def one_thread():
 
 def sequences(lengths: list[int], seed: int = 0) -> list[tuple[torch.Tensor, torch.Tensor]]:
     generator = torch.Generator().manual_seed(seed)
-    return [(torch.randint(0, VOCABULARY_SIZE, (n,), generator=generator), (torch.arange(n) > n // 2).long()) for n in lengths]
+    return [
+        (torch.randint(0, VOCABULARY_SIZE, (n,), generator=generator), (torch.arange(n) > n // 2).long())
+        for n in lengths
+    ]
 
 
 def flat_batch(parts: list[tuple[torch.Tensor, torch.Tensor]]) -> Batch:
@@ -65,7 +68,10 @@ def outputs(encoder: Encoder, parts: list[tuple[torch.Tensor, torch.Tensor]]) ->
     with torch.no_grad():
         hidden = encoder(batch)
         pooled = encoder.pool(hidden, batch)
-    return [torch.cat([part, row[None]]) for part, row in zip(hidden.split([len(ids) for ids, _ in parts]), pooled, strict=True)]
+    return [
+        torch.cat([part, row[None]])
+        for part, row in zip(hidden.split([len(ids) for ids, _ in parts]), pooled, strict=True)
+    ]
 
 
 @settings(max_examples=25, deadline=None)
@@ -103,7 +109,10 @@ def test_parameter_counts_are_the_published_ones(size, count):
 def test_too_long_a_sequence_is_refused_in_words(encoder):
     with pytest.raises(DataError) as error:
         encoder(flat_batch(sequences([3, 13])))
-    assert str(error.value) == "a sequence of 13 tokens is longer than model.maximum_positions (12): cut sequences at that length"
+    assert (
+        str(error.value)
+        == "a sequence of 13 tokens is longer than model.maximum_positions (12): cut sequences at that length"
+    )
 
 
 def test_weights_start_as_published():

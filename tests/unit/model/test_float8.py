@@ -10,7 +10,9 @@ from pipeline.objectives.pretraining import BertPretraining
 from pipeline.train.optim import build_optimizer
 
 CPU = torch.device("cpu")
-SETTINGS = Model(layers=2, width=32, heads=2, feed_forward=64, maximum_positions=24, hidden_dropout=0.0, attention_dropout=0.0)
+SETTINGS = Model(
+    layers=2, width=32, heads=2, feed_forward=64, maximum_positions=24, hidden_dropout=0.0, attention_dropout=0.0
+)
 CASE = Case(size="tiny", rows=5, length=24, ragged=True, attention_dropout=False)
 
 
@@ -28,13 +30,18 @@ def losses(module: BertPretraining, steps: int) -> list[float]:
 
 
 def test_layers_are_rounded_to_8_bits_and_learn() -> None:
-    pytest.importorskip("torchao", reason="pip install 'bertstream[float8]'; it is no part of [test], since transformers imports it wherever it is")
+    pytest.importorskip(
+        "torchao",
+        reason="pip install 'bertstream[float8]'; it is no part of [test], since transformers imports it wherever it is",
+    )
     whole, rounded = (BertPretraining(SETTINGS, 30_522, torch.Generator().manual_seed(0)) for _ in range(2))
     names, parameters = list(rounded.state_dict()), [id(parameter) for parameter in rounded.parameters()]
     to_float8(rounded.encoder.layers, emulated=True)
     # A checkpoint and an optimiser see the same parameters.
     assert list(rounded.state_dict()) == names and [id(parameter) for parameter in rounded.parameters()] == parameters
-    assert {type(part).__name__ for part in rounded.encoder.layers.modules() if isinstance(part, torch.nn.Linear)} == {"Float8Linear"}
+    assert {type(part).__name__ for part in rounded.encoder.layers.modules() if isinstance(part, torch.nn.Linear)} == {
+        "Float8Linear"
+    }
     assert type(rounded.masked_token_head.dense) is torch.nn.Linear
     wanted, found = losses(whole, 20), losses(rounded, 20)
     assert found != wanted and found == pytest.approx(wanted, rel=0.02)  # 8 bits keep 3 of the fraction
@@ -51,5 +58,8 @@ def test_refused_where_it_cannot_be_had(monkeypatch: pytest.MonkeyPatch) -> None
         refuse_float8(torch.device("cuda"))
     monkeypatch.setattr("torch.cuda.get_device_capability", lambda device: (9, 0))
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match=r"^placement.precision \(float8\) needs torchao: pip install 'bertstream\[float8\]', or use bfloat16$"):
+    with pytest.raises(
+        ConfigError,
+        match=r"^placement.precision \(float8\) needs torchao: pip install 'bertstream\[float8\]', or use bfloat16$",
+    ):
         refuse_float8(torch.device("cuda"))

@@ -51,9 +51,13 @@ def test_equals_what_torch_counts_of_a_step() -> None:
         masked_labels_M=torch.zeros(tokens // 4, dtype=torch.int64),
     )
     with FlopCounterMode(display=False) as counter:
-        logits = model.masked_logits(model.encoder(batch), batch)  # the training loss is an operator that torch does not look into
+        logits = model.masked_logits(
+            model.encoder(batch), batch
+        )  # the training loss is an operator that torch does not look into
         F.cross_entropy(logits, batch.masked_labels_M).backward()
-    ours = tokens * flops_per_token(settings, 128, Counted(tokens=tokens, squares=sequences * length**2, masked=tokens // 4))
+    ours = tokens * flops_per_token(
+        settings, 128, Counted(tokens=tokens, squares=sequences * length**2, masked=tokens // 4)
+    )
     assert counter.get_total_flops() == pytest.approx(ours)
 
 

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from pipeline.config.model import Model
-from pipeline.model.encoder import initialize
 from pipeline.model import vocabulary_loss
+from pipeline.model.encoder import initialize
 from pipeline.model.heads import MaskedTokenHead, NextSentenceHead
 
 SETTINGS = Model(layers=1, width=4, heads=1, feed_forward=8)
@@ -71,13 +71,18 @@ def test_the_vocabulary_is_filled_up_with_logits_that_have_no_share():
 def test_loss_and_gradients_in_bfloat16_are_those_of_float32_within_its_rounding():
     head, words = make_head(11)
     generator = torch.Generator().manual_seed(2)
-    hidden, labels = torch.randn(50, 4, generator=generator, requires_grad=True), torch.randint(0, 11, (50,), generator=generator)
+    hidden, labels = (
+        torch.randn(50, 4, generator=generator, requires_grad=True),
+        torch.randint(0, 11, (50,), generator=generator),
+    )
     parameters = [hidden, words, *head.parameters()]
     wide = head.loss(hidden, words, labels)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         narrow = head.loss(hidden, words, labels)
     assert narrow.item() == pytest.approx(wide.item(), rel=1e-2)
-    for found, wanted in zip(torch.autograd.grad(narrow, parameters), torch.autograd.grad(wide, parameters), strict=True):
+    for found, wanted in zip(
+        torch.autograd.grad(narrow, parameters), torch.autograd.grad(wide, parameters), strict=True
+    ):
         torch.testing.assert_close(found, wanted, atol=2e-2 * wanted.abs().max().item(), rtol=0)
 
 

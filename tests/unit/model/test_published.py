@@ -33,7 +33,9 @@ def weights(location: str | Path) -> dict[str, torch.Tensor]:
 
 def assert_same(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor] = TENSORS) -> None:
     assert found.keys() == expected.keys()
-    assert all(torch.equal(found[name], tensor) and found[name].dtype == tensor.dtype for name, tensor in expected.items())
+    assert all(
+        torch.equal(found[name], tensor) and found[name].dtype == tensor.dtype for name, tensor in expected.items()
+    )
 
 
 def refusal(location: str | Path) -> str:
@@ -58,15 +60,27 @@ def test_pickles_of_any_age_are_read(folder: Path, zipped: bool) -> None:
 def test_a_checkpoint_in_several_files_is_one(folder: Path) -> None:
     for place, (name, tensor) in enumerate(TENSORS.items(), start=1):
         save_file({name: tensor}, folder / f"model-{place:05d}-of-00002.safetensors")
-    index = {"metadata": {}, "weight_map": {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}}
+    index = {
+        "metadata": {},
+        "weight_map": {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"},
+    }
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     assert_same(weights(folder))
     (folder / "model-00002-of-00002.safetensors").unlink()
-    assert refusal(folder) == f"{folder} has no model-00002-of-00002.safetensors, which model.safetensors.index.json names: fetch all of its 2 files"
+    assert (
+        refusal(folder)
+        == f"{folder} has no model-00002-of-00002.safetensors, which model.safetensors.index.json names: fetch all of its 2 files"
+    )
     (folder / "model.safetensors.index.json").write_text('{"weight_map": {"a": "../elsewhere.safetensors"}}')
-    assert refusal(folder) == f"{folder} has no ../elsewhere.safetensors, which model.safetensors.index.json names: fetch all of its 1 files"
+    assert (
+        refusal(folder)
+        == f"{folder} has no ../elsewhere.safetensors, which model.safetensors.index.json names: fetch all of its 1 files"
+    )
     (folder / "model.safetensors.index.json").write_text("[]")
-    assert refusal(folder) == f"{folder}/model.safetensors.index.json is no index of weights: weight_map cannot be read (a list stands where an object is wanted)"
+    assert (
+        refusal(folder)
+        == f"{folder}/model.safetensors.index.json is no index of weights: weight_map cannot be read (a list stands where an object is wanted)"
+    )
 
 
 class Runs:
@@ -77,9 +91,13 @@ class Runs:
 
 
 @pytest.mark.parametrize("zipped", [True, False])
-def test_a_pickle_that_wants_more_than_tensors_is_refused_and_not_run(folder: Path, zipped: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pickle_that_wants_more_than_tensors_is_refused_and_not_run(
+    folder: Path, zipped: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(folder)
-    torch.save({"a": torch.ones(1), "more": Runs()}, folder / "pytorch_model.bin", _use_new_zipfile_serialization=zipped)
+    torch.save(
+        {"a": torch.ones(1), "more": Runs()}, folder / "pytorch_model.bin", _use_new_zipfile_serialization=zipped
+    )
     message = "pytorch_model.bin holds more than tensors, and unpickling it could run anything (it asks for posix.system): save it as safetensors"
     assert refusal(folder) == message and not (folder / "ran").exists()
 
@@ -98,7 +116,10 @@ def test_what_is_no_checkpoint_is_said(folder: Path) -> None:
 def test_a_pickle_whose_tensors_are_larger_than_the_file_is_refused(folder: Path) -> None:
     torch.save({"a": torch.zeros(1).expand(1 << 20, 1 << 20)}, folder / "pytorch_model.bin")
     size = (folder / "pytorch_model.bin").stat().st_size
-    assert refusal(folder) == f"pytorch_model.bin has {size:,} bytes and its tensors would have {4 << 40:,}: save each with its own memory"
+    assert (
+        refusal(folder)
+        == f"pytorch_model.bin has {size:,} bytes and its tensors would have {4 << 40:,}: save each with its own memory"
+    )
     torch.save({"a": torch.zeros(2, 2).to_sparse()}, folder / "pytorch_model.bin")
     assert refusal(folder) == "pytorch_model.bin: tensor a is no plain tensor: save the model's state_dict"
 
@@ -111,7 +132,10 @@ def test_tensors_that_share_their_memory_once_are_taken(folder: Path) -> None:
 
 def test_a_compressed_archive_is_refused(folder: Path) -> None:
     torch.save(TENSORS, folder / "plain.bin")
-    with zipfile.ZipFile(folder / "plain.bin") as plain, zipfile.ZipFile(folder / "pytorch_model.bin", "w", zipfile.ZIP_DEFLATED) as packed:
+    with (
+        zipfile.ZipFile(folder / "plain.bin") as plain,
+        zipfile.ZipFile(folder / "pytorch_model.bin", "w", zipfile.ZIP_DEFLATED) as packed,
+    ):
         for name in plain.namelist():
             packed.writestr(name, plain.read(name))
     (folder / "plain.bin").unlink()
@@ -140,8 +164,15 @@ def test_google_files_are_found(folder: Path) -> None:
     for name in ("bert_model.ckpt.index", "bert_model.ckpt.meta", "bert_model.ckpt.data-00000-of-00001", "vocab.txt"):
         (folder / name).write_bytes(b"")
     files = files_of(str(folder))
-    assert (files.config, files.weights, files.parts) == ("bert_config.json", "bert_model.ckpt.index", ("bert_model.ckpt.index", "bert_model.ckpt.data-00000-of-00001"))
-    assert refusal(folder) == "bert_model.ckpt.index cannot be read as a TensorFlow checkpoint: it does not end as a table does"
+    assert (files.config, files.weights, files.parts) == (
+        "bert_config.json",
+        "bert_model.ckpt.index",
+        ("bert_model.ckpt.index", "bert_model.ckpt.data-00000-of-00001"),
+    )
+    assert (
+        refusal(folder)
+        == "bert_model.ckpt.index cannot be read as a TensorFlow checkpoint: it does not end as a table does"
+    )
 
 
 def test_a_published_folder_of_ours_must_match_its_manifest(folder: Path) -> None:
@@ -169,7 +200,10 @@ def test_a_model_of_the_hub_is_fetched(hub: Path) -> None:
     (folder / "config.json").write_text('{"model_type": "bert"}')
     save_file(TENSORS, folder / "model.safetensors")
     assert_same(weights("hf://google/bert"))
-    assert refusal("hf://google/none") == "hf://google/none has no config.json or bert_config.json: give the folder of a published BERT, such as a run's export, or hf://OWNER/NAME of the Hugging Face hub"
+    assert (
+        refusal("hf://google/none")
+        == "hf://google/none has no config.json or bert_config.json: give the folder of a published BERT, such as a run's export, or hf://OWNER/NAME of the Hugging Face hub"
+    )
 
 
 def test_a_hub_that_is_away_is_one_line() -> None:

@@ -58,13 +58,28 @@ def block(pairs: list[tuple[bytes, bytes]], restart: int = 3) -> bytes:
     return content + b"".join(at.to_bytes(4, "little") for at in restarts) + len(restarts).to_bytes(4, "little")
 
 
-def write(folder: Path, arrays: dict[str, np.ndarray], *, blocks: int = 3, endianness: int = 0, dtypes: dict[str, int] = TYPES, shared: bool = False) -> Path:
+def write(
+    folder: Path,
+    arrays: dict[str, np.ndarray],
+    *,
+    blocks: int = 3,
+    endianness: int = 0,
+    dtypes: dict[str, int] = TYPES,
+    shared: bool = False,
+) -> Path:
     """A checkpoint of one data file, its index in several blocks."""
     data, pairs = b"", [(b"", whole(1, 1) + whole(2, endianness) + nested(3, whole(1, 1)))]
     for name, array in sorted(arrays.items()):
         shape = b"".join(nested(2, whole(1, size)) for size in array.shape)
         content = array.tobytes()
-        entry = whole(1, dtypes[str(array.dtype)]) + nested(2, shape) + whole(4, 0 if shared else len(data)) + whole(5, len(content)) + varint(6 << 3 | 5) + b"crc!"
+        entry = (
+            whole(1, dtypes[str(array.dtype)])
+            + nested(2, shape)
+            + whole(4, 0 if shared else len(data))
+            + whole(5, len(content))
+            + varint(6 << 3 | 5)
+            + b"crc!"
+        )
         pairs.append((name.encode(), entry))
         data += content
     index, handles, size = b"", [], math.ceil(len(pairs) / blocks)
@@ -104,7 +119,15 @@ def test_tensors_come_under_the_published_names(tmp_path: Path) -> None:
 def test_a_whole_checkpoint_of_google_is_a_whole_checkpoint_here(tmp_path: Path) -> None:
     settings = Model(layers=2, width=4, heads=2, feed_forward=6, maximum_positions=9)
     state = {name: torch.randn(tensor.shape) for name, tensor in BertPretraining(settings, 11).state_dict().items()}
-    found = from_published(read_bundle(write(tmp_path, {google_name(name): google_array(name, tensor) for name, tensor in to_published(state).items()})), settings)
+    found = from_published(
+        read_bundle(
+            write(
+                tmp_path,
+                {google_name(name): google_array(name, tensor) for name, tensor in to_published(state).items()},
+            )
+        ),
+        settings,
+    )
     assert found.keys() == state.keys() and all(torch.equal(found[name], tensor) for name, tensor in state.items())
 
 
@@ -115,7 +138,9 @@ def google_name(name: str) -> str:
         return path.replace(".weight", ".gamma").replace(".bias", ".beta").replace(".", "/")
     if "seq_relationship" in path:
         path = path.replace(".weight", ".output_weights").replace(".bias", ".output_bias")
-    path = path.replace("_embeddings.weight", "_embeddings").replace("cls.predictions.bias", "cls.predictions.output_bias")
+    path = path.replace("_embeddings.weight", "_embeddings").replace(
+        "cls.predictions.bias", "cls.predictions.output_bias"
+    )
     return path.replace(".weight", ".kernel").replace(".", "/")
 
 
@@ -134,10 +159,16 @@ def refusal(prefix: Path) -> str:
 
 def test_damage_is_said(tmp_path: Path) -> None:
     prefix = write(tmp_path, ARRAYS)
-    index, data = (tmp_path / "model.ckpt.index").read_bytes(), (tmp_path / "model.ckpt.data-00000-of-00001").read_bytes()
+    index, data = (
+        (tmp_path / "model.ckpt.index").read_bytes(),
+        (tmp_path / "model.ckpt.data-00000-of-00001").read_bytes(),
+    )
     # The last 8 bytes are the step, which is not read; the 16 before them are of the last tensor that is.
     (tmp_path / "model.ckpt.data-00000-of-00001").write_bytes(data[:-12])
-    assert refusal(prefix) == f"tensor cls/seq_relationship/output_weights of shape [2, 2] has 16 bytes at {len(data) - 24} of a file of {len(data) - 12}"
+    assert (
+        refusal(prefix)
+        == f"tensor cls/seq_relationship/output_weights of shape [2, 2] has 16 bytes at {len(data) - 24} of a file of {len(data) - 12}"
+    )
     for place in range(0, len(index) - FOOTER, 7):
         flipped = bytearray(index)
         flipped[place] ^= 4
@@ -152,7 +183,10 @@ def test_damage_is_said(tmp_path: Path) -> None:
 
 def test_what_was_written_elsewhere_is_said(tmp_path: Path) -> None:
     assert refusal(write(tmp_path, ARRAYS, endianness=1)) == "it is big-endian"
-    assert refusal(write(tmp_path, ARRAYS, dtypes=TYPES | {"float16": 7})) == "tensor bert/pooler/dense/kernel is sliced or of data type 7, not one of 1, 2, 3, 9, 19"
+    assert (
+        refusal(write(tmp_path, ARRAYS, dtypes=TYPES | {"float16": 7}))
+        == "tensor bert/pooler/dense/kernel is sliced or of data type 7, not one of 1, 2, 3, 9, 19"
+    )
     assert len(read_bundle(write(tmp_path, ARRAYS, blocks=1))) == 9
 
 
@@ -176,6 +210,8 @@ def test_an_index_whose_blocks_overlap_is_refused(tmp_path: Path) -> None:
     assert len(handles) == 3
     twice = block([(key, varint(handles[0][0]) + varint(handles[0][1])) for key in (b"a", b"b")])
     index = index[: place[0]] + twice + b"\0" + masked_crc32c(twice + b"\0").to_bytes(4, "little")
-    index += (varint(0) + varint(0) + varint(place[0]) + varint(len(twice))).ljust(40, b"\0") + 0xDB4775248B80FB57.to_bytes(8, "little")
+    index += (varint(0) + varint(0) + varint(place[0]) + varint(len(twice))).ljust(
+        40, b"\0"
+    ) + 0xDB4775248B80FB57.to_bytes(8, "little")
     (tmp_path / "model.ckpt.index").write_bytes(index)
     assert refusal(prefix) == "its blocks overlap"

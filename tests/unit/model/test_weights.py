@@ -52,7 +52,9 @@ def test_query_key_and_value_are_the_thirds_of_qkv():
 
 
 def test_every_row_of_the_table_names_a_module():
-    modules = {name.replace("layers.0", "layers.#") for name, _ in BertPretraining(SETTINGS, VOCABULARY_SIZE).named_modules()}
+    modules = {
+        name.replace("layers.0", "layers.#") for name, _ in BertPretraining(SETTINGS, VOCABULARY_SIZE).named_modules()
+    }
     assert PUBLISHED.keys() - modules == {"classification_head", "answer_head", "attention_pooling"}
     assert len(set(PUBLISHED.values())) == len(PUBLISHED)
 
@@ -84,11 +86,16 @@ def test_copies_of_tied_weights_and_constants_are_left_out():
 def test_a_bias_under_its_second_name_is_found():
     published = make_published()
     published["cls.predictions.decoder.bias"] = published.pop("cls.predictions.bias")
-    assert torch.equal(from_published(published, SETTINGS)["masked_token_head.bias"], make_state()["masked_token_head.bias"])
+    assert torch.equal(
+        from_published(published, SETTINGS)["masked_token_head.bias"], make_state()["masked_token_head.bias"]
+    )
 
 
 def test_gamma_and_beta_are_weight_and_bias():
-    old = {name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): tensor for name, tensor in make_published().items()}
+    old = {
+        name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): tensor
+        for name, tensor in make_published().items()
+    }
     assert "bert.encoder.layer.0.output.LayerNorm.gamma" in old
     state = from_published(old, SETTINGS)
     assert all(torch.equal(state[name], tensor) for name, tensor in make_state().items())
@@ -103,7 +110,10 @@ def refusal(published: dict[str, torch.Tensor], settings: Model = SETTINGS) -> s
 def test_a_missing_tensor_is_named():
     published = make_published()
     del published["bert.encoder.layer.3.attention.self.key.bias"]
-    assert refusal(published) == "tensor bert.encoder.layer.3.attention.self.key.bias is missing: only whole BertForPreTraining checkpoints can be loaded"
+    assert (
+        refusal(published)
+        == "tensor bert.encoder.layer.3.attention.self.key.bias is missing: only whole BertForPreTraining checkpoints can be loaded"
+    )
     assert "bert.embeddings.word_embeddings.weight is missing" in refusal({})
 
 
@@ -146,10 +156,17 @@ def test_heads_of_other_tasks_are_told_apart():
     published = {name: tensor for name, tensor in make_published().items() if name.startswith("bert.")}
     published |= {"classifier.weight": torch.ones(3, 4), "classifier.bias": torch.ones(3)}
     taken = take(published, parts("classification_head", ClassificationHead(SETTINGS, 3)))
-    assert taken.state["classification_head.weight"].tolist() == [[1.0] * 4] * 3 and taken.missing == taken.surplus == ()
+    assert (
+        taken.state["classification_head.weight"].tolist() == [[1.0] * 4] * 3 and taken.missing == taken.surplus == ()
+    )
     taken = take(published, parts("answer_head", AnswerHead(SETTINGS)))
-    assert (taken.missing, taken.surplus) == (("qa_outputs.weight", "qa_outputs.bias"), ("classifier.weight", "classifier.bias"))
-    with pytest.raises(CheckpointError, match=r"^tensor classifier.weight has shape \[3, 4\], the model's settings give \[2, 4\]$"):
+    assert (taken.missing, taken.surplus) == (
+        ("qa_outputs.weight", "qa_outputs.bias"),
+        ("classifier.weight", "classifier.bias"),
+    )
+    with pytest.raises(
+        CheckpointError, match=r"^tensor classifier.weight has shape \[3, 4\], the model's settings give \[2, 4\]$"
+    ):
         take(published, parts("classification_head", ClassificationHead(SETTINGS, 2)))
 
 
@@ -183,15 +200,23 @@ def test_other_models_are_refused():
     for change, message in (
         ({"hidden_act": "relu"}, "config.json: hidden_act is 'relu', only 'gelu' can be loaded"),
         ({"model_type": "roberta"}, "config.json: model_type is 'roberta', only 'bert' can be loaded"),
-        ({"position_embedding_type": "relative_key"}, "config.json: position_embedding_type is 'relative_key', only 'absolute' can be loaded"),
+        (
+            {"position_embedding_type": "relative_key"},
+            "config.json: position_embedding_type is 'relative_key', only 'absolute' can be loaded",
+        ),
         ({"is_decoder": True}, "config.json: is_decoder is True, only False can be loaded"),
-        ({"architectures": ["ElectraModel"]}, "config.json: architectures is 'ElectraModel', only Bert's can be loaded"),
+        (
+            {"architectures": ["ElectraModel"]},
+            "config.json: architectures is 'ElectraModel', only Bert's can be loaded",
+        ),
     ):
         with pytest.raises(CheckpointError) as error:
             model_settings(config | change)
         assert str(error.value) == message
     del config["hidden_size"]
-    with pytest.raises(CheckpointError, match="^config.json: hidden_size is missing: a BERT names num_hidden_layers, hidden_size, "):
+    with pytest.raises(
+        CheckpointError, match="^config.json: hidden_size is missing: a BERT names num_hidden_layers, hidden_size, "
+    ):
         model_settings(config)
     with pytest.raises(ConfigError):
         model_settings(config | {"hidden_size": 5})

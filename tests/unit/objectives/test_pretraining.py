@@ -111,12 +111,20 @@ def test_without_pairs_there_is_the_loss_of_masked_tokens_alone():
     model, batch = make_model().eval(), make_batch([6, 9, 12])
     single = replace(batch, not_next_N=None)
     terms, scores = model(single), model.scores(single)
-    assert {name: count for name, (_, count) in terms.items()} == {"mlm": 9} and scores.keys() == {"mlm", "mlm_accuracy"}
+    assert {name: count for name, (_, count) in terms.items()} == {"mlm": 9} and scores.keys() == {
+        "mlm",
+        "mlm_accuracy",
+    }
     assert terms["mlm"][0] == model(batch)["mlm"][0]
     loss(model, single).backward()
     gradients = {name: parameter.grad for name, parameter in model.named_parameters()}
     unused = {name for name, gradient in gradients.items() if not gradient.any()}
-    assert unused >= {"encoder.pooler.weight", "encoder.pooler.bias", "next_sentence_head.weight", "next_sentence_head.bias"}
+    assert unused >= {
+        "encoder.pooler.weight",
+        "encoder.pooler.bias",
+        "next_sentence_head.weight",
+        "next_sentence_head.bias",
+    }
     assert all(gradient is not None for gradient in gradients.values())
 
 

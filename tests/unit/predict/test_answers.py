@@ -21,7 +21,11 @@ from pipeline.train.trial import logits_of
 from pipeline.train.tuned import About, TunedModel
 
 CPU, EXACT = torch.device("cpu"), torch.autocast("cpu", enabled=False)
-LABELS: dict[str, tuple[str, ...]] = {"classification": ("bad", "so so", "good"), "multilabel": ("red", "green"), "tags": ("O", "B-PER", "I-PER")}
+LABELS: dict[str, tuple[str, ...]] = {
+    "classification": ("bad", "so so", "good"),
+    "multilabel": ("red", "green"),
+    "tags": ("O", "B-PER", "I-PER"),
+}
 TEXTS = ["kar lost kand", "", "mir nel ta sup. kar?"]
 ASKED = {
     "classification": {"text": TEXTS},
@@ -38,11 +42,20 @@ def make(tiny_vocabulary: Vocabulary) -> Make:
     """A model of a kind with weights at random."""
 
     def build(kind: Kind, tuned: Tuned = {}, unanswerable: bool = False, passages: bool = False) -> TunedModel:
-        task = Task(name="made-up", kind=kind, labels=LABELS.get(kind, ()), metrics=("accuracy",), unanswerable=unanswerable)
+        task = Task(
+            name="made-up", kind=kind, labels=LABELS.get(kind, ()), metrics=("accuracy",), unanswerable=unanswerable
+        )
         model = Model(layers=2, width=32, heads=2, feed_forward=64, maximum_positions=32, initializer_deviation=0.5)
-        module = OBJECTIVES[kind](model, tiny_vocabulary.size, len(task.labels), torch.Generator().manual_seed(5), "cls", None).eval()
+        module = OBJECTIVES[kind](
+            model, tiny_vocabulary.size, len(task.labels), torch.Generator().manual_seed(5), "cls", None
+        ).eval()
         cutting = Cutting(maximum_length=16, stride=4, question_length=4, passages=passages)
-        return TunedModel(about=About(task=task, cutting=cutting, pooling="cls", tuned=tuned, lineage={}), model=model, vocabulary=tiny_vocabulary, module=module)
+        return TunedModel(
+            about=About(task=task, cutting=cutting, pooling="cls", tuned=tuned, lineage={}),
+            model=model,
+            vocabulary=tiny_vocabulary,
+            module=module,
+        )
 
     return build
 
@@ -50,7 +63,9 @@ def make(tiny_vocabulary: Vocabulary) -> Make:
 def logits(tuned: TunedModel) -> list[np.ndarray]:
     """What the module says of each row."""
     about = tuned.about
-    prepared = KINDS[about.task.kind].prepare(about.task, items_of(tuned, ASKED[about.task.kind]), tuned.vocabulary, about.cutting)
+    prepared = KINDS[about.task.kind].prepare(
+        about.task, items_of(tuned, ASKED[about.task.kind]), tuned.vocabulary, about.cutting
+    )
     return list(logits_of(tuned.module, prepared.rows, CPU, EXACT))
 
 
@@ -64,7 +79,9 @@ def test_a_class_comes_with_the_softmax_of_all(make: Make) -> None:
         shares = torch.from_numpy(row).double().softmax(0)
         assert found["label"] == LABELS["classification"][int(shares.argmax())]
         assert list(found["probabilities"]) == list(LABELS["classification"])
-        assert list(found["probabilities"].values()) == pytest.approx(shares.tolist(), abs=1e-9) and found["probability"] == max(found["probabilities"].values())
+        assert list(found["probabilities"].values()) == pytest.approx(shares.tolist(), abs=1e-9) and found[
+            "probability"
+        ] == max(found["probabilities"].values())
 
 
 def test_a_score_is_the_output_itself(make: Make) -> None:
@@ -78,19 +95,25 @@ def test_labels_are_those_that_reach_their_own_threshold(make: Make) -> None:
     found = answers(make("multilabel", {"thresholds": thresholds}))
     assert "red" in found[1]["labels"] and "green" not in found[0]["labels"]
     for of_labels, one in zip(shares, found, strict=True):
-        assert one["labels"] == [name for name, share, least in zip(("red", "green"), of_labels, thresholds) if share >= least]
+        assert one["labels"] == [
+            name for name, share, least in zip(("red", "green"), of_labels, thresholds) if share >= least
+        ]
         assert list(one["probabilities"].values()) == pytest.approx(of_labels.tolist(), abs=1e-9)
 
 
 def test_every_word_has_a_tag(make: Make) -> None:
     found = answers(make("tags"))
     assert [one["words"] for one in found] == [["kar", "lost", "kand"], [], ["mir", "nel", "ta", "sup.", "kar?"]]
-    assert [len(one["tags"]) for one in found] == [3, 0, 5] and {tag for one in found for tag in one["tags"]} <= set(LABELS["tags"])
+    assert [len(one["tags"]) for one in found] == [3, 0, 5] and {tag for one in found for tag in one["tags"]} <= set(
+        LABELS["tags"]
+    )
 
 
 def test_words_may_be_given_as_lists(make: Make) -> None:
     tuned = make("tags")
-    lists = answer_items(tuned, items_of(tuned, {"words": [["kar", "lost", "kand"], ["a\u00a0b"]]}), CPU, EXACT).to_pylist()
+    lists = answer_items(
+        tuned, items_of(tuned, {"words": [["kar", "lost", "kand"], ["a\u00a0b"]]}), CPU, EXACT
+    ).to_pylist()
     assert lists[0] == answers(tuned)[0] and lists[1]["words"] == ["a\u00a0b"]
 
 
@@ -106,7 +129,9 @@ def test_questions_that_are_cut_are_counted(make: Make) -> None:
     tuned = make("spans")
     items = items_of(tuned, {"question": ["kar mir nel ta", "kar " * 30, "kar"], "context": ["lost"] * 3})
     assert answer_items(tuned, items, CPU, EXACT).schema.metadata[CUT] == b"1"
-    assert KINDS["spans"].prepare(tuned.about.task, items, tuned.vocabulary, tuned.about.cutting).notes == ("1 questions cut at 4 tokens (--cutting.question-length)",)
+    assert KINDS["spans"].prepare(tuned.about.task, items, tuned.vocabulary, tuned.about.cutting).notes == (
+        "1 questions cut at 4 tokens (--cutting.question-length)",
+    )
 
 
 def test_no_answer_has_no_places_and_its_own_probability(make: Make) -> None:
@@ -116,7 +141,10 @@ def test_no_answer_has_no_places_and_its_own_probability(make: Make) -> None:
 
 
 def test_of_the_n_best_the_one_with_the_text_is_told() -> None:
-    best, none = Span(text="kar", start=3, end=6, logit=2.0, probability=0.75), Span(text="", start=0, end=0, logit=1.0, probability=0.25)
+    best, none = (
+        Span(text="kar", start=3, end=6, logit=2.0, probability=0.75),
+        Span(text="", start=0, end=0, logit=1.0, probability=0.25),
+    )
     answer = Answer(spans=(best, none), null=1.0)
     assert span_row(answer, "kar") == {"answer": "kar", "start": 3, "end": 6, "probability": 0.75}
     assert span_row(answer, "") == {"answer": "", "start": None, "end": None, "probability": 0.25}

@@ -32,7 +32,9 @@ def written(path: Path, text: str) -> Path:
 
 
 def test_parquet_with_a_column_twice_is_refused(tmp_path: Path) -> None:
-    pq.write_table(pa.Table.from_arrays([pa.array(["x"]), pa.array(["y"])], names=["text", "text"]), tmp_path / "a.parquet")
+    pq.write_table(
+        pa.Table.from_arrays([pa.array(["x"]), pa.array(["y"])], names=["text", "text"]), tmp_path / "a.parquet"
+    )
     with pytest.raises(DataError, match=r"a.parquet: column 'text' is there twice; give each a name of its own$"):
         rows(tmp_path / "a.parquet")
 
@@ -50,7 +52,9 @@ def test_tsv_has_quotes_as_characters(tmp_path: Path) -> None:
 def test_json_lines_keep_types_and_what_has_none_is_json(tmp_path: Path) -> None:
     lines = [{"text": "a", "n": 1, "m": 1}, {"text": "b\ud800", "m": "x", "k": [1, 2]}]
     path = written(tmp_path / "a.jsonl", "\n".join(map(json.dumps, lines)) + "\n\n")
-    assert rows(path) == [[{"text": "a", "n": 1, "m": "1", "k": None}, {"text": "b\ufffd", "n": None, "m": "x", "k": [1, 2]}]]
+    assert rows(path) == [
+        [{"text": "a", "n": 1, "m": "1", "k": None}, {"text": "b\ufffd", "n": None, "m": "x", "k": [1, 2]}]
+    ]
 
 
 def test_parquet_is_cut_across_its_row_groups(tmp_path: Path) -> None:
@@ -77,16 +81,27 @@ def test_questions_sentences_and_lines(tmp_path: Path) -> None:
     assert rows(squad, "squad") == [[{"id": "q1", "question": "What is big?", "context": "London is big."}]]
     words = written(tmp_path / "a.conll", "EU B-ORG\nrejects O\n\nLondon B-LOC\n")
     assert rows(words, "words") == [[{"words": ["EU", "rejects"]}, {"words": ["London"]}]]
-    assert rows(written(tmp_path / "a.txt", "one\r\n\ntwo"), "text") == [[{"text": "one"}, {"text": ""}], [{"text": "two"}]]
+    assert rows(written(tmp_path / "a.txt", "one\r\n\ntwo"), "text") == [
+        [{"text": "one"}, {"text": ""}],
+        [{"text": "two"}],
+    ]
 
 
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("a.csv", "text,n\na,1\nb\n", "{file}:3: 1 columns where the first line names 2; enclose a text that holds a separator in quotes (CSV)"),
+        (
+            "a.csv",
+            "text,n\na,1\nb\n",
+            "{file}:3: 1 columns where the first line names 2; enclose a text that holds a separator in quotes (CSV)",
+        ),
         ("a.csv", "text,text\na,1\n", "{file}: column 'text' is there twice; give each a name of its own"),
-        ("a.jsonl", '{"text": "a"}\n{"text": \n', "{file}:2: not JSON (Expecting value: line 1 column 9 (char 8)); one object a line is read, or one list of objects"),
-        ("a.jsonl", '[1]\n', "{file}:1: '[1]' is no object; one object a line is read, or one list of objects"),
+        (
+            "a.jsonl",
+            '{"text": "a"}\n{"text": \n',
+            "{file}:2: not JSON (Expecting value: line 1 column 9 (char 8)); one object a line is read, or one list of objects",
+        ),
+        ("a.jsonl", "[1]\n", "{file}:1: '[1]' is no object; one object a line is read, or one list of objects"),
     ],
 )
 def test_what_cannot_be_read_is_named_with_its_line(tmp_path: Path, name: str, text: str, message: str) -> None:
@@ -101,7 +116,9 @@ def test_bytes_that_are_no_utf8_and_damaged_gzip_are_one_line(tmp_path: Path) ->
     with pytest.raises(DataError, match=r"a.txt:2: byte 0xff is not UTF-8; save the file as UTF-8$"):
         rows(tmp_path / "a.txt", "text")
     (tmp_path / "b.txt.gz").write_bytes(gzip.compress(b"good\n" * 1000)[:-9])
-    with pytest.raises(DataError, match=r"b.txt.gz cannot be decompressed after line \d+: give a plain or compressed file that can$"):
+    with pytest.raises(
+        DataError, match=r"b.txt.gz cannot be decompressed after line \d+: give a plain or compressed file that can$"
+    ):
         rows(tmp_path / "b.txt.gz", "text")
     (tmp_path / "c.parquet").write_bytes(b"PAR1 no PAR1")
     with pytest.raises(DataError, match=r"c.parquet cannot be read as Parquet: "):
@@ -115,8 +132,15 @@ def test_the_form_of_a_file(tmp_path: Path) -> None:
     assert form_of(str(words), "table", False) == "table"
     assert form_of(str(written(tmp_path / "a.json", json.dumps(SQUAD))), "auto", False) == "squad"
     assert form_of(str(written(tmp_path / "b.json", '{"text": "a"}\n')), "auto", False) == "table"
-    assert [form_of(name, "auto", False) for name in ("a.CSV.gz", "s3://b/a.parquet", "a.conll")] == ["table", "table", "words"]
-    with pytest.raises(DataError, match=r"a.doc: its name tells no form; end it in .csv, .tsv, .*, .txt, or give --format table, squad, words or text$"):
+    assert [form_of(name, "auto", False) for name in ("a.CSV.gz", "s3://b/a.parquet", "a.conll")] == [
+        "table",
+        "table",
+        "words",
+    ]
+    with pytest.raises(
+        DataError,
+        match=r"a.doc: its name tells no form; end it in .csv, .tsv, .*, .txt, or give --format table, squad, words or text$",
+    ):
         form_of(str(written(tmp_path / "a.doc", "a text\n")), "auto", False)
 
 
@@ -127,7 +151,10 @@ def test_files_are_listed_by_name_and_what_is_not_there_is_named(tmp_path: Path)
     assert [Path(one.location).name for one in list_inputs(f"{tmp_path}/*.csv", "auto", False)] == ["a.csv", "b.csv"]
     with pytest.raises(ConfigError) as error:
         list_inputs(f"{tmp_path}/*.tsv", "auto", False)
-    assert str(error.value) == f"input ({tmp_path}/*.tsv): there is no such file, nothing in this folder, or nothing that matches; give a file, a folder or a pattern in quotes"
+    assert (
+        str(error.value)
+        == f"input ({tmp_path}/*.tsv): there is no such file, nothing in this folder, or nothing that matches; give a file, a folder or a pattern in quotes"
+    )
 
 
 def test_numbers_beyond_64_bits_are_kept_as_json() -> None:

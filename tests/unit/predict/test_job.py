@@ -36,11 +36,36 @@ def test_processes_fit_the_cluster_beside_the_reader(settings: dict, cpus: float
 @pytest.mark.parametrize(
     ("settings", "cpus", "gpus", "message"),
     [
-        ({"gpus": 0.5}, 4, 0, "gpus (0.5) is more than there is: the cluster has 0 GPUs; ask for at most that, or for 0"),
-        ({"placement": ModelPlacement(device="cuda")}, 4, 0, "placement.device cuda needs GPUs, and the cluster has none"),
-        ({"actors": 4}, 4, 0, "actors (4) of 1 CPUs do not fit: the cluster has 4 CPUs, of which 1 reads; at most 3 fit: lower --actors or --cpus"),
-        ({}, 1, 0, "actors (1) of 1 CPUs do not fit: the cluster has 1 CPUs, of which 1 reads; give Ray 2 CPUs (ray start --head --num-cpus 2)"),
-        ({"cpus": 4.0}, 4, 0, "actors (1) of 4 CPUs do not fit: the cluster has 4 CPUs, of which 1 reads; lower --cpus"),
+        (
+            {"gpus": 0.5},
+            4,
+            0,
+            "gpus (0.5) is more than there is: the cluster has 0 GPUs; ask for at most that, or for 0",
+        ),
+        (
+            {"placement": ModelPlacement(device="cuda")},
+            4,
+            0,
+            "placement.device cuda needs GPUs, and the cluster has none",
+        ),
+        (
+            {"actors": 4},
+            4,
+            0,
+            "actors (4) of 1 CPUs do not fit: the cluster has 4 CPUs, of which 1 reads; at most 3 fit: lower --actors or --cpus",
+        ),
+        (
+            {},
+            1,
+            0,
+            "actors (1) of 1 CPUs do not fit: the cluster has 1 CPUs, of which 1 reads; give Ray 2 CPUs (ray start --head --num-cpus 2)",
+        ),
+        (
+            {"cpus": 4.0},
+            4,
+            0,
+            "actors (1) of 4 CPUs do not fit: the cluster has 4 CPUs, of which 1 reads; lower --cpus",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused_with_both_values(settings: dict, cpus: float, gpus: float, message: str) -> None:
@@ -53,8 +78,14 @@ def test_what_does_not_fit_is_refused_with_both_values(settings: dict, cpus: flo
     ("settings", "use"),
     [
         ({"placement": ModelPlacement(autoscaled=True, device="cuda"), "actors": 4}, Use(actors=4, cpus=1.0, gpus=1.0)),
-        ({"placement": ModelPlacement(autoscaled=True, device="cuda"), "actors": 4, "gpus": 0.5}, Use(actors=4, cpus=1.0, gpus=0.5)),
-        ({"placement": ModelPlacement(autoscaled=True, device="cpu"), "actors": 3, "cpus": 2.0}, Use(actors=3, cpus=2.0, gpus=0.0)),
+        (
+            {"placement": ModelPlacement(autoscaled=True, device="cuda"), "actors": 4, "gpus": 0.5},
+            Use(actors=4, cpus=1.0, gpus=0.5),
+        ),
+        (
+            {"placement": ModelPlacement(autoscaled=True, device="cpu"), "actors": 3, "cpus": 2.0},
+            Use(actors=3, cpus=2.0, gpus=0.0),
+        ),
     ],
 )
 def test_a_cluster_that_scales_itself_is_taken_as_it_will_be(settings: dict, use: Use) -> None:
@@ -65,7 +96,9 @@ def test_an_output_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "manifest.json").write_text("{}")
-    with pytest.raises(ConfigError, match=rf"^output \({tmp_path}/file\) cannot be written: .*; choose another folder or URL$"):
+    with pytest.raises(
+        ConfigError, match=rf"^output \({tmp_path}/file\) cannot be written: .*; choose another folder or URL$"
+    ):
         predict(Predict(checkpoint=f"{tmp_path}/model", input="/a.csv", output=f"{tmp_path}/file/b.csv"), print)
 
 
@@ -76,8 +109,15 @@ def test_threads_are_those_asked_for() -> None:
 
 def test_questions_leave_their_contexts_behind_and_tables_nothing() -> None:
     table = pa.table({"id": ["a"], "question": ["b"], "context": ["c"], "words": [["d"]]})
-    forms = {form: kept(table, InputFile(location="a", form=form, bytes=1, stamp="")).column_names for form in ("table", "squad", "words")}
-    assert forms == {"table": ["id", "question", "context", "words"], "squad": ["id", "question", "words"], "words": ["id", "question", "context"]}
+    forms = {
+        form: kept(table, InputFile(location="a", form=form, bytes=1, stamp="")).column_names
+        for form in ("table", "squad", "words")
+    }
+    assert forms == {
+        "table": ["id", "question", "context", "words"],
+        "squad": ["id", "question", "words"],
+        "words": ["id", "question", "context"],
+    }
 
 
 def test_what_parts_are_of_changes_with_the_input_the_model_and_the_settings() -> None:
@@ -85,7 +125,10 @@ def test_what_parts_are_of_changes_with_the_input_the_model_and_the_settings() -
     first = about(config(), [file], "abc")
     assert first["input"].startswith("/a.csv (1 files, 1,234 bytes, ") and first["model"] == "/m (abc)"
     assert first["settings"] == "text None, pair None, top 5, rows_per_part 2000"
-    assert about(config(), [InputFile(location="/a.csv", form="table", bytes=1_234, stamp="2")], "abc")["input"] != first["input"]
+    assert (
+        about(config(), [InputFile(location="/a.csv", form="table", bytes=1_234, stamp="2")], "abc")["input"]
+        != first["input"]
+    )
     assert about(config(placement=ModelPlacement(threads=2), actors=2), [file], "abc") == first
     assert first["precision"] == "auto"
     assert about(config(placement=ModelPlacement(precision="float32")), [file], "abc") != first
@@ -103,10 +146,16 @@ def test_a_reader_gives_what_is_not_done_and_then_the_number_of_parts(tmp_path: 
     (tmp_path / "b.txt").write_bytes(b"a\n\xff\n")
     files = [InputFile(location=f"{tmp_path}/{name}.txt", form="text", bytes=1, stamp="") for name in "ab"]
     found = pa.concat_tables(Reader(files, {(0, 0)}, 1)(pa.table({"file": [0]}))).to_pylist()
-    assert [(row["file"], row["part"], row["rows"], row["parts"]) for row in found] == [(0, 1, 1, 0), (0, 2, 1, 0), (0, -1, 0, 4)]
+    assert [(row["file"], row["part"], row["rows"], row["parts"]) for row in found] == [
+        (0, 1, 1, 0),
+        (0, 2, 1, 0),
+        (0, -1, 0, 4),
+    ]
     assert pa.ipc.open_stream(found[0]["table"]).read_all().to_pylist() == [{"text": "b"}]
     broken = pa.concat_tables(Reader(files, set(), 5)(pa.table({"file": [1]}))).to_pylist()
-    assert [(row["error"], row["message"]) for row in broken] == [("DataError", f"{tmp_path}/b.txt:2: byte 0xff is not UTF-8; save the file as UTF-8")]
+    assert [(row["error"], row["message"]) for row in broken] == [
+        ("DataError", f"{tmp_path}/b.txt:2: byte 0xff is not UTF-8; save the file as UTF-8")
+    ]
 
 
 def test_rows_are_counted_in_every_form_and_not_where_a_file_is_broken(tmp_path: Path) -> None:
@@ -131,4 +180,7 @@ def test_an_output_in_the_input_s_folder_is_no_input(tmp_path: Path) -> None:
     for name in ("a.jsonl", "answers.jsonl", "answers.jsonl.manifest.json", "answers.jsonl.parts/00000-00000.parquet"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text('{"text": "a"}\n')
-    assert [file.location.rsplit("/", 1)[-1] for file in inputs_of(str(tmp_path), str(tmp_path / "answers.jsonl"), "auto", tags=False)] == ["a.jsonl"]
+    assert [
+        file.location.rsplit("/", 1)[-1]
+        for file in inputs_of(str(tmp_path), str(tmp_path / "answers.jsonl"), "auto", tags=False)
+    ] == ["a.jsonl"]

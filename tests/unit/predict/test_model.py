@@ -33,12 +33,22 @@ from pipeline.train.tuned import About, save_tuned
 MODEL = Model(layers=1, width=32, heads=2, feed_forward=64, maximum_positions=32, initializer_deviation=0.5)
 AMPERE = Gpu(name="NVIDIA A100", capability=(8, 0), hip=False)
 TURING = Gpu(name="Tesla T4", capability=(7, 5), hip=False)
-LABELS: dict[str, tuple[str, ...]] = {"classification": ("bad", "good"), "multilabel": ("red", "green"), "tags": ("O", "B-LOC")}
+LABELS: dict[str, tuple[str, ...]] = {
+    "classification": ("bad", "good"),
+    "multilabel": ("red", "green"),
+    "tags": ("O", "B-LOC"),
+}
 Make = Callable[[Kind], Answerer]
 
 
 def config(checkpoint: Path | str) -> Predict:
-    return Predict(checkpoint=str(checkpoint), input="a.csv", output="a.parquet", top=2, placement=ModelPlacement(device="cpu", precision="float32"))
+    return Predict(
+        checkpoint=str(checkpoint),
+        input="a.csv",
+        output="a.parquet",
+        top=2,
+        placement=ModelPlacement(device="cpu", precision="float32"),
+    )
 
 
 @pytest.fixture
@@ -47,8 +57,16 @@ def make(tiny_vocabulary: Vocabulary, tmp_path: Path) -> Make:
 
     def build(kind: Kind) -> Answerer:
         task = Task(name="made-up", kind=kind, labels=LABELS.get(kind, ()), metrics=("accuracy",))
-        module = OBJECTIVES[kind](MODEL, tiny_vocabulary.size, len(task.labels), torch.Generator().manual_seed(5), "cls", None)
-        said = About(task=task, cutting=Cutting(maximum_length=16, stride=4, question_length=4), pooling="cls", tuned={}, lineage={})
+        module = OBJECTIVES[kind](
+            MODEL, tiny_vocabulary.size, len(task.labels), torch.Generator().manual_seed(5), "cls", None
+        )
+        said = About(
+            task=task,
+            cutting=Cutting(maximum_length=16, stride=4, question_length=4),
+            pooling="cls",
+            tuned={},
+            lineage={},
+        )
         save_tuned(str(tmp_path / kind), module, said, MODEL, tiny_vocabulary)
         return load(config(tmp_path / kind))
 
@@ -97,14 +115,21 @@ def test_pairs_and_named_columns_reach_the_model(make: Make) -> None:
 
 def test_a_sentence_of_spaces_is_tagged_as_its_list_of_words(make: Make) -> None:
     model = make("tags")
-    one, other = answered(model, pa.table({"text": ["kar lost"]}), None, None), answered(model, pa.table({"words": [["kar", "lost"]]}), None, None)
+    one, other = (
+        answered(model, pa.table({"text": ["kar lost"]}), None, None),
+        answered(model, pa.table({"words": [["kar", "lost"]]}), None, None),
+    )
     assert one[0].to_pylist() == other[0].to_pylist() and len(one[0]["tags"][0]) == 2
 
 
 def test_columns_that_are_not_there_or_hold_no_text_are_named(make: Make) -> None:
-    with pytest.raises(DataError, match=r"input has no column text: its columns are a, b; name the right one with --text$"):
+    with pytest.raises(
+        DataError, match=r"input has no column text: its columns are a, b; name the right one with --text$"
+    ):
         asked(pa.table({"a": ["x"], "b": ["y"]}), "classification", None, None)
-    with pytest.raises(DataError, match=r"input has no column question: its columns are context; name the right one with --pair$"):
+    with pytest.raises(
+        DataError, match=r"input has no column question: its columns are context; name the right one with --pair$"
+    ):
         asked(pa.table({"context": ["x"]}), "spans", None, None)
     with pytest.raises(DataError, match=r"column text holds 3, which is no text$"):
         answered(make("classification"), pa.table({"text": [3]}), None, None)
@@ -155,7 +180,9 @@ def pretrained(tiny_vocabulary: Vocabulary, tmp_path: Path) -> Path:
     folder.mkdir()
     module = BertPretraining(MODEL, tiny_vocabulary.size, torch.Generator().manual_seed(2))
     save_file(to_published(module.state_dict()), folder / "model.safetensors", metadata={"format": "pt"})
-    (folder / "config.json").write_text(json.dumps(published_config(MODEL, tiny_vocabulary.size, tiny_vocabulary.pad_id)))
+    (folder / "config.json").write_text(
+        json.dumps(published_config(MODEL, tiny_vocabulary.size, tiny_vocabulary.pad_id))
+    )
     save_vocabulary(tiny_vocabulary, folder, MODEL.maximum_positions)
     storage.publish(folder, str(tmp_path / "export"), {})
     return tmp_path / "export"
@@ -163,12 +190,19 @@ def pretrained(tiny_vocabulary: Vocabulary, tmp_path: Path) -> Path:
 
 def test_a_pretrained_model_fills_blanks(pretrained: Path, tiny_vocabulary: Vocabulary) -> None:
     assert kind_of(str(pretrained)) == "fill"
-    found, empty = answered(load(config(pretrained)), pa.table({"text": ["kar [MASK] lost [MASK].", "", "no blank"]}), None, None)
+    found, empty = answered(
+        load(config(pretrained)), pa.table({"text": ["kar [MASK] lost [MASK].", "", "no blank"]}), None, None
+    )
     first, second, third = found.to_pylist()
     assert empty == 1 and second == {"filled": None, "guesses": None} and third == {"filled": "no blank", "guesses": []}
     assert [len(ones) for ones in first["guesses"]] == [2, 2]
-    assert all(ones[0]["probability"] >= ones[1]["probability"] > 0 and ones[0]["token"] in tiny_vocabulary.tokens for ones in first["guesses"])
-    assert first["filled"] == with_words("kar [MASK] lost [MASK].", "[MASK]", [ones[0]["token"] for ones in first["guesses"]])
+    assert all(
+        ones[0]["probability"] >= ones[1]["probability"] > 0 and ones[0]["token"] in tiny_vocabulary.tokens
+        for ones in first["guesses"]
+    )
+    assert first["filled"] == with_words(
+        "kar [MASK] lost [MASK].", "[MASK]", [ones[0]["token"] for ones in first["guesses"]]
+    )
 
 
 def test_blanks_of_texts_that_are_cut_are_counted(pretrained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,7 +218,9 @@ def test_words_go_into_their_blanks() -> None:
     assert with_words("a [MASK].", "[MASK]", ["\u0120b"]) == "a b."
 
 
-def test_a_folder_that_is_no_model_is_named_and_another_model_has_another_fingerprint(tmp_path: Path, make: Make, pretrained: Path) -> None:
+def test_a_folder_that_is_no_model_is_named_and_another_model_has_another_fingerprint(
+    tmp_path: Path, make: Make, pretrained: Path
+) -> None:
     wanted = "give a model that fine-tuning wrote, such as output/finetune/NAME/model, a run's export, or a published"
     with pytest.raises(CheckpointError, match=rf"has no manifest.json: {wanted} model's folder or hf://OWNER/NAME$"):
         fingerprint(str(tmp_path / "nothing"))
@@ -194,5 +230,7 @@ def test_a_folder_that_is_no_model_is_named_and_another_model_has_another_finger
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_a_gpu_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"placement.device cuda needs a GPU, and this process sees none: use placement.device cpu$"):
+    with pytest.raises(
+        ConfigError, match=r"placement.device cuda needs a GPU, and this process sees none: use placement.device cpu$"
+    ):
         load(Predict(checkpoint=str(tmp_path), input="a.csv", output="a.csv", placement=ModelPlacement(device="cuda")))

@@ -1,7 +1,6 @@
 """Parts on disk, the columns that they come to together, and the files that they are joined to."""
 
 import json
-import json
 from pathlib import Path
 
 import pyarrow as pa
@@ -60,7 +59,10 @@ def test_what_is_damaged_of_the_parts_is_made_again_or_named(tmp_path: Path) -> 
     assert parts.counts() == {0: 2}
     about = next(path for path in (tmp_path / "parts").iterdir() if not path.name.startswith("0000"))
     about.write_text("{")
-    with pytest.raises(ConfigError, match=rf"^{about} is damaged: delete {tmp_path}/parts, and all is answered again, or choose another --output$"):
+    with pytest.raises(
+        ConfigError,
+        match=rf"^{about} is damaged: delete {tmp_path}/parts, and all is answered again, or choose another --output$",
+    ):
         parts.begin({"input": "a"})
 
 
@@ -70,7 +72,10 @@ def test_parts_of_something_else_are_refused_with_both_values(tmp_path: Path) ->
     made.begin({"input": "a.csv", "model": "m1"})
     with pytest.raises(ConfigError) as error:
         made.begin({"input": "a.csv", "model": "m2"})
-    assert str(error.value) == f"{made.folder} holds answers of the model m1 and not of m2: give that again, delete the folder, or choose another --output"
+    assert (
+        str(error.value)
+        == f"{made.folder} holds answers of the model m1 and not of m2: give that again, delete the folder, or choose another --output"
+    )
 
 
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
@@ -83,7 +88,10 @@ def test_columns_that_no_format_holds_are_written_as_text(ending: str, tmp_path:
         "whole numbers that no float holds": ([[2**60 + 1], [2.5]], [str(2**60 + 1), "2.5"]),
         "bytes": ([pa.array([b"\xff"]), pa.array([b"a"])], None),
         "views": ([pa.array(["a"], pa.string_view()), pa.array(["b"], pa.string_view())], None),
-        "half floats": ([pa.array([1.5], pa.float32()).cast(pa.float16()), pa.array([0.5], pa.float32()).cast(pa.float16())], None),
+        "half floats": (
+            [pa.array([1.5], pa.float32()).cast(pa.float16()), pa.array([0.5], pa.float32()).cast(pa.float16())],
+            None,
+        ),
         "categories": ([pa.array(["a"]).dictionary_encode(), pa.array(["b"]).dictionary_encode()], None),
     }
     for number, (name, (columns, wanted)) in enumerate(cases.items()):
@@ -122,14 +130,28 @@ def test_parts_are_joined_in_order_with_all_their_columns(tmp_path: Path) -> Non
 def test_csv_has_lists_as_json(tmp_path: Path) -> None:
     joined(parts(tmp_path), tmp_path / "out.csv")
     found = pc.read_csv(tmp_path / "out.csv").to_pylist()
-    assert found[0] == {"text": "a", "n": 1.0, "label": "", "m": "", "predicted_label": "good", "shares": "[0.25, 0.75]"}
+    assert found[0] == {
+        "text": "a",
+        "n": 1.0,
+        "label": "",
+        "m": "",
+        "predicted_label": "good",
+        "shares": "[0.25, 0.75]",
+    }
 
 
 def test_json_lines_have_a_row_each(tmp_path: Path) -> None:
     joined(parts(tmp_path), tmp_path / "out.jsonl")
     found = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert len(found) == 6
-    assert found[4] == {"text": "e", "n": None, "label": "x", "m": [1], "predicted_label": "good", "shares": [0.25, 0.75]}
+    assert found[4] == {
+        "text": "e",
+        "n": None,
+        "label": "x",
+        "m": [1],
+        "predicted_label": "good",
+        "shares": [0.25, 0.75],
+    }
 
 
 def test_answers_by_id_are_as_the_official_scripts_read_them(tmp_path: Path) -> None:
@@ -146,7 +168,10 @@ def test_an_output_is_not_replaced_unasked_and_its_form_suits_the_answers(tmp_pa
         output.require_free(str(tmp_path / "out.csv"), False)
     assert str(error.value) == f"output {tmp_path}/out.csv is there already: give --replace, or choose another --output"
     output.require_free(str(tmp_path / "out.csv"), True)
-    with pytest.raises(ConfigError, match=r"output \(a.json\): .json is for answers to questions, and the model's are tags: end it in .jsonl, .csv or .parquet"):
+    with pytest.raises(
+        ConfigError,
+        match=r"output \(a.json\): .json is for answers to questions, and the model's are tags: end it in .jsonl, .csv or .parquet",
+    ):
         output.require_form("a.json", "tags")
     output.require_form("a.json", "spans")
 

@@ -49,7 +49,13 @@ def constant(folder: Path, kind: Kind, vocabulary: Vocabulary, answer: int) -> s
             parameter.zero_()
             if name.endswith("bias"):
                 parameter[answer] = 9.0
-    save_tuned(str(folder), module, About(task=task, cutting=Cutting(maximum_length=16, stride=4), pooling="cls", tuned={}, lineage={}), model, vocabulary)
+    save_tuned(
+        str(folder),
+        module,
+        About(task=task, cutting=Cutting(maximum_length=16, stride=4), pooling="cls", tuned={}, lineage={}),
+        model,
+        vocabulary,
+    )
     return str(folder)
 
 
@@ -57,7 +63,9 @@ def said(capsys: pytest.CaptureFixture[str]) -> list[list[str]]:
     return [line.split() for line in capsys.readouterr().out.splitlines()]
 
 
-def test_a_labelled_file_with_classes_and_how_often_each_was_taken_for_each(tmp_path: Path, tiny_vocabulary: Vocabulary, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_labelled_file_with_classes_and_how_often_each_was_taken_for_each(
+    tmp_path: Path, tiny_vocabulary: Vocabulary, capsys: pytest.CaptureFixture[str]
+) -> None:
     checkpoint = constant(tmp_path / "model", "classification", tiny_vocabulary, 1)
     (tmp_path / "a.csv").write_text("body,y\nkar,1\nlost,1\nmir,1\nnel,0\n")
     assert main(["--checkpoint", checkpoint, "--input", str(tmp_path / "a.csv"), "--text", "body", "--label", "y"]) == 0
@@ -83,7 +91,9 @@ def test_scores_are_in_float32_on_a_cpu_that_multiplies_bfloat16_and_say_what_is
         assert " ".join(said(capsys)[0]).endswith(f"a.csv: 2 rows, computed in {precision}")
 
 
-def test_a_known_tasks_split_has_its_baseline_from_training(tmp_path: Path, tiny_vocabulary: Vocabulary, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_known_tasks_split_has_its_baseline_from_training(
+    tmp_path: Path, tiny_vocabulary: Vocabulary, capsys: pytest.CaptureFixture[str]
+) -> None:
     checkpoint = constant(tmp_path / "model", "classification", tiny_vocabulary, 1)
     (tmp_path / "SST-2").mkdir()
     (tmp_path / "SST-2/train.tsv").write_text("sentence\tlabel\nkar\t0\nlost\t0\nmir\t1\n")
@@ -104,32 +114,69 @@ def test_tags(tmp_path: Path, tiny_vocabulary: Vocabulary, capsys: pytest.Captur
     assert ["accuracy", "75.00"] in lines and ["precision", "75.00"] in lines and ["recall", "100.00"] in lines
 
 
-def test_answers_by_somebody_else_are_scored_as_the_official_script_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_answers_by_somebody_else_are_scored_as_the_official_script_does(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "dev.json").write_text(json.dumps(SQUAD))
     (tmp_path / "answers.json").write_text(json.dumps({"a": "the Paris", "b": "big", "z": "no question"}))
     assert main(["--predictions", str(tmp_path / "answers.json"), "--input", str(tmp_path / "dev.json")]) == 0
     lines = said(capsys)
-    assert " ".join(lines[0][1:]) == "3 answers to 3 questions, 1 without an answer, 1 answers to other questions passed over"
+    assert (
+        " ".join(lines[0][1:])
+        == "3 answers to 3 questions, 1 without an answer, 1 answers to other questions passed over"
+    )
     assert lines[2:] == [["exact", "33.333"], ["f1", "55.556"]]  # (1 + 0 + 0) / 3; (1 + 2/3 + 0) / 3
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--predictions", "{folder}/answers.json", "--input", "{folder}/dev.json"], "has 1 answers, and not one is to a question of {folder}/dev.json, such as 'a': give the answers to these questions"),
-        (["--predictions", "{folder}/list.json", "--input", "{folder}/dev.json"], "is no JSON object of ids and texts: give {{id: answer}}, as SQuAD's official scripts read it"),
-        (["--predictions", "{folder}/dev.json", "--input", "{folder}/answers.json"], "predictions {folder}/dev.json is a file of questions: is it swapped with input? Give {{id: answer}} as predictions, and"),
-        (["--predictions", "{folder}/answers.json", "--task", "sst2", "--data", "{folder}"], "and task (sst2) has none: choose squad1 or squad2"),
-        (["--checkpoint", "{folder}/model", "--task", "stsb", "--data", "{folder}"], "task (stsb) is of the kind regression, and the model's of classification: choose a model of that kind"),
-        (["--checkpoint", "{folder}/model", "--task", "rte", "--data", "{folder}"], "task (rte) has the labels entailment, not_entailment, and the model's (made-up) are 0, 1: choose a model of that task"),
-        (["--checkpoint", "{folder}/model", "--task", "sst2", "--data", "{folder}", "--split", "test"], "split (test) of sst2 has no public labels: choose another, such as dev, or answer it with jobs/predict.py"),
-        (["--checkpoint", "{folder}/model", "--task", "nope", "--data", "{folder}"], "task (nope) is none that is known: choose of cola, "),
-        (["--checkpoint", "{folder}/model", "--input", "{folder}/dev.json"], "is of the form squad, and the model's task (made-up) is of the kind classification: give a file that suits it"),
-        (["--checkpoint", "{folder}/model", "--input", "{folder}/a.csv"], "a.csv:3: label '7' is none of the labels of made-up (0, 1)"),
+        (
+            ["--predictions", "{folder}/answers.json", "--input", "{folder}/dev.json"],
+            "has 1 answers, and not one is to a question of {folder}/dev.json, such as 'a': give the answers to these questions",
+        ),
+        (
+            ["--predictions", "{folder}/list.json", "--input", "{folder}/dev.json"],
+            "is no JSON object of ids and texts: give {{id: answer}}, as SQuAD's official scripts read it",
+        ),
+        (
+            ["--predictions", "{folder}/dev.json", "--input", "{folder}/answers.json"],
+            "predictions {folder}/dev.json is a file of questions: is it swapped with input? Give {{id: answer}} as predictions, and",
+        ),
+        (
+            ["--predictions", "{folder}/answers.json", "--task", "sst2", "--data", "{folder}"],
+            "and task (sst2) has none: choose squad1 or squad2",
+        ),
+        (
+            ["--checkpoint", "{folder}/model", "--task", "stsb", "--data", "{folder}"],
+            "task (stsb) is of the kind regression, and the model's of classification: choose a model of that kind",
+        ),
+        (
+            ["--checkpoint", "{folder}/model", "--task", "rte", "--data", "{folder}"],
+            "task (rte) has the labels entailment, not_entailment, and the model's (made-up) are 0, 1: choose a model of that task",
+        ),
+        (
+            ["--checkpoint", "{folder}/model", "--task", "sst2", "--data", "{folder}", "--split", "test"],
+            "split (test) of sst2 has no public labels: choose another, such as dev, or answer it with jobs/predict.py",
+        ),
+        (
+            ["--checkpoint", "{folder}/model", "--task", "nope", "--data", "{folder}"],
+            "task (nope) is none that is known: choose of cola, ",
+        ),
+        (
+            ["--checkpoint", "{folder}/model", "--input", "{folder}/dev.json"],
+            "is of the form squad, and the model's task (made-up) is of the kind classification: give a file that suits it",
+        ),
+        (
+            ["--checkpoint", "{folder}/model", "--input", "{folder}/a.csv"],
+            "a.csv:3: label '7' is none of the labels of made-up (0, 1)",
+        ),
         (["--checkpoint", "{folder}/model"], "input (None) or task (None): give one of both"),
     ],
 )
-def test_what_cannot_be_scored_is_one_line(arguments: list[str], message: str, tmp_path: Path, tiny_vocabulary: Vocabulary, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_scored_is_one_line(
+    arguments: list[str], message: str, tmp_path: Path, tiny_vocabulary: Vocabulary, capsys: pytest.CaptureFixture[str]
+) -> None:
     constant(tmp_path / "model", "classification", tiny_vocabulary, 1)
     (tmp_path / "dev.json").write_text(json.dumps(SQUAD))
     (tmp_path / "answers.json").write_text('{"z": "no question"}')
@@ -144,15 +191,26 @@ def test_answers_in_place_of_questions_are_a_short_line(tmp_path: Path, capsys: 
     (tmp_path / "answers.json").write_text(json.dumps({f"{number:024x}": "an answer" for number in range(10_570)}))
     assert main(["--predictions", str(tmp_path / "answers.json"), "--input", str(tmp_path / "answers.json")]) == 2
     error = capsys.readouterr().err
-    assert f"{tmp_path}/answers.json has 10,570 ids with answers and no questions: is it swapped with the file of questions?" in error and len(error) < 400
+    assert (
+        f"{tmp_path}/answers.json has 10,570 ids with answers and no questions: is it swapped with the file of questions?"
+        in error
+        and len(error) < 400
+    )
     (tmp_path / "other.json").write_text(json.dumps({f"{number:024x}": number for number in range(10_570)}))
     assert main(["--predictions", str(tmp_path / "answers.json"), "--input", str(tmp_path / "other.json")]) == 2
     error = capsys.readouterr().err
-    assert "other.json: data is missing, the keys there are 000000000000000000000000, " in error and "and 10,550 more: give a SQuAD file" in error
+    assert (
+        "other.json: data is missing, the keys there are 000000000000000000000000, " in error
+        and "and 10,550 more: give a SQuAD file" in error
+    )
 
 
 def test_figures_in_percent_or_their_unit() -> None:
-    assert [shown_figure("accuracy", 0.12345, 2), shown_figure("mean_absolute_error", 0.12345, 2), shown_figure("f1", None, 2)] == ["12.35", "0.123", ""]
+    assert [
+        shown_figure("accuracy", 0.12345, 2),
+        shown_figure("mean_absolute_error", 0.12345, 2),
+        shown_figure("f1", None, 2),
+    ] == ["12.35", "0.123", ""]
     assert table({"accuracy": 0.5}, {}, "") == ["metric    score", "accuracy  50.00"]
     assert aligned([["a", "bb"], ["ccc", "d"]]) == ["a    bb", "ccc   d"]
     assert detail_lines(Task(name="a", kind="regression", metrics=("pearson",)), {}) == []
@@ -161,18 +219,45 @@ def test_figures_in_percent_or_their_unit() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Predict(checkpoint="a", input="b", output="c.txt"), "output (c.txt) must end in one of .parquet, .csv, .jsonl, .ndjson, .json, which says its format"),
-        (lambda: Predict(checkpoint="a", input="b", output="c.csv", rows_per_part=0), "rows_per_part (0) must be at least 1"),
-        (lambda: Predict(checkpoint="a", input="b", output="c.csv", gpus=2), "gpus (2) must be at most 1: a process uses one"),
+        (
+            lambda: Predict(checkpoint="a", input="b", output="c.txt"),
+            "output (c.txt) must end in one of .parquet, .csv, .jsonl, .ndjson, .json, which says its format",
+        ),
+        (
+            lambda: Predict(checkpoint="a", input="b", output="c.csv", rows_per_part=0),
+            "rows_per_part (0) must be at least 1",
+        ),
+        (
+            lambda: Predict(checkpoint="a", input="b", output="c.csv", gpus=2),
+            "gpus (2) must be at most 1: a process uses one",
+        ),
         (lambda: Predict(checkpoint="a", input="b", output="c.csv", actors=0), "actors (0) must be at least 1"),
-        (lambda: Score(checkpoint="a", predictions="b", input="c"), "checkpoint (a) or predictions (b): give one of both"),
-        (lambda: Score(checkpoint="a", task="sst2"), "task (sst2) and data (None), the folder of its files, belong together: give both"),
-        (lambda: Compare(checkpoint=("a",), task=("mrpc",)), "checkpoint (a) must be given twice: --checkpoint A --checkpoint B; or once with --random-weights"),
+        (
+            lambda: Score(checkpoint="a", predictions="b", input="c"),
+            "checkpoint (a) or predictions (b): give one of both",
+        ),
+        (
+            lambda: Score(checkpoint="a", task="sst2"),
+            "task (sst2) and data (None), the folder of its files, belong together: give both",
+        ),
+        (
+            lambda: Compare(checkpoint=("a",), task=("mrpc",)),
+            "checkpoint (a) must be given twice: --checkpoint A --checkpoint B; or once with --random-weights",
+        ),
         (lambda: Compare(checkpoint=("a", "a"), task=("mrpc",)), "checkpoint (a) is given twice: give two that differ"),
-        (lambda: Compare(checkpoint=("a", "b"), random_weights=True, task=("mrpc",)), "checkpoint (a, b) must be given once with --random-weights: it is compared with random weights of its sizes"),
+        (
+            lambda: Compare(checkpoint=("a", "b"), random_weights=True, task=("mrpc",)),
+            "checkpoint (a, b) must be given once with --random-weights: it is compared with random weights of its sizes",
+        ),
         (lambda: Compare(checkpoint=("a", "b"), task=("mrpc",), seeds=1), "seeds (1) must be at least 2"),
-        (lambda: Compare(checkpoint=("a", "b"), task=("mrpc",), minutes=5.0), "minutes (5.0) would give the two encoders unequal trials: leave it out, and lower --seeds or --recipe.training-rows"),
-        (lambda: Compare(checkpoint=("a", "b"), task=("mrpc",), register="x"), "register (x) is for one encoder: fine-tune the better one by itself"),
+        (
+            lambda: Compare(checkpoint=("a", "b"), task=("mrpc",), minutes=5.0),
+            "minutes (5.0) would give the two encoders unequal trials: leave it out, and lower --seeds or --recipe.training-rows",
+        ),
+        (
+            lambda: Compare(checkpoint=("a", "b"), task=("mrpc",), register="x"),
+            "register (x) is for one encoder: fine-tune the better one by itself",
+        ),
     ],
 )
 def test_settings_that_cannot_work_are_refused(make, message: str) -> None:

@@ -12,7 +12,9 @@ from pipeline.text.vocabulary import Vocabulary, train_vocabulary
 from pipeline.text.wordpiece import WordPiece
 
 WORDPIECE = Vocabulary(tokens=(*SPECIALS, "cat", "##s", "sat", "dog"), lowercase=True)
-BYTES = Vocabulary(tokens=(*SPECIALS, "Ġcaf", "Ã", "©", "Ġå¹´", "Ġ", "12"), lowercase=False, kind="byte-bpe")  # é is C3 A9, 年 is E5 B9 B4
+BYTES = Vocabulary(
+    tokens=(*SPECIALS, "Ġcaf", "Ã", "©", "Ġå¹´", "Ġ", "12"), lowercase=False, kind="byte-bpe"
+)  # é is C3 A9, 年 is E5 B9 B4
 UNIGRAM = Vocabulary(tokens=(*SPECIALS, "▁caf", "é", "▁", "年", "Ġ"), lowercase=False, kind="unigram")
 SENTENCES = ["2012年12月、東京で。", "Ça va? Naïve café — über 🙂 ok.", "Don't stop (now)."]
 
@@ -31,8 +33,16 @@ def plain(ids: list[int], masked: dict[int, int], vocabulary: Vocabulary) -> lis
 def test_a_masked_row_shows_its_answers_a_segment_a_text() -> None:
     first, second = segments(row([2, 5, 4, 7, 3, 8, 7, 3], {2: 6, 5: 5, 6: 7}), WORDPIECE)
     assert first.plain == "[CLS] cat[s: MASK] sat [SEP]" and second.plain == "[cat: dog] [sat] [SEP]"
-    styles = {text.plain[span.start : span.end].strip(): str(span.style) for text in (first, second) for span in text.spans}
-    assert styles == {"[CLS]": "dim", "[SEP]": "dim", "[s: MASK]": "bold red", "[cat: dog]": "bold yellow", "[sat]": "bold blue"}
+    styles = {
+        text.plain[span.start : span.end].strip(): str(span.style) for text in (first, second) for span in text.spans
+    }
+    assert styles == {
+        "[CLS]": "dim",
+        "[SEP]": "dim",
+        "[s: MASK]": "bold red",
+        "[cat: dog]": "bold yellow",
+        "[sat]": "bold blue",
+    }
 
 
 def test_bytes_are_shown_as_the_characters_that_they_are() -> None:
@@ -55,7 +65,9 @@ def test_unigram_marks_are_spaces_and_only_they() -> None:
 def test_whole_sentences_come_back(kind: str) -> None:
     vocabulary = train_vocabulary(SENTENCES * 3, size=400, lowercase=False, kind=kind)
     ids, offsets = WordPiece(vocabulary).encode(SENTENCES)
-    assert [text_of(vocabulary, ids[start:stop].tolist()) for start, stop in zip(offsets, offsets[1:])] == [f" {sentence}" for sentence in SENTENCES]
+    assert [text_of(vocabulary, ids[start:stop].tolist()) for start, stop in zip(offsets, offsets[1:])] == [
+        f" {sentence}" for sentence in SENTENCES
+    ]
 
 
 @given(st.text(st.characters(codec="utf-8", categories=["L", "N", "P", "S"]), min_size=1, max_size=20))
@@ -75,7 +87,9 @@ def test_what_the_pair_task_asks() -> None:
 
 
 def lines(example: dict[str, object]) -> list[str]:
-    documents = pa.Table.from_pylist([{"title": title, "id": f"{place}#0", "source": "made up"} for place, title in enumerate(("Cats", ""))])
+    documents = pa.Table.from_pylist(
+        [{"title": title, "id": f"{place}#0", "source": "made up"} for place, title in enumerate(("Cats", ""))]
+    )
     return [(margin + text).plain for margin, text in example_lines(example, documents, WORDPIECE)]
 
 
@@ -84,13 +98,21 @@ def test_the_segments_of_a_pair_are_named_and_stand_by_their_documents() -> None
     assert lines(row(ids, {}, not_next=True)) == [
         "  A  Cats, 0#0, from made up", "     [CLS] cat [SEP]", "  B  (no title), 1#0, from made up", "     sat [SEP]",
     ]  # fmt: skip
-    assert lines(row(ids, {}, not_next=False)) == ["     Cats, 0#0, from made up", "  A  [CLS] cat [SEP]", "  B  sat [SEP]"]
+    assert lines(row(ids, {}, not_next=False)) == [
+        "     Cats, 0#0, from made up",
+        "  A  [CLS] cat [SEP]",
+        "  B  sat [SEP]",
+    ]
     assert lines(row(ids, {}) | {"document_b": 1}) == [
         "     begins in Cats, 0#0, from made up", "     ends in (no title), 1#0, from made up", "     [CLS] cat [SEP]", "     sat [SEP]",
     ]  # fmt: skip
 
 
 def test_the_name_of_a_segment_does_not_colour_its_text() -> None:
-    _, (margin, text), _ = example_lines(row([2, 5, 3, 7, 3], {}, not_next=False), pa.Table.from_pylist([{"title": "", "id": "0", "source": ""}]), WORDPIECE)
+    _, (margin, text), _ = example_lines(
+        row([2, 5, 3, 7, 3], {}, not_next=False),
+        pa.Table.from_pylist([{"title": "", "id": "0", "source": ""}]),
+        WORDPIECE,
+    )
     whole: Text = margin + text
     assert whole.style == "" and [str(span.style) for span in whole.spans] == ["bold cyan", "dim", "dim"]

@@ -21,13 +21,27 @@ def folder(tiny_corpus: Corpus, tmp_path: Path) -> str:
     """The corpus with a manifest as preparation writes it."""
     train, heldout = (sum(window.characters for window in split) for split in (tiny_corpus.train, tiny_corpus.heldout))
     counts = {"files": 3, "documents": 42, "pieces": 42, "characters": train + heldout, "heldout_characters": heldout}
-    windows = {split: [list(vars(window).values()) for window in getattr(tiny_corpus, split)] for split in ("train", "heldout")}
+    windows = {
+        split: [list(vars(window).values()) for window in getattr(tiny_corpus, split)] for split in ("train", "heldout")
+    }
     about = {
         "fingerprint": tiny_corpus.fingerprint,
         "counts": counts | {"windows": 7, "heldout_windows": 2},
         "dropped": {"too short": 2, "duplicate": 1},
-        "samples": {"too short": [["made up:7", "Too short."], ["made up:8", "Also."]], "duplicate": [["made up:9", "Kar lond."]]},
-        "sources": {"made up": counts | {"weight": 2.0, "format": None, "column": None, "language": None, "dropped": {"too short": 2, "duplicate": 1}}},
+        "samples": {
+            "too short": [["made up:7", "Too short."], ["made up:8", "Also."]],
+            "duplicate": [["made up:9", "Kar lond."]],
+        },
+        "sources": {
+            "made up": counts
+            | {
+                "weight": 2.0,
+                "format": None,
+                "column": None,
+                "language": None,
+                "dropped": {"too short": 2, "duplicate": 1},
+            }
+        },
     }
     shutil.copytree(tiny_corpus.folder, tmp_path / "corpus", ignore=shutil.ignore_patterns("manifest.json"))
     (tmp_path / "corpus" / "manifest.json").write_text(json.dumps(windows | about))
@@ -68,8 +82,14 @@ def test_statistics_and_their_picture(
 ) -> None:
     picture = tmp_path / "statistics.svg"
     text = "\n".join(shown(capsys, "statistics", folder, "--windows", "5", "--picture", str(picture), *vocabulary))
-    assert f"a sample of 5 of 5 training windows, {sum(window.characters for window in tiny_corpus.train):,} characters" in text and "dropped: too short" in text
-    words = sum(len(row.split()) for window in tiny_corpus.train for row in read_window(tiny_corpus, window)["text"].to_pylist())
+    assert (
+        f"a sample of 5 of 5 training windows, {sum(window.characters for window in tiny_corpus.train):,} characters"
+        in text
+        and "dropped: too short" in text
+    )
+    words = sum(
+        len(row.split()) for window in tiny_corpus.train for row in read_window(tiny_corpus, window)["text"].to_pylist()
+    )
     assert f"sentences, {words:,} words in the whole training set" in text
     characters = sum(window.characters for window in (*tiny_corpus.train, *tiny_corpus.heldout))
     assert f"42 documents, each in one piece; {characters / 42:,.0f} characters a document on average" in text
@@ -79,7 +99,11 @@ def test_statistics_and_their_picture(
 @pytest.mark.parametrize(
     ("documents", "pieces", "line"),
     [
-        (6, 67, "6 documents in 67 pieces, as long ones are cut (prepare.piece_characters); 200,000 characters a document on average"),
+        (
+            6,
+            67,
+            "6 documents in 67 pieces, as long ones are cut (prepare.piece_characters); 200,000 characters a document on average",
+        ),
         (0, 4, "4 pieces of documents that begin with something dropped"),
     ],
 )
@@ -87,7 +111,9 @@ def test_what_is_counted_is_said(documents: int, pieces: int, line: str) -> None
     assert documents_line({"documents": documents, "pieces": pieces, "characters": 1_200_000}) == line
 
 
-def test_examples_with_their_documents_and_labels(folder: str, vocabulary: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_examples_with_their_documents_and_labels(
+    folder: str, vocabulary: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     arguments = ("examples", folder, "--number", "2", "--sampling.maximum-length", "32", *vocabulary)
     first, *lines = shown(capsys, *arguments)
     assert "examples in window 0 of epoch 0" in first and first.endswith("% NotNext")
@@ -108,7 +134,10 @@ def test_the_share_of_labels() -> None:
     ("arguments", "message"),
     [
         (("documents", "--window", "5"), "error: window (5) must be from 0 to 4"),
-        (("documents", "--source", "elsewhere"), "error: source (elsewhere) matches no document of window 0; the corpus has made up"),
+        (
+            ("documents", "--source", "elsewhere"),
+            "error: source (elsewhere) matches no document of window 0; the corpus has made up",
+        ),
         (("documents", "--number", "-1"), "error: number (-1) must be at least 1"),
         (("documents", "--sentences", "0"), "error: sentences (0) must be at least 1"),
         (("examples",), "error: vocabulary.path must be given"),
@@ -117,11 +146,16 @@ def test_the_share_of_labels() -> None:
         (("examples", "--seed", str(2**63)), f"error: seed ({2**63}) must be a whole number from 0 to 2^63 - 1"),
         (("statistics", "--windows", "0"), "error: windows (0) must be at least 1"),
         (("statistics", "--picture", "s.xyz"), "error: picture (s.xyz) must end in .png, .svg or .pdf"),
-        (("statistics", "--picture", "none/s.png"), "error: picture (none/s.png) cannot be written: there is no folder "),
+        (
+            ("statistics", "--picture", "none/s.png"),
+            "error: picture (none/s.png) cannot be written: there is no folder ",
+        ),
         (("seen", "1", "--number", "0"), "error: number (0) must be at least 1"),
     ],
 )
-def test_what_is_not_there_is_one_line(arguments: tuple[str, ...], message: str, folder: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_not_there_is_one_line(
+    arguments: tuple[str, ...], message: str, folder: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main((arguments[0], folder, *arguments[1:])) == 2
     printed = capsys.readouterr()
     assert printed.err.startswith(message) and printed.err.count("\n") == 1 and printed.out == ""
@@ -133,7 +167,9 @@ def test_a_picture_over_a_folder_is_refused(folder: str, tmp_path: Path, capsys:
     assert "cannot be written: name a file in a folder that you may write to" in capsys.readouterr().err
 
 
-def test_an_interrupt_is_no_traceback(folder: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_interrupt_is_no_traceback(
+    folder: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     def interrupted(**settings: object) -> None:
         raise KeyboardInterrupt
 
@@ -145,9 +181,15 @@ def test_an_interrupt_is_no_traceback(folder: str, monkeypatch: pytest.MonkeyPat
 def test_lines_stay_beside_their_margin() -> None:
     text = beside(Text.assemble(("  A  ", "bold cyan")), Text("one two three " * 20))
     lines = text.plain.split("\n")
-    assert len(lines) > 2 and lines[0].startswith("  A  one two") and all(line.startswith("     ") and len(line) <= WIDEST for line in lines[1:])
+    assert (
+        len(lines) > 2
+        and lines[0].startswith("  A  one two")
+        and all(line.startswith("     ") and len(line) <= WIDEST for line in lines[1:])
+    )
     assert " ".join(text.plain.split()[1:]) == " ".join(["one two three"] * 20)
-    assert [(span.start, span.end, str(span.style)) for span in text.spans] == [(0, 5, "bold cyan")] and text.style == ""
+    assert [(span.start, span.end, str(span.style)) for span in text.spans] == [
+        (0, 5, "bold cyan")
+    ] and text.style == ""
 
 
 def test_a_folder_without_a_corpus_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

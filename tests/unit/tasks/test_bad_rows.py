@@ -27,16 +27,24 @@ def written(path: Path, *rows: str) -> Path:
 def test_bad_rows_of_texts_are_left_out_under_their_reasons(tmp_path: Path) -> None:
     train = written(tmp_path / "a.csv", "text,label", "x,1", " ,1", "y,0", "z,", "one,two,three", "v,nan")
     dev = written(tmp_path / "b.csv", "text,label", "x,1", "y,2", "z,0", "w,2")
-    with pytest.raises(DataError, match=r"a.csv:6: 3 columns where the first line names 2"):  # rows are read before they are looked into
+    with pytest.raises(
+        DataError, match=r"a.csv:6: 3 columns where the first line names 2"
+    ):  # rows are read before they are looked into
         read(train)
     task, items, lost = read(train, dev, on_bad_rows="skip")
-    assert items["train"]["first"].to_pylist() == ["x", "y"] and items["dev"]["first"].to_pylist() == ["x", "z"] and task.labels == ("0", "1")
+    assert (
+        items["train"]["first"].to_pylist() == ["x", "y"]
+        and items["dev"]["first"].to_pylist() == ["x", "z"]
+        and task.labels == ("0", "1")
+    )
     assert lost["train"] == (
         f"2 rows left out (no-label, the first: {train}:5: column label has no label (''); leave the row out or give it one)",
         f"1 rows left out (number-of-columns, the first: {train}:6: 3 columns where the first line names 2; enclose a text that holds a separator in quotes (CSV))",
         f"1 rows left out (empty-text, the first: {train}:3: column text is empty)",
     )
-    assert lost["dev"] == (f"2 rows left out (unknown-label, the first: {dev}:3: label '2' is none of the labels of a (0, 1))",)
+    assert lost["dev"] == (
+        f"2 rows left out (unknown-label, the first: {dev}:3: label '2' is none of the labels of a (0, 1))",
+    )
 
 
 def test_without_skip_the_first_bad_row_is_the_error(tmp_path: Path) -> None:
@@ -48,7 +56,10 @@ def test_without_skip_the_first_bad_row_is_the_error(tmp_path: Path) -> None:
 
 
 def test_a_file_of_bad_rows_alone_says_why(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"a.csv has no row that can be used: 2 rows left out \(empty-text, the first: .*a.csv:2: column text is empty\)$"):
+    with pytest.raises(
+        DataError,
+        match=r"a.csv has no row that can be used: 2 rows left out \(empty-text, the first: .*a.csv:2: column text is empty\)$",
+    ):
         read(written(tmp_path / "a.csv", "text,label", ",1", ",0"), on_bad_rows="skip")
 
 
@@ -57,7 +68,11 @@ def test_values_that_are_none_are_left_out(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"a.csv:32: label 'high' is no number, and 30 others are; mend it"):
         read(train)
     task, items, lost = read(train, on_bad_rows="skip")
-    assert task.kind == "regression" and len(items["train"]) == 30 and lost["train"][0].startswith("1 rows left out (unknown-label, the first: ")
+    assert (
+        task.kind == "regression"
+        and len(items["train"]) == 30
+        and lost["train"][0].startswith("1 rows left out (unknown-label, the first: ")
+    )
 
 
 @pytest.mark.parametrize("one_list", [False, True])
@@ -66,21 +81,41 @@ def test_json_that_is_broken_or_lacks_a_column_is_left_out(one_list: bool, tmp_p
     text = json.dumps(rows, indent=1) if one_list else "\n".join([*map(json.dumps, rows), "{broken"])
     task, items, lost = read(written(tmp_path / "a.json", text), on_bad_rows="skip")
     assert items["train"]["first"].to_pylist() == ["x", "z"]
-    assert [words.split(",")[0] for words in lost["train"]] == ["1 rows left out (no-column", "1 rows left out (no-object"] + ["1 rows left out (not-json"] * (not one_list)
+    assert [words.split(",")[0] for words in lost["train"]] == [
+        "1 rows left out (no-column",
+        "1 rows left out (no-object",
+    ] + ["1 rows left out (not-json"] * (not one_list)
 
 
 def test_sentences_and_questions_are_left_out(tmp_path: Path) -> None:
     train = written(tmp_path / "a.conll", "EU B-ORG", "is O", "", "here O X", "", "London B-LOC", "")
     dev = written(tmp_path / "b.conll", "EU B-ORG", "", "Bob B-PER", "")
     _, items, lost = read(train, dev, on_bad_rows="skip")
-    assert [one.words for one in items["train"]] == [("EU", "is"), ("London",)] and [one.words for one in items["dev"]] == [("EU",)]
-    assert lost["train"] == (f"1 rows left out (number-of-columns, the first: {train}, line 4 ('here O X') has 3 columns, and the file's first word has 2: give each word the same number)",)
-    assert lost["dev"][0].startswith(f"1 rows left out (unknown-tag, the first: {dev}, sentence 2: tag 'B-PER' is not among the 5 tags of a (O, B-LOC, ")
-    with pytest.raises(DataError, match=r"sentence 2: tag 'B-PER' is not among the 3 tags of c \(O, B-ORG, I-ORG\); mend the file or train with that tag$"):
+    assert [one.words for one in items["train"]] == [("EU", "is"), ("London",)] and [
+        one.words for one in items["dev"]
+    ] == [("EU",)]
+    assert lost["train"] == (
+        f"1 rows left out (number-of-columns, the first: {train}, line 4 ('here O X') has 3 columns, and the file's first word has 2: give each word the same number)",
+    )
+    assert lost["dev"][0].startswith(
+        f"1 rows left out (unknown-tag, the first: {dev}, sentence 2: tag 'B-PER' is not among the 5 tags of a (O, B-LOC, "
+    )
+    with pytest.raises(
+        DataError,
+        match=r"sentence 2: tag 'B-PER' is not among the 3 tags of c \(O, B-ORG, I-ORG\); mend the file or train with that tag$",
+    ):
         read(written(tmp_path / "c.conll", "EU B-ORG", "is O", ""), dev)
-    table = written(tmp_path / "q.jsonl", *(json.dumps({"question": question, "context": "London is big.", "answer": "London"}) for question in ("What?", "", "Who?")))
+    table = written(
+        tmp_path / "q.jsonl",
+        *(
+            json.dumps({"question": question, "context": "London is big.", "answer": "London"})
+            for question in ("What?", "", "Who?")
+        ),
+    )
     _, items, lost = read(table, on_bad_rows="skip")
-    assert len(items["train"]) == 2 and lost["train"] == (f"1 rows left out (empty-text, the first: {table}:2: column question is empty)",)
+    assert len(items["train"]) == 2 and lost["train"] == (
+        f"1 rows left out (empty-text, the first: {table}:2: column question is empty)",
+    )
 
 
 def test_broken_lines_of_a_known_task_are_left_out(tmp_path: Path) -> None:

@@ -11,7 +11,11 @@ from pipeline.tasks.task import Task
 
 
 def documents(counts: dict[str, int]) -> list[tuple[str, str]]:
-    return [(package, f"text {number} of kind {kind}") for kind, (package, count) in enumerate(counts.items()) for number in range(count)]
+    return [
+        (package, f"text {number} of kind {kind}")
+        for kind, (package, count) in enumerate(counts.items())
+        for number in range(count)
+    ]
 
 
 def shown(package: str, text: str) -> str:
@@ -25,13 +29,24 @@ def shown(package: str, text: str) -> str:
 def test_the_packages_with_the_most_texts_have_as_many_rows_each():
     counts = {f"p{n}": 20 + n for n in range(9)} | {"big": 900}
     task, train, dev = builtin_task(documents(counts))
-    assert task == Task(name="builtin", kind="classification", labels=("big", *(f"p{n}" for n in range(2, 9))), metrics=("accuracy", "macro_f1"))
+    assert task == Task(
+        name="builtin",
+        kind="classification",
+        labels=("big", *(f"p{n}" for n in range(2, 9))),
+        metrics=("accuracy", "macro_f1"),
+    )
     assert train.schema.equals(TEXTS) and dev.schema.equals(TEXTS)
     # the least has 22: 22 * 100 // 700 = 3 are development
-    assert {row["values"]: row["counts"] for row in train["label"].value_counts().to_pylist()} == dict.fromkeys(task.labels, 19)
-    assert {row["values"]: row["counts"] for row in dev["label"].value_counts().to_pylist()} == dict.fromkeys(task.labels, 3)
+    assert {row["values"]: row["counts"] for row in train["label"].value_counts().to_pylist()} == dict.fromkeys(
+        task.labels, 19
+    )
+    assert {row["values"]: row["counts"] for row in dev["label"].value_counts().to_pylist()} == dict.fromkeys(
+        task.labels, 3
+    )
     assert not set(train["first"].to_pylist()) & set(dev["first"].to_pylist())
-    assert train["id"].to_pylist() == sorted(set(train["id"].to_pylist())) and train["second"].null_count == train.num_rows
+    assert (
+        train["id"].to_pylist() == sorted(set(train["id"].to_pylist())) and train["second"].null_count == train.num_rows
+    )
 
 
 def test_there_is_a_most_of_rows():
@@ -60,8 +75,24 @@ def test_long_texts_are_cut_after_masking_and_half_characters_are_none():
 
 
 def test_the_same_text_is_one_row_and_none_where_packages_share_it():
-    task, train, dev = builtin_task([("a", "same"), ("b", "same"), ("a", "a twice"), ("a", "package  twice"), ("a", "one"), ("b", "two"), ("b", "three"), ("b", "")])
-    assert task.labels == ("a", "b") and sorted(train["first"].to_pylist() + dev["first"].to_pylist()) == ["one", "package twice", "three", "two"]
+    task, train, dev = builtin_task(
+        [
+            ("a", "same"),
+            ("b", "same"),
+            ("a", "a twice"),
+            ("a", "package  twice"),
+            ("a", "one"),
+            ("b", "two"),
+            ("b", "three"),
+            ("b", ""),
+        ]
+    )
+    assert task.labels == ("a", "b") and sorted(train["first"].to_pylist() + dev["first"].to_pylist()) == [
+        "one",
+        "package twice",
+        "three",
+        "two",
+    ]
     assert (train.num_rows, dev.num_rows) == (2, 2)
 
 
@@ -72,4 +103,7 @@ def test_the_same_text_is_one_row_and_none_where_packages_share_it():
 def test_too_few_texts_are_refused(counts: dict[str, int], there: str):
     with pytest.raises(DataError) as error:
         builtin_task(documents(counts))
-    assert str(error.value) == f"the built-in task needs at least 2 packages of at least 2 different texts each, and there are {there}"
+    assert (
+        str(error.value)
+        == f"the built-in task needs at least 2 packages of at least 2 different texts each, and there are {there}"
+    )

@@ -17,7 +17,10 @@ from pipeline.tasks.download import ARCHIVES, fetch_glue
 from pipeline.tasks.glue import TASKS
 from pipeline.tasks.tables import read_split
 
-RTE = {name: "index\tsentence1\tsentence2\tlabel\n0\ta\tb\tentailment\n1\tc\td\tnot_entailment\n" for name in ("RTE/train.tsv", "RTE/dev.tsv", "RTE/test.tsv")}
+RTE = dict.fromkeys(
+    ("RTE/train.tsv", "RTE/dev.tsv", "RTE/test.tsv"),
+    "index\tsentence1\tsentence2\tlabel\n0\ta\tb\tentailment\n1\tc\td\tnot_entailment\n",
+)
 
 
 class Quiet(SimpleHTTPRequestHandler):
@@ -54,7 +57,10 @@ def test_an_archive_is_fetched_once_and_leaves_nothing_else(served: tuple[Path, 
     fetch_glue(str(tmp_path / "glue"), ("rte", "ax", "rte"), said.append, base)
     assert said == [f"fetching {base}/glue/data/RTE.zip", f"fetching {base}/glue/data/AX.tsv"]
     assert sorted(path.name for path in (tmp_path / "glue").iterdir()) == ["RTE", "diagnostic"]
-    assert read_split(TASKS["rte"], str(tmp_path / "glue"), "train")["label"].to_pylist() == ["entailment", "not_entailment"]
+    assert read_split(TASKS["rte"], str(tmp_path / "glue"), "train")["label"].to_pylist() == [
+        "entailment",
+        "not_entailment",
+    ]
     assert read_split(TASKS["ax"], str(tmp_path / "glue"), "test").num_rows == 1
     fetch_glue(str(tmp_path / "glue"), ("rte", "ax"), said.append, base)
     assert len(said) == 2
@@ -63,8 +69,12 @@ def test_an_archive_is_fetched_once_and_leaves_nothing_else(served: tuple[Path, 
 def test_mrpc_is_divided_by_the_listed_ids(served: tuple[Path, str], tmp_path: Path) -> None:
     folder, base = served
     head = "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\r\n"
-    (folder / "senteval/senteval_data/msr_paraphrase_train.txt").write_text(head + '1\t10\t11\ta "b\tc\r\n0\t20\t21\té\tf\r\n0\t21\t20\tg\th\r\n', newline="")
-    (folder / "senteval/senteval_data/msr_paraphrase_test.txt").write_text(head + "1\t30\t31\tx\ty\r\n0\t40\t41\tz\tw\r\n", newline="")
+    (folder / "senteval/senteval_data/msr_paraphrase_train.txt").write_text(
+        head + '1\t10\t11\ta "b\tc\r\n0\t20\t21\té\tf\r\n0\t21\t20\tg\th\r\n', newline=""
+    )
+    (folder / "senteval/senteval_data/msr_paraphrase_test.txt").write_text(
+        head + "1\t30\t31\tx\ty\r\n0\t40\t41\tz\tw\r\n", newline=""
+    )
     (folder / "glue/data/mrpc_dev_ids.tsv").write_text("20\t21\n\n")
     fetch_glue(str(tmp_path / "glue"), ("mrpc",), lambda _: None, base)
     columns = "#1 ID\t#2 ID\t#1 String\t#2 String\n"
@@ -81,7 +91,9 @@ def test_mrpc_is_divided_by_the_listed_ids(served: tuple[Path, str], tmp_path: P
 def test_what_cannot_be_fetched_is_one_line_with_url_and_remedy(served: tuple[Path, str], tmp_path: Path) -> None:
     remedy = r"fetch GLUE by other means and name its folder in the official layout, such as GLUE/CoLA/train.tsv: GLUE=folder of make, --data folder of the job$"
     for base, why in ((served[1], "404 Client Error: .*"), ("http://127.0.0.1:1", ".*refused.*|HTTPConnectionPool.*")):
-        with pytest.raises(DataError, match=rf"^{base}/glue/data/CoLA.zip cannot be fetched \(({why})\): {remedy}") as error:
+        with pytest.raises(
+            DataError, match=rf"^{base}/glue/data/CoLA.zip cannot be fetched \(({why})\): {remedy}"
+        ) as error:
             fetch_glue(str(tmp_path / "glue"), ("cola",), lambda _: None, base)
         assert "\n" not in str(error.value) and list((tmp_path / "glue").iterdir()) == []
 
@@ -97,28 +109,43 @@ def link() -> bytes:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (zipped(RTE | {"../out.tsv": ""}), r"^RTE.zip is refused: its entry '../out.tsv' leads out of the folder that it is unpacked in$"),
+        (
+            zipped(RTE | {"../out.tsv": ""}),
+            r"^RTE.zip is refused: its entry '../out.tsv' leads out of the folder that it is unpacked in$",
+        ),
         (zipped(RTE | {"RTE/../../out.tsv": ""}), r"^RTE.zip is refused: its entry 'RTE/../../out.tsv' leads out .*"),
         (zipped(RTE | {"/out.tsv": ""}), r"^RTE.zip is refused: its entry '/out.tsv' leads out .*"),
         (zipped(RTE | {"c:\\out.tsv": ""}), r"^RTE.zip is refused: its entry .* leads out .*"),
         (link(), r"^RTE.zip is refused: its entry 'RTE/link' leads out .*"),
         (zipped(RTE)[:-9], r"^RTE.zip is no zip that can be unpacked \(.*\): fetch it again$"),
-        (zipped(RTE, zipfile.ZIP_DEFLATED).replace(b"RTE/train.tsv", b"RTE/train.tsv\xff", 1), r"^RTE.zip is no zip that can be unpacked \(.*\): fetch it again$"),
+        (
+            zipped(RTE, zipfile.ZIP_DEFLATED).replace(b"RTE/train.tsv", b"RTE/train.tsv\xff", 1),
+            r"^RTE.zip is no zip that can be unpacked \(.*\): fetch it again$",
+        ),
         (b"<html>", r"^RTE.zip is no zip that can be unpacked \(File is not a zip file\): fetch it again$"),
         (zipped({"RTE/train.tsv": ""}), r"RTE.zip has no RTE/dev.tsv: fetch GLUE by other means .*"),
     ],
 )
-def test_an_archive_that_is_none_leaves_nothing(content: bytes, words: str, served: tuple[Path, str], tmp_path: Path) -> None:
+def test_an_archive_that_is_none_leaves_nothing(
+    content: bytes, words: str, served: tuple[Path, str], tmp_path: Path
+) -> None:
     (served[0] / "glue/data/RTE.zip").write_bytes(content)
     with pytest.raises(DataError, match=words):
         fetch_glue(str(tmp_path / "glue"), ("rte",), lambda _: None, served[1])
-    assert list((tmp_path / "glue").iterdir()) == [] and sorted(path.name for path in tmp_path.iterdir()) == ["glue", "served"]
+    assert list((tmp_path / "glue").iterdir()) == [] and sorted(path.name for path in tmp_path.iterdir()) == [
+        "glue",
+        "served",
+    ]
 
 
-def test_an_archive_that_unpacks_to_too_much_is_refused(served: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_archive_that_unpacks_to_too_much_is_refused(
+    served: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(download, "MOST_UNPACKED", 1_000)
     (served[0] / "glue/data/RTE.zip").write_bytes(zipped({"RTE/train.tsv": "0" * 1_001}, zipfile.ZIP_DEFLATED))
-    with pytest.raises(DataError, match=r"^RTE.zip is refused: it says that it unpacks to 1,001 bytes, more than 1,000$"):
+    with pytest.raises(
+        DataError, match=r"^RTE.zip is refused: it says that it unpacks to 1,001 bytes, more than 1,000$"
+    ):
         fetch_glue(str(tmp_path / "glue"), ("rte",), lambda _: None, served[1])
     assert list((tmp_path / "glue").iterdir()) == []
 
@@ -126,21 +153,33 @@ def test_an_archive_that_unpacks_to_too_much_is_refused(served: tuple[Path, str]
 def test_a_folder_that_lacks_files_and_is_somebody_s_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "RTE").mkdir()
     (tmp_path / "RTE/train.tsv").write_text("mine")
-    with pytest.raises(DataError, match=r"RTE has no dev.tsv: put it there, or remove the folder to have the whole task fetched$"):
+    with pytest.raises(
+        DataError, match=r"RTE has no dev.tsv: put it there, or remove the folder to have the whole task fetched$"
+    ):
         fetch_glue(str(tmp_path), ("rte",), lambda _: None)
     assert (tmp_path / "RTE/train.tsv").read_text() == "mine"
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(DataError, match=r"file/RTE cannot be written \(.*File exists.*\): free space there or name another folder$"):
+    with pytest.raises(
+        DataError, match=r"file/RTE cannot be written \(.*File exists.*\): free space there or name another folder$"
+    ):
         fetch_glue(str(tmp_path / "file"), ("rte",), lambda _: None)
 
 
 def test_every_task_has_its_archive_and_others_are_refused(tmp_path: Path) -> None:
     assert set(ARCHIVES) == set(TASKS)
-    assert all(split.file.startswith(f"{ARCHIVES[name].folder}/") for name, task in TASKS.items() for split in task.splits)
-    with pytest.raises(ConfigError, match=r"^task \(squad\) is none of GLUE's: choose of cola, sst2, mrpc, stsb, qqp, mnli, qnli, rte, wnli, ax$"):
+    assert all(
+        split.file.startswith(f"{ARCHIVES[name].folder}/") for name, task in TASKS.items() for split in task.splits
+    )
+    with pytest.raises(
+        ConfigError,
+        match=r"^task \(squad\) is none of GLUE's: choose of cola, sst2, mrpc, stsb, qqp, mnli, qnli, rte, wnli, ax$",
+    ):
         fetch_glue(str(tmp_path), ("rte", "squad"), lambda _: None)
-    with pytest.raises(ConfigError, match=r"^data \(s3://x/glue\) must be a local folder to fetch archives into: name one, or copy the archives there unpacked$"):
+    with pytest.raises(
+        ConfigError,
+        match=r"^data \(s3://x/glue\) must be a local folder to fetch archives into: name one, or copy the archives there unpacked$",
+    ):
         fetch_glue("s3://x/glue", ("rte",), lambda _: None)

@@ -20,8 +20,15 @@ CLASSES = Task(name="sentiment", kind="classification", labels=("neutral", "bad"
 VALUES = Task(name="likeness", kind="regression", metrics=("pearson",), maximum_length=6)
 
 
-def encoded(task: Task, *rows: tuple[str, str | None, str | None], maximum_length: int | None = None, passages: int | None = None) -> Encoded:
-    texts = pa.Table.from_pylist([{"id": "x", "first": a, "second": b, "label": label} for a, b, label in rows], schema=TEXTS)
+def encoded(
+    task: Task,
+    *rows: tuple[str, str | None, str | None],
+    maximum_length: int | None = None,
+    passages: int | None = None,
+) -> Encoded:
+    texts = pa.Table.from_pylist(
+        [{"id": "x", "first": a, "second": b, "label": label} for a, b, label in rows], schema=TEXTS
+    )
     return encode(task, texts, WordPiece(VOCABULARY), maximum_length, passages)
 
 
@@ -49,7 +56,12 @@ def test_a_literal_special_token_is_text():
 
 def test_the_longer_text_is_cut_first_and_the_cut_rows_are_counted():
     found = encoded(VALUES, ("a a a a a", None, "4.25"), ("a a a", "b", "0"), ("a a a", "b b b", "-1"), ("a", "b", "5"))
-    assert found.rows["ids"].to_pylist() == [[CLS, A, A, A, A, SEP], [CLS, A, A, SEP, B, SEP], [CLS, A, SEP, B, B, SEP], [CLS, A, SEP, B, SEP]]
+    assert found.rows["ids"].to_pylist() == [
+        [CLS, A, A, A, A, SEP],
+        [CLS, A, A, SEP, B, SEP],
+        [CLS, A, SEP, B, B, SEP],
+        [CLS, A, SEP, B, SEP],
+    ]
     assert found.rows["label"].to_pylist() == [4.25, 0.0, -1.0, 5.0] and found.cut == 3
     assert encoded(VALUES, ("a a a", "b", None), maximum_length=7).cut == 0
 
@@ -71,15 +83,33 @@ def test_what_a_task_does_not_know_is_refused():
 def test_a_long_text_becomes_rows_that_overlap():
     """Room for four tokens, of which two are the next row's first."""
     found = encoded(VALUES, ("a b b b a a b", None, "4.25"), ("a a a a", None, "1"), ("", None, "2"), passages=2)
-    assert found.rows["ids"].to_pylist() == [[CLS, A, B, B, B, SEP], [CLS, B, B, A, A, SEP], [CLS, A, A, B, SEP], [CLS, A, A, A, A, SEP], [CLS, SEP]]
+    assert found.rows["ids"].to_pylist() == [
+        [CLS, A, B, B, B, SEP],
+        [CLS, B, B, A, A, SEP],
+        [CLS, A, A, B, SEP],
+        [CLS, A, A, A, A, SEP],
+        [CLS, SEP],
+    ]
     assert found.rows["first_length"].to_pylist() == [6, 6, 5, 6, 2]
-    assert found.rows["row"].to_pylist() == [0, 0, 0, 1, 2] and found.rows["label"].to_pylist() == [4.25, 4.25, 4.25, 1.0, 2.0]
+    assert found.rows["row"].to_pylist() == [0, 0, 0, 1, 2] and found.rows["label"].to_pylist() == [
+        4.25,
+        4.25,
+        4.25,
+        1.0,
+        2.0,
+    ]
     assert (found.cut, found.passages) == (0, 1)
 
 
 def test_of_a_long_pair_the_second_becomes_rows_and_the_first_is_cut_beyond_half():
     """Room for six tokens: the first keeps three, or more where the second leaves more."""
-    rows = [("a a", "b b b b a b", None), ("a a a a b", "b a b b b", None), ("a a a a a a a", "b", None), ("a a a", "b b b", None), ("a b a b a b a b", None, None)]
+    rows = [
+        ("a a", "b b b b a b", None),
+        ("a a a a b", "b a b b b", None),
+        ("a a a a a a a", "b", None),
+        ("a a a", "b b b", None),
+        ("a b a b a b a b", None, None),
+    ]
     found = encoded(VALUES, *rows, maximum_length=9, passages=1)
     assert found.rows["ids"].to_pylist() == [
         [CLS, A, A, SEP, B, B, B, B, SEP],
@@ -91,12 +121,23 @@ def test_of_a_long_pair_the_second_becomes_rows_and_the_first_is_cut_beyond_half
         [CLS, A, B, A, B, A, B, A, SEP],
         [CLS, A, B, SEP],
     ]
-    assert found.rows["row"].to_pylist() == [0, 0, 1, 1, 2, 3, 4, 4] and found.rows["first_length"].to_pylist() == [4, 4, 5, 5, 7, 5, 9, 4]
+    assert found.rows["row"].to_pylist() == [0, 0, 1, 1, 2, 3, 4, 4] and found.rows["first_length"].to_pylist() == [
+        4,
+        4,
+        5,
+        5,
+        7,
+        5,
+        9,
+        4,
+    ]
     assert (found.cut, found.passages) == (2, 3)
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.lists(st.tuples(st.integers(0, 9), st.none() | st.integers(0, 25)), min_size=1, max_size=6), st.integers(3, 4))
+@given(
+    st.lists(st.tuples(st.integers(0, 9), st.none() | st.integers(0, 25)), min_size=1, max_size=6), st.integers(3, 4)
+)
 def test_passages_hold_every_token_of_texts_and_seconds(sizes: list[tuple[int, int | None]], stride: int):
     """Firsts of up to nine tokens fit in half of the room for eighteen."""
     rows = [("a " * a, None if b is None else "b " * b, "1") for a, b in sizes]
@@ -105,16 +146,28 @@ def test_passages_hold_every_token_of_texts_and_seconds(sizes: list[tuple[int, i
     assert found.cut == 0 and max(map(len, ids)) <= 21 and sorted(set(places.tolist())) == list(range(len(rows)))
     for place, (a, b) in enumerate(sizes):
         own = [row for row, at in zip(ids, places) if at == place]
-        assert sum(row.count(B) for row in own) == (b or 0) + stride * (len(own) - 1) and all(row.count(A) == a for row in own)
-    assert encoded(VALUES, *rows, maximum_length=60, passages=stride).rows.equals(encoded(VALUES, *rows, maximum_length=60).rows)
+        assert sum(row.count(B) for row in own) == (b or 0) + stride * (len(own) - 1) and all(
+            row.count(A) == a for row in own
+        )
+    assert encoded(VALUES, *rows, maximum_length=60, passages=stride).rows.equals(
+        encoded(VALUES, *rows, maximum_length=60).rows
+    )
 
 
 @pytest.mark.parametrize(
     ("second", "passages", "words"),
     [
-        (None, 4, r"cutting\.stride \(4\) must be from 0 to less than the 4 tokens that cutting\.maximum_length \(6\) leaves a passage beside 2 special tokens: lower .*"),
+        (
+            None,
+            4,
+            r"cutting\.stride \(4\) must be from 0 to less than the 4 tokens that cutting\.maximum_length \(6\) leaves a passage beside 2 special tokens: lower .*",
+        ),
         (None, -1, r"cutting\.stride \(-1\) must be from 0 to less than the 4 tokens .*"),
-        ("b", 2, r"cutting\.stride \(2\) must be from 0 to less than the 2 tokens that cutting\.maximum_length \(6\) leaves a passage beside 3 special tokens and a first text: .*"),
+        (
+            "b",
+            2,
+            r"cutting\.stride \(2\) must be from 0 to less than the 2 tokens that cutting\.maximum_length \(6\) leaves a passage beside 3 special tokens and a first text: .*",
+        ),
     ],
 )
 def test_passages_that_share_all_they_have_are_refused(second: str | None, passages: int, words: str):

@@ -40,7 +40,11 @@ def test_tags_become_iob2(tags: str, wanted: str) -> None:
 
 
 def test_other_tags_are_no_chunks() -> None:
-    assert [tag for tag in ("O", "B-X", "I-a-b", "B-", "I", "B", "NN", "E-X", "S-X", "-X-", "b-X", "O-X", "") if is_chunk_tag(tag)] == ["O", "B-X", "I-a-b"]
+    assert [
+        tag
+        for tag in ("O", "B-X", "I-a-b", "B-", "I", "B", "NN", "E-X", "S-X", "-X-", "b-X", "O-X", "")
+        if is_chunk_tag(tag)
+    ] == ["O", "B-X", "I-a-b"]
 
 
 @given(TAGS)
@@ -91,7 +95,13 @@ def test_an_entity_ends_with_its_sentence() -> None:
 
 
 def test_without_entities_scores_are_nought_and_accuracy_is_what_it_is() -> None:
-    assert score_entities([["O", "O"]], [["O", "O"]]) == {"accuracy": 100, "precision": 0, "recall": 0, "f1": 0, "entities": 0}
+    assert score_entities([["O", "O"]], [["O", "O"]]) == {
+        "accuracy": 100,
+        "precision": 0,
+        "recall": 0,
+        "f1": 0,
+        "entities": 0,
+    }
     assert accuracy([["NN", "VB"], ["NN"]], [["NN", "NN"], ["NN"]]) == pytest.approx(200 / 3)
 
 

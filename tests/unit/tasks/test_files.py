@@ -27,7 +27,9 @@ def rows(texts: pa.Table) -> list[tuple]:
     return [tuple(row.values()) for row in texts.to_pylist()]
 
 
-def read(folder: Path, name: str, content: str | bytes, columns: Columns = REVIEWS, kind: Kind | None = None) -> pa.Table:
+def read(
+    folder: Path, name: str, content: str | bytes, columns: Columns = REVIEWS, kind: Kind | None = None
+) -> pa.Table:
     (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
     return read_file(str(folder / name), columns, kind)
 
@@ -38,12 +40,17 @@ def parquet(folder: Path, table: dict[str, list[Any]], columns: Columns = REVIEW
 
 
 def labelled(*labels: str) -> pa.Table:
-    return pa.table([[str(n) for n in range(len(labels))], ["x"] * len(labels), [None] * len(labels), list(labels)], schema=TEXTS)
+    return pa.table(
+        [[str(n) for n in range(len(labels))], ["x"] * len(labels), [None] * len(labels), list(labels)], schema=TEXTS
+    )
 
 
 def test_csv_quotes_enclose_and_a_row_is_known_by_its_first_line(tmp_path: Path):
     content = '\ufeffstars,review\r\n5,"Good, he said\nand ""left"""\r\n\r\n1,Bad\r\n'
-    assert rows(read(tmp_path, "t.csv", content)) == [("2", 'Good, he said\nand "left"', None, "5"), ("5", "Bad", None, "1")]
+    assert rows(read(tmp_path, "t.csv", content)) == [
+        ("2", 'Good, he said\nand "left"', None, "5"),
+        ("5", "Bad", None, "1"),
+    ]
 
 
 def test_tsv_quotes_are_characters(tmp_path: Path):
@@ -54,11 +61,19 @@ def test_tsv_quotes_are_characters(tmp_path: Path):
 def test_labels_of_json_lines_are_written_as_json_writes_them(tmp_path: Path):
     values = ["good", 5, 4.5, True]
     content = "\n\n".join(json.dumps({"review": "x", "stars": value}) for value in values)
-    assert rows(read(tmp_path, "t.jsonl", content)) == [("1", "x", None, "good"), ("3", "x", None, "5"), ("5", "x", None, "4.5"), ("7", "x", None, "true")]
+    assert rows(read(tmp_path, "t.jsonl", content)) == [
+        ("1", "x", None, "good"),
+        ("3", "x", None, "5"),
+        ("5", "x", None, "4.5"),
+        ("7", "x", None, "true"),
+    ]
 
 
 def test_parquet_and_compressed_files(tmp_path: Path):
-    assert rows(parquet(tmp_path, {"stars": [1, 2], "more": [0, 0], "review": ["bad", "fair"]})) == [("1", "bad", None, "1"), ("2", "fair", None, "2")]
+    assert rows(parquet(tmp_path, {"stars": [1, 2], "more": [0, 0], "review": ["bad", "fair"]})) == [
+        ("1", "bad", None, "1"),
+        ("2", "fair", None, "2"),
+    ]
     assert rows(read(tmp_path, "t.CSV.gz", gzip.compress(b"review,stars\nbad,1\n"))) == [("2", "bad", None, "1")]
 
 
@@ -67,7 +82,13 @@ def test_without_a_label_column_labels_are_null(tmp_path: Path):
 
 
 @settings(deadline=None)
-@given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8).filter(str.strip), min_size=1, max_size=5))
+@given(
+    st.lists(
+        st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8).filter(str.strip),
+        min_size=1,
+        max_size=5,
+    )
+)
 def test_json_lines_give_back_any_text(tmp_path_factory: pytest.TempPathFactory, texts: list[str]):
     content = "\n".join(json.dumps({"review": text, "stars": 1}, ensure_ascii=False) for text in texts)
     found = read(tmp_path_factory.getbasetemp(), "any.jsonl", content)
@@ -81,29 +102,89 @@ def test_a_long_text_in_csv_is_read(tmp_path: Path):
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
-        ("t.csv", "text,stars\nx,1\n", r"t.csv has no column review: its columns are text, stars; name yours with --text, --pair and --label \(no header line\? put one before the rows\)"),
-        ("t.tsv", f"{'Good ' * 20}\t1\n", rf"t.tsv has no column review: its columns are {'Good ' * 6}…{'Good ' * 6}, 1; name yours with --text, --pair and --label \(no header line\? put one before the rows\)"),
-        ("t.csv", 'review,stars\nfine,1\n"good" he said,2\nbad,3\n', r"t.csv:3: quotes are broken in the row that begins here \(.*\); double the quotes within a text.*"),
-        ("t.csv", 'review,stars\nfine,1\n"good,2\nbad,3\n', r"t.csv:3: quotes are broken in the row that begins here \(unexpected end of data\); double .*"),
-        ("t.csv", "review,stars\ngood, he said,2\n", r"t.csv:2: 3 columns where the first line names 2; enclose a text that holds a separator in quotes \(CSV\)"),
+        (
+            "t.csv",
+            "text,stars\nx,1\n",
+            r"t.csv has no column review: its columns are text, stars; name yours with --text, --pair and --label \(no header line\? put one before the rows\)",
+        ),
+        (
+            "t.tsv",
+            f"{'Good ' * 20}\t1\n",
+            rf"t.tsv has no column review: its columns are {'Good ' * 6}…{'Good ' * 6}, 1; name yours with --text, --pair and --label \(no header line\? put one before the rows\)",
+        ),
+        (
+            "t.csv",
+            'review,stars\nfine,1\n"good" he said,2\nbad,3\n',
+            r"t.csv:3: quotes are broken in the row that begins here \(.*\); double the quotes within a text.*",
+        ),
+        (
+            "t.csv",
+            'review,stars\nfine,1\n"good,2\nbad,3\n',
+            r"t.csv:3: quotes are broken in the row that begins here \(unexpected end of data\); double .*",
+        ),
+        (
+            "t.csv",
+            "review,stars\ngood, he said,2\n",
+            r"t.csv:2: 3 columns where the first line names 2; enclose a text that holds a separator in quotes \(CSV\)",
+        ),
         ("t.csv", "review,stars\n ,2\n", r"t.csv:2: column review is empty"),
         ("t.csv", "review,stars\nx,\n", r"t.csv:2: column stars has no label \(''\); leave the row out or give it one"),
-        ("t.csv", "review,stars\nx,NaN\n", r"t.csv:2: column stars has no label \('NaN'\); leave the row out or give it one"),
+        (
+            "t.csv",
+            "review,stars\nx,NaN\n",
+            r"t.csv:2: column stars has no label \('NaN'\); leave the row out or give it one",
+        ),
         ("t.csv", "review,stars\n", r"t.csv has no rows"),
         ("t.csv", b"review,stars\n\xff,1\n", r"t.csv:2: byte 0xff is not UTF-8; save the file as UTF-8"),
-        ("t.csv.gz", b"no gzip", r"t.csv.gz cannot be read \(Not a gzipped file .*\): give a plain or compressed file that can"),
-        ("t.csv.gz", gzip.compress(b"review,stars\n" * 9, mtime=0)[:10] + b"\xff" * 30, r"t.csv.gz cannot be read \(.*invalid.*\): give a plain or compressed file that can"),
-        ("t.xlsx", "x", r"t.xlsx: the name of a file tells its format; end it in one of .csv, .tsv, .jsonl, .ndjson, .json, .parquet"),
-        ("t.jsonl", '{"review": "x", "stars": 1}\n{"review": "x"}\n', r"t.jsonl:2 has no column stars: its columns are review"),
+        (
+            "t.csv.gz",
+            b"no gzip",
+            r"t.csv.gz cannot be read \(Not a gzipped file .*\): give a plain or compressed file that can",
+        ),
+        (
+            "t.csv.gz",
+            gzip.compress(b"review,stars\n" * 9, mtime=0)[:10] + b"\xff" * 30,
+            r"t.csv.gz cannot be read \(.*invalid.*\): give a plain or compressed file that can",
+        ),
+        (
+            "t.xlsx",
+            "x",
+            r"t.xlsx: the name of a file tells its format; end it in one of .csv, .tsv, .jsonl, .ndjson, .json, .parquet",
+        ),
+        (
+            "t.jsonl",
+            '{"review": "x", "stars": 1}\n{"review": "x"}\n',
+            r"t.jsonl:2 has no column stars: its columns are review",
+        ),
         ("t.jsonl", '{"review": "x", "stars": NaN}\n', r"t.jsonl:1: column stars has no label \('nan'\); leave.*"),
         ("t.jsonl", '{"review": "x", "stars": null}\n', r"t.jsonl:1: column stars has no label \(''\); leave.*"),
-        ("t.jsonl", '{"review": "x", "stars": {"a": 1}}\n', r"t.jsonl:1: column stars is no label but .*; a label is one text, number or truth value, or of kind multilabel a list of them"),
-        ("t.jsonl", '{"review": "x", "stars": [[1]]}\n', r"t.jsonl:1: column stars is no label but '\[1\]'; a label is one text, number or truth value, or of .*"),
-        ("t.jsonl", '{"review": "x", "stars": ["a"]}\n{"review": "x", "stars": null}\n', r"t.jsonl:2: column stars has no label \(''\); leave.*"),
+        (
+            "t.jsonl",
+            '{"review": "x", "stars": {"a": 1}}\n',
+            r"t.jsonl:1: column stars is no label but .*; a label is one text, number or truth value, or of kind multilabel a list of them",
+        ),
+        (
+            "t.jsonl",
+            '{"review": "x", "stars": [[1]]}\n',
+            r"t.jsonl:1: column stars is no label but '\[1\]'; a label is one text, number or truth value, or of .*",
+        ),
+        (
+            "t.jsonl",
+            '{"review": "x", "stars": ["a"]}\n{"review": "x", "stars": null}\n',
+            r"t.jsonl:2: column stars has no label \(''\); leave.*",
+        ),
         ("t.jsonl", '{"review": 7, "stars": 1}\n', r"t.jsonl:1: column review is no text but '7'"),
         ("t.jsonl", '{"review": null, "stars": 1}\n', r"t.jsonl:1: column review is empty"),
-        ("t.jsonl", '{"review": "\\ud800", "stars": 1}\n', r"t.jsonl: '.*' holds half of a surrogate pair, which is no character"),
-        ("t.jsonl", "[1, 2]\n", r"t.jsonl:1: '\[1, 2\]' is no object; one object a line is read, or one list of objects"),
+        (
+            "t.jsonl",
+            '{"review": "\\ud800", "stars": 1}\n',
+            r"t.jsonl: '.*' holds half of a surrogate pair, which is no character",
+        ),
+        (
+            "t.jsonl",
+            "[1, 2]\n",
+            r"t.jsonl:1: '\[1, 2\]' is no object; one object a line is read, or one list of objects",
+        ),
         ("t.jsonl", '{"review"\n', r"t.jsonl:1: not JSON \(.*\); one object a line is read, or one list of objects"),
         ("t.parquet", "no parquet", r"t.parquet cannot be read as Parquet: .*"),
     ],
@@ -115,7 +196,10 @@ def test_what_is_broken_is_named_with_file_and_line(tmp_path: Path, name: str, c
 
 
 def test_parquet_s_missing_columns_and_labels_are_named(tmp_path: Path):
-    with pytest.raises(DataError, match=r"t.parquet has no column review: its columns are text; name yours with --text, --pair and --label$"):
+    with pytest.raises(
+        DataError,
+        match=r"t.parquet has no column review: its columns are text; name yours with --text, --pair and --label$",
+    ):
         parquet(tmp_path, {"text": ["x"]})
     with pytest.raises(DataError, match=r"t.parquet:2: column stars has no label \('nan'\)"):
         parquet(tmp_path, {"review": ["x", "y"], "stars": [1.0, math.nan]})
@@ -145,8 +229,13 @@ def test_the_kind_is_recognised(labels: tuple[str, ...], kind: str):
 def test_a_slip_among_values_is_named_and_makes_no_classes(slip: str):
     with pytest.raises(DataError) as found:
         own_task("x.csv", labelled("1.5", "2.5", *map(str, range(20)), slip))
-    assert str(found.value) == f"x.csv:22: label {slip!r} is no number, and 22 others are; mend it, or say --kind classification if each of them is a class"
-    assert own_task("x.csv", labelled("1.5", "2.5", *map(str, range(20)), slip), "classification").kind == "classification"
+    assert (
+        str(found.value)
+        == f"x.csv:22: label {slip!r} is no number, and 22 others are; mend it, or say --kind classification if each of them is a class"
+    )
+    assert (
+        own_task("x.csv", labelled("1.5", "2.5", *map(str, range(20)), slip), "classification").kind == "classification"
+    )
 
 
 def test_a_column_that_is_there_twice_is_refused(tmp_path: Path):
@@ -169,7 +258,9 @@ def test_the_kind_can_be_forced():
 
 
 def test_one_class_only_is_refused():
-    with pytest.raises(DataError, match=r"x.csv: all 2 rows have the label 'a'; training needs two different ones at least$"):
+    with pytest.raises(
+        DataError, match=r"x.csv: all 2 rows have the label 'a'; training needs two different ones at least$"
+    ):
         own_task("x.csv", labelled("a", "a"))
 
 
@@ -181,49 +272,82 @@ def test_labels_unseen_in_training_are_named():
 
 
 def test_every_format_is_read(tmp_path: Path):
-    made = {".csv": "review,stars\nx,1\n", ".tsv": "review\tstars\nx\t1\n"} | dict.fromkeys((".jsonl", ".ndjson", ".json"), '{"review": "x", "stars": 1}')
+    made = {".csv": "review,stars\nx,1\n", ".tsv": "review\tstars\nx\t1\n"} | dict.fromkeys(
+        (".jsonl", ".ndjson", ".json"), '{"review": "x", "stars": 1}'
+    )
     assert set(made) | {".parquet"} == set(READERS)
     for suffix, content in made.items():
-        assert read(tmp_path, f"t{suffix}", content).drop_columns("id").to_pylist() == [{"first": "x", "second": None, "label": "1"}]
+        assert read(tmp_path, f"t{suffix}", content).drop_columns("id").to_pylist() == [
+            {"first": "x", "second": None, "label": "1"}
+        ]
 
 
 def test_lists_of_labels_are_seen_and_then_all_are_lists(tmp_path: Path):
     values = [["war", "art", "war"], [], "law; sea ;", "law", [1, True]]
     content = "\n".join(json.dumps({"review": "x", "stars": value}) for value in values)
-    assert read(tmp_path, "t.jsonl", content)["label"].to_pylist() == ['["art", "war"]', "[]", '["law", "sea"]', '["law"]', '["1", "true"]']
-    assert parquet(tmp_path, {"review": ["x", "y"], "stars": [["b", "a"], []]})["label"].to_pylist() == ['["a", "b"]', "[]"]
-    assert read(tmp_path, "t.csv", 'review,stars\nx,"[""b"", ""a""]"\ny,c;d\n')["label"].to_pylist() == ['["a", "b"]', '["c", "d"]']
+    assert read(tmp_path, "t.jsonl", content)["label"].to_pylist() == [
+        '["art", "war"]',
+        "[]",
+        '["law", "sea"]',
+        '["law"]',
+        '["1", "true"]',
+    ]
+    assert parquet(tmp_path, {"review": ["x", "y"], "stars": [["b", "a"], []]})["label"].to_pylist() == [
+        '["a", "b"]',
+        "[]",
+    ]
+    assert read(tmp_path, "t.csv", 'review,stars\nx,"[""b"", ""a""]"\ny,c;d\n')["label"].to_pylist() == [
+        '["a", "b"]',
+        '["c", "d"]',
+    ]
 
 
 def test_semicolons_divide_labels_only_where_the_kind_is_forced(tmp_path: Path):
     content = "review,stars\nx,é; b\ny,\nz,[a\n"
     assert read(tmp_path, "t.csv", content, kind="multilabel")["label"].to_pylist() == ['["b", "é"]', "[]", '["[a"]']
     assert read(tmp_path, "t.csv", "review,stars\nx,a; b\n")["label"].to_pylist() == ["a; b"]
-    with pytest.raises(DataError, match=r"t.jsonl:1: column stars is no label but .* or of kind multilabel a list of them$"):
+    with pytest.raises(
+        DataError, match=r"t.jsonl:1: column stars is no label but .* or of kind multilabel a list of them$"
+    ):
         read(tmp_path, "t.jsonl", '{"review": "x", "stars": ["a"]}', kind="classification")
 
 
 def test_columns_of_0_and_1_are_labels(tmp_path: Path):
     topics = Columns(first="review", labels=("war", "art"))
-    assert read(tmp_path, "t.csv", "art,review,war\n1,x,True\n0,y,1\n1.0,z,false\n", topics)["label"].to_pylist() == ['["art", "war"]', '["war"]', '["art"]']
+    assert read(tmp_path, "t.csv", "art,review,war\n1,x,True\n0,y,1\n1.0,z,false\n", topics)["label"].to_pylist() == [
+        '["art", "war"]',
+        '["war"]',
+        '["art"]',
+    ]
     texts = parquet(tmp_path, {"review": ["x", "y"], "war": [1.0, 0.0], "art": [False, False]}, topics)
     assert texts["label"].to_pylist() == ['["war"]', "[]"]
     assert own_task("t.parquet", texts, labels=topics.labels).labels == ("war", "art")
     for value, shown in (("2", "'2'"), ("", "''"), ("yes", "'yes'")):
-        with pytest.raises(DataError, match=rf"t.csv:2: column war is {shown}; a column of a label holds 0 or 1, or false or true$"):
+        with pytest.raises(
+            DataError, match=rf"t.csv:2: column war is {shown}; a column of a label holds 0 or 1, or false or true$"
+        ):
             read(tmp_path, "t.csv", f"art,review,war\n1,x,{value}\n", topics)
 
 
 def test_label_and_labels_do_not_go_together(tmp_path: Path):
-    with pytest.raises(ConfigError, match=r"columns.label \(c\) and columns.labels \(a, b\) are both given: leave one of them out$"):
+    with pytest.raises(
+        ConfigError, match=r"columns.label \(c\) and columns.labels \(a, b\) are both given: leave one of them out$"
+    ):
         Columns(first="x", label="c", labels=("a", "b"))
-    with pytest.raises(ConfigError, match=r"columns.labels \(a, b\) make a multilabel task, and kind is regression: leave one of them out$"):
+    with pytest.raises(
+        ConfigError,
+        match=r"columns.labels \(a, b\) make a multilabel task, and kind is regression: leave one of them out$",
+    ):
         read(tmp_path, "t.csv", "", Columns(first="x", labels=("a", "b")), "regression")
 
 
 def test_a_task_of_several_labels_is_recognised():
     task = own_task("/x/topics.jsonl", labelled('["b", "a"]', "[]", '["c"]'))
-    assert (task.kind, task.labels, task.metrics) == ("multilabel", ("a", "b", "c"), ("micro_f1", "macro_f1", "subset_accuracy"))
+    assert (task.kind, task.labels, task.metrics) == (
+        "multilabel",
+        ("a", "b", "c"),
+        ("micro_f1", "macro_f1", "subset_accuracy"),
+    )
     assert own_task("x.csv", labelled('["10", "9"]', "[]")).labels == ("9", "10")
     assert own_task("x.csv", labelled("[1]", "b")).kind == "classification"
     require_labels(task, "dev.csv", labelled('["c", "a"]', "[]"))
@@ -249,7 +373,9 @@ def test_labels_that_are_nearly_one_a_row_are_no_classes():
 def test_values_written_otherwise_are_told_how(label: str, value: str):
     with pytest.raises(DataError) as found:
         own_task("x.csv", labelled(label, *(f"{n},5%" for n in range(10, 40))))
-    assert "x.csv: labels such as '" in str(found.value) and "are no numbers as they are written; write " in str(found.value)
+    assert "x.csv: labels such as '" in str(found.value) and "are no numbers as they are written; write " in str(
+        found.value
+    )
     with pytest.raises(DataError, match=rf"x.csv:0: label {label!r} is not a number; write {value}$"):
         own_task("x.csv", labelled(label, "1", "2"), "regression")
     assert own_task("x.csv", labelled("10%", "20%", "10%")).kind == "classification"

@@ -21,7 +21,14 @@ PREDICTIONS = np.array([1, 1, 1, 0, 0, 1, 0, 0, 0, 0])
 def test_two_classes():
     found = {name: METRICS[name](PREDICTIONS, LABELS) for name in ("accuracy", "f1", "macro_f1", "matthews")}
     f1 = {1: 2 * 3 / (2 * 3 + 1 + 2), 0: 2 * 4 / (2 * 4 + 2 + 1)}
-    assert found == pytest.approx({"accuracy": 0.7, "f1": f1[1], "macro_f1": (f1[0] + f1[1]) / 2, "matthews": (3 * 4 - 1 * 2) / (4 * 5 * 5 * 6) ** 0.5})
+    assert found == pytest.approx(
+        {
+            "accuracy": 0.7,
+            "f1": f1[1],
+            "macro_f1": (f1[0] + f1[1]) / 2,
+            "matthews": (3 * 4 - 1 * 2) / (4 * 5 * 5 * 6) ** 0.5,
+        }
+    )
 
 
 def test_values():
@@ -41,7 +48,10 @@ def test_one_answer_to_everything_is_the_training_split_s():
     assert majority(TASKS["mrpc"], train, LABELS) == pytest.approx({"accuracy": 0.5, "f1": 2 / 3})
     assert majority(TASKS["cola"], train, LABELS) == {"matthews": 0.0}
     values = Task(name="v", kind="regression", metrics=("mean_absolute_error", "pearson"))
-    assert majority(values, np.array([1.0, 2.0, 6.0]), np.array([3.0, 5.0])) == {"mean_absolute_error": 1.0, "pearson": 0.0}
+    assert majority(values, np.array([1.0, 2.0, 6.0]), np.array([3.0, 5.0])) == {
+        "mean_absolute_error": 1.0,
+        "pearson": 0.0,
+    }
 
 
 DEGENERATE = """
@@ -59,7 +69,9 @@ print([METRICS[name](np.zeros(4), same * 0) for name in ("f1", "macro_f1", "accu
 
 
 def test_what_is_not_defined_is_zero_without_a_word():
-    done = subprocess.run([sys.executable, "-W", "always", "-c", DEGENERATE], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-W", "always", "-c", DEGENERATE], capture_output=True, text=True, check=True
+    )
     lines = done.stdout.splitlines()
     assert lines == [str([0.0] * 12), str([0.0] * 4), "[0.0, 1.0, 1.0, 0.0] 0.0"]
     assert done.stderr == ""
@@ -81,31 +93,41 @@ def test_confusion_has_a_row_for_each_true_class():
 def test_confusion_holds_the_other_figures(pairs: list[tuple[int, int]]):
     predictions, labels = np.array(pairs).T
     table = confusion(THREE, predictions, labels)
-    assert table.sum() == len(pairs) and np.trace(table) / len(pairs) == pytest.approx(score(THREE, predictions, labels)["accuracy"])
+    assert table.sum() == len(pairs) and np.trace(table) / len(pairs) == pytest.approx(
+        score(THREE, predictions, labels)["accuracy"]
+    )
     for place, row in enumerate(per_class(THREE, predictions, labels).values()):
         assert row["recall"] == pytest.approx(table[place, place] / max(1, table[place].sum()))
         assert row["precision"] == pytest.approx(table[place, place] / max(1, table[:, place].sum()))
 
 
-TOPICS = Task(name="topics", kind="multilabel", labels=("a", "b", "c"), metrics=("micro_f1", "macro_f1", "subset_accuracy"))
+TOPICS = Task(
+    name="topics", kind="multilabel", labels=("a", "b", "c"), metrics=("micro_f1", "macro_f1", "subset_accuracy")
+)
 
 
 def test_several_labels_by_hand():
     labels = np.array([[1, 0, 0], [1, 1, 0], [0, 0, 0], [0, 1, 0]], np.float32)
     predictions = np.array([[1, 0, 0], [1, 0, 0], [0, 0, 0], [1, 1, 0]], np.float32)
     # a: 2 right, 1 too many; b: 1 right, 1 missed; c: nothing
-    assert score(TOPICS, predictions, labels) == pytest.approx({"micro_f1": 6 / 8, "macro_f1": (4 / 5 + 2 / 3 + 0) / 3, "subset_accuracy": 0.5})
+    assert score(TOPICS, predictions, labels) == pytest.approx(
+        {"micro_f1": 6 / 8, "macro_f1": (4 / 5 + 2 / 3 + 0) / 3, "subset_accuracy": 0.5}
+    )
     assert per_class(TOPICS, predictions, labels) == {
         "a": pytest.approx({"precision": 2 / 3, "recall": 1.0, "f1": 4 / 5, "count": 2}),
         "b": pytest.approx({"precision": 1.0, "recall": 1 / 2, "f1": 2 / 3, "count": 2}),
         "c": {"precision": 0.0, "recall": 0.0, "f1": 0.0, "count": 0},
     }
-    assert majority(TOPICS, np.array([[1, 1, 0], [1, 0, 0], [0, 0, 0]]), labels) == pytest.approx({"micro_f1": 4 / 8, "macro_f1": 2 * 2 / 6 / 3, "subset_accuracy": 0.25})
+    assert majority(TOPICS, np.array([[1, 1, 0], [1, 0, 0], [0, 0, 0]]), labels) == pytest.approx(
+        {"micro_f1": 4 / 8, "macro_f1": 2 * 2 / 6 / 3, "subset_accuracy": 0.25}
+    )
 
 
 def test_one_label_is_scored_as_a_label_and_not_as_two_classes():
     labels, predictions = np.array([[1], [0], [0]]), np.array([[1], [1], [0]])
-    assert score(TOPICS, predictions, labels) == pytest.approx({"micro_f1": 2 / 3, "macro_f1": 2 / 3, "subset_accuracy": 2 / 3})
+    assert score(TOPICS, predictions, labels) == pytest.approx(
+        {"micro_f1": 2 / 3, "macro_f1": 2 / 3, "subset_accuracy": 2 / 3}
+    )
 
 
 def test_thresholds_by_hand():

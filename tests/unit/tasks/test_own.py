@@ -33,7 +33,14 @@ def test_lists_of_words_beside_lists_of_tags_are_tags(ending: str, tmp_path: Pat
         read_own(config(file, text="words", label=("tags",), kind="multilabel"), str(file), None)
 
 
-@pytest.mark.parametrize(("ending", "text"), [("csv", "words,tags\nNew York,B-LOC I-LOC\na,O\n"), ("tsv", "words\ttags\nNew  York\tB-LOC I-LOC\na\tO\n"), ("jsonl", '{"words": "New York", "tags": "B-LOC I-LOC"}\n')])
+@pytest.mark.parametrize(
+    ("ending", "text"),
+    [
+        ("csv", "words,tags\nNew York,B-LOC I-LOC\na,O\n"),
+        ("tsv", "words\ttags\nNew  York\tB-LOC I-LOC\na\tO\n"),
+        ("jsonl", '{"words": "New York", "tags": "B-LOC I-LOC"}\n'),
+    ],
+)
 def test_words_and_tags_divided_by_spaces_are_tags_where_asked_for(ending: str, text: str, tmp_path: Path) -> None:
     file = tmp_path / f"a.{ending}"
     file.write_text(text)

@@ -18,7 +18,10 @@ def test_parts_by_hand() -> None:
 
 def test_the_most_context_by_hand() -> None:
     """Token 3 has no token on its right in (0, 4) and one on its left in (2, 6): the second. Token 2 has one in (0, 4): the first."""
-    assert [part.tolist() for part in most_context([(0, 4), (2, 6)])] == [[True, True, True, False], [False, True, True, True]]
+    assert [part.tolist() for part in most_context([(0, 4), (2, 6)])] == [
+        [True, True, True, False],
+        [False, True, True, True],
+    ]
 
 
 def test_of_parts_with_as_much_context_the_longer_has_it_and_else_the_earlier() -> None:
@@ -46,12 +49,18 @@ def test_parts_cover_all_and_share_the_stride(cut: tuple[int, int, int]) -> None
 def test_each_token_has_the_most_context_in_one_part_as_the_published_loop_finds_it(cut: tuple[int, int, int]) -> None:
     bounds = parts(*cut)
     ours = [[bool(flag) for flag in flags] for flags in most_context(bounds)]
-    theirs = [[best_part(bounds, token) == part for token in range(start, end)] for part, (start, end) in enumerate(bounds)]
+    theirs = [
+        [best_part(bounds, token) == part for token in range(start, end)] for part, (start, end) in enumerate(bounds)
+    ]
     assert ours == theirs and sum(map(sum, ours)) == cut[0]
     assert all(flags.dtype == np.bool_ for flags in most_context(bounds))
 
 
 def best_part(bounds: list[tuple[int, int]], token: int) -> int:
     """The rule one token at a time: the first part with the highest score."""
-    scores = [(min(token - start, end - 1 - token) + 0.01 * (end - start), -part) for part, (start, end) in enumerate(bounds) if start <= token < end]
+    scores = [
+        (min(token - start, end - 1 - token) + 0.01 * (end - start), -part)
+        for part, (start, end) in enumerate(bounds)
+        if start <= token < end
+    ]
     return -max(scores)[1]

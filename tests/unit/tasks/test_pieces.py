@@ -25,23 +25,38 @@ def test_characters_are_those_of_the_text_as_it_was_given() -> None:
 
 
 def test_a_word_may_have_no_pieces_and_several_pieces() -> None:
-    assert rows(TOKENIZATION.of_words([["Cafés.", "\u200b", "", "the"]])[0]) == [(6, 0, 4, 0), (7, 4, 5, 0), (11, 5, 6, 0), (5, 0, 3, 3)]
+    assert rows(TOKENIZATION.of_words([["Cafés.", "\u200b", "", "the"]])[0]) == [
+        (6, 0, 4, 0),
+        (7, 4, 5, 0),
+        (11, 5, 6, 0),
+        (5, 0, 3, 3),
+    ]
 
 
 def test_special_tokens_in_a_text_are_text() -> None:
-    assert TOKENIZATION.of_texts(["[MASK]"])[0].ids.tolist() == TOKENIZATION.of_words([["[MASK]"]])[0].ids.tolist() == [9, 8, 10]
+    assert (
+        TOKENIZATION.of_texts(["[MASK]"])[0].ids.tolist()
+        == TOKENIZATION.of_words([["[MASK]"]])[0].ids.tolist()
+        == [9, 8, 10]
+    )
 
 
 def test_nothing_has_no_pieces() -> None:
     pieces = TOKENIZATION.of_texts([""])[0]
-    assert rows(pieces) == [] and {array.dtype for array in (pieces.ids, pieces.starts, pieces.ends, pieces.words)} == {np.dtype(np.int32)}
+    assert rows(pieces) == [] and {array.dtype for array in (pieces.ids, pieces.starts, pieces.ends, pieces.words)} == {
+        np.dtype(np.int32)
+    }
     assert TOKENIZATION.of_texts([]) == TOKENIZATION.of_words([]) == []
 
 
 def test_many_texts_come_in_their_order() -> None:
     texts = ["the " * (place % 5) for place in range(2 * AT_ONCE + 3)]
-    assert [len(pieces.ids) for pieces in TOKENIZATION.of_texts(texts)] == [place % 5 for place in range(2 * AT_ONCE + 3)]
-    assert [len(pieces.ids) for pieces in TOKENIZATION.of_words([text.split() for text in texts])] == [place % 5 for place in range(2 * AT_ONCE + 3)]
+    assert [len(pieces.ids) for pieces in TOKENIZATION.of_texts(texts)] == [
+        place % 5 for place in range(2 * AT_ONCE + 3)
+    ]
+    assert [len(pieces.ids) for pieces in TOKENIZATION.of_words([text.split() for text in texts])] == [
+        place % 5 for place in range(2 * AT_ONCE + 3)
+    ]
 
 
 def test_a_pickle_holds_the_vocabulary_only() -> None:
@@ -65,5 +80,11 @@ def test_a_published_byte_level_vocabulary_takes_words_as_after_a_space() -> Non
     model["pre_tokenizer"]["add_prefix_space"] = False
     published = replace(trained, model=json.dumps(model))
     tokenization = Tokenization(published)
-    ids = [pieces.ids.tolist() for pieces in (*tokenization.of_words([["banana", "split"]]), *tokenization.of_texts([" banana split", "banana split"]))]
+    ids = [
+        pieces.ids.tolist()
+        for pieces in (
+            *tokenization.of_words([["banana", "split"]]),
+            *tokenization.of_texts([" banana split", "banana split"]),
+        )
+    ]
     assert ids[0] == ids[1] != ids[2]

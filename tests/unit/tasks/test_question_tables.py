@@ -33,7 +33,11 @@ def lines(path: Path, *rows: dict) -> Path:
 def test_answers_with_their_places_are_recognised(ending: str, tmp_path: Path) -> None:
     """As published datasets have them, whatever the columns are called."""
     rows = [
-        {"question": "What is big?", "context": LONDON, "answers": {"text": ["London", "the big London"], "answer_start": [16, 8]}},
+        {
+            "question": "What is big?",
+            "context": LONDON,
+            "answers": {"text": ["London", "the big London"], "answer_start": [16, 8]},
+        },
         {"question": "What is big?", "context": LONDON, "answers": {"text": [], "answer_start": []}},
     ]
     for names in ({}, {"text": "body", "pair": "asks", "label": ("found",)}):
@@ -51,11 +55,21 @@ def test_answers_with_their_places_are_recognised(ending: str, tmp_path: Path) -
 @pytest.mark.parametrize(("ending", "mark"), [("csv", ","), ("tsv", "\t")])
 def test_an_answer_is_at_its_place_or_where_it_first_stands(ending: str, mark: str, tmp_path: Path) -> None:
     file = tmp_path / f"a.{ending}"
-    rows = [("question", "context", "answer", "answer_start"), *(("What is big?", "a London b London", answer, start) for answer, start in (("London", "11"), ("London", ""), ("", ""), ("Paris", "")))]
+    rows = [
+        ("question", "context", "answer", "answer_start"),
+        *(
+            ("What is big?", "a London b London", answer, start)
+            for answer, start in (("London", "11"), ("London", ""), ("", ""), ("Paris", ""))
+        ),
+    ]
     file.write_text("".join(mark.join(row) + "\n" for row in rows))
     task, items, lost = read_own(config(file), str(file), None)
     context = "a London b London"
-    assert items["train"] == [asked("2", (("London", 11),), context), asked("3", (("London", 2),), context), asked("4", (), context)]
+    assert items["train"] == [
+        asked("2", (("London", 11),), context),
+        asked("3", (("London", 2),), context),
+        asked("4", (), context),
+    ]
     assert task.unanswerable and lost["train"] == ("1 questions left out (answer-not-at-its-offset)",)
 
 
@@ -70,9 +84,15 @@ def test_all_answered_is_a_task_without_no_answer(tmp_path: Path) -> None:
     [
         ({"context": " "}, r"a.jsonl:1: column context is empty$"),
         ({"question": 3}, r"a.jsonl:1: column question is no text but '3'$"),
-        ({"answers": {"text": ["x"], "answer_start": []}}, r"column answers is .*; an object has a list of texts in \"text\" and as many whole numbers in \"answer_start\"$"),
+        (
+            {"answers": {"text": ["x"], "answer_start": []}},
+            r"column answers is .*; an object has a list of texts in \"text\" and as many whole numbers in \"answer_start\"$",
+        ),
         ({"answers": ["London"]}, r"column answers is no answer but .*; the text of one is read, or"),
-        ({"answers": "London", "answer_start": "first"}, r"column answer_start is '?first'?; the place of the answer's first character in the context is read, from 0$"),
+        (
+            {"answers": "London", "answer_start": "first"},
+            r"column answer_start is '?first'?; the place of the answer's first character in the context is read, from 0$",
+        ),
         ({"answers": "London", "answer_start": -1}, None),
     ],
 )
@@ -88,7 +108,10 @@ def test_what_is_no_question_is_one_line(change: dict, message: str | None, tmp_
 
 def test_columns_that_are_not_there_are_named(tmp_path: Path) -> None:
     file = lines(tmp_path / "a.jsonl", {"question": "q", "context": "c"})
-    with pytest.raises(DataError, match=r"has no column answers: its columns are question, context; name yours with --text, --pair and --label$"):
+    with pytest.raises(
+        DataError,
+        match=r"has no column answers: its columns are question, context; name yours with --text, --pair and --label$",
+    ):
         read_own(config(file, kind="spans"), str(file), None)
     with pytest.raises(DataError, match=r"has no column body"):
         read_question_table(str(file), AskedColumns(context="body"))
@@ -99,5 +122,7 @@ def test_columns_that_are_not_there_are_named(tmp_path: Path) -> None:
 
 def test_a_table_of_classes_stays_one(tmp_path: Path) -> None:
     """A context and a question beside a label are a pair of texts, where they are named so."""
-    file = lines(tmp_path / "a.jsonl", *({"question": "q", "context": LONDON, "label": label} for label in ("yes", "no")))
+    file = lines(
+        tmp_path / "a.jsonl", *({"question": "q", "context": LONDON, "label": label} for label in ("yes", "no"))
+    )
     assert read_own(config(file, text="question", pair="context"), str(file), None)[0].kind == "classification"

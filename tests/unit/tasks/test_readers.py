@@ -72,19 +72,33 @@ def test_training_and_answers_read_the_same_rows(name: str, text: str, tmp_path:
 
 
 def test_a_comma_divides_before_anything_else() -> None:
-    assert [separator_of(line) for line in ("a,b", "a;b", "a;b,c", "text", '"a;b",c', "a|b", "")] == [",", ";", ",", ",", ",", "|", ","]
+    assert [separator_of(line) for line in ("a,b", "a;b", "a;b,c", "text", '"a;b",c', "a|b", "")] == [
+        ",",
+        ";",
+        ",",
+        ",",
+        ",",
+        "|",
+        ",",
+    ]
 
 
 def test_a_file_without_a_header_is_told_so(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("I liked it,1\nI did not,0\n")
-    with pytest.raises(DataError, match=r"a.csv has no column text: its columns are I liked it, 1; name yours with --text, --pair and --label \(no header line\? put one before the rows\)$"):
+    with pytest.raises(
+        DataError,
+        match=r"a.csv has no column text: its columns are I liked it, 1; name yours with --text, --pair and --label \(no header line\? put one before the rows\)$",
+    ):
         trained_on(tmp_path / "a.csv")
 
 
 def test_a_byte_order_mark_on_a_line_of_its_own_is_no_word(tmp_path: Path) -> None:
     """As at the end of the development file of WNUT 2017."""
     (tmp_path / "dev.conll").write_bytes("\ufeffStabilized\tO\nBob\tB-person\n\nok\tO\n\n\ufeff\n".encode())
-    assert read_sentences(str(tmp_path / "dev.conll")) == [Sentence(words=("Stabilized", "Bob"), tags=("O", "B-person")), Sentence(words=("ok",), tags=("O",))]
+    assert read_sentences(str(tmp_path / "dev.conll")) == [
+        Sentence(words=("Stabilized", "Bob"), tags=("O", "B-person")),
+        Sentence(words=("ok",), tags=("O",)),
+    ]
 
 
 @pytest.mark.parametrize("name", ["eng.testa", "words", "a.txt", "a.data", "a.iob.bz2"])

@@ -14,11 +14,22 @@ CONTEXT = "Zoë lives in Köln, not in Bonn."
 
 
 def asked(id: str, *answers: tuple[str, int], **more: Any) -> dict[str, Any]:
-    return {"id": id, "question": f"{id}?", "answers": [{"text": text, "answer_start": start} for text, start in answers]} | more
+    return {
+        "id": id,
+        "question": f"{id}?",
+        "answers": [{"text": text, "answer_start": start} for text, start in answers],
+    } | more
 
 
 def write(folder: Path, *qas: Any, context: Any = CONTEXT, name: str = "squad.json") -> str:
-    content = json.dumps({"version": "1.1", "data": [{"title": "t", "paragraphs": [{"context": "", "qas": []}, {"context": context, "qas": list(qas)}]}]}).encode()
+    content = json.dumps(
+        {
+            "version": "1.1",
+            "data": [
+                {"title": "t", "paragraphs": [{"context": "", "qas": []}, {"context": context, "qas": list(qas)}]}
+            ],
+        }
+    ).encode()
     (folder / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
     return str(folder / name)
 
@@ -51,7 +62,13 @@ def test_half_a_surrogate_pair_is_a_replacement_character(tmp_path: Path) -> Non
 
 def test_what_cannot_be_learnt_from_is_counted_by_reason() -> None:
     fit = [question("a", ("Köln", 13)), question("b", impossible=True), question("c", ("Köln", 13), ("Bonn", 0))]
-    unfit = [question("d", ("Köln", 14)), question("e", ("Bonn", -5)), question("f", ("", 3)), question("g", ("Bonn", 99)), question("h")]
+    unfit = [
+        question("d", ("Köln", 14)),
+        question("e", ("Bonn", -5)),
+        question("f", ("", 3)),
+        question("g", ("Bonn", 99)),
+        question("h"),
+    ]
     assert trainable([*unfit[:2], *fit, *unfit[2:]]) == (fit, {"answer-not-at-its-offset": 4, "no-answer-given": 1})
 
 
@@ -62,9 +79,18 @@ def test_what_cannot_be_learnt_from_is_counted_by_reason() -> None:
         ({}, "paragraphs[1].qas[0].id is missing, the keys there are none: give a SQuAD file"),
         ({"id": 7, "question": "a?"}, "paragraphs[1].qas[0].id is a int where a str is wanted: give a SQuAD file"),
         ("a?", "paragraphs[1].qas[0].id is wanted, and there is a str where an object should be: give a SQuAD file"),
-        (asked("a", ("x", "3")), "paragraphs[1].qas[0].answers[0].answer_start is a str where a int is wanted: give a SQuAD file"),  # type: ignore[arg-type]
-        (asked("a", ("x", True)), "paragraphs[1].qas[0].answers[0].answer_start is a bool where a int is wanted: give a SQuAD file"),
-        (asked("a", is_impossible="no"), "paragraphs[1].qas[0].is_impossible is a str where a bool is wanted: give a SQuAD file"),
+        (
+            asked("a", ("x", "3")),
+            "paragraphs[1].qas[0].answers[0].answer_start is a str where a int is wanted: give a SQuAD file",
+        ),  # type: ignore[arg-type]
+        (
+            asked("a", ("x", True)),
+            "paragraphs[1].qas[0].answers[0].answer_start is a bool where a int is wanted: give a SQuAD file",
+        ),
+        (
+            asked("a", is_impossible="no"),
+            "paragraphs[1].qas[0].is_impossible is a str where a bool is wanted: give a SQuAD file",
+        ),
     ],
 )
 def test_a_broken_entry_is_named(qa: Any, message: str, tmp_path: Path) -> None:
@@ -77,10 +103,16 @@ def test_a_broken_entry_is_named(qa: Any, message: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "content, message",
     [
-        (b'{"data": [', "{file} is no JSON that can be read (Expecting value: line 1 column 11 (char 10)): give a SQuAD file"),
+        (
+            b'{"data": [',
+            "{file} is no JSON that can be read (Expecting value: line 1 column 11 (char 10)): give a SQuAD file",
+        ),
         (b"[]", "{file}: data is wanted, and there is a list where an object should be: give a SQuAD file"),
         (b'{"a": 1, "b": 2}', "{file}: data is missing, the keys there are a, b: give a SQuAD file"),
-        (gzip.compress(b"{}", mtime=0)[:-9], "{file} cannot be read (Compressed file ended before the end-of-stream marker was reached): give a plain or compressed file that can"),
+        (
+            gzip.compress(b"{}", mtime=0)[:-9],
+            "{file} cannot be read (Compressed file ended before the end-of-stream marker was reached): give a plain or compressed file that can",
+        ),
         (b"[" * 100_000, "{file} is no JSON that can be read (maximum recursion depth exceeded"),
     ],
 )
@@ -100,4 +132,7 @@ def test_an_id_that_stands_twice_is_named(tmp_path: Path) -> None:
     file = write(tmp_path, asked("a"), asked("b"), asked("b"))
     with pytest.raises(DataError) as error:
         read_questions(file)
-    assert str(error.value) == f"{file} has more than one question with the id 'b': predictions are by id, give each its own"
+    assert (
+        str(error.value)
+        == f"{file} has more than one question with the id 'b': predictions are by id, give each its own"
+    )

@@ -36,7 +36,9 @@ def test_answers_are_normalised(text: str, same: str) -> None:
 
 def test_words_are_shared_as_often_as_in_both() -> None:
     assert f1("x x y", "x z") == pytest.approx(2 * 1 / 5) and f1("x x y", "x x") == pytest.approx(2 * 2 / 5)
-    assert f1("the Cat", "cat.") == exact("the Cat", "cat.") == 1 and f1("dog", "cat") == exact("dog", "cat") == 0 == f1("the", "a")
+    assert f1("the Cat", "cat.") == exact("the Cat", "cat.") == 1 and f1("dog", "cat") == exact(
+        "dog", "cat"
+    ) == 0 == f1("the", "a")
 
 
 def test_1_1_by_hand() -> None:
@@ -47,7 +49,9 @@ def test_1_1_by_hand() -> None:
 
 
 def test_the_best_answer_may_differ_for_both_scores() -> None:
-    assert score({"a": "x y"}, [asked("a", "q", "x y z", "x")]) == pytest.approx({"exact": 0, "f1": 80, "total": 1, "missing": 0})
+    assert score({"a": "x y"}, [asked("a", "q", "x y z", "x")]) == pytest.approx(
+        {"exact": 0, "f1": 80, "total": 1, "missing": 0}
+    )
 
 
 def test_2_0_by_hand() -> None:
@@ -73,11 +77,25 @@ def test_2_0_by_hand() -> None:
 def test_answers_of_articles_alone_do_not_count_in_2_0() -> None:
     """Without "the" the question has only "x"; a question whose answers are all such has the empty one, and counts among those with answers."""
     scores = score({"a": "a", "b": "an"}, [asked("a", "the", "x"), asked("b", "the"), asked("c", impossible=True)])
-    assert (scores["HasAns_exact"], scores["HasAns_f1"], scores["HasAns_total"], scores["NoAns_exact"], scores["missing"]) == (50, 50, 2, 0, 1)
+    assert (
+        scores["HasAns_exact"],
+        scores["HasAns_f1"],
+        scores["HasAns_total"],
+        scores["NoAns_exact"],
+        scores["missing"],
+    ) == (50, 50, 2, 0, 1)
 
 
 def test_one_kind_of_question_alone_has_no_figures_of_the_other() -> None:
-    assert score({"a": ""}, [asked("a", impossible=True)]) == {"exact": 100, "f1": 100, "total": 1, "missing": 0, "NoAns_exact": 100, "NoAns_f1": 100, "NoAns_total": 1}
+    assert score({"a": ""}, [asked("a", impossible=True)]) == {
+        "exact": 100,
+        "f1": 100,
+        "total": 1,
+        "missing": 0,
+        "NoAns_exact": 100,
+        "NoAns_f1": 100,
+        "NoAns_total": 1,
+    }
 
 
 def test_what_cannot_be_scored_is_refused() -> None:
@@ -85,7 +103,10 @@ def test_what_cannot_be_scored_is_refused() -> None:
         score({}, [])
     with pytest.raises(DataError) as error:
         score({"a": "x"}, [asked("a", "x"), asked("b"), asked("c"), asked("d", impossible=True)])
-    assert str(error.value) == "question 'b' has 0 answers to be scored against (2 of 4 questions): give a file with answers"
+    assert (
+        str(error.value)
+        == "question 'b' has 0 answers to be scored against (2 of 4 questions): give a file with answers"
+    )
 
 
 @pytest.mark.skipif(SQUAD is None, reason="SQUAD names no folder with the development set and a submission")
@@ -93,4 +114,9 @@ def test_a_published_submission_has_its_published_scores() -> None:
     folder = Path(str(SQUAD))
     predictions = json.loads(content_of(str(folder / "predictions-v1.1-bert-ensemble.json.gz")))
     scores = score(predictions, read_questions(str(folder / "dev-v1.1.json.gz")))
-    assert (round(scores["exact"], 3), round(scores["f1"], 3), scores["total"], scores["missing"]) == (86.206, 92.196, 10_570, 0)
+    assert (round(scores["exact"], 3), round(scores["f1"], 3), scores["total"], scores["missing"]) == (
+        86.206,
+        92.196,
+        10_570,
+        0,
+    )

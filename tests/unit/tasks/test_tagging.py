@@ -13,7 +13,18 @@ from hypothesis import strategies as st
 
 from pipeline.errors import ConfigError, DataError
 from pipeline.tasks.pieces import Tokenization
-from pipeline.tasks.tagging import IGNORED, Sentence, Tagging, TaggingWindow, encode, predicted_tags, read_sentences, read_tagged, read_words, tag_names
+from pipeline.tasks.tagging import (
+    IGNORED,
+    Sentence,
+    Tagging,
+    TaggingWindow,
+    encode,
+    predicted_tags,
+    read_sentences,
+    read_tagged,
+    read_words,
+    tag_names,
+)
 from pipeline.text.splitting import SPECIALS
 from pipeline.text.vocabulary import Vocabulary
 
@@ -30,7 +41,9 @@ lamb\tNN  I-NP B-MISC
 a\u00a0b NN I-NP O
 """
 LETTERS = "abcdefgh"
-TOKENIZATION = Tokenization(Vocabulary(tokens=(*SPECIALS, *LETTERS, *(f"##{letter}" for letter in LETTERS)), lowercase=True))
+TOKENIZATION = Tokenization(
+    Vocabulary(tokens=(*SPECIALS, *LETTERS, *(f"##{letter}" for letter in LETTERS)), lowercase=True)
+)
 NAMES = ("O", "B-X", "I-X")
 NOTHING = "\u200b"
 """A word without pieces."""
@@ -49,7 +62,15 @@ def read(folder: Path, content: bytes, column: int = -1) -> list[Sentence]:
     return read_sentences(str(folder / "a.txt"), column)
 
 
-@pytest.mark.parametrize("change", [lambda text: text, gzip.compress, lambda text: b"\xef\xbb\xbf" + text.replace(b"\n", b"\r\n"), lambda text: text.rstrip()])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: text,
+        gzip.compress,
+        lambda text: b"\xef\xbb\xbf" + text.replace(b"\n", b"\r\n"),
+        lambda text: text.rstrip(),
+    ],
+)
 def test_sentences_are_read_as_iob2(change: object, tmp_path: Path) -> None:
     assert read(tmp_path, change(CONLL.encode())) == [  # type: ignore[operator]
         sentence("EU rejects", "B-ORG O"),
@@ -60,18 +81,46 @@ def test_sentences_are_read_as_iob2(change: object, tmp_path: Path) -> None:
 
 def test_any_column_has_the_tags(tmp_path: Path) -> None:
     assert [s.tags for s in read(tmp_path, CONLL.encode(), 1)] == [("NNP", "VBZ"), ("NNP", "JJ", "NN"), ("NN",)]
-    assert [s.tags for s in read(tmp_path, CONLL.encode(), -2)] == [("B-NP", "B-VP"), ("B-NP", "B-NP", "I-NP"), ("B-NP",)]
+    assert [s.tags for s in read(tmp_path, CONLL.encode(), -2)] == [
+        ("B-NP", "B-VP"),
+        ("B-NP", "B-NP", "I-NP"),
+        ("B-NP",),
+    ]
 
 
 @pytest.mark.parametrize(
     "content, column, message",
     [
-        (b"a O\nb X O\n", -1, "{file}, line 2 ('b X O') has 3 columns, and the file's first word has 2: give each word the same number"),
-        (b"a\nb\n", -1, "{file}, line 1 has 1 columns, and tags are wanted from column -1: give each word a tag beside it"),
-        (b"\na X O\n", 3, "{file}, line 2 has 3 columns, and tags are wanted from column 3: choose one of 1 to 2, column 0 has the words"),
-        (b"a X O\n", 0, "{file}, line 1 has 3 columns, and tags are wanted from column 0: choose one of 1 to 2, column 0 has the words"),
-        (b"a X O\n", -3, "{file}, line 1 has 3 columns, and tags are wanted from column -3: choose one of 1 to 2, column 0 has the words"),
-        (b"-DOCSTART- O\n\n", -1, "{file} has 0 sentences: give a file with a word and its tags on each line, and blank lines between sentences"),
+        (
+            b"a O\nb X O\n",
+            -1,
+            "{file}, line 2 ('b X O') has 3 columns, and the file's first word has 2: give each word the same number",
+        ),
+        (
+            b"a\nb\n",
+            -1,
+            "{file}, line 1 has 1 columns, and tags are wanted from column -1: give each word a tag beside it",
+        ),
+        (
+            b"\na X O\n",
+            3,
+            "{file}, line 2 has 3 columns, and tags are wanted from column 3: choose one of 1 to 2, column 0 has the words",
+        ),
+        (
+            b"a X O\n",
+            0,
+            "{file}, line 1 has 3 columns, and tags are wanted from column 0: choose one of 1 to 2, column 0 has the words",
+        ),
+        (
+            b"a X O\n",
+            -3,
+            "{file}, line 1 has 3 columns, and tags are wanted from column -3: choose one of 1 to 2, column 0 has the words",
+        ),
+        (
+            b"-DOCSTART- O\n\n",
+            -1,
+            "{file} has 0 sentences: give a file with a word and its tags on each line, and blank lines between sentences",
+        ),
         (b"a O\n\xe4 O\n", -1, "{file}:2: byte 0xe4 is not UTF-8; save the file as UTF-8"),
     ],
 )
@@ -92,10 +141,26 @@ def test_pieces_and_labels_by_hand() -> None:
     words, tags = f"ab {NOTHING} c de", "B-X I-X I-X O"
     (window,) = one(words, tags)
     assert window.ids.tolist() == [2, 5, 14, 7, 8, 17, 3] and window.words.tolist() == [-1, 0, 0, 2, 3, 3, -1]
-    assert window.labels.tolist() == [IGNORED, 1, IGNORED, 2, 0, IGNORED, IGNORED] and window.first.tolist() == [False, True, False, True, True, False, False]
+    assert window.labels.tolist() == [IGNORED, 1, IGNORED, 2, 0, IGNORED, IGNORED] and window.first.tolist() == [
+        False,
+        True,
+        False,
+        True,
+        True,
+        False,
+        False,
+    ]
     (all_pieces,) = one(words, tags, Tagging(label_all_pieces=True))
-    assert all_pieces.labels.tolist() == [IGNORED, 1, 2, 2, 0, 0, IGNORED] and all_pieces.first.tolist() == window.first.tolist()
-    assert (window.ids.dtype, window.labels.dtype, window.words.dtype, window.first.dtype) == (np.int32, np.int64, np.int32, np.bool_)
+    assert (
+        all_pieces.labels.tolist() == [IGNORED, 1, 2, 2, 0, 0, IGNORED]
+        and all_pieces.first.tolist() == window.first.tolist()
+    )
+    assert (window.ids.dtype, window.labels.dtype, window.words.dtype, window.first.dtype) == (
+        np.int32,
+        np.int64,
+        np.int32,
+        np.bool_,
+    )
 
 
 def test_all_pieces_of_tags_that_are_no_chunks_have_the_tag() -> None:
@@ -108,7 +173,13 @@ def test_a_long_sentence_by_hand() -> None:
     first, second = one("a b cd e", "B-X I-X O B-X", Tagging(maximum_length=6, stride=2))
     assert (first.ids.tolist(), second.ids.tolist()) == ([2, 5, 6, 7, 16, 3], [2, 7, 16, 9, 3])
     assert (first.words.tolist(), second.words.tolist()) == ([-1, 0, 1, 2, 2, -1], [-1, 2, 2, 3, -1])
-    assert first.labels.tolist() == [IGNORED, 1, 2, 0, IGNORED, IGNORED] and second.labels.tolist() == [IGNORED, IGNORED, IGNORED, 1, IGNORED]
+    assert first.labels.tolist() == [IGNORED, 1, 2, 0, IGNORED, IGNORED] and second.labels.tolist() == [
+        IGNORED,
+        IGNORED,
+        IGNORED,
+        1,
+        IGNORED,
+    ]
 
 
 def test_a_sentence_without_pieces_is_one_window() -> None:
@@ -126,14 +197,26 @@ def test_predictions_come_back_to_words_by_hand() -> None:
     assert (predicted.tags, predicted.unseen) == (("B-X", "O", "I-X", "B-X", "O", "O"), 3)
 
 
-@given(st.lists(st.tuples(st.text(LETTERS, min_size=1, max_size=4), st.sampled_from(NAMES)), min_size=1, max_size=20), st.integers(3, 9), st.booleans())
+@given(
+    st.lists(st.tuples(st.text(LETTERS, min_size=1, max_size=4), st.sampled_from(NAMES)), min_size=1, max_size=20),
+    st.integers(3, 9),
+    st.booleans(),
+)
 @settings(deadline=None, max_examples=60)
-def test_labels_come_back_as_the_tags_whatever_the_windows(words: list[tuple[str, str]], maximum_length: int, label_all_pieces: bool) -> None:
+def test_labels_come_back_as_the_tags_whatever_the_windows(
+    words: list[tuple[str, str]], maximum_length: int, label_all_pieces: bool
+) -> None:
     tags = tuple(tag for _, tag in words)
-    tagging = Tagging(maximum_length=maximum_length, stride=(maximum_length - 2) // 2, label_all_pieces=label_all_pieces)
+    tagging = Tagging(
+        maximum_length=maximum_length, stride=(maximum_length - 2) // 2, label_all_pieces=label_all_pieces
+    )
     windows = one(" ".join(word for word, _ in words), " ".join(tags), tagging)
     predicted = predicted_tags(len(words), windows, [window.labels for window in windows], NAMES)
-    assert predicted.tags == tags and predicted.unseen == 0 and sum(int(window.first.sum()) for window in windows) == len(words)
+    assert (
+        predicted.tags == tags
+        and predicted.unseen == 0
+        and sum(int(window.first.sum()) for window in windows) == len(words)
+    )
     labelled = sum(len(word) for word, _ in words) if label_all_pieces else len(words)
     assert sum(int((window.labels != IGNORED).sum()) for window in windows) == labelled
 
@@ -141,7 +224,10 @@ def test_labels_come_back_as_the_tags_whatever_the_windows(words: list[tuple[str
 def test_a_tag_that_was_not_learnt_is_named() -> None:
     with pytest.raises(DataError) as error:
         one("a b c d", "B-X B-Z O B-Z")
-    assert str(error.value) == "tag 'B-Z' (2 words) is not among the 3 tags learnt: O, B-X, I-X; mend the file or train with that tag"
+    assert (
+        str(error.value)
+        == "tag 'B-Z' (2 words) is not among the 3 tags learnt: O, B-X, I-X; mend the file or train with that tag"
+    )
 
 
 @pytest.mark.parametrize("stride", [-1, 62])
@@ -178,12 +264,24 @@ def test_lists_of_words_and_tags_are_read_as_iob2(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ({"tokens": ["a", "b", "c"], "tags": ["O", "O"]}, "{file}:2: column tokens has 3 words and column tags 2 tags: give each word one tag"),
-        ({"tokens": ["a"], "tags": [3]}, "{file}:2: column tags holds '3', which is no text; words and the names of tags, such as B-PER, are read"),
-        ({"tokens": "a", "tags": ["O"]}, "{file}:2: column tokens is no list but 'a'; a list of texts is read, one for each word"),
+        (
+            {"tokens": ["a", "b", "c"], "tags": ["O", "O"]},
+            "{file}:2: column tokens has 3 words and column tags 2 tags: give each word one tag",
+        ),
+        (
+            {"tokens": ["a"], "tags": [3]},
+            "{file}:2: column tags holds '3', which is no text; words and the names of tags, such as B-PER, are read",
+        ),
+        (
+            {"tokens": "a", "tags": ["O"]},
+            "{file}:2: column tokens is no list but 'a'; a list of texts is read, one for each word",
+        ),
         ({"tokens": [], "tags": []}, "{file}:2: column tokens is empty; a list of texts is read, one for each word"),
         ({"tokens": ["a"], "tags": None}, "{file}:2: column tags is empty; a list of texts is read, one for each word"),
-        ({"tokens": ["\ud800"], "tags": ["O"]}, "{file}:2: column tokens holds '\\ud800', half of a surrogate pair, which is no character"),
+        (
+            {"tokens": ["\ud800"], "tags": ["O"]},
+            "{file}:2: column tokens holds '\\ud800', half of a surrogate pair, which is no character",
+        ),
         ({"tokens": ["a"]}, "{file}:2 has no column tags: its columns are tokens"),
     ],
 )
@@ -196,12 +294,18 @@ def test_broken_lists_are_named_with_file_and_line(row: dict[str, object], messa
 
 
 def test_files_that_hold_no_lists_are_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"a.conll: the name of a file tells its format; end it in one of .csv, .tsv, .jsonl, .ndjson, .json, .parquet$"):
+    with pytest.raises(
+        DataError,
+        match=r"a.conll: the name of a file tells its format; end it in one of .csv, .tsv, .jsonl, .ndjson, .json, .parquet$",
+    ):
         read_tagged(str(tmp_path / "a.conll"), "words", "tags")
     (tmp_path / "a.jsonl").write_text("\n")
     with pytest.raises(DataError, match=r"a.jsonl has no rows$"):
         read_tagged(str(tmp_path / "a.jsonl"), "tokens", "tags")
-    with pytest.raises(DataError, match=r"a.jsonl has 0 sentences: give a file with a word on each line and blank lines between sentences, or JSON lines .*"):
+    with pytest.raises(
+        DataError,
+        match=r"a.jsonl has 0 sentences: give a file with a word on each line and blank lines between sentences, or JSON lines .*",
+    ):
         read_words(str(tmp_path / "a.jsonl"))
 
 

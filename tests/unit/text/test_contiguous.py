@@ -10,14 +10,22 @@ from pipeline.text.pairs import PAIRINGS
 from pipeline.text.sequences import Sequences
 
 WINDOWS = st.lists(st.lists(st.integers(0, 30), max_size=6), max_size=6)  # documents of sentences of so many tokens
-KINDS = [FullSentences(across_documents=True), FullSentences(across_documents=False), SingleSegment(short_probability=0.3)]
+KINDS = [
+    FullSentences(across_documents=True),
+    FullSentences(across_documents=False),
+    SingleSegment(short_probability=0.3),
+]
 ACROSS, WITHIN, SINGLE = KINDS
 
 
-def draw(settings: FullSentences | SingleSegment, window: list[list[int]], maximum_length: int, seed: int = 0) -> Sequences:
+def draw(
+    settings: FullSentences | SingleSegment, window: list[list[int]], maximum_length: int, seed: int = 0
+) -> Sequences:
     sentences = np.cumsum([0, *(tokens for document in window for tokens in document)]).astype(np.int64)
     documents = np.cumsum([0, *map(len, window)]).astype(np.int64)
-    return PAIRINGS[type(settings)](settings, sentences, documents, np.zeros(len(window), int), maximum_length, np.random.default_rng(seed))
+    return PAIRINGS[type(settings)](
+        settings, sentences, documents, np.zeros(len(window), int), maximum_length, np.random.default_rng(seed)
+    )
 
 
 def ranges(sequences: Sequences) -> list[list[tuple[int, int]]]:
@@ -74,7 +82,9 @@ def test_short_single_segments_have_a_length_a_document() -> None:
 
 @pytest.mark.parametrize("settings", KINDS, ids=["across", "within", "single"])
 @given(window=WINDOWS, maximum_length=st.integers(8, 40), seed=st.integers(0, 1000))
-def test_every_token_is_in_exactly_one_sequence(settings: FullSentences | SingleSegment, window: list[list[int]], maximum_length: int, seed: int) -> None:
+def test_every_token_is_in_exactly_one_sequence(
+    settings: FullSentences | SingleSegment, window: list[list[int]], maximum_length: int, seed: int
+) -> None:
     sequences = draw(settings, window, maximum_length, seed)
     owner = np.repeat(np.arange(len(window)), [sum(document) for document in window])
     covered = [token for found in ranges(sequences) for start, end in found for token in range(start, end)]
@@ -89,7 +99,9 @@ def test_every_token_is_in_exactly_one_sequence(settings: FullSentences | Single
 
 @pytest.mark.parametrize("settings", [ACROSS, WITHIN], ids=["across", "within"])
 @given(window=WINDOWS, maximum_length=st.integers(8, 40))
-def test_full_sentences_are_packed_one_after_the_other(settings: FullSentences, window: list[list[int]], maximum_length: int) -> None:
+def test_full_sentences_are_packed_one_after_the_other(
+    settings: FullSentences, window: list[list[int]], maximum_length: int
+) -> None:
     """The same, a sentence at a time: each joins the sequence before it unless that would be too long or of another document."""
     maximum = maximum_length - 2
     expected: list[int] = []  # where sequences begin

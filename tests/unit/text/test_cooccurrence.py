@@ -16,7 +16,9 @@ def documents() -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize("batch", [1, 64, 10_000])
-def test_counts_are_those_of_each_document_alone(documents: list[np.ndarray], batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counts_are_those_of_each_document_alone(
+    documents: list[np.ndarray], batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(cooccurrence, "BATCH_TOKENS", batch)
     wanted: Counter[tuple[int, int]] = Counter()
     for ids in documents:
@@ -32,7 +34,10 @@ def test_entries_of_the_same_surroundings_are_neighbours() -> None:
     """Two entries that stand among the same others, never together, are nearest to each other."""
     random = np.random.default_rng(1)
     surroundings = [np.arange(10, 15), np.arange(15, 20), np.arange(20, 25)]
-    documents = [np.insert(random.permutation(surroundings[kind]), 2, 2 * kind + random.integers(2)) for kind in random.integers(0, 3, 600)]
+    documents = [
+        np.insert(random.permutation(surroundings[kind]), 2, 2 * kind + random.integers(2))
+        for kind in random.integers(0, 3, 600)
+    ]
     found = embeddings(cooccurrences(documents, 30), 8)
     alike = found @ found.T - 1e9 * np.eye(30)
     assert [alike[entry, :6].argmax() for entry in range(6)] == [1, 0, 3, 2, 5, 4]

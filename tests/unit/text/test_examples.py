@@ -20,7 +20,18 @@ SAMPLING = Sampling(maximum_length=32)
 
 def table(*texts: tuple[str, str], lines: bool = True) -> pa.Table:
     """Documents as (parent, text)."""
-    rows = [{"id": str(n), "parent": p, "title": "", "text": t, "source": "test", "lines_are_sentences": lines, "language": "en"} for n, (p, t) in enumerate(texts)]
+    rows = [
+        {
+            "id": str(n),
+            "parent": p,
+            "title": "",
+            "text": t,
+            "source": "test",
+            "lines_are_sentences": lines,
+            "language": "en",
+        }
+        for n, (p, t) in enumerate(texts)
+    ]
     return pa.Table.from_pylist(rows, schema=DOCUMENT)
 
 
@@ -33,7 +44,9 @@ def corpus() -> pa.Table:
     return table(*((f"parent {n % 5}", text(rng, int(rng.integers(1, 30)))) for n in range(12)))
 
 
-def make(documents: pa.Table, sampling: Sampling = SAMPLING, seed: int = 0, epoch: int = 0, window: int = 0) -> pa.Table:
+def make(
+    documents: pa.Table, sampling: Sampling = SAMPLING, seed: int = 0, epoch: int = 0, window: int = 0
+) -> pa.Table:
     return make_examples(documents, WORDPIECE, sampling, seed=seed, epoch=epoch, window=window)
 
 
@@ -59,7 +72,14 @@ def test_generators_are_philox_with_the_counter_at_window_and_epoch() -> None:
 
 def test_every_number_and_purpose_has_its_own_stream() -> None:
     base = {"seed": 1, "epoch": 1, "window": 1, "purpose": "pairs"}
-    others = [base, base | {"seed": 2}, base | {"epoch": 2}, base | {"window": 2}, base | {"purpose": "rows"}, base | {"epoch": 0, "window": 2}]
+    others = [
+        base,
+        base | {"seed": 2},
+        base | {"epoch": 2},
+        base | {"window": 2},
+        base | {"purpose": "rows"},
+        base | {"epoch": 0, "window": 2},
+    ]
     assert len({generator(**arguments).integers(2**62) for arguments in others}) == len(others)
     assert generator(**base).integers(2**62) == generator(**base).integers(2**62)
 
@@ -75,7 +95,13 @@ def test_an_example_by_hand() -> None:
 
 def test_sequences_are_assembled_by_hand() -> None:
     """Ranges at both ends of the tokens, and sequences of two, one and three ranges."""
-    fields = {"starts": [4, 0, 3, 0, 1, 5], "ends": [6, 1, 6, 1, 3, 6], "offsets": [0, 2, 3, 6], "document_a": [1, 0, 0], "document_b": [0, 1, 0]}
+    fields = {
+        "starts": [4, 0, 3, 0, 1, 5],
+        "ends": [6, 1, 6, 1, 3, 6],
+        "offsets": [0, 2, 3, 6],
+        "document_a": [1, 0, 0],
+        "document_b": [0, 1, 0],
+    }
     sequences = Sequences(**{name: np.array(values) for name, values in fields.items()})
     ids, offsets = assemble(np.array([10, 11, 12, 13, 14, 15], np.int32), sequences, WORDPIECE.vocabulary)
     assert ids.tolist() == [2, 14, 15, 3, 10, 3, 2, 13, 14, 15, 3, 2, 10, 3, 11, 12, 3, 15, 3] and ids.dtype == np.int32
@@ -145,7 +171,10 @@ def test_seed_epoch_and_window_change_the_examples_and_nothing_else_does() -> No
     assert digest(make(documents)) == digest(make(documents))
     chunked = pa.concat_tables([documents.slice(0, 5), documents.slice(5)])
     assert digest(make(chunked)) == digest(make(documents))
-    assert len({digest(make(documents, **{name: 1})) for name in ("seed", "epoch", "window")} | {digest(make(documents))}) == 4
+    assert (
+        len({digest(make(documents, **{name: 1})) for name in ("seed", "epoch", "window")} | {digest(make(documents))})
+        == 4
+    )
 
 
 def test_masks_do_not_change_the_pairs() -> None:

@@ -1,14 +1,30 @@
 """Words of a corpus in a published vocabulary, by hand."""
 
-import pytest
 import pyarrow as pa
+import pytest
 
 from pipeline.text.extension import extended, new_rows, new_words, splitting_of
 from pipeline.text.training import COUNTS, counts_table, word_counts
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.wordpiece import WordPiece
 
-TOKENS = ("[PAD]", "[unused0]", "[unused1]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "##a", "##b", "##ab", "ba", "1", "##1")
+TOKENS = (
+    "[PAD]",
+    "[unused0]",
+    "[unused1]",
+    "[UNK]",
+    "[CLS]",
+    "[SEP]",
+    "[MASK]",
+    "a",
+    "b",
+    "##a",
+    "##b",
+    "##ab",
+    "ba",
+    "1",
+    "##1",
+)
 VOCABULARY = Vocabulary(tokens=TOKENS, lowercase=True)
 
 
@@ -29,7 +45,11 @@ def test_unused_entries_are_taken_first() -> None:
     longer = extended(VOCABULARY, ["bbbb", "aaa", "abab"])
     assert longer.tokens == ("[PAD]", "bbbb", "aaa", *TOKENS[3:], "abab")
     assert new_rows(VOCABULARY, longer) == {1: [8, 10, 10, 10], 2: [7, 9, 9], 15: [7, 10, 11]}
-    assert (longer.unk_id, longer.mask_id, longer.lowercase) == (3, 6, True) and longer.fingerprint != VOCABULARY.fingerprint
+    assert (longer.unk_id, longer.mask_id, longer.lowercase) == (
+        3,
+        6,
+        True,
+    ) and longer.fingerprint != VOCABULARY.fingerprint
     assert WordPiece(longer).encode(["abab ababb AAA"])[0].tolist() == [15, 15, 10, 2]
     assert {1, 2, 15} <= set(longer.ordinary_ids.tolist())
 

@@ -11,7 +11,7 @@ from pipeline.text.extracted import without_leftovers
         ("R&amp;B, 1 &lt; 2 &amp; x&nbsp;y, AT&T, &copy=1", "R&B, 1 < 2 & x\xa0y, AT&T, &copy=1"),
         ("更新至 5.0 版本。&lt;br&gt;", "更新至 5.0 版本。 "),
         ("he was young&lt;ref name=&quot;a&quot;&gt;a note&lt;/ref&gt;.", "he was young."),
-        ("the <dfn id=\"\">word</dfn><br>is here", "the word is here"),
+        ('the <dfn id="">word</dfn><br>is here', "the word is here"),
         ("bei <nowiki>[</nowiki>sic<nowiki>]</nowiki> steht", "bei [sic] steht"),
         ("in [[English language|English]] and [[Europe]]", "in English and Europe"),
         ("祖[[歐斌；父[[歐廉]]，監察御史", "祖歐斌；父歐廉，監察御史"),
@@ -55,7 +55,10 @@ def test_lines_of_markup_alone_are_empty(line: str):
         (["The errors (formula_1) are independent."], ["The errors are independent."]),
         (["两种态（formula_1）是独立的。"], ["两种态是独立的。"]),
         (["It is here. The mean is", "formula_1", "where a is the first. It is there."], ["It is here. It is there."]),
-        (["Der Unterschied ist:", "", "formula_5", "", "formula_6", "", "Mit Hilfe geht es."], ["", "", "", "", "Mit Hilfe geht es."]),
+        (
+            ["Der Unterschied ist:", "", "formula_5", "", "formula_6", "", "Mit Hilfe geht es."],
+            ["", "", "", "", "Mit Hilfe geht es."],
+        ),
         (["It is here.", "formula_1formula_2", "It is there."], ["It is here.", "", "It is there."]),
     ],
 )

@@ -20,7 +20,10 @@ from pipeline.text.formulas import one_line, reaction
         (r"\tfrac12", "1/2"),
         (r"\frac{a+b}{n}", "(a+b)/n"),
         (r"\frac{(3+5)}{2} = 4", "(3+5)/2 = 4"),
-        (r"F = \frac{\text{variance between groups}}{\text{variance within}}", "F = (variance between groups)/(variance within)"),
+        (
+            r"F = \frac{\text{variance between groups}}{\text{variance within}}",
+            "F = (variance between groups)/(variance within)",
+        ),
         (r"{{a+b} \over 2}", "(a+b)/2"),
         (r"\sqrt{2}", "√2"),
         (r"\frac{1}{\sqrt{2\pi}}", "1/√(2π)"),
@@ -61,7 +64,19 @@ def test_what_one_line_cannot_hold_is_left_out(latex: str) -> None:
     assert one_line(latex) == ""
 
 
-PIECES = [*"ab1{}_^&[]() +-='~\n", "\\", r"\frac", r"\sqrt", r"\bar", r"\sin", r"\over", r"\left", r"\not", r"\alpha ", r"\le "]
+PIECES = [
+    *"ab1{}_^&[]() +-='~\n",
+    "\\",
+    r"\frac",
+    r"\sqrt",
+    r"\bar",
+    r"\sin",
+    r"\over",
+    r"\left",
+    r"\not",
+    r"\alpha ",
+    r"\le ",
+]
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=40).map("".join))
@@ -71,10 +86,23 @@ def test_no_formula_raises_and_every_one_is_one_line(latex: str) -> None:
 
 
 def test_no_command_has_two_meanings() -> None:
-    tables = [set(table) for table in (formulas.LETTERS, formulas.RELATIONS, formulas.FUNCTIONS, formulas.SPACES, formulas.SILENT, formulas.ARGUMENTS)]
+    tables = [
+        set(table)
+        for table in (
+            formulas.LETTERS,
+            formulas.RELATIONS,
+            formulas.FUNCTIONS,
+            formulas.SPACES,
+            formulas.SILENT,
+            formulas.ARGUMENTS,
+        )
+    ]
     assert sum(map(len, tables)) == len(set().union(*tables))
 
 
-@pytest.mark.parametrize("chemistry, text", [("CO2 + H2O -> H2CO3", "CO2 + H2O → H2CO3"), ("H2_{} <=> 2H^+", "H2 ⇌ 2H+"), (r"A \overset{x}{->} B", "")])
+@pytest.mark.parametrize(
+    "chemistry, text",
+    [("CO2 + H2O -> H2CO3", "CO2 + H2O → H2CO3"), ("H2_{} <=> 2H^+", "H2 ⇌ 2H+"), (r"A \overset{x}{->} B", "")],
+)
 def test_an_equation_of_chemistry(chemistry: str, text: str) -> None:
     assert reaction(chemistry) == text

@@ -17,14 +17,28 @@ from pipeline.text.training import REPLAYED, SPECIALS, counts_table, known_parts
 from pipeline.text.vocabulary import Vocabulary, load_vocabulary, save_vocabulary, train_vocabulary
 from pipeline.text.vocabulary_files import read_file
 
-TEXTS = ["the cats sat on the mats [MASK] <mask>", "The dogs sat, and the cats ran.", "cats and dogs; dogs and cats! über Über 力加"] * 5
+TEXTS = [
+    "the cats sat on the mats [MASK] <mask>",
+    "The dogs sat, and the cats ran.",
+    "cats and dogs; dogs and cats! über Über 力加",
+] * 5
 BYTES = train_vocabulary(TEXTS, size=300, lowercase=False, kind="byte-bpe", unused=2)
 UNIGRAM = train_vocabulary(TEXTS, size=200, lowercase=False, kind="unigram", unused=2)
 UNIGRAM_UNCASED = train_vocabulary(TEXTS, size=200, lowercase=True, kind="unigram")
 BYTES_UNCASED = train_vocabulary(TEXTS, size=300, lowercase=True, strip_accents=False, kind="byte-bpe")
 ALL = [BYTES, UNIGRAM, BYTES_UNCASED, UNIGRAM_UNCASED]
 KINDS = ["bytes", "unigram", "bytes-uncased", "unigram-uncased"]
-ROBERTA = ["<s>", "<pad>", "</s>", "<unk>", *sorted(pre_tokenizers.ByteLevel.alphabet()), "Ġa", "Ġab", "madeupword0000", "<mask>"]
+ROBERTA = [
+    "<s>",
+    "<pad>",
+    "</s>",
+    "<unk>",
+    *sorted(pre_tokenizers.ByteLevel.alphabet()),
+    "Ġa",
+    "Ġab",
+    "madeupword0000",
+    "<mask>",
+]
 
 
 def published_roberta(folder: Path) -> None:
@@ -36,9 +50,17 @@ def published_roberta(folder: Path) -> None:
 def published_albert(folder: Path) -> list[str]:
     """A tokenizer.json as ALBERT's: SentencePiece's scores, its specials among the pieces."""
     pieces = ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]", "▁the", "▁", "c", "a", "t", "s", "▁cat", "[", "]", "m", "k"]
-    tokenizer = Tokenizer(Unigram([(piece, 0.0 if i < 5 else -2.0 - i / 10) for i, piece in enumerate(pieces)], unk_id=1))
+    tokenizer = Tokenizer(
+        Unigram([(piece, 0.0 if i < 5 else -2.0 - i / 10) for i, piece in enumerate(pieces)], unk_id=1)
+    )
     tokenizer.normalizer = normalizers.Sequence(
-        [normalizers.Replace("``", '"'), normalizers.NFKD(), normalizers.StripAccents(), normalizers.Lowercase(), normalizers.Replace(Regex(" {2,}"), " ")]
+        [
+            normalizers.Replace("``", '"'),
+            normalizers.NFKD(),
+            normalizers.StripAccents(),
+            normalizers.Lowercase(),
+            normalizers.Replace(Regex(" {2,}"), " "),
+        ]
     )
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()])
     tokenizer.add_special_tokens(pieces[:5])
@@ -50,13 +72,23 @@ def published_albert(folder: Path) -> list[str]:
 def test_specials_come_first_then_the_unused_and_then_what_was_learnt(vocabulary: Vocabulary) -> None:
     unused = ("[unused0]", "[unused1]")[: 2 * (vocabulary in (BYTES, UNIGRAM))]
     assert vocabulary.tokens[: 5 + len(unused)] == (*SPECIALS, *unused)
-    assert vocabulary.ordinary_ids.tolist() == list(range(5 + len(unused), vocabulary.size)) and vocabulary.ordinary_ids.dtype == np.int32
-    assert vocabulary.size <= (300 if vocabulary.kind == "byte-bpe" else 200) and not vocabulary.continuation[: 5 + len(unused)].any()
+    assert (
+        vocabulary.ordinary_ids.tolist() == list(range(5 + len(unused), vocabulary.size))
+        and vocabulary.ordinary_ids.dtype == np.int32
+    )
+    assert (
+        vocabulary.size <= (300 if vocabulary.kind == "byte-bpe" else 200)
+        and not vocabulary.continuation[: 5 + len(unused)].any()
+    )
 
 
 def test_unused_entries_of_wordpiece_count_in_its_size() -> None:
     trained = train_vocabulary(TEXTS, size=100, lowercase=True, unused=30)
-    assert trained.tokens[:7] == (*SPECIALS, "[unused0]", "[unused1]") and trained.tokens[34] == "[unused29]" and trained.size <= 100
+    assert (
+        trained.tokens[:7] == (*SPECIALS, "[unused0]", "[unused1]")
+        and trained.tokens[34] == "[unused29]"
+        and trained.size <= 100
+    )
     assert trained.ordinary_ids[0] == 35 and "the" in trained.tokens
 
 
@@ -96,14 +128,19 @@ def test_what_is_saved_is_loaded(vocabulary: Vocabulary, tmp_path: Path) -> None
     save_vocabulary(vocabulary, tmp_path, 128)
     assert load_vocabulary(str(tmp_path), None) == load_vocabulary(str(tmp_path), vocabulary.lowercase) == vocabulary
     names = {path.name for path in tmp_path.iterdir()}
-    assert names == {"tokenizer.json", "tokenizer_config.json"} | ({"vocab.json", "merges.txt"} if vocabulary.kind == "byte-bpe" else set())
+    assert names == {"tokenizer.json", "tokenizer_config.json"} | (
+        {"vocab.json", "merges.txt"} if vocabulary.kind == "byte-bpe" else set()
+    )
 
 
 def test_vocab_json_and_merges_are_the_same_pieces(tmp_path: Path) -> None:
     save_vocabulary(BYTES, tmp_path, 128)
     (tmp_path / "tokenizer.json").unlink()
     loaded = load_vocabulary(str(tmp_path), None)
-    assert loaded.tokens == BYTES.tokens and loaded.tokenizer().encode(" the cats").ids == BYTES.tokenizer().encode("the cats").ids
+    assert (
+        loaded.tokens == BYTES.tokens
+        and loaded.tokenizer().encode(" the cats").ids == BYTES.tokenizer().encode("the cats").ids
+    )
 
 
 @pytest.mark.parametrize("vocabulary", ALL, ids=KINDS)
@@ -124,13 +161,19 @@ def test_a_published_roberta_keeps_its_names_and_ids(tmp_path: Path) -> None:
     loaded = load_vocabulary(str(tmp_path), None)
     assert (loaded.cls_id, loaded.pad_id, loaded.sep_id, loaded.unk_id, loaded.mask_id) == (0, 1, 2, 3, 263)
     assert (loaded.kind, loaded.lowercase, loaded.chinese_characters) == ("byte-bpe", False, False)
-    assert loaded.ordinary_ids.tolist() == list(range(4, 262)) and loaded.tokenizer().encode("x ab").tokens == ["x", "Ġab"]
+    assert loaded.ordinary_ids.tolist() == list(range(4, 262)) and loaded.tokenizer().encode("x ab").tokens == [
+        "x",
+        "Ġab",
+    ]
     assert not {0, 263} & set(loaded.tokenizer().encode("<s><mask>").ids)
     save_vocabulary(loaded, tmp_path / "again", 512)
     assert load_vocabulary(str(tmp_path / "again"), None) == loaded
     transformers = pytest.importorskip("transformers")
     theirs = transformers.AutoTokenizer.from_pretrained(str(tmp_path / "again"))
-    assert theirs("x ab <mask>")["input_ids"] == [0, *loaded.tokenizer().encode("x ab ").ids, 263, 2] and theirs.pad_token == "<pad>"
+    assert (
+        theirs("x ab <mask>")["input_ids"] == [0, *loaded.tokenizer().encode("x ab ").ids, 263, 2]
+        and theirs.pad_token == "<pad>"
+    )
 
 
 def test_a_published_albert_keeps_its_names_and_scores(tmp_path: Path) -> None:
@@ -138,10 +181,24 @@ def test_a_published_albert_keeps_its_names_and_scores(tmp_path: Path) -> None:
     loaded = load_vocabulary(str(tmp_path), None)
     assert loaded.tokens == tuple(pieces) and loaded.specials == ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")
     assert (loaded.kind, loaded.lowercase, loaded.strip_accents) == ("unigram", True, None)
-    assert loaded.tokenizer().encode("The CÁTS [MASK]").tokens == ["▁the", "▁cat", "s", "▁", "[", "m", "a", "s", "k", "]"]
+    assert loaded.tokenizer().encode("The CÁTS [MASK]").tokens == [
+        "▁the",
+        "▁cat",
+        "s",
+        "▁",
+        "[",
+        "m",
+        "a",
+        "s",
+        "k",
+        "]",
+    ]
     save_vocabulary(loaded, tmp_path / "again", 512)
     assert load_vocabulary(str(tmp_path / "again"), True) == loaded
-    with pytest.raises(ConfigError, match=r"^vocabulary.lowercase \(False\) differs from normalizer in .*json \(True\): leave it out, or pass True"):
+    with pytest.raises(
+        ConfigError,
+        match=r"^vocabulary.lowercase \(False\) differs from normalizer in .*json \(True\): leave it out, or pass True",
+    ):
         load_vocabulary(str(tmp_path), False)
 
 
@@ -156,7 +213,10 @@ def test_published_files_that_cannot_work(tmp_path: Path) -> None:
     tokenizer = Tokenizer(BPE({"<s>": 0}, []))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel()
     tokenizer.save(str(tmp_path / "tokenizer.json"))
-    with pytest.raises(DataError, match=r"has no \[PAD\] or <pad>, \[UNK\] or <unk>, \[SEP\] or </s>, \[MASK\] or <mask> among its 1 entries"):
+    with pytest.raises(
+        DataError,
+        match=r"has no \[PAD\] or <pad>, \[UNK\] or <unk>, \[SEP\] or </s>, \[MASK\] or <mask> among its 1 entries",
+    ):
         load_vocabulary(str(tmp_path), None)
 
 
@@ -170,11 +230,21 @@ def test_counts_are_divided_to_the_most_that_is_replayed() -> None:
 
 
 def test_words_are_cut_at_unknown_characters() -> None:
-    assert known_parts("abc", set("abc")) == ["abc"] and known_parts("abXYc", set("abc")) == ["ab", "c"] and known_parts("X", set("a")) == []
+    assert (
+        known_parts("abc", set("abc")) == ["abc"]
+        and known_parts("abXYc", set("abc")) == ["ab", "c"]
+        and known_parts("X", set("a")) == []
+    )
 
 
 def test_the_lowest_scores_are_dealt_by_code_point() -> None:
-    assert settled({"▁the": -1.0, "a": -2.0, "z": -9.0001, "y": -9.0, "x": -9.0002}) == {"▁the": -1.0, "a": -2.0, "x": -9.0, "y": -9.0001, "z": -9.0002}
+    assert settled({"▁the": -1.0, "a": -2.0, "z": -9.0001, "y": -9.0, "x": -9.0002}) == {
+        "▁the": -1.0,
+        "a": -2.0,
+        "x": -9.0,
+        "y": -9.0001,
+        "z": -9.0002,
+    }
     assert settled({"a": -1.0}) == {"a": -1.0} and settled({}) == {}
 
 
@@ -185,7 +255,10 @@ def test_training_gives_the_same_entries_in_every_process(kind: str) -> None:
         "texts = [' '.join(''.join(random.choices('abcdefgh力', k=random.randint(1, 6))) for _ in range(300)) for _ in range(40)]; "
         f"v = train_vocabulary(texts, size=400, lowercase=True, kind={kind!r}); print(v.size, v.fingerprint)"
     )
-    runs = [subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout for _ in range(3)]
+    runs = [
+        subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+        for _ in range(3)
+    ]
     assert runs[0].startswith("400 ") and len(set(runs)) == 1
 
 
@@ -199,9 +272,18 @@ def test_few_texts_give_fewer_entries(kind: str) -> None:
     ("settings", "message"),
     [
         ({"unused": -1}, r"^vocabulary.unused \(-1\) must be at least 0"),
-        ({"size": 100, "unused": 46}, r"^vocabulary.size \(100\) less vocabulary.unused \(46\) must be at least 55: the 5 special tokens and 50 more"),
-        ({"size": 260, "kind": "byte-bpe"}, r"^vocabulary.size \(260\) less vocabulary.unused \(0\) must be at least 261: .* the 256 bytes need room"),
-        ({"kind": "unigram", "chinese_characters": False}, r"^vocabulary.chinese_characters \(False\) is for vocabulary.kind wordpiece: unigram never"),
+        (
+            {"size": 100, "unused": 46},
+            r"^vocabulary.size \(100\) less vocabulary.unused \(46\) must be at least 55: the 5 special tokens and 50 more",
+        ),
+        (
+            {"size": 260, "kind": "byte-bpe"},
+            r"^vocabulary.size \(260\) less vocabulary.unused \(0\) must be at least 261: .* the 256 bytes need room",
+        ),
+        (
+            {"kind": "unigram", "chinese_characters": False},
+            r"^vocabulary.chinese_characters \(False\) is for vocabulary.kind wordpiece: unigram never",
+        ),
     ],
 )
 def test_settings_that_cannot_work(settings: dict, message: str) -> None:
@@ -219,5 +301,7 @@ def test_a_tokenizer_that_panics_is_named(tmp_path: Path, charsmap: str):
         "model": {"type": "Unigram", "unk_id": 0, "vocab": [["<unk>", 0.0]]},
     }  # fmt: skip
     (tmp_path / "tokenizer.json").write_text(json.dumps(whole))
-    with pytest.raises(DataError, match=rf"^{tmp_path}/tokenizer.json is no tokenizer that can be read \(.+\): use a vocab.txt$"):
+    with pytest.raises(
+        DataError, match=rf"^{tmp_path}/tokenizer.json is no tokenizer that can be read \(.+\): use a vocab.txt$"
+    ):
         read_file(str(tmp_path))

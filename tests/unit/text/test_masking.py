@@ -11,7 +11,9 @@ from pipeline.text.masking import MASKINGS, Masked, mask
 from pipeline.text.vocabulary import SPECIALS, Vocabulary
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
-VOCABULARY = Vocabulary(tokens=(*SPECIALS, "[unused0]", *LETTERS, *(f"##{letter}" for letter in LETTERS)), lowercase=True)
+VOCABULARY = Vocabulary(
+    tokens=(*SPECIALS, "[unused0]", *LETTERS, *(f"##{letter}" for letter in LETTERS)), lowercase=True
+)
 PAD, UNK, CLS, SEP, MASK = range(5)
 FIRST_CONTINUATION = VOCABULARY.ids["##a"]
 KINDS = [TokenMasking, WholeWordMasking, SpanMasking, NgramMasking]
@@ -65,8 +67,15 @@ def test_labels_restore_the_ids_and_specials_stay(kind: type, sequences: list, s
     assert (restored == ids).all()
     assert not np.isin(masked.labels, (PAD, CLS, SEP)).any()
     assert (np.diff(masked.positions) > 0).all()
-    assert [masked.ids.dtype, masked.positions.dtype, masked.labels.dtype, masked.offsets.dtype] == [np.int32, np.int64, np.int32, np.int64]
-    assert len(masked.offsets) == len(offsets) and masked.offsets[-1] == len(masked.positions) and masked.offsets[0] == 0
+    assert [masked.ids.dtype, masked.positions.dtype, masked.labels.dtype, masked.offsets.dtype] == [
+        np.int32,
+        np.int64,
+        np.int32,
+        np.int64,
+    ]
+    assert (
+        len(masked.offsets) == len(offsets) and masked.offsets[-1] == len(masked.positions) and masked.offsets[0] == 0
+    )
     for n in range(len(sequences)):
         own = masked.positions[masked.offsets[n] : masked.offsets[n + 1]]
         assert ((offsets[n] <= own) & (own < offsets[n + 1])).all()
@@ -213,7 +222,9 @@ def test_the_vocabulary_says_what_continues_a_word() -> None:
 def test_the_same_generator_gives_the_same_masks(kind: type) -> None:
     ids, offsets = uniform(50, 60)
     one, again, other = (draw(kind(), ids, offsets, seed) for seed in (1, 1, 2))
-    assert (one.ids == again.ids).all() and (one.positions == again.positions).all() and not (one.ids == other.ids).all()
+    assert (
+        (one.ids == again.ids).all() and (one.positions == again.positions).all() and not (one.ids == other.ids).all()
+    )
 
 
 def test_a_span_is_replaced_as_one() -> None:

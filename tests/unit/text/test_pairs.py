@@ -20,11 +20,20 @@ from pipeline.text.sequences import Sequences, follow
 WINDOWS = st.lists(st.lists(st.integers(0, 9), max_size=6), min_size=1, max_size=6)
 
 
-def draw(window: list[list[int]], parents: list[int], maximum_length: int, seed: int = 0, short: float = 0.1) -> Sequences:
+def draw(
+    window: list[list[int]], parents: list[int], maximum_length: int, seed: int = 0, short: float = 0.1
+) -> Sequences:
     lengths = [tokens for document in window for tokens in document]
     sentences = np.cumsum([0, *lengths]).astype(np.int64)
     documents = np.cumsum([0, *map(len, window)]).astype(np.int64)
-    return next_sentence_pairs(NextSentence(short_probability=short), sentences, documents, np.array(parents), maximum_length, np.random.default_rng(seed))
+    return next_sentence_pairs(
+        NextSentence(short_probability=short),
+        sentences,
+        documents,
+        np.array(parents),
+        maximum_length,
+        np.random.default_rng(seed),
+    )
 
 
 def rows(pairs: Sequences) -> list[tuple[int, ...]]:
@@ -47,10 +56,21 @@ def test_a_chain_by_hand() -> None:
 def test_sequences_are_taken_by_hand() -> None:
     """Of three sequences of two, one and three ranges the last and the first."""
     fields = {"starts": np.arange(6), "ends": np.arange(6) + 10, "offsets": np.array([0, 2, 3, 6])}
-    taken = Sequences(**fields, document_a=np.array([7, 8, 9]), document_b=np.array([4, 5, 6]), swapped=np.array([True, False, False])).take(np.array([2, 0]))
-    assert (taken.starts.tolist(), taken.ends.tolist(), taken.offsets.tolist()) == ([3, 4, 5, 0, 1], [13, 14, 15, 10, 11], [0, 3, 5])
+    taken = Sequences(
+        **fields, document_a=np.array([7, 8, 9]), document_b=np.array([4, 5, 6]), swapped=np.array([True, False, False])
+    ).take(np.array([2, 0]))
+    assert (taken.starts.tolist(), taken.ends.tolist(), taken.offsets.tolist()) == (
+        [3, 4, 5, 0, 1],
+        [13, 14, 15, 10, 11],
+        [0, 3, 5],
+    )
     assert (taken.document_a.tolist(), taken.document_b.tolist()) == ([9, 7], [6, 4])
-    assert taken.swapped is not None and taken.swapped.tolist() == [False, True] and taken.not_next is None and taken.paired
+    assert (
+        taken.swapped is not None
+        and taken.swapped.tolist() == [False, True]
+        and taken.not_next is None
+        and taken.paired
+    )
 
 
 def test_one_parent_of_two_sentences_by_hand() -> None:
@@ -61,7 +81,10 @@ def test_one_parent_of_two_sentences_by_hand() -> None:
 
 
 def test_single_sentences_of_two_parents_by_hand() -> None:
-    assert rows(draw([[3], [4], [2]], [0, 1, 0], 128, seed=1))[1:2] in ([(3, 7, 0, 3, True, 1, 0)], [(3, 7, 7, 9, True, 1, 2)])
+    assert rows(draw([[3], [4], [2]], [0, 1, 0], 128, seed=1))[1:2] in (
+        [(3, 7, 0, 3, True, 1, 0)],
+        [(3, 7, 7, 9, True, 1, 2)],
+    )
     assert all(row[6] == 1 for row in rows(draw([[3], [4], [2]], [0, 1, 0], 128))[::2])
 
 
@@ -85,12 +108,19 @@ def test_chunks_end_at_the_target_and_unused_sentences_come_back() -> None:
         for before, after in zip(of_first, of_first[1:]):
             assert after[0] == (before[1] if before[4] else before[3])
     starts = {tuple((start, not_next) for start, _, not_next in example) for example in seen}
-    assert {((0, False), (5, False)), ((0, False), (5, True)), ((0, True), (1, True)), ((0, True), (4, False))} <= starts
+    assert {
+        ((0, False), (5, False)),
+        ((0, False), (5, True)),
+        ((0, True), (1, True)),
+        ((0, True), (4, False)),
+    } <= starts
     assert {example[0][1] for example in seen} == {1, 2, 3, 4}
 
 
 @given(WINDOWS, st.data(), st.integers(8, 30), st.integers(0, 1000))
-def test_every_pair_keeps_the_rules(window: list[list[int]], data: st.DataObject, maximum_length: int, seed: int) -> None:
+def test_every_pair_keeps_the_rules(
+    window: list[list[int]], data: st.DataObject, maximum_length: int, seed: int
+) -> None:
     parents = data.draw(st.lists(st.integers(0, 2), min_size=len(window), max_size=len(window)))
     pairs = draw(window, parents, maximum_length, seed)
     owner = np.repeat(np.arange(len(window)), [sum(document) for document in window])
@@ -119,7 +149,12 @@ def test_documents_of_other_parents_are_equally_likely() -> None:
     counts: Counter[tuple[int, int]] = Counter()
     for seed in range(2_000):
         counts.update((row[5], row[6]) for row in rows(draw([[3]] * 6, parents, 128, seed)))
-    expected = {(a, b): 2_000 / sum(p != parents[a] for p in parents) for a in range(6) for b in range(6) if parents[a] != parents[b]}
+    expected = {
+        (a, b): 2_000 / sum(p != parents[a] for p in parents)
+        for a in range(6)
+        for b in range(6)
+        if parents[a] != parents[b]
+    }
     assert counts.keys() == expected.keys()
     assert all(abs(counts[pair] - mean) < 4.5 * mean**0.5 for pair, mean in expected.items())
 
@@ -148,7 +183,9 @@ def test_truncation_leaves_the_lengths_that_google_leaves(a: int, b: int, maximu
     theirs = list(range(a)), list(range(b))
     google_truncate(*theirs, maximum, random.Random(seed))
     zero = np.zeros(1, np.int64)
-    a_start, a_end, b_start, b_end = truncate(zero, zero + a, zero + a, zero + a + b, maximum=maximum, rng=np.random.default_rng(seed))
+    a_start, a_end, b_start, b_end = truncate(
+        zero, zero + a, zero + a, zero + a + b, maximum=maximum, rng=np.random.default_rng(seed)
+    )
     assert (a_end - a_start, b_end - b_start) == (len(theirs[0]), len(theirs[1]))
     assert 0 <= a_start < a_end <= a <= b_start < b_end <= a + b
 
@@ -163,7 +200,9 @@ def test_truncation_cuts_from_both_ends_by_a_fair_coin() -> None:
     assert np.allclose(shares, np.array([1, 4, 6, 4, 1]) / 16, atol=0.012)
 
 
-def google_pairs(window: list[list[list[int]]], maximum: int, short: float, rng: random.Random) -> list[tuple[list[int], list[int], bool]]:
+def google_pairs(
+    window: list[list[list[int]]], maximum: int, short: float, rng: random.Random
+) -> list[tuple[list[int], list[int], bool]]:
     """google-research/bert's create_instances_from_document for every document, told again: sentences are lists of tokens."""
     found = []
     for number, document in enumerate(window):
@@ -208,10 +247,15 @@ def test_pairs_have_the_distribution_of_googles(kinds: list[list[int]], maximum_
     places = np.cumsum([0, *(tokens for document in window for tokens in document)]).tolist()
     sentences = iter(list(range(start, end)) for start, end in zip(places[:-1], places[1:]))
     tokens = [[next(sentences) for _ in document] for document in window]
-    theirs = Counter((a[0] % period, len(a), b[0] % period, len(b), n) for a, b, n in google_pairs(tokens, maximum_length - 3, short, random.Random(1)))
+    theirs = Counter(
+        (a[0] % period, len(a), b[0] % period, len(b), n)
+        for a, b, n in google_pairs(tokens, maximum_length - 3, short, random.Random(1))
+    )
     ours = Counter(
         (a_start % period, a_end - a_start, b_start % period, b_end - b_start, n)
-        for a_start, a_end, b_start, b_end, n, _, _ in rows(draw(window, list(range(len(window))), maximum_length, 2, short))
+        for a_start, a_end, b_start, b_end, n, _, _ in rows(
+            draw(window, list(range(len(window))), maximum_length, 2, short)
+        )
     )
     common = [kind for kind in ours | theirs if ours[kind] + theirs[kind] >= 20]
     assert sum(ours[kind] for kind in common) > 0.98 * ours.total()

@@ -21,7 +21,12 @@ def draw(window: list[list[int]], maximum_length: int, seed: int = 0, short: flo
     sentences = np.cumsum([0, *(tokens for document in window for tokens in document)]).astype(np.int64)
     documents = np.cumsum([0, *map(len, window)]).astype(np.int64)
     pairs = sentence_order_pairs(
-        SentenceOrder(short_probability=short), sentences, documents, np.zeros(len(window), int), maximum_length, np.random.default_rng(seed)
+        SentenceOrder(short_probability=short),
+        sentences,
+        documents,
+        np.zeros(len(window), int),
+        maximum_length,
+        np.random.default_rng(seed),
     )
     assert pairs.swapped is not None and pairs.not_next is None and (np.diff(pairs.offsets) == 2).all() and pairs.paired
     assert (pairs.document_a == pairs.document_b).all() and pairs.document_a.dtype == np.int32
@@ -52,12 +57,16 @@ def test_every_pair_keeps_the_rules(window: list[list[int]], maximum_length: int
         (_, first_end), (second_start, second_end) = sorted([(a_start, a_end), (b_start, b_end)])
         assert swapped == (a_start > b_start) and first_end <= second_start
         assert first_end == second_start or length == maximum_length - 3  # only truncation parts them
-        assert min(a_start, b_start) >= end_before and set(owner[[a_start, a_end - 1, b_start, b_end - 1]]) == {document}
+        assert min(a_start, b_start) >= end_before and set(owner[[a_start, a_end - 1, b_start, b_end - 1]]) == {
+            document
+        }
         end_before = second_end
     assert pairs == draw(window, maximum_length, seed)
 
 
-def albert_pairs(window: list[list[list[int]]], maximum: int, short: float, rng: random.Random) -> list[tuple[list[int], list[int], bool]]:
+def albert_pairs(
+    window: list[list[list[int]]], maximum: int, short: float, rng: random.Random
+) -> list[tuple[list[int], list[int], bool]]:
     """create_instances_from_document without random_next_sentence, told again; chunks of a single sentence are passed over."""
     found = []
     for document in window:
@@ -81,7 +90,8 @@ def albert_pairs(window: list[list[list[int]]], maximum: int, short: float, rng:
 
 
 @pytest.mark.parametrize(
-    ("kinds", "maximum_length", "short"), [([[3, 2], [4], [1, 3, 2]], 11, 0.1), ([[2, 1, 1, 3, 1, 2], [9]], 8, 0.5), ([[1, 1, 2], [5, 4]], 9, 1.0)]
+    ("kinds", "maximum_length", "short"),
+    [([[3, 2], [4], [1, 3, 2]], 11, 0.1), ([[2, 1, 1, 3, 1, 2], [9]], 8, 0.5), ([[1, 1, 2], [5, 4]], 9, 1.0)],
 )
 def test_pairs_have_the_distribution_of_alberts(kinds: list[list[int]], maximum_length: int, short: float) -> None:
     """A window of many copies of a few documents; tokens are told apart by their place in the first copies."""
@@ -90,8 +100,14 @@ def test_pairs_have_the_distribution_of_alberts(kinds: list[list[int]], maximum_
     places = np.cumsum([0, *(tokens for document in window for tokens in document)]).tolist()
     sentences = iter(list(range(start, end)) for start, end in zip(places[:-1], places[1:]))
     tokens = [[next(sentences) for _ in document] for document in window]
-    theirs = Counter((a[0] % period, len(a), b[0] % period, len(b), s) for a, b, s in albert_pairs(tokens, maximum_length - 3, short, random.Random(1)))
-    ours = Counter((a % period, a_end - a, b % period, b_end - b, s) for a, a_end, b, b_end, s, _ in draw(window, maximum_length, 2, short))
+    theirs = Counter(
+        (a[0] % period, len(a), b[0] % period, len(b), s)
+        for a, b, s in albert_pairs(tokens, maximum_length - 3, short, random.Random(1))
+    )
+    ours = Counter(
+        (a % period, a_end - a, b % period, b_end - b, s)
+        for a, a_end, b, b_end, s, _ in draw(window, maximum_length, 2, short)
+    )
     common = [kind for kind in ours | theirs if ours[kind] + theirs[kind] >= 20]
     assert sum(ours[kind] for kind in common) > 0.98 * ours.total()
     assert chi2_contingency([[ours[kind] for kind in common], [theirs[kind] for kind in common]]).pvalue > 1e-3

@@ -10,7 +10,13 @@ TEXT = st.text(alphabet=st.sampled_from(list("aB JM.?!\"'()“”\u00a0\u3000\u2
 
 def test_sentences_end_at_full_stops_and_at_line_feeds() -> None:
     text = "The first one.  Mr. Smith wrote it!\nA heading\nlower case after it. \n\n\t\nThe end"
-    assert split_sentences(text) == ["The first one.", "Mr. Smith wrote it!", "A heading", "lower case after it.", "The end"]
+    assert split_sentences(text) == [
+        "The first one.",
+        "Mr. Smith wrote it!",
+        "A heading",
+        "lower case after it.",
+        "The end",
+    ]
 
 
 def test_lines_that_are_sentences_are_not_split() -> None:
@@ -26,9 +32,20 @@ def test_the_language_decides() -> None:
     [
         ("el", ["Η Ε.Σ.Σ.Δ. ιδρύθηκε το 1922.", "Οι Η.Π.Α. και η Γαλλία είναι χώρες."]),
         ("el", ["Το μήκος είναι 5 χλμ. από την πόλη.", "Ο Γ. Παπανδρέου ήρθε (βλ. σελ. 12) το 300 π.Χ. στην Αθήνα."]),
-        ("bg", ["През 5 в. пр. н. е. градът е основан.", "Роден е на 5 май 1970 г. в София.", "Там живее и П. Славейков."]),
+        (
+            "bg",
+            ["През 5 в. пр. н. е. градът е основан.", "Роден е на 5 май 1970 г. в София.", "Там живее и П. Славейков."],
+        ),
         ("vi", ["TS. Nguyễn Văn A đến TP. Hồ Chí Minh hôm qua.", "Theo PGS.TS. Trần thì đúng.", "“GS. Lê nói vậy.”"]),
-        ("en", ["See figs. 2 and 3 (eqs. 4 and 5) for more.", "It weighs 10 lbs. at most.", "He has approx. five.", "See Exod. xx. 12 too."]),
+        (
+            "en",
+            [
+                "See figs. 2 and 3 (eqs. 4 and 5) for more.",
+                "It weighs 10 lbs. at most.",
+                "He has approx. five.",
+                "See Exod. xx. 12 too.",
+            ],
+        ),
         ("en-gb", ["It weighs ten lbs.", "They carried it."]),
         ("uk", ["Тут жив І. Франко.", "Він прибув у пн. частину міста."]),
         ("ru", ["В 5 в. до н. э. город был основан.", "Он стоит и теперь."]),
@@ -69,7 +86,9 @@ def test_two_ideographs_or_syllables_are_a_sentence(language: str, text: str, se
 
 def test_no_abbreviation_is_longer_than_what_is_looked_at() -> None:
     for words in (NEVER_LAST, SELDOM_LAST):
-        assert all(len(word) < SHORT - len("(. ") and "." not in word for listed in words.values() for word in listed.split())
+        assert all(
+            len(word) < SHORT - len("(. ") and "." not in word for listed in words.values() for word in listed.split()
+        )
     assert not any(set(NEVER_LAST[code].split()) & set(SELDOM_LAST.get(code, "").split()) for code in NEVER_LAST)
     assert all(map(is_language_code, NEVER_LAST | SELDOM_LAST))
 
@@ -82,7 +101,9 @@ def test_no_text_has_no_sentences(text: str) -> None:
 @pytest.mark.parametrize("space", "\u0085\u00a0\u1680\u2000\u2007\u2028\u2029\u202f\u205f\u3000")
 def test_wide_space_before_an_initial_is_a_plain_space(space: str) -> None:
     """sentencex 1.0.32 panics on these."""
-    assert split_sentences(f"Written by{space}J. Smith.{space}B was not.") == split_sentences("Written by J. Smith. B was not.")
+    assert split_sentences(f"Written by{space}J. Smith.{space}B was not.") == split_sentences(
+        "Written by J. Smith. B was not."
+    )
 
 
 @given(TEXT, st.booleans())

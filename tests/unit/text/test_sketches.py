@@ -59,7 +59,16 @@ def test_whatever_its_length_a_text_has_all_its_hashes_below_the_common_bound() 
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"), [("ALL OF IT, 1", 0), ("none of it", 1), ("As written", 2), ("漢字かな", 2), ("ΟΛΑ", 0), ("", 2), ("A" * 9000 + "a" * 50_000, 2)]
+    ("text", "expected"),
+    [
+        ("ALL OF IT, 1", 0),
+        ("none of it", 1),
+        ("As written", 2),
+        ("漢字かな", 2),
+        ("ΟΛΑ", 0),
+        ("", 2),
+        ("A" * 9000 + "a" * 50_000, 2),
+    ],
 )
 def test_casing(text: str, expected: int) -> None:
     assert casing(text) == expected

@@ -32,7 +32,14 @@ def write(folder: Path, tokens: tuple[str, ...], config: object = None) -> str:
 
 
 def test_ids_are_places_and_ordinary_ids_leave_out_specials_and_unused() -> None:
-    assert (UNCASED.size, UNCASED.pad_id, UNCASED.unk_id, UNCASED.cls_id, UNCASED.sep_id, UNCASED.mask_id) == (12, 0, 1, 2, 3, 4)
+    assert (UNCASED.size, UNCASED.pad_id, UNCASED.unk_id, UNCASED.cls_id, UNCASED.sep_id, UNCASED.mask_id) == (
+        12,
+        0,
+        1,
+        2,
+        3,
+        4,
+    )
     assert UNCASED.ordinary_ids.tolist() == [7, 8, 9, 10, 11] and UNCASED.ordinary_ids.dtype == np.int32
     assert np.flatnonzero(UNCASED.continuation).tolist() == [8, 10] and UNCASED.continuation.dtype == bool
 
@@ -49,7 +56,9 @@ def test_the_fingerprint_depends_on_entries_order_normalisation_and_model() -> N
         replace(UNCASED, kind="unigram", model="[]"),
     ]
     assert len({v.fingerprint for v in others}) == 8
-    assert UNCASED.fingerprint == Vocabulary(tokens=ENTRIES, lowercase=True).fingerprint and len(UNCASED.fingerprint) == 64
+    assert (
+        UNCASED.fingerprint == Vocabulary(tokens=ENTRIES, lowercase=True).fingerprint and len(UNCASED.fingerprint) == 64
+    )
 
 
 def test_a_pickle_holds_the_entries_only() -> None:
@@ -93,14 +102,19 @@ def test_a_config_beside_a_vocab_txt_is_honoured(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["strip_accents", "chinese_characters"])
 def test_settings_at_odds_with_the_file(name: str, tmp_path: Path) -> None:
     save_vocabulary(UNCASED, tmp_path, 128)
-    with pytest.raises(ConfigError, match=rf"^vocabulary.{name} \(False\) differs from .*tokenizer.json \(True\): leave it out, or pass True"):
+    with pytest.raises(
+        ConfigError,
+        match=rf"^vocabulary.{name} \(False\) differs from .*tokenizer.json \(True\): leave it out, or pass True",
+    ):
         load_vocabulary(str(tmp_path), None, **{name: False})
 
 
 def test_a_few_odd_entries_do_not_make_an_uncased_vocabulary_cased(tmp_path: Path) -> None:
     words = tuple(f"w{number}" for number in range(200))
     assert load_vocabulary(write(tmp_path, (*SPECIALS, *words, "İ", "Ω")), True).size == 207
-    with pytest.raises(ConfigError, match=r"^vocabulary.lowercase \(True\) does not fit .*: 3 of 208 entries have upper-case letters"):
+    with pytest.raises(
+        ConfigError, match=r"^vocabulary.lowercase \(True\) does not fit .*: 3 of 208 entries have upper-case letters"
+    ):
         load_vocabulary(write(tmp_path, (*SPECIALS, *words, "İ", "Ω", "É")), True)
 
 
@@ -123,7 +137,10 @@ def test_windows_line_ends_are_no_part_of_the_entries(tmp_path: Path) -> None:
 
 def test_lower_casing_must_be_said_where_nothing_tells_it(tmp_path: Path) -> None:
     file = write(tmp_path, ENTRIES)
-    with pytest.raises(ConfigError, match=f"^vocabulary.lowercase must be said: {file} does not tell whether text is lower-cased; pass True .* False"):
+    with pytest.raises(
+        ConfigError,
+        match=f"^vocabulary.lowercase must be said: {file} does not tell whether text is lower-cased; pass True .* False",
+    ):
         load_vocabulary(file, None)
     write(tmp_path, ENTRIES, {"model_max_length": 512})
     with pytest.raises(ConfigError, match="^vocabulary.lowercase must be said"):
@@ -134,16 +151,25 @@ def test_lower_casing_must_be_said_where_nothing_tells_it(tmp_path: Path) -> Non
 @pytest.mark.parametrize("name", ["vocab.txt", "tokenizer.json"])
 def test_lower_casing_at_odds_with_the_config(name: str, tmp_path: Path) -> None:
     save_vocabulary(UNCASED, tmp_path, 128)
-    with pytest.raises(ConfigError, match=r"^vocabulary.lowercase \(False\) differs from (do_lower_case|normalizer.lowercase) in .*json \(True\)"):
+    with pytest.raises(
+        ConfigError,
+        match=r"^vocabulary.lowercase \(False\) differs from (do_lower_case|normalizer.lowercase) in .*json \(True\)",
+    ):
         load_vocabulary(str(tmp_path / name), False)
 
 
 def test_lower_casing_at_odds_with_the_entries(tmp_path: Path) -> None:
     file = write(tmp_path, (*CASED.tokens, "[CLS2]", "##ER"))
-    with pytest.raises(ConfigError, match=r"^vocabulary.lowercase \(True\) does not fit .*: 2 of 15 .* upper-case letters, such as 'The'; make it False"):
+    with pytest.raises(
+        ConfigError,
+        match=r"^vocabulary.lowercase \(True\) does not fit .*: 2 of 15 .* upper-case letters, such as 'The'; make it False",
+    ):
         load_vocabulary(file, True)
     file = write(tmp_path, ENTRIES)
-    with pytest.raises(ConfigError, match=r"^vocabulary.lowercase \(False\) does not fit .*: 0 of 12 .* 4 have lower-case ones, such as 'the'; make it True"):
+    with pytest.raises(
+        ConfigError,
+        match=r"^vocabulary.lowercase \(False\) does not fit .*: 0 of 12 .* 4 have lower-case ones, such as 'the'; make it True",
+    ):
         load_vocabulary(file, False)
     file = write(tmp_path, ENTRIES, {"do_lower_case": False})
     with pytest.raises(ConfigError, match=r"^do_lower_case in .*tokenizer_config.json \(False\) does not fit"):
@@ -210,7 +236,9 @@ def test_a_config_that_cannot_be_followed(config: str, message: str, tmp_path: P
 
 
 def test_nothing_there(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"^vocabulary.path \(.*gone\) does not exist: give a vocab.txt, a tokenizer.json or a folder"):
+    with pytest.raises(
+        ConfigError, match=r"^vocabulary.path \(.*gone\) does not exist: give a vocab.txt, a tokenizer.json or a folder"
+    ):
         load_vocabulary(str(tmp_path / "gone"), True)
     with pytest.raises(ConfigError, match=r"^vocabulary.path \(.*\) has no vocab.txt, tokenizer.json or vocab.json"):
         load_vocabulary(str(tmp_path), True)
@@ -221,7 +249,10 @@ def test_nothing_there(tmp_path: Path) -> None:
 
 def test_a_tokenizer_json_of_another_kind(tmp_path: Path) -> None:
     Tokenizer(BPE()).save(str(tmp_path / "tokenizer.json"))
-    with pytest.raises(DataError, match="tokenizer.json is a BPE tokenizer that splits by nothing: only WordPiece as BERT's, BPE with ByteLevel .* Unigram with Metaspace"):
+    with pytest.raises(
+        DataError,
+        match="tokenizer.json is a BPE tokenizer that splits by nothing: only WordPiece as BERT's, BPE with ByteLevel .* Unigram with Metaspace",
+    ):
         load_vocabulary(str(tmp_path), True)
     (tmp_path / "tokenizer.json").write_text("{}")
     with pytest.raises(DataError, match="tokenizer.json is no tokenizer that can be read"):
@@ -253,7 +284,13 @@ def test_a_tokenizer_json_that_is_not_berts(path: tuple[str, ...], value: object
 
 def test_words_are_counted_after_normalisation() -> None:
     assert word_counts(["The the, thé", "THE"], Splitting(lowercase=True)) == {"the": 4, ",": 1}
-    assert word_counts(["The the, thé", "THE"], Splitting(lowercase=False)) == {"The": 1, "the": 1, ",": 1, "thé": 1, "THE": 1}
+    assert word_counts(["The the, thé", "THE"], Splitting(lowercase=False)) == {
+        "The": 1,
+        "the": 1,
+        ",": 1,
+        "thé": 1,
+        "THE": 1,
+    }
 
 
 def test_the_alphabet_is_bounded_by_count_then_code_point() -> None:
@@ -301,7 +338,10 @@ def test_training_gives_the_same_entries_in_every_process() -> None:
         "texts = [' '.join(''.join(random.choices('abcdefgh力', k=random.randint(1, 6))) for _ in range(300)) for _ in range(40)]; "
         "v = train_vocabulary(texts, size=400, lowercase=True); print(v.size, v.fingerprint)"
     )
-    runs = [subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout for _ in range(4)]
+    runs = [
+        subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+        for _ in range(4)
+    ]
     assert runs[0].startswith("400 ") and len(set(runs)) == 1
 
 

@@ -28,9 +28,12 @@ def one(text: str, language: str | None = None) -> str:
         ("the ''Eagle'''s hatch", "the Eagle's hatch"),
         ("the ''Eagle''{{'s}} crew", "the Eagle's crew"),
         ("10<sup>3</sup> and 10<sup>−6</sup>", "10^3 and 10^−6"),
-        ("sp<sup>3</sup>, ''t''<sup>2</sup>, cm<sup>−1</sup>, H<sup>+</sup>, the 1<sup>st</sup>", "sp³, t², cm⁻¹, H+, the 1st"),
+        (
+            "sp<sup>3</sup>, ''t''<sup>2</sup>, cm<sup>−1</sup>, H<sup>+</sup>, the 1<sup>st</sup>",
+            "sp³, t², cm⁻¹, H+, the 1st",
+        ),
         ("1<sup>1</sup>/<sub>4</sub> and <sup>1</sup>/<sub>4</sub>", "1 1/4 and 1/4"),
-        ("H<sub>2</sub>O, m<sup>2</sup>, <span style=\"x\">a</span> <b>b</b> <small>c</small>", "H2O, m², a b c"),
+        ('H<sub>2</sub>O, m<sup>2</sup>, <span style="x">a</span> <b>b</b> <small>c</small>', "H2O, m², a b c"),
         ("&lt;b&gt; &amp;amp; &#8212; &nbsp;x&shy;y", "<b> &amp; — xy"),
         ("<nowiki>''b'' {c|d} <ref></nowiki>", "''b'' {c|d} <ref>"),
         ("<math>x_1 \\leq \\alpha</math> <math>a &lt; b</math>", "x1 ≤ α a < b"),
@@ -66,7 +69,7 @@ def test_inline_markup_becomes_its_words(text: str, words: str):
         "https://example.org/a_b?c=d",
         "<gallery>\nFile:a.jpg|A caption\n</gallery>",
         "<math></math>",
-        "<templatestyles src=\"x\" />",
+        '<templatestyles src="x" />',
         "({{IPA-de|ˈfʊs|x}}; )",
         "({{lang-de|}}, )",
         "(${{Inflation|US|5|1929}} in {{CURRENTYEAR}} dollars)",
@@ -121,7 +124,10 @@ def test_what_is_no_prose_leaves_nothing_behind(text: str):
         ("{{math|1=x = 5}} {{math|a {{=}} b}}", "x = 5 a = b"),
         ("{{formatnum:12345}}", "12,345"),
         ("{{lc:ABC}} {{#if:x|yes|no}} {{#if: |yes|no}}", "abc yes no"),
-        ("{{USS|Enterprise|CV-6}} {{ship|German submarine|U-47|1938}} {{sclass|Nimitz|aircraft carrier}}", "USS Enterprise (CV-6) German submarine U-47 (1938) Nimitz-class aircraft carrier"),
+        (
+            "{{USS|Enterprise|CV-6}} {{ship|German submarine|U-47|1938}} {{sclass|Nimitz|aircraft carrier}}",
+            "USS Enterprise (CV-6) German submarine U-47 (1938) Nimitz-class aircraft carrier",
+        ),
         ("{{ill|Foo|de|Bar}} {{ill|de|Foo|Bar}} {{не перекладено|Foo|текст|en|Bar}}", "Foo Foo текст"),
         ("{{s|XIX|e}} {{date|12|mai|2000}} {{unité|5|km}}", "XIXe siècle 12 mai 2000 5 km"),
         ("{{zh|t=漢語|s=汉语|p=Hànyǔ}}", "漢語, Hànyǔ"),
@@ -231,7 +237,9 @@ def test_a_picture_of_an_unknown_namespace_is_known_by_its_options():
 
 
 def test_a_bar_of_links_is_no_paragraph():
-    assert prose("[[First]] · [[Second]] · [[Third]] · [[Fourth link]]\n\nA sentence stands under the bar.") == ["A sentence stands under the bar."]
+    assert prose("[[First]] · [[Second]] · [[Third]] · [[Fourth link]]\n\nA sentence stands under the bar.") == [
+        "A sentence stands under the bar."
+    ]
 
 
 def test_a_number_is_grouped_in_english_only():
@@ -295,7 +303,10 @@ DEEP = 30_000
 @pytest.mark.timeout(20)
 def test_unbalanced_text_takes_linear_time(text: str):
     # Anything quadratic takes minutes at these lengths, which the time limit turns into a failure: mwparserfromhell takes half a minute for 10,000 times "{{a|".
-    assert prose(f"A sentence comes before it.\n\n{text}\n\n== Heading ==\n")[:1] in (["A sentence comes before it."], [])
+    assert prose(f"A sentence comes before it.\n\n{text}\n\n== Heading ==\n")[:1] in (
+        ["A sentence comes before it."],
+        [],
+    )
 
 
 @given(st.text(alphabet="ab [](){}|<>!-/='*#:;&\n.,_~\u00a0\u200b", max_size=60))
@@ -335,4 +346,6 @@ def oracle(code: mwparserfromhell.wikicode.Wikicode) -> str:
 def test_brackets_are_matched_as_by_mwparserfromhell(text: str):
     expected = oracle(mwparserfromhell.parse(text, skip_style_tags=True))
     found = wikitext.render_brackets(text, wikitext.Page()).replace("&#61;", "=")
-    assert found.replace(" ", "") == expected.replace(" ", "")  # where a template's white space goes is a matter of taste
+    assert found.replace(" ", "") == expected.replace(
+        " ", ""
+    )  # where a template's white space goes is a matter of taste

@@ -54,8 +54,12 @@ def test_headings_and_marks_between_two_sentences_leave_nothing_behind(language:
 
 def test_broken_links_and_headings_leave_all_sentences_of_an_article():
     first, second, heading = SENTENCES["el"]
-    article = "".join(f"{first} [[{heading}{number}\n\n== {heading} ==\n{second} [[a|b]] [[c]\n\n" for number in range(2 * NESTING))
-    assert prose(article, "el") == [f"{first} {heading}{number}" if n == 0 else f"{second} b c" for number in range(2 * NESTING) for n in range(2)]
+    article = "".join(
+        f"{first} [[{heading}{number}\n\n== {heading} ==\n{second} [[a|b]] [[c]\n\n" for number in range(2 * NESTING)
+    )
+    assert prose(article, "el") == [
+        f"{first} {heading}{number}" if n == 0 else f"{second} b c" for number in range(2 * NESTING) for n in range(2)
+    ]
 
 
 @pytest.mark.parametrize(

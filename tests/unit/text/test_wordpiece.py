@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from pipeline.text.vocabulary import SPECIALS, Vocabulary
 from pipeline.text.wordpiece import LONGEST_KEPT, WordPiece, chunk_ends, plain
 
-VOCABULARY = Vocabulary(tokens=(*SPECIALS, "un", "##aff", "##able", "a", "##b", ",", "[", "]", "mask", "力"), lowercase=True)
+VOCABULARY = Vocabulary(
+    tokens=(*SPECIALS, "un", "##aff", "##able", "a", "##b", ",", "[", "]", "mask", "力"), lowercase=True
+)
 WORDPIECE = WordPiece(VOCABULARY)
 
 
@@ -59,7 +61,10 @@ def test_chunks_end_after_spaces_and_around_punctuation_and_chinese_characters()
 
 
 ANY = st.text(alphabet=st.characters(exclude_categories=["Cs"]))
-LIKELY = st.text(alphabet=st.sampled_from(list("unafbleUNA, []力一é\u0301\u00a0\x07\x1c\t\r\n#—“\ufffd\u2028\u3000\u200b한İ")), max_size=30)
+LIKELY = st.text(
+    alphabet=st.sampled_from(list("unafbleUNA, []力一é\u0301\u00a0\x07\x1c\t\r\n#—“\ufffd\u2028\u3000\u200b한İ")),
+    max_size=30,
+)
 LONG = st.builds(lambda word, times, rest: word * times + rest, st.sampled_from("abé力"), st.integers(95, 110), LIKELY)
 CASES = {
     "uncased": VOCABULARY,
@@ -72,13 +77,21 @@ CASES = {
 @pytest.mark.parametrize("vocabulary", CASES.values(), ids=CASES.keys())
 @given(st.lists(ANY | LIKELY | LONG, max_size=6))
 def test_ids_are_those_of_the_tokenizer_for_any_text(vocabulary: Vocabulary, sentences: list[str]) -> None:
-    for ours, theirs in zip(WordPiece(vocabulary, table_chunks=20).encode(sentences), plain(vocabulary.tokenizer(), sentences), strict=True):
+    for ours, theirs in zip(
+        WordPiece(vocabulary, table_chunks=20).encode(sentences), plain(vocabulary.tokenizer(), sentences), strict=True
+    ):
         assert ours.tolist() == theirs.tolist()
 
 
 def test_the_table_starts_anew_when_it_is_full_and_long_chunks_are_not_kept() -> None:
     wordpiece = WordPiece(VOCABULARY, table_chunks=2)
-    assert wordpiece.encode(["a b, un"])[0].tolist() == [8, 1, 10, 5] and set(wordpiece.table.entries) == {"a ", "b", ",", " ", "un\n"}
+    assert wordpiece.encode(["a b, un"])[0].tolist() == [8, 1, 10, 5] and set(wordpiece.table.entries) == {
+        "a ",
+        "b",
+        ",",
+        " ",
+        "un\n",
+    }
     assert wordpiece.encode(["ab ab"])[0].tolist() == [8, 9, 8, 9] and set(wordpiece.table.entries) == {"ab ", "ab\n"}
     wordpiece.encode(["b" * LONGEST_KEPT])
     assert set(wordpiece.table.entries) == {"ab ", "ab\n"}

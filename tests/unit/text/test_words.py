@@ -36,17 +36,28 @@ def test_words_by_hand() -> None:
     words = whole_words(ids, offsets, VOCABULARY)
     assert words.starts.tolist() == [1, 3, 5, 7, 12, 13, 15] and words.sizes.tolist() == [2, 1, 2, 1, 1, 2, 1]
     assert words.bounds.tolist() == [0, 4, 4, 7]
-    assert words.positions(np.array([0, 2, 5])).tolist() == [1, 2, 5, 6, 13, 14] and words.positions(np.array([], int)).tolist() == []
+    assert (
+        words.positions(np.array([0, 2, 5])).tolist() == [1, 2, 5, 6, 13, 14]
+        and words.positions(np.array([], int)).tolist() == []
+    )
     pieces = single_pieces(ids, offsets, VOCABULARY)
-    assert pieces.starts.tolist() == [1, 2, 3, 5, 6, 7, 12, 13, 14, 15] and set(pieces.sizes) == {1} and pieces.bounds.tolist() == [0, 6, 6, 10]
+    assert (
+        pieces.starts.tolist() == [1, 2, 3, 5, 6, 7, 12, 13, 14, 15]
+        and set(pieces.sizes) == {1}
+        and pieces.bounds.tolist() == [0, 6, 6, 10]
+    )
 
 
 def test_spans_of_one_length_by_hand() -> None:
     """All spans have two words. Segments of words of 1, 2 and of 2, 2 pieces, and room for 3: the first pair, or one word of the second."""
     words = words_of([[[1, 2], [2, 2]]] * 500)
     for over_masked in (False, True):
-        taken, tied = draw_spans(words, np.full(500, 3), np.array([0.0, 1.0]), np.random.default_rng(0), over_masked=over_masked)
-        outcomes = Counter((tuple(t), tuple(j)) for t, j in zip(taken.reshape(-1, 4).tolist(), tied.reshape(-1, 4).tolist()))
+        taken, tied = draw_spans(
+            words, np.full(500, 3), np.array([0.0, 1.0]), np.random.default_rng(0), over_masked=over_masked
+        )
+        outcomes = Counter(
+            (tuple(t), tuple(j)) for t, j in zip(taken.reshape(-1, 4).tolist(), tied.reshape(-1, 4).tolist())
+        )
         T, F = True, False
         expected = {
             ((T, T, F, F), (F, T, F, F)),  # from the first word on
@@ -85,19 +96,32 @@ def plain_spans(
 @pytest.mark.parametrize("over_masked", [False, True])
 @pytest.mark.parametrize(
     ("segments", "count", "shares"),
-    [([[1, 2, 1, 1], [3, 1]], 4, [0.5, 0.3, 0.2]), ([[1, 1, 1, 1, 1]], 4, [0.2, 0.2, 0.6]), ([[2, 1, 2], [1]], 9, [0.4, 0.6]), ([[3], [1, 2]], 2, [0.1, 0.9])],
+    [
+        ([[1, 2, 1, 1], [3, 1]], 4, [0.5, 0.3, 0.2]),
+        ([[1, 1, 1, 1, 1]], 4, [0.2, 0.2, 0.6]),
+        ([[2, 1, 2], [1]], 9, [0.4, 0.6]),
+        ([[3], [1, 2]], 2, [0.1, 0.9]),
+    ],
 )
-def test_spans_have_the_distribution_of_the_law(segments: list[list[int]], count: int, shares: list[float], over_masked: bool) -> None:
+def test_spans_have_the_distribution_of_the_law(
+    segments: list[list[int]], count: int, shares: list[float], over_masked: bool
+) -> None:
     n, rng = 20_000, random.Random(1)
-    taken, tied = draw_spans(words_of([segments] * n), np.full(n, count), np.array(shares), np.random.default_rng(2), over_masked=over_masked)
+    taken, tied = draw_spans(
+        words_of([segments] * n), np.full(n, count), np.array(shares), np.random.default_rng(2), over_masked=over_masked
+    )
     size = sum(map(len, segments))
     ours = Counter(
-        (frozenset(np.flatnonzero(t).tolist()), frozenset(np.flatnonzero(j).tolist())) for t, j in zip(taken.reshape(n, size), tied.reshape(n, size))
+        (frozenset(np.flatnonzero(t).tolist()), frozenset(np.flatnonzero(j).tolist()))
+        for t, j in zip(taken.reshape(n, size), tied.reshape(n, size))
     )
     theirs = Counter(plain_spans(segments, count, shares, over_masked, rng) for _ in range(n))
     common = [kind for kind in ours | theirs if ours[kind] + theirs[kind] >= 20]
     assert sum(ours[kind] for kind in common) > 0.99 * n
-    assert len(common) == 1 or chi2_contingency([[ours[kind] for kind in common], [theirs[kind] for kind in common]]).pvalue > 1e-3
+    assert (
+        len(common) == 1
+        or chi2_contingency([[ours[kind] for kind in common], [theirs[kind] for kind in common]]).pvalue > 1e-3
+    )
 
 
 @given(st.lists(SEGMENTS, max_size=5), st.integers(1, 8), st.integers(0, 1000))

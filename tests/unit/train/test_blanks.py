@@ -24,16 +24,33 @@ CHINESE = ["他们今天去北京看朋友。", "我们明天去上海看电影�
 def corpus_of(folder: Path, documents: list[tuple[str, str]], language: str) -> Corpus:
     """A corpus with one window, both for training and held out, of (parent, text)."""
     rows = [
-        {"id": f"{number}#0", "parent": parent, "title": "", "text": text, "source": "", "lines_are_sentences": False, "language": language}
+        {
+            "id": f"{number}#0",
+            "parent": parent,
+            "title": "",
+            "text": text,
+            "source": "",
+            "lines_are_sentences": False,
+            "language": language,
+        }
         for number, (parent, text) in enumerate(documents)
     ]
     pq.write_table(pa.Table.from_pylist(rows, schema=DOCUMENT), folder / "one.parquet")
-    windows = (Window(shard="one.parquet", row_group=0, documents=len(rows), characters=sum(len(text) for _, text in documents)),)
-    return Corpus(folder=str(folder), fingerprint="0", train=windows, heldout=windows, counts={}, dropped={}, sources={})
+    windows = (
+        Window(
+            shard="one.parquet", row_group=0, documents=len(rows), characters=sum(len(text) for _, text in documents)
+        ),
+    )
+    return Corpus(
+        folder=str(folder), fingerprint="0", train=windows, heldout=windows, counts={}, dropped={}, sources={}
+    )
 
 
 def shown(corpus: Corpus, vocabulary: Vocabulary) -> list[str]:
-    return [readable(ids, place, vocabulary) for ids, place in sentences_with_blanks(corpus, WordPiece(vocabulary), vocabulary)]
+    return [
+        readable(ids, place, vocabulary)
+        for ids, place in sentences_with_blanks(corpus, WordPiece(vocabulary), vocabulary)
+    ]
 
 
 def test_one_parent_gives_several_sentences_and_every_parent_comes_first(tmp_path: Path) -> None:
@@ -66,7 +83,9 @@ def test_the_language_of_a_document_splits_its_sentences(tmp_path: Path) -> None
 
 def test_unigram_counts_are_of_every_word_whatever_the_language(tmp_path: Path) -> None:
     vocabulary = train_vocabulary(CHINESE, size=120, lowercase=True)
-    counts = unigram_counts(corpus_of(tmp_path, [("p", "".join(CHINESE))], "zh"), WordPiece(vocabulary), vocabulary.size)
+    counts = unigram_counts(
+        corpus_of(tmp_path, [("p", "".join(CHINESE))], "zh"), WordPiece(vocabulary), vocabulary.size
+    )
     assert counts[vocabulary.ids["去"]] == 2 and counts[vocabulary.ids["京"]] == 1
     assert counts.sum() == len("".join(CHINESE)) and np.all(counts >= 0)
 
@@ -76,7 +95,12 @@ def blank(text: str, answer: str, guess: str, probability: float) -> Blank:
 
 
 def test_the_surest_right_answers_are_chosen_once_each() -> None:
-    right = [blank("a", "the", "the", 0.4), blank("b", "sea", "sea", 0.3), blank("c", "the", "the", 0.6), blank("d", "hill", "hill", 0.2)]
+    right = [
+        blank("a", "the", "the", 0.4),
+        blank("b", "sea", "sea", 0.3),
+        blank("c", "the", "the", 0.6),
+        blank("d", "hill", "hill", 0.2),
+    ]
     wrong = [blank("e", "bag", "the", 0.9), blank("f", "old", "new", 0.1)]
     found = chosen([wrong[0], *right, wrong[1]])
     assert found == Blanks(random=[wrong[0], right[0], right[1]], surest=[right[2], right[1]], candidates=6, right=4)
@@ -89,11 +113,22 @@ def test_one_batch_gives_each_sentence_the_guesses_that_it_has_alone(tmp_path: P
     module = BertPretraining(Model(layers=1, width=16, heads=2, feed_forward=32, maximum_positions=32), vocabulary.size)
     together, alone = (
         fill_in_the_blanks(
-            module, corpus_of(tmp_path, rows, "en"), WordPiece(vocabulary), vocabulary, maximum_length=32, device=torch.device("cpu")
+            module,
+            corpus_of(tmp_path, rows, "en"),
+            WordPiece(vocabulary),
+            vocabulary,
+            maximum_length=32,
+            device=torch.device("cpu"),
         )
         for rows in ([("p", SENTENCES[0]), ("q", SENTENCES[1])], [("p", SENTENCES[0])])
     )
     assert together.candidates == 2 and alone.candidates == 1 and module.training
-    assert together.random[0].answer == alone.random[0].answer in ("the", "old", "man", "went", "one", "times", "over", "hill", "with", "bag")
-    for (word, probability), (expected, wanted) in zip(together.random[0].guesses, alone.random[0].guesses, strict=True):
+    assert (
+        together.random[0].answer
+        == alone.random[0].answer
+        in ("the", "old", "man", "went", "one", "times", "over", "hill", "with", "bag")
+    )
+    for (word, probability), (expected, wanted) in zip(
+        together.random[0].guesses, alone.random[0].guesses, strict=True
+    ):
         assert word == expected and probability == pytest.approx(wanted, abs=1e-6)

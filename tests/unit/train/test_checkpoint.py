@@ -16,7 +16,17 @@ from pipeline.corpus.order import Cursor
 from pipeline.errors import CheckpointError
 from pipeline.objectives.pretraining import BertPretraining
 from pipeline.text.vocabulary import Vocabulary, load_vocabulary
-from pipeline.train.checkpoint import State, best_step, folder_of, keep_newest, load, newest_sound, read_state, save, steps_saved
+from pipeline.train.checkpoint import (
+    State,
+    best_step,
+    folder_of,
+    keep_newest,
+    load,
+    newest_sound,
+    read_state,
+    save,
+    steps_saved,
+)
 from pipeline.train.optim import build_optimizer, optimizer_tensors
 from pipeline.train.step import seed_dropout, update
 
@@ -30,7 +40,16 @@ STATE = State(
     interval={"sum.mlm": 0.1, "count.mlm": 3, "steps": 1},
     heldout_before={"heldout/mlm_loss": 4.337154091729058},
 )
-FILES = ["config.json", "manifest.json", "model.safetensors", "optimizer.safetensors", "state.json", "tokenizer.json", "tokenizer_config.json", "vocab.txt"]
+FILES = [
+    "config.json",
+    "manifest.json",
+    "model.safetensors",
+    "optimizer.safetensors",
+    "state.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "vocab.txt",
+]
 
 
 @pytest.fixture
@@ -43,7 +62,9 @@ def trained(training, tiny_config: Pretrain) -> tuple[BertPretraining, torch.opt
     return module, optimizer
 
 
-def train_step(training, config: Pretrain, module: BertPretraining, optimizer: torch.optim.Optimizer, step: int) -> None:
+def train_step(
+    training, config: Pretrain, module: BertPretraining, optimizer: torch.optim.Optimizer, step: int
+) -> None:
     seed_dropout(0, step, 0)
     sum(total / count for total, count in module(collate(training.blocks(config)[step])).values()).backward()
     update(optimizer, module, rate=0.01, clip_norm=1.0)
@@ -52,7 +73,9 @@ def train_step(training, config: Pretrain, module: BertPretraining, optimizer: t
 @pytest.fixture
 def save_at(trained, tiny_config: Pretrain, tiny_vocabulary: Vocabulary, tmp_path: Path) -> Callable[[int], Path]:
     """Publish a checkpoint of the trained module under a step's number."""
-    return lambda step: Path(save(str(tmp_path), replace(STATE, step=step), *trained, tiny_config.model, tiny_vocabulary))
+    return lambda step: Path(
+        save(str(tmp_path), replace(STATE, step=step), *trained, tiny_config.model, tiny_vocabulary)
+    )
 
 
 def assert_equal(ours: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor]) -> None:
@@ -81,7 +104,9 @@ def test_weights_alone_can_be_loaded(training, trained, save_at, tiny_config: Pr
     assert_equal(trained[0].state_dict(), other.state_dict())
 
 
-def test_the_state_before_the_first_step_has_no_cursor(training, tiny_config: Pretrain, tiny_vocabulary: Vocabulary, tmp_path: Path) -> None:
+def test_the_state_before_the_first_step_has_no_cursor(
+    training, tiny_config: Pretrain, tiny_vocabulary: Vocabulary, tmp_path: Path
+) -> None:
     module = training.module(tiny_config)
     folder = save(str(tmp_path), State(), module, build_optimizer(AdamW(), module), tiny_config.model, tiny_vocabulary)
     assert folder == f"{tmp_path}/checkpoints/step-00000000" and read_state(folder) == State()
@@ -93,7 +118,10 @@ def test_weights_of_another_model_are_refused_with_the_folder(training, save_at,
     module = BertPretraining(wider, training.vocabulary.size)
     with pytest.raises(CheckpointError) as refused:
         load(str(folder), module, None, wider)
-    assert str(refused.value) == f"{folder}: tensor bert.encoder.layer.0.intermediate.dense.weight has shape [64, 32], the model's settings give [80, 32]"
+    assert (
+        str(refused.value)
+        == f"{folder}: tensor bert.encoder.layer.0.intermediate.dense.weight has shape [64, 32], the model's settings give [80, 32]"
+    )
 
 
 def test_the_newest_sound_checkpoint_is_picked_and_damaged_ones_are_passed_over(save_at, tmp_path: Path) -> None:
@@ -157,7 +185,9 @@ def test_what_was_never_published_is_not_kept_in_the_place_of_what_was(tmp_path:
     assert steps_saved(str(tmp_path)) == [100, 150, 200, 210]
 
 
-def test_storage_that_refuses_to_say_picks_no_older_checkpoint(save_at, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_storage_that_refuses_to_say_picks_no_older_checkpoint(
+    save_at, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     older, newer = save_at(1), save_at(2)
     read = storage.read_bytes
 
@@ -174,7 +204,9 @@ def test_storage_that_refuses_to_say_picks_no_older_checkpoint(save_at, tmp_path
     assert newest_sound(str(tmp_path), pytest.fail) == str(newer) and older.exists()
 
 
-def test_a_state_that_its_disk_has_lost_is_not_the_best_and_stops_nothing(save_at, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_state_that_its_disk_has_lost_is_not_the_best_and_stops_nothing(
+    save_at, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     newer = save_at(2)
     read = storage.read_bytes
 

@@ -42,7 +42,11 @@ def chosen(preset: str, **placement: object) -> tuple[bool, str]:
 def test_what_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiling.shutil, "which", lambda name: "/usr/bin/g++")
     assert chosen("bert-tiny") == (False, "torch.compile is off (too short a run to pay)")
-    assert chosen("bert-tiny", compile="on") == chosen("bert-mini") == (True, "torch.compile is on: the first steps are slow")
+    assert (
+        chosen("bert-tiny", compile="on")
+        == chosen("bert-mini")
+        == (True, "torch.compile is on: the first steps are slow")
+    )
     assert chosen("bert-mini", compile="off") == (False, "torch.compile is off (placement.compile is off)")
     monkeypatch.setattr(compiling.shutil, "which", lambda name: None)
     assert chosen("bert-mini") == (False, "torch.compile is off (no C++ compiler)")
@@ -53,7 +57,10 @@ def test_what_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_dropout_that_would_be_drawn_anew_is_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiling.shutil, "which", lambda name: "/usr/bin/g++")
     assert chosen("bert-mini", recompute=True) == (False, "torch.compile is off (placement.recompute is on, on a CPU)")
-    with pytest.raises(ConfigError, match=r"^placement.compile \(on\) with placement.recompute \(True\) would drop other elements in the backward than in the forward on a CPU: leave one"):
+    with pytest.raises(
+        ConfigError,
+        match=r"^placement.compile \(on\) with placement.recompute \(True\) would drop other elements in the backward than in the forward on a CPU: leave one",
+    ):
         chosen("bert-mini", compile="on", recompute=True)
     config = replace(PRESETS["bert-mini"], placement=Placement(compile="on", recompute=True))
     assert compiles(config, 30_522, torch.device("cuda"), config.phase_at(0), print)
@@ -67,7 +74,9 @@ def test_batches_of_all_lengths_are_one_graph() -> None:
     counter = CompileCounter()
     with compiled(module, counter):
         for rows, length, ragged in ((6, 64, True), (6, 64, False), (9, 48, True), (4, 33, False), (6, 64, True)):
-            batch = make_batch(Case(size="tiny", rows=rows, length=length, ragged=ragged, attention_dropout=True), seed=rows)
+            batch = make_batch(
+                Case(size="tiny", rows=rows, length=length, ragged=ragged, attention_dropout=True), seed=rows
+            )
             module(replace(batch, ids_T=batch.ids_T % 1_000, masked_labels_M=batch.masked_labels_M % 1_000))
     assert counter.frame_count == 1
     torch._dynamo.reset()
@@ -76,8 +85,13 @@ def test_batches_of_all_lengths_are_one_graph() -> None:
 def test_an_error_of_the_compiler_says_that_it_can_be_left_out() -> None:
     def compile_fn() -> None: ...
 
-    failure = failure_of(BackendCompilerFailed(compile_fn, AttributeError("'int' object has no attribute 'meta'"), None), "worker 0")
-    assert failure.text == "BackendCompilerFailed: backend='compile_fn' raised: AttributeError: 'int' object has no attribute 'meta'"
+    failure = failure_of(
+        BackendCompilerFailed(compile_fn, AttributeError("'int' object has no attribute 'meta'"), None), "worker 0"
+    )
+    assert (
+        failure.text
+        == "BackendCompilerFailed: backend='compile_fn' raised: AttributeError: 'int' object has no attribute 'meta'"
+    )
     assert failure.remedy == "placement.compile off runs without the compiler, " and failure.kind == "unknown"
 
 
@@ -91,10 +105,15 @@ def losses(rank: int, backend: str | None, *, recompute: bool = False, dropout: 
     objective = distributed(module, SimpleNamespace(world=2, device=CPU))
     with compiled(module, backend) if backend else nullcontext():
         for step in range(2):
-            batch = make_batch(Case(size="base", rows=2, length=16 + 2 * step, ragged=True, attention_dropout=False), seed=2 * step + rank)
+            batch = make_batch(
+                Case(size="base", rows=2, length=16 + 2 * step, ragged=True, attention_dropout=False),
+                seed=2 * step + rank,
+            )
             batch = replace(batch, ids_T=batch.ids_T % VOCABULARY, masked_labels_M=batch.masked_labels_M % VOCABULARY)
             compute = Compute(device=CPU, autocast=torch.autocast("cpu", enabled=False), seed=0, world=2)
-            sums, _ = train_step(objective, optimizer, [(0, batch)], {"mlm": 10, "nsp": 4}, compute, step=step, rate=1e-3, clip_norm=1.0)
+            sums, _ = train_step(
+                objective, optimizer, [(0, batch)], {"mlm": 10, "nsp": 4}, compute, step=step, rate=1e-3, clip_norm=1.0
+            )
             found.append(float(sum(sums.values())))
     return found
 
@@ -104,7 +123,10 @@ def rank_of_two(rank: int, folder: str) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
     backend = "aot_eager"
-    pairs = [losses(rank, None), losses(rank, backend)], [losses(rank, None, dropout=0.0), losses(rank, backend, dropout=0.0, recompute=True)]
+    pairs = (
+        [losses(rank, None), losses(rank, backend)],
+        [losses(rank, None, dropout=0.0), losses(rank, backend, dropout=0.0, recompute=True)],
+    )
     Path(folder, f"{rank}.json").write_text(json.dumps(pairs))
     dist.destroy_process_group()
 

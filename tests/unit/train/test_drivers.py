@@ -42,7 +42,9 @@ def test_a_process_id_that_was_given_again_is_another_process() -> None:
     assert is_gone(f"{machine()} {os.getpid()} {start - 100}")
 
 
-@pytest.mark.parametrize("driver", ["", "1 2", "another pid:[4026531836] 99999999 1", f"{machine()} x 1", f"{machine()} 99999999 -"])
+@pytest.mark.parametrize(
+    "driver", ["", "1 2", "another pid:[4026531836] 99999999 1", f"{machine()} x 1", f"{machine()} 99999999 -"]
+)
 def test_what_this_machine_cannot_know_is_not_gone(driver: str) -> None:
     assert not is_gone(driver)
     assert is_gone(f"{machine()} 99999999 1")

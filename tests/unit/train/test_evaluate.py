@@ -29,11 +29,17 @@ BATCH = Batch(
 
 
 @pytest.mark.parametrize(
-    ("pairs", "term"), [(NextSentence(), "nsp"), (SentenceOrder(), "sop"), (FullSentences(), None), (SingleSegment(), None)], ids=lambda value: str(value)[:9]
+    ("pairs", "term"),
+    [(NextSentence(), "nsp"), (SentenceOrder(), "sop"), (FullSentences(), None), (SingleSegment(), None)],
+    ids=lambda value: str(value)[:9],
 )
-def test_what_the_held_out_rows_ask_is_what_is_reported(training, tiny_corpus: Corpus, tiny_config, pairs, term: str | None) -> None:
+def test_what_the_held_out_rows_ask_is_what_is_reported(
+    training, tiny_corpus: Corpus, tiny_config, pairs, term: str | None
+) -> None:
     sampling = Sampling(maximum_length=32, pairs=pairs)
-    batches = heldout_batches(tiny_corpus, WordPiece(training.vocabulary), sampling, rows=40, rows_per_batch=8, rank=0, world=1)
+    batches = heldout_batches(
+        tiny_corpus, WordPiece(training.vocabulary), sampling, rows=40, rows_per_batch=8, rank=0, world=1
+    )
     module = training.module(tiny_config)
     metrics = evaluate(module, batches, world=1, device=CPU, autocast=torch.autocast("cpu", enabled=False))
     assert set(metrics) == (MLM | {f"heldout/{term}_loss", f"heldout/{term}_accuracy"} if term else MLM)
@@ -47,13 +53,19 @@ def test_a_pair_task_with_one_answer_is_not_measured(training, tiny_config, answ
     module, plain = training.module(tiny_config), torch.autocast("cpu", enabled=False)
     alike = replace(BATCH, not_next_N=torch.full((3,), answer))
     assert set(evaluate(module, [alike], world=1, device=CPU, autocast=plain)) == MLM
-    assert set(evaluate(module, [alike, BATCH], world=1, device=CPU, autocast=plain)) == MLM | {"heldout/nsp_loss", "heldout/nsp_accuracy"}
+    assert set(evaluate(module, [alike, BATCH], world=1, device=CPU, autocast=plain)) == MLM | {
+        "heldout/nsp_loss",
+        "heldout/nsp_accuracy",
+    }
 
 
 def test_baselines_by_hand() -> None:
     """Add-one counts of 3, 2 and five times 1: the labels 5, 5 and 6 have the shares 3/10, 3/10 and 2/10; of the pairs two in three are NotNext."""
     counts = np.array([0, 0, 0, 0, 0, 2, 1])
-    expected = {"baseline/unigram_mlm_loss": -(2 * np.log(0.3) + np.log(0.2)) / 3, "baseline/unigram_mlm_accuracy": 2 / 3}
+    expected = {
+        "baseline/unigram_mlm_loss": -(2 * np.log(0.3) + np.log(0.2)) / 3,
+        "baseline/unigram_mlm_accuracy": 2 / 3,
+    }
     assert baselines([BATCH], counts, world=1) == pytest.approx(expected | {"baseline/majority_nsp_accuracy": 2 / 3})
     swapped = replace(BATCH, not_next_N=None, swapped_N=torch.tensor([0, 0, 0]))
     assert baselines([swapped], counts, world=1) == pytest.approx(expected | {"baseline/majority_sop_accuracy": 1.0})

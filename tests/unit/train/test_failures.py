@@ -11,7 +11,9 @@ from pipeline.errors import AwayError, ConfigError, DataError
 from pipeline.train.failures import Failure, Failures, error_line, failure_of
 
 PLACE = "worker 1 on 10.0.0.2"
-RESET = "[/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:537] Read error [127.0.0.1]:16267: Connection reset by peer"
+RESET = (
+    "[/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:537] Read error [127.0.0.1]:16267: Connection reset by peer"
+)
 
 
 def starts(*errors: tuple[BaseException | None, int]) -> tuple[list[str], str | None]:
@@ -25,8 +27,13 @@ def starts(*errors: tuple[BaseException | None, int]) -> tuple[list[str], str | 
 
 
 def test_an_unknown_error_is_told_at_once_and_twice_ends_the_run() -> None:
-    (line,), ended = starts((RuntimeError("shapes differ\nat 0x7f12"), 0), (RuntimeError("shapes differ\nat 0x8f34"), 0))
-    assert line == f"{PLACE} failed: RuntimeError: shapes differ at 0x7f12; the workers start again, as often as placement.restarts allows"
+    (line,), ended = starts(
+        (RuntimeError("shapes differ\nat 0x7f12"), 0), (RuntimeError("shapes differ\nat 0x8f34"), 0)
+    )
+    assert (
+        line
+        == f"{PLACE} failed: RuntimeError: shapes differ at 0x7f12; the workers start again, as often as placement.restarts allows"
+    )
     assert ended == (
         f"{PLACE} failed twice in the same way and with no step between: RuntimeError: shapes differ at 0x8f34; "
         "the full error is in Ray's logs, the same command continues from the newest checkpoint"
@@ -44,7 +51,9 @@ def test_steps_between_or_another_error_go_on() -> None:
 def test_all_workers_of_one_start_are_one_failure() -> None:
     failures = Failures()
     failures.begin(0)
-    assert failures.add(failure_of(RuntimeError("broken"), PLACE), 0) and not failures.add(failure_of(RuntimeError("broken"), "worker 0 on 10.0.0.1"), 0)
+    assert failures.add(failure_of(RuntimeError("broken"), PLACE), 0) and not failures.add(
+        failure_of(RuntimeError("broken"), "worker 0 on 10.0.0.1"), 0
+    )
     assert failures.error is None
     failures.begin(0)
     failures.add(failure_of(RuntimeError("broken"), PLACE), 0)
@@ -52,7 +61,12 @@ def test_all_workers_of_one_start_are_one_failure() -> None:
 
 
 def test_what_another_start_may_mend_never_ends_the_run() -> None:
-    for error in (AwayError("s3://b/x cannot be read now"), ConnectionResetError("peer"), TimeoutError("late"), OSError("AWS Error SLOW_DOWN during GetObject")):
+    for error in (
+        AwayError("s3://b/x cannot be read now"),
+        ConnectionResetError("peer"),
+        TimeoutError("late"),
+        OSError("AWS Error SLOW_DOWN during GetObject"),
+    ):
         lines, ended = starts(*[(error, 0)] * 4)
         assert ended is None and len(lines) == 4 and str(error) in lines[0] and " failed again: " in lines[1]
 
@@ -61,7 +75,11 @@ def test_a_lost_worker_is_told_where_the_workers_start_again() -> None:
     lost = "the workers start again: one was lost, or nodes came or went"
     assert starts((None, 0), (None, 0)) == ([lost], None)
     # The others' connections to it break; the same again without a step is no loss but their network.
-    for echo in (RuntimeError(RESET), torch.distributed.DistBackendError("NCCL error in: NCCLUtils.hpp:317"), ray.exceptions.ActorDiedError()):
+    for echo in (
+        RuntimeError(RESET),
+        torch.distributed.DistBackendError("NCCL error in: NCCLUtils.hpp:317"),
+        ray.exceptions.ActorDiedError(),
+    ):
         assert starts((echo, 0), (None, 0), (echo, 5), (None, 0)) == ([lost] * 3, None)
         lines, ended = starts((echo, 0), (echo, 0), (echo, 0))
         assert ended is None and lines[0] == lost and f"{PLACE} failed again: {type(echo).__name__}: " in lines[1]
@@ -69,7 +87,11 @@ def test_a_lost_worker_is_told_where_the_workers_start_again() -> None:
 
 def test_the_next_phase_is_no_new_start() -> None:
     failures = Failures()
-    assert [failures.begin(phase) for phase in (0, 90, 90)] == [None, None, "the workers start again: one was lost, or nodes came or went"]
+    assert [failures.begin(phase) for phase in (0, 90, 90)] == [
+        None,
+        None,
+        "the workers start again: one was lost, or nodes came or went",
+    ]
 
 
 def test_our_own_error_ends_the_run_at_once() -> None:
@@ -84,7 +106,9 @@ def test_our_own_error_ends_the_run_at_once() -> None:
 def test_errors_in_a_line() -> None:
     assert error_line(RayTaskError("f", "Traceback …", KeyError("name")).as_instanceof_cause()) == "KeyError: 'name'"
     assert error_line(RuntimeError()) == "RuntimeError"
-    assert error_line(RuntimeError("Traceback (most recent call last):\n  File x\nValueError: bad\n")) == "ValueError: bad"
+    assert (
+        error_line(RuntimeError("Traceback (most recent call last):\n  File x\nValueError: bad\n")) == "ValueError: bad"
+    )
     assert error_line(ValueError("x" * 500)) == f"ValueError: {'x' * 300}…"
 
 

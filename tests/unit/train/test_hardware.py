@@ -20,15 +20,26 @@ def test_memory_that_runs_out_says_what_to_lower() -> None:
         "out of memory on cpu at step 7: lower batch.rows_per_slot (32) or sampling.maximum_length (128), or set placement.recompute"
     )
     recomputing = replace(Pretrain(), placement=Placement(recompute=True))
-    with pytest.raises(ConfigError, match=r"sampling.maximum_length \(128\)$"), told_what_to_lower(recomputing, recomputing.phase_at(6), 7, CPU):
+    with (
+        pytest.raises(ConfigError, match=r"sampling.maximum_length \(128\)$"),
+        told_what_to_lower(recomputing, recomputing.phase_at(6), 7, CPU),
+    ):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB")
     longer = replace(Pretrain(), steps=10, phases=TwoPhases())
-    with pytest.raises(ConfigError, match=r"step 10: lower phases.rows_per_slot \(8\) or phases.maximum_length \(512\), or"), told_what_to_lower(longer, longer.phase_at(9), 10, CPU):
+    with (
+        pytest.raises(
+            ConfigError, match=r"step 10: lower phases.rows_per_slot \(8\) or phases.maximum_length \(512\), or"
+        ),
+        told_what_to_lower(longer, longer.phase_at(9), 10, CPU),
+    ):
         raise MemoryError
 
 
 def test_other_errors_pass() -> None:
-    with pytest.raises(RuntimeError, match="^something else$"), told_what_to_lower(Pretrain(), Pretrain().phase_at(6), 7, CPU):
+    with (
+        pytest.raises(RuntimeError, match="^something else$"),
+        told_what_to_lower(Pretrain(), Pretrain().phase_at(6), 7, CPU),
+    ):
         raise RuntimeError("something else")
 
 
@@ -49,5 +60,10 @@ def test_a_cpu_has_no_peak() -> None:
 
 
 def test_memory_that_runs_out_elsewhere_says_so_too() -> None:
-    with pytest.raises(ConfigError, match=r"^out of memory on cpu outside of steps: lower batch.rows_per_slot \(32\) or"), told_what_to_lower(Pretrain(), Pretrain().phase_at(0), None, CPU):
+    with (
+        pytest.raises(
+            ConfigError, match=r"^out of memory on cpu outside of steps: lower batch.rows_per_slot \(32\) or"
+        ),
+        told_what_to_lower(Pretrain(), Pretrain().phase_at(0), None, CPU),
+    ):
         raise MemoryError

@@ -16,7 +16,9 @@ CPU, PLAIN = torch.device("cpu"), torch.autocast("cpu", enabled=False)
 
 
 def held(corpus: Corpus, vocabulary: Vocabulary, *, rank: int = 0, world: int = 1) -> HeldoutWords:
-    return heldout_words(corpus, WordPiece(vocabulary), maximum_length=64, sentences=30, rows_per_batch=8, rank=rank, world=world)
+    return heldout_words(
+        corpus, WordPiece(vocabulary), maximum_length=64, sentences=30, rows_per_batch=8, rank=rank, world=world
+    )
 
 
 def test_words_are_drawn_from_the_text_alone(tiny_corpus: Corpus) -> None:
@@ -30,7 +32,19 @@ def test_words_are_drawn_from_the_text_alone(tiny_corpus: Corpus) -> None:
 
 def test_other_vocabularies_are_asked_the_same_words(tiny_corpus: Corpus, tiny_vocabulary: Vocabulary) -> None:
     longer = extended(tiny_vocabulary, ["karkar"])
-    letters = Vocabulary(tokens=("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", *"kalominesutrdp", *(f"##{c}" for c in "kalominesutrdp")), lowercase=True)
+    letters = Vocabulary(
+        tokens=(
+            "[PAD]",
+            "[UNK]",
+            "[CLS]",
+            "[SEP]",
+            "[MASK]",
+            ".",
+            *"kalominesutrdp",
+            *(f"##{c}" for c in "kalominesutrdp"),
+        ),
+        lowercase=True,
+    )
     found = [held(tiny_corpus, vocabulary) for vocabulary in (tiny_vocabulary, longer, letters)]
     assert len({(h.words, h.bytes) for h in found}) == 1
     assert sum(batch.masked for batch in found[2].batches) > sum(batch.masked for batch in found[0].batches)
@@ -55,16 +69,32 @@ def test_figures_by_hand(training, tiny_config, tiny_corpus: Corpus, tiny_vocabu
     size, pieces = tiny_vocabulary.size, sum(batch.masked for batch in found.batches)
     module.encoder.maximum_positions = 64
     metrics = word_metrics(module, found, world=1, device=CPU, autocast=PLAIN)
-    expected = {"heldout/nats_per_word": pieces * math.log(size) / found.words, "heldout/bits_per_byte": pieces * math.log2(size) / found.bytes}
+    expected = {
+        "heldout/nats_per_word": pieces * math.log(size) / found.words,
+        "heldout/bits_per_byte": pieces * math.log2(size) / found.bytes,
+    }
     assert metrics == pytest.approx(expected, rel=1e-5)
     unknown = word_metrics(module, replace(found, unknown_bytes=5), world=1, device=CPU, autocast=PLAIN)
-    assert unknown["heldout/bits_per_byte"] - metrics["heldout/bits_per_byte"] == pytest.approx(5 * 8 / found.bytes, rel=1e-5)
-    assert module.training and word_metrics(module, HeldoutWords(batches=[], words=0, bytes=0, unknown_bytes=0), world=1, device=CPU, autocast=PLAIN) == {}
+    assert unknown["heldout/bits_per_byte"] - metrics["heldout/bits_per_byte"] == pytest.approx(
+        5 * 8 / found.bytes, rel=1e-5
+    )
+    assert (
+        module.training
+        and word_metrics(
+            module, HeldoutWords(batches=[], words=0, bytes=0, unknown_bytes=0), world=1, device=CPU, autocast=PLAIN
+        )
+        == {}
+    )
 
 
 def test_words_that_cannot_be_written_are_counted(tiny_corpus: Corpus, tiny_vocabulary: Vocabulary) -> None:
     # Without k no word that holds one can be written: all its bytes are unknown.
-    without = replace(tiny_vocabulary, tokens=tuple(token if "k" not in token else f"[unused{place}]" for place, token in enumerate(tiny_vocabulary.tokens)))
+    without = replace(
+        tiny_vocabulary,
+        tokens=tuple(
+            token if "k" not in token else f"[unused{place}]" for place, token in enumerate(tiny_vocabulary.tokens)
+        ),
+    )
     drawn = [words[place] for words, masked in drawn_words(tiny_corpus, 21, 30, 0, 1) for place in masked]
     found = held(tiny_corpus, without)
     assert found.unknown_bytes == sum(len(word) for word in drawn if "k" in word.lower()) > 0

@@ -21,9 +21,9 @@ from pipeline.text.extension import extended
 from pipeline.text.vocabulary import Vocabulary, save_vocabulary
 from pipeline.train.initial import (
     POOLER,
-    is_padding,
     agreed_model,
     extended_state,
+    is_padding,
     module_of,
     place_words,
     read_initial,
@@ -62,13 +62,17 @@ def refusal(config: Pretrain, kind: type[Exception] = CheckpointError) -> str:
     return str(refused.value).replace(str(config.init), "MODEL")
 
 
-def test_a_whole_checkpoint_is_taken_as_it_is(config: Pretrain, training, tiny_config: Pretrain, tiny_vocabulary: Vocabulary) -> None:
+def test_a_whole_checkpoint_is_taken_as_it_is(
+    config: Pretrain, training, tiny_config: Pretrain, tiny_vocabulary: Vocabulary
+) -> None:
     lines: list[str] = []
     initial = read_initial(config, lines.append)
     assert (initial.model, initial.vocabulary) == (tiny_config.model, tiny_vocabulary)
     expected = training.module(tiny_config).state_dict()
     found = module_of(initial, config.model).state_dict()
-    assert found.keys() == expected.keys() and all(torch.equal(found[name], tensor) for name, tensor in expected.items())
+    assert found.keys() == expected.keys() and all(
+        torch.equal(found[name], tensor) for name, tensor in expected.items()
+    )
     assert lines == [f"init: weights of {config.init}, {tiny_vocabulary.size} word embeddings"]
     assert read_initial(config, print) == initial
 
@@ -92,11 +96,16 @@ def test_a_damaged_copy_is_made_again(config: Pretrain) -> None:
 @pytest.mark.parametrize(
     ("gone", "said"),
     [
-        (("cls.seq_relationship.", "bert.pooler."), "bert.pooler and cls.seq_relationship not in it and initialised at random"),
+        (
+            ("cls.seq_relationship.", "bert.pooler."),
+            "bert.pooler and cls.seq_relationship not in it and initialised at random",
+        ),
         (("cls.",), "cls.predictions and cls.seq_relationship not in it and initialised at random"),
     ],
 )
-def test_missing_heads_start_at_random_and_are_named(config: Pretrain, published: Path, gone: tuple[str, ...], said: str) -> None:
+def test_missing_heads_start_at_random_and_are_named(
+    config: Pretrain, published: Path, gone: tuple[str, ...], said: str
+) -> None:
     change(published, without(*gone))
     lines: list[str] = []
     initial = read_initial(config, lines.append)
@@ -106,12 +115,21 @@ def test_missing_heads_start_at_random_and_are_named(config: Pretrain, published
     torch.manual_seed(6)
     again = module_of(initial, config.model).state_dict()
     assert {name for name in found if not torch.equal(found[name], again[name])} == {
-        name for name in found if to_published({name: found[name]}).popitem()[0].startswith(gone) and name.endswith("weight") and "norm" not in name
+        name
+        for name in found
+        if to_published({name: found[name]}).popitem()[0].startswith(gone)
+        and name.endswith("weight")
+        and "norm" not in name
     }
 
 
 def test_heads_of_other_tasks_are_left_out_and_named(config: Pretrain, published: Path) -> None:
-    change(published, lambda tensors: without(*HEADS)(tensors) | {"classifier.weight": torch.ones(3, 32), "classifier.bias": torch.ones(3)})
+    change(
+        published,
+        lambda tensors: (
+            without(*HEADS)(tensors) | {"classifier.weight": torch.ones(3, 32), "classifier.bias": torch.ones(3)}
+        ),
+    )
     lines: list[str] = []
     read_initial(config, lines.append)
     assert lines[0].endswith("initialised at random; classifier.bias, classifier.weight left out")
@@ -123,7 +141,9 @@ def test_heads_of_other_tasks_are_left_out_and_named(config: Pretrain, published
 
 def test_half_precision_is_taken_as_float32(config: Pretrain, published: Path) -> None:
     change(published, lambda tensors: {name: tensor.half() for name, tensor in tensors.items()})
-    assert {tensor.dtype for tensor in module_of(read_initial(config, print), config.model).state_dict().values()} == {torch.float32}
+    assert {tensor.dtype for tensor in module_of(read_initial(config, print), config.model).state_dict().values()} == {
+        torch.float32
+    }
 
 
 def test_tensors_that_are_missing_or_too_many_are_named(config: Pretrain, published: Path) -> None:
@@ -132,35 +152,63 @@ def test_tensors_that_are_missing_or_too_many_are_named(config: Pretrain, publis
     change(published, without("bert.encoder.layer.1.output.dense.weight"))
     assert refusal(config) == f"init MODEL: tensor bert.encoder.layer.1.output.dense.weight is missing: {heads}"
     change(published, lambda _: without("cls.predictions.transform.dense.bias", "cls.predictions.bias")(whole))
-    assert refusal(config) == f"init MODEL: tensors cls.predictions.bias, cls.predictions.transform.dense.bias are missing: {heads}"
+    assert (
+        refusal(config)
+        == f"init MODEL: tensors cls.predictions.bias, cls.predictions.transform.dense.bias are missing: {heads}"
+    )
     change(published, lambda _: without("bert.encoder.layer.1.")(whole))
-    assert "tensors bert.encoder.layer.1.attention.self.query.weight, " in (message := refusal(config)) and f" and 12 more are missing: {heads}" in message
+    assert (
+        "tensors bert.encoder.layer.1.attention.self.query.weight, " in (message := refusal(config))
+        and f" and 12 more are missing: {heads}" in message
+    )
     change(published, lambda _: whole | {"generator.bias": torch.ones(1)})
-    assert refusal(config) == "init MODEL: tensor generator.bias is unexpected: a BERT of the layers and heads that config.json says has none of that name"
+    assert (
+        refusal(config)
+        == "init MODEL: tensor generator.bias is unexpected: a BERT of the layers and heads that config.json says has none of that name"
+    )
 
 
-def test_rows_that_only_fill_up_the_embeddings_are_left_out(config: Pretrain, published: Path, tiny_vocabulary: Vocabulary) -> None:
+def test_rows_that_only_fill_up_the_embeddings_are_left_out(
+    config: Pretrain, published: Path, tiny_vocabulary: Vocabulary
+) -> None:
     whole, size = load_file(published / "model.safetensors"), tiny_vocabulary.size
     rows = -(-size // 64) * 64
     assert rows > size
-    longer = {name: torch.cat([whole[name], torch.ones(rows - size, *whole[name].shape[1:])]) for name in ("bert.embeddings.word_embeddings.weight", "cls.predictions.bias")}
+    longer = {
+        name: torch.cat([whole[name], torch.ones(rows - size, *whole[name].shape[1:])])
+        for name in ("bert.embeddings.word_embeddings.weight", "cls.predictions.bias")
+    }
     change(published, lambda _: whole | longer)
     lines: list[str] = []
     initial = read_initial(config, lines.append)
-    assert lines == [f"init: weights of {published}, {size} word embeddings; {rows - size} rows that only fill them up left out"]
+    assert lines == [
+        f"init: weights of {published}, {size} word embeddings; {rows - size} rows that only fill them up left out"
+    ]
     assert torch.equal(module_of(initial, config.model).words, whole["bert.embeddings.word_embeddings.weight"])
 
 
 def test_rows_are_padding_only_up_to_a_round_number() -> None:
-    assert [is_padding(rows, 30_522) for rows in (30_522, 30_528, 30_592, 30_720, 30_523, 30_521)] == [0, 6, 70, 0, 0, 0]
+    assert [is_padding(rows, 30_522) for rows in (30_522, 30_528, 30_592, 30_720, 30_523, 30_521)] == [
+        0,
+        6,
+        70,
+        0,
+        0,
+        0,
+    ]
 
 
 def test_weights_that_cannot_be_used_are_refused(config: Pretrain, published: Path) -> None:
     whole = load_file(published / "model.safetensors")
     change(published, lambda _: whole | {"bert.pooler.dense.bias": torch.full((32,), float("nan"))})
-    assert refusal(config) == "init MODEL: tensor bert.pooler.dense.bias is not finite: NaN or infinity among the weights"
+    assert (
+        refusal(config) == "init MODEL: tensor bert.pooler.dense.bias is not finite: NaN or infinity among the weights"
+    )
     change(published, lambda _: without("bert.embeddings.word_embeddings.weight")(whole))
-    assert refusal(config) == "init MODEL: tensor bert.embeddings.word_embeddings.weight is missing: without word embeddings there is no BERT to start from"
+    assert (
+        refusal(config)
+        == "init MODEL: tensor bert.embeddings.word_embeddings.weight is missing: without word embeddings there is no BERT to start from"
+    )
     change(published, lambda _: whole | {"bert.pooler.dense.bias": torch.zeros(31)})
     assert refusal(config) == "init MODEL: tensor bert.pooler.dense.bias has shape [31], the model's settings give [32]"
 
@@ -178,7 +226,9 @@ def test_another_architecture_is_refused(config: Pretrain, published: Path, arch
     assert refusal(config) == f"init MODEL: config.json: model_type is '{architecture}', only 'bert' can be loaded"
 
 
-def test_a_vocabulary_that_does_not_fit_is_refused_with_both_sizes(config: Pretrain, published: Path, tiny_vocabulary: Vocabulary, tmp_path: Path) -> None:
+def test_a_vocabulary_that_does_not_fit_is_refused_with_both_sizes(
+    config: Pretrain, published: Path, tiny_vocabulary: Vocabulary, tmp_path: Path
+) -> None:
     (tmp_path / "other").mkdir()
     save_vocabulary(extended(tiny_vocabulary, ["kakaka", "lololo"]), tmp_path / "other", 32)
     other = replace(config, vocabulary=VocabularySettings(path=str(tmp_path / "other")))
@@ -189,7 +239,10 @@ def test_a_vocabulary_that_does_not_fit_is_refused_with_both_sizes(config: Pretr
     )
     for name in ("tokenizer.json", "vocab.txt"):
         (published / name).unlink()
-    assert refusal(config, ConfigError) == "vocabulary.path (MODEL) has no vocab.txt, tokenizer.json or vocab.json: give a folder with one, or the file"
+    assert (
+        refusal(config, ConfigError)
+        == "vocabulary.path (MODEL) has no vocab.txt, tokenizer.json or vocab.json: give a folder with one, or the file"
+    )
     (published / "vocab.txt").write_text("one\ntwo\n")
     (published / "tokenizer_config.json").unlink()
     refusal(config, DataError)
@@ -198,12 +251,17 @@ def test_a_vocabulary_that_does_not_fit_is_refused_with_both_sizes(config: Pretr
 def test_sizes_are_the_checkpoints_and_dropout_is_the_users(config: Pretrain) -> None:
     initial = read_initial(config, print)
     assert agreed_model(Model(), initial, "MODEL") == initial.model
-    assert agreed_model(Model(width=32, attention_dropout=0.0), initial, "MODEL") == replace(initial.model, attention_dropout=0.0)
+    assert agreed_model(Model(width=32, attention_dropout=0.0), initial, "MODEL") == replace(
+        initial.model, attention_dropout=0.0
+    )
     trained = replace(initial, model=replace(initial.model, hidden_dropout=0.2))
     assert agreed_model(Model(), trained, "MODEL").hidden_dropout == 0.2
     with pytest.raises(ConfigError) as refused:
         agreed_model(Model(layers=12), initial, "MODEL")
-    assert str(refused.value) == "model.layers (12) differs from num_hidden_layers (2) in the config.json of init MODEL: leave it out (preset continue sets none), or choose another init"
+    assert (
+        str(refused.value)
+        == "model.layers (12) differs from num_hidden_layers (2) in the config.json of init MODEL: leave it out (preset continue sets none), or choose another init"
+    )
 
 
 def test_rows_of_new_words_are_the_means_of_their_pieces() -> None:
@@ -214,12 +272,20 @@ def test_rows_of_new_words_are_the_means_of_their_pieces() -> None:
     state = {"encoder.embeddings.words.weight": words, "masked_token_head.bias": bias, "rest": torch.ones(2)}
     found = extended_state(state, vocabulary, longer)
     assert found["masked_token_head.bias"].tolist() == [0, 7, 2, 3, 4, 5, 6, 7, 8, 7]
-    assert found["encoder.embeddings.words.weight"][1].tolist() == found["encoder.embeddings.words.weight"][9].tolist() == [14, 15]
-    assert torch.equal(found["encoder.embeddings.words.weight"][2:9], words[2:]) and torch.equal(found["rest"], torch.ones(2))
+    assert (
+        found["encoder.embeddings.words.weight"][1].tolist()
+        == found["encoder.embeddings.words.weight"][9].tolist()
+        == [14, 15]
+    )
+    assert torch.equal(found["encoder.embeddings.words.weight"][2:9], words[2:]) and torch.equal(
+        found["rest"], torch.ones(2)
+    )
     assert words[1].tolist() == [2, 3] and extended_state(state, vocabulary, vocabulary).keys() == state.keys()
 
 
-def test_word_embeddings_are_placed_and_those_without_stay(training, tiny_config: Pretrain, tiny_vocabulary: Vocabulary) -> None:
+def test_word_embeddings_are_placed_and_those_without_stay(
+    training, tiny_config: Pretrain, tiny_vocabulary: Vocabulary
+) -> None:
     module = training.module(tiny_config)
     table = module.encoder.embeddings.words.weight
     before = table.detach().clone()
@@ -232,9 +298,17 @@ def test_word_embeddings_are_placed_and_those_without_stay(training, tiny_config
 
 
 HUGE = [
-    ("num_hidden_layers", 1_000_000_000, r"config.json: num_hidden_layers is 1000000000, and the weights are \d+ tensors"),
+    (
+        "num_hidden_layers",
+        1_000_000_000,
+        r"config.json: num_hidden_layers is 1000000000, and the weights are \d+ tensors",
+    ),
     ("hidden_size", 2_000_000_000, r"config.json: a BERT of its sizes has [\d,]+ weights, and the files hold [\d,]+"),
-    ("max_position_embeddings", 10**30, r"config.json: a BERT of its sizes has [\d,]+ weights, and the files hold [\d,]+"),
+    (
+        "max_position_embeddings",
+        10**30,
+        r"config.json: a BERT of its sizes has [\d,]+ weights, and the files hold [\d,]+",
+    ),
     ("intermediate_size", 10**18, r"config.json: a BERT of its sizes has [\d,]+ weights, and the files hold [\d,]+"),
     ("num_hidden_layers", 2.5, "config.json: num_hidden_layers is 2.5, which is no whole number"),
     ("layer_norm_eps", float("inf"), "config.json: layer_norm_eps is inf, which is no finite number"),
@@ -244,7 +318,9 @@ HUGE = [
 
 @pytest.mark.timeout(60)  # and gigabytes of memory, were such a model made
 @pytest.mark.parametrize(("field", "value", "words"), HUGE)
-def test_sizes_that_the_files_do_not_hold_are_refused_unseen(config: Pretrain, published: Path, field: str, value: object, words: str) -> None:
+def test_sizes_that_the_files_do_not_hold_are_refused_unseen(
+    config: Pretrain, published: Path, field: str, value: object, words: str
+) -> None:
     said = json.loads((published / "config.json").read_text())
     (published / "config.json").write_text(json.dumps(said | {field: value}))
     assert re.fullmatch(f"init MODEL: {words}", refusal(config))
@@ -255,11 +331,16 @@ def test_a_config_that_is_nested_too_deeply_or_too_long_is_refused(config: Pretr
     assert refusal(config) == "init MODEL: config.json cannot be read: it is nested too deeply"
     with open(published / "config.json", "wb") as sparse:
         sparse.truncate(1 << 40)
-    assert refusal(config) == "init MODEL: config.json cannot be read: [Errno 27] it has more than 16,777,216 bytes: 'MODEL/config.json'"
+    assert (
+        refusal(config)
+        == "init MODEL: config.json cannot be read: [Errno 27] it has more than 16,777,216 bytes: 'MODEL/config.json'"
+    )
 
 
 @pytest.mark.timeout(60)  # a pipe without a writer, or a device, would be read for ever
-@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "vocab.txt", "tokenizer.json", "tokenizer_config.json"])
+@pytest.mark.parametrize(
+    "name", ["config.json", "model.safetensors", "vocab.txt", "tokenizer.json", "tokenizer_config.json"]
+)
 @pytest.mark.parametrize("kind", ["pipe", "device"])
 def test_what_is_no_regular_file_is_refused_unread(config: Pretrain, published: Path, name: str, kind: str) -> None:
     if name == "vocab.txt":
@@ -270,7 +351,9 @@ def test_what_is_no_regular_file_is_refused_unread(config: Pretrain, published: 
     os.mkfifo(published / name) if kind == "pipe" else (published / name).symlink_to("/dev/zero")
     with pytest.raises(PipelineError) as refused:
         read_initial(config, print)
-    assert f"{published}/{name} is no regular file" in str(refused.value) or "it is a pipe, a socket or a device, and a regular file is needed" in str(refused.value)
+    assert f"{published}/{name} is no regular file" in str(
+        refused.value
+    ) or "it is a pipe, a socket or a device, and a regular file is needed" in str(refused.value)
     assert "\n" not in str(refused.value)
 
 

@@ -9,10 +9,14 @@ from pipeline.train.lamb import Lamb
 from pipeline.train.optim import build_optimizer, load_optimizer, optimizer_tensors
 
 
-def updated(weights: list[list[float]], gradients: list[list[list[float]]], decay: float, matrices: int = 1) -> torch.Tensor:
+def updated(
+    weights: list[list[float]], gradients: list[list[list[float]]], decay: float, matrices: int = 1
+) -> torch.Tensor:
     """Weights after one step a gradient, at a rate of 0.1 and betas of 0.5 and 0.75."""
     parameter = torch.nn.Parameter(torch.tensor(weights))
-    optimizer = Lamb([{"params": [parameter], "weight_decay": decay, "matrices": matrices}], lr=0.1, betas=(0.5, 0.75), eps=1e-12)
+    optimizer = Lamb(
+        [{"params": [parameter], "weight_decay": decay, "matrices": matrices}], lr=0.1, betas=(0.5, 0.75), eps=1e-12
+    )
     for gradient in gradients:
         parameter.grad = torch.tensor(gradient)
         optimizer.step()
@@ -25,7 +29,9 @@ def test_two_steps_by_hand() -> None:
     assert updated([[3.0, 4.0]], [[[1.0, -2.0]]], 0.5)[0].tolist() == pytest.approx([2.535762, 3.814305], rel=1e-6)
     # Step 2: m = (1.75, -0.5) / 0.75, v = (2.4375, 0.75) / 0.4375, r = (0.988538, -0.509175), r + 0.5 w = (2.256419, 1.397977),
     # norm 2.654386, that of w 4.580285: w - 0.1 * 1.725554 * (2.256419, 1.397977).
-    assert updated([[3.0, 4.0]], [[[1.0, -2.0]], [[3.0, 0.0]]], 0.5)[0].tolist() == pytest.approx([2.146404, 3.573076], rel=1e-6)
+    assert updated([[3.0, 4.0]], [[[1.0, -2.0]], [[3.0, 0.0]]], 0.5)[0].tolist() == pytest.approx(
+        [2.146404, 3.573076], rel=1e-6
+    )
 
 
 def test_without_weight_decay_the_update_is_adams() -> None:

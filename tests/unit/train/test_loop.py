@@ -20,7 +20,15 @@ from pipeline.train.optim import build_optimizer
 from pipeline.train.slots import make_slot
 from pipeline.train.step import Compute, backward
 
-LOSSES = ("train/loss", "train/mlm_loss", "train/nsp_loss", "train/gradient_norm", "stream/rows_crc32", "stream/tokens", "train/learning_rate")
+LOSSES = (
+    "train/loss",
+    "train/mlm_loss",
+    "train/nsp_loss",
+    "train/gradient_norm",
+    "stream/rows_crc32",
+    "stream/tokens",
+    "train/learning_rate",
+)
 Logged = dict[int, dict[str, float]]
 
 
@@ -33,7 +41,9 @@ def assert_same_weights(one: torch.nn.Module, other: torch.nn.Module) -> None:
         assert torch.equal(a, b), name
 
 
-def test_the_loop_trains_to_its_last_step_and_leaves_a_checkpoint_there(training, tiny_config: Pretrain, tmp_path: Path) -> None:
+def test_the_loop_trains_to_its_last_step_and_leaves_a_checkpoint_there(
+    training, tiny_config: Pretrain, tmp_path: Path
+) -> None:
     logged: Logged = {}
     blocks = training.blocks(tiny_config)
     state, _ = training.run(tiny_config, tmp_path, logged, iter(blocks))
@@ -66,12 +76,19 @@ def test_a_stopped_run_goes_on_exactly_as_if_never_stopped(training, tiny_config
     resumed, again = training.run(config, tmp_path / "stopped", second)
     assert sorted(losses(first)) == [3, 6] and sorted(losses(second)) == [6, 9, 12]
     assert losses(second) == {step: losses(whole)[step] for step in (6, 9, 12)}
-    assert (resumed.step, resumed.cursor, resumed.crc32, resumed.tokens) == (state.step, state.cursor, state.crc32, state.tokens)
+    assert (resumed.step, resumed.cursor, resumed.crc32, resumed.tokens) == (
+        state.step,
+        state.cursor,
+        state.crc32,
+        state.tokens,
+    )
     assert resumed.heldout_before == state.heldout_before
     assert_same_weights(module, again)
 
 
-def test_a_clock_that_jumps_changes_nothing(training, tiny_config: Pretrain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_clock_that_jumps_changes_nothing(
+    training, tiny_config: Pretrain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config, whole, jumping = replace(tiny_config, checkpoint=Checkpoints(every=5)), {}, {}
     state, module = training.run(config, tmp_path / "whole", whole)
     readings = itertools.cycle([0.0, 4e9, 1.0, 2e9, -1.0])
@@ -80,7 +97,11 @@ def test_a_clock_that_jumps_changes_nothing(training, tiny_config: Pretrain, tmp
         training.run(config, tmp_path / "jumping", {}, stop_at=9)
     again, other = training.run(config, tmp_path / "jumping", jumping)
     assert losses(jumping) == {step: losses(whole)[step] for step in range(6, 13)} and again.cursor == state.cursor
-    assert checkpoint.steps_saved(str(tmp_path / "jumping")) == checkpoint.steps_saved(str(tmp_path / "whole")) == [5, 10, 12]
+    assert (
+        checkpoint.steps_saved(str(tmp_path / "jumping"))
+        == checkpoint.steps_saved(str(tmp_path / "whole"))
+        == [5, 10, 12]
+    )
     assert_same_weights(module, other)
 
 
@@ -89,7 +110,9 @@ def test_another_seed_gives_other_rows_and_losses(training, tiny_config: Pretrai
     one, other = {}, {}
     training.run(config, tmp_path / "0", one)
     training.run(replace(config, seed=1), tmp_path / "1", other)
-    assert one[1]["stream/rows_crc32"] != other[1]["stream/rows_crc32"] and one[1]["train/loss"] != other[1]["train/loss"]
+    assert (
+        one[1]["stream/rows_crc32"] != other[1]["stream/rows_crc32"] and one[1]["train/loss"] != other[1]["train/loss"]
+    )
 
 
 def test_evaluations_and_checkpoints_change_nothing(training, tiny_config: Pretrain, tmp_path: Path) -> None:
@@ -104,7 +127,9 @@ def test_evaluations_and_checkpoints_change_nothing(training, tiny_config: Pretr
     assert checkpoint.steps_saved(str(tmp_path / "busy")) == [3, 4]
 
 
-def test_a_run_is_evaluated_at_least_ten_times_where_nothing_is_set(training, tiny_config: Pretrain, tmp_path: Path) -> None:
+def test_a_run_is_evaluated_at_least_ten_times_where_nothing_is_set(
+    training, tiny_config: Pretrain, tmp_path: Path
+) -> None:
     logged: Logged = {}
     training.run(replace(tiny_config, steps=23, evaluation=Evaluation(rows=4)), tmp_path, logged)
     assert [step for step in logged if "heldout/mlm_loss" in logged[step]] == [0, *range(2, 23, 2), 23]
@@ -118,12 +143,17 @@ def test_a_run_is_evaluated_at_least_ten_times_where_nothing_is_set(training, ti
         ([0, 0, 1, 2], "slot 1 starts at epoch 0, window 0, row 0, after epoch 0, window 0, row 3"),
     ],
 )
-def test_rows_out_of_order_are_refused(training, tiny_config: Pretrain, tmp_path: Path, order: list[int], problem: str) -> None:
+def test_rows_out_of_order_are_refused(
+    training, tiny_config: Pretrain, tmp_path: Path, order: list[int], problem: str
+) -> None:
     blocks = training.blocks(tiny_config)
     records = [make_slot(blocks[number], place).record for place, number in enumerate(order)]
     with pytest.raises(DataError) as refused:
         check_order(State(), records, 0)
-    assert str(refused.value) == f"step 0 got rows out of order ({problem}); nothing is trained on them. Start the same command again"
+    assert (
+        str(refused.value)
+        == f"step 0 got rows out of order ({problem}); nothing is trained on them. Start the same command again"
+    )
     logged: Logged = {}
     with pytest.raises(DataError, match="^step 0 got rows out of order"):
         training.run(tiny_config, tmp_path, logged, iter([blocks[number] for number in order]))
@@ -175,18 +205,31 @@ class Spoilt(torch.nn.Module):
     def forward(self, batch):
         terms = self.inner(batch)
         self.call += 1
-        return {name: (total * math.inf, count) if self.call in self.calls else (total, count) for name, (total, count) in terms.items()}
+        return {
+            name: (total * math.inf, count) if self.call in self.calls else (total, count)
+            for name, (total, count) in terms.items()
+        }
 
 
-def run_spoilt(training, config: Pretrain, folder: Path, calls: set[int], monkeypatch: pytest.MonkeyPatch) -> tuple[Logged, torch.nn.Module]:
+def run_spoilt(
+    training, config: Pretrain, folder: Path, calls: set[int], monkeypatch: pytest.MonkeyPatch
+) -> tuple[Logged, torch.nn.Module]:
     logged: Logged = {}
     module = training.module(config)
     monkeypatch.setattr(loop, "distributed", lambda module, work: Spoilt(module, calls))
-    train(training.work(config, folder, logged), iter(training.blocks(config)), module, build_optimizer(config.optimizer, module), State())
+    train(
+        training.work(config, folder, logged),
+        iter(training.blocks(config)),
+        module,
+        build_optimizer(config.optimizer, module),
+        State(),
+    )
     return logged, module
 
 
-def test_steps_without_a_finite_gradient_are_skipped_and_counted(training, tiny_config: Pretrain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_steps_without_a_finite_gradient_are_skipped_and_counted(
+    training, tiny_config: Pretrain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # Steps of four slots: the second forward of step 2 and the last of step 3.
     config = replace(tiny_config, steps=6, tracking=Tracking(every=3), on_nonfinite="skip")
     logged, module = run_spoilt(training, config, tmp_path, {6, 12}, monkeypatch)
@@ -194,16 +237,29 @@ def test_steps_without_a_finite_gradient_are_skipped_and_counted(training, tiny_
     plain: Logged = {}
     training.run(replace(config, steps=6, tracking=Tracking(every=1)), tmp_path / "plain", plain)
     assert logged[3]["train/loss"] == pytest.approx(plain[1]["train/loss"], rel=1e-6)
-    assert all(parameter.isfinite().all() for parameter in module.parameters()) and math.isfinite(logged[6]["train/loss"])
+    assert all(parameter.isfinite().all() for parameter in module.parameters()) and math.isfinite(
+        logged[6]["train/loss"]
+    )
 
 
 def test_skipping_has_an_end(training, tiny_config: Pretrain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop, "MOST_SKIPPED", 3)
-    with pytest.raises(ConfigError, match=r"^4 steps in a row, up to step 5, have no finite gradient: lower optimizer.learning_rate \(0.002\) and start under another --name; the rows of step 5 are"):
-        run_spoilt(training, replace(tiny_config, on_nonfinite="skip", tracking=Tracking(every=5)), tmp_path, set(range(5, 100)), monkeypatch)
+    with pytest.raises(
+        ConfigError,
+        match=r"^4 steps in a row, up to step 5, have no finite gradient: lower optimizer.learning_rate \(0.002\) and start under another --name; the rows of step 5 are",
+    ):
+        run_spoilt(
+            training,
+            replace(tiny_config, on_nonfinite="skip", tracking=Tracking(every=5)),
+            tmp_path,
+            set(range(5, 100)),
+            monkeypatch,
+        )
 
 
-def test_a_gradient_that_is_not_finite_leaves_no_later_checkpoint(training, tiny_config: Pretrain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gradient_that_is_not_finite_leaves_no_later_checkpoint(
+    training, tiny_config: Pretrain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = replace(tiny_config, tracking=Tracking(every=100), checkpoint=Checkpoints(every=2))
     with pytest.raises(ConfigError, match="^the gradient of step 3 is not finite"):
         run_spoilt(training, config, tmp_path, {9}, monkeypatch)
@@ -217,7 +273,13 @@ def test_layers_computed_anew_give_the_same_losses(training, tiny_config: Pretra
     logged: Logged = {}
     module = training.module(config)
     module.encoder.recompute = True
-    train(training.work(config, tmp_path / "anew", logged), iter(training.blocks(config)), module, build_optimizer(config.optimizer, module), State())
+    train(
+        training.work(config, tmp_path / "anew", logged),
+        iter(training.blocks(config)),
+        module,
+        build_optimizer(config.optimizer, module),
+        State(),
+    )
     assert losses(logged) == losses(plain)
 
 
@@ -225,7 +287,9 @@ def gradients(training, config: Pretrain, sizes: list[int]) -> dict[str, torch.T
     """Of the first 16 rows, dealt in slots of these sizes."""
     rows = pa.concat_tables(training.blocks(config)[:4])
     starts = [sum(sizes[:place]) for place in range(len(sizes))]
-    slots = [make_slot(rows.slice(start, size), place) for place, (start, size) in enumerate(zip(starts, sizes, strict=True))]
+    slots = [
+        make_slot(rows.slice(start, size), place) for place, (start, size) in enumerate(zip(starts, sizes, strict=True))
+    ]
     counts = {"mlm": sum(slot.record.masked for slot in slots), "nsp": 16}
     module = training.module(config)
     compute = Compute(device=torch.device("cpu"), autocast=torch.autocast("cpu", enabled=False), seed=0)
@@ -234,7 +298,9 @@ def gradients(training, config: Pretrain, sizes: list[int]) -> dict[str, torch.T
 
 
 @pytest.mark.parametrize("sizes", [[16], [8, 8], [4, 4, 4, 4], [1, 13, 2]])
-def test_the_gradient_is_that_of_the_mean_loss_however_rows_are_dealt(training, without_dropout: Pretrain, sizes: list[int]) -> None:
+def test_the_gradient_is_that_of_the_mean_loss_however_rows_are_dealt(
+    training, without_dropout: Pretrain, sizes: list[int]
+) -> None:
     module = training.module(without_dropout)
     batch = collate(pa.concat_tables(training.blocks(without_dropout)[:4]))
     hidden_T = module.encoder(batch)

@@ -8,7 +8,15 @@ from pipeline.train.meter import Meter, Step, percentile_milliseconds, training_
 
 def step(number: int, sums: dict[str, float], counts: dict[str, int], tokens: int, norm: float = 1.0) -> Step:
     of_device = {name: torch.tensor(value) for name, value in sums.items()}
-    return Step(number=number, sums=of_device, counts=counts, norm=torch.tensor(norm), tokens=tokens, squares=tokens**2, masked=2)
+    return Step(
+        number=number,
+        sums=of_device,
+        counts=counts,
+        norm=torch.tensor(norm),
+        tokens=tokens,
+        squares=tokens**2,
+        masked=2,
+    )
 
 
 def without_times(total: dict[str, float]) -> dict[str, float]:
@@ -41,7 +49,11 @@ def test_an_interval_goes_on_where_a_checkpoint_cut_it() -> None:
     for meter in (whole, second):
         meter.add(step(2, {"mlm": 5.0}, {"mlm": 2}, tokens=9))
     timeless = [without_times(meter.reduce()) for meter in (whole, second)]
-    assert timeless[0] == timeless[1] == {"sum.mlm": 8.0, "count.mlm": 4, "tokens": 16, "squares": 130, "masked": 4, "steps": 2}
+    assert (
+        timeless[0]
+        == timeless[1]
+        == {"sum.mlm": 8.0, "count.mlm": 4, "tokens": 16, "squares": 130, "masked": 4, "steps": 2}
+    )
 
 
 def test_a_pause_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,5 +106,7 @@ def test_every_step_is_timed_once_and_pauses_are_not(monkeypatch: pytest.MonkeyP
 
 def test_percentiles_by_hand() -> None:
     counts = {"time.100": 90, "time.200": 5, "time.250": 5, "tokens": 7}
-    assert [percentile_milliseconds(counts, share) for share in (0.5, 0.9, 0.95, 0.96, 1.0)] == pytest.approx([10, 10, 100, 10**2.5, 10**2.5])
+    assert [percentile_milliseconds(counts, share) for share in (0.5, 0.9, 0.95, 0.96, 1.0)] == pytest.approx(
+        [10, 10, 100, 10**2.5, 10**2.5]
+    )
     assert percentile_milliseconds({}, 0.95) == 0

@@ -48,7 +48,11 @@ def test_biases_and_layer_norms_do_not_decay() -> None:
 def test_word_embeddings_have_a_share_of_the_rate(share: float | None, training, tiny_config: Pretrain) -> None:
     model = training.module(tiny_config)
     chosen = AdamW(learning_rate=0.01, layer_decay=0.5, word_embeddings_rate=share)
-    shares = {parameter: group["rate_share"] for group in build_optimizer(chosen, model).param_groups for parameter in group["params"]}
+    shares = {
+        parameter: group["rate_share"]
+        for group in build_optimizer(chosen, model).param_groups
+        for parameter in group["params"]
+    }
     table = model.encoder.embeddings
     lowest = 0.5 ** (tiny_config.model.layers + 1)
     assert shares[table.positions.weight] == lowest and shares[table.words.weight] == lowest * (share or 1)
@@ -79,7 +83,10 @@ def test_a_missing_or_misshapen_tensor_is_refused() -> None:
 
 
 def test_every_kind_of_optimiser_has_its_function() -> None:
-    assert set(OPTIMIZERS) == {*typing.get_args(typing.get_type_hints(Pretrain)["optimizer"]), typing.get_type_hints(Finetune)["optimizer"]}
+    assert set(OPTIMIZERS) == {
+        *typing.get_args(typing.get_type_hints(Pretrain)["optimizer"]),
+        typing.get_type_hints(Finetune)["optimizer"],
+    }
 
 
 @pytest.mark.parametrize("kind", [AdamW, Lamb])
@@ -90,20 +97,32 @@ def test_rates_fall_from_the_heads_to_the_embeddings(training, tiny_config: Pret
     groups = build_optimizer(kind(layer_decay=0.5), model).param_groups
     shares = {names[id(parameter)]: group["rate_share"] for group in groups for parameter in group["params"]}
     assert len(shares) == len(names)
-    expected = {"encoder.embeddings": 0.125, "encoder.layers.0": 0.25, "encoder.layers.1": 0.5, "encoder.pooler": 1, "masked_token_head": 1, "next_sentence_head": 1}
+    expected = {
+        "encoder.embeddings": 0.125,
+        "encoder.layers.0": 0.25,
+        "encoder.layers.1": 0.5,
+        "encoder.pooler": 1,
+        "masked_token_head": 1,
+        "next_sentence_head": 1,
+    }
     for start, share in expected.items():
         assert {found for name, found in shares.items() if name.startswith(start)} == {share}, start
 
 
 @pytest.mark.parametrize("kind", [AdamW, Lamb])
-def test_frozen_parameters_are_in_no_group_and_keep_the_rates_of_the_others(training, tiny_config: Pretrain, kind: type[AdamW]) -> None:
+def test_frozen_parameters_are_in_no_group_and_keep_the_rates_of_the_others(
+    training, tiny_config: Pretrain, kind: type[AdamW]
+) -> None:
     model = training.module(tiny_config)
     add_adapter(model, LowRank())
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     groups = build_optimizer(kind(layer_decay=0.5), model).param_groups
     shares = {names[id(parameter)]: group["rate_share"] for group in groups for parameter in group["params"]}
     assert {name: share for name, share in shares.items() if ".layers." in name} == {
-        f"encoder.layers.{layer}.attention.qkv.changes.{part}.{side}": share for layer, share in ((0, 0.25), (1, 0.5)) for part in ("query", "value") for side in ("down", "up")
+        f"encoder.layers.{layer}.attention.qkv.changes.{part}.{side}": share
+        for layer, share in ((0, 0.25), (1, 0.5))
+        for part in ("query", "value")
+        for side in ("down", "up")
     }
     assert {share for name, share in shares.items() if ".layers." not in name} == {1}
     assert {group["matrices"] for group in groups} == {1}
@@ -114,7 +133,9 @@ def test_rates_count_layers_from_the_top_though_it_is_frozen(training, tiny_conf
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     model.encoder.layers[1].requires_grad_(False)
     groups = build_optimizer(AdamW(layer_decay=0.5), model).param_groups
-    assert {group["rate_share"] for group in groups for parameter in group["params"] if "layers.0." in names[id(parameter)]} == {0.25}
+    assert {
+        group["rate_share"] for group in groups for parameter in group["params"] if "layers.0." in names[id(parameter)]
+    } == {0.25}
 
 
 @pytest.mark.parametrize("kind", [AdamW, Lamb])
@@ -127,10 +148,17 @@ def test_parameters_without_a_gradient_stay_and_a_frozen_one_needs_no_state(kind
     part[2](torch.ones(1, 4)).square().sum().backward()  # the LayerNorm trains, and this loss does not reach it
     norm = update(optimizer, part, rate=0.1, clip_norm=1.0)
     assert norm > 0
-    assert {name for name, tensor in part.state_dict().items() if not torch.equal(tensor, before[name])} == {"2.weight", "2.bias"}
+    assert {name for name, tensor in part.state_dict().items() if not torch.equal(tensor, before[name])} == {
+        "2.weight",
+        "2.bias",
+    }
     step(part, optimizer)
     load_optimizer(other, again, optimizer_tensors(optimizer, part))
-    assert optimizer_tensors(other, again).keys() == {f"{name}.{key}" for name in ("1.weight", "1.bias", "2.weight", "2.bias") for key in ("exp_avg", "exp_avg_sq", "step")}
+    assert optimizer_tensors(other, again).keys() == {
+        f"{name}.{key}"
+        for name in ("1.weight", "1.bias", "2.weight", "2.bias")
+        for key in ("exp_avg", "exp_avg_sq", "step")
+    }
 
 
 def test_a_group_takes_its_share_of_the_rate(training, tiny_config: Pretrain) -> None:

@@ -12,7 +12,9 @@ from pipeline.train.origin import CHANGED, COMMIT, command, commit
 
 def git(folder: Path, *words: str) -> str:
     names = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
-    return subprocess.run(["git", *names, *words], cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
+    return subprocess.run(
+        ["git", *names, *words], cwd=folder, check=True, capture_output=True, text=True
+    ).stdout.strip()
 
 
 def test_the_commit_is_that_of_the_checkout_that_has_the_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,8 +39,18 @@ def test_the_commit_is_that_of_the_checkout_that_has_the_code(tmp_path: Path, mo
 
 
 def test_a_command_stands_without_logins() -> None:
-    words = ["jobs/pretrain.py", "--corpus", "https://me:word@host/a.txt", "--corpus=s3://key:word@bucket/x?token=abc", "--name", "a b"]
-    assert command(words) == "jobs/pretrain.py --corpus 'https://***@host/a.txt' '--corpus=s3://***@bucket/x?token=***' --name 'a b'"
+    words = [
+        "jobs/pretrain.py",
+        "--corpus",
+        "https://me:word@host/a.txt",
+        "--corpus=s3://key:word@bucket/x?token=abc",
+        "--name",
+        "a b",
+    ]
+    assert (
+        command(words)
+        == "jobs/pretrain.py --corpus 'https://***@host/a.txt' '--corpus=s3://***@bucket/x?token=***' --name 'a b'"
+    )
     assert len(command(["x" * 9_000])) == 5_000
 
 

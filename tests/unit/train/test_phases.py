@@ -15,7 +15,15 @@ from pipeline.errors import CheckpointError, DataError
 from pipeline.train.checkpoint import State, go_back, steps_saved
 
 Logged = dict[int, dict[str, float]]
-LOSSES = ("train/mlm_loss", "train/nsp_loss", "train/gradient_norm", "train/learning_rate", "stream/rows_crc32", "stream/tokens", "stream/epoch")
+LOSSES = (
+    "train/mlm_loss",
+    "train/nsp_loss",
+    "train/gradient_norm",
+    "train/learning_rate",
+    "stream/rows_crc32",
+    "stream/tokens",
+    "stream/epoch",
+)
 
 
 @pytest.fixture
@@ -74,7 +82,9 @@ def test_the_rows_of_each_step(training, config: Pretrain, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("stop_at", [2, 4, 5, 8, 9, 10, 11])
-def test_a_run_stopped_in_either_phase_goes_on_as_if_never_stopped(training, config: Pretrain, whole, tmp_path: Path, stop_at: int) -> None:
+def test_a_run_stopped_in_either_phase_goes_on_as_if_never_stopped(
+    training, config: Pretrain, whole, tmp_path: Path, stop_at: int
+) -> None:
     logged: Logged = {}
     with pytest.raises(KeyboardInterrupt):
         for _ in config.all_phases:
@@ -96,22 +106,34 @@ def test_a_phase_ends_with_a_point_and_a_checkpoint(training, config: Pretrain, 
 
 
 def test_a_decayed_run_grows_as_if_it_had_never_decayed(training, tiny_config: Pretrain, tmp_path: Path) -> None:
-    short = replace(tiny_config, schedule=WarmupStableDecay(warmup_steps=2, decay_share=0.5), checkpoint=Checkpoints(every=4, keep=1))
+    short = replace(
+        tiny_config,
+        schedule=WarmupStableDecay(warmup_steps=2, decay_share=0.5),
+        checkpoint=Checkpoints(every=4, keep=1),
+    )
     logged: Logged = {}
     training.run(short, tmp_path / "grown", logged)
-    assert steps_saved(str(tmp_path / "grown")) == [6, 12]  # the decay begins at step 6, in between two checkpoints of every 4 steps
+    assert steps_saved(str(tmp_path / "grown")) == [
+        6,
+        12,
+    ]  # the decay begins at step 6, in between two checkpoints of every 4 steps
     go_back(str(tmp_path / "grown"), 6)
     assert steps_saved(str(tmp_path / "grown")) == [6]
     longer, whole = replace(short, steps=16), {}
     state, module = training.run(longer, tmp_path / "grown", logged)
     other, undisturbed = training.run(longer, tmp_path / "whole", whole)
-    assert losses(logged) == losses(whole) and state.crc32 == other.crc32 and sorted(losses(whole)) == list(range(1, 17))
+    assert (
+        losses(logged) == losses(whole) and state.crc32 == other.crc32 and sorted(losses(whole)) == list(range(1, 17))
+    )
     assert torch.equal(module.words, undisturbed.words)
 
 
 def test_without_the_checkpoint_of_its_start_a_decay_stays(training, tiny_config: Pretrain, tmp_path: Path) -> None:
     training.run(replace(tiny_config, steps=2), tmp_path, {})
-    with pytest.raises(CheckpointError, match="step-00000001, from which the run would go on with more steps, is not sound .manifest.json is missing.: choose another --name"):
+    with pytest.raises(
+        CheckpointError,
+        match="step-00000001, from which the run would go on with more steps, is not sound .manifest.json is missing.: choose another --name",
+    ):
         go_back(str(tmp_path), 1)
     assert steps_saved(str(tmp_path)) == [2]
 

@@ -7,7 +7,15 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from pipeline.train.pictures import LEARNING_CURVE, MOST_POINTS, THROUGHPUT, interval_means, learning_curve, pictures, throughput
+from pipeline.train.pictures import (
+    LEARNING_CURVE,
+    MOST_POINTS,
+    THROUGHPUT,
+    interval_means,
+    learning_curve,
+    pictures,
+    throughput,
+)
 
 POINTS = {
     "train/mlm_loss": {10: 7.0, 30: 5.0, 20: 6.0},
@@ -51,7 +59,11 @@ def test_the_learning_curve_shows_what_was_logged() -> None:
         "before training: 0.700": ([0, 1], [0.7, 0.7]),
         "guess by frequency: 0.693": ([0, 1], [math.log(2), math.log(2)]),
     }
-    assert (mlm.get_ylabel(), nsp.get_ylabel(), nsp.get_xlabel()) == ("MLM loss, nats per masked token", "NSP loss, nats per pair", "step")
+    assert (mlm.get_ylabel(), nsp.get_ylabel(), nsp.get_xlabel()) == (
+        "MLM loss, nats per masked token",
+        "NSP loss, nats per pair",
+        "step",
+    )
     (tokens,) = mlm.child_axes
     assert tokens.get_xlabel() == "tokens"
     assert tokens._functions[0](np.array([0, 10, 15, 30])).tolist() == [0, 1000, 1750, 4000]
@@ -62,7 +74,11 @@ def test_throughput_shows_what_was_logged() -> None:
     speed, wait = figure.axes
     assert lines(speed) == {"training, mean of 10 steps": ([10, 20, 30], [900, 1100, 1000])}
     assert lines(wait) == {"training, mean of 10 steps": ([10, 20, 30], [40, 0.5, 0.25])}
-    assert (speed.get_ylabel(), wait.get_ylabel(), wait.get_xlabel()) == ("tokens per second", "time waiting for data, percent", "step")
+    assert (speed.get_ylabel(), wait.get_ylabel(), wait.get_xlabel()) == (
+        "tokens per second",
+        "time waiting for data, percent",
+        "step",
+    )
     assert speed.get_ylim()[0] == wait.get_ylim()[0] == 0 and wait.get_ylim()[1] >= 40
 
 
@@ -78,7 +94,10 @@ def test_what_was_not_logged_is_not_drawn() -> None:
 
 
 def test_held_out_losses_at_two_lengths_are_two_lines() -> None:
-    points = POINTS | {"heldout/mlm_loss": {0: 8.0, 15: 6.5, 20: 6.0, 30: 5.5}, "heldout/maximum_length": {0: 16.0, 15: 16.0, 20: 32.0, 30: 32.0}}
+    points = POINTS | {
+        "heldout/mlm_loss": {0: 8.0, 15: 6.5, 20: 6.0, 30: 5.5},
+        "heldout/maximum_length": {0: 16.0, 15: 16.0, 20: 32.0, 30: 32.0},
+    }
     points |= {"heldout_baseline/unigram_mlm_loss": {0: 6.25, 15: 6.5, 30: 6.5}}
     shown = lines(drawn(learning_curve("a-run", points)).axes[0])
     assert shown["held-out, length 16"] == ([0, 15], [8, 6.5]) and shown["held-out, length 32"] == ([20, 30], [6, 5.5])

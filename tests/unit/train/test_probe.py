@@ -7,7 +7,9 @@ from pipeline.errors import ConfigError
 from pipeline.train.probe import gpu_problem, refuse
 
 
-@pytest.mark.skipif(torch.version.cuda is not None or torch.version.hip is not None, reason="needs a build of torch without CUDA")
+@pytest.mark.skipif(
+    torch.version.cuda is not None or torch.version.hip is not None, reason="needs a build of torch without CUDA"
+)
 def test_a_build_without_cuda_cannot_use_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     assert gpu_problem() == f"torch {torch.__version__} there is a build without CUDA"
     monkeypatch.setattr(torch.version, "xpu", "20250101")

@@ -8,9 +8,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from pipeline.errors import CheckpointError
 from pipeline.config.finetune import Cutting
 from pipeline.config.model import Model
+from pipeline.errors import CheckpointError
 from pipeline.objectives.tasks import OBJECTIVES
 from pipeline.predict.model import described
 from pipeline.tasks.task import Task

@@ -8,10 +8,21 @@ from pipeline.config.data import Preparation, Sampling, TokenMasking, Vocabulary
 from pipeline.config.jobs import Pretrain
 from pipeline.config.model import Model
 from pipeline.config.phases import TwoPhases
-from pipeline.config.training import AdamW, Batch, Checkpoints, ConstantRate, Evaluation, Lamb, LinearDecay, Placement, Schedule, Tracking, WarmupStableDecay
+from pipeline.config.training import (
+    AdamW,
+    Batch,
+    Checkpoints,
+    ConstantRate,
+    Evaluation,
+    Lamb,
+    LinearDecay,
+    Placement,
+    Schedule,
+    Tracking,
+    WarmupStableDecay,
+)
 from pipeline.corpus.prepare import Corpus
 from pipeline.errors import CheckpointError, ConfigError, DataError
-from pipeline.presets import PRESETS
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.naming import default_name, with_name
 from pipeline.train.run import (
@@ -73,11 +84,16 @@ def test_a_default_name_is_the_preset_and_a_digest() -> None:
     name = default_name("bert-tiny", CONFIG)
     assert re.fullmatch(r"bert-tiny-[0-9a-f]{8}", name)
     assert default_name("bert-mini", CONFIG) == name.replace("tiny", "mini")
-    assert default_name("bert-tiny", Pretrain(name=None, steps=100, batch=Batch(rows_per_step=64, rows_per_slot=16))) == name
+    assert (
+        default_name("bert-tiny", Pretrain(name=None, steps=100, batch=Batch(rows_per_step=64, rows_per_slot=16)))
+        == name
+    )
 
 
 def test_what_shapes_the_run_changes_its_name() -> None:
-    names = [default_name("bert-tiny", CONFIG)] + [default_name("bert-tiny", replace(CONFIG, **change)) for change in SHAPING]
+    names = [default_name("bert-tiny", CONFIG)] + [
+        default_name("bert-tiny", replace(CONFIG, **change)) for change in SHAPING
+    ]
     assert len(set(names)) == len(names)
 
 
@@ -89,7 +105,9 @@ def test_where_and_how_it_runs_does_not(change: dict, corpus: Corpus, tiny_vocab
 
 
 @pytest.mark.parametrize("schedule", [ConstantRate(), WarmupStableDecay(warmup_steps=9)])
-def test_steps_may_grow_under_a_rate_that_does_not_end_with_them(schedule: Schedule, corpus: Corpus, tiny_vocabulary: Vocabulary) -> None:
+def test_steps_may_grow_under_a_rate_that_does_not_end_with_them(
+    schedule: Schedule, corpus: Corpus, tiny_vocabulary: Vocabulary
+) -> None:
     growing = replace(CONFIG, schedule=schedule)
     longer = replace(growing, steps=500)
     assert default_name("bert-tiny", longer) == default_name("bert-tiny", growing)
@@ -118,8 +136,16 @@ def test_a_name_is_filled_in_only_where_none_is_given() -> None:
 def test_the_same_settings_continue_a_run(corpus: Corpus, tiny_vocabulary: Vocabulary) -> None:
     wanted = identity(CONFIG, corpus, tiny_vocabulary)
     refuse_differences(CONFIG, dict(wanted), wanted)
-    assert wanted["steps"] == 100 and wanted["corpus.fingerprint"] == "aaaa" and wanted["vocabulary.fingerprint"] == tiny_vocabulary.fingerprint
-    assert wanted["sampling.masking"] == "TokenMasking" and "workers" not in wanted and "steps" not in identity(GROWING, corpus, tiny_vocabulary)
+    assert (
+        wanted["steps"] == 100
+        and wanted["corpus.fingerprint"] == "aaaa"
+        and wanted["vocabulary.fingerprint"] == tiny_vocabulary.fingerprint
+    )
+    assert (
+        wanted["sampling.masking"] == "TokenMasking"
+        and "workers" not in wanted
+        and "steps" not in identity(GROWING, corpus, tiny_vocabulary)
+    )
 
 
 def test_a_run_with_sentences_of_an_older_version_is_not_continued(corpus: Corpus, tiny_vocabulary: Vocabulary) -> None:
@@ -127,14 +153,18 @@ def test_a_run_with_sentences_of_an_older_version_is_not_continued(corpus: Corpu
     older = wanted | {"version.sentences": 1}
     with pytest.raises(ConfigError, match="version.sentences 1 there and 2 here; choose another --name"):
         refuse_differences(CONFIG, older, wanted)
-    with pytest.raises(DataError, match="^/runs/mine was trained with version.sentences 1 and here it is 2, which may give other rows"):
+    with pytest.raises(
+        DataError, match="^/runs/mine was trained with version.sentences 1 and here it is 2, which may give other rows"
+    ):
         refuse_other_versions("/runs/mine", older)
     refuse_other_versions("/runs/mine", wanted)
 
 
 def test_only_what_was_recorded_is_named_of_an_older_run(corpus: Corpus, tiny_vocabulary: Vocabulary) -> None:
     with pytest.raises(ConfigError) as refused:
-        refuse_differences(CONFIG, identity(GROWING, corpus, tiny_vocabulary), identity(CONFIG, corpus, tiny_vocabulary))
+        refuse_differences(
+            CONFIG, identity(GROWING, corpus, tiny_vocabulary), identity(CONFIG, corpus, tiny_vocabulary)
+        )
     assert "steps None there and 100 here" in str(refused.value)
 
 
@@ -174,17 +204,35 @@ def test_a_run_that_reached_its_steps_is_finished() -> None:
     assert [is_finished({"steps": steps}, CONFIG) for steps in (99, 100, 101)] == [False, True, True]
 
 
-def test_what_a_run_records_is_read_back(tmp_path: Path, corpus: Corpus, tiny_vocabulary: Vocabulary, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_run_records_is_read_back(
+    tmp_path: Path, corpus: Corpus, tiny_vocabulary: Vocabulary, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     folder = run_folder(replace(CONFIG, output="out"))
-    assert folder == f"{tmp_path}/out/runs/mine" and run_folder(replace(CONFIG, output="s3://bucket/x/")) == "s3://bucket/x/runs/mine"
+    assert (
+        folder == f"{tmp_path}/out/runs/mine"
+        and run_folder(replace(CONFIG, output="s3://bucket/x/")) == "s3://bucket/x/runs/mine"
+    )
     assert read_run(folder) is None and read_summary(folder) is None
     rich = replace(CONFIG, sampling=Sampling(masking=TokenMasking(share=0.2)))
     write_run(folder, identity(rich, corpus, tiny_vocabulary), 100, "0a1b", "/corpus")
-    assert read_run(folder) == {"identity": identity(rich, corpus, tiny_vocabulary), "steps": 100, "mlflow_run_id": "0a1b", "corpus": "/corpus"}
+    assert read_run(folder) == {
+        "identity": identity(rich, corpus, tiny_vocabulary),
+        "steps": 100,
+        "mlflow_run_id": "0a1b",
+        "corpus": "/corpus",
+    }
 
 
-@pytest.mark.parametrize("change", [{}, {"phases": TwoPhases(share=0.3)}, {"schedule": ConstantRate(), "steps": 7}, {"optimizer": Lamb(layer_decay=0.9)}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"phases": TwoPhases(share=0.3)},
+        {"schedule": ConstantRate(), "steps": 7},
+        {"optimizer": Lamb(layer_decay=0.9)},
+    ],
+)
 def test_a_record_gives_its_settings_back(change: dict, corpus: Corpus, tiny_vocabulary: Vocabulary) -> None:
     config = replace(CONFIG, name=None, **change)
     assert settings_of({"identity": identity(config, corpus, tiny_vocabulary), "steps": config.steps}) == config
@@ -192,13 +240,19 @@ def test_a_record_gives_its_settings_back(change: dict, corpus: Corpus, tiny_voc
 
 def test_a_folder_in_the_place_of_a_record_is_named(tmp_path: Path) -> None:
     (tmp_path / "run.json").mkdir()
-    with pytest.raises(CheckpointError, match=rf"^{tmp_path}/run.json is a folder, and a file is needed: restore it, or start under another --name$"):
+    with pytest.raises(
+        CheckpointError,
+        match=rf"^{tmp_path}/run.json is a folder, and a file is needed: restore it, or start under another --name$",
+    ):
         read_run(str(tmp_path))
 
 
 def test_a_damaged_summary_says_how_to_get_it_back(tmp_path: Path) -> None:
     (tmp_path / "summary.json").write_text('{"steps": 1')
-    with pytest.raises(CheckpointError, match=r"summary.json is damaged \(Expecting .*\): delete it, and the command that trained the run writes it again$"):
+    with pytest.raises(
+        CheckpointError,
+        match=r"summary.json is damaged \(Expecting .*\): delete it, and the command that trained the run writes it again$",
+    ):
         read_summary(str(tmp_path))
 
 

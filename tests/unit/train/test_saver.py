@@ -28,7 +28,9 @@ def module(training, tiny_config: Pretrain) -> torch.nn.Module:
 
 
 def saver(folder: Path, config: Pretrain, vocabulary, said: list[str], **settings) -> Saver:
-    return Saver(str(folder), replace(config, checkpoint=Checkpoints(**settings)), vocabulary, lambda: None, said.append)
+    return Saver(
+        str(folder), replace(config, checkpoint=Checkpoints(**settings)), vocabulary, lambda: None, said.append
+    )
 
 
 def state(step: int, loss: float | None = None) -> State:
@@ -43,7 +45,10 @@ def blocked(folder: Path) -> Path:
 
 
 def test_what_is_written_is_the_model_of_that_moment(module, tiny_config: Pretrain, tiny_vocabulary, tmp_path: Path):
-    optimizer, before = build_optimizer(AdamW(), module), {name: tensor.clone() for name, tensor in module.state_dict().items()}
+    optimizer, before = (
+        build_optimizer(AdamW(), module),
+        {name: tensor.clone() for name, tensor in module.state_dict().items()},
+    )
     released = threading.Event()
     with Saver(str(tmp_path), tiny_config, tiny_vocabulary, lambda: released.wait(30), print) as writer:
         writer.save(state(3), module, optimizer, wait=True)
@@ -57,7 +62,9 @@ def test_what_is_written_is_the_model_of_that_moment(module, tiny_config: Pretra
     assert all(torch.equal(tensor, before[name]) for name, tensor in module.state_dict().items())
 
 
-def test_storage_that_refuses_for_a_while_gets_its_checkpoint(module, tiny_config: Pretrain, tiny_vocabulary, tmp_path: Path):
+def test_storage_that_refuses_for_a_while_gets_its_checkpoint(
+    module, tiny_config: Pretrain, tiny_vocabulary, tmp_path: Path
+):
     place, said = blocked(tmp_path), []
     with saver(tmp_path, tiny_config, tiny_vocabulary, said) as writer:
         writer.save(state(3), module, build_optimizer(AdamW(), module), wait=True)
@@ -66,17 +73,28 @@ def test_storage_that_refuses_for_a_while_gets_its_checkpoint(module, tiny_confi
         writer.check()  # training goes on
         assert writer.failing.is_set()
         begun = time.monotonic()
-        writer.save(state(4), module, build_optimizer(AdamW(), module), wait=not writer.failing.is_set())  # as the loop asks: done without
+        writer.save(
+            state(4), module, build_optimizer(AdamW(), module), wait=not writer.failing.is_set()
+        )  # as the loop asks: done without
         assert time.monotonic() - begun < 1
         place.unlink()
     assert not writer.failing.is_set()
     assert checkpoint.newest_sound(str(tmp_path), pytest.fail) == checkpoint.folder_of(str(tmp_path), 3)
-    assert len(said) == 1 and said[0].startswith("the checkpoint of step 3 cannot be written (") and said[0].endswith("; trying again for 300 s while training goes on")
+    assert (
+        len(said) == 1
+        and said[0].startswith("the checkpoint of step 3 cannot be written (")
+        and said[0].endswith("; trying again for 300 s while training goes on")
+    )
 
 
-def test_storage_that_refuses_for_too_long_ends_the_run_in_one_line(module, tiny_config: Pretrain, tiny_vocabulary, tmp_path: Path):
+def test_storage_that_refuses_for_too_long_ends_the_run_in_one_line(
+    module, tiny_config: Pretrain, tiny_vocabulary, tmp_path: Path
+):
     blocked(tmp_path)
-    with pytest.raises(CheckpointError, match=r"^the checkpoint of step 3 could not be written below .* for 0 s \(.*\); make room or give access, and start the same command again"):
+    with pytest.raises(
+        CheckpointError,
+        match=r"^the checkpoint of step 3 could not be written below .* for 0 s \(.*\); make room or give access, and start the same command again",
+    ):
         with saver(tmp_path, tiny_config, tiny_vocabulary, [], patience_seconds=0) as writer:
             writer.save(state(3), module, build_optimizer(AdamW(), module), wait=True)
             while writer.writing and not writer.writing.done():
@@ -85,7 +103,9 @@ def test_storage_that_refuses_for_too_long_ends_the_run_in_one_line(module, tiny
             pytest.fail("the loop would train on")
 
 
-def test_a_training_that_failed_does_not_wait_for_storage_that_refuses(module, tiny_config: Pretrain, tiny_vocabulary, tmp_path: Path):
+def test_a_training_that_failed_does_not_wait_for_storage_that_refuses(
+    module, tiny_config: Pretrain, tiny_vocabulary, tmp_path: Path
+):
     blocked(tmp_path)
     with pytest.raises(ZeroDivisionError):
         with saver(tmp_path, tiny_config, tiny_vocabulary, [], patience_seconds=3_600) as writer:
@@ -93,7 +113,9 @@ def test_a_training_that_failed_does_not_wait_for_storage_that_refuses(module, t
             raise ZeroDivisionError
 
 
-def test_what_is_published_stays_where_older_ones_cannot_be_deleted(module, tiny_config: Pretrain, tiny_vocabulary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_what_is_published_stays_where_older_ones_cannot_be_deleted(
+    module, tiny_config: Pretrain, tiny_vocabulary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     said: list[str] = []
     refused = iter([OSError("AWS Error ACCESS_DENIED")])
     keep, publish, published = checkpoint.keep_newest, checkpoint.publish, []
@@ -105,12 +127,16 @@ def test_what_is_published_stays_where_older_ones_cannot_be_deleted(module, tiny
 
     monkeypatch.setattr(saving, "FIRST_WAIT", 0.01)
     monkeypatch.setattr(checkpoint, "keep_newest", keep_newest)
-    monkeypatch.setattr(checkpoint, "publish", lambda folder, at, *rest: published.append(at.step) or publish(folder, at, *rest))
+    monkeypatch.setattr(
+        checkpoint, "publish", lambda folder, at, *rest: published.append(at.step) or publish(folder, at, *rest)
+    )
     with saver(tmp_path, tiny_config, tiny_vocabulary, said, keep=1) as writer:
         for step in (1, 2):
             writer.save(state(step), module, build_optimizer(AdamW(), module), wait=True)
     assert published == [1, 2] and checkpoint.steps_saved(str(tmp_path)) == [2]
-    assert said == ["the checkpoint of step 1 cannot take the place of older ones (AWS Error ACCESS_DENIED); trying again for 300 s while training goes on"]
+    assert said == [
+        "the checkpoint of step 1 cannot take the place of older ones (AWS Error ACCESS_DENIED); trying again for 300 s while training goes on"
+    ]
 
 
 @pytest.fixture
@@ -119,19 +145,33 @@ def losses() -> Iterator[list[float | None]]:
 
 
 @pytest.mark.parametrize(("keep_best", "left"), [(False, [4, 5]), (True, [2, 4, 5])])
-def test_the_best_is_kept_beside_the_newest(module, tiny_config: Pretrain, tiny_vocabulary, tmp_path: Path, losses: list[float | None], keep_best: bool, left: list[int]):
+def test_the_best_is_kept_beside_the_newest(
+    module,
+    tiny_config: Pretrain,
+    tiny_vocabulary,
+    tmp_path: Path,
+    losses: list[float | None],
+    keep_best: bool,
+    left: list[int],
+):
     with saver(tmp_path, tiny_config, tiny_vocabulary, [], keep=2, keep_best=keep_best) as writer:
         for step, loss in enumerate(losses, start=1):
             writer.save(state(step, loss), module, build_optimizer(AdamW(), module), wait=True)
     assert checkpoint.steps_saved(str(tmp_path)) == left
 
 
-def test_the_best_is_sound_of_this_phase_and_no_later_than_the_run(module, tiny_config: Pretrain, tiny_vocabulary, tmp_path: Path):
+def test_the_best_is_sound_of_this_phase_and_no_later_than_the_run(
+    module, tiny_config: Pretrain, tiny_vocabulary, tmp_path: Path
+):
     with saver(tmp_path, tiny_config, tiny_vocabulary, [], keep=9) as writer:
         for step, loss in ((1, 1.0), (2, 1.5), (3, 2.0), (4, 2.5), (9, 0.5)):
             writer.save(state(step, loss), module, build_optimizer(AdamW(), module), wait=True)
     folder = Path(checkpoint.folder_of(str(tmp_path), 2))
-    assert checkpoint.best_step(str(tmp_path), 0, 4) == 1 and checkpoint.best_step(str(tmp_path), 1, 4) == 2 and checkpoint.best_step(str(tmp_path), 4, 8) is None
+    assert (
+        checkpoint.best_step(str(tmp_path), 0, 4) == 1
+        and checkpoint.best_step(str(tmp_path), 1, 4) == 2
+        and checkpoint.best_step(str(tmp_path), 4, 8) is None
+    )
     (folder / "model.safetensors").write_bytes(b"")
     assert checkpoint.best_step(str(tmp_path), 1, 4) == 3
     (folder / "state.json").write_text("{")

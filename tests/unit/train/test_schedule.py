@@ -15,7 +15,9 @@ def test_linear_decay_by_hand() -> None:
 
 
 def test_constant_rate_by_hand() -> None:
-    assert [rate_share(ConstantRate(warmup_steps=4), step, 6) for step in range(6)] == pytest.approx([0.25, 0.5, 0.75, 1, 1, 1])
+    assert [rate_share(ConstantRate(warmup_steps=4), step, 6) for step in range(6)] == pytest.approx(
+        [0.25, 0.5, 0.75, 1, 1, 1]
+    )
     assert rate_share(ConstantRate(warmup_steps=0), 0, 1) == 1
 
 
@@ -27,10 +29,16 @@ def test_cosine_decay_by_hand() -> None:
 
 def test_polynomial_decay_by_hand() -> None:
     # 1 of 5 steps warms up, then the roots of 4/4, 3/4, 2/4 and 1/4; with a power of 2 their squares; with 1 the linear decay.
-    assert [rate_share(PolynomialDecay(warmup_share=0.2), step, 5) for step in range(6)] == pytest.approx([1, 1, 0.8660254, 0.7071068, 0.5, 0])
-    assert [rate_share(PolynomialDecay(warmup_share=0.2, power=2), step, 5) for step in range(5)] == pytest.approx([1, 1, 0.5625, 0.25, 0.0625])
+    assert [rate_share(PolynomialDecay(warmup_share=0.2), step, 5) for step in range(6)] == pytest.approx(
+        [1, 1, 0.8660254, 0.7071068, 0.5, 0]
+    )
+    assert [rate_share(PolynomialDecay(warmup_share=0.2, power=2), step, 5) for step in range(5)] == pytest.approx(
+        [1, 1, 0.5625, 0.25, 0.0625]
+    )
     linear = [rate_share(LinearDecay(warmup_share=0.1), step, 50) for step in range(51)]
-    assert [rate_share(PolynomialDecay(warmup_share=0.1, power=1), step, 50) for step in range(51)] == pytest.approx(linear)
+    assert [rate_share(PolynomialDecay(warmup_share=0.1, power=1), step, 50) for step in range(51)] == pytest.approx(
+        linear
+    )
 
 
 def test_warmup_stable_decay_by_hand() -> None:

@@ -14,7 +14,9 @@ def test_training_the_words_that_are_seen_equals_training_all_of_them() -> None:
     begun, kept = embeddings.words.weight.detach().clone(), embeddings.words
     seen = SeenWords(embeddings.words, torch.tensor([3, 7, 7, 0]))
     assert len(seen.weight) == 4, "three words, and the row that tells the decay"
-    ours, theirs = (torch.optim.AdamW([weight], lr=0.1, weight_decay=0.5, fused=True) for weight in (seen.weight, whole.weight))
+    ours, theirs = (
+        torch.optim.AdamW([weight], lr=0.1, weight_decay=0.5, fused=True) for weight in (seen.weight, whole.weight)
+    )
     for ids in ([3, 7], [0, 3], [7, 7], [0, 0]):
         with seen.train_in(embeddings):  # as in epochs, between which the whole table is looked at
             for words, optimizer in ((embeddings.words, ours), (whole, theirs)):

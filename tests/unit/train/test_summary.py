@@ -1,8 +1,7 @@
-import pytest
-
 from dataclasses import replace
 
-from pipeline.config.jobs import Pretrain
+import pytest
+
 from pipeline.config.model import Model
 from pipeline.corpus.prepare import Corpus
 from pipeline.presets import PRESETS
@@ -23,11 +22,32 @@ SUMMARY = {
     "step_milliseconds_95th": 1234.4,
     "peak_memory_gigabytes": 1.504,
     "model_flops_utilisation_percent": None,
-    "heldout_before": {"heldout/maximum_length": 128, "heldout/mlm_loss": 9.0112, "heldout/nsp_loss": 0.69, "heldout/mlm_accuracy": 0.0, "heldout/nsp_accuracy": 0.5},
-    "heldout_after": {"heldout/mlm_loss": 4.5678, "heldout/nsp_loss": 0.61, "heldout/mlm_accuracy": 0.2345, "heldout/nsp_accuracy": 0.6789},
-    "baselines": {"baseline/unigram_mlm_loss": 6.25, "baseline/unigram_mlm_accuracy": 0.051, "baseline/majority_nsp_accuracy": 0.5049},
+    "heldout_before": {
+        "heldout/maximum_length": 128,
+        "heldout/mlm_loss": 9.0112,
+        "heldout/nsp_loss": 0.69,
+        "heldout/mlm_accuracy": 0.0,
+        "heldout/nsp_accuracy": 0.5,
+    },
+    "heldout_after": {
+        "heldout/mlm_loss": 4.5678,
+        "heldout/nsp_loss": 0.61,
+        "heldout/mlm_accuracy": 0.2345,
+        "heldout/nsp_accuracy": 0.6789,
+    },
+    "baselines": {
+        "baseline/unigram_mlm_loss": 6.25,
+        "baseline/unigram_mlm_accuracy": 0.051,
+        "baseline/majority_nsp_accuracy": 0.5049,
+    },
     "blanks": {
-        "random": [{"text": "The ____ returns a list .", "answer": "function", "guesses": [["method", 0.412], ["function", 0.3]]}],
+        "random": [
+            {
+                "text": "The ____ returns a list .",
+                "answer": "function",
+                "guesses": [["method", 0.412], ["function", 0.3]],
+            }
+        ],
         "surest": [{"text": "One of ____ best .", "answer": "the", "guesses": [["the", 0.91], ["its", 0.02]]}],
         "candidates": 64,
         "right": 9,
@@ -40,7 +60,13 @@ SUMMARY = {
     "mlflow_experiment_id": "1",
 }
 NO_SENTENCES = {"random": [], "surest": [], "candidates": 0, "right": 0}
-WITHOUT_HELDOUT = SUMMARY | {"heldout_before": {}, "heldout_after": {}, "baselines": {}, "blanks": NO_SENTENCES, "workers": 1}
+WITHOUT_HELDOUT = SUMMARY | {
+    "heldout_before": {},
+    "heldout_after": {},
+    "baselines": {},
+    "blanks": NO_SENTENCES,
+    "workers": 1,
+}
 
 TEXT = """\
 run mine
@@ -110,7 +136,16 @@ fill in the blank (held-out sentences; of 64 sentences the model's first guess i
 
 @pytest.mark.parametrize(
     ("seconds", "said"),
-    [(0, "0s"), (0.4, "0s"), (59.4, "59s"), (59.6, "1m00s"), (200, "3m20s"), (3599.7, "1h00m"), (7500, "2h05m"), (360_000, "100h00m")],
+    [
+        (0, "0s"),
+        (0.4, "0s"),
+        (59.4, "59s"),
+        (59.6, "1m00s"),
+        (200, "3m20s"),
+        (3599.7, "1h00m"),
+        (7500, "2h05m"),
+        (360_000, "100h00m"),
+    ],
 )
 def test_durations(seconds: float, said: str) -> None:
     assert duration(seconds) == said
@@ -135,7 +170,9 @@ def test_a_line_of_progress() -> None:
 
 def test_the_time_left_is_that_of_steps_as_they_are() -> None:
     pace = Pace(1_000, 0)
-    assert [pace.seconds_left(step, 250.0) for step in (20, 40, 500, 1_000)] == pytest.approx([245.0, 240.0, 125.0, 0.0])
+    assert [pace.seconds_left(step, 250.0) for step in (20, 40, 500, 1_000)] == pytest.approx(
+        [245.0, 240.0, 125.0, 0.0]
+    )
     continued = Pace(1_000, 900)  # the steps before this start took their time elsewhere
     assert continued.seconds_left(910, 2_000.0) == pytest.approx(180.0)
 
@@ -168,7 +205,8 @@ def test_the_summary_without_a_held_out_part() -> None:
 
 def test_the_summary_of_other_pair_tasks_and_of_none() -> None:
     alone = SUMMARY | {
-        name: {key: value for key, value in SUMMARY[name].items() if "nsp" not in key} for name in ("heldout_before", "heldout_after", "baselines")
+        name: {key: value for key, value in SUMMARY[name].items() if "nsp" not in key}
+        for name in ("heldout_before", "heldout_after", "baselines")
     }
     line = "  held-out NSP accuracy    67.9% (majority baseline 50.5%)\n"
     assert summary_text(alone) == TEXT.replace(line, "")
@@ -182,12 +220,20 @@ def test_the_summary_of_other_pair_tasks_and_of_none() -> None:
 def test_a_pair_task_that_could_not_be_measured_and_missing_blanks_are_said() -> None:
     after = {key: value for key, value in SUMMARY["heldout_after"].items() if "nsp" not in key}
     text = summary_text(SUMMARY | {"heldout_after": after, "blanks": NO_SENTENCES})
-    assert "  held-out NSP accuracy    not measured: all held-out pairs have the same answer; hold out more documents (prepare.heldout_share" in text
-    assert "fill in the blank (held-out sentences): none: no held-out sentence of 8 to 30 tokens holds a whole word" in text
+    assert (
+        "  held-out NSP accuracy    not measured: all held-out pairs have the same answer; hold out more documents (prepare.heldout_share"
+        in text
+    )
+    assert (
+        "fill in the blank (held-out sentences): none: no held-out sentence of 8 to 30 tokens holds a whole word"
+        in text
+    )
 
 
 def test_utilisation_where_the_peak_is_known() -> None:
-    assert "  model FLOPs utilisation  45.2% of the device's dense peak\n" in summary_text(SUMMARY | {"model_flops_utilisation_percent": 45.23})
+    assert "  model FLOPs utilisation  45.2% of the device's dense peak\n" in summary_text(
+        SUMMARY | {"model_flops_utilisation_percent": 45.23}
+    )
 
 
 def test_what_is_comparable_across_vocabularies_is_shown_where_it_was_measured() -> None:
@@ -201,23 +247,39 @@ def test_what_is_comparable_across_vocabularies_is_shown_where_it_was_measured()
 
 def test_the_summary_for_mlflow() -> None:
     assert summary_markdown(SUMMARY) == MARKDOWN
-    assert "| held-out loss | none: the corpus is too small for a held-out part (prepare.heldout_share) |" in summary_markdown(WITHOUT_HELDOUT)
+    assert (
+        "| held-out loss | none: the corpus is too small for a held-out part (prepare.heldout_share) |"
+        in summary_markdown(WITHOUT_HELDOUT)
+    )
 
 
 def test_a_length_that_changed_in_between_is_said() -> None:
     longer = SUMMARY | {"maximum_length": 512}
-    assert "4.568 nats at length 512 (before training 9.011 at length 128, unigram baseline 6.250)" in summary_text(longer)
+    assert "4.568 nats at length 512 (before training 9.011 at length 128, unigram baseline 6.250)" in summary_text(
+        longer
+    )
 
 
 def test_where_a_run_is_found_on_a_server() -> None:
-    assert to_open("http://mlflow:5000/", "0a1b", "1") == "http://mlflow:5000/#/experiments/1/runs/0a1b?workflowType=machine_learning"
+    assert (
+        to_open("http://mlflow:5000/", "0a1b", "1")
+        == "http://mlflow:5000/#/experiments/1/runs/0a1b?workflowType=machine_learning"
+    )
     assert to_open("http://mlflow:5000", "0a1b", None) == "http://mlflow:5000/#/runs/0a1b"
     assert to_open("databricks", "0a1b", "1") == "run 0a1b at databricks"
 
 
 def test_a_run_is_described_before_its_first_step() -> None:
     sources = {"https://me:word@host/a.txt": {}, "/b": {}}
-    corpus = Corpus(folder="/c", fingerprint="f", train=(), heldout=(), counts={"documents": 1_200, "characters": 3_400_000}, dropped={}, sources=sources)
+    corpus = Corpus(
+        folder="/c",
+        fingerprint="f",
+        train=(),
+        heldout=(),
+        counts={"documents": 1_200, "characters": 3_400_000},
+        dropped={},
+        sources=sources,
+    )
     config = replace(PRESETS["bert-tiny"], name="mine")
     assert description(config, corpus, 8_192, "/out/runs/mine") == (
         "Pretraining run **mine**\n\n| | |\n|---|---|\n"
@@ -227,4 +289,6 @@ def test_a_run_is_described_before_its_first_step() -> None:
         "| steps | 600 of 64 rows, evaluated every 60 |\n"
         "| export, when it is done | /out/runs/mine/export |\n"
     )
-    assert "| model | 3 layers, width 36, 2 heads |" in description(replace(config, model=Model(layers=3, width=36, heads=2)), corpus, 9, "/o")
+    assert "| model | 3 layers, width 36, 2 heads |" in description(
+        replace(config, model=Model(layers=3, width=36, heads=2)), corpus, 9, "/o"
+    )

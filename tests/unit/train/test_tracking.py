@@ -22,7 +22,16 @@ from pipeline.train import tracking
 from pipeline.train.drivers import machine
 from pipeline.train.failures import failure_of
 from pipeline.train.pictures import DPI, LEARNING_CURVE, THROUGHPUT, pictures
-from pipeline.train.tracking import DESCRIPTION, DRIVER, MlflowRun, Tracker, corpus_inputs, experiments, open_run, tracking_uri
+from pipeline.train.tracking import (
+    DESCRIPTION,
+    DRIVER,
+    MlflowRun,
+    Tracker,
+    corpus_inputs,
+    experiments,
+    open_run,
+    tracking_uri,
+)
 from pipeline.train.views import pages
 
 PARAMETERS = {f"setting.{number}": number for number in range(150)} | {"name": None, "corpus": ["a", "b"]}
@@ -52,7 +61,9 @@ def away(uri: str) -> Iterator[Callable[[bool], None]]:
 
     def move(gone: bool) -> None:
         with closing(sqlite3.connect(uri.removeprefix("sqlite:///"))) as database:
-            database.execute("ALTER TABLE metrics RENAME TO elsewhere" if gone else "ALTER TABLE elsewhere RENAME TO metrics")
+            database.execute(
+                "ALTER TABLE metrics RENAME TO elsewhere" if gone else "ALTER TABLE elsewhere RENAME TO metrics"
+            )
 
     yield move
     with closing(sqlite3.connect(uri.removeprefix("sqlite:///"))) as database:
@@ -65,7 +76,9 @@ def points(run: MlflowRun) -> dict[str, list[tuple[int, float]]]:
     """Metric -> (step, value) of all points that arrived, in the order of steps."""
     client = MlflowClient(tracking_uri=run.uri)
     keys = client.get_run(run.run_id).data.metrics
-    return {key: sorted((point.step, point.value) for point in client.get_metric_history(run.run_id, key)) for key in keys}
+    return {
+        key: sorted((point.step, point.value) for point in client.get_metric_history(run.run_id, key)) for key in keys
+    }
 
 
 def status(run: MlflowRun) -> str:
@@ -115,16 +128,30 @@ def test_a_run_says_from_its_start_what_it_is_and_what_started_it(uri: str, monk
     monkeypatch.setattr(sys, "argv", ["jobs/pretrain.py", "bert-tiny", "--corpus", "s3://key:word@bucket/x"])
     opened = open_run(uri, "experiment", "described", None, {}, {DESCRIPTION: "what it is"})
     tags = MlflowClient(tracking_uri=uri).get_run(opened.run_id).data.tags
-    wanted = {DESCRIPTION: "what it is", "mlflow.source.name": "jobs/pretrain.py", "command": "jobs/pretrain.py bert-tiny --corpus 's3://***@bucket/x'"}
+    wanted = {
+        DESCRIPTION: "what it is",
+        "mlflow.source.name": "jobs/pretrain.py",
+        "command": "jobs/pretrain.py bert-tiny --corpus 's3://***@bucket/x'",
+    }
     assert wanted.items() <= tags.items()
     in_git = subprocess.run(["git", "rev-parse", "HEAD"], cwd=Path(__file__).parent, capture_output=True, text=True)
-    assert tags.get("mlflow.source.git.commit", "") == in_git.stdout.strip() and tags["mlflow.user"] == getpass.getuser()
+    assert (
+        tags.get("mlflow.source.git.commit", "") == in_git.stdout.strip() and tags["mlflow.user"] == getpass.getuser()
+    )
 
 
 def test_a_corpus_is_logged_as_two_data_sets(uri: str, tmp_path: Path) -> None:
     windows = tuple(Window(shard="s", row_group=number, documents=1, characters=100) for number in range(5))
     sources = {"https://me:word@host/a.txt::language=de": {}, "/texts/b/": {}}
-    corpus = Corpus(folder="s3://key:word@bucket/corpus", fingerprint="f" * 64, train=windows[:3], heldout=windows[3:], counts={}, dropped={}, sources=sources)
+    corpus = Corpus(
+        folder="s3://key:word@bucket/corpus",
+        fingerprint="f" * 64,
+        train=windows[:3],
+        heldout=windows[3:],
+        counts={},
+        dropped={},
+        sources=sources,
+    )
     opened = open_run(uri, "experiment", "fed", None, {}, {}, corpus_inputs(corpus))
     found = MlflowClient(tracking_uri=uri).get_run(opened.run_id).inputs.dataset_inputs
     assert {one.tags[0].value: (one.dataset.name, one.dataset.digest, one.dataset.source_type) for one in found} == {
@@ -138,7 +165,12 @@ def test_a_corpus_is_logged_as_two_data_sets(uri: str, tmp_path: Path) -> None:
     assert {one.dataset.source for one in found} == {
         '{"uri": "s3://***@bucket/corpus", "sources": ["https://***@host/a.txt::language=de", "/texts/b/"]}'
     }
-    many = replace(corpus, folder=str(tmp_path), heldout=(), sources={f"/a/{number}-{'x' * 200}.txt": {} for number in range(2_000)})
+    many = replace(
+        corpus,
+        folder=str(tmp_path),
+        heldout=(),
+        sources={f"/a/{number}-{'x' * 200}.txt": {} for number in range(2_000)},
+    )
     (one,) = corpus_inputs(many)
     assert (len(one.dataset.name), one.dataset.source_type) == (500, "local") and len(one.dataset.source) < 65_535
     open_run(uri, "experiment", "fed by many", None, {}, {}, [one])
@@ -159,7 +191,11 @@ def test_pictures_show_the_whole_run_after_each_checkpoint_and_a_restart(new_run
     files = [artifacts(run) / LEARNING_CURVE, artifacts(run) / THROUGHPUT]
 
     def metrics(step: int) -> dict[str, float]:
-        return {"train/mlm_loss": 8.0 - step / 10, "speed/tokens_per_second": 100.0 * step, "speed/data_wait_percent": 1.0 * step}
+        return {
+            "train/mlm_loss": 8.0 - step / 10,
+            "speed/tokens_per_second": 100.0 * step,
+            "speed/data_wait_percent": 1.0 * step,
+        }
 
     first.start(run)
     first.log(0, {"heldout/mlm_loss": 8.0, "heldout_baseline/unigram_mlm_loss": 6.5})
@@ -180,7 +216,11 @@ def test_pictures_show_the_whole_run_after_each_checkpoint_and_a_restart(new_run
     second.finish("FINISHED")
     logged = {key: dict(values) for key, values in points(run).items()}
     assert sorted(logged["train/mlm_loss"]) == [10, 20, 30]
-    assert [file.read_bytes() for file in files] == [png(logged, "drawn", path) for path in (LEARNING_CURVE, THROUGHPUT)] != half
+    assert (
+        [file.read_bytes() for file in files]
+        == [png(logged, "drawn", path) for path in (LEARNING_CURVE, THROUGHPUT)]
+        != half
+    )
     before = {key: {step: value for step, value in values.items() if step <= 20} for key, values in logged.items()}
     assert half == [png(before, "drawn", path) for path in (LEARNING_CURVE, THROUGHPUT)]
     assert first.take_messages() == second.take_messages() == []
@@ -208,7 +248,9 @@ def test_points_arrive_once(new_run: NewRun, quick: None, monkeypatch: pytest.Mo
     tracker.start(run)
     for step in range(1, 5):
         tracker.log(step, {"train/loss": 1 / step, "stream/tokens": 10.0 * step})
-    tracker.log(2, {"train/loss": 9.0, "heldout/mlm_loss": 4.5})  # the loss of step 2 is there, the held-out loss is not
+    tracker.log(
+        2, {"train/loss": 9.0, "heldout/mlm_loss": 4.5}
+    )  # the loss of step 2 is there, the held-out loss is not
     assert tracker.finish("FINISHED") is None
     assert points(run) == {
         "train/loss": [(1, 1.0), (2, 0.5), (3, 1 / 3), (4, 0.25)],
@@ -233,7 +275,9 @@ def test_a_second_tracker_drops_the_steps_that_are_there(new_run: NewRun, quick:
     assert [second.lacks(steps, every) for steps, every in ((3, 1), (5, 1), (5, 2), (0, 1))] == [0, 2, 1, 0]
 
 
-def test_points_logged_while_the_server_is_away_arrive_later(new_run: NewRun, quick: None, away: Callable[[bool], None]) -> None:
+def test_points_logged_while_the_server_is_away_arrive_later(
+    new_run: NewRun, quick: None, away: Callable[[bool], None]
+) -> None:
     run, tracker = new_run("away"), Tracker("job 1")
     tracker.start(run)
     away(True)
@@ -241,7 +285,11 @@ def test_points_logged_while_the_server_is_away_arrive_later(new_run: NewRun, qu
     while not (messages := tracker.take_messages()):  # until it has tried
         time.sleep(0.01)
     tracker.log(2, {"train/loss": 2.0})
-    assert len(messages) == 1 and messages[0].startswith("MLflow does not answer, points are kept: ") and "\n" not in messages[0]
+    assert (
+        len(messages) == 1
+        and messages[0].startswith("MLflow does not answer, points are kept: ")
+        and "\n" not in messages[0]
+    )
     away(False)
     assert tracker.finish("FINISHED") is None
     assert points(run) == {"train/loss": [(1, 3.0), (2, 2.0)]} and status(run) == "FINISHED"
@@ -269,13 +317,20 @@ def test_tags_are_set_and_a_lost_one_stops_nothing(new_run: NewRun, quick: None,
     assert MlflowClient(tracking_uri=uri).get_run(run.run_id).data.tags["checkpoint"] == "/a/b"
     MlflowClient(tracking_uri=uri).delete_run(run.run_id)
     tracker.tag({"export": "/c", "a": "b"})
-    assert [message.split(":")[0] for message in tracker.take_messages()] == ["MLflow did not take the tags ['a', 'export']"]
+    assert [message.split(":")[0] for message in tracker.take_messages()] == [
+        "MLflow did not take the tags ['a', 'export']"
+    ]
     tracker.finish("KILLED")
 
 
 def test_what_the_driver_asks_for() -> None:
     tracker = Tracker("job 1, process 2")
-    assert (tracker.owner(), tracker.progress(), tracker.failure(), tracker.summary()) == ("job 1, process 2", None, None, None)
+    assert (tracker.owner(), tracker.progress(), tracker.failure(), tracker.summary()) == (
+        "job 1, process 2",
+        None,
+        None,
+        None,
+    )
     tracker.log(10, {"train/loss": 3.0})
     tracker.log(10, {"heldout/mlm_loss": 4.0})
     assert tracker.progress() == (10, {"train/loss": 3.0})
@@ -295,7 +350,9 @@ def test_what_the_driver_asks_for() -> None:
     assert tracker.finish("FINISHED") is None  # never started: nothing to close
 
 
-def test_the_uri_is_the_setting_the_environment_or_a_file_beside_the_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_uri_is_the_setting_the_environment_or_a_file_beside_the_output(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     assert tracking_uri(Tracking(), "out") == f"sqlite:///{tmp_path}/out/mlflow.db"
@@ -321,7 +378,9 @@ def test_a_file_cannot_lie_beside_an_output_behind_a_url(monkeypatch: pytest.Mon
 def test_a_server_that_does_not_answer_is_one_line() -> None:
     with pytest.raises(ConfigError) as refused:
         open_run("http://127.0.0.1:9", "experiment", "name", None, {}, {})
-    assert str(refused.value).startswith("tracking.uri (http://127.0.0.1:9) does not work: ") and "\n" not in str(refused.value)
+    assert str(refused.value).startswith("tracking.uri (http://127.0.0.1:9) does not work: ") and "\n" not in str(
+        refused.value
+    )
 
 
 @pytest.mark.parametrize("uri", ["nonsense://x", "sqlite:////dev/null/mlflow.db"])
@@ -350,15 +409,22 @@ def test_a_store_that_is_damaged_when_the_tracker_starts_is_one_line(tmp_path: P
     damage_points(copy)
     with pytest.raises(ConfigError) as refused:
         Tracker("me").start(MlflowRun(uri=f"sqlite:///{copy}", run_id=opened.run_id))
-    assert str(refused.value).startswith(f"tracking.uri (sqlite:///{copy}) does not work: ") and "\n" not in str(refused.value)
+    assert str(refused.value).startswith(f"tracking.uri (sqlite:///{copy}) does not work: ") and "\n" not in str(
+        refused.value
+    )
     assert str(refused.value).endswith("; mend or move it, and the same command continues")
 
 
 def test_the_pages_of_experiments_open_the_view_of_training(tmp_path: Path, new_run: NewRun, uri: str) -> None:
     missing = f"sqlite:///{tmp_path}/mlflow.db"
-    assert pages(missing, "5001") == [f"  http://127.0.0.1:5001  (no run is tracked in {missing} yet)"] and not any(tmp_path.iterdir())
+    assert pages(missing, "5001") == [f"  http://127.0.0.1:5001  (no run is tracked in {missing} yet)"] and not any(
+        tmp_path.iterdir()
+    )
     new_run("first")
     (number,) = [number for number, name in experiments(uri).items() if name == "experiment"]
     (line,) = [line for line in pages(uri, "5001") if line.startswith("  experiment ")]
-    assert line.split() == ["experiment", f"http://127.0.0.1:5001/#/experiments/{number}/runs?workflowType=machine_learning"]
+    assert line.split() == [
+        "experiment",
+        f"http://127.0.0.1:5001/#/experiments/{number}/runs?workflowType=machine_learning",
+    ]
     assert "Default" not in experiments(uri).values()

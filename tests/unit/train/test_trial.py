@@ -25,20 +25,39 @@ from pipeline.train.trial import batches, class_weights, drawn, label_measure, l
 CPU = torch.device("cpu")
 PLAIN = torch.autocast("cpu", enabled=False)
 CUTTING = Cutting(maximum_length=32, stride=8)
-SETTINGS = Model(layers=2, width=16, heads=2, feed_forward=32, maximum_positions=32, hidden_dropout=0.0, attention_dropout=0.0, initializer_deviation=0.3)
+SETTINGS = Model(
+    layers=2,
+    width=16,
+    heads=2,
+    feed_forward=32,
+    maximum_positions=32,
+    hidden_dropout=0.0,
+    attention_dropout=0.0,
+    initializer_deviation=0.3,
+)
 
 
 def prepared(name: str, glue: Path, vocabulary: Vocabulary) -> dict[str, Prepared]:
-    return {split: sequences.prepare(TASKS[name], read_split(TASKS[name], str(glue), split), vocabulary, CUTTING) for split in ("train", "dev")}
+    return {
+        split: sequences.prepare(TASKS[name], read_split(TASKS[name], str(glue), split), vocabulary, CUTTING)
+        for split in ("train", "dev")
+    }
 
 
 def module_of(name: str, vocabulary: Vocabulary) -> SequenceTask:
     kind = TASKS[name].kind
-    return SequenceTask(SETTINGS, vocabulary.size, 2 if kind == "classification" else 1, torch.Generator().manual_seed(0), kind=kind)
+    return SequenceTask(
+        SETTINGS, vocabulary.size, 2 if kind == "classification" else 1, torch.Generator().manual_seed(0), kind=kind
+    )
 
 
 def config_of(name: str, **recipe: object) -> Finetune:
-    config = Finetune(checkpoint="a", data="b", task=(name,), recipe=Recipe(**{"epochs": 2, "rows_per_step": 16, "group_lengths": False} | recipe))
+    config = Finetune(
+        checkpoint="a",
+        data="b",
+        task=(name,),
+        recipe=Recipe(**{"epochs": 2, "rows_per_step": 16, "group_lengths": False} | recipe),
+    )
     return replace(config, optimizer=replace(config.optimizer, learning_rate=1e-3))
 
 
@@ -46,7 +65,11 @@ def theirs(module: SequenceTask, settings: Model, vocabulary: Vocabulary) -> tor
     """transformers' BertForSequenceClassification with the same weights."""
     transformers = pytest.importorskip("transformers")
     classes = module.classification_head.out_features
-    config = transformers.BertConfig(**published_config(settings, vocabulary.size, vocabulary.pad_id), num_labels=classes, problem_type="regression" if module.kind == "regression" else None)
+    config = transformers.BertConfig(
+        **published_config(settings, vocabulary.size, vocabulary.pad_id),
+        num_labels=classes,
+        problem_type="regression" if module.kind == "regression" else None,
+    )
     model = transformers.BertForSequenceClassification(config)
     model.load_state_dict(to_published(module.state_dict()))
     return model.train()
@@ -55,31 +78,71 @@ def theirs(module: SequenceTask, settings: Model, vocabulary: Vocabulary) -> tor
 def padded(batch: Batch) -> dict[str, torch.Tensor]:
     """A batch as transformers takes it."""
     lengths = batch.offsets.diff().tolist()
-    ids, segments = (torch.nn.utils.rnn.pad_sequence(list(values.split(lengths)), batch_first=True) for values in (batch.ids_T, batch.segments_T))
-    return {"input_ids": ids, "token_type_ids": segments, "attention_mask": (torch.arange(ids.shape[1]) < torch.tensor(lengths)[:, None]).long()}
+    ids, segments = (
+        torch.nn.utils.rnn.pad_sequence(list(values.split(lengths)), batch_first=True)
+        for values in (batch.ids_T, batch.segments_T)
+    )
+    return {
+        "input_ids": ids,
+        "token_type_ids": segments,
+        "attention_mask": (torch.arange(ids.shape[1]) < torch.tensor(lengths)[:, None]).long(),
+    }
 
 
 def test_values_far_from_nought_are_learnt_by_their_deviations(glue: Path, tiny_vocabulary: Vocabulary) -> None:
-    task, config, rows = replace(TASKS["stsb"], metrics=("mean_absolute_error",)), config_of("stsb"), prepared("stsb", glue, tiny_vocabulary)
+    task, config, rows = (
+        replace(TASKS["stsb"], metrics=("mean_absolute_error",)),
+        config_of("stsb"),
+        prepared("stsb", glue, tiny_vocabulary),
+    )
     small, large = module_of("stsb", tiny_vocabulary), module_of("stsb", tiny_vocabulary)
     mean, deviation = label_measure(rows["train"].rows)
-    priced = {split: replace(one, rows=one.rows.set_column(2, "label", pa.array(250_000 + 1_000 * one.rows["label"].to_numpy(), pa.float32()))) for split, one in rows.items()}
+    priced = {
+        split: replace(
+            one,
+            rows=one.rows.set_column(
+                2, "label", pa.array(250_000 + 1_000 * one.rows["label"].to_numpy(), pa.float32())
+            ),
+        )
+        for split, one in rows.items()
+    }
     small.learn_standardised(mean, deviation)
     large.learn_standardised(*label_measure(priced["train"].rows))
-    results = [run_trial(config, task, CUTTING, module, ones["train"], {"dev": ones["dev"]}, seed=5, device=CPU, autocast=PLAIN) for module, ones in ((small, rows), (large, priced))]
-    np.testing.assert_allclose([loss for _, loss in results[1].curve], [loss for _, loss in results[0].curve], rtol=1e-2)  # float32 holds 250,000 to 1/64
-    assert results[1].scores["dev"]["mean_absolute_error"] == pytest.approx(1_000 * results[0].scores["dev"]["mean_absolute_error"], rel=0.02)
+    results = [
+        run_trial(
+            config, task, CUTTING, module, ones["train"], {"dev": ones["dev"]}, seed=5, device=CPU, autocast=PLAIN
+        )
+        for module, ones in ((small, rows), (large, priced))
+    ]
+    np.testing.assert_allclose(
+        [loss for _, loss in results[1].curve], [loss for _, loss in results[0].curve], rtol=1e-2
+    )  # float32 holds 250,000 to 1/64
+    assert results[1].scores["dev"]["mean_absolute_error"] == pytest.approx(
+        1_000 * results[0].scores["dev"]["mean_absolute_error"], rel=0.02
+    )
     assert results[1].scores["dev"]["mean_absolute_error"] < 3_000  # without, 250,000
     assert label_measure(rows["train"].rows.slice(0, 1))[1] == 1.0
 
 
 @pytest.mark.parametrize("name", ["cola", "stsb"])
-def test_a_whole_training_equals_a_plain_loop_of_transformers(glue: Path, tiny_vocabulary: Vocabulary, name: str) -> None:
-    task, config, rows, module = TASKS[name], config_of(name), prepared(name, glue, tiny_vocabulary), module_of(name, tiny_vocabulary)
+def test_a_whole_training_equals_a_plain_loop_of_transformers(
+    glue: Path, tiny_vocabulary: Vocabulary, name: str
+) -> None:
+    task, config, rows, module = (
+        TASKS[name],
+        config_of(name),
+        prepared(name, glue, tiny_vocabulary),
+        module_of(name, tiny_vocabulary),
+    )
     peer = theirs(module, SETTINGS, tiny_vocabulary)
-    result = run_trial(config, task, CUTTING, module, rows["train"], {"dev": rows["dev"]}, seed=5, device=CPU, autocast=PLAIN)
+    result = run_trial(
+        config, task, CUTTING, module, rows["train"], {"dev": rows["dev"]}, seed=5, device=CPU, autocast=PLAIN
+    )
     matrices = [weight for weight in peer.parameters() if weight.ndim > 1]
-    groups = [{"params": matrices, "weight_decay": 0.01}, {"params": [weight for weight in peer.parameters() if weight.ndim < 2], "weight_decay": 0.0}]
+    groups = [
+        {"params": matrices, "weight_decay": 0.01},
+        {"params": [weight for weight in peer.parameters() if weight.ndim < 2], "weight_decay": 0.0},
+    ]
     optimizer, losses = torch.optim.AdamW(groups, lr=1e-3, eps=1e-6), []
     for epoch in range(2):
         for ((_, batch),) in batches(rows["train"].rows, config.recipe, 5, epoch):
@@ -94,27 +157,43 @@ def test_a_whole_training_equals_a_plain_loop_of_transformers(glue: Path, tiny_v
             losses.append(loss.item())
     assert result.steps == len(losses) == 8
     # Eight steps are fewer than a curve's points: each step is one.
-    assert [step for step, _ in result.curve] == list(range(1, 9)) and [loss for _, loss in result.curve] == pytest.approx(losses, rel=1e-5)
+    assert [step for step, _ in result.curve] == list(range(1, 9)) and [
+        loss for _, loss in result.curve
+    ] == pytest.approx(losses, rel=1e-5)
     ours, whole = module.encoder.embeddings.words.weight, peer.bert.embeddings.word_embeddings.weight
-    assert len(set(rows["train"].rows["ids"].combine_chunks().flatten().to_pylist())) < len(ours), "some words have nothing but decay"
+    assert len(set(rows["train"].rows["ids"].combine_chunks().flatten().to_pylist())) < len(ours), (
+        "some words have nothing but decay"
+    )
     torch.testing.assert_close(ours, whole, rtol=1e-4, atol=1e-5)
     peer.eval()
     ((_, whole),) = next(batches(rows["dev"].rows, replace(config.recipe, rows_per_step=99), 0, 0))
-    order = np.random.Generator(np.random.Philox(key=np.random.SeedSequence((0, 0)).generate_state(2, np.uint64))).permutation(20)
+    order = np.random.Generator(
+        np.random.Philox(key=np.random.SeedSequence((0, 0)).generate_state(2, np.uint64))
+    ).permutation(20)
     with torch.no_grad():
         logits = peer(**padded(whole)).logits
-    np.testing.assert_allclose(np.array(logits_of(module, rows["dev"].rows, CPU, PLAIN))[order], logits.numpy(), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(
+        np.array(logits_of(module, rows["dev"].rows, CPU, PLAIN))[order], logits.numpy(), rtol=1e-4, atol=1e-4
+    )
     answers = logits.argmax(-1) if task.kind == "classification" else logits[:, 0]
     if task.kind == "classification":
         assert not result.collapsed or len(set(answers.tolist())) == 1
-    assert result.scores["dev"] == sequences.score(task, rows["dev"], logits.numpy()[np.argsort(order)], {}) or task.kind == "regression"
+    assert (
+        result.scores["dev"] == sequences.score(task, rows["dev"], logits.numpy()[np.argsort(order)], {})
+        or task.kind == "regression"
+    )
 
 
 def test_every_row_comes_once_an_epoch_in_another_order(glue: Path, tiny_vocabulary: Vocabulary) -> None:
     rows = prepared("stsb", glue, tiny_vocabulary)["train"].rows
     for recipe in (Recipe(rows_per_step=16, group_lengths=False), Recipe(rows_per_step=16)):
-        orders = [torch.cat([batch.label_N for ((_, batch),) in batches(rows, recipe, 3, epoch)]).tolist() for epoch in (0, 1, 0)]
-        assert orders[0] == orders[2] != orders[1] and sorted(orders[0]) == sorted(orders[1]) == sorted(rows["label"].to_pylist())
+        orders = [
+            torch.cat([batch.label_N for ((_, batch),) in batches(rows, recipe, 3, epoch)]).tolist()
+            for epoch in (0, 1, 0)
+        ]
+        assert orders[0] == orders[2] != orders[1] and sorted(orders[0]) == sorted(orders[1]) == sorted(
+            rows["label"].to_pylist()
+        )
         assert sorted(batch.sequences for ((_, batch),) in batches(rows, recipe, 3, 0)) == [12, 16, 16, 16]
 
 
@@ -129,18 +208,36 @@ def test_a_step_s_rows_are_dealt_to_slots(glue: Path, tiny_vocabulary: Vocabular
 
 def test_rows_of_a_step_are_of_similar_length_where_asked(glue: Path, tiny_vocabulary: Vocabulary) -> None:
     rows = prepared("stsb", glue, tiny_vocabulary)["train"].rows
-    spread = [sum(int(batch.offsets.diff().max() - batch.offsets.diff().min()) for ((_, batch),) in batches(rows, Recipe(rows_per_step=16, group_lengths=grouped), 3, 0)) for grouped in (False, True)]
+    spread = [
+        sum(
+            int(batch.offsets.diff().max() - batch.offsets.diff().min())
+            for ((_, batch),) in batches(rows, Recipe(rows_per_step=16, group_lengths=grouped), 3, 0)
+        )
+        for grouped in (False, True)
+    ]
     assert spread[1] < spread[0] / 2
-    longest = [int(batch.offsets.diff().max()) for seed in range(3) for ((_, batch),) in batches(rows, Recipe(rows_per_step=16), seed, 0)]
-    assert any(longest[place : place + 4] != sorted(longest[place : place + 4]) for place in (0, 4, 8)), "short rows do not come first"
+    longest = [
+        int(batch.offsets.diff().max())
+        for seed in range(3)
+        for ((_, batch),) in batches(rows, Recipe(rows_per_step=16), seed, 0)
+    ]
+    assert any(longest[place : place + 4] != sorted(longest[place : place + 4]) for place in (0, 4, 8)), (
+        "short rows do not come first"
+    )
 
 
-def test_training_stops_where_the_development_score_no_longer_rises_and_keeps_the_best_weights(glue: Path, tiny_vocabulary: Vocabulary) -> None:
+def test_training_stops_where_the_development_score_no_longer_rises_and_keeps_the_best_weights(
+    glue: Path, tiny_vocabulary: Vocabulary
+) -> None:
     rows, module = prepared("stsb", glue, tiny_vocabulary), module_of("stsb", tiny_vocabulary)
     config = config_of("stsb", epochs=12, patience=2)
-    result = run_trial(config, TASKS["stsb"], CUTTING, module, rows["train"], {"dev": rows["dev"]}, seed=5, device=CPU, autocast=PLAIN)
+    result = run_trial(
+        config, TASKS["stsb"], CUTTING, module, rows["train"], {"dev": rows["dev"]}, seed=5, device=CPU, autocast=PLAIN
+    )
     values = [scores["dev"]["pearson"] for scores in result.epochs]
-    assert result.best_epoch == 1 + values.index(max(values)) and (len(values) == result.best_epoch + 2 or len(values) == 12)
+    assert result.best_epoch == 1 + values.index(max(values)) and (
+        len(values) == result.best_epoch + 2 or len(values) == 12
+    )
     kept = sequences.score(TASKS["stsb"], rows["dev"], np.array(logits_of(module, rows["dev"].rows, CPU, PLAIN)), {})
     assert kept == result.scores["dev"] == result.epochs[result.best_epoch - 1]["dev"]
 

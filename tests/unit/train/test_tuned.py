@@ -31,17 +31,25 @@ TASKS = {
 
 def batch(size: int) -> Batch:
     lengths = (5, 9, 3)
-    random, positions, nothing = torch.Generator().manual_seed(3), torch.cat([torch.arange(n) for n in lengths]), torch.zeros(0, dtype=torch.int64)
+    random, positions, nothing = (
+        torch.Generator().manual_seed(3),
+        torch.cat([torch.arange(n) for n in lengths]),
+        torch.zeros(0, dtype=torch.int64),
+    )
     return Batch(
         ids_T=torch.randint(1, size, (17,), generator=random), segments_T=(positions > 2).long(), positions_T=positions, offsets=torch.tensor([0, 5, 14, 17], dtype=torch.int32),
         maximum_length=9, masked_positions_M=nothing, masked_labels_M=nothing,
     )  # fmt: skip
 
 
-def saved(kind: str, folder: Path, vocabulary: Vocabulary, pooling: str = "cls", adapter: Adapter = NoAdapter()) -> TaskObjective:
+def saved(
+    kind: str, folder: Path, vocabulary: Vocabulary, pooling: str = "cls", adapter: Adapter = NoAdapter()
+) -> TaskObjective:
     """A module with random weights, adapters' included, in a folder; what it was before its adapters were merged is gone."""
     task = TASKS[kind]
-    module = OBJECTIVES[kind](SETTINGS, vocabulary.size, len(task.labels), torch.Generator().manual_seed(1), pooling, None).eval()
+    module = OBJECTIVES[kind](
+        SETTINGS, vocabulary.size, len(task.labels), torch.Generator().manual_seed(1), pooling, None
+    ).eval()
     if not isinstance(adapter, NoAdapter):
         add_adapter(module, adapter, torch.Generator().manual_seed(2))
         with torch.no_grad():
@@ -50,46 +58,87 @@ def saved(kind: str, folder: Path, vocabulary: Vocabulary, pooling: str = "cls",
                     weight += 0.1 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(weight.numel()))
     if kind == "regression":
         module.learn_standardised(250.0, 40.0)  # is in the published head
-    about = About(task=task, cutting=Cutting(maximum_length=16, stride=4), pooling=pooling, tuned={"null_threshold": 1.5}, lineage={"checkpoint": "somewhere"})
+    about = About(
+        task=task,
+        cutting=Cutting(maximum_length=16, stride=4),
+        pooling=pooling,
+        tuned={"null_threshold": 1.5},
+        lineage={"checkpoint": "somewhere"},
+    )
     with torch.no_grad():
         before = module.logits(batch(vocabulary.size))
     save_tuned(str(folder), module, about, SETTINGS, vocabulary, adapter)
     with torch.no_grad():
-        torch.testing.assert_close(module.eval().logits(batch(vocabulary.size)), before, rtol=1e-4, atol=1e-4 if kind == "regression" else 1e-5)
+        torch.testing.assert_close(
+            module.eval().logits(batch(vocabulary.size)), before, rtol=1e-4, atol=1e-4 if kind == "regression" else 1e-5
+        )
     return module
 
 
 @pytest.mark.parametrize("kind", list(OBJECTIVES))
-def test_a_model_comes_back_as_it_was_and_transformers_says_the_same(kind: str, tmp_path: Path, tiny_vocabulary: Vocabulary) -> None:
+def test_a_model_comes_back_as_it_was_and_transformers_says_the_same(
+    kind: str, tmp_path: Path, tiny_vocabulary: Vocabulary
+) -> None:
     transformers = pytest.importorskip("transformers")
     module, inputs = saved(kind, tmp_path / "m", tiny_vocabulary), batch(tiny_vocabulary.size)
     found = load_tuned(str(tmp_path / "m"))
-    assert found.about.task == TASKS[kind] and found.about.cutting == Cutting(maximum_length=16, stride=4) and found.about.tuned == {"null_threshold": 1.5}
+    assert (
+        found.about.task == TASKS[kind]
+        and found.about.cutting == Cutting(maximum_length=16, stride=4)
+        and found.about.tuned == {"null_threshold": 1.5}
+    )
     assert found.vocabulary.tokens == tiny_vocabulary.tokens and found.about.lineage == {"checkpoint": "somewhere"}
-    automatic = {"tags": transformers.AutoModelForTokenClassification, "spans": transformers.AutoModelForQuestionAnswering}
+    automatic = {
+        "tags": transformers.AutoModelForTokenClassification,
+        "spans": transformers.AutoModelForQuestionAnswering,
+    }
     peer = automatic.get(kind, transformers.AutoModelForSequenceClassification).from_pretrained(tmp_path / "m").eval()
     with torch.no_grad():
         ours, again = module.logits(inputs), found.module.logits(inputs)
         torch.testing.assert_close(again, ours, rtol=0, atol=0)
         for row, (start, end) in enumerate(zip(inputs.offsets[:-1].tolist(), inputs.offsets[1:].tolist())):
             theirs = peer(input_ids=inputs.ids_T[None, start:end], token_type_ids=inputs.segments_T[None, start:end])
-            logits = torch.stack((theirs.start_logits[0], theirs.end_logits[0]), -1) if kind == "spans" else theirs.logits[0]
-            torch.testing.assert_close(logits, ours[start:end] if module.per_token else ours[row], rtol=1e-4, atol=1e-4 if kind == "regression" else 1e-5)
+            logits = (
+                torch.stack((theirs.start_logits[0], theirs.end_logits[0]), -1) if kind == "spans" else theirs.logits[0]
+            )
+            torch.testing.assert_close(
+                logits,
+                ours[start:end] if module.per_token else ours[row],
+                rtol=1e-4,
+                atol=1e-4 if kind == "regression" else 1e-5,
+            )
     if TASKS[kind].labels:
         assert peer.config.id2label == dict(enumerate(TASKS[kind].labels))
-    assert peer.config.problem_type == {"classification": "single_label_classification", "multilabel": "multi_label_classification", "regression": "regression"}.get(kind)
+    assert peer.config.problem_type == {
+        "classification": "single_label_classification",
+        "multilabel": "multi_label_classification",
+        "regression": "regression",
+    }.get(kind)
 
 
-@pytest.mark.parametrize(("pooling", "adapter"), [("mean", NoAdapter()), ("attention", NoAdapter()), ("cls", LowRank(rank=2)), ("cls", Bottleneck(width=4))])
-def test_poolings_and_adapters_come_back(pooling: str, adapter: Adapter, tmp_path: Path, tiny_vocabulary: Vocabulary) -> None:
+@pytest.mark.parametrize(
+    ("pooling", "adapter"),
+    [("mean", NoAdapter()), ("attention", NoAdapter()), ("cls", LowRank(rank=2)), ("cls", Bottleneck(width=4))],
+)
+def test_poolings_and_adapters_come_back(
+    pooling: str, adapter: Adapter, tmp_path: Path, tiny_vocabulary: Vocabulary
+) -> None:
     module = saved("classification", tmp_path / "m", tiny_vocabulary, pooling, adapter)
     with torch.no_grad():
-        torch.testing.assert_close(load_tuned(str(tmp_path / "m")).module.logits(batch(tiny_vocabulary.size)), module.logits(batch(tiny_vocabulary.size)), rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(
+            load_tuned(str(tmp_path / "m")).module.logits(batch(tiny_vocabulary.size)),
+            module.logits(batch(tiny_vocabulary.size)),
+            rtol=1e-5,
+            atol=1e-6,
+        )
     assert (tmp_path / "m" / "adapters.safetensors").exists() == isinstance(adapter, Bottleneck)
 
 
 def test_what_is_no_fine_tuned_model_is_refused(tmp_path: Path, tiny_vocabulary: Vocabulary) -> None:
-    with pytest.raises(CheckpointError, match=r"^checkpoint .*nothing has no task\.json: give a folder that fine-tuning wrote, such as output/finetune/NAME/model$"):
+    with pytest.raises(
+        CheckpointError,
+        match=r"^checkpoint .*nothing has no task\.json: give a folder that fine-tuning wrote, such as output/finetune/NAME/model$",
+    ):
         load_tuned(str(tmp_path / "nothing"))
     saved("tags", tmp_path / "m", tiny_vocabulary)
     said = json.loads((tmp_path / "m" / "task.json").read_text())
@@ -98,21 +147,31 @@ def test_what_is_no_fine_tuned_model_is_refused(tmp_path: Path, tiny_vocabulary:
         load_tuned(str(tmp_path / "m"))
 
 
-
-
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize(
     ("name", "path", "value", "words"),
     [
-        ("config.json", ("num_hidden_layers",), 10**9, "config.json: num_hidden_layers is 1000000000, and the weights are"),
+        (
+            "config.json",
+            ("num_hidden_layers",),
+            10**9,
+            "config.json: num_hidden_layers is 1000000000, and the weights are",
+        ),
         ("config.json", ("hidden_size",), 10**9, "config.json: a BERT of its sizes has "),
-        ("task.json", ("bottleneck", "width"), 10**9, "task.json says a bottleneck of 1000000000, and no tensor of adapters.safetensors is so large"),
+        (
+            "task.json",
+            ("bottleneck", "width"),
+            10**9,
+            "task.json says a bottleneck of 1000000000, and no tensor of adapters.safetensors is so large",
+        ),
         ("task.json", ("task", "kind"), "poems", "task.json cannot be used (ValueError: kind is 'poems')"),
         ("task.json", ("task",), 7, "task.json cannot be used (AttributeError: "),
         ("task.json", ("cutting",), {}, "task.json cannot be used (KeyError: "),
     ],
 )
-def test_a_folder_that_says_what_its_files_do_not_hold_is_refused(tmp_path: Path, tiny_vocabulary: Vocabulary, name: str, path: tuple[str, ...], value: object, words: str) -> None:
+def test_a_folder_that_says_what_its_files_do_not_hold_is_refused(
+    tmp_path: Path, tiny_vocabulary: Vocabulary, name: str, path: tuple[str, ...], value: object, words: str
+) -> None:
     saved("classification", tmp_path / "model", tiny_vocabulary, adapter=Bottleneck(width=3))
     said = json.loads((tmp_path / "model" / name).read_text())
     inner = said

@@ -19,8 +19,18 @@ CPU = torch.device("cpu")
 
 
 def test_a_folder_that_only_the_driver_sees_is_refused_before_anything_is_trained(tiny_config, tmp_path) -> None:
-    job = Job(config=replace(tiny_config, output="output"), folder=str(tmp_path / "output/runs/a"), stream=None, initial=None, words=None, tracker=None)
-    with pytest.raises(ConfigError, match=r"^output \(output\) is not the same folder on all machines: run.json of this run is not there on .*; use a shared folder or a URL$"):
+    job = Job(
+        config=replace(tiny_config, output="output"),
+        folder=str(tmp_path / "output/runs/a"),
+        stream=None,
+        initial=None,
+        words=None,
+        tracker=None,
+    )
+    with pytest.raises(
+        ConfigError,
+        match=r"^output \(output\) is not the same folder on all machines: run.json of this run is not there on .*; use a shared folder or a URL$",
+    ):
         work_on(job, CPU)
 
 
@@ -29,7 +39,14 @@ def test_every_error_of_a_worker_goes_to_the_tracker(tiny_config: Pretrain, monk
     monkeypatch.setattr(worker, "get_device", lambda: CPU)
     monkeypatch.setattr(worker, "place", lambda: "worker 0 on here")
     monkeypatch.setattr(worker.ray, "get", lambda value: value)
-    job = Job(config=tiny_config, folder="f", stream=None, initial=None, words=None, tracker=SimpleNamespace(fail=SimpleNamespace(remote=told.append)))
+    job = Job(
+        config=tiny_config,
+        folder="f",
+        stream=None,
+        initial=None,
+        words=None,
+        tracker=SimpleNamespace(fail=SimpleNamespace(remote=told.append)),
+    )
     for error in (AwayError("s3://b/x cannot be read now"), DataError("x is damaged"), RuntimeError("shapes differ")):
 
         def work(job: Job, device: torch.device, error: Exception = error) -> None:
@@ -38,11 +55,17 @@ def test_every_error_of_a_worker_goes_to_the_tracker(tiny_config: Pretrain, monk
         monkeypatch.setattr(worker, "work_on", work)
         with pytest.raises(type(error)):
             run({"job": job})
-    assert [(one.kind, one.text) for one in told] == [("passing", "s3://b/x cannot be read now"), ("final", "x is damaged"), ("unknown", "RuntimeError: shapes differ")]
+    assert [(one.kind, one.text) for one in told] == [
+        ("passing", "s3://b/x cannot be read now"),
+        ("final", "x is damaged"),
+        ("unknown", "RuntimeError: shapes differ"),
+    ]
 
 
 def test_bfloat16_is_float32_within_its_rounding() -> None:
-    settings = Model(layers=2, width=64, heads=2, feed_forward=128, maximum_positions=64, hidden_dropout=0.0, attention_dropout=0.0)
+    settings = Model(
+        layers=2, width=64, heads=2, feed_forward=128, maximum_positions=64, hidden_dropout=0.0, attention_dropout=0.0
+    )
     module = BertPretraining(settings, 30_522, torch.Generator().manual_seed(0))
     batch = make_batch(Case(size="tiny", rows=6, length=64, ragged=True, attention_dropout=False), seed=0)
 
@@ -57,7 +80,10 @@ def test_bfloat16_is_float32_within_its_rounding() -> None:
     (wanted, exact), (found, rounded) = step(False), step(True)
     assert found != wanted and found == pytest.approx(wanted, rel=2**-8)  # bfloat16 keeps 8 bits
     errors = {name: (rounded[name] - gradient).norm() for name, gradient in exact.items()}
-    assert torch.stack([*errors.values()]).norm() <= 4 * 2**-8 * torch.stack([gradient.norm() for gradient in exact.values()]).norm()
+    assert (
+        torch.stack([*errors.values()]).norm()
+        <= 4 * 2**-8 * torch.stack([gradient.norm() for gradient in exact.values()]).norm()
+    )
     # Gradients that nearly cancel, those of two classes, keep less.
     assert all(errors[name] <= 0.1 * gradient.norm() for name, gradient in exact.items() if gradient.norm() > 1e-6)
 
