@@ -9,7 +9,7 @@ SECONDS = 5.0
 """Between two lines."""
 
 
-class Answering:
+class AnswerProgress:
     """Counts answered rows and says so now and then; the clock starts at the first rows, when the model is loaded."""
 
     def __init__(self, report: Callable[[str], None], total: int | None, before: int = 0, name: str = "") -> None:

@@ -15,7 +15,7 @@ Text = Hashable
 """The texts of an item, white space aside: of a pair both, of a question with its context, of a sentence the words."""
 
 
-def described(task: Task, prepared: Prepared) -> str:
+def split_summary(task: Task, prepared: Prepared) -> str:
     """Return the classes of a split with their counts, the commonest first, and the lengths of its rows."""
     return "; ".join(filter(None, [labels_in_words(task, prepared), lengths_in_words(prepared.rows)]))
 

@@ -108,11 +108,11 @@ def table(name: str, texts: Sequence[Any], labels: Sequence[Any], kind: str) -> 
             raise DataError(f"{name}:{place}: {shown(text)} is no text and no pair of texts")
         if not all(one.strip() for one in pair if one is not None):
             raise DataError(f"{name}:{place}: the text is empty: leave the row out")
-        rows.append((str(place), *pair, written(name, place, label, kind)))
+        rows.append((str(place), *pair, label_cell(name, place, label, kind)))
     return texts_table(name, rows)
 
 
-def written(name: str, place: int, label: Any, kind: str) -> str:
+def label_cell(name: str, place: int, label: Any, kind: str) -> str:
     """Return a label as it stands in a table of TEXTS. Raises DataError for none."""
     if kind == "multilabel":
         if isinstance(label, str) or not isinstance(label, Sequence | np.ndarray | set | frozenset):

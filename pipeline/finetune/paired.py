@@ -62,7 +62,7 @@ def over_rows(
     return Difference(mean=b(everything) - a(everything), low=float(low), high=float(high))
 
 
-def figures(found: Difference, percent: bool) -> str:
+def format_difference(found: Difference, percent: bool) -> str:
     """Mean and interval for people: in points of percent, or in the metric's own unit."""
     if percent:
         return f"{100 * found.mean:+.1f} ({100 * found.low:.1f} to {100 * found.high:.1f})"
@@ -76,8 +76,8 @@ def verdict(task: str, found: Difference, *, percent: bool = True, lower_is_bett
     if not math.isfinite(found.low):
         return f"no difference can be told on {task}: one seed says nothing of the spread; give --seeds 2 or more"
     if found.exact:  # collapsed models do so, and answers to a few rows by chance
-        return f"no difference can be told on {task}: all seeds differ by the same, {figures(found, percent).split()[0]}, which says nothing of the spread; give more seeds or development rows"
+        return f"no difference can be told on {task}: all seeds differ by the same, {format_difference(found, percent).split()[0]}, which says nothing of the spread; give more seeds or development rows"
     better = -found.better if lower_is_better else found.better
     if better:
-        return f"{'B' if better > 0 else 'A'} is better on {task}: {figures(found, percent)}"
-    return f"no difference can be told on {task}: {figures(found, percent)}; more seeds would narrow it"
+        return f"{'B' if better > 0 else 'A'} is better on {task}: {format_difference(found, percent)}"
+    return f"no difference can be told on {task}: {format_difference(found, percent)}; more seeds would narrow it"

@@ -94,7 +94,7 @@ def answering_seconds(config: Finetune, rows: Mapping[str, int], per_step: Mappi
     )
 
 
-def shorter(whole: Share, large: bool) -> list[Share]:
+def smaller_shares(whole: Share, large: bool) -> list[Share]:
     """What may be trained of a problem, from all of it downwards: a large task loses seeds, epochs and rows before a small one loses seeds."""
     if not large:
         return [whole, replace(whole, seeds=min(whole.seeds, 2)), replace(whole, seeds=1)]
@@ -138,7 +138,7 @@ def total_seconds(
     return makespan(itertools.chain.from_iterable(map(each, problems)), at_once)
 
 
-def fitted(
+def fit_to_time(
     config: Finetune,
     problems: Sequence[Problem],
     per_step: dict[str, float],
@@ -149,7 +149,9 @@ def fitted(
     """What is trained of each problem: all, or where what is left of `minutes` after `spent` seconds is too short, less of the large ones and then of the small ones, the most expensive first."""
     whole = Share(seeds=config.seeds, epochs=config.recipe.epochs, rows=config.recipe.training_rows)
     ladders = {
-        one.task.name: shorter(whole, min(one.train.rows.num_rows, whole.rows or one.train.rows.num_rows) > LARGE)
+        one.task.name: smaller_shares(
+            whole, min(one.train.rows.num_rows, whole.rows or one.train.rows.num_rows) > LARGE
+        )
         for one in problems
     }
     places = dict.fromkeys(ladders, 0)
@@ -174,14 +176,14 @@ def fitted(
     return chosen()
 
 
-def write(place: str, shares: dict[str, Share], per_step: dict[str, float]) -> None:
+def write_plan(place: str, shares: dict[str, Share], per_step: dict[str, float]) -> None:
     """Write down what is decided, and the seconds of a step by which it was: a rerun must ask for the same trials, at once."""
     storage.write_json(
         place, {name: vars(share) | {"seconds_per_step": per_step[name]} for name, share in shares.items()}
     )
 
 
-def read(place: str) -> tuple[dict[str, Share], dict[str, float]] | None:
+def read_plan(place: str) -> tuple[dict[str, Share], dict[str, float]] | None:
     """What was decided when these trials were first asked for; None where nothing was. Raises DataError where the file is damaged."""
     try:
         written = storage.read_json(place)

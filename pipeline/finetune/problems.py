@@ -13,14 +13,14 @@ from pipeline import storage
 from pipeline.config.finetune import Cutting, Finetune
 from pipeline.corpus.builtin import distributions, package_docstrings
 from pipeline.errors import ConfigError, DataError
-from pipeline.finetune.contents import contradictions_in_words, described, shared_in_words
+from pipeline.finetune.contents import contradictions_in_words, shared_in_words, split_summary
 from pipeline.finetune.folds import fold_numbers
 from pipeline.tasks import known
 from pipeline.tasks.builtin import builtin_task
 from pipeline.tasks.download import fetch_glue
 from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.own import Lost, read_own
-from pipeline.tasks.prepared import Prepared, fitted
+from pipeline.tasks.prepared import Prepared, resolved_cutting
 from pipeline.tasks.schema import TEXTS
 from pipeline.tasks.selection import selected_by, skewed
 from pipeline.tasks.task import Task, require_trainable, several
@@ -119,7 +119,7 @@ def read_known(config: Finetune, task: Task, folder: str, initial: Initial, repo
     labelled = [
         split for split in task.splits if split.name != "train" and (split.label is not None or task.kind == "spans")
     ]
-    wanted = [split.name for place, split in enumerate(labelled) if place == 0 or known.there(folder, split)]
+    wanted = [split.name for place, split in enumerate(labelled) if place == 0 or known.split_location(folder, split)]
     splits = {}
     for name in wanted:
         splits[name], lost[name] = known.read_items(task, folder, name, skip=skip)
@@ -139,13 +139,13 @@ def problem_of(
             ", ".join(
                 [
                     f"{task.name} {name}: {len(one.items):,} {noun(task)}",
-                    *(what_is_learnt(task, one) if name == "train" else ()),
+                    *(task_summary(task, one) if name == "train" else ()),
                     *lost.get(name, ()),
                     *one.notes,
                 ]
             )
         )
-    report(f"{task.name} train: {described(task, problem.train)}")
+    report(f"{task.name} train: {split_summary(task, problem.train)}")
     if isinstance(train, pa.Table) and (line := skewed(task, train["label"].to_pylist())):
         report(line)
     if said := contradictions_in_words(task, problem.train.items):
@@ -172,7 +172,7 @@ def folds_of(
         + ", with equal shares of each class" * (task.kind == "classification")
     )
     for fold in range(folds):
-        parts = {"train": chosen(items, numbers != fold), "dev": chosen(items, numbers == fold)}
+        parts = {"train": select_items(items, numbers != fold), "dev": select_items(items, numbers == fold)}
         if task.kind == "classification":
             require_trainable(parts["train"], f"{config.train} without fold {fold + 1} of {folds}")
         named = replace(whole.task, name=f"{task.name}-fold{fold + 1}of{folds}")
@@ -182,7 +182,7 @@ def folds_of(
 
 def cut(task: Task, cutting: Cutting, items: dict[str, Any], initial: Initial) -> Problem:
     """A problem from the items of its splits, `train` among them. Raises ConfigError for a length beyond the model's positions."""
-    cutting = fitted(cutting, task, initial.model.maximum_positions)
+    cutting = resolved_cutting(cutting, task, initial.model.maximum_positions)
     prepared = {name: KINDS[task.kind].prepare(task, one, initial.vocabulary, cutting) for name, one in items.items()}
     train = prepared.pop("train")
     return Problem(task=task, cutting=cutting, train=train, splits=prepared, digest=digest([train, *prepared.values()]))
@@ -210,7 +210,7 @@ def in_cuttings(
     return found
 
 
-def what_is_learnt(task: Task, train: Prepared) -> list[str]:
+def task_summary(task: Task, train: Prepared) -> list[str]:
     """The kind of a task, how many labels it has, and what else whole numbers might be, in words."""
     said = [f"{task.kind} of {len(task.labels):,} labels" if task.labels else task.kind]
     if task.kind == "regression" and task.name not in known.TASKS:
@@ -246,7 +246,7 @@ def with_dev(task: Task, items: dict[str, Any], report: Report) -> tuple[Any, di
     if "dev" in items:
         return items["train"], {"dev": items["dev"]}
     train = items["train"]
-    aside, labels = np.array([is_aside(text) for text in texts(train)]), labels_of(task, train)
+    aside, labels = np.array([is_held_out(text) for text in texts(train)]), labels_of(task, train)
     learnt = set().union(*(some for some, held_out in zip(labels, aside) if not held_out))
     fit = aside & np.array([some <= learnt for some in labels])
     if aside.any() and not fit.any():
@@ -257,7 +257,7 @@ def with_dev(task: Task, items: dict[str, Any], report: Report) -> tuple[Any, di
     if aside.all() or not aside.any():
         raise DataError(f"train has {len(train)} rows, too few to set some aside: name a development file with --dev")
     report(f"no --dev: {aside.sum():,} of {len(train):,} rows are set aside by a hash of their text")
-    return chosen(train, ~aside), {"dev": chosen(train, aside)}
+    return select_items(train, ~aside), {"dev": select_items(train, aside)}
 
 
 def labels_of(task: Task, items: Any) -> list[set[str]]:
@@ -276,12 +276,12 @@ def texts(items: Any) -> list[str]:
     return [getattr(item, "context", None) or " ".join(getattr(item, "words", ())) for item in items]
 
 
-def is_aside(text: str) -> bool:
+def is_held_out(text: str) -> bool:
     """Whether a text is one of those set aside."""
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) % HELD_OUT == 0
 
 
-def chosen(items: Any, mask: np.ndarray) -> Any:
+def select_items(items: Any, mask: np.ndarray) -> Any:
     """The items where the mask is true."""
     return (
         items.filter(pa.array(mask))

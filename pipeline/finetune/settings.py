@@ -54,12 +54,12 @@ def settings_of(config: Finetune) -> list[dict[str, Any]]:
             require_number(hints[name], entry, name)
             ranges[name] = bounds(entry, given)
         else:
-            values[name] = tuple(typed(hints[name], entry, text) for text in given.split(","))
+            values[name] = tuple(parse_value(hints[name], entry, text) for text in given.split(","))
             if is_choice(hints[name]):
                 for kind in values[name]:
                     hints |= hints_of(with_setting(config, {name: kind}))
     fixed = [dict(zip(values, chosen)) for chosen in itertools.product(*values.values())]
-    found = [of_its_kinds(config, one | drawn) for drawn in draws(config.search, ranges, hints) for one in fixed]
+    found = [without_unused(config, one | drawn) for drawn in draws(config.search, ranges, hints) for one in fixed]
     for one in found:
         with_setting(config, one)
     return list(
@@ -86,7 +86,7 @@ def kinds_of(hint: Any) -> tuple[Any, ...]:
     return getattr(hint, "__args__", (hint,))
 
 
-def of_its_kinds(config: Finetune, chosen: dict[str, Any]) -> dict[str, Any]:
+def without_unused(config: Finetune, chosen: dict[str, Any]) -> dict[str, Any]:
     """A setting without what the kinds that it has chosen do not know."""
     known = flatten(with_setting(config, {name: value for name, value in chosen.items() if "." not in name}))
     return {name: value for name, value in chosen.items() if name in known}
@@ -109,7 +109,7 @@ def bounds(entry: str, given: str) -> tuple[float, float]:
     return low, high
 
 
-def typed(hint: Any, entry: str, text: str) -> Any:
+def parse_value(hint: Any, entry: str, text: str) -> Any:
     """A value of a setting's type; of a choice between kinds the name of one, as `flatten` has it. Raises ConfigError."""
     options = kinds_of(hint)
     if is_choice(hint):

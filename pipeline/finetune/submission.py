@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Mapping
 from pipeline import storage
 from pipeline.config.finetune import Finetune
 from pipeline.errors import listed
-from pipeline.finetune.answering import Answering
+from pipeline.finetune.answering import AnswerProgress
 from pipeline.finetune.problems import Problem
 from pipeline.finetune.trials import answer_precision, device_of
 from pipeline.tasks import sequences
@@ -34,7 +34,7 @@ def submit(
     found = {}
     for name, one in FILES.items():
         report(f"GLUE submission file: {name}, {one.rows:,} rows")
-        progress = Answering(report, one.rows, name=name)
+        progress = AnswerProgress(report, one.rows, name=name)
         found[name] = predictions(config, models[model_for(one.task)], one.task, one.split, progress.add)
     place = storage.join(config.output, ZIP)
     write_submission(place, found)
@@ -78,4 +78,6 @@ def predictions(config: Finetune, model: str, task: str, split: str, after: Call
     precision = answer_precision(config.placement, tuned.about.lineage.get("precision"), device)
     logits = logits_of(tuned.module.to(device), prepared.rows, device, autocast_of(precision, device), after)
     found = sequences.answers(tuned.about.task, prepared, logits, tuned.about.cutting)
-    return Predictions(ids=texts["id"].to_pylist(), values=sequences.chosen(tuned.about.task, found, tuned.about.tuned))
+    return Predictions(
+        ids=texts["id"].to_pylist(), values=sequences.predicted_labels(tuned.about.task, found, tuned.about.tuned)
+    )

@@ -9,7 +9,7 @@ from pipeline.config.model import Model
 from pipeline.finetune.problems import Problem
 from pipeline.finetune.trials import Trial
 from pipeline.tasks.glue import NOT_AVERAGED, TASKS, glue_mean
-from pipeline.tasks.selection import worth
+from pipeline.tasks.selection import comparable_score
 
 UNITS = ("mean_absolute_error",)
 """Metrics in the unit of the labels: no shares of 1, and the smaller is the better."""
@@ -126,8 +126,8 @@ class Reported:
     def middle(self) -> str:
         """For people: the median over seeds; over folds the mean and the standard deviation."""
         if self.folds == 1:
-            return shown(self.name, self.median)
-        return f"{shown(self.name, statistics.fmean(self.values))} ± {shown(self.name, statistics.stdev(self.values))}"
+            return format_score(self.name, self.median)
+        return f"{format_score(self.name, statistics.fmean(self.values))} ± {format_score(self.name, statistics.stdev(self.values))}"
 
 
 def reported(
@@ -206,7 +206,7 @@ def select(
     most = max(len(values) for values in scores.values())
     name = max(
         (name for name, values in scores.items() if len(values) == most),
-        key=lambda name: worth(metric, centre(scores[name])),
+        key=lambda name: comparable_score(metric, centre(scores[name])),
     )
     return ones[name][0].chosen, centre(scores[name])
 
@@ -216,7 +216,7 @@ def is_share(name: str) -> bool:
     return not set(name.split(" ")) & set(UNITS)
 
 
-def shown(name: str, value: float | None, digits: int = 1) -> str:
+def format_score(name: str, value: float | None, digits: int = 1) -> str:
     """A value in percent with so many digits, or in its unit with one more."""
     return "" if value is None else f"{100 * value:.{digits}f}" if is_share(name) else f"{value:.{digits + 1}f}"
 
@@ -239,7 +239,7 @@ def published_figure(one: Reported, published: Mapping[str, str]) -> str:
 def cells(one: Reported, published: Mapping[str, str]) -> list[str]:
     """A row of the table."""
     collapsed = f"{one.collapsed} of {len(one.values)}" if one.collapsed else ""
-    spread = f"{shown(one.name, min(one.values))} to {shown(one.name, max(one.values))}"
+    spread = f"{format_score(one.name, min(one.values))} to {format_score(one.name, max(one.values))}"
     seeds = f"{one.folds} x {len(one.values) // one.folds}" if one.folds > 1 else str(len(one.values))
     return [
         one.task,
@@ -248,7 +248,7 @@ def cells(one: Reported, published: Mapping[str, str]) -> list[str]:
         spread,
         seeds,
         collapsed,
-        shown(one.name, one.baseline),
+        format_score(one.name, one.baseline),
         published_figure(one, published),
         one.setting,
     ]

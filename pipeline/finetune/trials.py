@@ -213,7 +213,7 @@ def device_of(config: Finetune) -> torch.device:
     return torch.device("cuda" if wanted and torch.cuda.is_available() else "cpu")
 
 
-def run(
+def load_or_train(
     trial: Trial,
     problem: Problem,
     initial: Initial,
@@ -224,10 +224,10 @@ def run(
         if (found := result_of(trial)) is not None and (trial.stage != "report" or has_model(trial)):
             delete_kept(trial.folder)
             return found
-        return trained(trial, problem, initial, after_epoch)
+        return train(trial, problem, initial, after_epoch)
 
 
-def trained(
+def train(
     trial: Trial, problem: Problem, initial: Initial, after_epoch: Callable[[int, Scores], None]
 ) -> dict[str, Any]:
     """The result of training it."""

@@ -7,9 +7,9 @@ import numpy as np
 
 from pipeline.config.finetune import Finetune
 from pipeline.config.predict import Compare
-from pipeline.finetune.paired import Difference, figures, over_rows, over_seeds, verdict
+from pipeline.finetune.paired import Difference, format_difference, over_rows, over_seeds, verdict
 from pipeline.finetune.problems import Problem, read_problems
-from pipeline.finetune.table import Reported, is_share, shown
+from pipeline.finetune.table import Reported, format_score, is_share
 from pipeline.finetune.trials import answer_precision, device_of
 from pipeline.grid.job import encoder_of, finetune
 from pipeline.tasks import metrics, questions, sequences
@@ -20,7 +20,7 @@ from pipeline.train.trial import logits_of
 from pipeline.train.tuned import TunedModel, load_tuned
 
 Report = Callable[[str], None]
-OfRows = Callable[[np.ndarray], float]
+RowScorer = Callable[[np.ndarray], float]
 """A score of the development items at these places."""
 
 
@@ -42,7 +42,7 @@ def compare(config: Compare, report: Report) -> list[str]:
         if rows is not None:
             unsure = "" if rows.better else "; on other rows it may be the other way round"
             lines.append(
-                f"  over development rows, the best model of either alone: {figures(rows, is_share(a.name))}{unsure}"
+                f"  over development rows, the best model of either alone: {format_difference(rows, is_share(a.name))}{unsure}"
             )
     if len(selecting[0]) > 1:
         lines.append(f"of {len(selecting[0])} tasks compared so, one in twenty seems different by chance")
@@ -75,8 +75,8 @@ def seed_lines(a: Reported, b: Reported) -> list[str]:
     collapsed = "".join(
         f"; {one.collapsed} of {letter}'s seeds collapsed" for letter, one in (("A", a), ("B", b)) if one.collapsed
     )
-    medians = f"{a.task}, {a.name}: median A {shown(a.name, a.median)}, B {shown(b.name, b.median)}, {len(a.values)} seeds{collapsed}"
-    mean = f"  mean of B less A over seeds, with 95% interval: {figures(seeds, percent)}"
+    medians = f"{a.task}, {a.name}: median A {format_score(a.name, a.median)}, B {format_score(b.name, b.median)}, {len(a.values)} seeds{collapsed}"
+    mean = f"  mean of B less A over seeds, with 95% interval: {format_difference(seeds, percent)}"
     return [medians, mean, f"  {verdict(a.task, seeds, percent=percent, lower_is_better=not percent)}"]
 
 
@@ -88,21 +88,21 @@ def row_difference(both: Sequence[Finetune], models: Sequence[str], task: str) -
         config = replace(config, cutting=tuned.about.cutting)  # a search may have selected another than was asked for
         problem = next(
             one
-            for one in read_problems(config, encoder_of(config, config.checkpoint, silent), silent)
+            for one in read_problems(config, encoder_of(config, config.checkpoint, discard), discard)
             if one.task.name == task
         )
         if problem.task.kind == "tags":
             return None
         rows = len(next(iter(problem.splits.values())).items)
-        scores.append(of_rows(config, problem, tuned))
+        scores.append(row_scorer(config, problem, tuned))
     return over_rows(scores[0], scores[1], rows)
 
 
-def silent(line: str) -> None:
+def discard(line: str) -> None:
     """Says what was said when the models were trained."""
 
 
-def of_rows(config: Finetune, problem: Problem, tuned: TunedModel) -> OfRows:
+def row_scorer(config: Finetune, problem: Problem, tuned: TunedModel) -> RowScorer:
     """The metric that selects, of a model's answers to any of the development items."""
     task, prepared, device = problem.task, next(iter(problem.splits.values())), device_of(config)
     precision = answer_precision(config.placement, tuned.about.lineage.get("precision"), device)
@@ -115,17 +115,17 @@ def of_rows(config: Finetune, problem: Problem, tuned: TunedModel) -> OfRows:
         values = np.array([best_of(texts[item.id], item, task.unanswerable)[place] for item in prepared.items])
         return lambda places: float(values[places].mean())
     found = sequences.answers(task, prepared, logits, problem.cutting)
-    return of_answers(
+    return answer_scorer(
         problem,
         prepared,
         sequences.probabilities(task, found)
         if task.metrics[0] in metrics.RANKED
-        else sequences.chosen(task, found, {}),
+        else sequences.predicted_labels(task, found, {}),
     )
 
 
-def of_answers(problem: Problem, prepared: Prepared, answers: np.ndarray) -> OfRows:
+def answer_scorer(problem: Problem, prepared: Prepared, answers: np.ndarray) -> RowScorer:
     """The metric that selects, of texts' answers, or of their probabilities where it is of those."""
-    true, name = sequences.truth(problem.task, prepared), problem.task.metrics[0]
+    true, name = sequences.true_labels(problem.task, prepared), problem.task.metrics[0]
     measure = (metrics.METRICS | metrics.RANKED)[name]
     return lambda places: measure(answers[places], true[places])

@@ -20,16 +20,16 @@ from pipeline.finetune.live import Live, label
 from pipeline.finetune.problems import Problem, data_of, in_cuttings, read_problems
 from pipeline.finetune.settings import in_words, settings_of, warnings, with_setting
 from pipeline.finetune.submission import rows_to_answer, submit
-from pipeline.finetune.table import Reported, glue_line, mean_baseline, reported, select, shown, table
+from pipeline.finetune.table import Reported, format_score, glue_line, mean_baseline, reported, select, table
 from pipeline.finetune.trials import Trial
-from pipeline.grid import asked, runs, tune
-from pipeline.grid.asked import STARTED, Grid, finished, first_of_each
+from pipeline.grid import runs, trial_set, tune
 from pipeline.grid.closing import use_line
 from pipeline.grid.precision import with_precision
 from pipeline.grid.testing import require_readable, score_and_answer
+from pipeline.grid.trial_set import STARTED, Grid, finished_result, first_of_each
 from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.known import GLUE
-from pipeline.tasks.selection import worth
+from pipeline.tasks.selection import comparable_score
 from pipeline.train.initial import POOLER, Initial, read_initial
 from pipeline.train.probe import require_usable_gpus
 from pipeline.train.summary import to_open
@@ -42,7 +42,7 @@ WEIGHTED = ("classification", "tags")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class FinetuneResult:
     """What fine-tuning came to."""
 
     rows: list[Reported]
@@ -53,7 +53,7 @@ class Found:
 
 
 @cluster.lost_in_a_line()
-def finetune(config: Finetune, report: Report) -> Found:
+def finetune(config: Finetune, report: Report) -> FinetuneResult:
     """Run every trial that has no result yet, print the table, and give what is in it.
 
     Raises PipelineError in one line for all that the user can fix, before anything is trained.
@@ -83,9 +83,9 @@ def finetune(config: Finetune, report: Report) -> Found:
     grid = planned(computed, initial, cuttings, settings, begun, report)
     name = grid_name(config, problems, initial)
     parent = runs.open_grid(uri, config, name, initial)
-    runs.remember(parent, storage.join(config.output, "finetune", "grids", f"{name}.mlflow.json"), report)
+    runs.record_run(parent, storage.join(config.output, "finetune", "grids", f"{name}.mlflow.json"), report)
     live = Live(report)
-    with runs.tracked(parent, live):
+    with runs.end_run_with_status(parent, live):
         rows, models = [], {}
         for wave in waves(config, problems):
             start = grid.initial if wave is None else encoder_of(config, models[wave], report)
@@ -119,7 +119,7 @@ def finetune(config: Finetune, report: Report) -> Found:
             "folds measure settings and keep no model: the same command without --search.folds, with the settings that are best, trains one"
         )
     closing.append(f"trials in MLflow: {to_open(parent.uri, parent.run_id, parent.experiment_id)}")
-    return Found(rows=rows, models=models, closing=closing)
+    return FinetuneResult(rows=rows, models=models, closing=closing)
 
 
 def encoder_of(config: Finetune, checkpoint: str, report: Report) -> Initial:
@@ -185,7 +185,7 @@ def planned(
     problems, many = first_of_each(cuttings), tune.at_once(config)
     place = storage.join(config.output, "finetune", "grids", f"{grid_name(config, problems, initial)}.json")
     to_answer = rows_to_answer(data_of(config), problems)
-    if known := plan.read(place):
+    if known := plan.read_plan(place):
         shares, per_step = known
         answering = plan.answering_seconds(config, to_answer, per_step, many)
     else:
@@ -194,7 +194,7 @@ def planned(
         )
         per_step = {name: measured[ones[0]] for ones in by_task(problems).values() for name in ones}
         answering = plan.answering_seconds(config, to_answer, per_step, many)
-        shares = plan.fitted(
+        shares = plan.fit_to_time(
             config, list(problems.values()), per_step, many, len(settings), spent=time.monotonic() - begun + answering
         )
         shares = {
@@ -202,7 +202,7 @@ def planned(
             for ones in by_task(problems).values()
             for name in ones
         }  # folds alike
-        plan.write(place, shares, per_step)
+        plan.write_plan(place, shares, per_step)
     for name, problem in problems.items():
         if line := plan.left_out(problem, config, shares[name]):
             report(line)
@@ -225,7 +225,7 @@ def planned(
         seconds=each,
         baselines=baselines,
     )
-    report(asked.summary(grid, many))
+    report(trial_set.summary(grid, many))
     if to_answer:
         report(
             f"then the {sum(to_answer.values()):,} test rows of GLUE's submission file, about {plan.duration(answering)}"
@@ -255,7 +255,7 @@ def run_wave(grid: Grid, parent: Any, live: Live, report: Report) -> tuple[list[
     chosen = dict.fromkeys(grid.problems, grid.settings[0])
     tasks = by_task(grid.problems)
     words = dict.fromkeys(tasks, "")
-    if selecting := asked.selecting(grid):
+    if selecting := trial_set.selection_trials(grid):
         groups = (
             [[trial for trial in selecting if trial.problem == name] for name in grid.problems]
             if grid.config.search.stop_early
@@ -269,11 +269,11 @@ def run_wave(grid: Grid, parent: Any, live: Live, report: Report) -> tuple[list[
             tried = len({str(trial.chosen) for trial in selecting if trial.problem == names[0]})
             metric = grid.problems[names[0]].task.metrics[0]
             where = "the folds" if len(names) > 1 else "dev"
-            said = f"{in_words(best)} (best of {tried}: {metric} {shown(metric, value)}, selected on {where})"
+            said = f"{in_words(best)} (best of {tried}: {metric} {format_score(metric, value)}, selected on {where})"
             chosen |= dict.fromkeys(names, best)
             words[task] = said
             report(f"{task}: selected {said}")
-    reporting = {name: asked.reporting(grid, name, chosen[name]) for name in grid.problems}
+    reporting = {name: trial_set.report_trials(grid, name, chosen[name]) for name in grid.problems}
     results = run_all(grid, [trial for ones in reporting.values() for trial in ones], parent, live, may_stop=False)
     rows, models = [], {}
     for task, names in tasks.items():
@@ -289,7 +289,7 @@ def run_wave(grid: Grid, parent: Any, live: Live, report: Report) -> tuple[list[
 
 def run_all(grid: Grid, ones: Sequence[Trial], parent: Any, live: Live, *, may_stop: bool) -> dict[str, dict[str, Any]]:
     """The results of trials; only those that have none are sent to the cluster."""
-    ready = {trial.name: result for trial in ones if (result := finished(trial, may_stop)) is not None}
+    ready = {trial.name: result for trial in ones if (result := finished_result(trial, may_stop)) is not None}
     for trial in {trial.name: trial for trial in ones if trials.is_damaged(trial)}.values():
         live.report(f"{storage.join(trial.folder, trials.RESULT)} is damaged: the trial is trained again")
     missing = sorted(
@@ -321,5 +321,5 @@ def run_all(grid: Grid, ones: Sequence[Trial], parent: Any, live: Live, *, may_s
 def best_model(problem: Problem, ones: Sequence[Trial], results: Sequence[dict[str, Any]]) -> str:
     """Folder of the model with the best score on the development split."""
     first, metric = next(iter(problem.splits)), problem.task.metrics[0]
-    best = max(range(len(ones)), key=lambda place: worth(metric, results[place]["scores"][first][metric]))
+    best = max(range(len(ones)), key=lambda place: comparable_score(metric, results[place]["scores"][first][metric]))
     return storage.join(ones[best].folder, trials.MODEL)

@@ -51,11 +51,11 @@ def pretraining(location: str) -> dict[str, str]:
     parts = location.rstrip("/").split("/")
     for depth in range(1, DEEPEST + 1):
         if len(parts) > depth + 1 and parts[-depth] in OF_A_RUN:
-            return of_run("/".join(parts[:-depth]))
+            return run_lineage("/".join(parts[:-depth]))
     return {}
 
 
-def of_run(folder: str) -> dict[str, str]:
+def run_lineage(folder: str) -> dict[str, str]:
     """What a run's run.json says."""
     try:
         recorded = read_run(folder)

@@ -33,13 +33,13 @@ def with_precision(config: Finetune, width: int, asked: Mapping[str, float], rep
     elif not asked.get("GPU") and width <= NARROW:
         found = [precision_of(config.placement, width, torch.device("cpu"))]
     else:
-        found = of_nodes(config, width, asked)
+        found = node_precisions(config, width, asked)
     if asked.get("GPU") and set(found) == {"float32"}:
         report("placement.precision auto: float32, because the GPUs do not multiply in bfloat16")
-    return pinned(config, found, report)
+    return with_common_precision(config, found, report)
 
 
-def pinned(config: Finetune, found: Sequence[str], report: Report) -> Finetune:
+def with_common_precision(config: Finetune, found: Sequence[str], report: Report) -> Finetune:
     """The config with the precision that nodes would choose; where they differ float32, in which all can compute."""
     chosen = found[0] if len(set(found)) == 1 else "float32"
     if len(set(found)) > 1:
@@ -56,10 +56,10 @@ def on_this_machine() -> bool:
     return cluster.nodes() == 1 and not ray.util.client.ray.is_connected()
 
 
-def of_nodes(config: Finetune, width: int, asked: Mapping[str, float]) -> list[str]:
+def node_precisions(config: Finetune, width: int, asked: Mapping[str, float]) -> list[str]:
     """The precision that each node with room for a trial would choose; where none is there yet, that of the next."""
     share = LITTLE if asked.get("GPU") else 0.0
-    ask = ray.remote(max_retries=2)(of_this_node)
+    ask = ray.remote(max_retries=2)(this_node_precision)
     nodes = [
         node["NodeID"]
         for node in ray.nodes()
@@ -84,6 +84,6 @@ def of_nodes(config: Finetune, width: int, asked: Mapping[str, float]) -> list[s
     )
 
 
-def of_this_node(placement: ModelPlacement, width: int, gpu: bool) -> str:
+def this_node_precision(placement: ModelPlacement, width: int, gpu: bool) -> str:
     """The precision that a trial on this node computes in, on a GPU or on its CPUs."""
     return precision_of(placement, width, torch.device("cuda" if gpu and torch.cuda.is_available() else "cpu"))

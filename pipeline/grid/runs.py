@@ -68,7 +68,7 @@ def open_grid(uri: str, config: Finetune, name: str, initial: Initial) -> GridRu
     require_name(config)
     quiet()
     try:
-        known = found_grid(uri, name)
+        known = find_grid_run(uri, name)
     except Exception as error:  # MLflow lets SQLAlchemy's, requests' and its own errors through, all about this URI
         raise ConfigError(f"mlflow_uri ({uri}) does not work: {storage.first_line(error)}") from error
     try:
@@ -91,7 +91,7 @@ def description(config: Finetune, name: str) -> str:
     )
 
 
-def remember(parent: GridRun, place: str, report: Callable[[str], None]) -> None:
+def record_run(parent: GridRun, place: str, report: Callable[[str], None]) -> None:
     """Write down which MLflow run a grid has; say so where it had another, which this MLflow does not know any more."""
     now = {"uri": parent.uri, "run_id": parent.run_id}
     before = storage.read_object(place)
@@ -108,7 +108,7 @@ def require_name(config: Finetune) -> None:
         raise ConfigError(f"register ({config.register}) must be a name without / : ' and \", such as my-model")
 
 
-def found_grid(uri: str, name: str) -> str | None:
+def find_grid_run(uri: str, name: str) -> str | None:
     """Id of the grid's run, where it has one that was not deleted."""
     if uri.startswith(SQLITE) and not storage.exists(uri.removeprefix(SQLITE)):
         return None
@@ -133,7 +133,7 @@ def search(client: MlflowClient, experiment: str, words: str) -> Iterator[Run]:
 
 
 @contextmanager
-def tracked(parent: GridRun, live: Any) -> Iterator[None]:
+def end_run_with_status(parent: GridRun, live: Any) -> Iterator[None]:
     """End the grid's run as FINISHED, KILLED or FAILED; `live.report` is told what MLflow does not take."""
     parent.say, status = live.report, "FAILED"
     try:
@@ -143,17 +143,17 @@ def tracked(parent: GridRun, live: Any) -> Iterator[None]:
         status = "KILLED"
         raise
     finally:
-        send(parent)
+        send_waiting(parent)
         if parent.waiting:
             parent.say(
                 f"MLflow is away ({parent.problem}): {len(parent.waiting)} trials are not in it; the same command logs them"
             )
-        with one_line(parent, "the grid's end"):
+        with report_failure(parent, "the grid's end"):
             MlflowClient(tracking_uri=parent.uri).set_terminated(parent.run_id, status)
 
 
 @contextmanager
-def one_line(parent: GridRun, what: str) -> Iterator[None]:
+def report_failure(parent: GridRun, what: str) -> Iterator[None]:
     """Make a line of what MLflow does not take."""
     try:
         yield
@@ -165,10 +165,10 @@ def log_trial(parent: GridRun, trial: Trial, result: dict[str, Any]) -> None:
     """Log a trial as a run in the grid's, once; one that MLflow does not take waits until it answers."""
     parent.waiting[trial.name] = trial, result
     if time.monotonic() >= parent.again:
-        send(parent)
+        send_waiting(parent)
 
 
-def send(parent: GridRun) -> None:
+def send_waiting(parent: GridRun) -> None:
     """Log the trials that wait, until one is not taken; says so the first time."""
     client, name = MlflowClient(tracking_uri=parent.uri), ""
     try:
@@ -245,17 +245,19 @@ def points(result: dict[str, Any]) -> Iterator[tuple[str, int, float]]:
     whole += [(result["steps"] + 1, result["scores"])] if result["best_epoch"] < len(result["epochs"]) else []
     for step, scores in whole:
         yield from (
-            (legal(f"{split}/{name}"), step, value) for split, found in scores.items() for name, value in found.items()
+            (metric_name(f"{split}/{name}"), step, value)
+            for split, found in scores.items()
+            for name, value in found.items()
         )
     yield from (
-        (legal(f"tuned/{name}"), result["steps"], value)
+        (metric_name(f"tuned/{name}"), result["steps"], value)
         for name, value in result["tuned"].items()
         if isinstance(value, float | int)
     )
     yield from ((name, result["steps"], float(result[name])) for name in ("seconds", "collapsed", "best_epoch"))
 
 
-def legal(name: str) -> str:
+def metric_name(name: str) -> str:
     """A metric's name of which MLflow takes every character."""
     parts = (re.sub(r"[^\w.\- ]", "_", part) for part in name.split("/"))
     return "/".join(part if part.strip(".") else "_" for part in parts)[:250]
@@ -274,7 +276,7 @@ def write_artifacts(client: MlflowClient, run_id: str, trial: Trial, result: dic
 
 def log_table(parent: GridRun, text: str, rows: Sequence[Reported]) -> None:
     """The table as Markdown and as MLflow's UI shows tables, and its figures as metrics of the grid's run."""
-    with one_line(parent, "the table"):
+    with report_failure(parent, "the table"):
         client = MlflowClient(tracking_uri=parent.uri)
         client.log_text(parent.run_id, f"{text}\n", "table.md")
         columns = (
@@ -292,10 +294,10 @@ def log_table(parent: GridRun, text: str, rows: Sequence[Reported]) -> None:
             [
                 one.task,
                 one.name,
-                *map(shown, (one.median, min(one.values), max(one.values))),
+                *map(six_digits, (one.median, min(one.values), max(one.values))),
                 len(one.values),
                 one.collapsed,
-                shown(one.baseline),
+                six_digits(one.baseline),
                 one.setting,
             ]
             for one in rows
@@ -305,7 +307,7 @@ def log_table(parent: GridRun, text: str, rows: Sequence[Reported]) -> None:
         client.set_tag(parent.run_id, TABLES, '[{"path": "table.json", "type": "table"}]')
         there, now = client.get_run(parent.run_id).data.metrics, int(time.time() * 1000)
         fresh = [
-            Metric(name, value, now, 0) for one in rows for name, value in figures(one) if there.get(name) != value
+            Metric(name, value, now, 0) for one in rows for name, value in row_metrics(one) if there.get(name) != value
         ]
         for start in range(0, len(fresh), METRICS_A_CALL):
             client.log_batch(parent.run_id, metrics=fresh[start : start + METRICS_A_CALL])
@@ -313,22 +315,24 @@ def log_table(parent: GridRun, text: str, rows: Sequence[Reported]) -> None:
 
 def log_scores(parent: GridRun, task: str, split: str, scores: dict[str, float]) -> None:
     """Log the scores of a task's selected model on a split as metrics of the grid's run."""
-    with one_line(parent, f"the scores on {split}"):
+    with report_failure(parent, f"the scores on {split}"):
         now = int(time.time() * 1000)
-        points = [Metric(legal(f"{task}/{split} {name}"), value, now, 0) for name, value in scores.items()]
+        points = [Metric(metric_name(f"{task}/{split} {name}"), value, now, 0) for name, value in scores.items()]
         MlflowClient(tracking_uri=parent.uri).log_batch(parent.run_id, metrics=points)
 
 
-def shown(value: float | None) -> float | None:
+def six_digits(value: float | None) -> float | None:
     """A value with the six digits that people read; the metrics have all."""
     return None if value is None else float(f"{value:.6g}")
 
 
-def figures(one: Reported) -> Iterator[tuple[str, float]]:
+def row_metrics(one: Reported) -> Iterator[tuple[str, float]]:
     """The figures of a row by the names of their metrics."""
     found = {"median": one.median, "lowest": min(one.values), "highest": max(one.values), "baseline": one.baseline}
     found |= {"mean": statistics.fmean(one.values)} if one.folds > 1 else {}
-    yield from ((legal(f"{one.task}/{one.name}/{name}"), value) for name, value in found.items() if value is not None)
+    yield from (
+        (metric_name(f"{one.task}/{one.name}/{name}"), value) for name, value in found.items() if value is not None
+    )
 
 
 def log_best(
@@ -350,7 +354,7 @@ def log_best(
     name, trial = f"{config.register}-{plain}" if many else config.register, folder.rstrip("/").rsplit("/", 2)[-2]
     try:
         if (version := registered(parent, name, trial)) is None:
-            logged = registry.log_tuned(folder, asked(problem), parent.uri, parent.run_id, plain)
+            logged = registry.log_tuned(folder, sample_questions(problem), parent.uri, parent.run_id, plain)
             version = registry.register(logged, name, parent.uri, {TRIAL: trial})
     except CheckpointError:
         raise
@@ -371,7 +375,7 @@ def registered(parent: GridRun, name: str, trial: str) -> str | None:
     return f"models:/{name}/{max(mine)}" if mine else None
 
 
-def asked(problem: Problem) -> dict[str, list[Any]]:
+def sample_questions(problem: Problem) -> dict[str, list[Any]]:
     """A few development items as columns of questions to a served model."""
     items = next(iter(problem.splits.values())).items[:ASKED]
     if problem.task.kind == "spans":

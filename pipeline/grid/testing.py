@@ -16,7 +16,7 @@ ANSWERS = "test-answers.csv"
 Report = Callable[[str], None]
 
 
-def asked(config: Finetune, checkpoint: str) -> Score:
+def score_settings(config: Finetune, checkpoint: str) -> Score:
     """The scoring of the test file by a model."""
     return Score(
         checkpoint=checkpoint,
@@ -32,7 +32,7 @@ def asked(config: Finetune, checkpoint: str) -> Score:
 def require_readable(config: Finetune, task: Task) -> None:
     """Raise DataError, before anything is trained, for a test file that cannot be read or has other labels."""
     if config.test is not None:
-        of_file(asked(config, ""), task)
+        of_file(score_settings(config, ""), task)
 
 
 def score_and_answer(config: Finetune, task: Task, model: str, parent: runs.GridRun, report: Report) -> None:
@@ -40,7 +40,7 @@ def score_and_answer(config: Finetune, task: Task, model: str, parent: runs.Grid
     if config.test is None:
         return
     report(f"test, by the best model on dev ({model}):")
-    found = score(asked(config, model), report)
+    found = score(score_settings(config, model), report)
     runs.log_scores(parent, task.name, "test", found)
     target = storage.join(model.rsplit("/", 1)[0], ANSWERS)
     text, pair = columns(config, task)

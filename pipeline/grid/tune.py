@@ -19,7 +19,7 @@ from pipeline.finetune import trials as trial_work
 from pipeline.finetune.problems import Problem
 from pipeline.finetune.trials import Trial
 from pipeline.local_files import scratch_folder
-from pipeline.tasks.selection import worth
+from pipeline.tasks.selection import comparable_score
 from pipeline.train.course import Scores, delete_kept
 from pipeline.train.initial import Initial
 
@@ -209,7 +209,7 @@ def work(
 
     def tell(scores: Scores, epoch: int, last: bool) -> None:
         value = scores[first][metric]
-        tune.report({SCORE: worth(metric, value), VALUE: value, EPOCH: epoch, LAST: last})
+        tune.report({SCORE: comparable_score(metric, value), VALUE: value, EPOCH: epoch, LAST: last})
 
     def after_epoch(epoch: int, scores: Scores) -> None:
         if (
@@ -217,7 +217,7 @@ def work(
         ):  # a trial that comes to its end is not stopped there, before its result is published
             tell(scores, epoch, last=False)
 
-    found = trial_work.run(trial, problem, initial, after_epoch)
+    found = trial_work.load_or_train(trial, problem, initial, after_epoch)
     tell(found["scores"], found["best_epoch"], last=True)
 
 

@@ -25,7 +25,7 @@ CUT = b"cut"
 """Metadata of a table of answers: how many of its texts lost tokens to the model's length."""
 
 
-def asked_columns(task: Task) -> tuple[str, ...]:
+def required_columns(task: Task) -> tuple[str, ...]:
     """The columns that items are made of; texts may have `second` beside them, and tags take lists in `words` instead."""
     return COLUMNS.get(task.kind, OF_TEXTS)
 
@@ -38,7 +38,9 @@ def items_of(tuned: TunedModel, columns: Mapping[str, Sequence[Any]]) -> Any:
     """
     task = tuned.about.task
     if missing := [
-        name for name in asked_columns(task) if name not in columns and not (task.kind == "tags" and "words" in columns)
+        name
+        for name in required_columns(task)
+        if name not in columns and not (task.kind == "tags" and "words" in columns)
     ]:
         raise DataError(
             f"column {missing[0]} is wanted for {task.name} ({task.kind}), and there are {listed(list(columns))}"
@@ -101,7 +103,7 @@ def sequence_rows(tuned: TunedModel, prepared: Prepared, logits: Logits) -> list
     """Of each text its label, its labels or its value."""
     task = tuned.about.task
     found = sequences.answers(task, prepared, logits, tuned.about.cutting)
-    said = sequences.chosen(task, found, tuned.about.tuned)
+    said = sequences.predicted_labels(task, found, tuned.about.tuned)
     if task.kind == "regression":
         return [{"score": float(value)} for value in said]
     shares = [dict(zip(task.labels, map(float, row))) for row in sequences.probabilities(task, found)]

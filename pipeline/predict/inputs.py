@@ -18,8 +18,8 @@ from pipeline.corpus.sources import Source
 from pipeline.errors import ConfigError, DataError
 from pipeline.tasks.bad_rows import BadRows
 from pipeline.tasks.content import bare_name, is_blank
-from pipeline.tasks.readers import as_object, csv_rows, is_one_list, json_rows, loaded, number_of_columns
-from pipeline.tasks.recognise import SAMPLE_BYTES, TABLES, TAGGED, recognised
+from pipeline.tasks.readers import as_object, csv_rows, is_one_list, json_rows, number_of_columns, parse_json_line
+from pipeline.tasks.recognise import SAMPLE_BYTES, TABLES, TAGGED, infer_file_kind
 from pipeline.tasks.squad import read_questions
 from pipeline.tasks.tables import require_once
 from pipeline.tasks.tagging import read_words
@@ -67,7 +67,7 @@ def form_of(location: str, format: str, tags: bool) -> Form:
         return format  # type: ignore[return-value]
     if bare_name(location).endswith(".txt") and not tags:
         return "text"
-    found = recognised(location, lambda: sample(location))
+    found = infer_file_kind(location, lambda: sample(location))
     if found is not None:
         return "words" if found == "conll" else found
     if bare_name(location).endswith(".txt"):
@@ -93,7 +93,7 @@ def sample(location: str) -> bytes:
 def parts_of(file: InputFile, rows: int) -> Iterator[pa.Table]:
     """The file's rows in tables of so many, the last one of what is left. Raises DataError, with file and line, for what cannot be read."""
     if file.form == "table" and bare_name(file.location).endswith(".parquet"):
-        yield from recut(read_parquet(file.location), rows)
+        yield from rechunked(read_parquet(file.location), rows)
         return
     read: Callable[[str], Iterator[dict[str, Any]]] = FORMS[file.form]
     held: list[dict[str, Any]] = []
@@ -117,7 +117,7 @@ def rows_of(file: InputFile) -> int:
     return sum(1 for _ in FORMS[file.form](file.location))
 
 
-def recut(tables: Iterator[pa.Table], rows: int) -> Iterator[pa.Table]:
+def rechunked(tables: Iterator[pa.Table], rows: int) -> Iterator[pa.Table]:
     """Tables of one schema as others of so many rows."""
     held: list[pa.Table] = []
     for table in tables:
@@ -175,12 +175,12 @@ def read_table(location: str) -> Iterator[dict[str, Any]]:
     name, lines = bare_name(location), text_lines(location)
     if name.endswith(".csv"):
         header = next((line for line in lines if not is_blank(line.strip())), "")
-        yield from named(location, csv_rows(location, text_lines(location), header))
+        yield from named_rows(location, csv_rows(location, text_lines(location), header))
     elif name.endswith(".tsv"):
         numbered = ((number, line.rstrip("\r\n")) for number, line in enumerate(lines, 1))
-        yield from named(location, ((number, line.split("\t")) for number, line in numbered if not is_blank(line)))
+        yield from named_rows(location, ((number, line.split("\t")) for number, line in numbered if not is_blank(line)))
     else:
-        yield from map(whole, json_table(location, lines))
+        yield from map(without_surrogates, json_table(location, lines))
 
 
 def json_table(location: str, lines: Iterator[str]) -> Iterator[dict[str, Any]]:
@@ -190,10 +190,10 @@ def json_table(location: str, lines: Iterator[str]) -> Iterator[dict[str, Any]]:
             for _, value in json_rows(location, "".join(chain([line], lines)), BadRows()):
                 yield value
         elif not is_blank(line.strip()):
-            yield as_object(location, number, loaded(location, number, line))
+            yield as_object(location, number, parse_json_line(location, number, line))
 
 
-def named(location: str, rows: Iterator[tuple[int, Sequence[str]]]) -> Iterator[dict[str, Any]]:
+def named_rows(location: str, rows: Iterator[tuple[int, Sequence[str]]]) -> Iterator[dict[str, Any]]:
     """Rows whose first one names the columns. Raises DataError for a name that stands there twice, and a row with more or fewer columns."""
     _, names = next(rows, (1, ()))
     require_once(location, names)
@@ -203,12 +203,12 @@ def named(location: str, rows: Iterator[tuple[int, Sequence[str]]]) -> Iterator[
         yield dict(zip(names, fields))
 
 
-def whole(value: Any) -> Any:
+def without_surrogates(value: Any) -> Any:
     """A value of JSON with U+FFFD for each half of a surrogate pair in it."""
     if isinstance(value, dict):
-        return {whole(name): whole(inner) for name, inner in value.items()}
+        return {without_surrogates(name): without_surrogates(inner) for name, inner in value.items()}
     if isinstance(value, list):
-        return [whole(inner) for inner in value]
+        return [without_surrogates(inner) for inner in value]
     return SURROGATE.sub("\ufffd", value) if isinstance(value, str) else value
 
 

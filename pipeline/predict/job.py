@@ -16,7 +16,7 @@ from pipeline import cluster, errors, storage
 from pipeline.config.predict import Predict
 from pipeline.corpus.tasks import MOST_BLOCKS, patient, quiet
 from pipeline.errors import ConfigError, DataError, PipelineError
-from pipeline.finetune.answering import Answering as Progress
+from pipeline.finetune.answering import AnswerProgress as Progress
 from pipeline.predict import model, output
 from pipeline.predict.inputs import InputFile, list_inputs, parts_of, rows_of
 from pipeline.predict.parts import Parts, unified
@@ -31,7 +31,7 @@ COUNTED_BYTES = 2 << 30
 
 
 @dataclass(frozen=True, kw_only=True)
-class Use:
+class ModelResources:
     """What the processes that hold the model ask of the cluster."""
 
     actors: int
@@ -54,7 +54,7 @@ def predict(config: Predict, report: Report) -> None:
     """Answer all that is asked and write the output. Raises PipelineError in one line for all that the user can fix."""
     target = storage.absolute(config.output)
     output.require_free(target, config.replace)
-    kind, fingerprint = model.described(config.checkpoint)
+    kind, fingerprint = model.identify(config.checkpoint)
     output.require_form(target, kind)
     storage.require_writable("output", target.rpartition("/")[0] or "/")
     files = inputs_of(config.input, target, config.format, tags=kind == "tags")
@@ -84,13 +84,13 @@ def predict(config: Predict, report: Report) -> None:
     without = f", {whole.empty:,} of them empty and without an answer" if whole.empty else ""
     without += f", {whole.cut:,} longer than the model reads and cut" if whole.cut else ""
     if len(whole.precisions) > 1:
-        report(mixed(whole.precisions))
+        report(mixed_precisions_line(whole.precisions))
     of = f" of {len(files):,} files" if len(files) > 1 else ""
     computed = f"computed in {' and '.join(whole.precisions)}, in {time.monotonic() - begun:.0f} s"
     report(f"{whole.rows:,} rows{of}{without}, {computed}: {target}")
 
 
-def mixed(precisions: Mapping[str, int]) -> str:
+def mixed_precisions_line(precisions: Mapping[str, int]) -> str:
     """A line where machines answered in several number formats, from how many rows each."""
     each = " and ".join(f"{rows:,} rows in {precision}" for precision, rows in precisions.items())
     remedy = "--placement.precision float32 --replace answers all alike"
@@ -119,7 +119,7 @@ def answer_all(config: Predict, files: Sequence[InputFile], parts: Parts, report
     if (cluster.nodes() > 1 or config.placement.autoscaled) and not storage.is_url(parts.folder):
         report(f"several machines: output ({config.output}) must be a folder that all of them see, or a URL")
     if len(files) > 1 or use.actors > 1:
-        report(shared_out(len(files), use))
+        report(resources_line(len(files), use))
     done, counts = parts.done(), parts.counts()
     items = [
         number
@@ -149,11 +149,11 @@ def answer_all(config: Predict, files: Sequence[InputFile], parts: Parts, report
                 compute=ray.data.ActorPoolStrategy(size=use.actors),
             )
         )
-        counting = counted(files)
+        counting = start_counting(files)
         follow(rows, parts, Progress(report, None, before=parts.counted().rows if done else 0), counting)
 
 
-def shared_out(files: int, use: Use) -> str:
+def resources_line(files: int, use: ModelResources) -> str:
     """How many processes answer how many files, in words."""
     gpus = f" and {use.gpus:g} GPU{'s' * (use.gpus > 1)}" if use.gpus else ""
     processes = f"{use.actors} process{'es' * (use.actors > 1)} with the model"
@@ -161,7 +161,7 @@ def shared_out(files: int, use: Use) -> str:
     return f"{files:,} file{'s' * (files > 1)}, {processes}, {each}"
 
 
-def counted(files: Sequence[InputFile]) -> ray.ObjectRef | None:
+def start_counting(files: Sequence[InputFile]) -> ray.ObjectRef | None:
     """The rows of all files, counted while they are answered; None where reading them twice costs too much."""
     if sum(file.bytes for file in files) > COUNTED_BYTES or any(storage.is_url(file.location) for file in files):
         return None
@@ -205,7 +205,7 @@ PART = pa.schema(
 )
 
 
-def row(
+def part_row(
     file: int,
     *,
     part: int = -1,
@@ -242,10 +242,10 @@ class Reader:
             for part, table in enumerate(parts_of(self.files[file], self.rows)):
                 count = part + 1
                 if (file, part) not in self.done:
-                    yield row(file, part=part, rows=table.num_rows, table=as_bytes(table))
-            yield row(file, parts=count + 1)
+                    yield part_row(file, part=part, rows=table.num_rows, table=as_bytes(table))
+            yield part_row(file, parts=count + 1)
         except PipelineError as error:
-            yield row(file, error=error)
+            yield part_row(file, error=error)
 
 
 class Answering:
@@ -262,32 +262,32 @@ class Answering:
             return batch
         file, part, table = given["file"], given["part"], pa.ipc.open_stream(given["table"]).read_all()
         try:
-            answers, empty = model.answered(self.model, table, self.config.text, self.config.pair)
+            answers, empty = model.answer_table(self.model, table, self.config.text, self.config.pair)
         except PipelineError as error:
             first = part * self.config.rows_per_part + 1
-            return row(
+            return part_row(
                 file,
                 error=type(error)(
                     f"{self.files[file].location}, rows {first} to {first + table.num_rows - 1}: {error}"
                 ),
             )
-        self.parts.publish(file, part, kept(table, self.files[file]), answers, empty, self.model.precision)
-        return row(file, part=part, rows=table.num_rows)
+        self.parts.publish(file, part, output_columns(table, self.files[file]), answers, empty, self.model.precision)
+        return part_row(file, part=part, rows=table.num_rows)
 
 
-def kept(table: pa.Table, file: InputFile) -> pa.Table:
+def output_columns(table: pa.Table, file: InputFile) -> pa.Table:
     """What of an input's columns goes to the output: all, but of SQuAD's questions the contexts, and of sentences the words, which come with their tags."""
     dropped = {"squad": ["context"], "words": ["words"]}.get(file.form, [])
     return table.drop_columns(dropped)
 
 
-def fit(config: Predict, *, cpus: float, gpus: float) -> Use:
+def fit(config: Predict, *, cpus: float, gpus: float) -> ModelResources:
     """How many processes hold the model, and what of a cluster each has; a whole CPU is left for reading.
 
     A cluster that scales itself is taken as it will be. Raises ConfigError where not one fits.
     """
     if config.placement.autoscaled and config.actors:
-        return Use(
+        return ModelResources(
             actors=config.actors,
             cpus=config.cpus,
             gpus=float(config.placement.device == "cuda") if config.gpus is None else config.gpus,
@@ -315,9 +315,9 @@ def fit(config: Predict, *, cpus: float, gpus: float) -> Use:
         raise ConfigError(
             f"actors ({wanted}) of {config.cpus:g} CPUs do not fit: the cluster has {cpus:g} CPUs, of which {2 * READER_CPUS:g} reads; {remedy}"
         )
-    return Use(actors=wanted, cpus=config.cpus, gpus=share)
+    return ModelResources(actors=wanted, cpus=config.cpus, gpus=share)
 
 
-def threads(config: Predict, use: Use) -> int:
+def threads(config: Predict, use: ModelResources) -> int:
     """CPU threads of each process."""
     return config.placement.threads or max(1, cores() // use.actors if not use.gpus else int(use.cpus))

@@ -45,7 +45,7 @@ class Answerer:
     """Answers to columns of what is asked, none of them empty."""
 
 
-def described(checkpoint: str) -> tuple[str, str]:
+def identify(checkpoint: str) -> tuple[str, str]:
     """What a model does, and the digest of its files.
 
     One published by others is loaded for it: what is wrong with it is said at once. Raises CheckpointError where
@@ -91,11 +91,11 @@ def load(config: Predict) -> Answerer:
     """The model of a config on the device that this process has. Raises CheckpointError where it is damaged, or none."""
     device = device_of(config.placement)
     if not is_published(config.checkpoint) and kind_of(config.checkpoint) == FILL:
-        return filling(config, device)
-    return answering(load_any(config.checkpoint), config.placement, device)
+        return fill_answerer(config, device)
+    return task_answerer(load_any(config.checkpoint), config.placement, device)
 
 
-def answering(tuned: TunedModel, placement: ModelPlacement, device: torch.device) -> Answerer:
+def task_answerer(tuned: TunedModel, placement: ModelPlacement, device: torch.device) -> Answerer:
     """A fine-tuned model that answers its task."""
     precision = answer_precision(placement, tuned.about.lineage.get("precision"), device)
     autocast = autocast_of(precision, device)
@@ -107,7 +107,7 @@ def answering(tuned: TunedModel, placement: ModelPlacement, device: torch.device
     )
 
 
-def filling(config: Predict, device: torch.device) -> Answerer:
+def fill_answerer(config: Predict, device: torch.device) -> Answerer:
     """A pretrained model that fills blanks; on a GPU as pretraining by auto would compute there."""
     precision = answer_precision(config.placement, chosen_precision(config.placement, device), device)
     autocast = autocast_of(precision, device)
@@ -158,7 +158,7 @@ def with_words(text: str, blank: str, words: list[str]) -> str:
     return text
 
 
-def asked(table: pa.Table, kind: str, text: str | None, pair: str | None) -> dict[str, str]:
+def match_columns(table: pa.Table, kind: str, text: str | None, pair: str | None) -> dict[str, str]:
     """The columns that `items_of` takes, and which of the table's they are: by the names that are set, or usual. Raises DataError that names the table's."""
     first, second = text or DEFAULT_TEXT.get(kind, "text"), pair or ("question" if kind == "spans" else None)
     if kind == "tags" and text is None and first not in table.column_names:
@@ -185,9 +185,9 @@ def is_empty(value: object, column: str, words: bool) -> bool:
     return value is None or not str(value).strip()
 
 
-def answered(model: Answerer, table: pa.Table, text: str | None, pair: str | None) -> tuple[pa.Table, int]:
+def answer_table(model: Answerer, table: pa.Table, text: str | None, pair: str | None) -> tuple[pa.Table, int]:
     """One row of answers a row of the table, null where a text is empty, and how many are."""
-    names = asked(table, model.kind, text, pair)
+    names = match_columns(table, model.kind, text, pair)
     columns = {name: table[column].to_pylist() for name, column in names.items()}
     gaps = [[is_empty(value, names[name], name == "words") for value in values] for name, values in columns.items()]
     there = [not any(empty) for empty in zip(*gaps, strict=True)]

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from pipeline import storage
 from pipeline.errors import ConfigError
-from pipeline.predict.parts import Counted, as_text
+from pipeline.predict.parts import PartsSummary, as_text
 
 JOINED = "joined"
 
@@ -51,7 +51,7 @@ def manifest_of(output: str) -> str:
     return f"{output}.{storage.MANIFEST}"
 
 
-def write_manifest(output: str, asked: Mapping[str, Any], counted: Counted) -> None:
+def write_manifest(output: str, asked: Mapping[str, Any], counted: PartsSummary) -> None:
     """Say next to the output what was asked of which model, and how many rows were answered in which number format."""
     figures = {"rows": counted.rows, "empty": counted.empty, "cut": counted.cut}
     storage.write_json(manifest_of(output), {**asked, "precision": counted.precisions, **figures})

@@ -99,7 +99,7 @@ class Parts:
         """One part."""
         return pq.read_table(io.BytesIO(storage.read_bytes(place)))
 
-    def counted(self) -> "Counted":
+    def counted(self) -> "PartsSummary":
         """What is known of all parts without reading their rows."""
         found, rows, empty, cut = [], 0, 0, 0
         precisions: Counter[str] = Counter()
@@ -110,7 +110,7 @@ class Parts:
             found.append(schema)
             rows, empty, cut = rows + about.num_rows, empty + int(about.metadata[EMPTY]), cut + int(about.metadata[CUT])
             precisions[about.metadata[PRECISION].decode()] += about.num_rows
-        return Counted(schemas=found, rows=rows, empty=empty, cut=cut, precisions=dict(sorted(precisions.items())))
+        return PartsSummary(schemas=found, rows=rows, empty=empty, cut=cut, precisions=dict(sorted(precisions.items())))
 
     def final(self, schema: pa.Schema) -> pa.Schema:
         """A schema of the parts with the output's names."""
@@ -132,7 +132,7 @@ class Parts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Counted:
+class PartsSummary:
     """What is known of all parts."""
 
     schemas: list[pa.Schema]

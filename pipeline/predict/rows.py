@@ -9,8 +9,8 @@ import torch
 from pipeline import storage
 from pipeline.config.training import ModelPlacement
 from pipeline.errors import DataError, listed, shown
-from pipeline.predict.answers import asked_columns
-from pipeline.predict.model import answered, answering
+from pipeline.predict.answers import required_columns
+from pipeline.predict.model import answer_table, task_answerer
 from pipeline.tasks.task import Task
 from pipeline.train.tuned import TunedModel
 
@@ -31,16 +31,16 @@ def predict_rows(tuned: TunedModel, rows: Sequence[Any], device: torch.device) -
         table = pa.table(columns)
     except (pa.ArrowException, UnicodeEncodeError) as error:
         raise DataError(f"rows cannot be used: {storage.first_line(error)}") from error
-    model = answering(tuned, ModelPlacement(device=device.type, precision="float32"), device)  # type: ignore[arg-type]
+    model = task_answerer(tuned, ModelPlacement(device=device.type, precision="float32"), device)  # type: ignore[arg-type]
     second = "second" if "second" in columns and task.kind != "spans" else None
-    return answered(model, table, None, second)[0].to_pylist()
+    return answer_table(model, table, None, second)[0].to_pylist()
 
 
 def columns_of(task: Task, rows: Sequence[Any]) -> dict[str, list[Any]]:
     """Return the columns of rows. Raises DataError for one that the task asks for and that is not there."""
     named = [by_name(task, place, row) for place, row in enumerate(rows)]
     names = list(dict.fromkeys(name for row in named for name in row))
-    wanted = ("words",) if task.kind == "tags" and "words" in names else asked_columns(task)
+    wanted = ("words",) if task.kind == "tags" and "words" in names else required_columns(task)
     if missing := [name for name in (*wanted, *("second",) * task.paired) if name not in names]:
         raise DataError(
             f"rows have no {missing[0]}: {task.name} ({task.kind}) asks for it, and they have {listed(names)}"

@@ -12,7 +12,7 @@ from pipeline.config.finetune import Finetune
 from pipeline.config.predict import Score
 from pipeline.errors import ConfigError, DataError, listed, shown
 from pipeline.finetune.problems import noun
-from pipeline.finetune.table import shown as shown_figure
+from pipeline.finetune.table import format_score as shown_figure
 from pipeline.finetune.trials import answer_precision
 from pipeline.predict.model import device_of
 from pipeline.tasks import known, own
@@ -101,7 +101,7 @@ def of_task(config: Score, task: Task) -> Labelled:
             f"task ({config.task}) has the labels {listed(asked.labels)}, and the model's ({task.name}) are {listed(task.labels)}: choose a model of that task"
         )
     items, lost = known.read_items(asked, config.data, config.split, skip=config.on_bad_rows == "skip")
-    has_train = known.has_train(asked) and known.there(config.data, asked.split("train")) is not None
+    has_train = known.has_train(asked) and known.split_location(config.data, asked.split("train")) is not None
     train = (
         known.read_items(asked, config.data, "train", skip=config.on_bad_rows == "skip")[0]
         if has_train and task.kind != "spans"
@@ -129,7 +129,7 @@ def of_file(config: Score, task: Task) -> Labelled:
             f"input {config.input} is of the form {form}, and the model's task ({task.name}) is of the kind {task.kind}: give a file that suits it"
         )
     if task.kind == "spans":
-        items = own.asked(columns, config.input, bad)
+        items = own.read_file_questions(columns, config.input, bad)
         return Labelled(name=config.input, task=task, items=items, train=None, lost=bad.words())
     if task.kind == "tags":
         items = own.with_known_tags(task, config.input, own.sentences(columns, config.input, bad), bad)

@@ -96,12 +96,12 @@ def spans(context: str, window: Window, start: np.ndarray, end: np.ndarray, most
     for place in np.argpartition(-logits, most)[:most] if len(logits) > most else range(len(logits)):
         first, last = int(place) // longest, int(place) // longest + int(place) % longest
         if np.isfinite(logits[place]) and (
-            span := trimmed(context, int(window.starts[first]), int(window.ends[last]), float(logits[place]))
+            span := trimmed_span(context, int(window.starts[first]), int(window.ends[last]), float(logits[place]))
         ):
             yield span
 
 
-def trimmed(context: str, start: int, end: int, logit: float) -> Span | None:
+def trimmed_span(context: str, start: int, end: int, logit: float) -> Span | None:
     """The span of these characters without white space around it: pieces of some vocabularies begin with their space. None where nothing is left.
 
     Accents that are characters of their own go with their letter: an uncased vocabulary's pieces end before them.
@@ -129,7 +129,7 @@ def best_threshold(answers: Mapping[str, Answer], questions: Sequence[Question])
     Raises DataError where there is nothing to score.
     """
     require_answers(questions)
-    gains = sorted(gain(answers[question.id], question) for question in questions)
+    gains = sorted(f1_gain(answers[question.id], question) for question in questions)
     f1 = sum(not question.answers for question in questions)
     tuned = (f1, min((margin for margin, _ in gains if np.isfinite(margin)), default=1.0) - 1)
     for margin, change in gains:  # of one margin the losses come first: what is best amid them is best at their end
@@ -139,7 +139,7 @@ def best_threshold(answers: Mapping[str, Answer], questions: Sequence[Question])
     return {"threshold_tuned_on_dev": tuned[1], "f1_tuned_on_dev": 100 * tuned[0] / len(questions)}
 
 
-def gain(answer: Answer, question: Question) -> tuple[float, float]:
+def f1_gain(answer: Answer, question: Question) -> tuple[float, float]:
     """The margin at which a question is answered, and by how much that changes its F1."""
     if not answer.best:
         return answer.margin, 0.0

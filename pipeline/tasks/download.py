@@ -52,7 +52,7 @@ def fetch_glue(folder: str, tasks: Sequence[str], report: Callable[[str], None],
         raise ConfigError(f"task ({', '.join(unknown)}) is none of GLUE's: choose of {', '.join(ARCHIVES)}")
     root = Path(storage.absolute(folder))
     for name in dict.fromkeys(tasks):
-        if not is_there(root, name):
+        if not is_complete(root, name):
             try:
                 fetch_task(root, name, report, base)
             except OSError as error:
@@ -61,7 +61,7 @@ def fetch_glue(folder: str, tasks: Sequence[str], report: Callable[[str], None],
                 ) from error
 
 
-def is_there(root: Path, task: str) -> bool:
+def is_complete(root: Path, task: str) -> bool:
     """Whether a task's folder is there. Raises DataError where it lacks one of the task's files."""
     place, missing = root / ARCHIVES[task].folder, missing_files(root, task)
     if missing and place.exists():
@@ -89,7 +89,7 @@ def fetch_task(root: Path, task: str, report: Callable[[str], None], base: str) 
         archive.fill(fetched, unpacked / archive.folder)
         if missing := missing_files(unpacked, task):
             raise DataError(f"{base}/{archive.files[0]} has no {missing[0]}: {layout(task)}")
-        if not is_there(root, task):  # another process may have been as quick
+        if not is_complete(root, task):  # another process may have been as quick
             os.replace(unpacked / archive.folder, root / archive.folder)
 
 

@@ -75,7 +75,7 @@ def encode_part(
     ids, bounds = wordpiece.encode([*texts["first"].to_pylist(), *(text or "" for text in second)])
     lengths, room = np.diff(bounds).reshape(2, -1), length - np.where(paired, SPECIALS[True], SPECIALS[False])
     text, start_a, end_a, start_b, end_b = (
-        cut_to_room(lengths, room) if passages is None else in_passages(lengths, room, paired, passages)
+        truncated_rows(lengths, room) if passages is None else passage_rows(lengths, room, paired, passages)
     )
     ones, vocabulary = np.ones_like(text), wordpiece.vocabulary
     # five runs a row: [CLS], A, [SEP], B, [SEP]; those two entries stand behind the ids
@@ -90,8 +90,8 @@ def encode_part(
     columns = [
         pa.ListArray.from_arrays(offsets, tokens),
         pa.array((end_a - start_a + 2).astype(np.int32)),
-        pa.array(of_kind(task.number, task.kind != "multilabel", labels), pa.float32()),
-        pa.array(of_kind(task.indicators, task.kind == "multilabel", labels), ENCODED.field("labels").type),
+        pa.array(parsed_labels(task.number, task.kind != "multilabel", labels), pa.float32()),
+        pa.array(parsed_labels(task.indicators, task.kind == "multilabel", labels), ENCODED.field("labels").type),
         pa.array(start + text),
     ]
     # passages end where the text does, so a text whose last row ends before its tokens do has lost some
@@ -102,14 +102,14 @@ def encode_part(
     )
 
 
-def cut_to_room(lengths: np.ndarray, room: np.ndarray) -> np.ndarray:
+def truncated_rows(lengths: np.ndarray, room: np.ndarray) -> np.ndarray:
     """One row for each text: (5, R) of place, start and end in A, start and end in B; `lengths` (2, N), `room` (N,), in tokens."""
     nothing = np.zeros_like(room)
     kept_a, kept_b = kept_lengths(lengths[0], lengths[1], room)
     return np.stack((np.arange(len(room)), nothing, kept_a, nothing, kept_b))
 
 
-def in_passages(lengths: np.ndarray, room: np.ndarray, paired: np.ndarray, stride: int) -> np.ndarray:
+def passage_rows(lengths: np.ndarray, room: np.ndarray, paired: np.ndarray, stride: int) -> np.ndarray:
     """As many rows as hold each text, as of cut_to_room; of a pair they are cut from B, and A has half of the room at least."""
     rows: list[tuple[int, int, int, int, int]] = []
     for place, (a, b, space, pair) in enumerate(zip(*lengths.tolist(), room.tolist(), paired.tolist())):
@@ -124,7 +124,7 @@ def in_passages(lengths: np.ndarray, room: np.ndarray, paired: np.ndarray, strid
     return np.array(rows, np.int64).T
 
 
-def aggregated(rows: np.ndarray, logits: np.ndarray) -> np.ndarray:
+def mean_logits(rows: np.ndarray, logits: np.ndarray) -> np.ndarray:
     """The mean logits (N, …) of the rows of each text, in the order of texts, from `rows` (R,), the places in TEXTS, and `logits` (R, …)."""
     places, text = np.unique(rows, return_inverse=True)
     sums = np.zeros((len(places), *logits.shape[1:]))
@@ -132,7 +132,7 @@ def aggregated(rows: np.ndarray, logits: np.ndarray) -> np.ndarray:
     return sums / np.bincount(text).reshape(-1, *(1,) * (logits.ndim - 1))
 
 
-def of_kind(understand: Callable[[str], Any], right: bool, labels: Sequence[str | None]) -> list[Any]:
+def parsed_labels(understand: Callable[[str], Any], right: bool, labels: Sequence[str | None]) -> list[Any]:
     """What the labels mean where this is the right way to understand them for the task's kind, else None for each."""
     return [understand(label) if right and label is not None else None for label in labels]
 

@@ -38,10 +38,10 @@ def as_iob(tag: str) -> str:
 def iob2(tags: Sequence[str]) -> tuple[str, ...]:
     """Chunk tags of one sentence, IOB1 or IOB2, as IOB2: an I that does not go on with its type begins an entity. Others stay as they are."""
     before = (OUTSIDE, *tags)
-    return tuple(f"B-{split(tag)[1]}" if begins(previous, tag) else tag for previous, tag in zip(before, tags))
+    return tuple(f"B-{split(tag)[1]}" if starts_entity(previous, tag) else tag for previous, tag in zip(before, tags))
 
 
-def begins(previous: str, tag: str) -> bool:
+def starts_entity(previous: str, tag: str) -> bool:
     """Whether an entity begins at a tag: at B, and at I after O or after another type."""
     mark, kind = split(tag)
     return mark == "B" or mark == "I" and (previous == OUTSIDE or split(previous)[1] != kind)
@@ -67,13 +67,13 @@ def score_entities(true: Sequence[Sequence[str]], predicted: Sequence[Sequence[s
     right = Counter(
         kind for ours, theirs in zip(true, predicted, strict=True) for kind, _, _ in entities(ours) & entities(theirs)
     )
-    scores = {"accuracy": accuracy(true, predicted)} | figures("", right.total(), found.total(), wanted.total())
+    scores = {"accuracy": accuracy(true, predicted)} | entity_scores("", right.total(), found.total(), wanted.total())
     for kind in sorted(wanted | found):
-        scores |= figures(f"{kind}_", right[kind], found[kind], wanted[kind])
+        scores |= entity_scores(f"{kind}_", right[kind], found[kind], wanted[kind])
     return scores
 
 
-def figures(prefix: str, right: int, found: int, wanted: int) -> dict[str, float]:
+def entity_scores(prefix: str, right: int, found: int, wanted: int) -> dict[str, float]:
     """Precision, recall and F1 in percent of so many entities; 0 where there are none."""
     precision = 100 * right / found if found else 0.0
     recall = 100 * right / wanted if wanted else 0.0

@@ -99,7 +99,7 @@ def own_task(
     regression or multilabel task is asked for and a label is no number or list.
     """
     require_trainable(texts, location)
-    asked, kind = kind, kind or recognised(location, texts, skip)
+    asked, kind = kind, kind or infer_kind(location, texts, skip)
     name = location.rsplit("/", 1)[-1].split(".")[0]
     if kind == "regression":
         task = Task(name=name, kind=kind, metrics=("pearson", "spearman", "mean_absolute_error"))
@@ -115,7 +115,7 @@ def own_task(
     )
 
 
-def recognised(location: str, texts: pa.Table, skip: bool = False) -> Kind:
+def infer_kind(location: str, texts: pa.Table, skip: bool = False) -> Kind:
     """Regression where all labels are numbers, and some have a fraction or more than MOST_NUMERIC_CLASSES differ; multilabel where all are lists; else classification.
 
     Raises DataError where nearly all would make a regression, unless `skip` passes over the others, and where all would if they were written
@@ -158,7 +158,9 @@ def named_labels(location: str, texts: pa.Table, skip: bool) -> list[str]:
     rows = zip(texts["id"].to_pylist(), texts["label"].to_pylist())
     return list(
         chain.from_iterable(
-            checked(location, line, several, label) for line, label in rows if not skip or known(several, label)
+            parse_label(location, line, several, label)
+            for line, label in rows
+            if not skip or is_valid_label(several, label)
         )
     )
 
@@ -185,7 +187,7 @@ def require_labels(task: Task, location: str, texts: pa.Table, bad: BadRows | No
         texts["label"].to_pylist(),
         bad or BadRows(),
     )
-    if task.labels and len(labels) > 1 and not any(known(understand, label) for label in labels):
+    if task.labels and len(labels) > 1 and not any(is_valid_label(understand, label) for label in labels):
         raise DataError(
             f"{location}: not one of its {len(labels):,} rows has a label of {task.name} ({listed(task.labels)}); the first is {shown(labels[0])}: "
             "is it another task's file, or are the columns of text and label swapped?"
@@ -193,7 +195,7 @@ def require_labels(task: Task, location: str, texts: pa.Table, bad: BadRows | No
     kept = []
     for line, label in zip(texts["id"].to_pylist(), labels):
         try:
-            checked(location, line, understand, label)
+            parse_label(location, line, understand, label)
         except BadRow as error:
             bad.take(error)
             kept.append(False)
@@ -203,7 +205,7 @@ def require_labels(task: Task, location: str, texts: pa.Table, bad: BadRows | No
     return texts if all(kept) else texts.filter(pa.array(kept))
 
 
-def known(understand: Callable[[str], Any], label: str) -> bool:
+def is_valid_label(understand: Callable[[str], Any], label: str) -> bool:
     """Return whether a label means something."""
     try:
         understand(label)
@@ -212,7 +214,7 @@ def known(understand: Callable[[str], Any], label: str) -> bool:
     return True
 
 
-def checked(location: str, line: str, understand: Callable[[str], Any], label: str) -> Any:
+def parse_label(location: str, line: str, understand: Callable[[str], Any], label: str) -> Any:
     """What a label means. Raises BadRow, with file and line, where `understand` raises ValueError."""
     try:
         return understand(label)
@@ -243,7 +245,7 @@ def row_of(
 def row_label(location: str, line: int, columns: Columns, by_name: dict[str, Any], lists: bool) -> str | None:
     """A row's label as it stands in TEXTS; None where the file has none. Raises DataError."""
     if columns.labels:
-        return labels_text(name for name in columns.labels if truth(location, line, name, by_name[name]))
+        return labels_text(name for name in columns.labels if parse_truth_value(location, line, name, by_name[name]))
     if columns.label is None:
         return None
     value = by_name[columns.label]
@@ -262,7 +264,7 @@ def labels_text(labels: Iterable[str]) -> str:
     return json.dumps(sorted(set(labels)), ensure_ascii=False)
 
 
-def truth(location: str, line: int, column: str, value: Any) -> bool:
+def parse_truth_value(location: str, line: int, column: str, value: Any) -> bool:
     """Whether a row has the label of a column of 0 and 1. Raises DataError for all else."""
     found = TRUTHS.get(str(value).strip().lower())
     if found is None:

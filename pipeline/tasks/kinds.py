@@ -12,7 +12,7 @@ from pipeline.text.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True, kw_only=True)
-class Way:
+class TaskHandlers:
     """What a kind of task does."""
 
     prepare: Callable[[Task, Any, Vocabulary, Cutting], Prepared]
@@ -31,15 +31,15 @@ class Way:
     """What more there is to say of a split than its metrics, as JSON writes it."""
 
 
-def way(module: Any) -> Way:
+def handlers_in(module: Any) -> TaskHandlers:
     """The functions of a module by their names."""
-    return Way(**{one.name: getattr(module, one.name) for one in fields(Way)})
+    return TaskHandlers(**{one.name: getattr(module, one.name) for one in fields(TaskHandlers)})
 
 
-KINDS: dict[Kind, Way] = {
-    "classification": way(sequences),
-    "regression": way(sequences),
-    "multilabel": way(sequences),
-    "tags": way(tags),
-    "spans": way(questions),
+KINDS: dict[Kind, TaskHandlers] = {
+    "classification": handlers_in(sequences),
+    "regression": handlers_in(sequences),
+    "multilabel": handlers_in(sequences),
+    "tags": handlers_in(tags),
+    "spans": handlers_in(questions),
 }

@@ -7,9 +7,9 @@ from pipeline import storage
 from pipeline.errors import ConfigError, DataError, listed
 from pipeline.tasks import glue
 from pipeline.tasks.bad_rows import BadRows
-from pipeline.tasks.questions import usable
+from pipeline.tasks.questions import trainable_questions
 from pipeline.tasks.squad import read_questions
-from pipeline.tasks.tables import read_split, stored_as
+from pipeline.tasks.tables import existing_file, read_split
 from pipeline.tasks.tagging import read_sentences
 from pipeline.tasks.tags import own_task
 from pipeline.tasks.task import Split, Task
@@ -54,15 +54,15 @@ def has_train(task: Task) -> bool:
     return any(split.name == "train" for split in task.splits)
 
 
-def there(folder: str, split: Split) -> str | None:
+def split_location(folder: str, split: Split) -> str | None:
     """The split's file below the folder, plain or compressed; None where there is neither."""
-    return stored_as(storage.join(folder, split.file))
+    return existing_file(storage.join(folder, split.file))
 
 
 def wanted_tasks(names: tuple[str, ...], folder: str) -> list[Task]:
     """The tasks named, each once; "glue" stands for all of GLUE's whose training file is in the folder. Raises ConfigError for one that does not exist, and for none."""
     trained = {name: task for name, task in TASKS.items() if has_train(task)}
-    found = [name for name in GLUE if name in trained and there(folder, trained[name].split("train"))]
+    found = [name for name in GLUE if name in trained and split_location(folder, trained[name].split("train"))]
     wanted = [name for given in names for name in (found if given == "glue" else [given])]
     if unknown := [name for name in wanted if name not in trained]:
         raise ConfigError(
@@ -80,7 +80,7 @@ def read_items(task: Task, folder: str, split: str, *, skip: bool = False) -> tu
     if task.kind not in ("spans", "tags"):
         return read_split(task, folder, split, skip=skip), ()
     where = task.split(split)
-    location = there(folder, where)
+    location = split_location(folder, where)
     if location is None:
         raise DataError(
             f"{storage.join(folder, where.file)} (split {split} of {task.name}) is not there, nor compressed; {folder} has {listed(storage.children(folder))}"
@@ -89,7 +89,7 @@ def read_items(task: Task, folder: str, split: str, *, skip: bool = False) -> tu
         bad = BadRows(skip=skip)
         return read_sentences(location, int(where.label or -1), bad), bad.words()
     questions = read_questions(location)
-    return usable(questions, location) if split == "train" else (questions, ())
+    return trainable_questions(questions, location) if split == "train" else (questions, ())
 
 
 def with_labels(task: Task, train: Any) -> Task:

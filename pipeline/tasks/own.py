@@ -10,7 +10,7 @@ from pipeline.tasks.bad_rows import BadRows
 from pipeline.tasks.content import bare_name
 from pipeline.tasks.files import Columns, own_task, read_file, require_labels
 from pipeline.tasks.question_tables import CONTEXT, QUESTION, AskedColumns, has_questions, read_question_table
-from pipeline.tasks.questions import usable
+from pipeline.tasks.questions import trainable_questions
 from pipeline.tasks.readers import rows_in
 from pipeline.tasks.recognise import kind_of
 from pipeline.tasks.squad import Question, read_questions
@@ -38,14 +38,14 @@ def read_own(config: Finetune, train: str, dev: str | None) -> tuple[Task, dict[
         or form == "table"
         and (config.kind == "spans" or config.kind == "auto" and are_questions(config, train))
     ):
-        return questions(config, train, dev)
+        return question_task(config, train, dev)
     if (
         form == "conll"
         or config.kind == "tags"
         or config.kind == "auto"
         and has_lists(train, (config.text, first_label(config)))
     ):
-        return tagged(config, train, dev)
+        return tagging_task(config, train, dev)
     columns, bad = columns_of(config), bad_rows(config)
     forced = None if config.kind == "auto" else config.kind
     texts = read_file(train, columns, forced, bad)
@@ -89,7 +89,7 @@ def are_questions(config: Finetune, location: str) -> bool:
     return (not named or len(config.label) == 1) and has_questions(location, config.label[0] if named else None)
 
 
-def asked(config: Finetune, location: str, bad: BadRows) -> list[Question]:
+def read_file_questions(config: Finetune, location: str, bad: BadRows) -> list[Question]:
     """The questions of a file, in SQuAD's JSON or a table. Raises DataError for another."""
     form = kind_of(location)
     if form == "squad":
@@ -106,10 +106,10 @@ def asked(config: Finetune, location: str, bad: BadRows) -> list[Question]:
     )
 
 
-def questions(config: Finetune, train: str, dev: str | None) -> tuple[Task, dict[str, Any], Lost]:
+def question_task(config: Finetune, train: str, dev: str | None) -> tuple[Task, dict[str, Any], Lost]:
     """A task of spans; where questions are impossible, as in SQuAD 2.0, they are answered by none."""
     bad, bad_of_dev = bad_rows(config), bad_rows(config)
-    kept, unlearnable = usable(found := asked(config, train, bad), train)
+    kept, unlearnable = trainable_questions(found := read_file_questions(config, train, bad), train)
     task = Task(
         name=stem(train),
         kind="spans",
@@ -117,11 +117,11 @@ def questions(config: Finetune, train: str, dev: str | None) -> tuple[Task, dict
         maximum_length=384,
         unanswerable=any(one.impossible for one in found),
     )
-    items = {"train": kept} | ({"dev": asked(config, dev, bad_of_dev)} if dev else {})
+    items = {"train": kept} | ({"dev": read_file_questions(config, dev, bad_of_dev)} if dev else {})
     return task, items, {"train": (*bad.words(), *unlearnable), "dev": bad_of_dev.words()}
 
 
-def tagged(config: Finetune, train: str, dev: str | None) -> tuple[Task, dict[str, Any], Lost]:
+def tagging_task(config: Finetune, train: str, dev: str | None) -> tuple[Task, dict[str, Any], Lost]:
     """Words with tags, in CoNLL's columns or in a table."""
     bad, bad_of_dev = bad_rows(config), bad_rows(config)
     found = {"train": sentences(config, train, bad)}

@@ -36,7 +36,7 @@ class Prepared:
     """What was cut or left out, with counts."""
 
 
-def fitted(cutting: Cutting, task: Task, positions: int) -> Cutting:
+def resolved_cutting(cutting: Cutting, task: Task, positions: int) -> Cutting:
     """The cutting with a length and a stride: those set, or the task's where the model's `positions` allow it. Raises ConfigError for a length beyond them."""
     if (cutting.maximum_length or 0) > positions:
         raise ConfigError(

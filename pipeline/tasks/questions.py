@@ -23,7 +23,7 @@ NO_MARGIN = 0.0
 """Threshold of SQuAD 2.0 where none was tuned: no answer where it scores higher than the best span."""
 
 
-def usable(items: Sequence[Question], location: str) -> tuple[list[Question], tuple[str, ...]]:
+def trainable_questions(items: Sequence[Question], location: str) -> tuple[list[Question], tuple[str, ...]]:
     """The questions that can be learnt from, and how many cannot, by reason. Raises DataError where none can."""
     kept, lost = trainable(items)
     if not kept:

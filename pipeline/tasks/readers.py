@@ -58,7 +58,7 @@ def read_csv(location: str, content: bytes, wanted: Sequence[str], bad: BadRows)
     """
     text = decoded(location, content)
     header = text.lstrip().split("\n", 1)[0]
-    return picked(location, csv_rows(location, io.StringIO(text, newline=""), header), wanted, bad)
+    return select_columns(location, csv_rows(location, io.StringIO(text, newline=""), header), wanted, bad)
 
 
 def separator_of(header: str) -> str:
@@ -96,10 +96,12 @@ def csv_rows(location: str, lines: Iterable[str], header: str) -> Iterator[tuple
 
 def read_tsv(location: str, content: bytes, wanted: Sequence[str], bad: BadRows) -> Values:
     """Tabs between fields, quotes as characters."""
-    return picked(location, tab_separated(location, content), wanted, bad)
+    return select_columns(location, tab_separated(location, content), wanted, bad)
 
 
-def picked(location: str, rows: Iterator[tuple[int, Sequence[str]]], wanted: Sequence[str], bad: BadRows) -> Values:
+def select_columns(
+    location: str, rows: Iterator[tuple[int, Sequence[str]]], wanted: Sequence[str], bad: BadRows
+) -> Values:
     """The wanted columns of rows whose first one names them. Rows with more or fewer columns are bad."""
     _, names = next(rows, (1, ()))
     require_named(location, names, wanted, " (no header line? put one before the rows)")
@@ -141,7 +143,7 @@ def json_rows(location: str, text: str, bad: BadRows) -> Iterator[tuple[int, dic
         if not one_list and not value.strip(BLANK):
             continue
         try:
-            row = as_object(location, number, value if one_list else loaded(location, number, value))
+            row = as_object(location, number, value if one_list else parse_json_line(location, number, value))
         except BadRow as error:
             bad.take(error)
         else:
@@ -162,7 +164,7 @@ def list_of(location: str, text: str) -> list[Any]:
         raise DataError(f"{location}: not JSON ({storage.first_line(error)}); {ONE_OBJECT}") from None
 
 
-def loaded(location: str, line: int, text: str) -> Any:
+def parse_json_line(location: str, line: int, text: str) -> Any:
     """Return the JSON of a line. Raises BadRow."""
     try:
         return json.loads(text.strip(BLANK))

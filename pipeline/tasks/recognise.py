@@ -21,7 +21,7 @@ def kind_of(location: str) -> ExampleKind:
 
     Raises DataError for a file that is not there and for one that is none of these.
     """
-    found = recognised(location, lambda: content_of(location))
+    found = infer_file_kind(location, lambda: content_of(location))
     if found is None:
         raise DataError(
             f"{location}: neither its name nor its content tells what it is; known are tables ({', '.join(TABLES)}, or .json with one object a line or a list of them), "
@@ -30,7 +30,7 @@ def kind_of(location: str) -> ExampleKind:
     return found
 
 
-def recognised(location: str, content: Callable[[], bytes]) -> ExampleKind | None:
+def infer_file_kind(location: str, content: Callable[[], bytes]) -> ExampleKind | None:
     """What a file is by its name, else by its content: of a .json all of it, of others SAMPLE_BYTES at least, or all; None where neither tells."""
     name = bare_name(location)
     if name.endswith(TABLES):

@@ -42,7 +42,7 @@ def selected_by(task: Task, metric: str | None) -> Task:
     return replace(task, metrics=tuple(dict.fromkeys((name, *task.metrics))))
 
 
-def worth(metric: str, value: float) -> float:
+def comparable_score(metric: str, value: float) -> float:
     """A score as a number that is higher where the model is better; of NaN the lowest."""
     if math.isnan(value):
         return -math.inf

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from pipeline.config.finetune import Cutting
 from pipeline.tasks import metrics
-from pipeline.tasks.encoding import aggregated, encode
+from pipeline.tasks.encoding import encode, mean_logits
 from pipeline.tasks.metrics import majority, tuned_thresholds
 from pipeline.tasks.metrics import score as class_score
 from pipeline.tasks.prepared import Logits, Prepared, Tuned
@@ -38,7 +38,7 @@ def prepare(task: Task, items: pa.Table, vocabulary: Vocabulary, cutting: Cuttin
 
 def answers(task: Task, prepared: Prepared, logits: Logits, cutting: Cutting) -> np.ndarray:
     """Float32 (texts, classes): the logits of each text, of several passages their mean."""
-    return aggregated(prepared.rows["row"].to_numpy(), np.asarray(logits, np.float32))
+    return mean_logits(prepared.rows["row"].to_numpy(), np.asarray(logits, np.float32))
 
 
 def first_rows(prepared: Prepared) -> np.ndarray:
@@ -46,7 +46,7 @@ def first_rows(prepared: Prepared) -> np.ndarray:
     return np.diff(prepared.rows["row"].to_numpy(), prepend=-1) != 0
 
 
-def truth(task: Task, prepared: Prepared) -> np.ndarray:
+def true_labels(task: Task, prepared: Prepared) -> np.ndarray:
     """Class numbers or values (texts,), or 0 and 1 (texts, classes)."""
     rows = prepared.rows.filter(pa.array(first_rows(prepared)))
     if task.kind == "multilabel":
@@ -63,7 +63,7 @@ def probabilities(task: Task, logits: np.ndarray) -> np.ndarray:
     return shares / shares.sum(axis=1, keepdims=True)
 
 
-def chosen(task: Task, found: np.ndarray, tuned: Tuned) -> np.ndarray:
+def predicted_labels(task: Task, found: np.ndarray, tuned: Tuned) -> np.ndarray:
     """Class numbers or values (texts,), or 0 and 1 (texts, classes), of what `answers` gave."""
     if task.kind == "regression":
         return found[:, 0].astype(np.float64)
@@ -78,7 +78,7 @@ def tune(task: Task, prepared: Prepared, found: np.ndarray) -> Tuned:
     """Of multi-label tasks each label's threshold of the highest F1 on these texts, and the scores with them."""
     if task.kind != "multilabel":
         return {}
-    thresholds = [float(value) for value in tuned_thresholds(probabilities(task, found), truth(task, prepared))]
+    thresholds = [float(value) for value in tuned_thresholds(probabilities(task, found), true_labels(task, prepared))]
     with_them = score(task, prepared, found, {"thresholds": thresholds})
     return {"thresholds": thresholds} | {f"{name}_tuned_on_dev": value for name, value in with_them.items()}
 
@@ -87,18 +87,21 @@ def score(task: Task, prepared: Prepared, found: np.ndarray, tuned: Tuned) -> di
     """The task's metrics."""
     ranked = any(name in metrics.RANKED for name in task.metrics)
     return class_score(
-        task, chosen(task, found, tuned), truth(task, prepared), probabilities(task, found) if ranked else None
+        task,
+        predicted_labels(task, found, tuned),
+        true_labels(task, prepared),
+        probabilities(task, found) if ranked else None,
     )
 
 
 def baseline(task: Task, train: Prepared, prepared: Prepared) -> dict[str, float]:
     """The metrics of one answer to everything: the commonest class, the mean value, or the labels that more than half of the texts have."""
-    return majority(task, truth(task, train), truth(task, prepared))
+    return majority(task, true_labels(task, train), true_labels(task, prepared))
 
 
 def collapsed(task: Task, prepared: Prepared, found: np.ndarray) -> bool:
     """Whether all texts have the same answer, though their labels differ."""
-    said, true = chosen(task, found, {}), truth(task, prepared)
+    said, true = predicted_labels(task, found, {}), true_labels(task, prepared)
     if task.kind == "regression":
         return not np.isfinite(said).all() or bool(np.ptp(said) < 1e-3 * max(np.ptp(true), 1e-9))
     return bool((said == said[:1]).all() and (true != true[:1]).any())
@@ -108,7 +111,7 @@ def details(task: Task, prepared: Prepared, found: np.ndarray, tuned: Tuned) -> 
     """The figures of each class or label, and of a few classes how often each (row) was taken for each (column)."""
     if task.kind not in ("classification", "multilabel"):
         return {}
-    said, true = chosen(task, found, tuned), truth(task, prepared)
+    said, true = predicted_labels(task, found, tuned), true_labels(task, prepared)
     figures = {"labels": list(task.labels), "per_class": metrics.per_class(task, said, true)}
     shown = task.kind == "classification" and len(task.labels) <= MOST_CONFUSED
     return figures | ({"confusion": metrics.confusion(task, said, true).tolist()} if shown else {})

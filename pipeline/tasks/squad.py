@@ -59,10 +59,10 @@ def are_answers(whole: Any) -> bool:
 
 def questions_of(whole: Any, location: str) -> Iterator[Question]:
     """The questions of a parsed file."""
-    for article, at_article in members(whole, "data", f"{location}: "):
-        for paragraph, at_paragraph in members(article, "paragraphs", f"{at_article}."):
+    for article, at_article in list_items(whole, "data", f"{location}: "):
+        for paragraph, at_paragraph in list_items(article, "paragraphs", f"{at_article}."):
             context = text_at(paragraph, "context", f"{at_paragraph}.")
-            for qa, at_qa in members(paragraph, "qas", f"{at_paragraph}."):
+            for qa, at_qa in list_items(paragraph, "qas", f"{at_paragraph}."):
                 yield question_of(qa, context, f"{at_qa}.")
 
 
@@ -70,7 +70,7 @@ def question_of(qa: Any, context: str, place: str) -> Question:
     """One entry of "qas". An impossible question has no answers, whatever stands there."""
     id, question = text_at(qa, "id", place), text_at(qa, "question", place)
     impossible = "is_impossible" in qa and value_at(qa, "is_impossible", bool, place)
-    given = members(qa, "answers", place) if "answers" in qa and not impossible else ()
+    given = list_items(qa, "answers", place) if "answers" in qa and not impossible else ()
     answers = tuple(
         (text_at(answer, "text", f"{at}."), value_at(answer, "answer_start", int, f"{at}.")) for answer, at in given
     )
@@ -98,7 +98,7 @@ def text_at(record: Any, key: str, place: str) -> str:
     return SURROGATE.sub("\ufffd", value_at(record, key, str, place))
 
 
-def members(record: Any, key: str, place: str) -> Iterator[tuple[Any, str]]:
+def list_items(record: Any, key: str, place: str) -> Iterator[tuple[Any, str]]:
     """Each member of a key's list, and its own place."""
     for number, member in enumerate(value_at(record, key, list, place)):
         yield member, f"{place}{key}[{number}]"
@@ -106,12 +106,12 @@ def members(record: Any, key: str, place: str) -> Iterator[tuple[Any, str]]:
 
 def trainable(questions: Sequence[Question]) -> tuple[list[Question], dict[str, int]]:
     """The questions whose first answer stands where it is said to, with the impossible ones, and how many of the others there are, by reason."""
-    reasons = [unfit(question) for question in questions]
+    reasons = [rejection_reason(question) for question in questions]
     kept = [question for question, reason in zip(questions, reasons) if reason is None]
     return kept, dict(Counter(reason for reason in reasons if reason is not None))
 
 
-def unfit(question: Question) -> str | None:
+def rejection_reason(question: Question) -> str | None:
     """Why a question cannot be learnt from; None where it can."""
     if question.impossible:
         return None

@@ -19,7 +19,7 @@ EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answered:
+class SubmissionFile:
     """One file of the submission: the split that it answers."""
 
     task: str
@@ -38,18 +38,18 @@ class Predictions:
     """(N,): class numbers, or the values of a regression."""
 
 
-FILES: dict[str, Answered] = {
-    "CoLA": Answered(task="cola", split="test", rows=1_063),
-    "SST-2": Answered(task="sst2", split="test", rows=1_821),
-    "MRPC": Answered(task="mrpc", split="test", rows=1_725),
-    "STS-B": Answered(task="stsb", split="test", rows=1_379),
-    "QQP": Answered(task="qqp", split="test", rows=390_965),
-    "MNLI-m": Answered(task="mnli", split="test", rows=9_796),
-    "MNLI-mm": Answered(task="mnli", split="test-mismatched", rows=9_847),
-    "QNLI": Answered(task="qnli", split="test", rows=5_463),
-    "RTE": Answered(task="rte", split="test", rows=3_000),
-    "WNLI": Answered(task="wnli", split="test", rows=146),
-    "AX": Answered(task="ax", split="test", rows=1_104),
+FILES: dict[str, SubmissionFile] = {
+    "CoLA": SubmissionFile(task="cola", split="test", rows=1_063),
+    "SST-2": SubmissionFile(task="sst2", split="test", rows=1_821),
+    "MRPC": SubmissionFile(task="mrpc", split="test", rows=1_725),
+    "STS-B": SubmissionFile(task="stsb", split="test", rows=1_379),
+    "QQP": SubmissionFile(task="qqp", split="test", rows=390_965),
+    "MNLI-m": SubmissionFile(task="mnli", split="test", rows=9_796),
+    "MNLI-mm": SubmissionFile(task="mnli", split="test-mismatched", rows=9_847),
+    "QNLI": SubmissionFile(task="qnli", split="test", rows=5_463),
+    "RTE": SubmissionFile(task="rte", split="test", rows=3_000),
+    "WNLI": SubmissionFile(task="wnli", split="test", rows=146),
+    "AX": SubmissionFile(task="ax", split="test", rows=1_104),
 }
 """File without .tsv -> what it answers."""
 

@@ -54,7 +54,7 @@ def left_out(texts: pa.Table) -> list[str]:
     return json.loads((texts.schema.metadata or {}).get(LEFT_OUT, b"[]"))
 
 
-def stored_as(location: str) -> str | None:
+def existing_file(location: str) -> str | None:
     """Return where a file is: as it is called, or compressed; None where it is neither."""
     return next(
         (found for found in (location, *(location + ending for ending in COMPRESSED)) if storage.exists(found)), None
@@ -64,7 +64,7 @@ def stored_as(location: str) -> str | None:
 def split_content(task: Task, folder: str, where: Split) -> bytes:
     """The bytes of a split's file. Raises DataError that names the files that are there."""
     location = storage.join(folder, where.file)
-    if (found := stored_as(location)) is not None:
+    if (found := existing_file(location)) is not None:
         return content_of(found)
     inner = location.rsplit("/", 1)[0]
     there = storage.children(inner)

@@ -26,7 +26,7 @@ from pipeline.model.published import (
 )
 from pipeline.model.weights import model_settings, require_sizes, take, to_published, vocabulary_size
 from pipeline.objectives.tasks import OBJECTIVES
-from pipeline.tasks.prepared import fitted
+from pipeline.tasks.prepared import resolved_cutting
 from pipeline.tasks.task import Kind, Task
 from pipeline.text.vocabulary import Vocabulary, load_vocabulary_as_published
 from pipeline.text.vocabulary_files import tokenizer_config
@@ -230,7 +230,7 @@ def cutting_of(location: str, task: Task, model: Model) -> Cutting:
     """
     said = tokenizer_config(storage.join(location, "tokenizer_config.json")).get("model_max_length")
     limit = int(said) if isinstance(said, int | float) and said >= LEAST_LENGTH else model.maximum_positions
-    return fitted(Cutting(maximum_length=min(limit, task.maximum_length)), task, model.maximum_positions)
+    return resolved_cutting(Cutting(maximum_length=min(limit, task.maximum_length)), task, model.maximum_positions)
 
 
 def digest_of(files: str, vocabulary: Vocabulary) -> str:

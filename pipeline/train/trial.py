@@ -20,7 +20,7 @@ from pipeline.config.training import Lamb
 from pipeline.objectives.tasks import TaskObjective
 from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.prepared import Logits, Prepared, Tuned
-from pipeline.tasks.selection import worth
+from pipeline.tasks.selection import comparable_score
 from pipeline.tasks.task import Task
 from pipeline.train.course import Best, Course, Keeper, Scores
 from pipeline.train.optim import build_optimizer
@@ -98,7 +98,7 @@ def run_trial(
         }
         course.epochs.append({name: way.score(task, split, found[name], {}) for name, split in splits.items()})
         after_epoch(epoch, course.epochs[-1])
-        value, best = worth(metric, course.epochs[-1][first][metric]), course.best
+        value, best = comparable_score(metric, course.epochs[-1][first][metric]), course.best
         if recipe.patience is None or best is None or value > best.value:
             weights = copy.deepcopy(module.state_dict()) if recipe.patience else {}
             course.best = Best(value=value, epoch=epoch, weights=weights, answers=found[first])

@@ -21,7 +21,7 @@ from pipeline.config.finetune import Finetune
 from pipeline.config.jobs import Pretrain
 from pipeline.config.training import TrialPlacement
 from pipeline.finetune.trials import precision_of
-from pipeline.grid.precision import of_nodes
+from pipeline.grid.precision import node_precisions
 from pipeline.tasks import submission
 from pipeline.tasks.glue import INFERENCE, TASKS
 from pipeline.tasks.submission import FILES
@@ -131,7 +131,7 @@ def test_a_grid_selects_reports_and_continues_after_a_kill(
 
 def test_a_node_says_in_which_precision_a_trial_computes_there() -> None:
     config = Finetune(checkpoint="c", task=("cola",), placement=TrialPlacement(device="cpu"))
-    assert of_nodes(config, 768, {"CPU": 1.0}) == [precision_of(config.placement, 768, torch.device("cpu"))]
+    assert node_precisions(config, 768, {"CPU": 1.0}) == [precision_of(config.placement, 768, torch.device("cpu"))]
 
 
 def test_what_cannot_be_trained_is_one_line(

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from pipeline.finetune import answering
-from pipeline.finetune.answering import Answering, line
+from pipeline.finetune.answering import AnswerProgress, line
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ def test_a_line_has_total_rate_and_time_left(given: tuple, said: str) -> None:
 def test_the_start_of_processes_is_not_in_the_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     now, said = [100.0], []
     monkeypatch.setattr(answering, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    progress = Answering(said.append, 1_000, before=100)
+    progress = AnswerProgress(said.append, 1_000, before=100)
     for seconds, rows in ((60.0, 50), (1.0, 10), (9.0, 90)):
         now[0] += seconds
         progress.add(rows)

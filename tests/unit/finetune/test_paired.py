@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from pipeline.finetune.paired import Difference, figures, over_rows, over_seeds, verdict
+from pipeline.finetune.paired import Difference, format_difference, over_rows, over_seeds, verdict
 
 SCORES = st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=2, max_size=8)
 
@@ -99,5 +99,5 @@ def test_the_words(found: Difference, options: dict[str, bool], words: str) -> N
 
 def test_figures_are_points_of_percent_or_the_metrics_unit() -> None:
     found = Difference(mean=0.0123, low=-0.1, high=0.1246)
-    assert figures(found, True) == "+1.2 (-10.0 to 12.5)"
-    assert figures(found, False) == "+0.012 (-0.100 to 0.125)"
+    assert format_difference(found, True) == "+1.2 (-10.0 to 12.5)"
+    assert format_difference(found, False) == "+0.012 (-0.100 to 0.125)"

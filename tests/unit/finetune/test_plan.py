@@ -17,17 +17,26 @@ from pipeline.finetune.plan import (
     SURE,
     Share,
     answering_seconds,
-    fitted,
+    fit_to_time,
     left_out,
     makespan,
-    read,
+    read_plan,
     total_seconds,
     trial_seconds,
-    write,
+    write_plan,
 )
 from pipeline.finetune.problems import Problem
 from pipeline.finetune.submission import rows_to_answer
-from pipeline.finetune.table import PUBLISHED, Reported, glue_line, published_figure, reported, select, shown, table
+from pipeline.finetune.table import (
+    PUBLISHED,
+    Reported,
+    format_score,
+    glue_line,
+    published_figure,
+    reported,
+    select,
+    table,
+)
 from pipeline.tasks import sequences
 from pipeline.tasks.glue import TASKS
 from pipeline.tasks.submission import FILES
@@ -118,15 +127,15 @@ def test_a_large_task_loses_seeds_then_epochs_then_rows_before_a_small_one_loses
     whole = Share(seeds=3, epochs=3, rows=None)
     seconds = total_seconds(config(None), [small, large], steps, {"small": whole, "large": whole}, 1, 1)
     assert (
-        fitted(config(None), [small, large], steps, 1, 1)
-        == fitted(config(seconds / 60 / SURE + 0.1), [small, large], steps, 1, 1)
+        fit_to_time(config(None), [small, large], steps, 1, 1)
+        == fit_to_time(config(seconds / 60 / SURE + 0.1), [small, large], steps, 1, 1)
         == {"small": whole, "large": whole}
     )
-    assert fitted(config(seconds / 60 / 2), [small, large], steps, 1, 1) == {
+    assert fit_to_time(config(seconds / 60 / 2), [small, large], steps, 1, 1) == {
         "small": whole,
         "large": Share(seeds=1, epochs=3, rows=None),
     }
-    found = fitted(config(1.5), [small, large], steps, 1, 1)
+    found = fit_to_time(config(1.5), [small, large], steps, 1, 1)
     assert (
         found["small"] == whole
         and found["large"].seeds == 1
@@ -138,7 +147,7 @@ def test_a_large_task_loses_seeds_then_epochs_then_rows_before_a_small_one_loses
         == f"large: 1 of 3 seeds, 1 of 3 epochs, {found['large'].rows:,} of 320,000 rows, to fit 1.5 minutes"
     )
     assert left_out(small, config(1.5), whole) is None
-    least = fitted(config(0.01), [small, large], steps, 1, 1)
+    least = fit_to_time(config(0.01), [small, large], steps, 1, 1)
     assert least == {"small": Share(seeds=1, epochs=3, rows=None), "large": Share(seeds=1, epochs=1, rows=5_000)}
 
 
@@ -146,8 +155,8 @@ def test_time_that_is_spent_before_the_trials_is_not_theirs() -> None:
     large, steps = problem("large", 320_000), {"large": 0.01}
     whole = Share(seeds=3, epochs=3, rows=None)
     minutes = total_seconds(config(None), [large], steps, {"large": whole}, 1, 1) / 60 / SURE + 0.1
-    assert fitted(config(minutes), [large], steps, 1, 1) == {"large": whole}
-    assert fitted(config(minutes), [large], steps, 1, 1, spent=12.0) == {"large": replace(whole, seeds=1)}
+    assert fit_to_time(config(minutes), [large], steps, 1, 1) == {"large": whole}
+    assert fit_to_time(config(minutes), [large], steps, 1, 1, spent=12.0) == {"large": replace(whole, seeds=1)}
 
 
 def test_a_long_trial_is_not_shorter_for_those_beside_it() -> None:
@@ -160,7 +169,7 @@ def test_a_long_trial_is_not_shorter_for_those_beside_it() -> None:
 def test_fewer_rows_than_asked_for_are_a_way_out() -> None:
     large = problem("large", 320_000)
     asked = replace(config(0.01), recipe=Recipe(epochs=3, rows_per_step=32, training_rows=60_000))
-    assert fitted(asked, [large], {"large": 0.01}, 1, 1)["large"].rows == 5_000
+    assert fit_to_time(asked, [large], {"large": 0.01}, 1, 1)["large"].rows == 5_000
 
 
 def test_seeds_that_collapsed_are_counted_and_stay_among_the_values() -> None:
@@ -192,9 +201,9 @@ def test_what_was_decided_stays_decided(tmp_path: Path) -> None:
         {"a": Share(seeds=1, epochs=2, rows=None), "b": Share(seeds=3, epochs=3, rows=5)},
         {"a": 0.1, "b": 0.25},
     )
-    write(str(tmp_path / "plan.json"), shares, per_step)
-    assert read(str(tmp_path / "plan.json")) == (shares, per_step)
-    assert read(str(tmp_path / "none.json")) is None
+    write_plan(str(tmp_path / "plan.json"), shares, per_step)
+    assert read_plan(str(tmp_path / "plan.json")) == (shares, per_step)
+    assert read_plan(str(tmp_path / "none.json")) is None
 
 
 @pytest.mark.parametrize("content", ["", '{"a": {"seeds": 1', "[]", '{"a": 3}', '{"a": {"seeds": 1}}'])
@@ -204,7 +213,7 @@ def test_a_damaged_plan_is_named(tmp_path: Path, content: str) -> None:
         DataError,
         match=rf"^{tmp_path}/plan.json cannot be read \(.+\): delete it, and the same command plans these trials again$",
     ):
-        read(str(tmp_path / "plan.json"))
+        read_plan(str(tmp_path / "plan.json"))
 
 
 def row(task: str, name: str, *values: float, collapsed: int = 0, setting: str = "") -> Reported:
@@ -237,7 +246,7 @@ def test_the_table_has_medians_and_spreads_beside_the_published_row_of_the_size(
     )
     assert lines[4] == ["own", "dev mean_absolute_error", "1.50", "1.50 to 1.50", "1", "", "0.50", ""]
     other = table(rows, Model(layers=3, width=48, heads=2, feed_forward=512))
-    assert "published" not in other.split("\n")[0] and "GLUE test" not in other and shown("x", None) == ""
+    assert "published" not in other.split("\n")[0] and "GLUE test" not in other and format_score("x", None) == ""
     assert set(PUBLISHED) == {(2, 128), (4, 256), (4, 512), (8, 512), (12, 768), (24, 1024)}
 
 
@@ -314,7 +323,7 @@ def test_a_limit_that_was_set_is_never_raised() -> None:
         minutes=0.01,
         recipe=Recipe(epochs=3, rows_per_step=32, training_rows=20_000),
     )
-    found = fitted(limited, [problem("large", 320_000)], {"large": 0.01}, 1, 1)
+    found = fit_to_time(limited, [problem("large", 320_000)], {"large": 0.01}, 1, 1)
     assert found == {"large": Share(seeds=1, epochs=1, rows=5_000)}
     small = Finetune(
         checkpoint="c",
@@ -323,14 +332,14 @@ def test_a_limit_that_was_set_is_never_raised() -> None:
         minutes=0.01,
         recipe=Recipe(epochs=3, rows_per_step=32, training_rows=2_000),
     )
-    assert fitted(small, [problem("large", 320_000)], {"large": 0.01}, 1, 1) == {
+    assert fit_to_time(small, [problem("large", 320_000)], {"large": 0.01}, 1, 1) == {
         "large": Share(seeds=1, epochs=3, rows=2_000)
     }
 
 
 def test_an_error_is_in_its_unit_whatever_else_is_said_of_it() -> None:
     assert (
-        shown("dev mean_absolute_error (best epoch on dev)", 0.25) == "0.25"
-        and shown("dev accuracy (best epoch on dev)", 0.25) == "25.0"
+        format_score("dev mean_absolute_error (best epoch on dev)", 0.25) == "0.25"
+        and format_score("dev accuracy (best epoch on dev)", 0.25) == "25.0"
     )
-    assert shown("mean_absolute_error", 0.25, 2) == "0.250" and shown("f1", 0.25, 2) == "25.00"
+    assert format_score("mean_absolute_error", 0.25, 2) == "0.250" and format_score("f1", 0.25, 2) == "25.00"

@@ -12,7 +12,7 @@ from pipeline.config.finetune import Cutting, Finetune, Recipe, Trials
 from pipeline.config.model import Model
 from pipeline.config.training import LinearDecay, TrialPlacement
 from pipeline.errors import ConfigError, DataError
-from pipeline.finetune.problems import Problem, digest, download, is_aside, read_problems, texts, with_dev
+from pipeline.finetune.problems import Problem, digest, download, is_held_out, read_problems, texts, with_dev
 from pipeline.finetune.trials import build, identity_of, make_trial
 from pipeline.tasks import sequences
 from pipeline.tasks.glue import TASKS
@@ -56,7 +56,7 @@ def test_a_tenth_is_set_aside_by_a_hash_and_given_files_are_left_alone() -> None
 
 def test_labels_that_training_would_lack_are_not_set_aside() -> None:
     everything = table(400)
-    rare = next(place for place, text in enumerate(texts(everything)) if is_aside(text))
+    rare = next(place for place, text in enumerate(texts(everything)) if is_held_out(text))
     labels = [label if place != rare else "rare" for place, label in enumerate(everything["label"].to_pylist())]
     marked = everything.set_column(3, everything.schema.field("label"), pa.array(labels))
     train, splits = with_dev(CLASSES, {"train": marked}, lambda line: None)

@@ -7,7 +7,7 @@ from pipeline.config.finetune import Cutting, Recipe
 from pipeline.config.predict import Compare
 from pipeline.finetune.problems import Problem
 from pipeline.finetune.table import Reported
-from pipeline.grid.comparison import first_of_each, of_answers, seed_lines, sides
+from pipeline.grid.comparison import answer_scorer, first_of_each, seed_lines, sides
 from pipeline.tasks.prepared import Prepared
 from pipeline.tasks.schema import ENCODED
 from pipeline.tasks.task import Task
@@ -66,5 +66,5 @@ def test_the_metric_of_any_rows() -> None:
     task = Task(name="mrpc", kind="classification", labels=("0", "1"), metrics=("accuracy", "f1"))
     prepared = Prepared(items=None, rows=rows)
     problem = Problem(task=task, cutting=Cutting(), train=prepared, splits={"dev": prepared}, digest="")
-    score = of_answers(problem, prepared, np.array([0, 1, 0, 0]))
+    score = answer_scorer(problem, prepared, np.array([0, 1, 0, 0]))
     assert [score(np.array(places)) for places in ([0, 1, 2, 3], [2, 2], [0, 1, 2, 2])] == [0.75, 0.0, 0.5]

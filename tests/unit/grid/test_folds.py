@@ -18,8 +18,8 @@ from pipeline.finetune.problems import Problem, in_cuttings, read_problems
 from pipeline.finetune.settings import settings_of
 from pipeline.finetune.trials import Trial
 from pipeline.grid import runs, tune
-from pipeline.grid.asked import summary
 from pipeline.grid.job import grid_name, planned, run_wave
+from pipeline.grid.trial_set import summary
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.initial import Initial
 
@@ -34,7 +34,7 @@ def in_this_process(
     may_stop: bool,
 ) -> dict[str, Any]:
     """As tune.run_trials, without Ray."""
-    return {one.name: trials.run(one, problems[one.problem][one.config.cutting], initial) for one in asked}
+    return {one.name: trials.load_or_train(one, problems[one.problem][one.config.cutting], initial) for one in asked}
 
 
 def test_folds_select_one_setting_and_are_one_row(

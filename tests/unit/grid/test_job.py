@@ -15,9 +15,17 @@ from pipeline.finetune.problems import Problem, digest, in_cuttings
 from pipeline.finetune.settings import settings_of, with_setting
 from pipeline.finetune.trials import Trial
 from pipeline.grid import runs, tune
-from pipeline.grid.asked import Grid, finished, remaining, reporting, selecting, summary, trial_of
 from pipeline.grid.closing import use_line
 from pipeline.grid.job import best_model, planned, run_all
+from pipeline.grid.trial_set import (
+    Grid,
+    finished_result,
+    remaining_tasks,
+    report_trials,
+    selection_trials,
+    summary,
+    trial_of,
+)
 from pipeline.storage import write_json
 from pipeline.tasks import known, sequences
 from pipeline.tasks.glue import TASKS
@@ -136,10 +144,10 @@ def test_a_trial_that_a_search_ended_is_a_result_in_such_a_search_alone(
     select, report = (trial_of(grid, "cola", 0, {}, stage) for stage in ("select", "report"))
     ended = {"score": 0.1, "stopped_after_epoch": 1}
     write_json(f"{select.folder}/stopped.json", ended)
-    assert finished(select, may_stop=True) == ended and finished(select, may_stop=False) is None
+    assert finished_result(select, may_stop=True) == ended and finished_result(select, may_stop=False) is None
     write_json(f"{select.folder}/result.json", {"scores": {}})
     assert (
-        finished(select, may_stop=False) == {"scores": {}} and finished(report, may_stop=False) is None
+        finished_result(select, may_stop=False) == {"scores": {}} and finished_result(report, may_stop=False) is None
     )  # what is reported has its model
 
 
@@ -169,7 +177,7 @@ def test_a_result_that_cannot_be_read_is_named(glue: Path, tiny_vocabulary: Voca
         DataError,
         match=rf"^{trial.folder}/result.json cannot be read \(.+\): give access to it, or delete it to train the trial again$",
     ):
-        finished(trial, may_stop=False)
+        finished_result(trial, may_stop=False)
 
 
 def test_the_longest_trials_are_sent_first(
@@ -205,12 +213,12 @@ def test_trials_that_have_their_results_take_no_more_time(glue: Path, tiny_vocab
     problem = replace(grid.problems["cola"], splits={"dev": grid.problems["cola"].train})
     grid = replace(grid, cuttings={"cola": {grid.config.cutting: problem}}, seconds={"cola": 10.0})
     words = "4 trials: 2 that select one of 2 settings, 2 that report it on fresh seeds; "
-    assert list(remaining(grid)) == ["cola"] * 4 and summary(grid, 2) == f"{words}2 at once, about 20 s"
-    first, second = selecting(grid)
+    assert list(remaining_tasks(grid)) == ["cola"] * 4 and summary(grid, 2) == f"{words}2 at once, about 20 s"
+    first, second = selection_trials(grid)
     finish(first, 0.1)
     assert summary(grid, 2) == f"{words}1 of them have their results, the others 2 at once, about 20 s"
     finish(second, 0.2)
-    best = reporting(grid, "cola", second.chosen)
+    best = report_trials(grid, "cola", second.chosen)
     assert [trial.seed for trial in best] == [1, 2] and best[0].config.optimizer.learning_rate == 1e-3
     finish(best[0], 0.3)
     assert summary(grid, 2) == f"{words}3 of them have their results, the others 2 at once, about 10 s"

@@ -13,7 +13,7 @@ from pipeline.finetune import trials
 from pipeline.finetune.problems import Problem, digest, read_problems
 from pipeline.finetune.trials import make_trial
 from pipeline.grid import precision
-from pipeline.grid.precision import of_this_node, pinned, with_precision
+from pipeline.grid.precision import this_node_precision, with_common_precision, with_precision
 from pipeline.tasks import sequences
 from pipeline.tasks.glue import TASKS
 from pipeline.tasks.tables import read_split
@@ -44,7 +44,7 @@ def test_a_trial_is_named_by_the_nodes_whatever_the_driver_has(
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **named: False)
     monkeypatch.setattr(torch.cpu, "get_capabilities", dict)
     monkeypatch.setattr(precision, "on_this_machine", lambda: False)
-    monkeypatch.setattr(precision, "of_nodes", lambda *given: ["bfloat16", "bfloat16"])
+    monkeypatch.setattr(precision, "node_precisions", lambda *given: ["bfloat16", "bfloat16"])
     assert make_trial(config, problem, initial, 0, {}, "report").name != there.name, (
         "by the driver's own device it would be another trial"
     )
@@ -59,12 +59,12 @@ def test_a_trial_is_named_by_the_nodes_whatever_the_driver_has(
 def test_a_single_machine_decides_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     config = Finetune(checkpoint="c", task=("cola",), data="d")
     monkeypatch.setattr(precision, "on_this_machine", lambda: True)
-    monkeypatch.setattr(precision, "of_nodes", lambda *given: pytest.fail("nothing else is asked"))
+    monkeypatch.setattr(precision, "node_precisions", lambda *given: pytest.fail("nothing else is asked"))
     for capable, name in (({"avx512_bf16": True}, "bfloat16"), ({}, "float32")):
         monkeypatch.setattr(torch.cpu, "get_capabilities", lambda capable=capable: capable)
         assert with_precision(config, WIDE, {"CPU": 1.0}, ignore).placement.precision == name
         assert with_precision(config, 128, {"CPU": 1.0}, ignore).placement.precision == "float32"
-    monkeypatch.setattr(precision, "of_nodes", lambda *given: ["bfloat16"])
+    monkeypatch.setattr(precision, "node_precisions", lambda *given: ["bfloat16"])
     assert with_precision(config, WIDE, {"CPU": 1.0, "GPU": 1.0}, ignore).placement.precision == "bfloat16", (
         "a driver that sees no GPU asks those that do"
     )
@@ -72,7 +72,9 @@ def test_a_single_machine_decides_for_itself(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_nodes_that_differ_compute_in_float32_and_it_is_said() -> None:
     config, said = Finetune(checkpoint="c", task=("cola",), data="d"), []
-    assert pinned(config, ["bfloat16", "float32", "bfloat16"], said.append).placement.precision == "float32"
+    assert (
+        with_common_precision(config, ["bfloat16", "float32", "bfloat16"], said.append).placement.precision == "float32"
+    )
     assert said == [
         "placement.precision auto: 2 of 3 machines would compute in bfloat16 "
         "and the others in float32, so all trials do in float32"
@@ -86,8 +88,8 @@ def test_a_node_answers_for_its_own_device(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **named: True)
     assert (
-        of_this_node(TrialPlacement(), 128, gpu=True) == "bfloat16"
-        and of_this_node(TrialPlacement(), WIDE, gpu=False) == "float32"
+        this_node_precision(TrialPlacement(), 128, gpu=True) == "bfloat16"
+        and this_node_precision(TrialPlacement(), WIDE, gpu=False) == "float32"
     )
 
 
@@ -106,5 +108,5 @@ def test_a_model_says_in_which_precision_it_was_trained(tmp_path: Path, tiny_voc
     initial = Initial(folder="f", fingerprint="e", model=sizes, vocabulary=tiny_vocabulary)
     config = config.for_width(sizes.width)
     trial = make_trial(config, problem := read_problems(config, initial, ignore)[0], initial, 0, {}, "report")
-    trials.run(trial, problem, initial)
+    trials.load_or_train(trial, problem, initial)
     assert load_tuned(f"{trial.folder}/model").about.lineage["precision"] == name

@@ -20,7 +20,17 @@ from pipeline.export.registry import at
 from pipeline.finetune.table import Reported
 from pipeline.finetune.trials import Trial
 from pipeline.grid import runs
-from pipeline.grid.runs import GridRun, legal, log_scores, log_table, log_trial, open_grid, points, remember, tracked
+from pipeline.grid.runs import (
+    GridRun,
+    end_run_with_status,
+    log_scores,
+    log_table,
+    log_trial,
+    metric_name,
+    open_grid,
+    points,
+    record_run,
+)
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.initial import Initial
 
@@ -164,16 +174,16 @@ def test_a_grid_whose_run_is_gone_from_mlflow_says_so(uri: str, tmp_path: Path, 
         GridRun(uri=uri, run_id="b" * 32),
     )
     for one in (first, first):
-        remember(one, place, lines.append)
+        record_run(one, place, lines.append)
     assert lines == []
-    remember(second, place, lines.append)
-    remember(second, place, lines.append)
+    record_run(second, place, lines.append)
+    record_run(second, place, lines.append)
     assert lines == [
         f"MLflow ({uri}) does not have the run {'a' * 32} that this search had at {uri}: a new one takes all trials, also those that are done"
     ]
     for damaged in ("", "[]", '{"uri": "x"}'):
         Path(place).write_text(damaged)
-        remember(second, place, lines.append)
+        record_run(second, place, lines.append)
     assert len(lines) == 1
 
 
@@ -251,7 +261,7 @@ def test_scores_of_an_earlier_epoch_that_was_kept_come_last() -> None:
     ],
 )
 def test_names_of_metrics_are_made_legal(name: str, wanted: str) -> None:
-    assert legal(name) == wanted
+    assert metric_name(name) == wanted
 
 
 def test_every_legal_name_is_taken(grid: GridRun) -> None:
@@ -287,14 +297,14 @@ def test_a_server_that_is_away_is_not_asked_for_each_trial(grid: GridRun, away: 
     away(False)
     log_trial(grid, trial(2), RESULT)
     assert not [run for run in nested(grid) if run.info.status == "FINISHED"] and len(grid.waiting) == 2
-    with tracked(grid, Live([])):
+    with end_run_with_status(grid, Live([])):
         pass
     assert len(nested(grid)) == 2 and not grid.waiting
 
 
 def test_what_is_lost_is_said_at_the_end(grid: GridRun, lines: list[str], away: Callable[[bool], None]) -> None:
     away(True)
-    with tracked(grid, Live(lines)):
+    with end_run_with_status(grid, Live(lines)):
         log_trial(grid, trial(1), RESULT)
         log_table(grid, "| a |", ROWS)
     assert [line.partition(":")[0] for line in lines[:2]] == [
@@ -312,7 +322,7 @@ def test_what_is_lost_is_said_at_the_end(grid: GridRun, lines: list[str], away: 
 )
 def test_a_grid_ends_as_its_work_does(grid: GridRun, uri: str, error: BaseException | None, status: str) -> None:
     def work() -> None:
-        with tracked(grid, Live([])):
+        with end_run_with_status(grid, Live([])):
             if error:
                 raise error
 

@@ -9,7 +9,7 @@ from pipeline.config.finetune import Finetune
 from pipeline.config.predict import Predict
 from pipeline.errors import ConfigError, DataError
 from pipeline.grid import testing
-from pipeline.grid.testing import asked, require_readable
+from pipeline.grid.testing import require_readable, score_settings
 from pipeline.tasks.task import Task
 from pipeline.text.vocabulary import Vocabulary
 from tests.unit.predict.test_score import constant
@@ -28,7 +28,7 @@ def test_a_test_file_that_cannot_be_scored_is_refused_before_the_training(tmp_pa
         require_readable(replace(config, test=str(odd)), TASK)
     with pytest.raises(DataError, match="none.csv"):
         require_readable(replace(config, test=str(tmp_path / "none.csv")), TASK)
-    scored = asked(replace(config, test=str(good)), "m")
+    scored = score_settings(replace(config, test=str(good)), "m")
     assert (scored.checkpoint, scored.input, scored.text, scored.label) == ("m", str(good), "review", ("stars",))
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pipeline.corpus.prepare import Corpus
 from pipeline.errors import ConfigError, DataError
-from pipeline.predict.inputs import InputFile, as_column, form_of, list_inputs, parts_of, recut
+from pipeline.predict.inputs import InputFile, as_column, form_of, list_inputs, parts_of, rechunked
 
 SQUAD = {"data": [{"paragraphs": [{"context": "London is big.", "qas": [{"id": "q1", "question": "What is big?"}]}]}]}
 
@@ -71,7 +71,7 @@ def test_recut_keeps_rows_and_their_order(sizes: list[int], rows: int) -> None:
     numbers, tables = iter(range(1000)), []
     for size in sizes:
         tables.append(pa.table({"n": pa.array([next(numbers) for _ in range(size)], pa.int64())}))
-    found = list(recut(iter(tables), rows))
+    found = list(rechunked(iter(tables), rows))
     assert [n for part in found for n in part["n"].to_pylist()] == list(range(sum(sizes)))
     assert all(part.num_rows == rows for part in found[:-1]) and all(0 < part.num_rows <= rows for part in found)
 

@@ -10,7 +10,19 @@ from pipeline.config.predict import Predict
 from pipeline.config.training import ModelPlacement
 from pipeline.errors import ConfigError
 from pipeline.predict.inputs import InputFile, list_inputs, rows_of
-from pipeline.predict.job import Reader, Use, about, count, fit, inputs_of, kept, mixed, predict, shared_out, threads
+from pipeline.predict.job import (
+    ModelResources,
+    Reader,
+    about,
+    count,
+    fit,
+    inputs_of,
+    mixed_precisions_line,
+    output_columns,
+    predict,
+    resources_line,
+    threads,
+)
 
 
 def config(**settings) -> Predict:
@@ -20,16 +32,18 @@ def config(**settings) -> Predict:
 @pytest.mark.parametrize(
     ("settings", "cpus", "gpus", "use"),
     [
-        ({}, 2, 0, Use(actors=1, cpus=1.0, gpus=0.0)),
-        ({}, 9, 0, Use(actors=8, cpus=1.0, gpus=0.0)),
-        ({"cpus": 0.5}, 2, 0, Use(actors=2, cpus=0.5, gpus=0.0)),
-        ({}, 9, 2, Use(actors=2, cpus=1.0, gpus=1.0)),
-        ({"gpus": 0.25}, 9, 1, Use(actors=4, cpus=1.0, gpus=0.25)),
-        ({"gpus": 0.0, "actors": 3}, 9, 1, Use(actors=3, cpus=1.0, gpus=0.0)),
-        ({"placement": ModelPlacement(device="cpu")}, 3, 1, Use(actors=2, cpus=1.0, gpus=0.0)),
+        ({}, 2, 0, ModelResources(actors=1, cpus=1.0, gpus=0.0)),
+        ({}, 9, 0, ModelResources(actors=8, cpus=1.0, gpus=0.0)),
+        ({"cpus": 0.5}, 2, 0, ModelResources(actors=2, cpus=0.5, gpus=0.0)),
+        ({}, 9, 2, ModelResources(actors=2, cpus=1.0, gpus=1.0)),
+        ({"gpus": 0.25}, 9, 1, ModelResources(actors=4, cpus=1.0, gpus=0.25)),
+        ({"gpus": 0.0, "actors": 3}, 9, 1, ModelResources(actors=3, cpus=1.0, gpus=0.0)),
+        ({"placement": ModelPlacement(device="cpu")}, 3, 1, ModelResources(actors=2, cpus=1.0, gpus=0.0)),
     ],
 )
-def test_processes_fit_the_cluster_beside_the_reader(settings: dict, cpus: float, gpus: float, use: Use) -> None:
+def test_processes_fit_the_cluster_beside_the_reader(
+    settings: dict, cpus: float, gpus: float, use: ModelResources
+) -> None:
     assert fit(config(**settings), cpus=cpus, gpus=gpus) == use
 
 
@@ -77,18 +91,21 @@ def test_what_does_not_fit_is_refused_with_both_values(settings: dict, cpus: flo
 @pytest.mark.parametrize(
     ("settings", "use"),
     [
-        ({"placement": ModelPlacement(autoscaled=True, device="cuda"), "actors": 4}, Use(actors=4, cpus=1.0, gpus=1.0)),
+        (
+            {"placement": ModelPlacement(autoscaled=True, device="cuda"), "actors": 4},
+            ModelResources(actors=4, cpus=1.0, gpus=1.0),
+        ),
         (
             {"placement": ModelPlacement(autoscaled=True, device="cuda"), "actors": 4, "gpus": 0.5},
-            Use(actors=4, cpus=1.0, gpus=0.5),
+            ModelResources(actors=4, cpus=1.0, gpus=0.5),
         ),
         (
             {"placement": ModelPlacement(autoscaled=True, device="cpu"), "actors": 3, "cpus": 2.0},
-            Use(actors=3, cpus=2.0, gpus=0.0),
+            ModelResources(actors=3, cpus=2.0, gpus=0.0),
         ),
     ],
 )
-def test_a_cluster_that_scales_itself_is_taken_as_it_will_be(settings: dict, use: Use) -> None:
+def test_a_cluster_that_scales_itself_is_taken_as_it_will_be(settings: dict, use: ModelResources) -> None:
     assert fit(config(**settings), cpus=0, gpus=0) == use
 
 
@@ -103,14 +120,14 @@ def test_an_output_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 
 def test_threads_are_those_asked_for() -> None:
-    assert threads(config(placement=ModelPlacement(threads=3)), Use(actors=2, cpus=1.0, gpus=0.0)) == 3
-    assert threads(config(), Use(actors=1, cpus=2.0, gpus=1.0)) == 2
+    assert threads(config(placement=ModelPlacement(threads=3)), ModelResources(actors=2, cpus=1.0, gpus=0.0)) == 3
+    assert threads(config(), ModelResources(actors=1, cpus=2.0, gpus=1.0)) == 2
 
 
 def test_questions_leave_their_contexts_behind_and_tables_nothing() -> None:
     table = pa.table({"id": ["a"], "question": ["b"], "context": ["c"], "words": [["d"]]})
     forms = {
-        form: kept(table, InputFile(location="a", form=form, bytes=1, stamp="")).column_names
+        form: output_columns(table, InputFile(location="a", form=form, bytes=1, stamp="")).column_names
         for form in ("table", "squad", "words")
     }
     assert forms == {
@@ -135,7 +152,7 @@ def test_what_parts_are_of_changes_with_the_input_the_model_and_the_settings() -
 
 
 def test_several_precisions_are_told_with_their_rows() -> None:
-    assert mixed({"bfloat16": 2_000, "float32": 6}) == (
+    assert mixed_precisions_line({"bfloat16": 2_000, "float32": 6}) == (
         "placement.precision auto: 2,000 rows in bfloat16 and 6 rows in float32, because the machines differ; "
         "--placement.precision float32 --replace answers all alike"
     )
@@ -169,9 +186,9 @@ def test_rows_are_counted_in_every_form_and_not_where_a_file_is_broken(tmp_path:
 
 
 def test_one_process_is_said_in_the_singular() -> None:
-    assert shared_out(3, Use(actors=1, cpus=1.0, gpus=0.0)) == "3 files, 1 process with the model, 1 CPU"
+    assert resources_line(3, ModelResources(actors=1, cpus=1.0, gpus=0.0)) == "3 files, 1 process with the model, 1 CPU"
     assert (
-        shared_out(1, Use(actors=2, cpus=0.5, gpus=0.25))
+        resources_line(1, ModelResources(actors=2, cpus=0.5, gpus=0.25))
         == "1 file, 2 processes with the model, each 0.5 CPUs and 0.25 GPU"
     )
 

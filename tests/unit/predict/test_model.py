@@ -24,7 +24,7 @@ from pipeline.model.weights import published_config, to_published
 from pipeline.objectives.pretraining import BertPretraining
 from pipeline.objectives.tasks import OBJECTIVES
 from pipeline.predict.answers import CUT
-from pipeline.predict.model import Answerer, answered, asked, fingerprint, kind_of, load, with_words
+from pipeline.predict.model import Answerer, answer_table, fingerprint, kind_of, load, match_columns, with_words
 from pipeline.tasks.task import Kind, Task
 from pipeline.text.vocabulary import Vocabulary, save_vocabulary
 from pipeline.train import precision
@@ -92,23 +92,23 @@ TABLES = {
 @pytest.mark.parametrize("kind", TABLES)
 def test_rows_without_a_text_have_no_answer_and_the_others_that_which_they_have_alone(kind: Kind, make: Make) -> None:
     model, table = make(kind), TABLES[kind]
-    found, empty = answered(model, table, None, None)
+    found, empty = answer_table(model, table, None, None)
     assert model.kind == kind and empty == 2 and found.schema == model.schema
     rows = found.to_pylist()
     assert all(value is None for row in (rows[1], rows[3]) for value in row.values())
     for place in (0, 2):
-        alone, none = answered(model, table.slice(place, 1), None, None)
+        alone, none = answer_table(model, table.slice(place, 1), None, None)
         assert none == 0
         assert about(alone.to_pylist()[0]) == rows[place]
-    nothing, all_empty = answered(model, table.take([1, 3]), None, None)
+    nothing, all_empty = answer_table(model, table.take([1, 3]), None, None)
     assert all_empty == 2 and nothing.schema == model.schema and nothing.num_rows == 2
 
 
 def test_pairs_and_named_columns_reach_the_model(make: Make) -> None:
     model = make("classification")
     table = pa.table({"a": ["kar lost", "kar lost", "kar"], "b": ["mir", "nel sup", ""]})
-    found, empty = answered(model, table, "a", "b")
-    alone, _ = answered(model, table, "a", None)
+    found, empty = answer_table(model, table, "a", "b")
+    alone, _ = answer_table(model, table, "a", None)
     assert empty == 1 and found["probability"].to_pylist()[2] is None
     assert len({*found["probability"].to_pylist(), alone["probability"][0].as_py()}) == 4
 
@@ -116,8 +116,8 @@ def test_pairs_and_named_columns_reach_the_model(make: Make) -> None:
 def test_a_sentence_of_spaces_is_tagged_as_its_list_of_words(make: Make) -> None:
     model = make("tags")
     one, other = (
-        answered(model, pa.table({"text": ["kar lost"]}), None, None),
-        answered(model, pa.table({"words": [["kar", "lost"]]}), None, None),
+        answer_table(model, pa.table({"text": ["kar lost"]}), None, None),
+        answer_table(model, pa.table({"words": [["kar", "lost"]]}), None, None),
     )
     assert one[0].to_pylist() == other[0].to_pylist() and len(one[0]["tags"][0]) == 2
 
@@ -126,15 +126,15 @@ def test_columns_that_are_not_there_or_hold_no_text_are_named(make: Make) -> Non
     with pytest.raises(
         DataError, match=r"input has no column text: its columns are a, b; name the right one with --text$"
     ):
-        asked(pa.table({"a": ["x"], "b": ["y"]}), "classification", None, None)
+        match_columns(pa.table({"a": ["x"], "b": ["y"]}), "classification", None, None)
     with pytest.raises(
         DataError, match=r"input has no column question: its columns are context; name the right one with --pair$"
     ):
-        asked(pa.table({"context": ["x"]}), "spans", None, None)
+        match_columns(pa.table({"context": ["x"]}), "spans", None, None)
     with pytest.raises(DataError, match=r"column text holds 3, which is no text$"):
-        answered(make("classification"), pa.table({"text": [3]}), None, None)
+        answer_table(make("classification"), pa.table({"text": [3]}), None, None)
     with pytest.raises(DataError, match=r"column words holds '\[3\]', which is no list of words$"):
-        answered(make("tags"), pa.table({"words": [[3]]}), None, None)
+        answer_table(make("tags"), pa.table({"words": [[3]]}), None, None)
 
 
 def test_by_auto_a_cpu_answers_in_float32_whatever_it_multiplies(
@@ -148,7 +148,7 @@ def test_by_auto_a_cpu_answers_in_float32_whatever_it_multiplies(
     for asked in ("auto", "float32", "bfloat16"):
         placement = ModelPlacement(device="cpu", precision=asked)
         model = load(replace(config(tmp_path / "classification"), placement=placement))
-        found[asked] = (model.precision, answered(model, table, None, None)[0].to_pylist())
+        found[asked] = (model.precision, answer_table(model, table, None, None)[0].to_pylist())
     assert found["auto"] == found["float32"] and found["auto"][0] == "float32"
     assert found["bfloat16"][0] == "bfloat16" and found["bfloat16"][1] != found["float32"][1]
 
@@ -190,7 +190,7 @@ def pretrained(tiny_vocabulary: Vocabulary, tmp_path: Path) -> Path:
 
 def test_a_pretrained_model_fills_blanks(pretrained: Path, tiny_vocabulary: Vocabulary) -> None:
     assert kind_of(str(pretrained)) == "fill"
-    found, empty = answered(
+    found, empty = answer_table(
         load(config(pretrained)), pa.table({"text": ["kar [MASK] lost [MASK].", "", "no blank"]}), None, None
     )
     first, second, third = found.to_pylist()
@@ -209,7 +209,7 @@ def test_blanks_of_texts_that_are_cut_are_counted(pretrained: Path, monkeypatch:
     """32 tokens are read, [CLS] and [SEP] among them."""
     monkeypatch.setattr("pipeline.predict.model.TEXTS_AT_ONCE", 2)
     texts = ["[MASK] " + "kar " * 29, "[MASK] " + "kar " * 30, "kar " * 30 + "[MASK]", "kar " * 90]
-    found, _ = answered(load(config(pretrained)), pa.table({"text": texts}), None, None)
+    found, _ = answer_table(load(config(pretrained)), pa.table({"text": texts}), None, None)
     assert [len(ones) for ones in found["guesses"].to_pylist()] == [1, 1, 0, 0] and found.schema.metadata[CUT] == b"2"
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pipeline.errors import ConfigError
 from pipeline.tasks import encoding
-from pipeline.tasks.encoding import Encoded, aggregated, encode
+from pipeline.tasks.encoding import Encoded, encode, mean_logits
 from pipeline.tasks.schema import ENCODED, TEXTS
 from pipeline.tasks.task import Task
 from pipeline.text.vocabulary import SPECIALS, Vocabulary
@@ -177,5 +177,5 @@ def test_passages_that_share_all_they_have_are_refused(second: str | None, passa
 
 def test_logits_of_passages_are_averaged_in_the_order_of_texts():
     logits = np.array([[1.0, 0.0], [5.0, 6.0], [3.0, 4.0], [0.0, 1.0]], np.float32)
-    assert aggregated(np.array([2, 0, 2, 7]), logits).tolist() == [[5.0, 6.0], [2.0, 2.0], [0.0, 1.0]]
-    assert aggregated(np.array([1, 1, 0]), np.array([1.0, 4.0, 7.0])).tolist() == [7.0, 2.5]
+    assert mean_logits(np.array([2, 0, 2, 7]), logits).tolist() == [[5.0, 6.0], [2.0, 2.0], [0.0, 1.0]]
+    assert mean_logits(np.array([1, 1, 0]), np.array([1.0, 4.0, 7.0])).tolist() == [7.0, 2.5]

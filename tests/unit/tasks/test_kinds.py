@@ -7,8 +7,8 @@ import pytest
 from pipeline.config.finetune import Cutting
 from pipeline.errors import ConfigError, DataError
 from pipeline.tasks.kinds import KINDS
-from pipeline.tasks.prepared import Prepared, fitted
-from pipeline.tasks.questions import usable
+from pipeline.tasks.prepared import Prepared, resolved_cutting
+from pipeline.tasks.questions import trainable_questions
 from pipeline.tasks.schema import ENCODED, TEXTS
 from pipeline.tasks.squad import Question
 from pipeline.tasks.tagging import Sentence
@@ -105,12 +105,12 @@ def test_the_threshold_of_no_answer_is_what_was_tuned() -> None:
 
 def test_questions_that_cannot_be_learnt_from_are_counted_by_name() -> None:
     odd = Question(id="4", question="a", context="green", answers=(("red", 0),))
-    kept, notes = usable([*QUESTIONS, odd], "file.json")
+    kept, notes = trainable_questions([*QUESTIONS, odd], "file.json")
     assert kept == QUESTIONS and notes == ("1 questions left out (answer-not-at-its-offset)",)
     with pytest.raises(
         DataError, match=r"^file\.json has no question that can be learnt from: 1 answer-not-at-its-offset$"
     ):
-        usable([odd], "file.json")
+        trainable_questions([odd], "file.json")
 
 
 def test_tags_become_windows_and_every_word_has_one() -> None:
@@ -215,14 +215,14 @@ def test_numbers_and_when_they_are_all_the_same() -> None:
 
 
 def test_lengths_are_the_task_s_where_the_model_has_the_positions() -> None:
-    assert fitted(Cutting(), SPANS, 512) == Cutting(maximum_length=128, stride=42, question_length=32)
+    assert resolved_cutting(Cutting(), SPANS, 512) == Cutting(maximum_length=128, stride=42, question_length=32)
     squad = Task(name="q", kind="spans", metrics=("f1",), maximum_length=384)
-    assert fitted(Cutting(), squad, 512) == Cutting(maximum_length=384, stride=128, question_length=64)
+    assert resolved_cutting(Cutting(), squad, 512) == Cutting(maximum_length=384, stride=128, question_length=64)
     assert (
-        fitted(Cutting(), squad, 128).maximum_length == 128
-        and fitted(Cutting(maximum_length=200, stride=7), squad, 512).stride == 7
+        resolved_cutting(Cutting(), squad, 128).maximum_length == 128
+        and resolved_cutting(Cutting(maximum_length=200, stride=7), squad, 512).stride == 7
     )
     with pytest.raises(
         ConfigError, match=r"^cutting\.maximum_length \(200\) must be at most the checkpoint's positions \(128\)$"
     ):
-        fitted(Cutting(maximum_length=200), squad, 128)
+        resolved_cutting(Cutting(maximum_length=200), squad, 128)

@@ -8,7 +8,7 @@ from pipeline.errors import ConfigError
 from pipeline.tasks import known, sequences
 from pipeline.tasks.metrics import METRICS, RANKED, majority, score
 from pipeline.tasks.schema import TEXTS
-from pipeline.tasks.selection import CHOICES, OTHER_NAMES, choices, selected_by, skewed, worth
+from pipeline.tasks.selection import CHOICES, OTHER_NAMES, choices, comparable_score, selected_by, skewed
 from pipeline.tasks.task import Task
 from pipeline.text.vocabulary import Vocabulary
 
@@ -60,11 +60,11 @@ def test_every_metric_that_may_select_is_there() -> None:
 
 def test_an_error_is_worth_more_where_it_is_lower() -> None:
     assert (
-        worth("mean_absolute_error", 0.5)
-        > worth("mean_absolute_error", 0.7)
-        > worth("mean_absolute_error", float("nan"))
+        comparable_score("mean_absolute_error", 0.5)
+        > comparable_score("mean_absolute_error", 0.7)
+        > comparable_score("mean_absolute_error", float("nan"))
     )
-    assert worth("f1", 0.7) > worth("f1", 0.5)
+    assert comparable_score("f1", 0.7) > comparable_score("f1", 0.5)
 
 
 def test_probabilities_are_ranked() -> None:

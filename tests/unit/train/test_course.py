@@ -8,7 +8,7 @@ import torch
 
 from pipeline.config.finetune import Finetune, Recipe, TaskAdamW
 from pipeline.config.training import Lamb
-from pipeline.finetune.trials import RESULT, Trial, run
+from pipeline.finetune.trials import RESULT, Trial, load_or_train
 from pipeline.objectives.sequences import SequenceTask
 from pipeline.tasks.glue import TASKS
 from pipeline.text.vocabulary import Vocabulary
@@ -118,5 +118,5 @@ def test_what_a_trial_kept_goes_when_its_result_is_there(tmp_path: Path) -> None
     left = Path(trial.folder) / "checkpoints" / "step-00000007"
     left.mkdir(parents=True)
     (left.parent.parent / RESULT).write_text('{"scores": {}}')
-    assert run(trial, None, None) == {"scores": {}}  # type: ignore[arg-type]
+    assert load_or_train(trial, None, None) == {"scores": {}}  # type: ignore[arg-type]
     assert not left.parent.exists()

@@ -12,7 +12,7 @@ from pipeline.config.finetune import Cutting
 from pipeline.config.model import Model
 from pipeline.errors import CheckpointError
 from pipeline.objectives.tasks import OBJECTIVES
-from pipeline.predict.model import described
+from pipeline.predict.model import identify
 from pipeline.tasks.task import Task
 from pipeline.text.vocabulary import Vocabulary, has_capitals
 from pipeline.train.published_tuned import is_published, load_any, numbered
@@ -58,16 +58,16 @@ def test_a_published_folder_is_its_head_its_labels_and_its_length(
 def test_it_is_read_from_the_hub_and_from_a_url(hub: Path, tiny_vocabulary: Vocabulary) -> None:
     published(hub / "owner" / "name", tiny_vocabulary)
     found = load_any("hf://owner/name")
-    assert found.about.task.name == "name" and described("hf://owner/name")[0] == "classification"
-    assert described(f"file://{hub}/owner/name")[1] == described(str(hub / "owner" / "name"))[1]
+    assert found.about.task.name == "name" and identify("hf://owner/name")[0] == "classification"
+    assert identify(f"file://{hub}/owner/name")[1] == identify(str(hub / "owner" / "name"))[1]
 
 
 def test_other_weights_have_another_fingerprint(tmp_path: Path, tiny_vocabulary: Vocabulary) -> None:
     folder = published(tmp_path / "m", tiny_vocabulary)
-    before = described(folder)
-    assert before == described(folder)
+    before = identify(folder)
+    assert before == identify(folder)
     changed(tmp_path / "m", **{"classifier.bias": torch.ones(2)})
-    assert described(folder)[1] != before[1]
+    assert identify(folder)[1] != before[1]
 
 
 def changed(folder: Path, **tensors: torch.Tensor | None) -> None:

@@ -57,7 +57,7 @@ def trial_of(grid: Grid, name: str, seed: int, setting: dict[str, Any], stage: s
     return make_trial(config, grid.cuttings[name][config.cutting], grid.initial, seed, effective, stage)
 
 
-def selecting(grid: Grid) -> list[Trial]:
+def selection_trials(grid: Grid) -> list[Trial]:
     """The trials that select a setting; none where there is one alone. Settings that the time makes equal are one."""
     if len(grid.settings) == 1:
         return []
@@ -68,14 +68,14 @@ def selecting(grid: Grid) -> list[Trial]:
     return list({trial.name: trial for trial in asked}.values())
 
 
-def reporting(grid: Grid, name: str, chosen: dict[str, Any]) -> list[Trial]:
+def report_trials(grid: Grid, name: str, chosen: dict[str, Any]) -> list[Trial]:
     """The trials that report a task's setting, on seeds that did not select it; those of a fold keep no model."""
     stage = "fold" if grid.problems[name].fold_of else "report"
     first = grid.config.search.seeds if len(grid.settings) > 1 else 0
     return [trial_of(grid, name, first + seed, chosen, stage) for seed in range(grid.shares[name].seeds)]
 
 
-def finished(trial: Trial, may_stop: bool) -> dict[str, Any] | None:
+def finished_result(trial: Trial, may_stop: bool) -> dict[str, Any] | None:
     """A trial's result where nothing is left to do.
 
     One that reports has its model too, and one that a search ended counts in such a search alone.
@@ -86,13 +86,13 @@ def finished(trial: Trial, may_stop: bool) -> dict[str, Any] | None:
     return result if trial.stage != "report" or trials.has_model(trial) else None
 
 
-def remaining(grid: Grid) -> Iterator[str]:
+def remaining_tasks(grid: Grid) -> Iterator[str]:
     """The tasks of all trials that have no result yet, once for each trial.
 
     What reports a setting that is not selected yet, or starts from another task's encoder, has none.
     """
-    asked, may_stop = selecting(grid), grid.config.search.stop_early
-    results = {trial.name: finished(trial, may_stop) for trial in asked}
+    asked, may_stop = selection_trials(grid), grid.config.search.stop_early
+    results = {trial.name: finished_result(trial, may_stop) for trial in asked}
     yield from (trial.problem for trial in asked if results[trial.name] is None)
     for task, names in by_task(grid.problems).items():
         mine = [trial for trial in asked if trial.problem in names]
@@ -102,7 +102,7 @@ def remaining(grid: Grid) -> Iterator[str]:
             continue
         chosen = select(mine, results, *(grid.problems[name] for name in names))[0] if mine else grid.settings[0]
         for name in names:
-            yield from (name for trial in reporting(grid, name, chosen) if finished(trial, False) is None)
+            yield from (name for trial in report_trials(grid, name, chosen) if finished_result(trial, False) is None)
 
 
 def summary(grid: Grid, many: int) -> str:
@@ -114,7 +114,7 @@ def summary(grid: Grid, many: int) -> str:
     parts = f"{ones}, {seeds} seed{'s' * (seeds > 1)} at most"
     if selects:
         parts = f"{selects} that select one of {settings} settings, {reports} that report it on fresh seeds"
-    left, total = list(remaining(grid)), len(selecting(grid)) + reports
+    left, total = list(remaining_tasks(grid)), len(selection_trials(grid)) + reports
     time = plan.duration(plan.makespan((grid.seconds[name] for name in left), many))
     rest = f"{many} at once, about {time}" if left else "all of them have their results"
     done = f"{total - len(left)} of them have their results, the others " if 0 < len(left) < total else ""
