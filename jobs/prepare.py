@@ -37,10 +37,10 @@ def main(arguments: Sequence[str]) -> int:
 
         set_ray_defaults()
         from pipeline import cluster
-        from pipeline.corpus.prepare import finished, prepare
+        from pipeline.corpus.prepare import finished_corpus, prepare
         from pipeline.corpus.summary import corpus_text
 
-        if not finished(config.corpus, config.prepare, config.folder):
+        if not finished_corpus(config.corpus, config.prepare, config.folder):
             cluster.connect(None)
         with cluster.lost_in_a_line():
             corpus = prepare(config.corpus, config.prepare, config.folder, report=lambda line: print(line, flush=True))

@@ -17,10 +17,10 @@ from pipeline.config.flat import flatten
 from pipeline.config.jobs import Pretrain, with_words_rate
 from pipeline.corpus.embeddings import counted_embeddings
 from pipeline.corpus.given_vocabulary import given_vocabulary
-from pipeline.corpus.prepare import Corpus, finished, is_prepared, load_corpus, prepare
+from pipeline.corpus.prepare import Corpus, finished_corpus, is_prepared, load_corpus, prepare
 from pipeline.corpus.shards import COUNTED
 from pipeline.corpus.sources import BUILTIN
-from pipeline.corpus.stream import StreamSettings, in_phase, rows_if_few
+from pipeline.corpus.stream import StreamSettings, count_rows_if_small, settings_for_phase
 from pipeline.corpus.vocabulary import extended_vocabulary, trained_vocabulary
 from pipeline.errors import CheckpointError, ConfigError, DataError, listed
 from pipeline.export.card import Lineage
@@ -175,7 +175,7 @@ def refuse_early(config: Pretrain) -> None:
     if prepared(config):
         load_corpus(config.corpus[0])
     else:
-        finished(config.corpus or (BUILTIN,), config.prepare, corpus_folder(config))
+        finished_corpus(config.corpus or (BUILTIN,), config.prepare, corpus_folder(config))
 
 
 def prepared(config: Pretrain) -> bool:
@@ -215,7 +215,7 @@ def stream_settings(config: Pretrain, initial: Initial | None, report: Report) -
         table_chunks=config.placement.table_chunks,
     )
     for prefix, phase in zip(("batch", "phases"), config.all_phases):
-        rows = rows_if_few(in_phase(settings, phase), phase.batch.rows_per_slot)
+        rows = count_rows_if_small(settings_for_phase(settings, phase), phase.batch.rows_per_slot)
         if rows == 0:
             raise DataError(
                 f"the corpus ({listed(config.corpus)}) yields no examples: it needs documents of several sentences"

@@ -26,7 +26,7 @@ from pipeline.config.data import Sampling  # noqa: E402
 from pipeline.config.jobs import Pretrain  # noqa: E402
 from pipeline.config.model import Model  # noqa: E402
 from pipeline.config.training import AdamW, Batch, Checkpoints, Evaluation, LinearDecay, Tracking  # noqa: E402
-from pipeline.corpus.order import entered, window_ranges  # noqa: E402
+from pipeline.corpus.order import cursor_for_phase, window_ranges  # noqa: E402
 from pipeline.corpus.prepare import Corpus, Window  # noqa: E402
 from pipeline.corpus.stream import StreamSettings, rows_of_range  # noqa: E402
 from pipeline.errors import DataError  # noqa: E402
@@ -162,7 +162,9 @@ class Training:
             corpus=self.corpus, vocabulary=self.vocabulary, sampling=phase.sampling, batch=phase.batch, seed=config.seed
         )
         wordpiece = WordPiece(self.vocabulary)
-        ranges = window_ranges(entered(state.cursor, phase, state.step), len(self.corpus.train), ENOUGH_WINDOWS, 7)
+        ranges = window_ranges(
+            cursor_for_phase(state.cursor, phase, state.step), len(self.corpus.train), ENOUGH_WINDOWS, 7
+        )
         rows = pa.concat_tables([table for windows in ranges for table in rows_of_range(stream, wordpiece, windows)])
         size = phase.batch.rows_per_slot
         return [rows.slice(start, size) for start in range(0, rows.num_rows - size + 1, size)]

@@ -24,12 +24,12 @@ from pipeline.config.training import Batch
 from pipeline.corpus.order import WindowRange, rows_of_round, slots_at, slots_of_block, slots_of_rank
 from pipeline.corpus.stream import (
     StreamSettings,
+    blocks_for_ranks,
     build_stream,
     bytes_ahead,
-    in_blocks,
     rows_of_range,
     slots_of_blocks,
-    stream_of,
+    stream_from_items,
 )
 from pipeline.plan import STREAM_TOKENS
 from pipeline.text.wordpiece import WordPiece
@@ -153,7 +153,7 @@ def dealt(settings: StreamSettings, world: int, rounds: int) -> Dealt:
         yield from (ray.get(there) for _ in range(block.num_rows * WINDOWS_A_TASK))
 
     numbers = range(math.ceil((rounds + 1) * one_round / window.num_rows / WINDOWS_A_TASK))
-    stream = in_blocks(stream_of(settings, [{"number": number} for number in numbers], same_rows), world)
+    stream = blocks_for_ranks(stream_from_items(settings, [{"number": number} for number in numbers], same_rows), world)
     limit = ExecutionResources.for_limits(object_store_memory=bytes_ahead(one_round, length))
     stream.context.execution_options = ExecutionOptions(preserve_order=True, resource_limits=limit)
     stream.context.enable_progress_bars = False

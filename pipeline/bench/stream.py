@@ -10,8 +10,8 @@ import ray
 from ray.data import ExecutionOptions
 
 from pipeline.corpus.order import WindowRange
-from pipeline.corpus.stream import StreamSettings, build_stream, in_blocks, rows_of_range, windows_for
-from pipeline.corpus.tasks import quiet
+from pipeline.corpus.stream import StreamSettings, blocks_for_ranks, build_stream, rows_of_range, windows_for
+from pipeline.corpus.tasks import quiet_ray_data
 from pipeline.text.wordpiece import WordPiece
 
 WARM_SHARE = 0.25
@@ -54,10 +54,10 @@ def plain_rate(settings: StreamSettings, rows: int) -> Rate:
 
 def stream_rate(settings: StreamSettings, rows: int) -> tuple[Rate, dict[str, float]]:
     """The rows made by Ray Data's tasks and taken here block by block, with the largest memory of a task's process in MB and the object store's."""
-    stream = in_blocks(build_stream(settings, None, rows), world=1)
+    stream = blocks_for_ranks(build_stream(settings, None, rows), world=1)
     stream.context.execution_options = ExecutionOptions(preserve_order=True)
     stream.context.enable_progress_bars = False
-    with quiet(), Memory() as memory:
+    with quiet_ray_data(), Memory() as memory:
         rate = clocked(stream.iter_batches(batch_size=None, batch_format="pyarrow"), rows)
     return rate, memory.peak
 

@@ -19,7 +19,7 @@ from pipeline.text.examples import assemble, example_table, generator, make_exam
 from pipeline.text.masking import mask
 from pipeline.text.pairs import PAIRINGS
 from pipeline.text.vocabulary import Vocabulary, save_vocabulary
-from pipeline.text.wordpiece import WordPiece, plain
+from pipeline.text.wordpiece import WordPiece, encode_directly
 
 
 @dataclass(kw_only=True)
@@ -86,7 +86,7 @@ def window_in_all_ways(
     vocabulary = warm.vocabulary
     documents = clock.time("read the shard", read_window, corpus, window)
     sentences, document_offsets = clock.time("sentences", window_sentences, documents)
-    wanted = clock.time("encode_batch_fast", plain, warm.tokenizer, sentences)
+    wanted = clock.time("encode_batch_fast", encode_directly, warm.tokenizer, sentences)
     for name, wordpiece in (("WordPiece, cold", cold), ("WordPiece, warm", warm)):
         tokens, sentence_offsets = clock.time(name, wordpiece.encode, sentences)
         assert all(map(np.array_equal, wanted, (tokens, sentence_offsets))), "the ids are the tokenizer's"

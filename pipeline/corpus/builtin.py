@@ -139,10 +139,10 @@ def unwrap(text: str) -> Iterator[str]:
         if paragraph and not example and continues(last, line):
             paragraph += " " + line.strip()
         else:
-            yield from shown(paragraph)
+            yield from keep_words(paragraph)
             paragraph = line.strip()
         last = line
-    yield from shown(paragraph)
+    yield from keep_words(paragraph)
 
 
 def continues(last: str, line: str) -> bool:
@@ -158,7 +158,7 @@ def indent(line: str) -> int:
     return len(line) - len(line.lstrip())
 
 
-def shown(paragraph: str) -> Iterator[str]:
+def keep_words(paragraph: str) -> Iterator[str]:
     """The paragraph, unless it is a rule, an underline or a directive without words."""
     if any(map(str.isalnum, paragraph)) and not DIRECTIVE.fullmatch(paragraph):
         yield paragraph

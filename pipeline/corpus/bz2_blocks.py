@@ -23,7 +23,7 @@ class Mark:
     block: bool
 
 
-def marks(data: bytes | bytearray, start: int = 0) -> list[Mark]:
+def find_marks(data: bytes | bytearray, start: int = 0) -> list[Mark]:
     """All magics that lie in the data, and a byte more, from byte `start` on, in their order; bits are counted from the data's first."""
     found = []
     for magic, block in ((BLOCK_MAGIC, True), (END_MAGIC, False)):
@@ -38,19 +38,19 @@ def marks(data: bytes | bytearray, start: int = 0) -> list[Mark]:
     return sorted(found)
 
 
-def decompressed(block: int, bits: int) -> bytes:
+def decompress_block(block: int, bits: int) -> bytes:
     """The text of a block of so many bits, magic and checksum included, as a number. Raises OSError where they are no whole, sound block."""
     checksum = block >> bits - MAGIC_BITS - CHECKSUM_BITS & (1 << CHECKSUM_BITS) - 1
     decoder = bz2.BZ2Decompressor()
     text = decoder.decompress(
-        stream((block << MAGIC_BITS | END_MAGIC) << CHECKSUM_BITS | checksum, bits + MAGIC_BITS + CHECKSUM_BITS)
+        as_stream((block << MAGIC_BITS | END_MAGIC) << CHECKSUM_BITS | checksum, bits + MAGIC_BITS + CHECKSUM_BITS)
     )
     if not decoder.eof:
         raise OSError("the block is longer")
     return text
 
 
-def stream(content: int, bits: int) -> bytes:
+def as_stream(content: int, bits: int) -> bytes:
     """Bits behind a stream's header; the last byte is filled with zeros."""
     return HEADER + (content << -bits % 8).to_bytes(-(-bits // 8))
 
@@ -87,7 +87,7 @@ class Blocks:
             if end is None:
                 break
             try:
-                text = decompressed(self.bits(start.bit, end.bit), end.bit - start.bit)
+                text = decompress_block(self.bits(start.bit, end.bit), end.bit - start.bit)
             except OSError:
                 end = self.mark(end.bit + 1, longest)
             else:
@@ -106,7 +106,7 @@ class Blocks:
         bits = 8 * (self.base + len(self.held)) - start.bit
         bits -= bits % 8  # zeros to fill a byte would be data
         decoder = bz2.BZ2Decompressor()
-        text = decoder.decompress(stream(self.bits(start.bit, start.bit + bits), bits))
+        text = decoder.decompress(as_stream(self.bits(start.bit, start.bit + bits), bits))
         while more := decoder.decompress(b""):  # it stops where its input ends, also in the midst of its output
             text += more
         self.cut_off = True
@@ -132,7 +132,7 @@ class Blocks:
         self.ended = piece is None
         self.held += piece or b""
         known = self.found[-1].bit if self.found else -1
-        new = [Mark(bit=8 * self.base + mark.bit, block=mark.block) for mark in marks(self.held, self.searched)]
+        new = [Mark(bit=8 * self.base + mark.bit, block=mark.block) for mark in find_marks(self.held, self.searched)]
         self.found += [mark for mark in new if mark.bit > known]
         self.searched = max(0, len(self.held) - 7)
 

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from pipeline import storage
 from pipeline.corpus.prepare import Corpus, Window, read_window
 from pipeline.corpus.progress import Progress, Report
-from pipeline.corpus.tasks import MOST_BLOCKS, results
+from pipeline.corpus.tasks import MOST_BLOCKS, run_tasks
 from pipeline.text.splitting import Splitting
 from pipeline.text.training import COUNTS, counts_table, word_counts
 
@@ -53,16 +53,16 @@ def count_words(
     Memory is bounded: by the distinct words of `task_characters` in the first tasks, by one partition's in the second, by `most_words` here.
     Beyond those the rarest words of each partition are dropped, of equally rare ones those with the higher code points.
     """
-    tasks = dealt(windows, max(task_characters, sum(window.characters for window in windows) // MOST_BLOCKS))
+    tasks = counting_tasks(windows, max(task_characters, sum(window.characters for window in windows) // MOST_BLOCKS))
     characters, files = 0, []
     first = partial(write_counts, corpus=replace(corpus, train=(), heldout=()), splitting=splitting, folder=folder)
     with Progress(report, "counting words", "windows", len(windows), task="vocabulary") as progress:
-        for result in results(first, tasks):
+        for result in run_tasks(first, tasks):
             files.append(result["file"])
             characters += result["characters"]
             progress.advance(result["windows"], result["characters"])
-    second = partial(add_up, files=sorted(files), folder=folder, most=max(1, most_words // PARTITIONS))
-    added = sorted(results(second, list(range(PARTITIONS))), key=lambda result: result["partition"])
+    second = partial(sum_partition, files=sorted(files), folder=folder, most=max(1, most_words // PARTITIONS))
+    added = sorted(run_tasks(second, list(range(PARTITIONS))), key=lambda result: result["partition"])
     table = pa.concat_tables(read_table(storage.join(folder, result["file"])) for result in added)
     distinct = sum(result["distinct"] for result in added)
     return Counts(
@@ -74,7 +74,7 @@ def count_words(
     )
 
 
-def dealt(windows: Sequence[Window], characters: int) -> list[dict[str, Any]]:
+def counting_tasks(windows: Sequence[Window], characters: int) -> list[dict[str, Any]]:
     """Tasks of about so many characters: a number, and windows as lists of their fields."""
     tasks: list[dict[str, Any]] = []
     size = characters
@@ -105,14 +105,14 @@ def texts_of(corpus: Corpus, windows: Sequence[Window]) -> Iterator[str]:
         yield from read_window(corpus, window).column("text").to_pylist()
 
 
-def add_up(partition: int, files: list[str], folder: str, most: int) -> dict[str, Any]:
+def sum_partition(partition: int, files: list[str], folder: str, most: int) -> dict[str, Any]:
     """Second task: the sums of one partition of the words over all files, the `most` most frequent of them, ordered by word."""
     gathered = [counts_table({})]
     for file in files:
         gathered.append(read_batch(storage.join(folder, file), partition))
         if sum(table.num_rows for table in gathered[1:]) > COMBINED_ROWS:
-            gathered = [summed(gathered)]
-    counts = summed(gathered)
+            gathered = [sum_by_word(gathered)]
+    counts = sum_by_word(gathered)
     kept = counts.sort_by([("count", "descending"), ("word", "ascending")]).slice(0, most)
     name = f"sum-{partition:02d}.arrow"
     write_batches(storage.join(folder, name), [kept.sort_by("word")])
@@ -124,7 +124,7 @@ def add_up(partition: int, files: list[str], folder: str, most: int) -> dict[str
     }
 
 
-def summed(tables: list[pa.Table]) -> pa.Table:
+def sum_by_word(tables: list[pa.Table]) -> pa.Table:
     """One row for each word, with the sum of its counts."""
     added = pa.concat_tables(tables).group_by("word").aggregate([("count", "sum")])
     return added.select(["word", "count_sum"]).rename_columns(["word", "count"]).cast(COUNTS)

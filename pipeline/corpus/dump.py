@@ -67,10 +67,10 @@ class Wiki:
 
 def is_dump(head: bytes) -> bool:
     """Whether a file's first decompressed bytes are those of a MediaWiki export."""
-    return MEDIAWIKI.match(head, behind_prolog(head)) is not None
+    return MEDIAWIKI.match(head, end_of_prolog(head)) is not None
 
 
-def behind_prolog(head: bytes) -> int:
+def end_of_prolog(head: bytes) -> int:
     """Where the first element of XML begins, or other text."""
     found = PROLOG.match(head)
     return found.end() if found else 0
@@ -83,9 +83,9 @@ def read_dump(blocks: Iterable[bytes], name: str) -> Iterator[Record | Dropped]:
     A stream may start at any page; its language is then not known.
     """
     wiki = Wiki()
-    for number, (kind, content) in enumerate(cut(without_prolog(blocks))):
+    for number, (kind, content) in enumerate(split_pages(without_prolog(blocks))):
         if kind == "head":
-            wiki = about(content)
+            wiki = parse_head(content)
             continue
         found = PAGE_ID.search(content)
         id = f"{name}:{found[1].decode()}" if found else f"{name}:page {number}"
@@ -103,7 +103,7 @@ def read_dump(blocks: Iterable[bytes], name: str) -> Iterator[Record | Dropped]:
 def article(page: dict[str, str], id: str, wiki: Wiki) -> Record | Dropped:
     """The record of a page, or why it is no article."""
     title, text = page.get("title", ""), page.get("revision/text", "")
-    if reason := no_article(page, title, text, wiki):
+    if reason := reason_to_drop(page, title, text, wiki):
         return dropped(id, reason, title)
     return Record(
         id=id,
@@ -114,7 +114,7 @@ def article(page: dict[str, str], id: str, wiki: Wiki) -> Record | Dropped:
     )
 
 
-def no_article(page: dict[str, str], title: str, text: str, wiki: Wiki) -> Reason | None:
+def reason_to_drop(page: dict[str, str], title: str, text: str, wiki: Wiki) -> Reason | None:
     """Why a page is no article, if so. Exports before version 0.6 tell the namespace by the title alone."""
     space = page.get("ns", "").strip() or next(
         (number for number, name in wiki.namespaces if title.startswith(f"{name}:")), "0"
@@ -150,16 +150,16 @@ def without_prolog(blocks: Iterable[bytes]) -> Iterator[bytes]:
     head = b""
     for block in rest:
         head += block
-        at = behind_prolog(head)
+        at = end_of_prolog(head)
         unfinished = len(head) < at + EDGE_BYTES or head.startswith((b"<!", b"<?"), at)
         if not unfinished or len(head) > LONGEST_HEAD:
             break
-    at = behind_prolog(head)
+    at = end_of_prolog(head)
     yield head[at:] if MEDIAWIKI.match(head, at) else head
     yield from rest
 
 
-def about(head: bytes) -> Wiki:
+def parse_head(head: bytes) -> Wiki:
     """What the head of a dump says, as far as it says it."""
     tag = head.partition(b"<mediawiki")[2].partition(b">")[0]
     language = LANGUAGE.search(tag) or DATABASE.search(head)
@@ -184,7 +184,7 @@ def tokens(blocks: Iterable[bytes]) -> Iterator[bytes]:
     yield rest
 
 
-def cut(blocks: Iterable[bytes]) -> Iterator[tuple[Kind, bytes]]:
+def split_pages(blocks: Iterable[bytes]) -> Iterator[tuple[Kind, bytes]]:
     """("page", its bytes), ("head", what comes before pages), or a reason and the beginning of what is no sound page.
 
     Memory is bounded by the longest page.
@@ -193,7 +193,7 @@ def cut(blocks: Iterable[bytes]) -> Iterator[tuple[Kind, bytes]]:
     held = bytearray()
     for token in tokens(blocks):
         if edge := EDGE.fullmatch(token):
-            yield from ended(kind, bytes(held), closed=edge[1] != b"")
+            yield from finish_piece(kind, bytes(held), closed=edge[1] != b"")
             kind = "outside" if edge[1] else "page"
             held = bytearray(b"" if edge[1] else token)
             continue
@@ -204,12 +204,12 @@ def cut(blocks: Iterable[bytes]) -> Iterator[tuple[Kind, bytes]]:
     if kind == "page":
         yield "truncated file", bytes(held[:KEPT_BYTES])
         return
-    yield from ended(kind, bytes(held), closed=False)
+    yield from finish_piece(kind, bytes(held), closed=False)
     if kind == "outside" and b"<mediawiki" in held and not held.rstrip().endswith(b"</mediawiki>"):
         yield "truncated file", bytes(held)
 
 
-def ended(kind: Kind, content: bytes, closed: bool) -> Iterator[tuple[Kind, bytes]]:
+def finish_piece(kind: Kind, content: bytes, closed: bool) -> Iterator[tuple[Kind, bytes]]:
     """What has been read when a <page>, a </page> (`closed`) or the end of the stream outside of pages comes."""
     if kind == "page":
         yield ("page", content + b"</page>") if closed else ("broken record", content)

@@ -11,7 +11,7 @@ from itertools import chain, pairwise
 from pipeline.corpus.bz2_blocks import LONGEST_BLOCK, Blocks
 from pipeline.corpus.dump import EDGE, LIMITS, tokens
 from pipeline.corpus.multistream import STREAM, STREAM_BYTES, index_location, indexed_starts
-from pipeline.corpus.opening import CutOff, Damaged, read_at, refuse_expansion, stored
+from pipeline.corpus.opening import CutOff, Damaged, read_at, read_stored, refuse_expansion
 
 BEYOND_BYTES = 1 << 20
 """Fetched after a range to finish its last page: as a rule four blocks of a wiki's text."""
@@ -23,7 +23,7 @@ NEVER_CLOSED = b"<next-page></page>"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Given:
+class RangeInput:
     """What is at hand before a range is read: the head of its dump, and what `fetched` gave; None: its bytes are read from the file."""
 
     head: bytes = b""
@@ -37,10 +37,10 @@ def byte_ranges(location: str, size: int, target: int) -> list[tuple[int, int]]:
     """
     index = index_location(location)
     edges = [0, *(indexed_starts(index, location, size, target) if index else ()), size]
-    return [part for start, stop in pairwise(edges) for part in evenly(start, stop, target)]
+    return [part for start, stop in pairwise(edges) for part in equal_ranges(start, stop, target)]
 
 
-def evenly(start: int, stop: int, target: int) -> list[tuple[int, int]]:
+def equal_ranges(start: int, stop: int, target: int) -> list[tuple[int, int]]:
     """Equal ranges that make up [start, stop), of about `target` bytes each."""
     count = max(1, round((stop - start) / target))
     return list(pairwise(start + (stop - start) * number // count for number in range(count + 1)))
@@ -51,7 +51,7 @@ def is_bz2(location: str, size: int) -> bool:
     return read_at(location, size - 1, 1) != b"" and STREAM.match(read_at(location, 0, STREAM_BYTES)) is not None
 
 
-def head(location: str) -> bytes:
+def read_dump_head(location: str) -> bytes:
     """What a dump says before its first page; nothing where it cannot be decompressed."""
     for size in (HEAD_BYTES, LONGEST_BLOCK):
         decoder = bz2.BZ2Decompressor()
@@ -64,23 +64,23 @@ def head(location: str) -> bytes:
     return text
 
 
-def fetched(location: str, start: int, stop: int, stamp: str) -> bytes:
+def fetch_range(location: str, start: int, stop: int, stamp: str) -> bytes:
     """The stored bytes of a range, and those by which its last page ends, as a rule. Raises DataError where they cannot be had."""
-    return b"".join(stored(location, start, stop + BEYOND_BYTES, stamp))
+    return b"".join(read_stored(location, start, stop + BEYOND_BYTES, stamp))
 
 
-def pieces(location: str, start: int, stop: int, stamp: str, fetched: bytes | None) -> Iterator[bytes]:
+def stored_pieces(location: str, start: int, stop: int, stamp: str, fetched: bytes | None) -> Iterator[bytes]:
     """The stored bytes from the start of a range on, those that were fetched first; the file is opened where more are asked for."""
     if fetched is None:
-        return stored(location, start, stamp=stamp)
+        return read_stored(location, start, stamp=stamp)
     if len(fetched) < stop + BEYOND_BYTES - start:  # the file has no more
         return iter([fetched])
-    return chain([fetched], after(location, stop + BEYOND_BYTES, stamp))
+    return chain([fetched], stored_after(location, stop + BEYOND_BYTES, stamp))
 
 
-def after(location: str, start: int, stamp: str) -> Iterator[bytes]:
+def stored_after(location: str, start: int, stamp: str) -> Iterator[bytes]:
     """The stored bytes of a file from `start` on, which may be its end: servers refuse a range without bytes."""
-    found = stored(location, start - 1, stamp=stamp)
+    found = read_stored(location, start - 1, stamp=stamp)
     yield next(found)[1:]
     yield from found
 
@@ -92,8 +92,8 @@ def range_text(pieces: Iterator[bytes], start: int, stop: int, head: bytes, expa
     """
     blocks = Blocks(pieces, start)
     wrong: list[Exception] = []
-    own = own_texts(blocks, stop, expansion_limit, wrong)
-    for number, piece in enumerate(own_pages(own, blocks.texts())):
+    own = texts_in_range(blocks, stop, expansion_limit, wrong)
+    for number, piece in enumerate(pages_in_range(own, blocks.texts())):
         if not number:
             yield head
         yield piece
@@ -101,7 +101,7 @@ def range_text(pieces: Iterator[bytes], start: int, stop: int, head: bytes, expa
         raise wrong[0]
 
 
-def own_texts(blocks: Blocks, stop: int, expansion_limit: int, wrong: list[Exception]) -> Iterator[bytes | None]:
+def texts_in_range(blocks: Blocks, stop: int, expansion_limit: int, wrong: list[Exception]) -> Iterator[bytes | None]:
     """The texts of the blocks that start before byte `stop`, None for a damaged one, and then what is wrong with them. Raises ExpandsTooFar."""
     size, start = 0, blocks.at
     for text in blocks.texts(8 * stop):
@@ -118,7 +118,7 @@ def own_texts(blocks: Blocks, stop: int, expansion_limit: int, wrong: list[Excep
         wrong.append(CutOff())
 
 
-def own_pages(own: Iterator[bytes | None], beyond: Iterator[bytes | None]) -> Iterator[bytes]:
+def pages_in_range(own: Iterator[bytes | None], beyond: Iterator[bytes | None]) -> Iterator[bytes]:
     """The pages that begin in the texts `own`, and what lies between them; `beyond` is taken to finish the last one.
 
     After None, which breaks a page, it goes on at the next one.
@@ -139,10 +139,10 @@ def own_pages(own: Iterator[bytes | None], beyond: Iterator[bytes | None]) -> It
                 size += len(token)
     if size is None and not rest:
         return
-    yield from ending(rest, beyond, size)
+    yield from end_of_page(rest, beyond, size)
 
 
-def ending(rest: bytes, beyond: Iterator[bytes | None], size: int | None) -> Iterator[bytes]:
+def end_of_page(rest: bytes, beyond: Iterator[bytes | None], size: int | None) -> Iterator[bytes]:
     """The end of a page of which `size` bytes were given, or of one whose first tag begins in `rest`; as much of one too long as shows it."""
     own = len(rest)
     for text in beyond:

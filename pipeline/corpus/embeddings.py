@@ -12,7 +12,7 @@ from safetensors.numpy import save_file
 from pipeline import storage
 from pipeline.corpus.counts import texts_of
 from pipeline.corpus.prepare import Corpus, Window
-from pipeline.corpus.tasks import results
+from pipeline.corpus.tasks import run_tasks
 from pipeline.corpus.vocabulary import first_windows
 from pipeline.errors import ConfigError, DataError
 from pipeline.local_files import scratch_folder
@@ -46,7 +46,7 @@ def counted_embeddings(
             work = partial(
                 publish, corpus=replace(corpus, train=(), heldout=()), wordpiece=wordpiece, width=width, folder=folder
             )
-            (found,) = results(work, [[astuple(window) for window in windows]])
+            (found,) = run_tasks(work, [[astuple(window) for window in windows]])
             if not storage.exists(storage.join(folder, storage.MANIFEST)):
                 raise ConfigError(
                     f"output ({output}) is not the same folder on all machines: word embeddings {folder} are not there; use a shared folder or a URL"

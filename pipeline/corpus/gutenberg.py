@@ -110,7 +110,7 @@ def read_gutenberg(file: Opened) -> Iterator[Record | Dropped]:
     while header is not None:
         id = f"{file.name}:{number}" if number else file.name
         rest = chain(header.body, text)
-        body = until_end(rest if not header.latin else map(as_latin, rest))
+        body = until_end(rest if not header.latin else map(decode_windows_1252, rest))
         yield Record(
             id=id, parent=id, title=header.title or title, paragraphs=paragraphs(body), language=header.language
         )
@@ -122,7 +122,7 @@ def first_header(text: Iterator[str]) -> Header:
     """The header of a file's first book: all up to the last line that ends a licence before the book; none where there is no such line."""
     held: list[str] = []
     at = 0
-    for line in bounded(text, HEADER_LINES):
+    for line in next_lines(text, HEADER_LINES):
         held.append(line)
         if START.match(line) or SMALL_PRINT_END.match(line):
             at = len(held)
@@ -132,10 +132,10 @@ def first_header(text: Iterator[str]) -> Header:
         at and at < len(held) and held[at - 1].count("***") < 2 and held[at].rstrip().endswith("***")
     ):  # a title of two lines
         at += 1
-    return header_of(held[:at], held[at:])
+    return parse_header(held[:at], held[at:])
 
 
-def bounded(text: Iterator[str], count: int) -> Iterator[str]:
+def next_lines(text: Iterator[str], count: int) -> Iterator[str]:
     """The next lines, at most `count` and not many more than 200,000 characters."""
     size = 0
     for line in islice(text, count):
@@ -151,11 +151,11 @@ def next_header(text: Iterator[str]) -> Header | None:
     for line in text:
         held.append(line[:LONGEST_LINE])
         if START.match(line):
-            return header_of(list(held), [])
+            return parse_header(list(held), [])
     return None
 
 
-def header_of(head: list[str], body: list[str]) -> Header:
+def parse_header(head: list[str], body: list[str]) -> Header:
     """What the lines of a header say."""
     # The older licence is of a time when no file was UTF-8, and few said what they were.
     header = Header(body=body, latin=bool(head) and SMALL_PRINT_END.match(head[-1]) is not None)
@@ -170,11 +170,11 @@ def header_of(head: list[str], body: list[str]) -> Header:
                 header.language = LANGUAGES.get(value.lower())
             else:
                 header.latin = "utf" not in value.lower()
-    header.title = as_latin(header.title) if header.latin else header.title
+    header.title = decode_windows_1252(header.title) if header.latin else header.title
     return header
 
 
-def as_latin(line: str) -> str:
+def decode_windows_1252(line: str) -> str:
     """A line whose undecodable bytes are Windows-1252."""
     return (
         line
@@ -193,12 +193,12 @@ def until_end(text: Iterable[str]) -> Iterator[str]:
 
 def paragraphs(text: Iterator[str]) -> Iterator[str]:
     """The paragraphs and kept lines of a book."""
-    first = list(bounded(text, WIDTH_LINES))
+    first = list(next_lines(text, WIDTH_LINES))
     lengths = sorted(len(line) for line in first if line.strip()) or [WIDE]
     width = min(WIDE, max(NARROW, lengths[len(lengths) * 19 // 20]))
     for block in without_notes(blocks(chain(first, text))):
-        for paragraph in joined(block, FULL * width):
-            if clean := cleaned(paragraph):
+        for paragraph in join_lines(block, FULL * width):
+            if clean := clean_paragraph(paragraph):
                 yield clean
 
 
@@ -253,11 +253,11 @@ def after_bracket(text: str, depth: int) -> tuple[str, int]:
     return "", depth
 
 
-def joined(block: list[str], full: float) -> Iterator[str]:
+def join_lines(block: list[str], full: float) -> Iterator[str]:
     """The lines of a block, joined where one goes on with the one before it."""
     paragraph, last = "", ""
     for line in block:
-        if last and goes_on(last, line, full):
+        if last and is_wrapped(last, line, full):
             paragraph += line.strip() if paragraph.endswith("-") else " " + line.strip()
         else:
             if paragraph:
@@ -268,7 +268,7 @@ def joined(block: list[str], full: float) -> Iterator[str]:
         yield paragraph
 
 
-def goes_on(last: str, line: str, full: float) -> bool:
+def is_wrapped(last: str, line: str, full: float) -> bool:
     """Whether a line was wrapped from the one before: that was full, neither is of a table, and this one does not begin a paragraph by its indent."""
     if COLUMNS in last.strip() or COLUMNS in line.strip():
         return False
@@ -283,7 +283,7 @@ def indent(line: str) -> int:
     return len(line) - len(line.lstrip())
 
 
-def cleaned(paragraph: str) -> str:
+def clean_paragraph(paragraph: str) -> str:
     """A paragraph without page numbers, marks of footnotes and of italics; nothing where no letter or digit is left."""
     text = FOOTNOTE.sub(r"\1", PAGE.sub("", paragraph)) if "[" in paragraph or "{" in paragraph else paragraph
     text = (

@@ -11,7 +11,7 @@ from pyarrow import fs
 from pipeline import storage
 from pipeline.corpus import builtin
 from pipeline.corpus.dump import is_dump
-from pipeline.corpus.dump_ranges import byte_ranges, head, is_bz2
+from pipeline.corpus.dump_ranges import byte_ranges, is_bz2, read_dump_head
 from pipeline.corpus.sources import BUILTIN, Source
 from pipeline.corpus.web import WEB, describe
 from pipeline.errors import ConfigError, DataError
@@ -96,10 +96,10 @@ def stored_files(source: Source, system: fs.FileSystem, path: str) -> list[tuple
         if info.type == fs.FileType.File:
             return [(info.base_name, info)]
         if info.type == fs.FileType.Directory:
-            found, nothing = below(system, path, "**"), "no files in this folder"
+            found, nothing = files_below(system, path, "**"), "no files in this folder"
         elif magic := MAGIC.search(path):
             root = path[: path.rfind("/", 0, magic.start())]
-            found, nothing = below(system, root, path[len(root) + 1 :]), "no file matches this pattern"
+            found, nothing = files_below(system, root, path[len(root) + 1 :]), "no file matches this pattern"
         else:
             found, nothing = [], f"no such file or folder; it must be {BUILTIN}, a path, a pattern or a URL"
     except Exception as error:  # web clients below fsspec raise kinds of their own
@@ -109,7 +109,7 @@ def stored_files(source: Source, system: fs.FileSystem, path: str) -> list[tuple
     return found
 
 
-def below(system: fs.FileSystem, root: str, pattern: str) -> list[tuple[str, fs.FileInfo]]:
+def files_below(system: fs.FileSystem, root: str, pattern: str) -> list[tuple[str, fs.FileInfo]]:
     """The files below a folder whose path, or a folder above them, matches a pattern; hidden ones are left out."""
     wanted = glob_expression(pattern)
     if isinstance(system, fs.LocalFileSystem):
@@ -185,7 +185,7 @@ def builtin_files(source: Source) -> list[InputFile]:
     return list(found.values())
 
 
-def ranges(file: InputFile) -> tuple[list[InputFile], bytes]:
+def split_into_ranges(file: InputFile) -> tuple[list[InputFile], bytes]:
     """The parts in which a file is read, each as a file of its own, and the head of the dump that they are parts of; most files are one.
 
     Raises DataError where a dump's index does not fit.
@@ -202,13 +202,13 @@ def dump_head(file: InputFile) -> bytes | None:
     if file.bytes <= RANGE_BYTES or not file.name.lower().endswith(".bz2") or file.format not in (None, DUMP):
         return None
     try:
-        text = head(file.location) if is_bz2(file.location, file.bytes) else None
+        text = read_dump_head(file.location) if is_bz2(file.location, file.bytes) else None
     except DataError:  # a server without Range; or who reads the whole file says what is wrong
         return None
     return text if text is not None and (file.format == DUMP or is_dump(text)) else None
 
 
-def distinct(files: Sequence[InputFile]) -> list[InputFile]:
+def with_distinct_names(files: Sequence[InputFile]) -> list[InputFile]:
     """The files with distinct names: one whose name is taken by a file before it gets more of its path in front.
 
     So a source that is added after the others renames none of their files. Raises ConfigError where two sources hold the same file.

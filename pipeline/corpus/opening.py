@@ -51,7 +51,7 @@ class Opened:
     language: str | None = None
 
 
-class Source(io.RawIOBase):
+class LocatedStream(io.RawIOBase):
     """A raw stream whose errors name its location, so that they are told from errors of the decompression above it."""
 
     def __init__(self, location: str, opening: Callable[[str], Any] | None = None):
@@ -88,12 +88,12 @@ def open_raw(location: str) -> Any:
     return system.open_input_stream(path, compression=None)
 
 
-def stored(location: str, start: int, stop: int | None = None, stamp: str = "") -> Iterator[bytes]:
+def read_stored(location: str, start: int, stop: int | None = None, stamp: str = "") -> Iterator[bytes]:
     """The bytes of a file as they are stored, from `start` on to before `stop` or its end, in blocks.
 
     Raises DataError where they cannot be read, or where a web server's file has another tag or date than `stamp`.
     """
-    with Source(location, lambda location: open_at(location, start, stop, stamp)) as stream:
+    with LocatedStream(location, lambda location: open_at(location, start, stop, stamp)) as stream:
         while (stop is None or start < stop) and (
             block := stream.read(BLOCK_BYTES if stop is None else min(BLOCK_BYTES, stop - start))
         ):
@@ -103,7 +103,7 @@ def stored(location: str, start: int, stop: int | None = None, stamp: str = "") 
 
 def read_at(location: str, start: int, size: int) -> bytes:
     """At most `size` stored bytes from `start` on; fewer at the end of the file."""
-    return b"".join(stored(location, start, start + size))
+    return b"".join(read_stored(location, start, start + size))
 
 
 def open_at(location: str, start: int, stop: int | None, stamp: str) -> Any:
@@ -123,10 +123,12 @@ def blocks(location: str, expansion_limit: int = EXPANSION_LIMIT) -> Iterator[by
     """
     from smart_open.compression import compression_wrapper  # brings every cloud's library along that is installed
 
-    raw = Source(location)
+    raw = LocatedStream(location)
     with io.BufferedReader(raw, BLOCK_BYTES) as source:
         # The wrapper's own buffer would lose what was decompressed just before an error: read below it.
-        wrapper: Any = compression_wrapper(source, "rb", compression=compression(location) or magic(source.peek(16)))
+        wrapper: Any = compression_wrapper(
+            source, "rb", compression=compression_by_name(location) or compression_by_magic(source.peek(16))
+        )
         stream = wrapper.raw if wrapper is not source else source
         size = 0
         try:
@@ -150,13 +152,13 @@ def refuse_expansion(size: int, given: int, limit: int) -> None:
         )
 
 
-def compression(location: str) -> str | None:
+def compression_by_name(location: str) -> str | None:
     """What smart_open calls the compression that a name ends in."""
     path = location.split("?")[0] if location.startswith(WEB) else location
     return next((suffix for suffix in COMPRESSED if path.lower().endswith(suffix)), None)
 
 
-def magic(head: bytes) -> str:
+def compression_by_magic(head: bytes) -> str:
     """What smart_open calls the compression that first bytes show, for downloads without a telling name."""
     found = next((suffix for start, suffix in MAGIC.items() if head.startswith(start)), "disable")
     return "disable" if found == ".bz2" and head[4:10] != BZ2_BLOCK else found
@@ -179,7 +181,7 @@ def as_utf8(blocks: Iterator[bytes]) -> Iterator[bytes]:
         yield b"\xff"
 
 
-def decoded(blocks: Iterator[bytes]) -> Iterator[str]:
+def decode_utf8(blocks: Iterator[bytes]) -> Iterator[str]:
     """UTF-8 text without BOM and with LF as its line ends; undecodable bytes come as lone surrogates."""
     decoder = io.IncrementalNewlineDecoder(codecs.getincrementaldecoder("utf-8-sig")("surrogateescape"), translate=True)
     for block in blocks:
@@ -193,7 +195,7 @@ def lines(blocks: Iterator[bytes]) -> Iterator[str]:
     A line of more than a million characters comes in parts that end at white space where there is some.
     """
     rest = ""
-    for text in decoded(blocks):
+    for text in decode_utf8(blocks):
         *whole, rest = (rest + text).split("\n")
         yield from whole
         while len(rest) > LONGEST_LINE:
@@ -207,7 +209,7 @@ def whole_lines(blocks: Iterator[bytes], longest: int) -> Iterator[tuple[str, bo
     """(line, True) of each line as `lines` finds them, and of one of more than `longest` characters (its beginning, False)."""
     held: list[str] = []
     size = 0
-    for text in decoded(blocks):
+    for text in decode_utf8(blocks):
         first, *more = text.split("\n")
         for part, ends in [
             (first, bool(more)),

@@ -50,7 +50,7 @@ def permutation(seed: int, epoch: int, windows: int) -> np.ndarray:
     return generator(seed, epoch, 0, "order").permutation(windows)
 
 
-def follows(previous: Cursor | None, following: Cursor) -> bool:
+def can_follow(previous: Cursor | None, following: Cursor) -> bool:
     """Whether `following` can be the next row after `previous` (None: the stream's start); windows without rows are passed over."""
     if previous is None:
         return following.epoch == 0 and following.row == 0
@@ -59,14 +59,14 @@ def follows(previous: Cursor | None, following: Cursor) -> bool:
     return following.row == 0 and (following.epoch, following.window) > (previous.epoch, previous.window)
 
 
-def window_left(cursor: Cursor) -> Cursor:
+def end_of_window(cursor: Cursor) -> Cursor:
     """The cursor with the rest of its window passed over, as a phase does that makes other examples of the windows after it."""
     return replace(cursor, row=cursor.rows_in_window - 1)
 
 
-def entered(cursor: Cursor | None, phase: Phase, step: int) -> Cursor | None:
+def cursor_for_phase(cursor: Cursor | None, phase: Phase, step: int) -> Cursor | None:
     """The row after which a phase goes on at a step of the run, `cursor` being the last row consumed."""
-    return window_left(cursor) if cursor is not None and step == phase.first else cursor
+    return end_of_window(cursor) if cursor is not None and step == phase.first else cursor
 
 
 def slots_at(step: int, batch: Batch) -> int:
@@ -150,7 +150,7 @@ def check_chain(cursor: Cursor | None, slots: Sequence[tuple[Cursor, Cursor]]) -
     `cursor` is the last row of the step before.
     """
     for place, (first, last) in enumerate(slots):
-        if not follows(cursor, first):
+        if not can_follow(cursor, first):
             return f"slot {place} starts at {first}, after {cursor or 'the start of the stream'}"
         cursor = last
     return None

@@ -44,7 +44,7 @@ def write_overlap(folder: str, parts: Sequence[str], plan: str, number: int, cou
         for part in sorted(parts)
     ]
     storage.write_bytes(
-        target, parquet(overlaps(pa.concat_tables([SKETCH.empty_table(), *found]), heldout_share), "place")
+        target, parquet(count_overlaps(pa.concat_tables([SKETCH.empty_table(), *found]), heldout_share), "place")
     )
 
 
@@ -64,7 +64,7 @@ def heldout_share(share: float, least_parents: np.ndarray) -> float:
     return max(share, math.nextafter(float(least_parents[count - 1]) / 2.0**64, 1.0))
 
 
-def overlaps(sketches: pa.Table, heldout_share: float) -> pa.Table:
+def count_overlaps(sketches: pa.Table, heldout_share: float) -> pa.Table:
     """How many hashes of each text other parents own (schema OVERLAP), for the texts that have any."""
     hashes, sizes, casings, parents, places = (sketches[name].to_numpy() for name in SKETCH.names)
     order = np.lexsort((places, parents, casings, sizes, ~is_heldout(parents, heldout_share), hashes))

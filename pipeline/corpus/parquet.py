@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pyarrow.types as kinds
 
 from pipeline import storage
-from pipeline.corpus.opening import Opened, Source, compression
+from pipeline.corpus.opening import LocatedStream, Opened, compression_by_name
 from pipeline.corpus.plain import sentence_blocks
 from pipeline.corpus.records import ABOUT, row_record, text_column
 from pipeline.corpus.web import WEB
@@ -37,7 +37,7 @@ def open_random(location: str) -> Any:
     return system.open_input_file(path)
 
 
-class Seekable(Source):
+class Seekable(LocatedStream):
     """A stored file with random access, whose errors name its location."""
 
     def seekable(self) -> bool:
@@ -54,7 +54,7 @@ class Seekable(Source):
 @contextmanager
 def random_access(file: Opened) -> Iterator[Any]:
     """The file itself, or what a web server or a decompression gives, in a temporary file."""
-    if not file.location.startswith(WEB) and compression(file.location) is None:
+    if not file.location.startswith(WEB) and compression_by_name(file.location) is None:
         with Seekable(file.location, open_random) as stream:
             yield stream
         return

@@ -18,16 +18,16 @@ import pyarrow.parquet as pq
 
 from pipeline import storage
 from pipeline.config.data import Preparation
-from pipeline.corpus.dump_ranges import Given, pieces, range_text
-from pipeline.corpus.foreign import FOREIGN, foreign
+from pipeline.corpus.dump_ranges import RangeInput, range_text, stored_pieces
 from pipeline.corpus.formats import FORMATS, HEAD_BYTES, Format, bare_name, recognise
 from pipeline.corpus.inputs import InputFile
 from pipeline.corpus.opening import EXPANSION_LIMIT, CutOff, Damaged, ExpandsTooFar, Opened, as_utf8, blocks, is_utf16
 from pipeline.corpus.records import NoTextColumn
+from pipeline.corpus.unsupported import UNSUPPORTED, unsupported_reason
 from pipeline.errors import DataError
 from pipeline.text.documents import ENGLISH, Document, Dropped, Record, documents, dropped
 from pipeline.text.schema import DOCUMENT
-from pipeline.text.sketches import COMMON, casing, sampled, sequences, size
+from pipeline.text.sketches import COMMON, casing, sample_hashes, shingle_hashes, size_class
 
 KEY_BYTES = 16
 PART = pa.schema(
@@ -68,7 +68,7 @@ MOST_PARENTS = 40
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sketched:
+class SketchedRow:
     """A row of PART with its sketch, uint64, and the size and casing of its text."""
 
     row: dict[str, Any]
@@ -114,7 +114,7 @@ def batches(files: Sequence[InputFile]) -> list[list[InputFile]]:
     return dealt
 
 
-def digest(files: Sequence[InputFile], settings: dict[str, Any]) -> str:
+def batch_digest(files: Sequence[InputFile], settings: dict[str, Any]) -> str:
     """Name of the parts of a batch: 16 hexadecimal digits of its files and of the settings that the parts depend on."""
     about = [settings, [astuple(file) for file in files]]
     return hashlib.blake2b(json.dumps(about).encode(), digest_size=8).hexdigest()
@@ -140,10 +140,10 @@ def write_parts(
     Memory is bounded by one part, whatever the size of the files. Raises DataError where a file cannot be read.
     """
     about = part_settings(settings)
-    name = digest(files, about)
+    name = batch_digest(files, about)
     tallies: dict[str, Tally] = {}
     given = [
-        Given(head=heads.get(file.location, b""), fetched=stored)
+        RangeInput(head=heads.get(file.location, b""), fetched=stored)
         for file, stored in zip(files, fetched or [None] * len(files), strict=True)
     ]
     rows = chain.from_iterable(
@@ -188,7 +188,7 @@ def records(folder: str, settings: Preparation) -> dict[str, dict[str, Any]]:
     return {name: record for name, record in found.items() if record.get("settings") == about and whole(record)}
 
 
-def file_rows(file: InputFile, tally: Tally, settings: Preparation, given: Given) -> Iterator[Sketched]:
+def file_rows(file: InputFile, tally: Tally, settings: Preparation, given: RangeInput) -> Iterator[SketchedRow]:
     """The rows of one file with the sketches of their texts, counted in the tally."""
     for item in file_documents(file, settings, given):
         if isinstance(item, Dropped):
@@ -196,14 +196,16 @@ def file_rows(file: InputFile, tally: Tally, settings: Preparation, given: Given
         else:
             tally.pieces += 1
             tally.characters += len(item.text)
-            yield sketched(item, file.source)
+            yield sketch_document(item, file.source)
     tally.files += file.start in (None, 0)
 
 
-def file_documents(file: InputFile, settings: Preparation, given: Given = Given()) -> Iterator[Document | Dropped]:
+def file_documents(
+    file: InputFile, settings: Preparation, given: RangeInput = RangeInput()
+) -> Iterator[Document | Dropped]:
     """The documents of one file and what is dropped of it; and at the end, whether that was much for its encoding."""
     kept = lost = 0
-    for item in every_document(file, settings, given):
+    for item in unchecked_documents(file, settings, given):
         kept += len(item.text) if isinstance(item, Document) else 0
         lost += item.characters if isinstance(item, Dropped) else 0
         yield item
@@ -212,7 +214,7 @@ def file_documents(file: InputFile, settings: Preparation, given: Given = Given(
         yield Dropped(id=file.name, reason="file not UTF-8", sample=sample)
 
 
-def every_document(file: InputFile, settings: Preparation, given: Given) -> Iterator[Document | Dropped]:
+def unchecked_documents(file: InputFile, settings: Preparation, given: RangeInput) -> Iterator[Document | Dropped]:
     """The documents of one file and what is dropped of its records."""
     for record in file_records(file, settings.expansion_limit, given):
         if isinstance(record, Dropped):
@@ -228,14 +230,14 @@ def every_document(file: InputFile, settings: Preparation, given: Given) -> Iter
 
 
 def file_records(
-    file: InputFile, expansion_limit: int = EXPANSION_LIMIT, given: Given = Given()
+    file: InputFile, expansion_limit: int = EXPANSION_LIMIT, given: RangeInput = RangeInput()
 ) -> Iterator[Record | Dropped]:
     """The records of one file, in its own format or the one that its name and first bytes show; what comes before damage is kept.
 
     A file that is no corpus is dropped. Raises DataError where the user named that very file, its format or its column.
     """
     damage: list[Dropped] = []
-    stream = until_damage(file, expansion_limit, given, damage)
+    stream = blocks_until_damage(file, expansion_limit, given, damage)
     head = b""
     while len(head) < HEAD_BYTES and (block := next(stream, None)):
         head += block
@@ -243,7 +245,7 @@ def file_records(
     if is_utf16(head):
         contents, head = as_utf8(contents), b"".join(as_utf8(iter([head[: HEAD_BYTES // 2 * 2]])))
     format = file.format or recognise(file.name, head[:HEAD_BYTES], column=file.column)
-    if unfit := None if file.format else left_out(file, format, head[:HEAD_BYTES]):
+    if unfit := None if file.format else drop_unsupported(file, format, head[:HEAD_BYTES]):
         yield unfit
         return
     if head or not damage:
@@ -266,10 +268,10 @@ def read(file: InputFile, format: Format, opened: Opened) -> Iterator[Record | D
         yield dropped(file.name, "no text column", str(error))
 
 
-def left_out(file: InputFile, format: str | None, head: bytes) -> Dropped | None:
+def drop_unsupported(file: InputFile, format: str | None, head: bytes) -> Dropped | None:
     """Why a file is no corpus, if it is none. Raises DataError that says what would work where the user named that very file."""
-    reason = foreign(bare_name(file.name), head)
-    advice = FOREIGN[reason].advice if reason else ""
+    reason = unsupported_reason(bare_name(file.name), head)
+    advice = UNSUPPORTED[reason].advice if reason else ""
     if reason is None and format is None and file.column is not None:
         reason, advice = (
             "no text column",
@@ -287,13 +289,15 @@ def is_named(file: InputFile) -> bool:
     return file.location == file.source
 
 
-def until_damage(file: InputFile, expansion_limit: int, given: Given, damage: list[Dropped]) -> Iterator[bytes]:
+def blocks_until_damage(
+    file: InputFile, expansion_limit: int, given: RangeInput, damage: list[Dropped]
+) -> Iterator[bytes]:
     """The blocks of a file up to where its compressed data breaks, of a range what is sound, and then what is wrong as the one entry of `damage`."""
     try:
         if file.start is None or file.stop is None:
             yield from blocks(file.location, expansion_limit)
         else:
-            stored = pieces(file.location, file.start, file.stop, file.stamp, given.fetched)
+            stored = stored_pieces(file.location, file.start, file.stop, file.stamp, given.fetched)
             yield from range_text(stored, file.start, file.stop, given.head, expansion_limit)
     except CutOff:
         damage.append(Dropped(id=file.name, reason="truncated file"))
@@ -303,20 +307,20 @@ def until_damage(file: InputFile, expansion_limit: int, given: Given, damage: li
         damage.append(Dropped(id=file.name, reason="expands too far", sample=str(error)))
 
 
-def sketched(document: Document, source: str) -> Sketched:
+def sketch_document(document: Document, source: str) -> SketchedRow:
     """A document as a row of PART, with the sketch of its text."""
-    every = sequences(document.text)
-    sketch = sampled(every)
+    every = shingle_hashes(document.text)
+    sketch = sample_hashes(every)
     about = {
         "parent_hash": parent_hash(document.parent),
         "hashes": len(sketch),
         "common": int((sketch < np.uint64(COMMON)).sum()),
     }
     key = hashlib.blake2b(document.text.encode(), digest_size=KEY_BYTES).digest()
-    return Sketched(
+    return SketchedRow(
         row={"key": key, "source": source} | about | vars(document),
         sketch=sketch,
-        size=size(every),
+        size=size_class(every),
         casing=casing(document.text),
     )
 
@@ -326,10 +330,10 @@ def parent_hash(parent: str) -> int:
     return int.from_bytes(hashlib.blake2b(parent.encode(), digest_size=8).digest(), "big")
 
 
-def part_tables(rows: Iterable[Sketched]) -> Iterator[tuple[pa.Table, pa.Table]]:
+def part_tables(rows: Iterable[SketchedRow]) -> Iterator[tuple[pa.Table, pa.Table]]:
     """Gather rows to sorted tables of about 48 million characters, each with the table of its sketches."""
     tables: list[tuple[pa.Table, pa.Table]] = []
-    held: list[Sketched] = []
+    held: list[SketchedRow] = []
     characters = gathered = 0
     for item in rows:
         held.append(item)
@@ -339,37 +343,37 @@ def part_tables(rows: Iterable[Sketched]) -> Iterator[tuple[pa.Table, pa.Table]]
             gathered += characters
             held, characters = [], 0
         if gathered >= PART_CHARACTERS:
-            yield merged(tables)
+            yield merge_tables(tables)
             tables, gathered = [], 0
     if tables or held:
-        yield merged([*tables, arrow_tables(held)])
+        yield merge_tables([*tables, arrow_tables(held)])
 
 
-def arrow_tables(held: list[Sketched]) -> tuple[pa.Table, pa.Table]:
+def arrow_tables(held: list[SketchedRow]) -> tuple[pa.Table, pa.Table]:
     """Rows (schema PART) and their sketches (schema SKETCH) in Arrow memory."""
     lengths = [len(item.sketch) for item in held]
     sizes, casings = (np.array([getattr(item, name) for item in held], np.uint8) for name in ("size", "casing"))
     parents = np.array([item.row["parent_hash"] for item in held], np.uint64)
-    places = np.array([leading(item.row["key"]) for item in held], np.uint64)
+    places = np.array([leading_number(item.row["key"]) for item in held], np.uint64)
     hashes = np.concatenate([np.zeros(0, np.uint64), *(item.sketch for item in held)])
     of_texts = (np.repeat(values, lengths) for values in (sizes, casings, parents, places))
     columns = [pa.array(column) for column in (hashes, *of_texts)]
     return pa.Table.from_pylist([item.row for item in held], schema=PART), pa.Table.from_arrays(columns, schema=SKETCH)
 
 
-def leading(key: bytes) -> int:
+def leading_number(key: bytes) -> int:
     """The first 8 bytes of a key as a number."""
     return int.from_bytes(key[:8], "big")
 
 
-def merged(tables: list[tuple[pa.Table, pa.Table]]) -> tuple[pa.Table, pa.Table]:
+def merge_tables(tables: list[tuple[pa.Table, pa.Table]]) -> tuple[pa.Table, pa.Table]:
     """One part of several tables, and its sketches."""
-    return in_order(pa.concat_tables([rows for rows, _ in tables])), pa.concat_tables(
+    return sort_part(pa.concat_tables([rows for rows, _ in tables])), pa.concat_tables(
         [sketches for _, sketches in tables]
     ).sort_by("hash")
 
 
-def in_order(table: pa.Table) -> pa.Table:
+def sort_part(table: pa.Table) -> pa.Table:
     """Rows by the hash of their text, and those of the same text by their parents' hashes, the greatest first, and then by id."""
     return table.sort_by([("key", "ascending"), ("parent_hash", "descending"), ("id", "ascending")])
 

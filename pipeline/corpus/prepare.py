@@ -15,13 +15,13 @@ import pyarrow.parquet as pq
 from pipeline import storage
 from pipeline.config.data import PASSING, Preparation
 from pipeline.config.flat import flatten
-from pipeline.corpus.inputs import InputFile, distinct, fingerprint, list_files
+from pipeline.corpus.inputs import InputFile, fingerprint, list_files, with_distinct_names
 from pipeline.corpus.overlaps import heldout_share
 from pipeline.corpus.parts import Tally
 from pipeline.corpus.progress import MILLION, Report
 from pipeline.corpus.shards import COUNTED, shard_count
 from pipeline.corpus.sources import BUILTIN, KEYS, Source, parse
-from pipeline.corpus.stages import PARTS, Tallies, compare, deal, extract, total
+from pipeline.corpus.stages import PARTS, Tallies, extract, find_overlaps, shuffle_into_shards, total_tally
 from pipeline.corpus.web import WEB, patience
 from pipeline.errors import AwayError, ConfigError, DataError, PipelineError, listed
 from pipeline.text.schema import DOCUMENT
@@ -82,9 +82,9 @@ def prepare(sources: Sequence[str], settings: Preparation, folder: str, report: 
     folder = storage.absolute(folder)
     with patience(settings.web_timeout, report):
         listed = list_sources(sources, folder)
-    corpus = corpus_of(listed, settings, folder)
+    corpus = matching_corpus(listed, settings, folder)
     if corpus is None:
-        files = distinct(
+        files = with_distinct_names(
             [
                 file
                 for source, found in listed.items()
@@ -99,7 +99,7 @@ def prepare(sources: Sequence[str], settings: Preparation, folder: str, report: 
     return corpus
 
 
-def finished(sources: Sequence[str], settings: Preparation, folder: str) -> Corpus | None:
+def finished_corpus(sources: Sequence[str], settings: Preparation, folder: str) -> Corpus | None:
     """The corpus in a folder when it is finished and nothing was added or has changed, else None; needs no Ray and writes nothing.
 
     Raises ConfigError with both values when it was prepared with other settings, or from a source that is not named any more; and all that
@@ -108,15 +108,15 @@ def finished(sources: Sequence[str], settings: Preparation, folder: str) -> Corp
     folder = storage.absolute(folder)
     with patience(settings.web_timeout, partial(print, flush=True)):
         listed = list_sources(sources, folder)
-    return corpus_of(listed, settings, folder)
+    return matching_corpus(listed, settings, folder)
 
 
-def corpus_of(listed: dict[Source, list[InputFile]], settings: Preparation, folder: str) -> Corpus | None:
+def matching_corpus(listed: dict[Source, list[InputFile]], settings: Preparation, folder: str) -> Corpus | None:
     """The finished corpus of just these files in a folder, if it is there."""
     if not storage.exists(storage.join(folder, storage.MANIFEST)):
-        refuse_foreign(folder)
+        refuse_unrelated_files(folder)
         return None
-    if not is_made_of(folder, plan_of(listed, settings)):
+    if not matches_plan(folder, plan_of(listed, settings)):
         return None
     there = {f"{split}/{name}" for split in SPLITS for name in storage.children(storage.join(folder, split))}
     return load_corpus(folder) if shards_in_use(folder) <= there else None
@@ -125,10 +125,10 @@ def corpus_of(listed: dict[Source, list[InputFile]], settings: Preparation, fold
 def list_sources(sources: Sequence[str], folder: str) -> dict[Source, list[InputFile]]:
     """The files of each source, without those of a prepared corpus that lies in it; those of the built-in one are not listed."""
     listed = {source: [] if source.location == BUILTIN else list_files(source) for source in parse_all(sources)}
-    return {source: outside(source, files, folder) for source, files in listed.items()}
+    return {source: files_outside(source, files, folder) for source, files in listed.items()}
 
 
-def outside(source: Source, files: list[InputFile], folder: str) -> list[InputFile]:
+def files_outside(source: Source, files: list[InputFile], folder: str) -> list[InputFile]:
     """The files that do not lie in a folder. Raises ConfigError where all do."""
     real = cache(lambda place: place if storage.is_url(place) else os.path.realpath(place))
     inside = f"{real(folder)}/"
@@ -191,10 +191,10 @@ def load_corpus(folder: str) -> Corpus:
             f"{folder} holds no prepared corpus ({storage.MANIFEST} is missing): prepare one there, or name another folder"
         ) from error
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise unreadable(folder, error) from error
+        raise unreadable_manifest(folder, error) from error
 
 
-def unreadable(folder: str, error: Exception) -> PipelineError:
+def unreadable_manifest(folder: str, error: Exception) -> PipelineError:
     """What is wrong with a folder whose manifest is no corpus': nobody is told to delete what preparation has not made."""
     if not any(SHARD.fullmatch(name) for split in SPLITS for name in storage.children(storage.join(folder, split))):
         return ConfigError(
@@ -236,7 +236,7 @@ def read_window(corpus: Corpus, window: Window) -> pa.Table:
         ) from error
 
 
-def refuse_foreign(folder: str) -> None:
+def refuse_unrelated_files(folder: str) -> None:
     """Raise ConfigError when a folder without manifest holds what no unfinished preparation leaves."""
     names = [name for name in storage.children(folder) if not name.startswith(".") and not name.endswith(".tmp")]
     foreign = [name for name in names if name not in (PARTS, *SPLITS)] or (names if PARTS not in names else [])
@@ -246,7 +246,7 @@ def refuse_foreign(folder: str) -> None:
         )
 
 
-def is_made_of(folder: str, plan: Plan) -> bool:
+def matches_plan(folder: str, plan: Plan) -> bool:
     """Whether a finished folder was made by this very plan; a plan with other inputs can be built upon it.
 
     Raises ConfigError for other settings, and for a source that the plan has no more.
@@ -256,7 +256,7 @@ def is_made_of(folder: str, plan: Plan) -> bool:
         settings, inputs, sources = manifest["settings"], manifest["inputs"], manifest["sources"]
         asked = {location: {name: about[name] for name in KEYS} for location, about in sources.items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise unreadable(folder, error) from error
+        raise unreadable_manifest(folder, error) from error
     for name in [*plan.settings, *settings]:
         if settings.get(name) != plan.settings.get(name):
             raise ConfigError(
@@ -272,12 +272,12 @@ def build(files: list[InputFile], settings: Preparation, folder: str, plan: Plan
     """All stages and the manifest."""
     parts, parents, tallies = extract(files, settings, folder, report)
     settings = replace(settings, heldout_share=heldout_share(settings.heldout_share, parents))
-    count = shard_count(total(tallies).characters, settings)
+    count = shard_count(total_tally(tallies).characters, settings)
     cut = hashlib.blake2b(json.dumps([parts, count, plan.settings]).encode(), digest_size=8).hexdigest()
     if settings.near_duplicates is not None:
-        compare(folder, parts, cut, count, settings.heldout_share, report)
-    shards = deal(folder, parts, cut, count, settings, tallies, report)
-    manifest = asdict(plan) | contents(shards, tallies, plan)
+        find_overlaps(folder, parts, cut, count, settings.heldout_share, report)
+    shards = shuffle_into_shards(folder, parts, cut, count, settings, tallies, report)
+    manifest = asdict(plan) | manifest_contents(shards, tallies, plan)
     if not manifest["train"]:
         share = f"prepare.heldout_share ({plan.settings['prepare.heldout_share']})"
         raise DataError(
@@ -285,10 +285,10 @@ def build(files: list[InputFile], settings: Preparation, folder: str, plan: Plan
         )
     before = shards_in_use(folder)
     storage.write_json(storage.join(folder, storage.MANIFEST), manifest)
-    delete_others(folder, before | shards_in_use(folder), parts, cut)
+    delete_unused_files(folder, before | shards_in_use(folder), parts, cut)
 
 
-def contents(shards: list[dict[str, Any]], tallies: Tallies, plan: Plan) -> dict[str, Any]:
+def manifest_contents(shards: list[dict[str, Any]], tallies: Tallies, plan: Plan) -> dict[str, Any]:
     """The manifest's windows, sources, counts and fingerprint."""
     windows = {
         split: [
@@ -306,7 +306,7 @@ def contents(shards: list[dict[str, Any]], tallies: Tallies, plan: Plan) -> dict
         name: sum(about[name] for about in sources.values())
         for name in ("files", *COUNTED, "heldout_pieces", "heldout_characters")
     }
-    every = total(tallies)
+    every = total_tally(tallies)
     digests = [[shard[split]["digest"] for shard in shards] for split in SPLITS]
     weighted = sorted(
         [members_of(location, shards), about["weight"]]
@@ -346,7 +346,7 @@ def shards_in_use(folder: str) -> set[str]:
     return {window[0] for split in SPLITS for window in manifest[split]}
 
 
-def delete_others(folder: str, shards: set[str], parts: list[str], cut: str) -> None:
+def delete_unused_files(folder: str, shards: set[str], parts: list[str], cut: str) -> None:
     """Delete the shards that neither this corpus nor the one before has, what the parts' folder holds for neither this nor a next preparation, and
     what a killed one was just writing."""
     for split in SPLITS:

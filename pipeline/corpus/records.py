@@ -29,7 +29,7 @@ def is_jsonl(name: str, head: bytes) -> bool:
     first, end, _ = head.removeprefix(b"\xef\xbb\xbf").partition(b"\n")
     if name.lower().endswith(NAMES) or not first.startswith(b"{"):
         return name.lower().endswith(NAMES)
-    return isinstance(parsed(first.decode("utf-8", "replace")), dict) or (
+    return isinstance(parse_json(first.decode("utf-8", "replace")), dict) or (
         not end and first.startswith(b'{"') and len(head) > LONGEST_ID
     )
 
@@ -44,8 +44,8 @@ def read_jsonl(file: Opened) -> Iterator[Record | Dropped]:
 
 def line_records(location: str, name: str, blocks: Iterator[bytes], wanted: str | None) -> Iterator[Record | Dropped]:
     """The records of JSON lines whose text is in the column `wanted`, or None: in the one that it must be."""
-    rows = objects(whole_lines(blocks, LONGEST_RECORD))
-    first = sample(rows)
+    rows = parse_lines(whole_lines(blocks, LONGEST_RECORD))
+    first = first_rows(rows)
     found = [value for _, value in first if isinstance(value, dict)]
     if not found:
         column = wanted or TEXT
@@ -61,14 +61,14 @@ def line_records(location: str, name: str, blocks: Iterator[bytes], wanted: str 
         yield record(name, number, line, value, column)
 
 
-def objects(rows: Iterable[tuple[str, bool]]) -> Iterator[tuple[str, Any]]:
+def parse_lines(rows: Iterable[tuple[str, bool]]) -> Iterator[tuple[str, Any]]:
     """(line, its value) of the lines that are not blank; the value is None where there is none."""
     for line, whole in rows:
         if line.strip():
-            yield line, parsed(line) if whole else None
+            yield line, parse_json(line) if whole else None
 
 
-def parsed(line: str) -> Any:
+def parse_json(line: str) -> Any:
     """The value of a line of JSON, or None: also of one that is nested too deeply or holds a number of too many digits."""
     try:
         return json.loads(line, strict=False)
@@ -76,7 +76,7 @@ def parsed(line: str) -> Any:
         return None
 
 
-def sample(rows: Iterator[tuple[str, Any]]) -> list[tuple[str, Any]]:
+def first_rows(rows: Iterator[tuple[str, Any]]) -> list[tuple[str, Any]]:
     """The first records, as many as show which columns there are."""
     held: list[tuple[str, Any]] = []
     size = 0

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from pipeline import storage
 from pipeline.config.data import Preparation
 from pipeline.corpus.overlaps import OVERLAP, is_heldout, overlap_name
-from pipeline.corpus.parts import PART, SAMPLES, Tally, in_order
+from pipeline.corpus.parts import PART, SAMPLES, Tally, sort_part
 from pipeline.corpus.ranges import key_bytes, key_edges, numbers, sorted_range
 from pipeline.text.documents import Reason, dropped
 from pipeline.text.schema import DOCUMENT
@@ -47,7 +47,7 @@ def write_shard(
         sorted_range(storage.join(folder, "parts", f"{part}.parquet"), PART, "key", low, high) for part in sorted(parts)
     ]
     tallies: dict[str, Tally] = {}
-    table = without_repeats(in_order(pa.concat_tables([PART.empty_table(), *found])), tallies)
+    table = without_repeats(sort_part(pa.concat_tables([PART.empty_table(), *found])), tallies)
     if settings.near_duplicates is not None:
         names = [storage.join(folder, "parts", overlap_name(plan, place)) for place in range(count)]
         overlaps = pa.concat_tables([sorted_range(name, OVERLAP, "place", low, high) for name in names])
@@ -78,7 +78,7 @@ def without_repeats(table: pa.Table, tallies: dict[str, Tally]) -> pa.Table:
     keys = key_bytes(table["key"])
     repeats = np.zeros(len(keys), bool)
     repeats[1:] = (keys[1:] == keys[:-1]).all(axis=1)
-    return without(table, repeats, "duplicate", tallies)
+    return drop_rows(table, repeats, "duplicate", tallies)
 
 
 def without_near_duplicates(
@@ -99,10 +99,10 @@ def without_near_duplicates(
     limit = np.where(aside, HELDOUT_OVERLAP, settings.near_duplicates)
     repeated = (share >= limit) & (shared >= LEAST_SHARED) | (part >= limit) & (common >= LEAST_SHARED)
     whole = aside & (part >= settings.near_duplicates) & (common > 0)
-    return without(table, repeated | whole, "near-duplicate", tallies)
+    return drop_rows(table, repeated | whole, "near-duplicate", tallies)
 
 
-def without(table: pa.Table, dropped_rows: np.ndarray, reason: Reason, tallies: dict[str, Tally]) -> pa.Table:
+def drop_rows(table: pa.Table, dropped_rows: np.ndarray, reason: Reason, tallies: dict[str, Tally]) -> pa.Table:
     """Leave rows out, counted by their source under a reason."""
     gone = table.filter(pa.array(dropped_rows))
     for source in pc.unique(gone["source"]).to_pylist():

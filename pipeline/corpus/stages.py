@@ -10,13 +10,13 @@ import numpy as np
 
 from pipeline import storage
 from pipeline.config.data import Preparation
-from pipeline.corpus.dump_ranges import fetched
-from pipeline.corpus.inputs import InputFile, ranges
+from pipeline.corpus.dump_ranges import fetch_range
+from pipeline.corpus.inputs import InputFile, split_into_ranges
 from pipeline.corpus.overlaps import write_overlap
 from pipeline.corpus.parts import Tally, batches, least_parents, records, write_parts
 from pipeline.corpus.progress import Progress, Report
 from pipeline.corpus.shards import write_shard
-from pipeline.corpus.tasks import fetched_results, heard, results
+from pipeline.corpus.tasks import fetch_and_run_tasks, relay_reports, run_tasks
 from pipeline.corpus.web import WEB, patience
 from pipeline.errors import DataError, listed
 from pipeline.text.documents import BROKEN_FILE, BROKEN_RECORD, Reason
@@ -37,58 +37,58 @@ def extract(
 
     Raises DataError when no text is left, or too many files or records are broken.
     """
-    cut = {file.location: ranges(file) for file in files}
+    cut = {file.location: split_into_ranges(file) for file in files}
     pieces = [part for parts, _ in cut.values() for part in parts]
     heads = {location: head for location, (_, head) in cut.items() if head}
     done = reusable(records(storage.join(folder, PARTS), settings), pieces)
-    have = {key(file) for record in done for file in record["files"]}
-    waiting = [piece for piece in pieces if key(asdict(piece)) not in have]
+    have = {file_key(file) for record in done for file in record["files"]}
+    waiting = [piece for piece in pieces if file_key(asdict(piece)) not in have]
     tallies: Tallies = {}
     parts: list[str] = []
     parents: list[int] = []
     with Progress(report, "reading", "files", len(pieces)) as progress:
         progress.skip(len(pieces) - len(waiting))
-        for record in chain(done, extracted(waiting, heads, settings, folder, report)):
+        for record in chain(done, extract_files(waiting, heads, settings, folder, report)):
             parts += record["parts"]
             parents += record["parents"]
-            add(tallies, record["tallies"])
+            add_tallies(tallies, record["tallies"])
             refuse_broken("files", BROKEN_FILE, len(pieces), settings.error_limit, tallies)
             if record not in done:
                 progress.advance(len(record["files"]), sum(tally["characters"] for tally in record["tallies"].values()))
-    refuse_nothing(tallies)
-    every = total(tallies)
+    require_text(tallies)
+    every = total_tally(tallies)
     refuse_broken("records", BROKEN_RECORD, every.pieces + sum(every.dropped.values()), settings.error_limit, tallies)
     return sorted(parts), least_parents(np.array(parents, np.uint64)), tallies
 
 
-def extracted(
+def extract_files(
     files: Sequence[InputFile], heads: Mapping[str, bytes], settings: Preparation, folder: str, report: Report
 ) -> Iterator[dict[str, Any]]:
     """The records of files that are read now; those of web servers through a few connections, which of ranges bring only the bytes."""
-    work = partial(parts_of, folder=storage.join(folder, PARTS), settings=settings, heads=heads)
+    work = partial(parts_task, folder=storage.join(folder, PARTS), settings=settings, heads=heads)
     if web := [file for file in files if file.location.startswith(WEB)]:
-        with heard(report) as say:
-            yield from results(
-                partial(work, report=say), dealt([file for file in web if file.start is None]), WEB_CONNECTIONS
+        with relay_reports(report) as say:
+            yield from run_tasks(
+                partial(work, report=say), batch_items([file for file in web if file.start is None]), WEB_CONNECTIONS
             )
-            fetching = partial(fetch, seconds=settings.web_timeout, report=say)
-            ranged = dealt([file for file in web if file.start is not None])
-            yield from fetched_results(fetching, WEB_CONNECTIONS, partial(work, report=say), ranged)
-    yield from results(work, dealt([file for file in files if not file.location.startswith(WEB)]))
+            fetching = partial(fetch_task, seconds=settings.web_timeout, report=say)
+            ranged = batch_items([file for file in web if file.start is not None])
+            yield from fetch_and_run_tasks(fetching, WEB_CONNECTIONS, partial(work, report=say), ranged)
+    yield from run_tasks(work, batch_items([file for file in files if not file.location.startswith(WEB)]))
 
 
-def dealt(files: Sequence[InputFile]) -> list[list[dict[str, Any]]]:
+def batch_items(files: Sequence[InputFile]) -> list[list[dict[str, Any]]]:
     """The batches of files as JSON has them."""
     return [[asdict(file) for file in batch] for batch in batches(files)]
 
 
-def fetch(batch: list[dict[str, Any]], seconds: float, report: Report) -> list[bytes]:
+def fetch_task(batch: list[dict[str, Any]], seconds: float, report: Report) -> list[bytes]:
     """Task of the first stage that brings the ranges of a batch."""
     with patience(seconds, report):
-        return [fetched(file["location"], file["start"], file["stop"], file["stamp"]) for file in batch]
+        return [fetch_range(file["location"], file["start"], file["stop"], file["stamp"]) for file in batch]
 
 
-def parts_of(
+def parts_task(
     batch: list[dict[str, Any]],
     fetched: list[bytes] | None = None,
     *,
@@ -102,64 +102,64 @@ def parts_of(
         return write_parts([InputFile(**file) for file in batch], folder, settings, heads, fetched)
 
 
-def key(file: dict[str, Any]) -> tuple[Any, ...]:
+def file_key(file: dict[str, Any]) -> tuple[Any, ...]:
     """What tells one file, or range of a file, from another."""
     return astuple(InputFile(**file))
 
 
 def reusable(found: dict[str, dict[str, Any]], files: Sequence[InputFile]) -> list[dict[str, Any]]:
     """The records of which all files are still wanted, each file once."""
-    wanted = {key(asdict(file)) for file in files}
+    wanted = {file_key(asdict(file)) for file in files}
     chosen = []
     for _, record in sorted(found.items()):
-        held = {key(file) for file in record["files"]}
+        held = {file_key(file) for file in record["files"]}
         if held <= wanted:
             wanted -= held
             chosen.append(record)
     return chosen
 
 
-def compare(folder: str, parts: list[str], plan: str, count: int, heldout_share: float, report: Report) -> None:
+def find_overlaps(folder: str, parts: list[str], plan: str, count: int, heldout_share: float, report: Report) -> None:
     """Second stage: which texts stand in others."""
-    work = partial(overlap_of, folder=folder, parts=parts, plan=plan, count=count, heldout_share=heldout_share)
+    work = partial(overlap_task, folder=folder, parts=parts, plan=plan, count=count, heldout_share=heldout_share)
     with Progress(report, "comparing", "ranges of hashes", count) as progress:
-        for _ in results(work, list(range(count))):
+        for _ in run_tasks(work, list(range(count))):
             progress.advance(1)
 
 
-def overlap_of(number: int, folder: str, parts: list[str], plan: str, count: int, heldout_share: float) -> None:
+def overlap_task(number: int, folder: str, parts: list[str], plan: str, count: int, heldout_share: float) -> None:
     """Task of the second stage."""
     write_overlap(folder, parts, plan, number, count, heldout_share)
 
 
-def deal(
+def shuffle_into_shards(
     folder: str, parts: list[str], plan: str, count: int, settings: Preparation, tallies: Tallies, report: Report
 ) -> list[dict[str, Any]]:
     """Third stage: the reports of all shards, in order; what they drop is added to the tallies."""
-    work = partial(shard_of, folder=folder, parts=parts, plan=plan, count=count, settings=settings)
+    work = partial(shard_task, folder=folder, parts=parts, plan=plan, count=count, settings=settings)
     shards: dict[int, dict[str, Any]] = {}
     with Progress(report, "shuffling", "shards", count) as progress:
-        for number, result in results(work, list(range(count))):
+        for number, result in run_tasks(work, list(range(count))):
             shards[number] = result
-            add(tallies, result["tallies"])
+            add_tallies(tallies, result["tallies"])
             progress.advance(1)
     return [shards[number] for number in range(count)]
 
 
-def shard_of(
+def shard_task(
     number: int, folder: str, parts: list[str], plan: str, count: int, settings: Preparation
 ) -> tuple[int, dict[str, Any]]:
     """Task of the third stage."""
     return number, write_shard(folder, parts, plan, number, count, settings)
 
 
-def add(tallies: Tallies, more: dict[str, dict[str, Any]]) -> None:
+def add_tallies(tallies: Tallies, more: dict[str, dict[str, Any]]) -> None:
     """Add the tallies of some input, as JSON has them."""
     for source, tally in more.items():
         tallies.setdefault(source, Tally()).add(Tally(**tally))
 
 
-def total(tallies: Tallies) -> Tally:
+def total_tally(tallies: Tallies) -> Tally:
     """The tally of all sources."""
     every = Tally()
     for tally in tallies.values():
@@ -167,9 +167,9 @@ def total(tallies: Tallies) -> Tally:
     return every
 
 
-def refuse_nothing(tallies: Tallies) -> None:
+def require_text(tallies: Tallies) -> None:
     """Raise DataError when there is no text."""
-    every = total(tallies)
+    every = total_tally(tallies)
     if not every.pieces:
         reasons = ", ".join(f"{reason}: {count}" for reason, count in sorted(every.dropped.items())) or "no records"
         raise DataError(f"corpus {listed(sorted(tallies))}: no text is left of {every.files} files ({reasons})")
@@ -177,7 +177,7 @@ def refuse_nothing(tallies: Tallies) -> None:
 
 def refuse_broken(what: str, reasons: frozenset[Reason], count: int, limit: float, tallies: Tallies) -> None:
     """Raise DataError when more than a share are broken; one alone is always tolerated, unless the share is 0."""
-    every = total(tallies)
+    every = total_tally(tallies)
     broken = sum(every.dropped.get(reason, 0) for reason in reasons)
     if broken > limit * count and broken > (limit > 0):
         id, reason = min((sample[0], reason) for reason in reasons for sample in every.samples.get(reason, []))

@@ -57,7 +57,7 @@ class StreamSettings:
     table_chunks: int = TABLE_CHUNKS
 
 
-def in_phase(settings: StreamSettings, phase: Phase) -> StreamSettings:
+def settings_for_phase(settings: StreamSettings, phase: Phase) -> StreamSettings:
     """The same stream with a phase's lengths and rows."""
     return replace(settings, sampling=phase.sampling, batch=phase.batch)
 
@@ -67,7 +67,7 @@ def window_rows(
 ) -> pa.Table:
     """Rows (schema ROW) of the window at a place of an epoch's order: a pure function of its arguments."""
     index = int(permutation(settings.seed, epoch, len(windows))[place])
-    documents = weighted(read_window(settings.corpus, windows[index]), settings.corpus.weights, epoch)
+    documents = repeat_by_weight(read_window(settings.corpus, windows[index]), settings.corpus.weights, epoch)
     examples = make_examples(documents, wordpiece, settings.sampling, seed=settings.seed, epoch=epoch, window=index)
     rows = examples.num_rows
     columns = [
@@ -79,7 +79,7 @@ def window_rows(
     return pa.table(list(examples.columns) + columns, schema=ROW)
 
 
-def weighted(documents: pa.Table, weights: dict[str, float], epoch: int) -> pa.Table:
+def repeat_by_weight(documents: pa.Table, weights: dict[str, float], epoch: int) -> pa.Table:
     """Each document as often as its source's weight says, all of them once before any comes again; a fraction is drawn by a hash of the document and the epoch."""
     if all(weight == 1 for weight in weights.values()):
         return documents
@@ -107,7 +107,7 @@ def rows_of_range(settings: StreamSettings, wordpiece: WordPiece, windows: Windo
             yield table
 
 
-def rows_if_few(settings: StreamSettings, rows: int) -> int | None:
+def count_rows_if_small(settings: StreamSettings, rows: int) -> int | None:
     """Rows of the first epoch, counted, when the corpus is small enough that they may be fewer than `rows`; else None."""
     if characters_of(settings.corpus.train) > 20 * CHARACTERS_PER_TOKEN * rows * settings.sampling.maximum_length:
         return None
@@ -158,7 +158,7 @@ class StreamLoop(ExecutionCallback):
 
 
 def build_stream(settings: StreamSettings, cursor: Cursor | None, rows: int) -> ray.data.Dataset:
-    """Rows (schema ROW) from the row after `cursor` on, at least `rows` of them, in the global order; `in_blocks` makes blocks of them.
+    """Rows (schema ROW) from the row after `cursor` on, at least `rows` of them, in the global order; `blocks_for_ranks` makes blocks of them.
 
     The order holds only under ExecutionOptions(preserve_order=True).
     """
@@ -170,15 +170,15 @@ def build_stream(settings: StreamSettings, cursor: Cursor | None, rows: int) -> 
         for item in block.to_pylist():
             yield from rows_of_range(settings, wordpiece, WindowRange(**item))
 
-    return stream_of(settings, items, rows_of_block)
+    return stream_from_items(settings, items, rows_of_block)
 
 
-def stream_of(
+def stream_from_items(
     settings: StreamSettings,
     items: Sequence[Mapping[str, int]],
     rows_of_block: Callable[[pa.Table], Iterator[pa.Table]],
 ) -> ray.data.Dataset:
-    """The rows that tasks make of some items each, as `in_blocks` takes them."""
+    """The rows that tasks make of some items each, as `blocks_for_ranks` takes them."""
     stream = ray.data.from_items(items, override_num_blocks=min(len(items), INPUT_BLOCKS)).map_batches(
         rows_of_block, batch_size=None, batch_format="pyarrow", num_cpus=ROWS_CPUS
     )
@@ -194,7 +194,7 @@ def bytes_ahead(one_round: int, maximum_length: int) -> int:
     return max(STREAM_BYTES, round(ROUNDS_AHEAD * TOKEN_BYTES * one_round * maximum_length))
 
 
-def in_blocks(stream: ray.data.Dataset, world: int) -> ray.data.Dataset:
+def blocks_for_ranks(stream: ray.data.Dataset, world: int) -> ray.data.Dataset:
     """A stream's rows as blocks of equal size which, dealt in turn to `world` ranks, bring slot k to rank k mod `world`.
 
     Only where no order is changed, by one rank or blocks of one slot, may the last block have fewer rows.

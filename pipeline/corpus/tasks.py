@@ -19,24 +19,24 @@ MOST_BLOCKS = 2_000
 """Ray Data plans more input blocks than this for seconds."""
 
 
-def results(work: Callable[[Any], Any], items: Sequence[Any], most_tasks: int | None = None) -> Iterator[Any]:
+def run_tasks(work: Callable[[Any], Any], items: Sequence[Any], most_tasks: int | None = None) -> Iterator[Any]:
     """The results of `work` on each item, as they come; items and results must be JSON values. One CPU a task, at most so many at once.
 
     Raises the PipelineError that a task raised, as itself.
     """
 
     def working(row: dict[str, Any]) -> dict[str, Any]:
-        return attempt(lambda: {"result": json.dumps(work(json.loads(row["item"])))}, {"result": ""})
+        return result_or_error(lambda: {"result": json.dumps(work(json.loads(row["item"])))}, {"result": ""})
 
     if not items:
         return
-    with DataContext.current(patient()), quiet():
-        yield from values(
-            rows_of(items).map(working, num_cpus=1, concurrency=most_tasks and at_most(most_tasks, items))
+    with DataContext.current(context_without_time_limit()), quiet_ray_data():
+        yield from unpack_results(
+            rows_of(items).map(working, num_cpus=1, concurrency=most_tasks and block_count(most_tasks, items))
         )
 
 
-def fetched_results(
+def fetch_and_run_tasks(
     fetch: Callable[[Any], list[bytes]],
     most_fetches: int,
     work: Callable[[Any, list[bytes]], Any],
@@ -48,7 +48,7 @@ def fetched_results(
     """
 
     def fetching(row: dict[str, Any]) -> dict[str, Any]:
-        return attempt(
+        return result_or_error(
             lambda: {"item": row["item"], "bytes": fetch(json.loads(row["item"]))}, {"item": row["item"], "bytes": []}
         )
 
@@ -56,18 +56,18 @@ def fetched_results(
         failed = {"result": ""}
         if row["error"]:
             return failed | {"error": row["error"], "message": row["message"]}
-        return attempt(lambda: {"result": json.dumps(work(json.loads(row["item"]), row["bytes"]))}, failed)
+        return result_or_error(lambda: {"result": json.dumps(work(json.loads(row["item"]), row["bytes"]))}, failed)
 
     if not items:
         return
-    with DataContext.current(patient()), quiet():
+    with DataContext.current(context_without_time_limit()), quiet_ray_data():
         # Without a CPU of its own: a task that waits for a server would keep one from those that work.
-        brought = rows_of(items).map(fetching, num_cpus=0, concurrency=at_most(most_fetches, items))
-        yield from values(brought.map(working, num_cpus=1))
+        brought = rows_of(items).map(fetching, num_cpus=0, concurrency=block_count(most_fetches, items))
+        yield from unpack_results(brought.map(working, num_cpus=1))
 
 
 @contextmanager
-def heard(report: Callable[[str], None]) -> Iterator[Callable[[str], None]]:
+def relay_reports(report: Callable[[str], None]) -> Iterator[Callable[[str], None]]:
     """A function for tasks whose lines are reported here, as Ray shows nothing that a task prints."""
     queue = Queue(actor_options={"num_cpus": 0})
     over = threading.Event()
@@ -92,15 +92,15 @@ def heard(report: Callable[[str], None]) -> Iterator[Callable[[str], None]]:
 def rows_of(items: Sequence[Any]) -> Dataset:
     """A row for each item."""
     rows = [{"item": json.dumps(item)} for item in items]
-    return ray.data.from_items(rows, override_num_blocks=at_most(MOST_BLOCKS, items))
+    return ray.data.from_items(rows, override_num_blocks=block_count(MOST_BLOCKS, items))
 
 
-def at_most(most: int, items: Sequence[Any]) -> int:
+def block_count(most: int, items: Sequence[Any]) -> int:
     """So many, or as many as there are items: Ray Data warns of more tasks at once than there are blocks."""
     return min(most, len(items), MOST_BLOCKS)
 
 
-def attempt(call: Callable[[], dict[str, Any]], failed: dict[str, Any]) -> dict[str, Any]:
+def result_or_error(call: Callable[[], dict[str, Any]], failed: dict[str, Any]) -> dict[str, Any]:
     """A row of what a call gives, or `failed` with the PipelineError that it raised: Ray would wrap errors in its own and print a traceback for each. A store's passing error is a call made again."""
     try:
         return storage.retried(call) | {"error": "", "message": ""}
@@ -108,7 +108,7 @@ def attempt(call: Callable[[], dict[str, Any]], failed: dict[str, Any]) -> dict[
         return failed | {"error": type(error).__name__, "message": str(error)}
 
 
-def values(rows: Dataset) -> Iterator[Any]:
+def unpack_results(rows: Dataset) -> Iterator[Any]:
     """The results in rows, as they come. Raises the PipelineError of a row that has one."""
     for row in rows.iter_rows():
         if row["error"]:
@@ -116,7 +116,7 @@ def values(rows: Dataset) -> Iterator[Any]:
         yield json.loads(row["result"])
 
 
-def patient() -> DataContext:
+def context_without_time_limit() -> DataContext:
     """The caller's context without progress bars, and without the limit on how long one task may take."""
     context = DataContext.get_current().copy()
     context.enable_progress_bars = False
@@ -126,7 +126,7 @@ def patient() -> DataContext:
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
+def quiet_ray_data() -> Iterator[None]:
     """Keep Ray Data's notes off the console; its log file has them."""
     consoles = [
         handler for handler in logging.getLogger("ray.data").handlers if isinstance(handler, logging.StreamHandler)

@@ -25,7 +25,7 @@ def trained_vocabulary(
 ) -> Vocabulary:
     """The vocabulary trained on the corpus, now unless that was done before, on the Ray that is running. Raises DataError when it is damaged."""
     splitting = splitting_of(settings)
-    about = shaping(settings, splitting)
+    about = settings_of_training(settings, splitting)
     digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:8]
     folder = storage.join(output, "vocabularies", f"{corpus.fingerprint[:12]}-{settings.kind}-{settings.size}-{digest}")
     with storage.locked_name(folder):  # two runs may want the same one at once
@@ -56,7 +56,7 @@ def extended_vocabulary(
     if problem := storage.damage(folder):
         raise DataError(f"vocabulary {folder} is damaged ({problem}); delete that folder and it is made again")
     words = storage.read_json(storage.join(folder, NEW_WORDS))
-    longer = extension.extended(base, words)
+    longer = extension.extend_vocabulary(base, words)
     shown = f": {', '.join(words[:SHOWN])}{', …' * (len(words) > SHOWN)}" if words else ""
     report(
         f"vocabulary: {len(words):,} of the corpus' words added, {longer.size - base.size:,} of them behind the {base.size:,} entries{shown}"
@@ -93,7 +93,7 @@ def splitting_of(settings: VocabularySettings) -> Splitting:
     )
 
 
-def shaping(settings: VocabularySettings, splitting: Splitting) -> dict[str, Any]:
+def settings_of_training(settings: VocabularySettings, splitting: Splitting) -> dict[str, Any]:
     """All settings that a trained vocabulary depends on."""
     return {
         "size": settings.size,

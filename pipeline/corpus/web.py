@@ -112,7 +112,7 @@ class WebStream(io.RawIOBase):
 
     def __init__(self, url: str, start: int = 0, stop: int | None = None, stamp: str = ""):
         self.url, self.start, self.stop, self.had, self.expected = url, start, stop, start, -1
-        self.validator = strong(stamp) if start else ""
+        self.validator = strong_tag(stamp) if start else ""
         self.answer: requests.Response | None = None
         self.waits, self.mark = iter(WAITS), start
         self.silence = Silence(url)
@@ -192,7 +192,7 @@ class WebStream(io.RawIOBase):
     def check(self, answer: requests.Response) -> None:
         """Take the answer's size and tag, or refuse it."""
         about = answer.headers
-        validator = strong(about.get("ETag", "")) or about.get("Last-Modified", "")
+        validator = strong_tag(about.get("ETag", "")) or about.get("Last-Modified", "")
         refuse_failure(answer, self.standing())
         if self.had and (
             answer.status_code != 206
@@ -250,16 +250,16 @@ def describe(url: str) -> Mapping[str, str]:
 def headers(url: str, timeout: float) -> Mapping[str, str]:
     """The headers of one answer. Raises Broken where a new try may help, else OSError."""
     try:
-        answer = ask(requests.head, url, timeout)
+        answer = request_headers(requests.head, url, timeout)
         if answer.status_code in NO_HEAD:
-            answer = ask(requests.get, url, timeout)
+            answer = request_headers(requests.get, url, timeout)
     except (requests.ConnectionError, requests.Timeout) as error:
         raise Unreachable(f"no connection ({reason(error)})") from error
     refuse_failure(answer, "")
     return answer.headers
 
 
-def ask(method: Callable[..., requests.Response], url: str, timeout: float) -> requests.Response:
+def request_headers(method: Callable[..., requests.Response], url: str, timeout: float) -> requests.Response:
     """A server's answer without its body."""
     with method(
         url, allow_redirects=True, timeout=timeout, headers={"Accept-Encoding": "identity"}, stream=True
@@ -275,7 +275,7 @@ def refuse_failure(answer: requests.Response, standing: str) -> None:
         raise OSError(f"the server answers {answer.status_code} {answer.reason}{standing}")
 
 
-def strong(tag: str) -> str:
+def strong_tag(tag: str) -> str:
     """An entity tag that promises the same bytes; weak ones do not (RFC 9110, 8.8.1)."""
     return "" if tag.startswith("W/") else tag
 

@@ -33,12 +33,13 @@ def read_wikiextractor(file: Opened) -> Iterator[Record | Dropped]:
     blocks = chain([first], file.blocks)
     if first.lstrip(BLANK).startswith(b"{"):
         return (
-            untitled(item, file.language or ENGLISH) for item in line_records(file.location, file.name, blocks, "text")
+            without_repeated_title(item, file.language or ENGLISH)
+            for item in line_records(file.location, file.name, blocks, "text")
         )
     return read_elements(blocks, file.name, file.language or ENGLISH)
 
 
-def untitled(item: Record | Dropped, language: str) -> Record | Dropped:
+def without_repeated_title(item: Record | Dropped, language: str) -> Record | Dropped:
     """A record of lines, without the repetition of its title."""
     if isinstance(item, Dropped):
         return item

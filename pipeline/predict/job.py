@@ -14,7 +14,7 @@ from ray.data import DataContext
 
 from pipeline import cluster, errors, storage
 from pipeline.config.predict import Predict
-from pipeline.corpus.tasks import MOST_BLOCKS, patient, quiet
+from pipeline.corpus.tasks import MOST_BLOCKS, context_without_time_limit, quiet_ray_data
 from pipeline.errors import ConfigError, DataError, PipelineError
 from pipeline.finetune.answering import AnswerProgress as Progress
 from pipeline.predict import model, output
@@ -126,7 +126,7 @@ def answer_all(config: Predict, files: Sequence[InputFile], parts: Parts, report
         for number in range(len(files))
         if not (number in counts and all((number, part) in done for part in range(counts[number])))
     ]
-    with DataContext.current(patient()), quiet():
+    with DataContext.current(context_without_time_limit()), quiet_ray_data():
         rows = (
             ray.data.from_items(
                 [{"file": number} for number in items], override_num_blocks=min(len(items), MOST_BLOCKS)

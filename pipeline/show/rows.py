@@ -37,7 +37,7 @@ def text_of(vocabulary: Vocabulary, ids: list[int]) -> str:
     )
 
 
-def answered(vocabulary: Vocabulary, id: int, label: int) -> tuple[str, str]:
+def masked_text(vocabulary: Vocabulary, id: int, label: int) -> tuple[str, str]:
     """A masked position as text, with its answer, and its style."""
     whole = text_of(vocabulary, [label])
     answer = whole.strip() or BLANK
@@ -59,7 +59,7 @@ def segments(row: dict[str, Any], vocabulary: Vocabulary) -> list[Text]:
     ):
         part, style = text_of(vocabulary, [ids[place] for place in run]), ""
         if alone in labels:
-            part, style = answered(vocabulary, ids[alone], labels[alone])
+            part, style = masked_text(vocabulary, ids[alone], labels[alone])
         elif alone is not None:
             part, style = vocabulary.tokens[ids[alone]], SPECIAL
         if apart or style == SPECIAL:
@@ -80,7 +80,7 @@ def label(row: dict[str, Any]) -> str:
     return ""
 
 
-def sizes(row: dict[str, Any]) -> str:
+def example_summary(row: dict[str, Any]) -> str:
     """The pair label, the tokens and the masked positions, in words."""
     return ", ".join(
         part for part in (label(row), f"{len(row['ids'])} tokens", f"{len(row['masked_positions'])} masked") if part

@@ -8,9 +8,9 @@ import pyarrow as pa
 
 from pipeline import storage
 from pipeline.config.phases import Phase
-from pipeline.corpus.order import Cursor, entered, offset, permutation, row_after, slots_at
+from pipeline.corpus.order import Cursor, cursor_for_phase, offset, permutation, row_after, slots_at
 from pipeline.corpus.prepare import load_corpus, read_window
-from pipeline.corpus.stream import StreamSettings, in_phase, weighted, window_rows
+from pipeline.corpus.stream import StreamSettings, repeat_by_weight, settings_for_phase, window_rows
 from pipeline.errors import ConfigError, DataError
 from pipeline.text.vocabulary import Vocabulary, load_vocabulary
 from pipeline.text.wordpiece import WordPiece
@@ -18,7 +18,7 @@ from pipeline.train import checkpoint, run
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seen:
+class SeenRow:
     """One row, with its phase, the documents of its window and the vocabulary that its ids are of."""
 
     row: dict[str, Any]
@@ -29,7 +29,7 @@ class Seen:
     """The last step that the run is known to have trained; it may be further."""
 
 
-def seen(folder: str, step: int, row: int, number: int = 1) -> list[Seen]:
+def recompute_rows(folder: str, step: int, row: int, number: int = 1) -> list[SeenRow]:
     """So many rows from `row` on of the global batch of step `step` (1 is the first) of the run in a folder.
 
     Reads from the last position before it that the run wrote down (one a checkpoint), so at most the windows between two checkpoints are
@@ -49,15 +49,15 @@ def seen(folder: str, step: int, row: int, number: int = 1) -> list[Seen]:
         raise ConfigError(
             f"step ({step}) is in the second phase, from step {phase.first + 1} on, and the run has not come to it: the newest position before it is step {before}'s"
         )
-    settings = in_phase(stream_of(folder, recorded), phase)
+    settings = settings_for_phase(stream_of(folder, recorded), phase)
     skipped = offset(step - 1 - phase.first, phase.batch) + row - offset(before - phase.first, phase.batch)
-    found: list[Seen] = []
-    for table, place in rows_after(settings, entered(cursor, phase, before)):
+    found: list[SeenRow] = []
+    for table, place in rows_after(settings, cursor_for_phase(cursor, phase, before)):
         rows = table.slice(skipped, number - len(found)).to_pylist()
         if rows:
             documents = documents_of(settings, rows[0]["epoch"], place)
             found += [
-                Seen(row=at, phase=phase, documents=documents, vocabulary=settings.vocabulary, known=known)
+                SeenRow(row=at, phase=phase, documents=documents, vocabulary=settings.vocabulary, known=known)
                 for at in rows
             ]
         if len(found) == number:
@@ -135,4 +135,4 @@ def documents_of(settings: StreamSettings, epoch: int, place: int) -> pa.Table:
     """The documents of the window at a place of an epoch, as often as they weigh: what rows' document numbers count."""
     windows = settings.corpus.train
     window = windows[int(permutation(settings.seed, epoch, len(windows))[place])]
-    return weighted(read_window(settings.corpus, window), settings.corpus.weights, epoch)
+    return repeat_by_weight(read_window(settings.corpus, window), settings.corpus.weights, epoch)

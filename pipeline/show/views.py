@@ -18,8 +18,8 @@ from pipeline.corpus.summary import corpus_text
 from pipeline.errors import ConfigError, listed
 from pipeline.show import statistics as figures
 from pipeline.show.picture import require_picture, write_picture
-from pipeline.show.rows import LEGEND, example_lines, sizes
-from pipeline.show.seen import documents_of, seen
+from pipeline.show.rows import LEGEND, example_lines, example_summary
+from pipeline.show.seen import documents_of, recompute_rows
 from pipeline.text.sentences import split_sentences
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.wordpiece import WordPiece
@@ -33,7 +33,7 @@ TITLE, BESIDE = "bold", "dim"
 
 def documents(folder: str, number: int, window: int, source: str | None, sentences: int) -> None:
     corpus = load_corpus(folder)
-    table = read_window(corpus, corpus.train[within("window", window, len(corpus.train))])
+    table = read_window(corpus, corpus.train[require_in_range("window", window, len(corpus.train))])
     rows = [row for row in table.to_pylist() if source is None or source in row["source"]]
     if not rows:
         raise ConfigError(
@@ -49,7 +49,7 @@ def documents(folder: str, number: int, window: int, source: str | None, sentenc
             )
         )
         for count, sentence in enumerate(split[:sentences], start=1):
-            CONSOLE.print(beside(Text(f"{count:4}  ", BESIDE), Text(sentence)))
+            CONSOLE.print(with_margin(Text(f"{count:4}  ", BESIDE), Text(sentence)))
         if len(split) > sentences:
             CONSOLE.print(Text(f"   …  {len(split) - sentences:,} more sentences", BESIDE))
 
@@ -64,7 +64,7 @@ def dropped(folder: str) -> None:
         CONSOLE.print(Text(f"\n{reason} ({corpus.dropped[reason]:,})", TITLE))
         for id, beginning in found:
             CONSOLE.print(Text(f"  {id}", BESIDE))
-            CONSOLE.print(beside(Text("    "), Text(" ".join(beginning.split()))))
+            CONSOLE.print(with_margin(Text("    "), Text(" ".join(beginning.split()))))
 
 
 def statistics(folder: str, vocabulary: VocabularySettings, windows: int, picture: str | None) -> None:
@@ -83,7 +83,7 @@ def examples(
     folder: str, number: int, window: int, epoch: int, seed: int, vocabulary: VocabularySettings, sampling: Sampling
 ) -> None:
     corpus = load_corpus(folder)
-    within("window", window, len(corpus.train))
+    require_in_range("window", window, len(corpus.train))
     settings = StreamSettings(
         corpus=corpus, vocabulary=require_vocabulary(vocabulary), sampling=sampling, batch=Batch(), seed=seed
     )
@@ -101,12 +101,12 @@ def examples(
 
 def print_example(name: str, row: dict[str, Any], documents: pa.Table, vocabulary: Vocabulary) -> None:
     """One example under a heading, its segments apart."""
-    CONSOLE.print(Text.assemble("\n", (name, TITLE), (f"  {sizes(row)}", BESIDE)))
+    CONSOLE.print(Text.assemble("\n", (name, TITLE), (f"  {example_summary(row)}", BESIDE)))
     for margin, text in example_lines(row, documents, vocabulary):
-        CONSOLE.print(beside(margin, text))
+        CONSOLE.print(with_margin(margin, text))
 
 
-def beside(margin: Text, text: Text) -> Text:
+def with_margin(margin: Text, text: Text) -> Text:
     """A text wrapped at words to the terminal's width, all of it to the right of its margin."""
     width = max(20, min(WIDEST, CONSOLE.width) - margin.cell_len)
     lines = text.wrap(CONSOLE, width)
@@ -121,9 +121,9 @@ def labels(table: pa.Table) -> str:
     return "".join(f", {share:.1%} {name}" for name, share in shares.items() if share is not None)
 
 
-def what_was_seen(folder: str, step: int, row: int, number: int) -> None:
+def seen_rows(folder: str, step: int, row: int, number: int) -> None:
     with CONSOLE.status(f"making the rows of step {step:,} again"):
-        rows = seen(folder, step, row, number)
+        rows = recompute_rows(folder, step, row, number)
     CONSOLE.print(LEGEND)
     if step > rows[0].known:
         CONSOLE.print(
@@ -137,7 +137,7 @@ def what_was_seen(folder: str, step: int, row: int, number: int) -> None:
         print_example(f"step {step}, row {place}: {stands}", at, found.documents, found.vocabulary)
 
 
-def within(name: str, value: int, count: int) -> int:
+def require_in_range(name: str, value: int, count: int) -> int:
     """The value. Raises ConfigError unless it is one of 0 to count - 1."""
     if not 0 <= value < count:
         raise ConfigError(f"{name} ({value}) must be from 0 to {count - 1}")
@@ -158,6 +158,6 @@ VIEWS: dict[str, Callable[..., None]] = {
     "Dropped": dropped,
     "Statistics": statistics,
     "Examples": examples,
-    "Seen": what_was_seen,
+    "Seen": seen_rows,
 }
 """By the name of the settings' type in jobs/show.py."""

@@ -14,7 +14,7 @@ from pipeline.errors import ConfigError
 from pipeline.tasks.parts import parts
 from pipeline.tasks.schema import ENCODED
 from pipeline.tasks.task import Task
-from pipeline.text.wordpiece import WordPiece, gathered
+from pipeline.text.wordpiece import WordPiece, concatenate_runs
 
 ROWS_AT_ONCE = 8_192
 """So that the ids of large files never stand in memory twice."""
@@ -139,7 +139,7 @@ def parsed_labels(understand: Callable[[str], Any], right: bool, labels: Sequenc
 
 def gather_runs(source: np.ndarray, runs: np.ndarray) -> np.ndarray:
     """The entries of `source` in each run one after the other; `runs` is start, end, start, end, and so on."""
-    return gathered(source, runs, np.arange(0, len(runs), 2))[0]
+    return concatenate_runs(source, runs, np.arange(0, len(runs), 2))[0]
 
 
 def kept_lengths(first: np.ndarray, second: np.ndarray, room: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

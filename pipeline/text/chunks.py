@@ -52,7 +52,7 @@ def draw_chunks(
     starts, ends = bounds[documents], bounds[documents + 1]
     targets = target_lengths(len(documents), short_probability, maximum, rng)
     owner = np.repeat(np.arange(len(documents)), ends - starts)
-    chunk_ends = end_of_length(places, places[:-1] + targets[owner], ends[owner])
+    chunk_ends = sentence_reaching(places, places[:-1] + targets[owner], ends[owner])
     first = np.arange(len(owner))
     a_ends = first + 1 + (rng.random(len(owner)) * (chunk_ends - first - 1)).astype(np.int64)
     return Chunks(
@@ -67,7 +67,7 @@ def draw_chunks(
     )
 
 
-def end_of_length(places: np.ndarray, reached: np.ndarray, limits: np.ndarray) -> np.ndarray:
+def sentence_reaching(places: np.ndarray, reached: np.ndarray, limits: np.ndarray) -> np.ndarray:
     """One past the sentence with which the token place `reached` is reached, int64, or the limit (a sentence) where that is before."""
     return np.minimum(np.searchsorted(places, reached, side="left"), limits)
 

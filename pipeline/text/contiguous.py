@@ -6,7 +6,7 @@ S sentences, D documents, N examples.
 import numpy as np
 
 from pipeline.config.data import FullSentences, SingleSegment
-from pipeline.text.sequences import Sequences, follow, target_lengths
+from pipeline.text.sequences import Sequences, follow_chain, target_lengths
 
 SPECIALS_OF_ONE = 2  # [CLS] text [SEP]
 
@@ -27,7 +27,7 @@ def full_sentences(
     maximum = maximum_length - SPECIALS_OF_ONE
     documents, starts, _ = filled_documents(sentence_offsets, document_offsets)
     bounds = np.unique(sentence_offsets)
-    begins = cut(bounds[:-1], np.diff(bounds), maximum)
+    begins = split_evenly(bounds[:-1], np.diff(bounds), maximum)
     ends = np.append(begins, bounds[-1])[1:]
     owner = np.searchsorted(starts, begins, side="right") - 1
     if settings.across_documents:
@@ -36,7 +36,7 @@ def full_sentences(
     else:
         last = np.append(np.searchsorted(begins, starts), len(begins))[1:]
         following = np.minimum(np.searchsorted(ends, begins + maximum, side="right"), last[owner])
-    return from_beginnings(begins[follow(following)], documents, starts, bounds[-1])
+    return sequences_from_starts(begins[follow_chain(following)], documents, starts, bounds[-1])
 
 
 def single_segments(
@@ -53,7 +53,7 @@ def single_segments(
     """
     documents, starts, lengths = filled_documents(sentence_offsets, document_offsets)
     targets = target_lengths(len(documents), settings.short_probability, maximum_length - SPECIALS_OF_ONE, rng)
-    return from_beginnings(cut(starts, lengths, targets), documents, starts, sentence_offsets[-1])
+    return sequences_from_starts(split_evenly(starts, lengths, targets), documents, starts, sentence_offsets[-1])
 
 
 def filled_documents(
@@ -66,14 +66,14 @@ def filled_documents(
     return documents, bounds[documents], lengths[documents]
 
 
-def cut(starts: np.ndarray, lengths: np.ndarray, size: np.ndarray | int) -> np.ndarray:
+def split_evenly(starts: np.ndarray, lengths: np.ndarray, size: np.ndarray | int) -> np.ndarray:
     """Where the parts of the runs begin when each is cut every `size` tokens; no run is empty."""
     counts = -(-lengths // size)
     part = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
     return np.repeat(starts, counts) + part * (size if np.isscalar(size) else np.repeat(size, counts))
 
 
-def from_beginnings(begins: np.ndarray, documents: np.ndarray, starts: np.ndarray, tokens: int) -> Sequences:
+def sequences_from_starts(begins: np.ndarray, documents: np.ndarray, starts: np.ndarray, tokens: int) -> Sequences:
     """Sequences from `begins` (N,) on, each to the next; where documents begin (`starts`), a range ends."""
     ranges = np.union1d(begins, starts)
     offsets = np.append(np.searchsorted(ranges, begins), len(ranges))

@@ -19,7 +19,7 @@ BATCH_TOKENS = 8_000_000
 def cooccurrences(documents: Iterable[np.ndarray], size: int) -> sparse.csr_matrix:
     """How often entries of a vocabulary stand near each other in documents of ids, (size, size) float32 and symmetric; never from one document to the next."""
     counted = sparse.csr_matrix((size, size), dtype=np.float32)
-    for ids in batches(documents):
+    for ids in join_documents(documents):
         counted += sum(at_distance(ids, distance, size) for distance in range(1, REACH + 1))
     return counted + counted.T
 
@@ -34,7 +34,7 @@ def at_distance(ids: np.ndarray, distance: int, size: int) -> sparse.csr_matrix:
     )
 
 
-def batches(documents: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
+def join_documents(documents: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
     """Documents joined to runs of about BATCH_TOKENS ids, int64, with REACH times -1 after each."""
     gathered: list[np.ndarray] = []
     tokens = 0

@@ -103,9 +103,9 @@ def documents(
     language are dropped alone. Memory is bounded by a few pieces, whatever the record's length.
     """
     number, held, found = 0, "", False
-    for item in cut(paragraphs(record.paragraphs), piece_characters):
+    for item in join_into_pieces(paragraphs(record.paragraphs), piece_characters):
         found = True
-        if isinstance(item, Unwritable):
+        if isinstance(item, Undecodable):
             yield replace(dropped(record.id, "not UTF-8", item), characters=len(item))
         elif number == 0 and not held:  # whether it is the only one shows the next
             held = item
@@ -176,42 +176,42 @@ def paragraphs(lines: Iterable[str]) -> Iterator[str]:
                 yield part
 
 
-class Unwritable(str):
+class Undecodable(str):
     """A paragraph that cannot be written as UTF-8."""
 
 
-def cut(paragraphs: Iterable[str], limit: int) -> Iterator[str]:
+def join_into_pieces(paragraphs: Iterable[str], limit: int) -> Iterator[str]:
     """Join paragraphs by line feeds to pieces of at most `limit` characters.
 
     The last two pieces are balanced, so that no short rest is left. Nothing but white space is lost; what is Unwritable comes as it is.
     """
     held: list[str] = []
     size = 0
-    for part in (part for paragraph in paragraphs for part in parts(paragraph, limit)):
-        if isinstance(part, Unwritable):
+    for part in (part for paragraph in paragraphs for part in writable_parts(paragraph, limit)):
+        if isinstance(part, Undecodable):
             yield part
             continue
         held.append(part)
         size += len(part) + 1
         while size > 2 * limit:
-            joined = take(held, limit, limit)
+            joined = take_piece(held, limit, limit)
             size -= len(joined) + 1
             yield joined
     while held:
         total = sum(map(len, held)) + len(held) - 1
-        yield take(held, limit, limit if total <= limit else total // 2)
+        yield take_piece(held, limit, limit if total <= limit else total // 2)
 
 
-def parts(paragraph: str, limit: int) -> Iterator[str]:
+def writable_parts(paragraph: str, limit: int) -> Iterator[str]:
     """A paragraph in parts of at most `limit` characters; one that is no text in smaller ones, of which those that are no text are Unwritable."""
     if is_text(paragraph):
-        yield from split(paragraph, limit)
+        yield from split_paragraph(paragraph, limit)
         return
-    for part in split(paragraph, min(limit, UNDECODABLE_CHARACTERS)):
-        yield part if is_text(part) else Unwritable(part)
+    for part in split_paragraph(paragraph, min(limit, UNDECODABLE_CHARACTERS)):
+        yield part if is_text(part) else Undecodable(part)
 
 
-def take(held: list[str], limit: int, target: int) -> str:
+def take_piece(held: list[str], limit: int, target: int) -> str:
     """Remove paragraphs from the front, until there are `target` characters and never more than `limit`, and join them."""
     size, count = len(held[0]), 1
     while count < len(held) and size < target and size + 1 + len(held[count]) <= limit:
@@ -222,7 +222,7 @@ def take(held: list[str], limit: int, target: int) -> str:
     return joined
 
 
-def split(paragraph: str, limit: int) -> Iterator[str]:
+def split_paragraph(paragraph: str, limit: int) -> Iterator[str]:
     """Cut a paragraph to parts of at most `limit` characters: at a sentence end, else at white space, else anywhere."""
     start = 0
     while len(paragraph) - start > limit:

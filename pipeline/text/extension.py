@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 
 from pipeline.text.splitting import Splitting
 from pipeline.text.vocabulary import UNUSED, Vocabulary
-from pipeline.text.wordpiece import plain
+from pipeline.text.wordpiece import encode_directly
 
 LEAST_PIECES = 3
 """A word of two pieces is mostly a known one with an ending."""
@@ -47,7 +47,7 @@ def new_words(counts: pa.Table, vocabulary: Vocabulary, most: int) -> list[str]:
     return found[:most]
 
 
-def extended(vocabulary: Vocabulary, words: list[str]) -> Vocabulary:
+def extend_vocabulary(vocabulary: Vocabulary, words: list[str]) -> Vocabulary:
     """The vocabulary with these words in the places of its [unused] entries, in order, and then behind all others."""
     tokens = list(vocabulary.tokens)
     free = [place for place, token in enumerate(tokens) if UNUSED.fullmatch(token)]
@@ -56,7 +56,7 @@ def extended(vocabulary: Vocabulary, words: list[str]) -> Vocabulary:
     return replace(vocabulary, tokens=(*tokens, *words[len(free) :]))
 
 
-def new_rows(vocabulary: Vocabulary, longer: Vocabulary) -> dict[int, list[int]]:
+def pieces_of_new_words(vocabulary: Vocabulary, longer: Vocabulary) -> dict[int, list[int]]:
     """Id of each word that only the extended vocabulary has -> ids of its pieces in the one before."""
     places = [
         place
@@ -68,5 +68,5 @@ def new_rows(vocabulary: Vocabulary, longer: Vocabulary) -> dict[int, list[int]]
 
 def pieces_of(vocabulary: Vocabulary, words: list[str]) -> list[list[int]]:
     """Ids of the pieces of each word."""
-    ids, offsets = plain(vocabulary.tokenizer(), words)
+    ids, offsets = encode_directly(vocabulary.tokenizer(), words)
     return [ids[start:end].tolist() for start, end in zip(offsets[:-1], offsets[1:])]

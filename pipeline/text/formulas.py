@@ -217,14 +217,14 @@ def one_line(latex: str) -> str:
     if len(latex) > LONGEST:
         return ""
     try:
-        text = written(atoms(iter(TOKEN.findall(latex)), 0))
+        text = render_atoms(parse_atoms(iter(TOKEN.findall(latex)), 0))
     except TwoDimensions:
         return ""
     text = " ".join(re.sub(r"(?<=[(\[⟨]) +| +(?=[)\]⟩,])", "", text).split())
     return text if len(text) <= LONGEST_LINE else ""
 
 
-def atoms(tokens: Iterator[str], depth: int) -> list[str]:
+def parse_atoms(tokens: Iterator[str], depth: int) -> list[str]:
     """Commands, characters and groups up to the end of a group; a group is one atom, its text behind an open brace."""
     if depth > DEEPEST:
         raise TwoDimensions
@@ -232,35 +232,35 @@ def atoms(tokens: Iterator[str], depth: int) -> list[str]:
     for token in tokens:
         if token == "}":
             break
-        found.append("{" + written(atoms(tokens, depth + 1)) if token == "{" else token)
+        found.append("{" + render_atoms(parse_atoms(tokens, depth + 1)) if token == "{" else token)
     return found
 
 
-def written(parts: Sequence[str]) -> str:
+def render_atoms(parts: Sequence[str]) -> str:
     """A sequence of atoms as text. Each atom is read once."""
     if "\\over" in parts:
         at = parts.index("\\over")
-        return ratio(written(parts[:at]), written(parts[at + 1 :]))
+        return ratio(render_atoms(parts[:at]), render_atoms(parts[at + 1 :]))
     text, rest = "", iter(parts)
     for part in rest:
-        text += command(part[1:], rest, text) if part[0] == "\\" else sign(part, rest)
+        text += render_command(part[1:], rest, text) if part[0] == "\\" else render_character(part, rest)
     return text
 
 
-def sign(part: str, rest: Iterator[str]) -> str:
+def render_character(part: str, rest: Iterator[str]) -> str:
     """A group, a script or a character."""
     if part == "_":
-        lower = argument(rest)
+        lower = next_argument(rest)
         return lower if SUBSCRIPT.match(lower) else f"_({lower})"
     if part == "^":
-        upper = argument(rest).replace("∘", "°")
+        upper = next_argument(rest).replace("∘", "°")
         return upper if upper in ("°", "′") else f"^{upper if TERM.match(upper) or len(upper) == 1 else f'({upper})'}"
     if part == "&":
         raise TwoDimensions
     return {"~": " ", "'": "′", "\n": " "}.get(part, part.removeprefix("{"))
 
 
-def command(name: str, rest: Iterator[str], before: str) -> str:
+def render_command(name: str, rest: Iterator[str], before: str) -> str:
     """What a command becomes, with its arguments taken from the rest."""
     if name in LETTERS:
         return LETTERS[name]
@@ -271,26 +271,32 @@ def command(name: str, rest: Iterator[str], before: str) -> str:
     if name in SILENT:
         return ""
     if name in FUNCTIONS:
-        return function(name, rest, before)
+        return render_function(name, rest, before)
     if name in ARGUMENTS:
         return ARGUMENTS[name](rest)
     raise TwoDimensions
 
 
-def function(name: str, rest: Iterator[str], before: str) -> str:
+def render_function(name: str, rest: Iterator[str], before: str) -> str:
     """sin of what follows, set off from letters on either side."""
     following = next(rest, "")
-    after = sign(following, rest) if following[:1] != "\\" else command(following[1:], rest, "") if following else ""
+    after = (
+        render_character(following, rest)
+        if following[:1] != "\\"
+        else render_command(following[1:], rest, "")
+        if following
+        else ""
+    )
     start = " " if before[-1:].isalnum() else ""
     return f"{start}{name}{' ' if after[:1].isalnum() and following != '_' else ''}{after}"
 
 
-def argument(rest: Iterator[str]) -> str:
+def next_argument(rest: Iterator[str]) -> str:
     """The text of the next atom that is no space."""
     part = next((part for part in rest if not part.isspace()), None)
     if part is None:
         raise TwoDimensions
-    return command(part[1:], rest, "").strip() if part[0] == "\\" else part.removeprefix("{").strip()
+    return render_command(part[1:], rest, "").strip() if part[0] == "\\" else part.removeprefix("{").strip()
 
 
 def ratio(above: str, below: str) -> str:
@@ -299,7 +305,7 @@ def ratio(above: str, below: str) -> str:
 
 
 def root(rest: Iterator[str]) -> str:
-    radicand = argument(rest)
+    radicand = next_argument(rest)
     if radicand == "[":
         raise TwoDimensions
     return f"√{radicand if len(radicand) == 1 or radicand.isdecimal() else f'({radicand})'}"
@@ -309,14 +315,14 @@ def accented(mark: str) -> Callable[[Iterator[str]], str]:
     """A single letter under a mark; of longer texts the mark is left out."""
 
     def render(rest: Iterator[str]) -> str:
-        text = argument(rest)
+        text = next_argument(rest)
         return unicodedata.normalize("NFC", text + mark) if len(text) == 1 and text.isalpha() else text
 
     return render
 
 
 def doubled(rest: Iterator[str]) -> str:
-    return "".join(DOUBLED.get(letter, letter) for letter in argument(rest))
+    return "".join(DOUBLED.get(letter, letter) for letter in next_argument(rest))
 
 
 def negated(rest: Iterator[str]) -> str:
@@ -327,14 +333,16 @@ def negated(rest: Iterator[str]) -> str:
 
 
 ARGUMENTS: dict[str, Callable[[Iterator[str]], str]] = {name: accented(mark) for name, mark in ACCENTS.items()}
-ARGUMENTS |= {name: lambda rest: ratio(argument(rest), argument(rest)) for name in ("frac", "tfrac", "dfrac", "cfrac")}
+ARGUMENTS |= {
+    name: lambda rest: ratio(next_argument(rest), next_argument(rest)) for name in ("frac", "tfrac", "dfrac", "cfrac")
+}
 ARGUMENTS |= {
     "sqrt": root,
     "mathbb": doubled,
     "Bbb": doubled,
     "not": negated,
-    "pmod": lambda rest: f" (mod {argument(rest)})",
-    "underline": lambda rest: argument(rest),
+    "pmod": lambda rest: f" (mod {next_argument(rest)})",
+    "underline": lambda rest: next_argument(rest),
 }
 
 

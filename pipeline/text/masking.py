@@ -24,7 +24,7 @@ class Masked:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Drawn:
+class Selection:
     """What is to be masked."""
 
     positions: np.ndarray  # int64 (M,), rising places in ids
@@ -66,10 +66,10 @@ def mask_tokens(
     counts: np.ndarray,
     vocabulary: Vocabulary,
     rng: np.random.Generator,
-) -> Drawn:
+) -> Selection:
     """Pieces, whatever words they are of."""
     words = single_pieces(ids, offsets, vocabulary)
-    return each_by_itself(words, draw_words(words, counts, rng))
+    return separate_spans(words, draw_words(words, counts, rng))
 
 
 def mask_words(
@@ -79,14 +79,14 @@ def mask_words(
     counts: np.ndarray,
     vocabulary: Vocabulary,
     rng: np.random.Generator,
-) -> Drawn:
+) -> Selection:
     """Whole words, as many as fit into the count.
 
     A sequence of long words only may have fewer masks, or none, as in google-research/bert (which also joins "##" pieces at the start
     of B to the last word of A; here they stay apart).
     """
     words = whole_words(ids, offsets, vocabulary)
-    return each_by_itself(words, draw_words(words, counts, rng))
+    return separate_spans(words, draw_words(words, counts, rng))
 
 
 def mask_ngrams(
@@ -96,14 +96,14 @@ def mask_ngrams(
     counts: np.ndarray,
     vocabulary: Vocabulary,
     rng: np.random.Generator,
-) -> Drawn:
+) -> Selection:
     """Runs of n whole words that have no word in common; one that is too long for the count loses words at its end, as in google-research/albert.
 
     Unlike there a run never goes on behind a [SEP]. Source: Lan et al. 2020, 4.2.
     """
     words = whole_words(ids, offsets, vocabulary)
     weights = 1 / np.arange(1, settings.longest + 1)
-    return each_by_itself(words, draw_spans(words, counts, weights / weights.sum(), rng, over_masked=False)[0])
+    return separate_spans(words, draw_spans(words, counts, weights / weights.sum(), rng, over_masked=False)[0])
 
 
 def mask_spans(
@@ -113,7 +113,7 @@ def mask_spans(
     counts: np.ndarray,
     vocabulary: Vocabulary,
     rng: np.random.Generator,
-) -> Drawn:
+) -> Selection:
     """Spans of whole words whose number is geometric, conditional on at most `longest`; overlapping spans are one.
 
     A span that is too long for the count loses words at its end (facebookresearch/SpanBERT: pieces, so its last word may be masked in
@@ -123,16 +123,18 @@ def mask_spans(
     weights = (1 - settings.stop_probability) ** np.arange(settings.longest)
     taken, tied = draw_spans(words, counts, weights / weights.sum(), rng, over_masked=True)
     chosen = np.flatnonzero(taken)
-    return Drawn(positions=words.positions(chosen), spans=np.repeat(np.cumsum(~tied[chosen]) - 1, words.sizes[chosen]))
+    return Selection(
+        positions=words.positions(chosen), spans=np.repeat(np.cumsum(~tied[chosen]) - 1, words.sizes[chosen])
+    )
 
 
-def each_by_itself(words: Words, taken: np.ndarray) -> Drawn:
+def separate_spans(words: Words, taken: np.ndarray) -> Selection:
     """All pieces of the words taken, each to be replaced by a draw of its own."""
     positions = words.positions(np.flatnonzero(taken))
-    return Drawn(positions=positions, spans=np.arange(len(positions)))
+    return Selection(positions=positions, spans=np.arange(len(positions)))
 
 
-Draw = Callable[..., Drawn]
+Draw = Callable[..., Selection]
 """Takes (settings, ids, offsets, counts, vocabulary, rng): `counts` (N,) int64 are the most that may be masked, the rest is as in `mask`."""
 
 MASKINGS: dict[type, Draw] = {

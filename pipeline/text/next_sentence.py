@@ -3,8 +3,8 @@
 import numpy as np
 
 from pipeline.config.data import NextSentence
-from pipeline.text.chunks import SPECIALS_IN_A_PAIR, draw_chunks, end_of_length, truncate
-from pipeline.text.sequences import Sequences, follow, pairs_of_segments
+from pipeline.text.chunks import SPECIALS_IN_A_PAIR, draw_chunks, sentence_reaching, truncate
+from pipeline.text.sequences import Sequences, follow_chain, pairs_of_segments
 
 
 class OtherParents:
@@ -46,7 +46,7 @@ def next_sentence_pairs(
     elsewhere = len(np.unique(parents)) > 1
     not_next = chunks.single | ~is_next if elsewhere else np.zeros(len(is_next), bool)
     # The sentences of a NotNext chunk that B would have had are used again.
-    first = follow(np.where(not_next, chunks.a_ends, chunks.chunk_ends))
+    first = follow_chain(np.where(not_next, chunks.a_ends, chunks.chunk_ends))
     first = first[not_next[first] | ~chunks.single[first]]
     not_next, a_end, owner = not_next[first], chunks.a_ends[first], chunks.owner[first]
     b_first, b_end, b_owner = a_end.copy(), chunks.chunk_ends[first], owner.copy()
@@ -55,7 +55,7 @@ def next_sentence_pairs(
         b_first[not_next] = b = rng.integers(chunks.starts[others], chunks.ends[others])
         wanted = chunks.targets[owner] - (chunks.places[a_end] - chunks.places[first])
         # B has a sentence even where A alone is as long as the target.
-        b_end[not_next] = end_of_length(
+        b_end[not_next] = sentence_reaching(
             chunks.places, chunks.places[b] + np.maximum(wanted[not_next], 1), chunks.ends[others]
         )
     ranges = truncate(

@@ -4,7 +4,7 @@ import numpy as np
 
 from pipeline.config.data import SentenceOrder
 from pipeline.text.chunks import SPECIALS_IN_A_PAIR, draw_chunks, truncate
-from pipeline.text.sequences import Sequences, follow, pairs_of_segments
+from pipeline.text.sequences import Sequences, follow_chain, pairs_of_segments
 
 
 def sentence_order_pairs(
@@ -22,7 +22,7 @@ def sentence_order_pairs(
     """
     maximum = maximum_length - SPECIALS_IN_A_PAIR
     chunks = draw_chunks(settings.short_probability, sentence_offsets, document_offsets, maximum, rng)
-    first = follow(chunks.chunk_ends)
+    first = follow_chain(chunks.chunk_ends)
     first = first[~chunks.single[first]]
     start, middle, end = (
         chunks.places[sentence] for sentence in (first, chunks.a_ends[first], chunks.chunk_ends[first])

@@ -59,10 +59,10 @@ def split_sentences(text: str, *, lines_are_sentences: bool = False, language: s
     for line in lines:
         if line:
             found = segment(language, line)
-            pieces += joined(found, known) if known.never_last and len(found) > 1 else found
+            pieces += join_fragments(found, known) if known.never_last and len(found) > 1 else found
             ends.append(len(pieces))
     if not known.never_last:
-        pieces = joined_where_odd(pieces, ends, known)
+        pieces = join_suspicious_lines(pieces, ends, known)
     return [sentence for piece in pieces if (sentence := piece.strip())]
 
 
@@ -91,17 +91,17 @@ def abbreviations(language: str) -> Abbreviations:
     return Abbreviations(never_last=never, seldom_last=seldom, endings=endings)
 
 
-def joined_where_odd(pieces: list[str], ends: list[int], known: Abbreviations) -> list[str]:
+def join_suspicious_lines(pieces: list[str], ends: list[int], known: Abbreviations) -> list[str]:
     """Join the pieces of lines that end at `ends`, in a language in which a look at how pieces begin shows what may be cut."""
     odd = [place for place, piece in enumerate(pieces) if len(piece) < SHORT or piece[0] in NOT_CAPITAL]
     for number in sorted({bisect_right(ends, place) for place in odd}, reverse=True):
         start, end = ends[number - 1] if number else 0, ends[number]
         if end - start > 1:
-            pieces[start:end] = joined(pieces[start:end], known)
+            pieces[start:end] = join_fragments(pieces[start:end], known)
     return pieces
 
 
-def joined(pieces: list[str], known: Abbreviations) -> list[str]:
+def join_fragments(pieces: list[str], known: Abbreviations) -> list[str]:
     """Join the pieces of a line that are cut at an abbreviation or an initial, or are too short for a sentence.
 
     A short piece goes to the one before it; the number of a list item, an abbreviation and the first piece of the line

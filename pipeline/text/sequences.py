@@ -36,7 +36,7 @@ class Sequences:
     def take(self, order: np.ndarray) -> "Sequences":
         """The examples at the places `order` (int), in that order."""
         counts = np.diff(self.offsets)[order]
-        offsets = running(counts)
+        offsets = offsets_of_counts(counts)
         ranges = np.arange(offsets[-1]) + np.repeat(self.offsets[order] - offsets[:-1], counts)
         return Sequences(
             starts=self.starts[ranges],
@@ -49,7 +49,7 @@ class Sequences:
         )
 
 
-def running(counts: np.ndarray) -> np.ndarray:
+def offsets_of_counts(counts: np.ndarray) -> np.ndarray:
     """Where runs of so many things begin, and the last's end: int64 (len + 1,)."""
     return np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))
 
@@ -91,7 +91,7 @@ def target_lengths(documents: int, short_probability: float, maximum: int, rng: 
     return np.where(is_short, rng.integers(2, maximum + 1, documents), maximum)
 
 
-def follow(following: np.ndarray) -> np.ndarray:
+def follow_chain(following: np.ndarray) -> np.ndarray:
     """The places from 0 on that are reached when each place names the one that follows it, which is greater; int64.
 
     What a place is followed by must not depend on how it was reached. The chain ends at the first place outside.

@@ -23,21 +23,21 @@ BASE = 0x9E3779B97F4A7C15
 INVERSE = pow(BASE, -1, 1 << 64)
 
 
-def sequences(text: str) -> np.ndarray:
+def shingle_hashes(text: str) -> np.ndarray:
     """The hashes of all of a text's sequences of eight words, uint64, rising and distinct; none for fewer words than eight.
 
     Case, punctuation and white space make no difference; every Chinese character is a word.
     """
-    return np.unique(shingles(words(np.frombuffer(text.lower().encode(), np.uint8))))
+    return np.unique(shingles(hash_words(np.frombuffer(text.lower().encode(), np.uint8))))
 
 
-def sampled(hashes: np.ndarray) -> np.ndarray:
+def sample_hashes(hashes: np.ndarray) -> np.ndarray:
     """Those of a text's hashes that are in its sketch."""
     halvings = min(MOST_HALVINGS, max(0, (len(hashes) // LEAST_HASHES).bit_length() - 1))
     return hashes[hashes <= np.uint64((1 << (64 - halvings)) - 1)]
 
 
-def size(hashes: np.ndarray) -> int:
+def size_class(hashes: np.ndarray) -> int:
     """How large a text with so many sequences is, from 0 to LARGEST, by powers of two."""
     return min(len(hashes).bit_length(), LARGEST)
 
@@ -57,10 +57,10 @@ def shingles(words: np.ndarray) -> np.ndarray:
     total = np.zeros(count, np.uint64)
     for place in range(SHINGLE_WORDS):
         total = total * np.uint64(BASE) + words[place : place + count]
-    return mixed(total)
+    return mix_bits(total)
 
 
-def words(text: np.ndarray) -> np.ndarray:
+def hash_words(text: np.ndarray) -> np.ndarray:
     """A hash of each word of UTF-8 text (uint8), uint64."""
     ends = chunk_ends(text, chinese_characters=True)
     ends = ends if len(ends) and ends[-1] == len(text) else np.append(ends, len(text))
@@ -75,7 +75,7 @@ def words(text: np.ndarray) -> np.ndarray:
     # A polynomial of the bytes, as a difference of prefix sums shifted to power zero; all arithmetic is modulo 2^64.
     sums = np.zeros(len(text) + 1, np.uint64)
     np.cumsum((text.astype(np.uint64) + np.uint64(1)) * powers(BASE, len(text)), out=sums[1:])
-    return mixed((sums[stops] - sums[starts]) * powers(INVERSE, len(text) + 1)[starts])
+    return mix_bits((sums[stops] - sums[starts]) * powers(INVERSE, len(text) + 1)[starts])
 
 
 def powers(base: int, count: int) -> np.ndarray:
@@ -85,7 +85,7 @@ def powers(base: int, count: int) -> np.ndarray:
     return np.multiply.accumulate(factors)
 
 
-def mixed(values: np.ndarray) -> np.ndarray:
+def mix_bits(values: np.ndarray) -> np.ndarray:
     """Each number with its bits spread over all 64 (the finaliser of splitmix64), uint64."""
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -45,7 +45,7 @@ def counts_table(counts: dict[str, int]) -> pa.Table:
     return pa.table([list(counts), list(counts.values())], schema=COUNTS)
 
 
-def pairs(counts: pa.Table) -> Iterator[tuple[str, int]]:
+def iterate_counts(counts: pa.Table) -> Iterator[tuple[str, int]]:
     """Words and counts of a table, few at a time as Python objects."""
     for batch in counts.to_batches(max_chunksize=65_536):
         yield from zip(batch["word"].to_pylist(), batch["count"].to_pylist(), strict=True)
@@ -67,7 +67,7 @@ def learn(counts: pa.Table, splitting: Splitting, *, size: int, unused: int) -> 
         tokenizer.normalizer = normalizer
     tokenizer.pre_tokenizer = splitting.pre_tokenizer()
     tokenizer.decoder = DECODERS[splitting.kind]
-    return in_order(tokenizer), json.dumps(json.loads(tokenizer.to_str()), ensure_ascii=False)
+    return tokens_by_id(tokenizer), json.dumps(json.loads(tokenizer.to_str()), ensure_ascii=False)
 
 
 def wordpiece_entries(counts: pa.Table, size: int, reserved: list[str]) -> tuple[str, ...]:
@@ -77,7 +77,7 @@ def wordpiece_entries(counts: pa.Table, size: int, reserved: list[str]) -> tuple
     def fits(word: str) -> bool:
         return len(word) <= LONGEST_WORD and characters.issuperset(word)
 
-    inside = {character for word, _ in pairs(counts) if fits(word) for character in word[1:]}
+    inside = {character for word, _ in iterate_counts(counts) if fits(word) for character in word[1:]}
     # The trainer numbers the alphabet in the order of a hash table, and breaks ties between merges by those numbers:
     # as special tokens the alphabet has its numbers before training starts.
     fixed = [*reserved, *sorted(characters), *(CONTINUATION + character for character in sorted(inside))]
@@ -88,8 +88,8 @@ def wordpiece_entries(counts: pa.Table, size: int, reserved: list[str]) -> tuple
         continuing_subword_prefix=CONTINUATION,
         show_progress=False,
     )
-    words = ((word, count) for word, count in scaled(counts) if fits(word))
-    return in_order(trained(WordPiece(unk_token="[UNK]"), trainer, words))
+    words = ((word, count) for word, count in scale_counts(counts) if fits(word))
+    return tokens_by_id(train_tokenizer(WordPiece(unk_token="[UNK]"), trainer, words))
 
 
 def learn_bytes(counts: pa.Table, size: int, reserved: list[str]) -> BPE:
@@ -101,7 +101,7 @@ def learn_bytes(counts: pa.Table, size: int, reserved: list[str]) -> BPE:
         initial_alphabet=ByteLevel.alphabet(),
         show_progress=False,
     )
-    return trained(BPE(), trainer, scaled(counts)).model
+    return train_tokenizer(BPE(), trainer, scale_counts(counts)).model
 
 
 def learn_unigram(counts: pa.Table, size: int, reserved: list[str]) -> Unigram:
@@ -111,15 +111,15 @@ def learn_unigram(counts: pa.Table, size: int, reserved: list[str]) -> Unigram:
     Which pieces it drops could still turn on a sum's last digit where two segmentations of a word are equally likely; none has been seen to.
     """
     characters = alphabet(counts, (size - len(reserved)) // 4)
-    words = ((part, count) for word, count in scaled(counts) for part in known_parts(word, characters))
+    words = ((part, count) for word, count in scale_counts(counts) for part in split_at_unknown(word, characters))
     trainer = UnigramTrainer(vocab_size=size, special_tokens=reserved, unk_token="[UNK]", show_progress=False)
-    found = json.loads(trained(Unigram(), trainer, words).to_str())["model"]["vocab"]
-    pieces = settled({piece: round(score, SCORE_DIGITS) for piece, score in found[len(reserved) :]})
+    found = json.loads(train_tokenizer(Unigram(), trainer, words).to_str())["model"]["vocab"]
+    pieces = sort_rarest_scores({piece: round(score, SCORE_DIGITS) for piece, score in found[len(reserved) :]})
     ordered = sorted(pieces.items(), key=lambda entry: (-entry[1], entry[0]))
     return Unigram([*((name, 0.0) for name in reserved), *ordered], unk_id=SPECIALS.index("[UNK]"))
 
 
-def settled(pieces: dict[str, float]) -> dict[str, float]:
+def sort_rarest_scores(pieces: dict[str, float]) -> dict[str, float]:
     """The same, with the scores of the rarest characters dealt out by code point.
 
     To characters that it would have dropped the trainer gives the lowest scores, 0.0001 apart, in the order of a hash table.
@@ -133,15 +133,15 @@ def settled(pieces: dict[str, float]) -> dict[str, float]:
     return pieces | dict(zip(sorted(lowest), scores, strict=True))
 
 
-def trained(model: BPE | Unigram | WordPiece, trainer: Any, words: Iterable[tuple[str, int]]) -> Tokenizer:
+def train_tokenizer(model: BPE | Unigram | WordPiece, trainer: Any, words: Iterable[tuple[str, int]]) -> Tokenizer:
     """A tokenizer with this model after training."""
     tokenizer = Tokenizer(model)
     tokenizer.pre_tokenizer = WhitespaceSplit()
-    tokenizer.train_from_iterator(repeated(words), trainer)
+    tokenizer.train_from_iterator(repeat_words(words), trainer)
     return tokenizer
 
 
-def in_order(tokenizer: Tokenizer) -> tuple[str, ...]:
+def tokens_by_id(tokenizer: Tokenizer) -> tuple[str, ...]:
     """Entries by id."""
     ids = tokenizer.get_vocab()
     return tuple(sorted(ids, key=ids.__getitem__))
@@ -150,33 +150,33 @@ def in_order(tokenizer: Tokenizer) -> tuple[str, ...]:
 def alphabet(counts: pa.Table, limit: int) -> set[str]:
     """The `limit` most frequent characters; of equally frequent ones those with the lower code point."""
     characters: Counter[str] = Counter()
-    for word, count in pairs(counts):
+    for word, count in iterate_counts(counts):
         for character in word:
             characters[character] += count
     return set(sorted(characters, key=lambda character: (-characters[character], character))[:limit])
 
 
-def known_parts(word: str, characters: set[str]) -> list[str]:
+def split_at_unknown(word: str, characters: set[str]) -> list[str]:
     """The word cut at the characters that are not in the alphabet."""
     if characters.issuperset(word):
         return [word]
     return "".join(character if character in characters else " " for character in word).split()
 
 
-def scaled(counts: pa.Table, most: int = REPLAYED) -> Iterator[tuple[str, int]]:
+def scale_counts(counts: pa.Table, most: int = REPLAYED) -> Iterator[tuple[str, int]]:
     """Words with their counts, divided where there are more than `most` words in all; those left without count are left out."""
     total = pc.sum(counts["count"]).as_py() or 0
     if total <= most:
-        yield from pairs(counts)
+        yield from iterate_counts(counts)
         return
-    for word, count in pairs(counts):
+    for word, count in iterate_counts(counts):
         whole, rest = divmod(count * most, total)
         draw = int.from_bytes(hashlib.blake2b(word.encode(), digest_size=8).digest())
         if whole := whole + (draw * total < rest << 64):
             yield word, whole
 
 
-def repeated(counts: Iterable[tuple[str, int]]) -> Iterator[str]:
+def repeat_words(counts: Iterable[tuple[str, int]]) -> Iterator[str]:
     """Lines in which each word stands as often as its count says, in short lines: the trainer counts for itself."""
     for word, count in counts:
         for start in range(0, count, 1_000):

@@ -100,7 +100,9 @@ class Vocabulary:
     def tokenizer(self) -> Tokenizer:
         """A new tokenizer that adds no special tokens and knows none: "[MASK]" in a text is pieces of text."""
         if self.model is not None:
-            return Tokenizer.from_str(self.model if self.kind == "byte-bpe" else hidden(self.model, self._textual))
+            return Tokenizer.from_str(
+                self.model if self.kind == "byte-bpe" else hide_reserved_entries(self.model, self._textual)
+            )
         tokenizer = Tokenizer(
             WordPieceModel(
                 self.ids,
@@ -117,7 +119,7 @@ class Vocabulary:
         return tokenizer
 
 
-def hidden(model: str, textual: np.ndarray) -> str:
+def hide_reserved_entries(model: str, textual: np.ndarray) -> str:
     """A unigram tokenizer whose special and unused entries match no text.
 
     Unigram looks for all its entries in the text. Words never hold a space, as splitting takes it for their mark, so a space hides an entry.
@@ -141,7 +143,7 @@ def load_vocabulary(
     """
     file, found = read_file(path)
     specials = specials_of(found, file)
-    chosen = agreed("lowercase", lowercase, found.lowercase, found.source)
+    chosen = merge_setting("lowercase", lowercase, found.lowercase, found.source)
     if chosen is None:
         raise ConfigError(
             f"vocabulary.lowercase must be said: {file} does not tell whether text is lower-cased; "
@@ -151,10 +153,10 @@ def load_vocabulary(
     if found.kind == "wordpiece":
         require_fitting_case(found.tokens, chosen, said, file)
     stripping = chosen if found.strip_accents is None and found.lowercase is not None else found.strip_accents
-    stripped = agreed("strip_accents", strip_accents, stripping, file)
+    stripped = merge_setting("strip_accents", strip_accents, stripping, file)
     splits = found.chinese_characters
     if not chinese_characters:
-        splits = agreed("chinese_characters", False, splits, file)
+        splits = merge_setting("chinese_characters", False, splits, file)
     return Vocabulary(
         tokens=found.tokens,
         lowercase=chosen,
@@ -186,7 +188,7 @@ def upper_case(tokens: tuple[str, ...]) -> list[str]:
     return [token for token in tokens if not BRACKETED.fullmatch(token) and token != token.lower()]
 
 
-def agreed(name: str, wanted: bool | None, configured: bool | None, source: str) -> bool | None:
+def merge_setting(name: str, wanted: bool | None, configured: bool | None, source: str) -> bool | None:
     """The wanted or configured value of a setting. Raises ConfigError where they differ."""
     if wanted is not None and configured is not None and wanted != configured:
         raise ConfigError(
@@ -267,7 +269,7 @@ def save_vocabulary(vocabulary: Vocabulary, folder: Path, maximum_length: int) -
             "tokenize_chinese_chars": vocabulary.chinese_characters,
         }
     config |= {f"{special.strip('[]').lower()}_token": name for special, name in zip(SPECIALS, vocabulary.specials)}
-    for name, content in own_files(vocabulary, whole["model"]).items():
+    for name, content in files_of_kind(vocabulary, whole["model"]).items():
         storage.write_bytes(str(folder / name), content.encode())
     storage.write_bytes(str(folder / "tokenizer.json"), json.dumps(whole, indent=2, ensure_ascii=False).encode())
     storage.write_json(str(folder / "tokenizer_config.json"), config)
@@ -282,7 +284,7 @@ def published_tokenizer(vocabulary: Vocabulary) -> dict[str, Any]:
     return whole
 
 
-def own_files(vocabulary: Vocabulary, model: dict[str, Any]) -> dict[str, str]:
+def files_of_kind(vocabulary: Vocabulary, model: dict[str, Any]) -> dict[str, str]:
     """Name -> content of what the kind's published vocabularies have beside tokenizer.json."""
     if vocabulary.kind == "wordpiece":
         return {"vocab.txt": "".join(f"{token}\n" for token in vocabulary.tokens)}

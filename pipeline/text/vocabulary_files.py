@@ -25,7 +25,7 @@ ROLES = tuple(zip(SPECIALS, ("<pad>", "<unk>", "<s>", "</s>", "<mask>"), strict=
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class VocabularyFile:
     """What a vocabulary file says; None where it does not. `source` is where the lower-casing stands, in words."""
 
     tokens: tuple[str, ...]
@@ -40,7 +40,7 @@ class Found:
     """Entries that the file marks as special tokens."""
 
 
-def read_file(path: str) -> tuple[str, Found]:
+def read_file(path: str) -> tuple[str, VocabularyFile]:
     """The vocabulary's file that the setting names, made absolute, and what it says. Raises ConfigError and DataError."""
     file = vocabulary_file(path)
     content = read_setting(path, file)
@@ -84,7 +84,7 @@ def read_setting(path: str, file: str) -> str:
         raise DataError(f"{file} is not UTF-8 at byte {error.start}: save it as UTF-8") from error
 
 
-def vocab_txt(file: str, content: str) -> Found:
+def vocab_txt(file: str, content: str) -> VocabularyFile:
     """Entries of a WordPiece vocab.txt, one a line, and what the tokenizer_config.json beside it says."""
     lines = content.removesuffix("\n").split("\n")
     config = storage.join(file.rsplit("/", 1)[0], "tokenizer_config.json")
@@ -94,7 +94,7 @@ def vocab_txt(file: str, content: str) -> Found:
         if settings.get(name) not in (None, True, False):
             raise DataError(f"{config}: {name} ({settings[name]!r}) must be true or false")
     lowercase, strip_accents, chinese_characters = (settings.get(name) for name in names)
-    return Found(
+    return VocabularyFile(
         tokens=tuple(line.removesuffix("\r") for line in lines),
         source=f"do_lower_case in {config}",
         lowercase=lowercase,
@@ -120,7 +120,7 @@ def tokenizer_config(location: str) -> dict[str, Any]:
     return settings
 
 
-def vocab_json(file: str, content: str) -> Found:
+def vocab_json(file: str, content: str) -> VocabularyFile:
     """Byte-level BPE as RoBERTa's: entries and ids in vocab.json, merges in the merges.txt beside it."""
     merges = storage.join(file.rsplit("/", 1)[0], "merges.txt")
     lines = [line for line in read_setting(merges, merges).splitlines() if line and not line.startswith("#version")]
@@ -135,7 +135,7 @@ def vocab_json(file: str, content: str) -> Found:
     return split_tokenizer(file, tokenizer)
 
 
-def tokenizer_json(file: str, content: str) -> Found:
+def tokenizer_json(file: str, content: str) -> VocabularyFile:
     """A tokenizer.json of any of the kinds."""
     try:
         tokenizer = Tokenizer.from_str(content)
@@ -151,7 +151,7 @@ def tokenizer_json(file: str, content: str) -> Found:
     return split_tokenizer(file, tokenizer, json.loads(content))
 
 
-def wordpiece_json(file: str, tokenizer: Tokenizer) -> Found:
+def wordpiece_json(file: str, tokenizer: Tokenizer) -> VocabularyFile:
     """A WordPiece tokenizer.json; it must normalise and split as BERT's does."""
     model, normalizer = tokenizer.model, tokenizer.normalizer
     found = (model.unk_token, model.continuing_subword_prefix, model.max_input_chars_per_word)
@@ -165,7 +165,7 @@ def wordpiece_json(file: str, tokenizer: Tokenizer) -> Found:
             raise DataError(f"{file} has {type(part).__name__} where only {expected.__name__} works, as BERT's")
     if not normalizer.clean_text:
         raise DataError(f"{file}: clean_text (False) must be True, as BERT's")
-    return Found(
+    return VocabularyFile(
         tokens=tokens_of(file, tokenizer),
         source=f"normalizer.lowercase in {file}",
         lowercase=normalizer.lowercase,
@@ -174,14 +174,14 @@ def wordpiece_json(file: str, tokenizer: Tokenizer) -> Found:
     )
 
 
-def split_tokenizer(file: str, tokenizer: Tokenizer, content: dict[str, Any] | None = None) -> Found:
+def split_tokenizer(file: str, tokenizer: Tokenizer, content: dict[str, Any] | None = None) -> VocabularyFile:
     """A byte-level BPE or unigram tokenizer, kept as it is; `content` is the JSON it was read from, if it was."""
     whole = content if content is not None else json.loads(tokenizer.to_str())
     kind = kind_of(file, whole)
     lowercase = any(part["type"] == "Lowercase" or part.get("lowercase") for part in parts_of(whole["normalizer"]))
     stripping = [part.get("strip_accents", part["type"] == "StripAccents") for part in parts_of(whole["normalizer"])]
     bare = whole | {"added_tokens": [], "post_processor": None, "truncation": None, "padding": None}
-    return Found(
+    return VocabularyFile(
         tokens=tokens_of(file, tokenizer),
         source=f"normalizer in {file}",
         kind=kind,
@@ -226,7 +226,7 @@ def tokens_of(file: str, tokenizer: Tokenizer) -> tuple[str, ...]:
     return tokens
 
 
-def specials_of(found: Found, file: str) -> tuple[str, ...]:
+def specials_of(found: VocabularyFile, file: str) -> tuple[str, ...]:
     """Names of the special tokens: pad, unk, cls, sep and mask, and then all others that the file marks as special.
 
     Raises DataError where an entry is empty or there twice, where one breaks a vocab.txt's lines, or where a special token is missing.

@@ -133,14 +133,14 @@ class Body:
         if self.links_level:
             self.found += [self.lead] * (self.lead != "")
         else:
-            self.found += listed(self.lead, items, self.language)
+            self.found += render_list(self.lead, items, self.language)
 
     def end(self) -> None:
         """A heading follows, or nothing."""
         if self.items is not None:
             self.end_list()
         elif self.held:
-            self.found += listed(" ".join(self.held), [], self.language)
+            self.found += render_list(" ".join(self.held), [], self.language)
             self.held.clear()
 
 
@@ -206,7 +206,7 @@ def paragraphs(lines: list[str], language: str) -> list[str]:
     return [paragraph for paragraph in body.found if paragraph]
 
 
-def listed(lead: str, items: list[str], language: str) -> list[str]:
+def render_list(lead: str, items: list[str], language: str) -> list[str]:
     """A paragraph and what is kept of the list under it: one sentence that runs through it, or the items that are sentences.
 
     Short sentences are kept where most items under a paragraph are long ones. A paragraph that leads to nothing, "They are:", loses its last
@@ -291,7 +291,7 @@ def without_holes(line: str, language: str) -> str:
     )
 
 
-def replaced(text: str, table: list[tuple[str, re.Pattern[str], str]]) -> str:
+def apply_patterns(text: str, table: list[tuple[str, re.Pattern[str], str]]) -> str:
     """A text with the patterns of a table replaced, of those whose mark it holds."""
     for mark, pattern, replacement in table:
         if mark in text:
@@ -302,13 +302,13 @@ def replaced(text: str, table: list[tuple[str, re.Pattern[str], str]]) -> str:
 def tidy(paragraphs: list[str], language: str) -> list[str]:
     """Paragraphs with their entities decoded and without what removed notes and templates leave behind."""
     text = "\n".join(paragraphs)
-    text = replaced(text, DEBRIS)
+    text = apply_patterns(text, DEBRIS)
     text = ENTITY.sub(lambda match: html.unescape(match[0]), text)
     if ASIDE in text:
         text = IN_PARENTHESES.sub(without_asides, text)
     if GLUED in text:
         text = re.sub(rf"(?<=\d){GLUED}", " ", text)
-    text = replaced(text, TIDY)
+    text = apply_patterns(text, TIDY)
     text = BRACKETS.sub(lambda match: "" if any(pair in match[0] for pair in DOUBLE) else match[0], text)
     lines = (without_holes(line, language).lstrip(" ,;:.|").rstrip() for line in text.split("\n"))
     kept = [line for line in lines if WORD.search(line) and is_prose(line)]

@@ -43,13 +43,13 @@ def chunk_ends(text: np.ndarray, chinese_characters: bool) -> np.ndarray:
     ends = (classes & ENDS).view(bool)
     ends[:-1] |= classes[1:] >= STARTS
     if len(text) and text.max() >= 0x80:
-        first = np.flatnonzero(wide(text, chinese_characters))
+        first = np.flatnonzero(starts_of_single_characters(text, chinese_characters))
         ends[first[first > 0] - 1] = True
         ends[first + 2] = True
     return np.flatnonzero(ends) + 1
 
 
-def wide(text: np.ndarray, chinese_characters: bool) -> np.ndarray:
+def starts_of_single_characters(text: np.ndarray, chinese_characters: bool) -> np.ndarray:
     """Where a character of three bytes starts that is a word of its own, bool: a dash, quote or ellipsis (U+2010 to U+2027), or U+4E00 to U+9FFF."""
     found = np.zeros(len(text), bool)
     first, second, third = text[:-2], text[1:-1], text[2:]
@@ -59,7 +59,7 @@ def wide(text: np.ndarray, chinese_characters: bool) -> np.ndarray:
     return found
 
 
-class Table:
+class ChunkTable:
     """The ids of the distinct chunks seen, which are forgotten when there are too many of them."""
 
     def __init__(self, tokenizer: Tokenizer, most: int) -> None:
@@ -99,7 +99,7 @@ class Table:
         self.entries.update((chunk, first + place) for place, chunk in enumerate(chunks) if len(chunk) <= LONGEST_KEPT)
 
 
-def plain(tokenizer: Tokenizer, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+def encode_directly(tokenizer: Tokenizer, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     """Ids of all texts in one run, int32 (T,), and where each begins and the last ends, int64 (len + 1,), by the tokenizer alone."""
     encodings = tokenizer.encode_batch_fast(texts, add_special_tokens=False)
     lists = [encoding.ids for encoding in encodings]
@@ -108,7 +108,7 @@ def plain(tokenizer: Tokenizer, texts: Sequence[str]) -> tuple[np.ndarray, np.nd
     return np.fromiter(chain.from_iterable(lists), np.int32, count=offsets[-1]), offsets
 
 
-_tables: dict[tuple[str, int], Table] = {}
+_tables: dict[tuple[str, int], ChunkTable] = {}
 """By the vocabulary's fingerprint: what a process keeps from one task to the next."""
 
 
@@ -130,11 +130,11 @@ class WordPiece:
         return self.vocabulary.tokenizer()
 
     @property
-    def table(self) -> Table:
+    def table(self) -> ChunkTable:
         """This process' table for the vocabulary."""
         key = (self.vocabulary.fingerprint, self.table_chunks)
         if key not in _tables:
-            _tables[key] = Table(self.vocabulary.tokenizer(), self.table_chunks)
+            _tables[key] = ChunkTable(self.vocabulary.tokenizer(), self.table_chunks)
         return _tables[key]
 
     def encode(self, sentences: list[str]) -> tuple[np.ndarray, np.ndarray]:
@@ -143,7 +143,7 @@ class WordPiece:
         No special tokens are added. A sentence may have no ids (nothing but control characters).
         """
         if self.vocabulary.kind != "wordpiece":  # their words begin with the space before them
-            return plain(self.tokenizer, sentences)
+            return encode_directly(self.tokenizer, sentences)
         content = one_a_line(sentences).encode()
         text = np.frombuffer(content, np.uint8)
         ends = chunk_ends(text, self.vocabulary.chinese_characters)
@@ -152,11 +152,11 @@ class WordPiece:
         ).dictionary_encode()
         table = self.table
         places = table.places(chunks.dictionary.to_pylist())[chunks.indices.to_numpy()]
-        ids, offsets = gathered(table.ids, table.offsets, places)
+        ids, offsets = concatenate_runs(table.ids, table.offsets, places)
         return ids, offsets[sentence_bounds(text, ends)]
 
 
-def gathered(ids: np.ndarray, offsets: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def concatenate_runs(ids: np.ndarray, offsets: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The runs of `ids` at these places one after the other, and their bounds, int64 (len(places) + 1,)."""
     starts = offsets[places]
     lengths = offsets[places + 1] - starts

@@ -6,7 +6,7 @@ from typing import Any
 from ray.data import DataIterator, Dataset
 from ray.train import DataConfig
 
-from pipeline.corpus.stream import in_blocks
+from pipeline.corpus.stream import blocks_for_ranks
 
 
 class Dealing(DataConfig):
@@ -16,5 +16,8 @@ class Dealing(DataConfig):
         self, datasets: Mapping[str, Dataset], world_size: int, *args: Any, **kwargs: Any
     ) -> list[dict[str, DataIterator]]:
         return super().configure(
-            {name: in_blocks(stream, world_size) for name, stream in datasets.items()}, world_size, *args, **kwargs
+            {name: blocks_for_ranks(stream, world_size) for name, stream in datasets.items()},
+            world_size,
+            *args,
+            **kwargs,
         )

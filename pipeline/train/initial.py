@@ -34,7 +34,7 @@ from pipeline.model.weights import (
     vocabulary_size,
 )
 from pipeline.objectives.pretraining import BertPretraining
-from pipeline.text.extension import new_rows
+from pipeline.text.extension import pieces_of_new_words
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.checkpoint import CONFIG, WEIGHTS, read_tensors
 
@@ -227,7 +227,7 @@ def place_words(module: BertPretraining, words: Tensor) -> None:
 
 def extended_state(state: dict[str, Tensor], vocabulary: Vocabulary, longer: Vocabulary) -> dict[str, Tensor]:
     """The state of a BertPretraining for an extended vocabulary: a new word's embedding and output bias are the means of its pieces'."""
-    rows = new_rows(vocabulary, longer)
+    rows = pieces_of_new_words(vocabulary, longer)
     words, bias = "encoder.embeddings.words.weight", "masked_token_head.bias"
     return state | {name: with_rows(state[name], rows, longer.size) for name in (words, bias)}
 

@@ -20,8 +20,8 @@ from pipeline import storage
 from pipeline.cluster import NAMESPACE, WorkerResources, data_cpus, is_loopback, keep_logs, node_groups
 from pipeline.config.jobs import Pretrain
 from pipeline.config.phases import Phase
-from pipeline.corpus.order import entered, offset, rows_of_round
-from pipeline.corpus.stream import build_stream, bytes_ahead, in_phase
+from pipeline.corpus.order import cursor_for_phase, offset, rows_of_round
+from pipeline.corpus.stream import build_stream, bytes_ahead, settings_for_phase
 from pipeline.errors import ConfigError, PipelineError
 from pipeline.train import checkpoint
 from pipeline.train.dealing import Dealing
@@ -184,7 +184,9 @@ def trainer(job: Job, resources: WorkerResources) -> TorchTrainer:
             - offset(state.step - phase.first, phase.batch)
             + most_of_round(config, phase)
         )
-        return build_stream(in_phase(job.stream, phase), entered(state.cursor, phase, state.step), rows)
+        return build_stream(
+            settings_for_phase(job.stream, phase), cursor_for_phase(state.cursor, phase, state.step), rows
+        )
 
     workers = config.worker_range
     group = LoopbackConfig if is_loopback(ray.util.get_node_ip_address()) else TorchConfig

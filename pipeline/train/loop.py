@@ -14,7 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 from pipeline.batch import Batch
 from pipeline.config.jobs import Pretrain
 from pipeline.config.phases import Phase
-from pipeline.corpus.order import check_chain, entered, slots_at, slots_of_rank
+from pipeline.corpus.order import check_chain, cursor_for_phase, slots_at, slots_of_rank
 from pipeline.errors import ConfigError, DataError
 from pipeline.objectives.pretraining import BertPretraining
 from pipeline.text.vocabulary import Vocabulary
@@ -89,7 +89,7 @@ def train_phase(
     phase = config.phase_at(start)
     if state.step == 0:
         state = dataclasses.replace(state, heldout_before=state.heldout_before | evaluated(work, module, state, phase))
-    state = dataclasses.replace(state, cursor=entered(state.cursor, phase, start))
+    state = dataclasses.replace(state, cursor=cursor_for_phase(state.cursor, phase, start))
     compute = Compute(device=work.device, autocast=work.autocast, seed=config.seed, world=work.world)
     meter, notice = (
         Meter(work.world, state.interval, work.device),

@@ -17,7 +17,7 @@ from pipeline.corpus.parts import file_records
 from pipeline.corpus.sources import parse
 from pipeline.text.documents import Record
 from pipeline.text.vocabulary import Vocabulary, load_vocabulary, train_vocabulary
-from pipeline.text.wordpiece import WordPiece, plain
+from pipeline.text.wordpiece import WordPiece, encode_directly
 
 CORPORA = [spec for spec in os.environ.get("CORPORA", "").split(os.pathsep) if spec]
 TEXTS = 5_000
@@ -64,7 +64,7 @@ def test_ids_of_whole_corpora(kind: str) -> None:
     wordpiece, tokenizer = WordPiece(vocabulary), vocabulary.tokenizer()
     every, characters = texts(), 0
     while sentences := list(islice(every, TEXTS)):
-        for ours, theirs in zip(wordpiece.encode(sentences), plain(tokenizer, sentences), strict=True):
+        for ours, theirs in zip(wordpiece.encode(sentences), encode_directly(tokenizer, sentences), strict=True):
             assert np.array_equal(ours, theirs)
         characters += sum(map(len, sentences))
     print(f"\n{kind}: {characters:,} characters, the same ids")

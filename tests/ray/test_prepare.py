@@ -20,8 +20,8 @@ from ray.data import DataContext
 from jobs.prepare import main
 from pipeline.config.data import Preparation
 from pipeline.corpus.parts import parent_hash
-from pipeline.corpus.prepare import Corpus, finished, load_corpus, prepare, read_window
-from pipeline.corpus.tasks import heard, results
+from pipeline.corpus.prepare import Corpus, finished_corpus, load_corpus, prepare, read_window
+from pipeline.corpus.tasks import relay_reports, run_tasks
 from pipeline.errors import ConfigError, DataError
 from pipeline.text.schema import DOCUMENT
 
@@ -258,17 +258,17 @@ def test_a_corpus_of_other_settings_or_without_a_source_is_refused(own: Path, bo
     with pytest.raises(
         ConfigError, match=r"was prepared with prepare.window_characters 1000, now it is 2000: choose another folder"
     ):
-        finished([str(books)], replace(SETTINGS, window_characters=2000), str(own))
+        finished_corpus([str(books)], replace(SETTINGS, window_characters=2000), str(own))
     (tmp_path / "07.txt").write_text("text")
     with pytest.raises(
         ConfigError, match=f"{own} was prepared from corpus {books} too: name it as well, or choose another folder"
     ):
-        finished([str(tmp_path / "07.txt")], SETTINGS, str(own))
+        finished_corpus([str(tmp_path / "07.txt")], SETTINGS, str(own))
     (own / "manifest.json").write_text(
         json.dumps(json.loads((own / "manifest.json").read_text()) | {"sources": [str(books)]})
     )
     with pytest.raises(DataError, match="manifest.json cannot be read .*: delete the folder and prepare it again"):
-        finished([str(books)], SETTINGS, str(own))
+        finished_corpus([str(books)], SETTINGS, str(own))
 
 
 def test_an_added_file_is_read_alone_and_gives_another_corpus_while_the_one_before_stays_readable(tmp_path: Path):
@@ -281,7 +281,7 @@ def test_an_added_file_is_read_alone_and_gives_another_corpus_while_the_one_befo
         if "-" not in path.name
     }
     (books / "new.txt").write_text("\n".join(f"Line {place} of a book that was added later on." for place in range(9)))
-    assert finished([str(books)], SETTINGS, str(tmp_path / "out")) is None
+    assert finished_corpus([str(books)], SETTINGS, str(tmp_path / "out")) is None
     after = quiet_prepare([books], tmp_path / "out")
     assert after.fingerprint != before.fingerprint and after.counts["documents"] == BOOKS + 1
     assert documents(before, "train") == texts
@@ -397,7 +397,7 @@ def test_a_corpus_is_prepared_inside_its_source_and_again(tmp_path: Path):
 
 def test_what_was_deleted_is_made_again(own: Path, corpus: Corpus, books: Path, tmp_path: Path):
     shutil.rmtree(own / "train")
-    assert finished([str(books)], SETTINGS, str(own)) is None
+    assert finished_corpus([str(books)], SETTINGS, str(own)) is None
     assert documents(quiet_prepare([books], own), "train") == documents(corpus, "train")
     shutil.rmtree(own / "train")
     (own / "manifest.json").unlink()
@@ -468,8 +468,8 @@ def test_a_web_source_that_fails_for_good(server: tuple[Path, str], tmp_path: Pa
 
 def test_what_a_task_says_of_a_server_is_reported_here():
     lines: list[str] = []
-    with heard(lines.append) as say:
-        assert list(results(partial(said, say=say), [1, 2])) == [1, 2]
+    with relay_reports(lines.append) as say:
+        assert list(run_tasks(partial(said, say=say), [1, 2])) == [1, 2]
     assert sorted(lines) == ["line 1", "line 2"]
 
 

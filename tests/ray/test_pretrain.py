@@ -38,11 +38,11 @@ from pipeline.config.training import (
     WarmupStableDecay,
 )
 from pipeline.corpus.embeddings import counted_embeddings
-from pipeline.corpus.order import entered, offset
-from pipeline.corpus.stream import in_phase
+from pipeline.corpus.order import cursor_for_phase, offset
+from pipeline.corpus.stream import settings_for_phase
 from pipeline.errors import ConfigError, DataError
 from pipeline.pretrain import pretrain, stream_settings
-from pipeline.show.seen import rows_after, seen
+from pipeline.show.seen import recompute_rows, rows_after
 from pipeline.text.wordpiece import WordPiece
 from pipeline.train.checkpoint import State
 from pipeline.train.loop import advance
@@ -413,7 +413,7 @@ def rows_by_hand(config: Pretrain) -> dict[int, float]:
     """Step -> CRC of all rows up to it, from the windows in their order: the second phase begins at the window after the first one's last."""
     stream, state, found = stream_settings(config, None, print), State(), {}
     for phase in config.all_phases:
-        tables = rows_after(in_phase(stream, phase), entered(state.cursor, phase, phase.first))
+        tables = rows_after(settings_for_phase(stream, phase), cursor_for_phase(state.cursor, phase, phase.first))
         rows = pa.concat_tables([table for table, _ in islice(tables, 60)])
         size = phase.batch.rows_per_slot
         for step in range(phase.first, phase.end):
@@ -455,7 +455,7 @@ def test_a_growing_batch_and_two_phases_are_one_run(config: Pretrain) -> None:
     assert continued[0] == "continuing after step 30" and len(continued) == 2 and continued[1] != continued[0]
     assert logged["stream/rows_crc32"] == rows_by_hand(two)
     assert logged["heldout/maximum_length"] == {0: 16, 30: 16, 50: 32, 90: 32} and summary["maximum_length"] == 32
-    assert [seen(run_folder(two), step, 7)[0].phase.sampling.maximum_length for step in (30, 31)] == [16, 32]
+    assert [recompute_rows(run_folder(two), step, 7)[0].phase.sampling.maximum_length for step in (30, 31)] == [16, 32]
 
 
 def flags(config: Pretrain) -> list[str]:

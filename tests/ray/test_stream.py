@@ -20,11 +20,11 @@ from pipeline.corpus.stream import (
     TOKEN_BYTES,
     StreamLoop,
     StreamSettings,
+    blocks_for_ranks,
     build_stream,
-    in_blocks,
     rows_of_range,
     slots_of_blocks,
-    stream_of,
+    stream_from_items,
 )
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.wordpiece import WordPiece
@@ -44,7 +44,7 @@ def test_each_rank_receives_its_slots(
         corpus=tiny_corpus, vocabulary=tiny_vocabulary, sampling=Sampling(maximum_length=32), batch=batch, seed=0
     )
     monkeypatch.setattr(DataContext.get_current(), "enable_progress_bars", False)
-    stream = in_blocks(build_stream(settings, None, 200), world)
+    stream = blocks_for_ranks(build_stream(settings, None, 200), world)
     assert stream.context.custom_execution_callback_classes == [StreamLoop]
     stream.context.execution_options = ExecutionOptions(preserve_order=True)
     blocks = [block for block in stream.iter_batches(batch_size=None, batch_format="pyarrow") if block.num_rows]
@@ -86,7 +86,9 @@ def test_blocks_come_while_rows_are_made_with_few_cpus(
             yield pa.table({"row": range(16)})
 
     monkeypatch.setattr(DataContext.get_current(), "enable_progress_bars", False)
-    stream = in_blocks(stream_of(settings, [{"number": number} for number in range(60)], rows_of_block), world)
+    stream = blocks_for_ranks(
+        stream_from_items(settings, [{"number": number} for number in range(60)], rows_of_block), world
+    )
     stream.context.execution_options = ExecutionOptions(
         preserve_order=True, resource_limits=ExecutionResources.for_limits(cpu=cpus)
     )
@@ -125,7 +127,9 @@ def test_the_dealing_process_does_not_keep_what_it_has_dealt(
         seed=0,
     )
     monkeypatch.setattr(DataContext.get_current(), "enable_progress_bars", False)
-    stream = in_blocks(stream_of(settings, [{"number": number} for number in range(blocks)], rows_of_block), 1)
+    stream = blocks_for_ranks(
+        stream_from_items(settings, [{"number": number} for number in range(blocks)], rows_of_block), 1
+    )
     stream.context.custom_execution_callback_classes = [Watched]
     stream.context.execution_options = ExecutionOptions(preserve_order=True)
     (part,) = stream.streaming_split(1, equal=True)

@@ -11,15 +11,21 @@ import pytest
 from pipeline import storage
 from pipeline.config.data import VocabularySettings
 from pipeline.corpus import counts as counting
-from pipeline.corpus.counts import PARTITIONS, add_up, count_words, dealt, texts_of, write_counts
+from pipeline.corpus.counts import PARTITIONS, count_words, counting_tasks, sum_partition, texts_of, write_counts
 from pipeline.corpus.given_vocabulary import given_vocabulary
 from pipeline.corpus.prepare import Corpus, Window
-from pipeline.corpus.vocabulary import extended_vocabulary, first_windows, shaping, splitting_of, trained_vocabulary
+from pipeline.corpus.vocabulary import (
+    extended_vocabulary,
+    first_windows,
+    settings_of_training,
+    splitting_of,
+    trained_vocabulary,
+)
 from pipeline.errors import ConfigError, DataError
 from pipeline.text.extension import new_words
 from pipeline.text.schema import DOCUMENT
 from pipeline.text.splitting import Splitting
-from pipeline.text.training import pairs, word_counts
+from pipeline.text.training import iterate_counts, word_counts
 from pipeline.text.vocabulary import Vocabulary, train_vocabulary
 
 pytestmark = pytest.mark.usefixtures("local_ray")
@@ -75,11 +81,11 @@ def silent(line: str) -> None:
 def test_counts_are_those_of_one_process_whatever_the_tasks(corpus: Corpus, tmp_path: Path, tasks: int) -> None:
     characters = sum(window.characters for window in corpus.train)
     size = 1 if tasks == WINDOWS - 1 else characters // tasks
-    assert len(dealt(corpus.train, size)) == tasks
+    assert len(counting_tasks(corpus.train, size)) == tasks
     lines: list[str] = []
     counts = count_words(corpus, corpus.train, UNCASED, str(tmp_path), lines.append, task_characters=size)
     expected = word_counts(texts(corpus), UNCASED)
-    assert dict(pairs(counts.table)) == expected and expected["meta"] > 0 and expected["力"] > 0
+    assert dict(iterate_counts(counts.table)) == expected and expected["meta"] > 0 and expected["力"] > 0
     assert (counts.words, counts.distinct, counts.dropped) == (expected.total(), len(expected), 0)
     assert counts.characters == characters and lines[-1].startswith(
         "vocabulary: counting words: 11 of 11 windows, 0 M characters"
@@ -89,7 +95,7 @@ def test_counts_are_those_of_one_process_whatever_the_tasks(corpus: Corpus, tmp_
 def test_the_rarest_words_are_dropped_beyond_the_bound(corpus: Corpus, tmp_path: Path) -> None:
     expected = word_counts(texts(corpus), UNCASED)
     few = count_words(corpus, corpus.train, UNCASED, str(tmp_path), silent, most_words=PARTITIONS)
-    kept = dict(pairs(few.table))
+    kept = dict(iterate_counts(few.table))
     assert len(kept) <= PARTITIONS and few.dropped == few.distinct - len(kept) == len(expected) - len(kept) > 0
     assert (
         kept.items() <= expected.items() and max(expected.values()) in kept.values() and few.words == expected.total()
@@ -99,13 +105,13 @@ def test_the_rarest_words_are_dropped_beyond_the_bound(corpus: Corpus, tmp_path:
 def test_partial_sums_are_added_up_before_they_fill_memory(
     corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tasks = dealt(corpus.train, 1)
+    tasks = counting_tasks(corpus.train, 1)
     files = [write_counts(task, corpus, UNCASED, str(tmp_path))["file"] for task in tasks]
     monkeypatch.setattr(counting, "COMBINED_ROWS", 3)
     sizes: list[int] = []
-    real = counting.summed
-    monkeypatch.setattr(counting, "summed", lambda tables: sizes.append(len(tables)) or real(tables))
-    totals = [add_up(partition, files, str(tmp_path), 100)["words"] for partition in range(PARTITIONS)]
+    real = counting.sum_by_word
+    monkeypatch.setattr(counting, "sum_by_word", lambda tables: sizes.append(len(tables)) or real(tables))
+    totals = [sum_partition(partition, files, str(tmp_path), 100)["words"] for partition in range(PARTITIONS)]
     assert sum(totals) == word_counts(texts(corpus), UNCASED).total() and len(sizes) > PARTITIONS
 
 
@@ -162,7 +168,7 @@ def test_all_that_shapes_a_vocabulary_names_its_folder() -> None:
         {"kind": "unigram"},
     ]
     settings = [VocabularySettings(**changed) for changed in changes]
-    assert len({json.dumps(shaping(each, splitting_of(each))) for each in settings}) == len(changes)
+    assert len({json.dumps(settings_of_training(each, splitting_of(each))) for each in settings}) == len(changes)
 
 
 def test_what_an_interrupted_training_left_does_not_count(corpus: Corpus, tmp_path: Path) -> None:

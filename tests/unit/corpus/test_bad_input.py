@@ -16,7 +16,7 @@ import pytest
 from backports import zstd
 
 from pipeline.config.data import Preparation
-from pipeline.corpus import foreign
+from pipeline.corpus import unsupported
 from pipeline.corpus.formats import FORMATS
 from pipeline.corpus.inputs import list_files
 from pipeline.corpus.parts import file_documents, file_records
@@ -337,7 +337,7 @@ def test_a_dump_that_is_cut_is_a_truncated_file(tmp_path: Path):
 
 
 def test_the_advice_for_files_that_are_no_corpus():
-    assert {reason: kind.advice for reason, kind in foreign.FOREIGN.items()} == {
+    assert {reason: kind.advice for reason, kind in unsupported.UNSUPPORTED.items()} == {
         "HTML not text": "this is a web page: take the text out of it, or read it as it is with ::format=text",
         "XML not text": "this is XML: take the text out of its elements, or read it as it is with ::format=text; a part of a MediaWiki dump is ::format=wikipedia-dump",
         "RTF not text": "this is Rich Text: save it as plain text in UTF-8, or read it as it is with ::format=text",

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.corpus import bz2_blocks
-from pipeline.corpus.bz2_blocks import Blocks, Mark, marks
+from pipeline.corpus.bz2_blocks import Blocks, Mark, find_marks
 
 draw = random.Random(0)
 TEXT = b"".join(
@@ -35,12 +35,12 @@ def starts() -> list[int]:
 
 
 def test_marks_are_found_at_every_bit():
-    found = marks(DATA)
+    found = find_marks(DATA)
     assert [mark.bit for mark in found if mark.block] == starts() and len(starts()) == 5
     assert [mark.block for mark in found] == [True] * 5 + [False]
     for shift in range(8):
         data = ((0x314159265359 << 88) | (0x177245385090 << 8)) << shift
-        assert marks(b"\xff" + data.to_bytes(18)) == [
+        assert find_marks(b"\xff" + data.to_bytes(18)) == [
             Mark(bit=16 - shift, block=True),
             Mark(bit=96 - shift, block=False),
         ]
@@ -85,7 +85,9 @@ def test_a_magic_in_a_block_by_chance_loses_nothing(places: list[tuple[int, bool
     ]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            bz2_blocks, "marks", lambda data, start: sorted([*marks(data, start), *(wrong if start == 0 else [])])
+            bz2_blocks,
+            "find_marks",
+            lambda data, start: sorted([*find_marks(data, start), *(wrong if start == 0 else [])]),
         )
         found = blocks(DATA, piece=10**6)
         assert b"".join(text or b"?" for text in found.texts(ALL)) == TEXT and found.damaged == []

@@ -1,7 +1,17 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.text.documents import Document, Dropped, Record, cut, documents, length, letters_share, paragraphs, split
+from pipeline.text.documents import (
+    Document,
+    Dropped,
+    Record,
+    documents,
+    join_into_pieces,
+    length,
+    letters_share,
+    paragraphs,
+    split_paragraph,
+)
 
 
 def record(*lines: str, **more) -> Record:
@@ -86,29 +96,32 @@ def test_of_a_long_paragraph_with_undecodable_bytes_most_is_kept():
 
 def test_a_long_document_is_cut_at_paragraphs_and_its_last_two_pieces_are_balanced():
     lines = [letter * 10 for letter in "abcdefgh"]
-    assert [piece.split("\n") for piece in cut(lines, 33)] == [lines[0:3], lines[3:6], lines[6:8]]
-    assert [piece.split("\n") for piece in cut(lines[:4], 33)] == [lines[0:2], lines[2:4]]
+    assert [piece.split("\n") for piece in join_into_pieces(lines, 33)] == [lines[0:3], lines[3:6], lines[6:8]]
+    assert [piece.split("\n") for piece in join_into_pieces(lines[:4], 33)] == [lines[0:2], lines[2:4]]
     assert [document.id for document in made(*lines, piece=33)] == ["book#0", "book#1", "book#2"]
     assert {document.parent for document in made(*lines, piece=33)} == {"shelf"}
 
 
 def test_a_paragraph_is_cut_after_a_sentence_else_at_white_space_else_anywhere():
-    assert list(split('One two. Is it "three?" Four five six', 30)) == ['One two. Is it "three?"', "Four five six"]
-    assert list(split("one two three four five", 12)) == ["one two", "three four", "five"]
-    assert list(split("abcdefghij", 4)) == ["abcd", "efgh", "ij"]
-    assert list(split("一二三。四五六七", 5)) == ["一二三。", "四五六七"]
+    assert list(split_paragraph('One two. Is it "three?" Four five six', 30)) == [
+        'One two. Is it "three?"',
+        "Four five six",
+    ]
+    assert list(split_paragraph("one two three four five", 12)) == ["one two", "three four", "five"]
+    assert list(split_paragraph("abcdefghij", 4)) == ["abcd", "efgh", "ij"]
+    assert list(split_paragraph("一二三。四五六七", 5)) == ["一二三。", "四五六七"]
 
 
 @given(st.lists(st.text(st.sampled_from("ab.  \n\r。"), max_size=60), max_size=12), st.integers(1, 40))
 def test_pieces_lose_nothing_and_are_never_too_long(lines: list[str], limit: int):
-    pieces = list(cut(paragraphs(lines), limit))
+    pieces = list(join_into_pieces(paragraphs(lines), limit))
     assert squeezed("".join(pieces)) == squeezed("".join(lines))
     assert all(0 < len(piece) <= limit and piece == piece.strip() for piece in pieces)
 
 
 @given(st.lists(st.integers(1, 20), min_size=1, max_size=30))
 def test_pieces_are_as_few_as_paragraphs_allow_within_a_factor_of_two(sizes: list[int]):
-    pieces = list(cut(["x" * size for size in sizes], 20))
+    pieces = list(join_into_pieces(["x" * size for size in sizes], 20))
     total = sum(sizes) + len(sizes) - 1
     assert len(pieces) <= 2 * total // 20 + 2
 

@@ -197,7 +197,7 @@ def test_a_page_too_long_is_dropped_without_being_held(monkeypatch: pytest.Monke
         ("f:4", "page too long"),
         ("f:5", "T"),
     ]
-    assert [len(content) for kind, content in dump.cut([long.encode()]) if kind == "page too long"] == [
+    assert [len(content) for kind, content in dump.split_pages([long.encode()]) if kind == "page too long"] == [
         dump.KEPT_BYTES
     ] * 2
 

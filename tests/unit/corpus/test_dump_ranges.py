@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.corpus import bz2_blocks, dump, dump_ranges, inputs, opening
-from pipeline.corpus.bz2_blocks import Mark, marks
-from pipeline.corpus.dump_ranges import Given, byte_ranges, fetched
-from pipeline.corpus.inputs import InputFile, list_files, ranges
+from pipeline.corpus.bz2_blocks import Mark, find_marks
+from pipeline.corpus.dump_ranges import RangeInput, byte_ranges, fetch_range
+from pipeline.corpus.inputs import InputFile, list_files, split_into_ranges
 from pipeline.corpus.parts import file_records
 from pipeline.corpus.sources import parse
 from pipeline.errors import DataError
@@ -75,7 +75,7 @@ def file_at(path: Path, data: bytes) -> InputFile:
 
 def of_ranges(file: InputFile, edges: list[int], limit: int = 200) -> list[tuple]:
     """The records of a dump's ranges between these edges."""
-    given = Given(head=dump_ranges.head(file.location))
+    given = RangeInput(head=dump_ranges.read_dump_head(file.location))
     parts = [replace(file, format="wikipedia-dump", start=start, stop=stop) for start, stop in pairwise(edges)]
     return shown(item for part in parts for item in file_records(part, limit, given))
 
@@ -92,8 +92,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[InputFile, lis
 
 
 def test_the_dumps_have_many_blocks_and_long_pages(files: list[tuple[InputFile, list[tuple]]]):
-    assert [sum(mark.block for mark in marks(data)) for data in (SINGLE, BY_BLOCKS_OF_PAGES)] == [8, 8] and len(
-        marks(THROUGH_PAGES)
+    assert [sum(mark.block for mark in find_marks(data)) for data in (SINGLE, BY_BLOCKS_OF_PAGES)] == [8, 8] and len(
+        find_marks(THROUGH_PAGES)
     ) == 50
     assert [len(whole) for _, whole in files] == [122, 12, 122] and max(
         len(item[2][0]) for item in files[0][1]
@@ -122,21 +122,23 @@ def test_tags_and_pages_that_a_block_cuts_in_two_are_of_the_first(tmp_path: Path
 def test_chance_magics_lose_nothing(files: list[tuple[InputFile, list[tuple]]], monkeypatch: pytest.MonkeyPatch):
     file, whole = files[0]
     monkeypatch.setattr(opening, "BLOCK_BYTES", file.bytes)
-    real = [mark.bit for mark in marks(SINGLE)]
+    real = [mark.bit for mark in find_marks(SINGLE)]
     wrong = [
         Mark(bit=(first + second) // 2, block=bool(number % 2)) for number, (first, second) in enumerate(pairwise(real))
     ]
     monkeypatch.setattr(
         bz2_blocks,
-        "marks",
-        lambda data, start: sorted({*marks(data, start), *(wrong if len(data) == file.bytes and not start else [])}),
+        "find_marks",
+        lambda data, start: sorted(
+            {*find_marks(data, start), *(wrong if len(data) == file.bytes and not start else [])}
+        ),
     )
     assert of_ranges(file, [0, file.bytes]) == whole
 
 
 def test_a_damaged_block_costs_its_pages_and_is_counted(files: list[tuple[InputFile, list[tuple]]], tmp_path: Path):
     _, whole = files[1]
-    at = [mark.bit // 8 for mark in marks(BY_BLOCKS_OF_PAGES) if mark.block][3]
+    at = [mark.bit // 8 for mark in find_marks(BY_BLOCKS_OF_PAGES) if mark.block][3]
     data = bytearray(BY_BLOCKS_OF_PAGES)
     data[at + 40] ^= 1
     file = file_at(tmp_path / "1.xml.bz2", bytes(data))
@@ -149,7 +151,7 @@ def test_a_page_that_a_damaged_block_breaks_is_not_glued_to_another(
     files: list[tuple[InputFile, list[tuple]]], tmp_path: Path
 ):
     whole = {item[0]: item for item in files[2][1]}
-    for at in [mark.bit // 8 for mark in marks(THROUGH_PAGES) if mark.block][1::4]:
+    for at in [mark.bit // 8 for mark in find_marks(THROUGH_PAGES) if mark.block][1::4]:
         data = bytearray(THROUGH_PAGES)
         data[at + 40] ^= 1
         file = file_at(tmp_path / "2.xml.bz2", bytes(data))
@@ -179,10 +181,10 @@ def test_a_page_too_long_is_not_read_to_its_end(tmp_path: Path, monkeypatch: pyt
         ("a.xml.bz2:3", "T3"),
     ]
     read: list[int] = []
-    real = dump_ranges.stored
+    real = dump_ranges.read_stored
     monkeypatch.setattr(
         dump_ranges,
-        "stored",
+        "read_stored",
         lambda *where, **more: (read.append(len(block)) or block for block in real(*where, **more)),
     )
     monkeypatch.setattr(opening, "BLOCK_BYTES", 10_000)
@@ -239,7 +241,7 @@ def test_which_files_are_cut(
     monkeypatch.setattr(inputs, "RANGE_BYTES", 1 + len(data) // 5 if count > 1 else 30_000)
     (tmp_path / name).write_bytes(data)
     (file,) = list_files(parse(f"{tmp_path}/{name}{spec}"))
-    parts, head = ranges(file)
+    parts, head = split_into_ranges(file)
     assert len(parts) == count and parts[0].location == file.location
     if count == 1:
         assert (parts, head) == ([file], b"")
@@ -390,8 +392,8 @@ def test_ranges_of_a_url_ask_again_only_where_what_was_fetched_is_not_enough(
     monkeypatch.setattr(inputs, "RANGE_BYTES", 30_000)
     monkeypatch.setattr(dump_ranges, "BEYOND_BYTES", beyond)
     (file,) = list_files(parse(server))
-    parts, head = ranges(file)
-    got = [fetched(part.location, part.start, part.stop, part.stamp) for part in parts]
+    parts, head = split_into_ranges(file)
+    got = [fetch_range(part.location, part.start, part.stop, part.stamp) for part in parts]
     assert Server.asked[-len(parts) :] == [
         (f"bytes={part.start}-{part.stop + beyond - 1}", '"1"' if part.start else "") for part in parts
     ]
@@ -399,7 +401,7 @@ def test_ranges_of_a_url_ask_again_only_where_what_was_fetched_is_not_enough(
     found = [
         item
         for part, data in zip(parts, got, strict=True)
-        for item in shown(file_records(part, 200, Given(head=head, fetched=data)))
+        for item in shown(file_records(part, 200, RangeInput(head=head, fetched=data)))
     ]
     assert found == files[0][1] and len(parts) > 4
     assert len(Server.asked) == 0 if beyond > len(SINGLE) else 0 < len(Server.asked) < len(parts)
@@ -412,12 +414,14 @@ def test_what_is_fetched_may_end_where_the_file_does(
     monkeypatch.setattr(dump_ranges, "BEYOND_BYTES", 5_000)
     stop = len(SINGLE) - 5_000
     (file,) = list_files(parse(server))
-    data = fetched(server, 0, stop, file.stamp)
+    data = fetch_range(server, 0, stop, file.stamp)
     assert data == SINGLE
     assert (
         shown(
             file_records(
-                replace(file, format="wikipedia-dump", start=0, stop=stop), 200, Given(head=HEAD.encode(), fetched=data)
+                replace(file, format="wikipedia-dump", start=0, stop=stop),
+                200,
+                RangeInput(head=HEAD.encode(), fetched=data),
             )
         )[:100]
         == files[0][1][:100]
@@ -431,14 +435,14 @@ def test_a_file_that_changed_between_its_ranges_is_refused(server: str, monkeypa
         DataError,
         match=r"0.xml.bz2 cannot be read: the server cannot go on from byte 50,000: it knows no Range, or the file has changed$",
     ):
-        fetched(server, 50_000, 60_000, file.stamp)
+        fetch_range(server, 50_000, 60_000, file.stamp)
 
 
 def test_without_ranges_a_url_is_read_as_a_whole(server: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(inputs, "RANGE_BYTES", 30_000)
     monkeypatch.setattr(Server, "knows_ranges", False)
     (file,) = list_files(parse(server))
-    assert ranges(file) == ([file], b"")
+    assert split_into_ranges(file) == ([file], b"")
 
 
 def test_the_index_beside_a_url_is_asked_for(server: str, monkeypatch: pytest.MonkeyPatch):

@@ -3,7 +3,7 @@
 import pytest
 
 from pipeline.corpus.formats import recognise
-from pipeline.corpus.gutenberg import goes_on, read_gutenberg
+from pipeline.corpus.gutenberg import is_wrapped, read_gutenberg
 from pipeline.corpus.opening import Opened
 from pipeline.text.documents import Record
 
@@ -145,7 +145,7 @@ def test_paragraphs_that_only_an_indent_tells_apart():
         "  The morning after the marriage there was a sad surprise for her. So",
     ]
     assert body("\n".join(lines)) == [lines[0], lines[1].strip()]
-    assert goes_on(
+    assert is_wrapped(
         "a full line that ends with a sentence, as lines may do by chance too.", "The next one is not indented.", 56
     )
 

@@ -9,9 +9,9 @@ from pipeline.corpus.order import (
     LEAST_BLOCK_TOKENS,
     Cursor,
     WindowRange,
+    can_follow,
     check_chain,
-    entered,
-    follows,
+    cursor_for_phase,
     offset,
     permutation,
     row_after,
@@ -83,17 +83,17 @@ def test_a_block_of_small_slots_is_too_large_for_an_inline_result() -> None:
 
 
 def test_what_may_follow_a_row() -> None:
-    assert follows(None, at(0, 0, 0))
-    assert not follows(None, at(0, 0, 1))
-    assert not follows(None, at(1, 0, 0))
-    assert follows(at(0, 3, 4), at(0, 3, 5))
-    assert not follows(at(0, 3, 4), at(0, 3, 6))
-    assert not follows(at(0, 3, 4), at(0, 4, 0))
-    assert follows(at(0, 3, 9), at(0, 4, 0))
-    assert follows(at(0, 3, 9), at(1, 0, 0))
-    assert follows(at(0, 3, 9), at(0, 5, 0))  # window 4 had no rows
-    assert not follows(at(0, 3, 9), at(0, 3, 0))
-    assert not follows(at(0, 3, 9), at(0, 4, 1))
+    assert can_follow(None, at(0, 0, 0))
+    assert not can_follow(None, at(0, 0, 1))
+    assert not can_follow(None, at(1, 0, 0))
+    assert can_follow(at(0, 3, 4), at(0, 3, 5))
+    assert not can_follow(at(0, 3, 4), at(0, 3, 6))
+    assert not can_follow(at(0, 3, 4), at(0, 4, 0))
+    assert can_follow(at(0, 3, 9), at(0, 4, 0))
+    assert can_follow(at(0, 3, 9), at(1, 0, 0))
+    assert can_follow(at(0, 3, 9), at(0, 5, 0))  # window 4 had no rows
+    assert not can_follow(at(0, 3, 9), at(0, 3, 0))
+    assert not can_follow(at(0, 3, 9), at(0, 4, 1))
 
 
 def test_a_chain_of_slots_is_checked_to_the_row() -> None:
@@ -174,10 +174,12 @@ def test_every_world_sees_the_same_steps_of_a_growing_batch(batch: Batch, world:
 
 def test_a_phase_begins_at_the_next_window() -> None:
     first, second = split(TwoPhases(share=0.25), 8, Sampling(), Batch())
-    assert entered(at(2, 3, 4), first, 5) == at(2, 3, 4) and entered(at(2, 3, 4), second, 7) == at(2, 3, 4)
-    assert entered(None, first, 0) is None
-    left = entered(at(2, 3, 4), second, 6)
-    assert left == at(2, 3, 9) and follows(left, at(2, 4, 0, rows=2)) and not follows(left, at(2, 3, 5))
+    assert cursor_for_phase(at(2, 3, 4), first, 5) == at(2, 3, 4) and cursor_for_phase(at(2, 3, 4), second, 7) == at(
+        2, 3, 4
+    )
+    assert cursor_for_phase(None, first, 0) is None
+    left = cursor_for_phase(at(2, 3, 4), second, 6)
+    assert left == at(2, 3, 9) and can_follow(left, at(2, 4, 0, rows=2)) and not can_follow(left, at(2, 3, 5))
     assert row_after(left, 20) == (2 * 20 + 4, 0) and row_after(at(2, 3, 4), 20) == (2 * 20 + 3, 5)
     assert next(window_ranges(left, 4, 1, 1)) == WindowRange(first=12, count=1)  # the first one of epoch 3
 

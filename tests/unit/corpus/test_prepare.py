@@ -9,15 +9,15 @@ import pytest
 from pipeline import storage
 from pipeline.config.data import Preparation
 from pipeline.corpus.inputs import list_files
-from pipeline.corpus.parts import part_settings, records, sketched, write_parts
+from pipeline.corpus.parts import part_settings, records, sketch_document, write_parts
 from pipeline.corpus.prepare import (
     Corpus,
     Plan,
-    contents,
-    delete_others,
-    finished,
+    delete_unused_files,
+    finished_corpus,
     list_sources,
     load_corpus,
+    manifest_contents,
     prepare,
     read_window,
 )
@@ -67,7 +67,7 @@ def test_a_corpus_prepared_inside_its_source_is_not_read(books: Path, tmp_path: 
 def test_what_is_refused_is_refused_before_anything_is_written(books: Path, tmp_path: Path):
     folder = tmp_path / "new"
     for source, words in ((f"{books}x", "no such file or folder"), (f"{books}/*.pdf", "no file matches this pattern")):
-        for refuse in (finished, lambda *about: prepare(*about, lambda line: None)):
+        for refuse in (finished_corpus, lambda *about: prepare(*about, lambda line: None)):
             with pytest.raises(ConfigError, match=words):
                 refuse([source], SETTINGS, str(folder))
     folder.mkdir()
@@ -75,7 +75,7 @@ def test_what_is_refused_is_refused_before_anything_is_written(books: Path, tmp_
     with pytest.raises(
         ConfigError, match="holds thesis.tex, which is not of a prepared corpus: choose an empty or new folder"
     ):
-        finished([str(books)], SETTINGS, str(folder))
+        finished_corpus([str(books)], SETTINGS, str(folder))
     with pytest.raises(ConfigError, match="both hold"):
         prepare([str(books), f"{books}/0.txt"], SETTINGS, str(tmp_path / "empty"), lambda line: None)
     assert [path.name for path in folder.iterdir()] == ["thesis.tex"] and not (tmp_path / "empty").exists()
@@ -86,7 +86,7 @@ def test_nobody_is_told_to_delete_a_folder_of_something_else(books: Path, tmp_pa
     folder = tmp_path / "vocabulary"
     folder.mkdir()
     (folder / "manifest.json").write_text(manifest)
-    for call in (lambda: finished([str(books)], SETTINGS, str(folder)), lambda: load_corpus(str(folder))):
+    for call in (lambda: finished_corpus([str(books)], SETTINGS, str(folder)), lambda: load_corpus(str(folder))):
         with pytest.raises(ConfigError) as refused:
             call()
         assert (
@@ -101,7 +101,7 @@ def test_nobody_is_told_to_delete_a_folder_of_something_else(books: Path, tmp_pa
     with pytest.raises(
         DataError, match=r"manifest.json cannot be read \(.*\): delete the folder and prepare it again$"
     ):
-        finished([str(books)], SETTINGS, str(folder))
+        finished_corpus([str(books)], SETTINGS, str(folder))
 
 
 def test_a_batch_counts_only_while_all_its_parts_are_there(books: Path, tmp_path: Path):
@@ -148,7 +148,7 @@ def fingerprint(places: dict[str, float], folder: Path) -> str:
         rows = [
             {
                 name: value
-                for name, value in sketched(document(text, f"{number}.txt"), place).row.items()
+                for name, value in sketch_document(document(text, f"{number}.txt"), place).row.items()
                 if name in DOCUMENT.names
             }
             for number, (place, text) in enumerate(texts.items())
@@ -156,7 +156,7 @@ def fingerprint(places: dict[str, float], folder: Path) -> str:
         report[split] = write_windows(
             str(folder), split, 0, pa.Table.from_pylist(rows if split == "train" else [], schema=DOCUMENT), 1000
         )
-    return contents([report], {}, Plan(sources=sources, settings={}, inputs={}))["fingerprint"]
+    return manifest_contents([report], {}, Plan(sources=sources, settings={}, inputs={}))["fingerprint"]
 
 
 def document(text: str, name: str) -> Document:
@@ -192,7 +192,7 @@ def test_what_a_killed_preparation_was_just_writing_is_deleted(tmp_path: Path):
     for name in (*kept, *gone):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("x")
-    delete_others(str(tmp_path), {"train/00000-a.parquet"}, ["0123456789abcdef-00000"], "feed")
+    delete_unused_files(str(tmp_path), {"train/00000-a.parquet"}, ["0123456789abcdef-00000"], "feed")
     assert sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.*")) == sorted(kept)
 
 

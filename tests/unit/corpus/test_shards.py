@@ -8,21 +8,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.config.data import Preparation
-from pipeline.corpus.overlaps import OVERLAP, heldout_share, is_heldout, overlaps, write_overlap
+from pipeline.corpus.overlaps import OVERLAP, count_overlaps, heldout_share, is_heldout, write_overlap
 from pipeline.corpus.parts import (
     KEY_BYTES,
     PART,
     SKETCH,
-    Sketched,
+    SketchedRow,
     Tally,
     arrow_tables,
-    in_order,
-    leading,
+    leading_number,
     least_parents,
     parent_hash,
     parquet,
     part_tables,
-    sketched,
+    sketch_document,
+    sort_part,
 )
 from pipeline.corpus.ranges import key_edges, sorted_range
 from pipeline.corpus.shards import counts_by_source, shard_count, window_edges, without_near_duplicates, without_repeats
@@ -32,18 +32,18 @@ from pipeline.text.sketches import COMMON
 WORDS = [f"word{number}" for number in range(1200)]
 
 
-def item(text: str, id: str, parent: str = "p", source: str = "s") -> Sketched:
-    return sketched(
+def item(text: str, id: str, parent: str = "p", source: str = "s") -> SketchedRow:
+    return sketch_document(
         Document(id=id, parent=parent, title="", text=text, lines_are_sentences=False, language="en"), source
     )
 
 
-def items(texts: list[str]) -> list[Sketched]:
+def items(texts: list[str]) -> list[SketchedRow]:
     return [item(text, f"{number:03d}") for number, text in enumerate(texts)]
 
 
-def table(found: list[Sketched]) -> pa.Table:
-    return in_order(pa.Table.from_pylist([item.row for item in found], schema=PART))
+def table(found: list[SketchedRow]) -> pa.Table:
+    return sort_part(pa.Table.from_pylist([item.row for item in found], schema=PART))
 
 
 def test_the_key_of_a_row_is_the_hash_of_its_text():
@@ -115,7 +115,7 @@ def test_ranges_of_keys_divide_the_rows_of_all_parts_in_order(
     edges = [key_edges(number, count) for number in range(count)]
     assert edges[0][0] == 0 and edges[-1][1] == 2**64 and all(a[1] == b[0] for a, b in zip(edges, edges[1:]))
     tables = [
-        in_order(
+        sort_part(
             pa.concat_tables([sorted_range(f"{tmp_path}/{part}.parquet", PART, "key", *edge) for part in range(3)])
         )
         for edge in edges
@@ -144,7 +144,7 @@ def test_overlaps_count_what_others_own_and_how_much_of_it_is_common():
         "parent_hash": [1, half + 2, half + 1, 4, 4, 4, half + 1, 1, half + 9, half + 1],
         "place": [11, 12, 13, 13, 14, 13, 13, 11, 15, 13],
     }
-    found = overlaps(
+    found = count_overlaps(
         pa.table({name: pa.array(column, SKETCH.field(name).type) for name, column in columns.items()}, schema=SKETCH),
         0.5,
     )
@@ -155,10 +155,10 @@ def test_overlaps_count_what_others_own_and_how_much_of_it_is_common():
         {"place": 12, "parent_hash": half + 2, "shared": 1, "common": 1},
         {"place": 13, "parent_hash": half + 1, "shared": 1, "common": 0},
     ]
-    assert overlaps(SKETCH.empty_table(), 0.5).num_rows == 0
+    assert count_overlaps(SKETCH.empty_table(), 0.5).num_rows == 0
 
 
-def near(found: list[Sketched], folder: Path, **settings: float) -> tuple[list[str], dict[str, Tally]]:
+def near(found: list[SketchedRow], folder: Path, **settings: float) -> tuple[list[str], dict[str, Tally]]:
     """Ids of the texts that are left, compared through the files of three ranges of hashes."""
     (folder / "parts").mkdir()
     rows, sketches = arrow_tables(found)
@@ -172,7 +172,7 @@ def near(found: list[Sketched], folder: Path, **settings: float) -> tuple[list[s
         ]
     )
     tallies: dict[str, Tally] = {}
-    kept = without_near_duplicates(in_order(rows), every, Preparation(**settings), tallies)
+    kept = without_near_duplicates(sort_part(rows), every, Preparation(**settings), tallies)
     return sorted(kept["id"].to_pylist()), tallies
 
 
@@ -226,7 +226,7 @@ def test_held_out_texts_of_which_a_little_is_trained_on_are_left_out(tmp_path: P
 LONG = [f"word{number}" for number in range(5_000)]
 
 
-def parts_of_long(words: int) -> list[Sketched]:
+def parts_of_long(words: int) -> list[SketchedRow]:
     return [
         item(" ".join(LONG[start : start + words]), f"part {start}", f"parent {start}")
         for start in range(0, 4_000, 100)
@@ -276,5 +276,5 @@ def test_parts_are_cut_by_their_size(monkeypatch: pytest.MonkeyPatch):
     assert [rows.num_rows for rows, _ in tables] == [29, 30, 16]
     assert [sketches.num_rows for _, sketches in tables] == [2, 0, 0]
     for rows, _ in tables:
-        assert (np.diff([leading(key) / 2**64 for key in rows["key"].to_pylist()]) > 0).all()
+        assert (np.diff([leading_number(key) / 2**64 for key in rows["key"].to_pylist()]) > 0).all()
     assert list(part_tables([])) == []

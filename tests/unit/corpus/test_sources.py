@@ -10,8 +10,8 @@ import pytest
 from pipeline import storage
 from pipeline.config.data import Preparation
 from pipeline.corpus import web
-from pipeline.corpus.inputs import InputFile, distinct, fingerprint, glob_expression, list_files, location_of
-from pipeline.corpus.parts import batches, digest, part_settings
+from pipeline.corpus.inputs import InputFile, fingerprint, glob_expression, list_files, location_of, with_distinct_names
+from pipeline.corpus.parts import batch_digest, batches, part_settings
 from pipeline.corpus.sources import Source, parse
 from pipeline.errors import ConfigError, DataError
 
@@ -210,19 +210,19 @@ def test_the_fingerprint_follows_size_and_time(folder: Path):
 
 def test_a_file_whose_name_is_taken_gets_more_of_its_path_and_those_before_keep_theirs():
     files = [some_file("t.txt", location=f"/m/{place}/x/t.txt") for place in "abc"] + [some_file("u.txt")]
-    assert [file.name for file in distinct(files)] == ["t.txt", "x/t.txt", "c/x/t.txt", "u.txt"]
-    assert distinct(files)[:2] == distinct(files[:2])
+    assert [file.name for file in with_distinct_names(files)] == ["t.txt", "x/t.txt", "c/x/t.txt", "u.txt"]
+    assert with_distinct_names(files)[:2] == with_distinct_names(files[:2])
 
 
 def test_one_file_in_two_sources_is_refused():
     with pytest.raises(ConfigError, match="corpus /x and corpus /y both hold /x/t.txt"):
-        distinct([some_file("t.txt"), some_file("t.txt", source="/y")])
-    assert distinct([some_file("t.txt"), some_file("x/t.txt", location="/x/t.txt")]) == [some_file("t.txt")]
+        with_distinct_names([some_file("t.txt"), some_file("t.txt", source="/y")])
+    assert with_distinct_names([some_file("t.txt"), some_file("x/t.txt", location="/x/t.txt")]) == [some_file("t.txt")]
 
 
 def test_the_files_of_the_builtin_corpus_are_distinct():
     files = list_files(parse("builtin"))
-    assert len(distinct(files)) == len({file.location for file in files})
+    assert len(with_distinct_names(files)) == len({file.location for file in files})
 
 
 def test_batches_are_a_function_of_the_files_and_not_of_their_order():
@@ -245,8 +245,8 @@ def test_the_name_of_a_part_follows_its_files_and_settings():
         Preparation(minimum_letters=0.1),
         Preparation(piece_characters=500),
     ]
-    assert len({digest([file], part_settings(found)) for file in files for found in settings}) == 16
-    assert digest(files[:1], part_settings(Preparation(near_duplicates=None, heldout_share=0.5))) == digest(
+    assert len({batch_digest([file], part_settings(found)) for file in files for found in settings}) == 16
+    assert batch_digest(files[:1], part_settings(Preparation(near_duplicates=None, heldout_share=0.5))) == batch_digest(
         [some_file("a")], part_settings(Preparation())
     )
 

@@ -14,11 +14,11 @@ from pipeline.corpus.stream import (
     RESTS,
     StreamLoop,
     StreamSettings,
+    repeat_by_weight,
     rows_by_rank,
     rows_of_range,
     slots_of_blocks,
     uniform,
-    weighted,
     window_rows,
 )
 from pipeline.text.vocabulary import Vocabulary
@@ -28,21 +28,21 @@ DOCUMENTS = pa.table({"id": [f"{number}#0" for number in range(2000)], "source":
 
 
 def times(weights: dict[str, float], epoch: int) -> Counter[str]:
-    return Counter(weighted(DOCUMENTS, weights, epoch)["id"].to_pylist())
+    return Counter(repeat_by_weight(DOCUMENTS, weights, epoch)["id"].to_pylist())
 
 
 def test_a_weight_is_how_often_a_document_occurs() -> None:
-    assert weighted(DOCUMENTS, {"a": 1, "b": 1}, 0) is DOCUMENTS
-    assert weighted(DOCUMENTS, {}, 0) is DOCUMENTS
+    assert repeat_by_weight(DOCUMENTS, {"a": 1, "b": 1}, 0) is DOCUMENTS
+    assert repeat_by_weight(DOCUMENTS, {}, 0) is DOCUMENTS
     found = times({"a": 2, "b": 1}, 0)
     assert set(found.values()) == {1, 2} and all(found[f"{number}#0"] == 2 - number % 2 for number in range(2000))
-    rows = weighted(DOCUMENTS, {"a": 2, "b": 1}, 0)["id"].to_pylist()
+    rows = repeat_by_weight(DOCUMENTS, {"a": 2, "b": 1}, 0)["id"].to_pylist()
     assert rows[:3] == ["0#0", "1#0", "2#0"] and rows[1999:2002] == [
         "1999#0",
         "0#0",
         "2#0",
     ]  # no document beside its copy
-    assert weighted(DOCUMENTS, {"a": 0, "b": 0}, 0).num_rows == 0
+    assert repeat_by_weight(DOCUMENTS, {"a": 0, "b": 0}, 0).num_rows == 0
 
 
 def test_a_fraction_is_drawn_anew_in_every_epoch_and_is_a_function_of_the_document() -> None:

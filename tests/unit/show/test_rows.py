@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.text import Text
 
-from pipeline.show.rows import example_lines, label, segments, sizes, text_of
+from pipeline.show.rows import example_lines, example_summary, label, segments, text_of
 from pipeline.text.splitting import SPECIALS
 from pipeline.text.vocabulary import Vocabulary, train_vocabulary
 from pipeline.text.wordpiece import WordPiece
@@ -82,8 +82,8 @@ EVERY_BYTE = train_vocabulary(SENTENCES, size=300, lowercase=False, kind="byte-b
 def test_what_the_pair_task_asks() -> None:
     assert label(row([2, 5, 3], {}, not_next=True)) == "B is from another document (NotNext)"
     assert label(row([], {}) | {"swapped": False}) == "A stands before B (in order)" and label(row([], {})) == ""
-    assert sizes(row([2, 5, 3], {1: 5})) == "3 tokens, 1 masked"
-    assert sizes(row([2, 5, 3], {1: 5}, not_next=False)) == "B follows A (IsNext), 3 tokens, 1 masked"
+    assert example_summary(row([2, 5, 3], {1: 5})) == "3 tokens, 1 masked"
+    assert example_summary(row([2, 5, 3], {1: 5}, not_next=False)) == "B follows A (IsNext), 3 tokens, 1 masked"
 
 
 def lines(example: dict[str, object]) -> list[str]:

@@ -13,7 +13,7 @@ from pipeline.config.phases import TwoPhases
 from pipeline.config.training import Batch, Checkpoints
 from pipeline.corpus.order import Cursor
 from pipeline.errors import ConfigError, DataError
-from pipeline.show.seen import documents_of, position_before, seen, stream_of
+from pipeline.show.seen import documents_of, position_before, recompute_rows, stream_of
 from pipeline.train import run
 from pipeline.train.checkpoint import write_position
 
@@ -54,16 +54,16 @@ def test_rows_are_those_that_were_trained_on(training, trained: tuple[str, Pretr
     )
     for step, row in ((1, 0), (3, 7), (5, 15), (6, 0), (8, 3), (11, 0), (12, 15)):
         block, place = divmod((step - 1) * config.batch.rows_per_step + row, config.batch.rows_per_slot)
-        assert [found.row for found in seen(folder, step, row)] == blocks[block].slice(place, 1).to_pylist()
+        assert [found.row for found in recompute_rows(folder, step, row)] == blocks[block].slice(place, 1).to_pylist()
 
 
 def test_several_rows_are_one_after_the_other_also_in_the_next_window(trained: tuple[str, Pretrain]) -> None:
     folder, config = trained
     rows = config.batch.rows_per_step
-    together = {step: seen(folder, step, 0, rows) for step in range(1, 13)}
+    together = {step: recompute_rows(folder, step, 0, rows) for step in range(1, 13)}
     crossing = [step for step, found in together.items() if len({at.row["window"] for at in found}) > 1]
     assert crossing
-    alone = [seen(folder, crossing[0], row)[0] for row in range(rows)]
+    alone = [recompute_rows(folder, crossing[0], row)[0] for row in range(rows)]
     assert [at.row for at in together[crossing[0]]] == [at.row for at in alone]
     assert all(at.documents.equals(other.documents) for at, other in zip(together[crossing[0]], alone))
 
@@ -83,19 +83,19 @@ def test_rows_of_two_phases_and_of_a_growing_batch(training, tiny_config: Pretra
     record(training, config, tmp_path)
     state, _ = training.run(config, tmp_path, {})
     for step, row, place in ((1, 7, 7), (2, 0, 8), (3, 11, 27), (6, 5, 16 + 24 + 16 + 5)):
-        (found,) = seen(str(tmp_path), step, row)
+        (found,) = recompute_rows(str(tmp_path), step, row)
         assert (
             found.row == pa.concat_tables(blocks).slice(place, 1).to_pylist()[0]
             and found.phase.sampling.maximum_length == 16
         )
     with pytest.raises(ConfigError, match=r"row \(8\) must be from 0 to 7: step 2 has 8 rows"):
-        seen(str(tmp_path), 2, 8)
+        recompute_rows(str(tmp_path), 2, 8)
     later = pa.concat_tables(training.blocks(config, state))
     assert (
         0 < state.cursor.row < later["rows_in_window"][0].as_py()
     )  # the window that the first phase ended in would have rows left
     for step, row, place in ((10, 0, 0), (12, 7, 23)):
-        (found,) = seen(str(tmp_path), step, row)
+        (found,) = recompute_rows(str(tmp_path), step, row)
         assert found.row == later.slice(place, 1).to_pylist()[0] and found.phase.sampling.maximum_length == 32
 
 
@@ -108,16 +108,16 @@ def test_a_second_phase_that_has_not_begun_is_refused(training, tiny_config: Pre
     record(training, config, tmp_path)
     with pytest.raises(KeyboardInterrupt):
         training.run(config, tmp_path, {}, stop_at=7)
-    assert seen(str(tmp_path), 8, 0)[0].phase.first == 0
+    assert recompute_rows(str(tmp_path), 8, 0)[0].phase.first == 0
     with pytest.raises(
         ConfigError,
         match=r"step \(9\) is in the second phase, from step 9 on, and the run has not come to it: the newest position before it is step 5's",
     ):
-        seen(str(tmp_path), 9, 0)
+        recompute_rows(str(tmp_path), 9, 0)
 
 
 def test_its_documents_hold_its_words(trained: tuple[str, Pretrain]) -> None:
-    found = seen(trained[0], 2, 3)[0]
+    found = recompute_rows(trained[0], 2, 3)[0]
     answers = dict(zip(found.row["masked_positions"], found.row["masked_labels"]))
     ids = [answers.get(place, id) for place, id in enumerate(found.row["ids"])]
     first = (
@@ -133,11 +133,11 @@ def test_its_documents_hold_its_words(trained: tuple[str, Pretrain]) -> None:
 def test_what_is_not_there_is_refused(trained: tuple[str, Pretrain], tmp_path: Path) -> None:
     folder, _ = trained
     with pytest.raises(ConfigError, match=r"^row \(16\) must be from 0 to 15: step 3 has 16 rows$"):
-        seen(folder, 3, 16)
+        recompute_rows(folder, 3, 16)
     with pytest.raises(ConfigError, match=r"^number \(2\) must be from 1 to 1 with row 15: step 1 has 16 rows$"):
-        seen(folder, 1, 15, 2)
+        recompute_rows(folder, 1, 15, 2)
     with pytest.raises(ConfigError, match="is not the folder of a run: run.json is missing"):
-        seen(str(tmp_path / "none"), 1, 0)
+        recompute_rows(str(tmp_path / "none"), 1, 0)
     recorded = run.read_run(folder)
     recorded["identity"]["corpus.fingerprint"] = "other"
     with pytest.raises(
@@ -149,17 +149,17 @@ def test_what_is_not_there_is_refused(trained: tuple[str, Pretrain], tmp_path: P
         json.dumps(recorded | {"identity": recorded["identity"] | {"version.sentencex": "0.1"}})
     )
     with pytest.raises(DataError, match="was trained with version.sentencex '0.1' and here it is '1"):
-        seen(folder, 1, 0)
+        recompute_rows(folder, 1, 0)
 
 
 def test_steps_that_a_finished_run_never_trained_are_refused(trained: tuple[str, Pretrain]) -> None:
     Path(trained[0], run.SUMMARY).write_text('{"steps": 12}')
-    assert seen(trained[0], 12, 0)[0].known == 12
+    assert recompute_rows(trained[0], 12, 0)[0].known == 12
     for step in (0, 13, 100_000):
         with pytest.raises(
             ConfigError, match=rf"^step \({step}\) must be from 1 to 12: the last step that the run trained$"
         ):
-            seen(trained[0], step, 0)
+            recompute_rows(trained[0], step, 0)
 
 
 def test_an_unfinished_run_may_be_ahead_of_its_newest_checkpoint(
@@ -176,7 +176,7 @@ def test_an_unfinished_run_may_be_ahead_of_its_newest_checkpoint(
     )
     unfinished = "the run is not finished, and its newest checkpoint is of step 12$"
     with pytest.raises(ConfigError, match=rf"^step \(15\) must be from 1 to 14: {unfinished}"):
-        seen(folder, 15, 0)
+        recompute_rows(folder, 15, 0)
     del recorded["identity"]["steps"]  # as under schedules in which the steps may grow
     Path(folder, run.RUN).write_text(json.dumps(recorded))
     assert main(("seen", folder, "13")) == 0

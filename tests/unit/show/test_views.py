@@ -12,7 +12,7 @@ from jobs.show import main
 from pipeline.corpus.prepare import Corpus, read_window
 from pipeline.show import views
 from pipeline.show.statistics import documents_line
-from pipeline.show.views import WIDEST, beside, labels
+from pipeline.show.views import WIDEST, labels, with_margin
 from pipeline.text.vocabulary import Vocabulary, save_vocabulary
 
 
@@ -179,7 +179,7 @@ def test_an_interrupt_is_no_traceback(
 
 
 def test_lines_stay_beside_their_margin() -> None:
-    text = beside(Text.assemble(("  A  ", "bold cyan")), Text("one two three " * 20))
+    text = with_margin(Text.assemble(("  A  ", "bold cyan")), Text("one two three " * 20))
     lines = text.plain.split("\n")
     assert (
         len(lines) > 2

@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from pipeline.text.extension import extended, new_rows, new_words, splitting_of
+from pipeline.text.extension import extend_vocabulary, new_words, pieces_of_new_words, splitting_of
 from pipeline.text.training import COUNTS, counts_table, word_counts
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.wordpiece import WordPiece
@@ -42,9 +42,9 @@ def test_the_most_frequent_words_of_three_pieces_are_taken() -> None:
 
 
 def test_unused_entries_are_taken_first() -> None:
-    longer = extended(VOCABULARY, ["bbbb", "aaa", "abab"])
+    longer = extend_vocabulary(VOCABULARY, ["bbbb", "aaa", "abab"])
     assert longer.tokens == ("[PAD]", "bbbb", "aaa", *TOKENS[3:], "abab")
-    assert new_rows(VOCABULARY, longer) == {1: [8, 10, 10, 10], 2: [7, 9, 9], 15: [7, 10, 11]}
+    assert pieces_of_new_words(VOCABULARY, longer) == {1: [8, 10, 10, 10], 2: [7, 9, 9], 15: [7, 10, 11]}
     assert (longer.unk_id, longer.mask_id, longer.lowercase) == (
         3,
         6,
@@ -55,7 +55,7 @@ def test_unused_entries_are_taken_first() -> None:
 
 
 def test_nothing_new_changes_nothing() -> None:
-    assert extended(VOCABULARY, []) == VOCABULARY and new_rows(VOCABULARY, VOCABULARY) == {}
+    assert extend_vocabulary(VOCABULARY, []) == VOCABULARY and pieces_of_new_words(VOCABULARY, VOCABULARY) == {}
 
 
 @pytest.mark.parametrize("strip_accents", [None, False])

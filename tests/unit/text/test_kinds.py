@@ -13,7 +13,16 @@ from tokenizers.models import BPE, Unigram
 from pipeline.config.data import VocabularySettings
 from pipeline.errors import ConfigError, DataError
 from pipeline.text.splitting import Splitting
-from pipeline.text.training import REPLAYED, SPECIALS, counts_table, known_parts, pairs, scaled, settled, word_counts
+from pipeline.text.training import (
+    REPLAYED,
+    SPECIALS,
+    counts_table,
+    iterate_counts,
+    scale_counts,
+    sort_rarest_scores,
+    split_at_unknown,
+    word_counts,
+)
 from pipeline.text.vocabulary import Vocabulary, load_vocabulary, save_vocabulary, train_vocabulary
 from pipeline.text.vocabulary_files import read_file
 
@@ -222,30 +231,33 @@ def test_published_files_that_cannot_work(tmp_path: Path) -> None:
 
 def test_counts_are_divided_to_the_most_that_is_replayed() -> None:
     counts = counts_table({"often": 600, **{f"rare{i}": 1 for i in range(400)}})
-    assert dict(scaled(counts, 1_000)) == dict(pairs(counts))
-    tenth = dict(scaled(counts, 100))
+    assert dict(scale_counts(counts, 1_000)) == dict(iterate_counts(counts))
+    tenth = dict(scale_counts(counts, 100))
     assert tenth["often"] == 60 and set(tenth.values()) == {60, 1} and 25 <= len(tenth) - 1 <= 60
-    assert tenth == dict(scaled(counts.sort_by("word"), 100)) and REPLAYED == 50_000_000
-    assert dict(scaled(counts_table({"a": 3, "b": 2}), 2)).get("a", 0) >= 1 and dict(scaled(counts_table({}), 2)) == {}
+    assert tenth == dict(scale_counts(counts.sort_by("word"), 100)) and REPLAYED == 50_000_000
+    assert (
+        dict(scale_counts(counts_table({"a": 3, "b": 2}), 2)).get("a", 0) >= 1
+        and dict(scale_counts(counts_table({}), 2)) == {}
+    )
 
 
 def test_words_are_cut_at_unknown_characters() -> None:
     assert (
-        known_parts("abc", set("abc")) == ["abc"]
-        and known_parts("abXYc", set("abc")) == ["ab", "c"]
-        and known_parts("X", set("a")) == []
+        split_at_unknown("abc", set("abc")) == ["abc"]
+        and split_at_unknown("abXYc", set("abc")) == ["ab", "c"]
+        and split_at_unknown("X", set("a")) == []
     )
 
 
 def test_the_lowest_scores_are_dealt_by_code_point() -> None:
-    assert settled({"▁the": -1.0, "a": -2.0, "z": -9.0001, "y": -9.0, "x": -9.0002}) == {
+    assert sort_rarest_scores({"▁the": -1.0, "a": -2.0, "z": -9.0001, "y": -9.0, "x": -9.0002}) == {
         "▁the": -1.0,
         "a": -2.0,
         "x": -9.0,
         "y": -9.0001,
         "z": -9.0002,
     }
-    assert settled({"a": -1.0}) == {"a": -1.0} and settled({}) == {}
+    assert sort_rarest_scores({"a": -1.0}) == {"a": -1.0} and sort_rarest_scores({}) == {}
 
 
 @pytest.mark.parametrize("kind", ["byte-bpe", "unigram"])

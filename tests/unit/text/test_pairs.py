@@ -14,7 +14,7 @@ from pipeline.config.data import NextSentence, Sampling
 from pipeline.text.chunks import truncate
 from pipeline.text.next_sentence import next_sentence_pairs
 from pipeline.text.pairs import PAIRINGS
-from pipeline.text.sequences import Sequences, follow
+from pipeline.text.sequences import Sequences, follow_chain
 
 # documents of sentences of so many tokens
 WINDOWS = st.lists(st.lists(st.integers(0, 9), max_size=6), min_size=1, max_size=6)
@@ -49,8 +49,8 @@ def test_the_table_has_every_kind_of_pairs() -> None:
 
 def test_a_chain_by_hand() -> None:
     """0 is followed by 2, 2 by 3, 3 by what is not there; 1 is not reached."""
-    assert follow(np.array([2, 4, 3, 5, 5])).tolist() == [0, 2, 3]
-    assert follow(np.zeros(0, np.int64)).tolist() == []
+    assert follow_chain(np.array([2, 4, 3, 5, 5])).tolist() == [0, 2, 3]
+    assert follow_chain(np.zeros(0, np.int64)).tolist() == []
 
 
 def test_sequences_are_taken_by_hand() -> None:

@@ -3,17 +3,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.text.sketches import BASE, COMMON, INVERSE, LARGEST, casing, sampled, sequences, shingles, size, words
+from pipeline.text.sketches import (
+    BASE,
+    COMMON,
+    INVERSE,
+    LARGEST,
+    casing,
+    hash_words,
+    sample_hashes,
+    shingle_hashes,
+    shingles,
+    size_class,
+)
 
 WORDS = [f"word{number}" for number in range(4000)]
 
 
 def sketch(text: str) -> np.ndarray:
-    return sampled(sequences(text))
+    return sample_hashes(shingle_hashes(text))
 
 
 def word_hashes(text: str) -> np.ndarray:
-    return words(np.frombuffer(text.encode(), np.uint8))
+    return hash_words(np.frombuffer(text.encode(), np.uint8))
 
 
 def test_words_are_hashed_wherever_they_stand() -> None:
@@ -53,9 +64,15 @@ def test_the_sketch_of_a_part_is_in_that_of_the_whole() -> None:
 
 def test_whatever_its_length_a_text_has_all_its_hashes_below_the_common_bound() -> None:
     for words in (30, 100, 300, 1000, 4000):
-        every, chosen = sequences(" ".join(WORDS[:words])), sketch(" ".join(WORDS[:words]))
+        every, chosen = shingle_hashes(" ".join(WORDS[:words])), sketch(" ".join(WORDS[:words]))
         assert every[every < COMMON].tolist() == chosen[chosen < COMMON].tolist()
-    assert [size(sequences(" ".join(WORDS[:words]))) for words in (7, 8, 11, 135, 4000)] == [0, 1, 3, 8, LARGEST]
+    assert [size_class(shingle_hashes(" ".join(WORDS[:words]))) for words in (7, 8, 11, 135, 4000)] == [
+        0,
+        1,
+        3,
+        8,
+        LARGEST,
+    ]
 
 
 @pytest.mark.parametrize(

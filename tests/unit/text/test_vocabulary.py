@@ -13,7 +13,7 @@ from tokenizers.models import BPE
 
 from pipeline.errors import ConfigError, DataError
 from pipeline.text.splitting import Splitting
-from pipeline.text.training import alphabet, counts_table, repeated, word_counts
+from pipeline.text.training import alphabet, counts_table, repeat_words, word_counts
 from pipeline.text.vocabulary import SPECIALS, Vocabulary, load_vocabulary, save_vocabulary, train_vocabulary
 
 ENTRIES = (*SPECIALS, "[unused0]", "[unused12]", "the", "##s", "[", "##ing", "a")
@@ -298,7 +298,7 @@ def test_the_alphabet_is_bounded_by_count_then_code_point() -> None:
 
 
 def test_words_are_repeated_as_often_as_counted_in_short_lines() -> None:
-    lines = list(repeated([("a", 2_500), ("b", 1)]))
+    lines = list(repeat_words([("a", 2_500), ("b", 1)]))
     assert [len(line.split()) for line in lines] == [1_000, 1_000, 500, 1]
     assert Counter(" ".join(lines).split()) == {"a": 2_500, "b": 1}
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from pipeline.corpus.prepare import Corpus
-from pipeline.text.extension import extended
+from pipeline.text.extension import extend_vocabulary
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.wordpiece import WordPiece
 from pipeline.train.heldout_words import LEAST_WORDS, HeldoutWords, drawn_words, heldout_words, row_of, word_metrics
@@ -31,7 +31,7 @@ def test_words_are_drawn_from_the_text_alone(tiny_corpus: Corpus) -> None:
 
 
 def test_other_vocabularies_are_asked_the_same_words(tiny_corpus: Corpus, tiny_vocabulary: Vocabulary) -> None:
-    longer = extended(tiny_vocabulary, ["karkar"])
+    longer = extend_vocabulary(tiny_vocabulary, ["karkar"])
     letters = Vocabulary(
         tokens=(
             "[PAD]",

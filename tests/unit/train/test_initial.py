@@ -17,7 +17,7 @@ from pipeline.config.jobs import Pretrain
 from pipeline.config.model import Model
 from pipeline.errors import CheckpointError, ConfigError, DataError, PipelineError
 from pipeline.model.weights import published_config, to_published
-from pipeline.text.extension import extended
+from pipeline.text.extension import extend_vocabulary
 from pipeline.text.vocabulary import Vocabulary, save_vocabulary
 from pipeline.train.initial import (
     POOLER,
@@ -230,7 +230,7 @@ def test_a_vocabulary_that_does_not_fit_is_refused_with_both_sizes(
     config: Pretrain, published: Path, tiny_vocabulary: Vocabulary, tmp_path: Path
 ) -> None:
     (tmp_path / "other").mkdir()
-    save_vocabulary(extended(tiny_vocabulary, ["kakaka", "lololo"]), tmp_path / "other", 32)
+    save_vocabulary(extend_vocabulary(tiny_vocabulary, ["kakaka", "lololo"]), tmp_path / "other", 32)
     other = replace(config, vocabulary=VocabularySettings(path=str(tmp_path / "other")))
     size = tiny_vocabulary.size
     assert refusal(other) == (
@@ -267,7 +267,7 @@ def test_sizes_are_the_checkpoints_and_dropout_is_the_users(config: Pretrain) ->
 def test_rows_of_new_words_are_the_means_of_their_pieces() -> None:
     tokens = ("[PAD]", "[unused0]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "##a", "##b")
     vocabulary = Vocabulary(tokens=tokens, lowercase=True)
-    longer = extended(vocabulary, ["aba", "aab"])
+    longer = extend_vocabulary(vocabulary, ["aba", "aab"])
     words, bias = torch.arange(18.0).view(9, 2), torch.arange(9.0)
     state = {"encoder.embeddings.words.weight": words, "masked_token_head.bias": bias, "rest": torch.ones(2)}
     found = extended_state(state, vocabulary, longer)

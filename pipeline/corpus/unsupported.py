@@ -5,9 +5,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from xml.parsers import expat
 
-from pipeline.corpus.dump import behind_prolog, is_dump
+from pipeline.corpus.dump import end_of_prolog, is_dump
 from pipeline.corpus.plain import is_plain_text
-from pipeline.corpus.records import NAMES, parsed
+from pipeline.corpus.records import NAMES, parse_json
 from pipeline.corpus.wikiextractor import is_wikiextractor
 from pipeline.text.documents import Reason
 
@@ -24,12 +24,12 @@ TABLE_NAMES = (".csv", ".tsv")
 ARRAY = re.compile(rb'\[\s*\{\s*"')
 CONTROL = bytes({*range(32), 127} - {*b"\t\n\x0b\x0c\r\x1a\x1b"})
 """Bytes that no encoding of text uses; an old file may end in 0x1a, and ISO 2022 needs 0x1b."""
-FEW = 0.005
+MOST_CONTROL_SHARE = 0.005
 """Share of them that a text may hold by mistake."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Foreign:
+class UnsupportedKind:
     """How files of a kind are known (by name without the ending of a compression, and first bytes), and what their owner can do."""
 
     recognises: Callable[[str, bytes], bool]
@@ -50,7 +50,7 @@ def is_xml(name: str, head: bytes) -> bool:
     start = head.lstrip(BLANK)
     if not start.startswith(b"<") or is_dump(head) or is_wikiextractor(name, head):
         return False
-    root = ELEMENT.match(start, at := behind_prolog(start))
+    root = ELEMENT.match(start, at := end_of_prolog(start))
     if root is None:
         return False
     if name.lower().endswith(XML_NAMES) or DECLARATION.search(start, 0, at):
@@ -99,43 +99,43 @@ def is_json_document(name: str, head: bytes) -> bool:
     first, *more = [line for line in start.split(b"\n")[:-1] if line.strip()] or [b""]
     if first.strip() == b"[" or (not more and start.startswith(b"[")):
         return True
-    found = any(isinstance(parsed(line.decode("utf-8", "replace")), dict) for line in (first, *more))
+    found = any(isinstance(parse_json(line.decode("utf-8", "replace")), dict) for line in (first, *more))
     return not found and more != [] and not any(line.startswith(b"{") for line in more)
 
 
 def is_other_encoding(name: str, head: bytes) -> bool:
     """Whether first bytes look like text, but are hardly UTF-8: no NUL and next to no control characters."""
     controls = len(head) - len(head.translate(None, CONTROL))
-    return b"\0" not in head and controls <= FEW * len(head) and not is_plain_text(name, head)
+    return b"\0" not in head and controls <= MOST_CONTROL_SHARE * len(head) and not is_plain_text(name, head)
 
 
-FOREIGN: dict[Reason, Foreign] = {
-    "HTML not text": Foreign(
+UNSUPPORTED: dict[Reason, UnsupportedKind] = {
+    "HTML not text": UnsupportedKind(
         recognises=is_html, advice="this is a web page: take the text out of it, or read it as it is with ::format=text"
     ),
-    "XML not text": Foreign(
+    "XML not text": UnsupportedKind(
         recognises=is_xml,
         advice="this is XML: take the text out of its elements, or read it as it is with ::format=text; a part of a MediaWiki dump is ::format=wikipedia-dump",
     ),
-    "RTF not text": Foreign(
+    "RTF not text": UnsupportedKind(
         recognises=is_rtf,
         advice="this is Rich Text: save it as plain text in UTF-8, or read it as it is with ::format=text",
     ),
-    "CSV not JSON lines": Foreign(
+    "CSV not JSON lines": UnsupportedKind(
         recognises=is_separated,
         advice="this is a table: save it as JSON lines or Parquet, or read its lines as prose with ::format=text",
     ),
-    "JSON not JSON lines": Foreign(
+    "JSON not JSON lines": UnsupportedKind(
         recognises=is_json_document,
         advice="this is JSON, but JSON lines are wanted, one object a line, as jq -c '.[]' makes them of an array",
     ),
-    "file not UTF-8": Foreign(
+    "file not UTF-8": UnsupportedKind(
         recognises=is_other_encoding,
         advice="this is text in another encoding, not UTF-8: save it as UTF-8, as iconv -f ENCODING -t UTF-8 does",
     ),
 }
 
 
-def foreign(name: str, head: bytes) -> Reason | None:
+def unsupported_reason(name: str, head: bytes) -> Reason | None:
     """Why a file with these first bytes is left out; None where it may be a corpus, or is binary."""
-    return next((reason for reason, kind in FOREIGN.items() if kind.recognises(name, head)), None)
+    return next((reason for reason, kind in UNSUPPORTED.items() if kind.recognises(name, head)), None)
