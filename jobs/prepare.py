@@ -42,7 +42,7 @@ def main(arguments: Sequence[str]) -> int:
 
         if not finished_corpus(config.corpus, config.prepare, config.folder):
             cluster.connect(None)
-        with cluster.lost_in_a_line():
+        with cluster.ray_errors_as_cluster_lost():
             corpus = prepare(config.corpus, config.prepare, config.folder, report=lambda line: print(line, flush=True))
         print(f"\n{corpus_text(corpus)}")
         return 0

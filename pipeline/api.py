@@ -31,8 +31,8 @@ from pipeline.model.states import attention_weights, layer_states
 from pipeline.model.weights import model_settings, without_memory
 from pipeline.objectives.pretraining import BertPretraining
 from pipeline.text.vocabulary import Vocabulary, load_vocabulary_as_published, published_tokenizer
-from pipeline.train.initial import POOLER, in_place, require_fitting_vocabulary, usable
-from pipeline.train.published_tuned import HEADS, head_named, load_any
+from pipeline.train.initial import POOLER, errors_with_location, load_usable, require_fitting_vocabulary
+from pipeline.train.published_tuned import HEADS, head_named, load_tuned_or_published
 from pipeline.train.run import RUN
 from pipeline.train.tuned import TASK, TunedModel, save_tuned
 
@@ -288,7 +288,7 @@ def load(location: str, device: Device = "auto") -> LoadedModel:
         raise
     except Exception as error:  # file systems and web clients raise kinds of their own
         raise CheckpointError(f"{location} cannot be read: {storage.first_line(error)}") from error
-    return of_tuned(location, load_any(location), chosen) if tuned else load_pretrained(location, chosen)
+    return of_tuned(location, load_tuned_or_published(location), chosen) if tuned else load_pretrained(location, chosen)
 
 
 def require_folder(given: str, location: str) -> None:
@@ -319,9 +319,11 @@ def of_tuned(location: str, tuned: TunedModel, device: torch.device) -> LoadedMo
 def load_pretrained(location: str, device: torch.device) -> LoadedModel:
     """A pretrained model with the heads that its files have. Raises CheckpointError for what is none."""
     with published_folder(location) as (folder, files):
-        settings = in_place(location, model_settings, in_place(location, read_config, folder, files))
+        settings = errors_with_location(
+            location, model_settings, errors_with_location(location, read_config, folder, files)
+        )
         vocabulary = load_vocabulary_as_published(location)
-        taken, rows, _ = in_place(location, usable, settings, vocabulary.size, folder, files)
+        taken, rows, _ = errors_with_location(location, load_usable, settings, vocabulary.size, folder, files)
     require_fitting_vocabulary(location, location, rows, vocabulary)
     with without_memory():  # no time for weights that are replaced
         module = BertPretraining(settings, rows)

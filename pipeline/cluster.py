@@ -78,14 +78,14 @@ def connect(address: str | None) -> None:
     given = address or os.environ.get("RAY_ADDRESS")
     name = "placement.address" if address else "RAY_ADDRESS"
     remedy = "start a head there (ray start --head), or leave the address out to run on this machine alone"
-    if given and not answers(given):
+    if given and not is_listening(given):
         raise ConfigError(f"{name} ({given}) does not answer; {remedy}")
-    given = given or head_of_this_machine()
+    given = given or local_head_address()
     try:
         if given in (None, "local"):
             start(log_to_driver=False, logging_level="ERROR")
         else:
-            with on_loopback() if listens_on_loopback_alone(given) else nullcontext():
+            with listening_on_loopback() if listens_only_on_loopback(given) else nullcontext():
                 ray.init(address=given, namespace=NAMESPACE, log_to_driver=False, logging_level="ERROR")
     except Exception as error:  # Ray raises bare ones where a start takes too long
         if given in (None, "local"):
@@ -100,7 +100,7 @@ def connect(address: str | None) -> None:
 
 
 @contextmanager
-def lost_in_a_line() -> Iterator[None]:
+def ray_errors_as_cluster_lost() -> Iterator[None]:
     """Raise ClusterLost for what Ray raises when it, or one of its processes, dies; errors of the code that it runs stay as they are."""
     try:
         yield
@@ -124,7 +124,7 @@ def watch_head() -> None:
     patience = HEAD_SHARE * float(os.environ.get("RAY_gcs_rpc_server_reconnect_timeout_s", HEAD_SECONDS))
 
     def end() -> None:
-        if is_lost(address, patience, lambda: ray._private.worker._global_node is node):
+        if is_unreachable_for(address, patience, lambda: ray._private.worker._global_node is node):
             print(
                 f"error: Ray's head at {address} does not answer for {patience:.0f} s; {AGAIN}",
                 file=sys.stderr,
@@ -135,11 +135,11 @@ def watch_head() -> None:
     threading.Thread(target=end, name="watch-head", daemon=True).start()
 
 
-def is_lost(address: str, patience: float, wanted: Callable[[], bool]) -> bool:
+def is_unreachable_for(address: str, patience: float, wanted: Callable[[], bool]) -> bool:
     """Whether nothing listens at HOST:PORT for `patience` seconds; looks as long as it is wanted, and gives False when it is not any more."""
     heard = time.monotonic()
     while wanted():
-        if answers(address):
+        if is_listening(address):
             heard = time.monotonic()
         elif time.monotonic() - heard >= patience:
             return True
@@ -163,7 +163,7 @@ def start(**options: Any) -> None:
             folders.close()
 
     atexit.register(end)
-    with on_loopback():
+    with listening_on_loopback():
         places = {"_temp_dir": str(folder), "object_spilling_directory": str(spilled)}
         ray.init(address="local", namespace=NAMESPACE, include_dashboard=False, **places, **options)
 
@@ -179,7 +179,7 @@ def keep_logs(folder: str) -> str:
 
 
 @contextmanager
-def on_loopback() -> Iterator[None]:
+def listening_on_loopback() -> Iterator[None]:
     """Let a Ray that is started or joined inside listen on 127.0.0.1, not on all addresses."""
     # Ray's switch for it, read at import; meant for firewalls that ask, and the same on Linux.
     switch, constants = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", ray._private.ray_constants
@@ -204,7 +204,7 @@ def make_token() -> None:
     token.chmod(0o600)
 
 
-def head_of_this_machine() -> str | None:
+def local_head_address() -> str | None:
     """Address of the head that this user or root started here with `ray start`; None where there is none."""
     file = Path(ray._private.utils.get_ray_address_file(None))  # in a folder that everybody can write to
     try:
@@ -212,13 +212,13 @@ def head_of_this_machine() -> str | None:
         address = file.read_text().strip() if stat.S_ISREG(about.st_mode) and about.st_uid in (0, os.getuid()) else ""
     except OSError:
         return None
-    return address if answers(address) else None
+    return address if is_listening(address) else None
 
 
-def listens_on_loopback_alone(address: str) -> bool:
+def listens_only_on_loopback(address: str) -> bool:
     """Whether a head answers at a loopback address and not at this machine's own, which Ray would take in its place."""
     host, _, port = address.rpartition(":")
-    return is_loopback(host) and not answers(f"{ray.util.get_node_ip_address()}:{port}")
+    return is_loopback(host) and not is_listening(f"{ray.util.get_node_ip_address()}:{port}")
 
 
 def is_loopback(host: str) -> bool:
@@ -229,7 +229,7 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def answers(address: str) -> bool:
+def is_listening(address: str) -> bool:
     """Whether something listens at HOST:PORT or ray://HOST:PORT; words as "auto" are left to Ray. Ray itself would try for minutes."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not (host and port.isdigit()):
@@ -241,14 +241,16 @@ def answers(address: str) -> bool:
     return True
 
 
-def nodes() -> int:
+def count_nodes() -> int:
     """Machines in the cluster, by address."""
     return len({node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]})
 
 
 def worker_resources(placement: Placement, workers: WorkerRange) -> WorkerResources:
     """What each worker asks for in this cluster, with one whole CPU left for data."""
-    return fit(placement, workers, [node["Resources"] for node in ray.nodes() if node["Alive"]], node_groups(placement))
+    return fit_workers(
+        placement, workers, [node["Resources"] for node in ray.nodes() if node["Alive"]], node_groups(placement)
+    )
 
 
 def node_groups(placement: Placement) -> list[NodeGroup]:
@@ -261,7 +263,7 @@ def node_groups(placement: Placement) -> list[NodeGroup]:
     ]
 
 
-def fit(
+def fit_workers(
     placement: Placement, workers: WorkerRange, nodes: Sequence[Mapping[str, float]], groups: Sequence[NodeGroup] = ()
 ) -> WorkerResources:
     """What each of `workers` asks for in a cluster of nodes with these resources.
@@ -271,7 +273,7 @@ def fit(
     """
     name, least = placement.worker_resource, workers.least
     if placement.autoscaled:
-        return autoscaled(placement, workers, groups)
+        return fit_autoscaled_workers(placement, workers, groups)
     cpus, gpus, units = (sum(node.get(resource, 0) for node in nodes) for resource in ("CPU", "GPU", str(name)))
     if placement.device == "cuda" and gpus < least:
         raise ConfigError(
@@ -284,7 +286,7 @@ def fit(
     gpu = placement.device != "cpu" and gpus >= least
     bounds = [resource for resource in ("GPU" if gpu else None, name) if resource]
     shares = [placement.worker_cpus] if placement.worker_cpus else SHARES
-    share = next((share for share in shares if leaves_a_cpu(nodes, bounds, workers, share)), None)
+    share = next((share for share in shares if leaves_one_cpu(nodes, bounds, workers, share)), None)
     if share is None:
         raise ConfigError(
             f"workers ({workers}) do not fit: the cluster has {cpus:g} CPUs, and one whole CPU must be left for data; {remedy(nodes, bounds, workers, shares[-1])}"
@@ -292,7 +294,7 @@ def fit(
     return WorkerResources(cpus=share, gpu=gpu, custom=name)
 
 
-def leaves_a_cpu(
+def leaves_one_cpu(
     nodes: Sequence[Mapping[str, float]], bounds: Sequence[str], workers: WorkerRange, share: float
 ) -> bool:
     """Whether some node keeps a whole CPU, wherever the workers are put; a node holds no more of them than it has of each resource in `bounds`.
@@ -315,7 +317,7 @@ def remedy(nodes: Sequence[Mapping[str, float]], bounds: Sequence[str], workers:
         (
             most
             for most in range(1, workers.most)
-            if leaves_a_cpu(nodes, bounds, WorkerRange(least=min(most, workers.least), most=most), share)
+            if leaves_one_cpu(nodes, bounds, WorkerRange(least=min(most, workers.least), most=most), share)
         ),
         default=0,
     )
@@ -329,7 +331,7 @@ def remedy(nodes: Sequence[Mapping[str, float]], bounds: Sequence[str], workers:
     return f"use at most {most} worker{'s' * (most > 1)}{beside}"
 
 
-def autoscaled(placement: Placement, workers: WorkerRange, groups: Sequence[NodeGroup]) -> WorkerResources:
+def fit_autoscaled_workers(placement: Placement, workers: WorkerRange, groups: Sequence[NodeGroup]) -> WorkerResources:
     """What each worker asks for in a cluster whose nodes come when they are asked for.
 
     Raises ConfigError where all nodes that may come could not hold the most workers: Ray's autoscaler starts none for a request that it cannot meet whole.
@@ -350,7 +352,7 @@ def autoscaled(placement: Placement, workers: WorkerRange, groups: Sequence[Node
     return resources
 
 
-def data_cpus(resources: WorkerResources, workers: WorkerRange, groups: Sequence[NodeGroup]) -> float:
+def stream_cpus(resources: WorkerResources, workers: WorkerRange, groups: Sequence[NodeGroup]) -> float:
     """CPUs that a stream may ask an autoscaler for: of the kinds of nodes that no worker fits on, else what the workers leave. Infinite where no autoscaler has said what it may start.
 
     Ray sends what the stream and an elastic group ask for as one request, and its autoscaler starts nothing, no node for a worker either, for one that it cannot meet whole.

@@ -30,7 +30,7 @@ class BadRow(DataError):
         self.reason = reason
 
 
-class AwayError(DataError):
+class StorageUnavailable(DataError):
     """Data whose storage does not let it be read now: nothing is known to be wrong with it, and a later try may read it."""
 
 

@@ -15,7 +15,7 @@ from pipeline.config.phases import Phase
 from pipeline.config.workers import WorkerRange
 from pipeline.corpus.order import offset, slots_at, slots_of_block
 from pipeline.errors import ConfigError, listed
-from pipeline.model.flops import BACKWARD, PEAKS, Counted, flops_per_token
+from pipeline.model.flops import BACKWARD, PEAKS, TokenCounts, flops_per_token
 from pipeline.objectives.pretraining import BertPretraining
 from pipeline.train.schedule import decay_start
 
@@ -143,7 +143,7 @@ def loads(config: Pretrain) -> Iterator[Load]:
         rows = offset(phase.end - phase.first, phase.batch)
         length = FILL * phase.sampling.maximum_length
         tokens = rows * length
-        counted = Counted(
+        counted = TokenCounts(
             tokens=round(tokens), squares=round(rows * length**2), masked=round(tokens * phase.sampling.masking.share)
         )
         yield Load(
@@ -162,46 +162,46 @@ def parameters(config: Pretrain) -> int:
         )
 
 
-def most_slots(slots: int, world: int) -> int:
+def slots_of_busiest_rank(slots: int, world: int) -> int:
     """Slots of a step for the rank that has most."""
     return math.ceil(slots / world)
 
 
 def imbalance(slots: int, world: int) -> float:
     """Time that a step takes above that of evenly dealt slots, as a share; the step waits for the rank that has most."""
-    return most_slots(slots, world) * world / slots - 1
+    return slots_of_busiest_rank(slots, world) * world / slots - 1
 
 
-def computing(load: Load, world: int, flops: float) -> float:
+def compute_seconds(load: Load, world: int, flops: float) -> float:
     """Seconds that a phase takes so many GPUs of `flops` operations per second each: arithmetic and uneven dealing."""
     return load.flops / (world * flops) * (1 + imbalance(slots_of(load.phase), world))
 
 
-def waiting(load: Load, world: int, machine: Machine, gradients: Gradients) -> float:
+def gradient_wait_seconds(load: Load, world: int, machine: Machine, gradients: Gradients) -> float:
     """Seconds of a phase in which the GPUs wait for each other's gradients."""
     phase = load.phase
     slot_flops = load.flops / load.rows * phase.batch.rows_per_slot
     return (phase.end - phase.first) * gradients.wait(world, machine, slot_flops)
 
 
-def training(load: Load, world: int, machine: Machine, gradients: Gradients) -> float:
+def training_seconds(load: Load, world: int, machine: Machine, gradients: Gradients) -> float:
     """Seconds that a phase takes where the GPUs never wait for data."""
-    return computing(load, world, machine.flops) + waiting(load, world, machine, gradients)
+    return compute_seconds(load, world, machine.flops) + gradient_wait_seconds(load, world, machine, gradients)
 
 
-def streaming(load: Load, world: int) -> float:
+def stream_seconds(load: Load, world: int) -> float:
     """Seconds that one stream takes for the blocks of a phase, whose text others make."""
     return blocks_of(load, world) / STREAM_BLOCKS
 
 
-def seconds(work: list[Load], world: int, machine: Machine, gradients: Gradients) -> float:
+def run_seconds(work: list[Load], world: int, machine: Machine, gradients: Gradients) -> float:
     """How long a run takes where the GPUs never wait for data."""
-    return sum(training(load, world, machine, gradients) for load in work)
+    return sum(training_seconds(load, world, machine, gradients) for load in work)
 
 
-def seconds_with_stream(work: list[Load], world: int, machine: Machine, gradients: Gradients) -> float:
+def run_seconds_with_stream(work: list[Load], world: int, machine: Machine, gradients: Gradients) -> float:
     """How long a run takes with a stream as fast as the measured one: the longer of training and streaming, by phase."""
-    return sum(max(training(load, world, machine, gradients), streaming(load, world)) for load in work)
+    return sum(max(training_seconds(load, world, machine, gradients), stream_seconds(load, world)) for load in work)
 
 
 def blocks_of(load: Load, world: int) -> float:
@@ -217,7 +217,7 @@ def slots_of(phase: Phase) -> int:
     return slots_at(phase.end - phase.first - 1, phase.batch)
 
 
-def worlds(slots: int, asked: WorkerRange) -> list[int]:
+def worlds_to_show(slots: int, asked: WorkerRange) -> list[int]:
     """Worker counts to show: all, or where they are many those that deal evenly, and those asked for."""
     every = range(1, slots + 1)
     even = [world for world in every if slots % world == 0]
@@ -290,8 +290,10 @@ def machine_lines(
     rows, blocks = [], sum(blocks_of(load, world) for load in work)
     for machine in machines:
         needed = math.ceil(world / machine.gpus)
-        computed, streamed = (took(work, world, machine, gradients) / 3600 for took in (seconds, seconds_with_stream))
-        waited = sum(waiting(load, world, machine, gradients) for load in work) / 3600
+        computed, streamed = (
+            took(work, world, machine, gradients) / 3600 for took in (run_seconds, run_seconds_with_stream)
+        )
+        waited = sum(gradient_wait_seconds(load, world, machine, gradients) for load in work) / 3600
         hours = (computed, streamed) if streamed > computed else (computed,)
         speed = tokens / computed / 3600
         figures = (
@@ -327,8 +329,8 @@ def dealing_lines(phase: Phase, asked: WorkerRange) -> list[str]:
     """How the slots of a step are dealt in worlds of several sizes."""
     slots = slots_of(phase)
     rows = []
-    for world in worlds(slots, asked):
-        most, least = most_slots(slots, world), slots // world
+    for world in worlds_to_show(slots, asked):
+        most, least = slots_of_busiest_rank(slots, world), slots // world
         rows.append(
             (f"  {world}", str(most) if most == least else f"{least} to {most}", f"{imbalance(slots, world):.0%}")
         )

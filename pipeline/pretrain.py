@@ -40,13 +40,13 @@ Report = Callable[[str], None]
 CPU = torch.device("cpu")
 
 
-@cluster.lost_in_a_line()
+@cluster.ray_errors_as_cluster_lost()
 def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
     """Run, or continue, the named run to its end and give its summary; a finished run is summarised again and nothing else is done.
 
     Raises PipelineError in one line for all that the user can fix. Nothing is written outside config.output but to a tracking server.
     """
-    config = with_words_rate(absolute_places(config))
+    config = with_words_rate(with_absolute_paths(config))
     folder = run.run_folder(config)
     storage.require_writable("output", config.output)
     initial = read_initial(config, report) if config.init else None
@@ -55,9 +55,9 @@ def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
     uri = tracking_uri(config.tracking, config.output)
     refuse_early(config)
     cluster.connect(config.placement.address)
-    if uri.startswith("sqlite:") and cluster.nodes() > 1:
+    if uri.startswith("sqlite:") and cluster.count_nodes() > 1:
         raise ConfigError(
-            f"tracking.uri ({uri}) is a file on one machine and the cluster has {cluster.nodes()}: start a server (mlflow server) and set MLFLOW_TRACKING_URI"
+            f"tracking.uri ({uri}) is a file on one machine and the cluster has {cluster.count_nodes()}: start a server (mlflow server) and set MLFLOW_TRACKING_URI"
         )
     resources = cluster.worker_resources(config.placement, config.worker_range)
     if resources.gpu:
@@ -66,11 +66,11 @@ def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
         autocast_of(chosen_precision(config.placement, CPU), CPU)  # refuses formats that need a GPU
     stream = stream_settings(config, initial, report)
     wanted = run.identity(config, stream.corpus, stream.vocabulary, initial.fingerprint if initial else None)
-    with locked_tracker(folder) as tracker, storage.locked(folder), storage_in_a_line(config):
+    with locked_tracker(folder) as tracker, storage.locked(folder), os_errors_as_checkpoint_error(config):
         recorded = run.read_run(folder)
         if recorded is not None:
             run.refuse_differences(config, recorded["identity"], wanted)
-        run.keep_vocabulary(folder, stream.vocabulary, config.model.maximum_positions)
+        run.save_run_vocabulary(folder, stream.vocabulary, config.model.maximum_positions)
         summary = run.read_summary(folder)
         if run.is_finished(summary, config):
             report(f"run {config.name} is finished; another --name, --seed or setting starts another run")
@@ -90,8 +90,8 @@ def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
             )
         tags = {"corpus": stream.corpus.fingerprint, "vocabulary": stream.vocabulary.fingerprint, "run_folder": folder}
         tracked_as = recorded and recorded["mlflow_run_id"]
-        if recorded and (back := run.grown_from(config, recorded, done)) is not None:
-            checkpoint.go_back(folder, back)
+        if recorded and (back := run.rollback_step(config, recorded, done)) is not None:
+            checkpoint.roll_back_to(folder, back)
             report(
                 f"run {config.name}: going back from step {done} to {back}, where it began to decay; tracked as another MLflow run from there"
             )
@@ -132,7 +132,7 @@ def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
                 report(
                     f"MLflow ({mlflow.uri}) does not have the run {tracked_as} that run {config.name} had: a new one begins here, after step {done:,}"
                 )
-            elif tracked_as and (gone := ray.get(tracker.lacks.remote(done, config.tracking.every))):
+            elif tracked_as and (gone := ray.get(tracker.missing_losses.remote(done, config.tracking.every))):
                 report(
                     f"MLflow has no points of {gone:,} of the steps until {done:,}: they were lost with the driver, or the server was away to its end"
                 )
@@ -151,12 +151,12 @@ def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
             lineage = Lineage(name=str(config.name), recorded=recorded, summary=summary, corpus=stream.corpus)
             summary |= {"export_check": export(summary["checkpoint"], summary["export"], lineage)}
             storage.write_json(storage.join(folder, run.SUMMARY), summary)
-            record(tracker, summary, about)
+            log_summary(tracker, summary, about)
         return summary
 
 
 @contextmanager
-def storage_in_a_line(config: Pretrain) -> Iterator[None]:
+def os_errors_as_checkpoint_error(config: Pretrain) -> Iterator[None]:
     """Raise CheckpointError for what the driver cannot read or write while a run goes on."""
     try:
         yield
@@ -172,13 +172,13 @@ def refuse_early(config: Pretrain) -> None:
     """Raise what can be refused of the vocabulary and the corpus without Ray, whose start takes seconds."""
     if not config.init:
         given_vocabulary(config.vocabulary)
-    if prepared(config):
+    if is_prepared_corpus(config):
         load_corpus(config.corpus[0])
     else:
         finished_corpus(config.corpus or (BUILTIN,), config.prepare, corpus_folder(config))
 
 
-def prepared(config: Pretrain) -> bool:
+def is_prepared_corpus(config: Pretrain) -> bool:
     """Whether the corpus is the folder of a prepared one. Raises ConfigError for settings of a preparation beside it."""
     if len(config.corpus) != 1 or not is_prepared(config.corpus[0]):
         return False
@@ -189,7 +189,7 @@ def prepared(config: Pretrain) -> bool:
     return True
 
 
-def absolute_places(config: Pretrain) -> Pretrain:
+def with_absolute_paths(config: Pretrain) -> Pretrain:
     """The settings with the output folder and the initial model as every process sees them."""
     return replace(config, output=storage.absolute(config.output), init=config.init and storage.absolute(config.init))
 
@@ -202,7 +202,7 @@ def stream_settings(config: Pretrain, initial: Initial | None, report: Report) -
     given = (
         initial.vocabulary if initial else given_vocabulary(config.vocabulary)
     )  # first: it may be refused, and the corpus takes longer
-    corpus = corpus_of(config, report)
+    corpus = load_or_prepare_corpus(config, report)
     vocabulary = given or trained_vocabulary(config.vocabulary, corpus, config.output, report)
     if config.vocabulary.extend:
         vocabulary = extended_vocabulary(vocabulary, config.vocabulary, corpus, config.output, report)
@@ -227,9 +227,9 @@ def stream_settings(config: Pretrain, initial: Initial | None, report: Report) -
     return settings
 
 
-def corpus_of(config: Pretrain, report: Report) -> Corpus:
+def load_or_prepare_corpus(config: Pretrain, report: Report) -> Corpus:
     """The prepared corpus that config.corpus names, or the one prepared now from what it names."""
-    if prepared(config):
+    if is_prepared_corpus(config):
         corpus = load_corpus(config.corpus[0])
     else:
         corpus = prepare(config.corpus or (BUILTIN,), config.prepare, corpus_folder(config), report)
@@ -262,7 +262,7 @@ def corpus_parameters(corpus: Corpus) -> dict[str, Any]:
     return sources | {f"corpus.dropped.{reason}": count for reason, count in corpus.dropped.items()}
 
 
-def record(tracker: ActorHandle, summary: dict[str, Any], about: str) -> None:
+def log_summary(tracker: ActorHandle, summary: dict[str, Any], about: str) -> None:
     """Send the summary's figures and places to the tracker, and itself to stand below the description."""
     figures = {
         f"summary/{name}": summary[name]

@@ -113,9 +113,11 @@ def filesystem(location: str) -> tuple[fs.FileSystem, str]:
     # One request for a small object instead of three, and the way that every S3 server understands.
     options = "&".join(filter(None, (options, "allow_delayed_open=true" if scheme == "s3" else "")))
     try:
-        system, root = retried(lambda: store(f"{scheme}://{bucket}?{options}" if options else f"{scheme}://{bucket}"))
+        system, root = with_retries(
+            lambda: store(f"{scheme}://{bucket}?{options}" if options else f"{scheme}://{bucket}")
+        )
     except Exception as error:  # pyarrow raises several kinds here, all of them about this location
-        if passing(error):
+        if is_transient(error):
             raise
         raise ConfigError(
             f"{location}: no file system for this URL ({first_line(error)}); use a local path, s3://, gs:// or hf://"
@@ -145,41 +147,41 @@ def first_line(error: BaseException) -> str:
     return text.splitlines()[0] if text else type(error).__name__
 
 
-def retried(call: Callable[[], Result]) -> Result:
+def with_retries(call: Callable[[], Result]) -> Result:
     """What a call gives; made again where it fails as object stores do now and then. Raises its last error."""
     for wait in WAITS:
         try:
             return call()
         except (OSError, DataError) as error:
-            if not passing(error):
+            if not is_transient(error):
                 raise
             time.sleep(wait)
     return call()
 
 
-def passing(error: Exception) -> bool:
+def is_transient(error: Exception) -> bool:
     """Whether an error, or what an error of ours says of one, is of a store that will answer the next time."""
     return isinstance(error, OSError | DataError) and any(word in str(error) for word in TRANSIENT)
 
 
-def patient(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+def retrying(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
     """The function, retried."""
 
     @functools.wraps(function)
     def calling(*arguments: Arguments.args, **named: Arguments.kwargs) -> Result:
-        return retried(lambda: function(*arguments, **named))
+        return with_retries(lambda: function(*arguments, **named))
 
     return calling
 
 
-@patient
+@retrying
 def exists(location: str) -> bool:
     """Whether a file or folder is there."""
     system, path = filesystem(location)
     return system.get_file_info(path).type != fs.FileType.NotFound
 
 
-@patient
+@retrying
 def children(location: str) -> list[str]:
     """Names of what lies directly in a folder, sorted; empty where the folder is not there. Raises ConfigError for a file."""
     system, path = filesystem(location)
@@ -192,14 +194,14 @@ def children(location: str) -> list[str]:
     return sorted({entry.path.removeprefix(f"{path.rstrip('/')}/").split("/")[0] for entry in entries})
 
 
-@patient
+@retrying
 def read_bytes(location: str) -> bytes:
     """Contents of a file. Raises OSError (FileNotFoundError where there is none)."""
     with opened(location) as stream:
         return stream.read()
 
 
-@patient
+@retrying
 def read_at_most(location: str, most: int) -> bytes:
     """Contents of a file that should be small. Raises OSError, also where it has more than `most` bytes."""
     with opened(location) as stream:
@@ -217,7 +219,7 @@ def opened(location: str) -> NativeFile:
     return system.open_input_stream(path, compression=None)
 
 
-@patient
+@retrying
 def write_bytes(location: str, content: bytes) -> None:
     """Write a whole file under a temporary name and move it into place."""
     system, path = filesystem(location)
@@ -256,14 +258,14 @@ def write_json(location: str, value: Any) -> None:
     write_bytes(location, (json.dumps(value, indent=1, ensure_ascii=False, sort_keys=True) + "\n").encode())
 
 
-@patient
+@retrying
 def make_folder(location: str) -> None:
     """Make a local folder and its parents; object stores have none."""
     if not is_url(absolute(location)):
         os.makedirs(absolute(location), exist_ok=True)
 
 
-@patient
+@retrying
 def delete_file(location: str) -> None:
     """Delete a file, where it is there still: the answer of a first try may have been lost."""
     system, path = filesystem(location)
@@ -271,7 +273,7 @@ def delete_file(location: str) -> None:
         system.delete_file(path)
 
 
-@patient
+@retrying
 def delete_folder(location: str) -> None:
     """Delete a folder: its manifest first, so that what is left of an interrupted deletion does not count."""
     system, path = filesystem(location)
@@ -304,7 +306,7 @@ def locked(folder: str, *, wait: bool = False) -> Iterator[None]:
         yield
         return
     make_folder(folder)
-    with held(f"{absolute(folder)}/.lock", folder, wait):
+    with hold_lock(f"{absolute(folder)}/.lock", folder, wait):
         yield
 
 
@@ -318,7 +320,7 @@ def locked_name(location: str, *, wait: bool = False) -> Iterator[None]:
     make_folder(folder)
     path = f"{folder}/.{name}.lock"
     while True:
-        with held(path, location, wait) as lock:
+        with hold_lock(path, location, wait) as lock:
             try:
                 mine = os.path.samestat(os.fstat(lock.fileno()), os.lstat(path))
             except FileNotFoundError:
@@ -333,7 +335,7 @@ def locked_name(location: str, *, wait: bool = False) -> Iterator[None]:
 
 
 @contextmanager
-def held(path: str, location: str, wait: bool) -> Iterator[IO[str]]:
+def hold_lock(path: str, location: str, wait: bool) -> Iterator[IO[str]]:
     """Hold a lock file. Raises ConfigError, which names `location`, where another process holds it and is not waited for."""
     try:
         stream = open_lock(path)
@@ -366,7 +368,7 @@ def publish(folder: Path, target: str, about: dict[str, Any]) -> None:
         name = file.relative_to(folder).as_posix()
         files[name] = {"bytes": file.stat().st_size, "sha256": sha256(str(file))}
         make_folder(join(target, name).rsplit("/", 1)[0])
-        retried(
+        with_retries(
             lambda: fs.copy_files(
                 str(file), f"{path}/{name}", source_filesystem=fs.LocalFileSystem(), destination_filesystem=system
             )
@@ -374,7 +376,7 @@ def publish(folder: Path, target: str, about: dict[str, Any]) -> None:
     write_json(join(target, MANIFEST), about | {"files": files})
 
 
-@patient
+@retrying
 def sha256(location: str) -> str:
     """SHA-256 of a file's bytes, in hexadecimal."""
     digest = hashlib.sha256()
@@ -384,7 +386,7 @@ def sha256(location: str) -> str:
     return digest.hexdigest()
 
 
-def leads_out(name: str) -> bool:
+def escapes_folder(name: str) -> bool:
     """Whether a relative name, as manifests and archives have them, is of something outside of the folder that it is relative to."""
     path = PurePosixPath(name.replace("\\", "/"))
     return path.is_absolute() or ".." in path.parts or ":" in (path.parts or ("",))[0]
@@ -408,39 +410,39 @@ def mismatch(target: str) -> str | None:
     except FileNotFoundError:
         return f"{MANIFEST} is missing"
     except (OSError, ValueError) as error:
-        if isinstance(error, OSError) and not lost(error):
+        if isinstance(error, OSError) and not is_file_lost(error):
             raise
         return f"{MANIFEST} cannot be read ({first_line(error)})"
     for name, (size, digest) in files.items():
-        if leads_out(name):
+        if escapes_folder(name):
             return f"{MANIFEST} names {name!r}, which is outside of the folder"
         location = join(target, name)
         try:
             system, path = filesystem(location)
-            found = retried(lambda: system.get_file_info(path)).size
+            found = with_retries(lambda: system.get_file_info(path)).size
             if found != size:
                 return f"{name} has {found or 0} bytes, the manifest says {size}"
             if sha256(location) != digest:
                 return f"{name} does not match its SHA-256"
         except OSError as error:
-            if not lost(error):
+            if not is_file_lost(error):
                 raise
             return f"{name} cannot be read ({first_line(error)})"
     return None
 
 
-def lost(error: OSError) -> bool:
+def is_file_lost(error: OSError) -> bool:
     """Whether an error says that a file is gone, or that its disk cannot read it any more; all others tell nothing of the file."""
     return isinstance(error, FileNotFoundError) or error.errno == errno.EIO
 
 
-def refuses(location: str) -> bool:
+def is_unavailable(location: str) -> bool:
     """Whether the storage of a file does not let it be read now, which tells nothing of the file."""
     try:
         with opened(location) as stream:
             stream.read(1)
     except OSError as error:
-        return not lost(error)
+        return not is_file_lost(error)
     return False
 
 

@@ -40,7 +40,7 @@ from pipeline.train.checkpoint import State  # noqa: E402
 from pipeline.train.evaluate import heldout_batches  # noqa: E402
 from pipeline.train.loop import Work, train  # noqa: E402
 from pipeline.train.optim import build_optimizer  # noqa: E402
-from pipeline.train.run import SUMMARY, identity, keep_vocabulary, record, write_run  # noqa: E402
+from pipeline.train.run import SUMMARY, identity, record, save_run_vocabulary, write_run  # noqa: E402
 from pipeline.train.tracking import open_run  # noqa: E402
 
 RAY_TESTS = "tests/ray/"
@@ -274,7 +274,7 @@ def tiny_run(
     }
     storage.write_json(f"{tiny_corpus.folder}/{storage.MANIFEST}", about | windows)
     mlflow = open_run(database, "pretrain", "tiny", None, {}, {})
-    keep_vocabulary(str(folder), tiny_vocabulary, config.model.maximum_positions)
+    save_run_vocabulary(str(folder), tiny_vocabulary, config.model.maximum_positions)
     write_run(
         str(folder), identity(config, tiny_corpus, tiny_vocabulary), config.steps, mlflow.run_id, tiny_corpus.folder
     )

@@ -24,7 +24,7 @@ from pipeline.grid.job import encoder_of
 from pipeline.tasks.metrics import METRICS
 from pipeline.train.hardware import cores
 from pipeline.train.initial import Initial
-from pipeline.train.trial import drawn, run_trial
+from pipeline.train.trial import run_trial, sample_rows
 from pipeline.train.tuned import About, save_tuned
 
 AIM, FLOOR = 1.5, 1.2
@@ -161,7 +161,7 @@ def theirs(config: Finetune, problem: Problem, initial: Initial, seed: int, fold
     said = About(task=problem.task, cutting=problem.cutting, pooling="cls", tuned={}, lineage={})
     save_tuned(str(folder / "model"), build(config, problem, initial, seed), said, initial.model, initial.vocabulary)
     model = AutoModelForSequenceClassification.from_pretrained(folder / "model", attn_implementation="sdpa")
-    rows = drawn(problem.train.rows, config.recipe.training_rows, seed)
+    rows = sample_rows(problem.train.rows, config.recipe.training_rows, seed)
     dev = next(iter(problem.splits.values()))
     asked = TrainingArguments(
         output_dir=str(folder / "out"), num_train_epochs=1, per_device_train_batch_size=config.recipe.rows_per_step, per_device_eval_batch_size=64,

@@ -133,7 +133,7 @@ def run_scale(specs: Sequence[str], settings: VocabularySettings, milliseconds: 
             scale.pace(wanted, scale.Sleeper(batch=batch, seconds=0, steps=20 * steps, warm=10 * steps), world)
             for world in scale.WORLDS
         ]
-        alone = [scale.dealt(wanted, world, rounds) for world, rounds in scale.ROUNDS.items()]
+        alone = [scale.read_dealt_blocks(wanted, world, rounds) for world, rounds in scale.ROUNDS.items()]
     print(f"4 slots of 32 rows a step, {milliseconds:g} ms of sleep a slot in place of the model")
     print(scale.table(paces))
     print("without any sleep")
@@ -141,7 +141,7 @@ def run_scale(specs: Sequence[str], settings: VocabularySettings, milliseconds: 
     print("one stream read by one process, its rows made beforehand")
     print(scale.dealt_table(alone))
     print(
-        scale.on_paper(
+        scale.estimate_for_many_gpus(
             min(one.blocks / one.seconds for one in alone),
             awake[0].tokens / awake[0].slots / batch.rows_per_slot,
             wanted.sampling.maximum_length,

@@ -74,7 +74,7 @@ class Pace:
     """What the sleeps alone take."""
 
 
-def sleeping(settings: dict[str, Any]) -> None:
+def sleep_instead_of_training(settings: dict[str, Any]) -> None:
     """A worker's loop: the blocks, the exchange of records and a reduction as in training, and a sleep in place of the model."""
     about: Sleeper = settings["sleeper"]
     context = ray.train.get_context()
@@ -105,7 +105,7 @@ def pace(settings: StreamSettings, sleeper: Sleeper, world: int) -> Pace:
     )
     with tempfile.TemporaryDirectory(prefix="bertstream-bench-") as folder:
         trainer = TorchTrainer(
-            sleeping,
+            sleep_instead_of_training,
             train_loop_config={"sleeper": sleeper, "result": f"{folder}/result.json"},
             datasets={"train": build_stream(settings, None, rows)},
             dataset_config=Dealing(datasets_to_split=["train"], execution_options=options),
@@ -142,7 +142,7 @@ class Dealt:
     """Seconds that the one process took which plans all tasks of the stream, and here also reads; what tasks take, more cores can share."""
 
 
-def dealt(settings: StreamSettings, world: int, rounds: int) -> Dealt:
+def read_dealt_blocks(settings: StreamSettings, world: int, rounds: int) -> Dealt:
     """Read the blocks of a world without its workers. The rows are those of one window over and over, so that making them takes no time."""
     length = settings.sampling.maximum_length
     one_round = rows_of_round(settings.batch, length, world)
@@ -219,7 +219,7 @@ def table(paces: Sequence[Pace]) -> str:
     )
 
 
-def on_paper(blocks_per_second: float, tokens_per_row: float, maximum_length: int) -> str:
+def estimate_for_many_gpus(blocks_per_second: float, tokens_per_row: float, maximum_length: int) -> str:
     """What one stream's blocks a second allow at so many GPUs, were larger blocks no slower."""
     rows = []
     for gpus in WORLDS_ON_PAPER:

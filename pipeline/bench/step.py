@@ -24,7 +24,7 @@ from pipeline.config.model import Model
 from pipeline.config.training import AdamW
 from pipeline.errors import ConfigError
 from pipeline.model.float8 import refuse_float8, to_float8
-from pipeline.model.flops import Counted, flops_per_token, peak_flops, utilisation
+from pipeline.model.flops import TokenCounts, flops_per_token, peak_flops, utilisation
 from pipeline.objectives.pretraining import BertPretraining
 from pipeline.presets import PRESETS
 from pipeline.train.optim import build_optimizer
@@ -109,9 +109,11 @@ def make_batch(case: Case, seed: int) -> Batch:
     )
 
 
-def counted(batch: Batch) -> Counted:
+def counted(batch: Batch) -> TokenCounts:
     """What the formula of model FLOPs asks of a batch."""
-    return Counted(tokens=batch.tokens, squares=int(batch.offsets.diff().long().square().sum()), masked=batch.masked)
+    return TokenCounts(
+        tokens=batch.tokens, squares=int(batch.offsets.diff().long().square().sum()), masked=batch.masked
+    )
 
 
 def our_step(

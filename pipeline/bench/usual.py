@@ -44,7 +44,7 @@ def document_pairs(
             a = [id for sentence in chunk[:a_end] for id in sentence]
             is_random = len(every) > 1 and (len(chunk) == 1 or rng.random() < 0.5)
             b = (
-                other(every, number, target - len(a), rng)
+                random_other_chunk(every, number, target - len(a), rng)
                 if is_random
                 else [id for sentence in chunk[a_end:] for id in sentence]
             )
@@ -56,7 +56,7 @@ def document_pairs(
         place += 1
 
 
-def other(every: list[list[list[int]]], number: int, wanted: int, rng: Random) -> list[int]:
+def random_other_chunk(every: list[list[list[int]]], number: int, wanted: int, rng: Random) -> list[int]:
     """About so many ids of a random place in another document."""
     chosen = rng.randrange(len(every) - 1)
     document = every[chosen + (chosen >= number)]

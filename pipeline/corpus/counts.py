@@ -143,7 +143,7 @@ def write_batches(location: str, tables: list[pa.Table]) -> None:
     storage.write_bytes(location, sink.getvalue())
 
 
-@storage.patient
+@storage.retrying
 def read_batch(location: str, number: int) -> pa.Table:
     """One batch of an Arrow file."""
     system, path = storage.filesystem(location)

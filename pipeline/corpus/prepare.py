@@ -23,7 +23,7 @@ from pipeline.corpus.shards import COUNTED, shard_count
 from pipeline.corpus.sources import BUILTIN, KEYS, Source, parse
 from pipeline.corpus.stages import PARTS, Tallies, extract, find_overlaps, shuffle_into_shards, total_tally
 from pipeline.corpus.web import WEB, patience
-from pipeline.errors import AwayError, ConfigError, DataError, PipelineError, listed
+from pipeline.errors import ConfigError, DataError, PipelineError, StorageUnavailable, listed
 from pipeline.text.schema import DOCUMENT
 
 SPLITS = ("train", "heldout")
@@ -180,7 +180,12 @@ def load_corpus(folder: str) -> Corpus:
             for split in SPLITS
         }
         if outside := next(
-            (window.shard for of_split in windows.values() for window in of_split if storage.leads_out(window.shard)),
+            (
+                window.shard
+                for of_split in windows.values()
+                for window in of_split
+                if storage.escapes_folder(window.shard)
+            ),
             None,
         ):
             raise DataError(f"{folder}/{storage.MANIFEST} names {outside!r}, which is outside of the folder")
@@ -225,10 +230,10 @@ def read_window(corpus: Corpus, window: Window) -> pa.Table:
             return file.read_row_group(window.row_group).cast(DOCUMENT)
 
     try:
-        return storage.retried(read)
+        return storage.with_retries(read)
     except (OSError, pa.ArrowException, IndexError) as error:
-        if storage.passing(error) or storage.refuses(location):
-            raise AwayError(
+        if storage.is_transient(error) or storage.is_unavailable(location):
+            raise StorageUnavailable(
                 f"{location} cannot be read now ({storage.first_line(error)}); the same command tries again"
             ) from error
         raise DataError(

@@ -14,7 +14,7 @@ def key_edges(number: int, count: int) -> tuple[int, int]:
     return -(-number * KEYS // count), -(-(number + 1) * KEYS // count)
 
 
-@storage.patient
+@storage.retrying
 def sorted_range(location: str, schema: pa.Schema, column: str, low: int, high: int) -> pa.Table:
     """The rows of a Parquet file, sorted by `column` and with its statistics, for which that is at least `low` and below `high`.
 

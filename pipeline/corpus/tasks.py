@@ -103,7 +103,7 @@ def block_count(most: int, items: Sequence[Any]) -> int:
 def result_or_error(call: Callable[[], dict[str, Any]], failed: dict[str, Any]) -> dict[str, Any]:
     """A row of what a call gives, or `failed` with the PipelineError that it raised: Ray would wrap errors in its own and print a traceback for each. A store's passing error is a call made again."""
     try:
-        return storage.retried(call) | {"error": "", "message": ""}
+        return storage.with_retries(call) | {"error": "", "message": ""}
     except PipelineError as error:
         return failed | {"error": type(error).__name__, "message": str(error)}
 

@@ -65,7 +65,7 @@ def fetch(target: str, folder: Path) -> list[str]:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         system, path = storage.filesystem(storage.join(target, name))
         local = fs.LocalFileSystem()
-        storage.retried(
+        storage.with_retries(
             lambda: fs.copy_files(path, f"{folder}/{name}", source_filesystem=system, destination_filesystem=local)
         )
     said = {key: public_place(value) if key == "checkpoint" else value for key, value in manifest.items()}

@@ -80,7 +80,7 @@ def copy_model(checkpoint: str, folder: Path) -> None:
     for name in storage.read_json(storage.join(checkpoint, storage.MANIFEST))["files"]:
         if name not in TRAINING_ONLY:
             system, path = storage.filesystem(storage.join(checkpoint, name))
-            storage.retried(
+            storage.with_retries(
                 lambda: fs.copy_files(
                     path, f"{folder}/{name}", source_filesystem=system, destination_filesystem=fs.LocalFileSystem()
                 )

@@ -26,7 +26,7 @@ from pipeline.export.trained import Trained
 from pipeline.predict.answers import answer_items, answer_schema, items_of
 from pipeline.tasks.task import Task
 from pipeline.text.vocabulary import load_vocabulary
-from pipeline.train.tracking import has_run, quiet
+from pipeline.train.tracking import has_run, silence_mlflow
 from pipeline.train.tuned import load_tuned
 
 CODE, TASK_CODE = Path(__file__).with_name("served.py"), Path(__file__).with_name("served_task.py")
@@ -54,7 +54,7 @@ model.predict(texts, params={"task": "embeddings"})  # of each text a vector: th
 
 def require_run(uri: str, run_id: str) -> None:
     """Raise ConfigError unless the MLflow at `uri` has the run."""
-    quiet()
+    silence_mlflow()
     os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
     hint = "name the run's MLflow with mlflow_uri"
     if uri.startswith(SQLITE) and not os.path.exists(uri.removeprefix(SQLITE)):  # MLflow would make an empty one

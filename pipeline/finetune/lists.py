@@ -86,7 +86,7 @@ def fit_lists(
         seed=seed, device=device, autocast=autocast, after_epoch=after_epoch,
     )  # fmt: skip
     if isinstance(module, SequenceTask):
-        module.fold()
+        module.fold_standardisation()
     precision = precision_of(config.placement, model.width, device)
     lineage = {"precision": precision} | training_facts(config, problem, seed, came_to)
     about = About(

@@ -18,7 +18,7 @@ from pipeline.finetune.trials import autocast_for, build, device_of
 from pipeline.train.initial import Initial
 from pipeline.train.optim import build_optimizer
 from pipeline.train.step import Compute
-from pipeline.train.trial import batches, seen_words, train_on
+from pipeline.train.trial import batches, seen_words, train_on_slots
 
 LARGE = 10_000
 """Training rows above which a task needs no more than one seed where time is short: its spread is small."""
@@ -63,7 +63,7 @@ def seconds_of(config: Finetune, problem: Problem, initial: Initial) -> float:
         optimizer = build_optimizer(config.optimizer, module)
         for slots in itertools.islice(batches(problem.train.rows, config.recipe, 0, 0), STEPS):
             begun = time.perf_counter()
-            float(train_on(slots, module, optimizer, compute, step=0, rate=0.0, clip_norm=1.0)[0])
+            float(train_on_slots(slots, module, optimizer, compute, step=0, rate=0.0, clip_norm=1.0)[0])
             times.append(time.perf_counter() - begun)
             tokens.append(sum(batch.tokens for _, batch in slots))
             if len(times) >= LEAST_STEPS and sum(times) > MEASURED_SECONDS:

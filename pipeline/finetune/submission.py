@@ -14,7 +14,7 @@ from pipeline.tasks.known import GLUE
 from pipeline.tasks.submission import FILES, Predictions, write_submission
 from pipeline.tasks.tables import read_split
 from pipeline.train.precision import autocast_of
-from pipeline.train.trial import logits_of
+from pipeline.train.trial import compute_logits
 from pipeline.train.tuned import load_tuned
 
 ZIP = "glue-submission.zip"
@@ -76,7 +76,7 @@ def predictions(config: Finetune, model: str, task: str, split: str, after: Call
     texts = read_split(TASKS[task], config.data, split)
     prepared = sequences.prepare(tuned.about.task, texts, tuned.vocabulary, tuned.about.cutting)
     precision = answer_precision(config.placement, tuned.about.lineage.get("precision"), device)
-    logits = logits_of(tuned.module.to(device), prepared.rows, device, autocast_of(precision, device), after)
+    logits = compute_logits(tuned.module.to(device), prepared.rows, device, autocast_of(precision, device), after)
     found = sequences.answers(tuned.about.task, prepared, logits, tuned.about.cutting)
     return Predictions(
         ids=texts["id"].to_pylist(), values=sequences.predicted_labels(tuned.about.task, found, tuned.about.tuned)

@@ -26,15 +26,15 @@ from pipeline.finetune.facts import training_facts
 from pipeline.finetune.problems import Problem
 from pipeline.model.adapters import add_adapter, freeze
 from pipeline.model.encoder import Encoder
-from pipeline.model.gpu import gpu_of, multiplies
+from pipeline.model.gpu import gpu_of, supports_matmul
 from pipeline.objectives.tasks import OBJECTIVES, TaskObjective
 from pipeline.tasks.task import Task
 from pipeline.train.checkpoint import steps_saved
-from pipeline.train.course import Keeper, Scores, delete_kept
 from pipeline.train.hardware import cores
-from pipeline.train.initial import Initial, module_of
+from pipeline.train.initial import Initial, build_initial_module
 from pipeline.train.precision import autocast_of, chosen_precision
-from pipeline.train.trial import class_weights, label_measure, run_trial, with_encoder
+from pipeline.train.trial import class_weights, label_mean_and_deviation, load_encoder, run_trial
+from pipeline.train.trial_state import Scores, TrialCheckpoints, delete_checkpoints
 from pipeline.train.tuned import About, save_tuned
 
 NARROWER = ("bfloat16", "tf32")
@@ -169,11 +169,11 @@ def build(
         model, initial.vocabulary.size, len(problem.task.labels), random, config.recipe.pooling, weights
     )
     if not config.random_weights:
-        with_encoder(encoder or module_of(initial, model).encoder, module)
+        load_encoder(encoder or build_initial_module(initial, model).encoder, module)
     if not isinstance(config.adapter, NoAdapter):
         add_adapter(module, config.adapter, random)
     if standardises(config, problem.task):
-        module.learn_standardised(*label_measure(problem.train.rows))
+        module.learn_standardised(*label_mean_and_deviation(problem.train.rows))
     module.encoder.recompute = config.placement.recompute
     freeze(module, config.freeze.layers, config.freeze.embeddings)
     return module
@@ -197,7 +197,7 @@ def answer_precision(placement: ModelPlacement, trained: str | None, device: tor
     """
     if placement.precision != "auto":
         return chosen_precision(placement, device)
-    if device.type == "cpu" or trained not in NARROWER or not multiplies(gpu_of(device), trained):
+    if device.type == "cpu" or trained not in NARROWER or not supports_matmul(gpu_of(device), trained):
         return "float32"
     return trained
 
@@ -222,7 +222,7 @@ def load_or_train(
     """The trial's result: read where it is there, else trained, and published after its model. Where another job of this machine is at the same trial, its result is waited for."""
     with storage.locked(trial.folder, wait=True):
         if (found := result_of(trial)) is not None and (trial.stage != "report" or has_model(trial)):
-            delete_kept(trial.folder)
+            delete_checkpoints(trial.folder)
             return found
         return train(trial, problem, initial, after_epoch)
 
@@ -231,13 +231,13 @@ def train(
     trial: Trial, problem: Problem, initial: Initial, after_epoch: Callable[[int, Scores], None]
 ) -> dict[str, Any]:
     """The result of training it."""
-    config, device, keeper = trial.config, device_of(trial.config), Keeper(trial.folder)
+    config, device, keeper = trial.config, device_of(trial.config), TrialCheckpoints(trial.folder)
     torch.set_num_threads(config.placement.threads or max(1, min(cores(), round(config.trials.cpus))))
     module = build(config, problem, initial, trial.seed).to(device)
     came_to = run_trial(
         config, problem.task, problem.cutting, module, problem.train, problem.splits,
         seed=trial.seed, device=device, autocast=autocast_for(config.placement, initial.model.width, device), after_epoch=after_epoch,
-        keeper=keeper,
+        checkpoints=keeper,
     )  # fmt: skip
     result = vars(came_to) | {
         "settings": identity_of(config, problem, initial, trial.seed),

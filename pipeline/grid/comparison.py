@@ -16,7 +16,7 @@ from pipeline.tasks import metrics, questions, sequences
 from pipeline.tasks.prepared import Prepared
 from pipeline.tasks.squad_metrics import best_of
 from pipeline.train.precision import autocast_of
-from pipeline.train.trial import logits_of
+from pipeline.train.trial import compute_logits
 from pipeline.train.tuned import TunedModel, load_tuned
 
 Report = Callable[[str], None]
@@ -106,7 +106,7 @@ def row_scorer(config: Finetune, problem: Problem, tuned: TunedModel) -> RowScor
     """The metric that selects, of a model's answers to any of the development items."""
     task, prepared, device = problem.task, next(iter(problem.splits.values())), device_of(config)
     precision = answer_precision(config.placement, tuned.about.lineage.get("precision"), device)
-    logits = logits_of(tuned.module.to(device), prepared.rows, device, autocast_of(precision, device))
+    logits = compute_logits(tuned.module.to(device), prepared.rows, device, autocast_of(precision, device))
     if task.kind == "spans":
         place = 1 if task.metrics[0] == "f1" else 0
         texts = questions.texts_of(

@@ -52,7 +52,7 @@ class FinetuneResult:
     """How to use the models, and where to look at the trials."""
 
 
-@cluster.lost_in_a_line()
+@cluster.ray_errors_as_cluster_lost()
 def finetune(config: Finetune, report: Report) -> FinetuneResult:
     """Run every trial that has no result yet, print the table, and give what is in it.
 
@@ -73,7 +73,7 @@ def finetune(config: Finetune, report: Report) -> FinetuneResult:
     cuttings = {name: in_cuttings(problem, tried, initial, report) for name, problem in problems.items()}
     uri = tracking_uri(Tracking(uri=config.mlflow_uri), config.output)
     tune.connect(config)
-    if (cluster.nodes() > 1 or config.placement.autoscaled) and not storage.is_url(config.output):
+    if (cluster.count_nodes() > 1 or config.placement.autoscaled) and not storage.is_url(config.output):
         report(f"several machines: output ({config.output}) must be a folder that all of them see, or a URL")
     for line in warnings(config, settings, initial.model):
         report(line)

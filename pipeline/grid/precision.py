@@ -53,7 +53,7 @@ def with_common_precision(config: Finetune, found: Sequence[str], report: Report
 
 def on_this_machine() -> bool:
     """Whether the driver's machine is all there is of the cluster."""
-    return cluster.nodes() == 1 and not ray.util.client.ray.is_connected()
+    return cluster.count_nodes() == 1 and not ray.util.client.ray.is_connected()
 
 
 def node_precisions(config: Finetune, width: int, asked: Mapping[str, float]) -> list[str]:

@@ -28,7 +28,7 @@ from pipeline.grid.picture import draw_confusion
 from pipeline.train.drivers import this_driver
 from pipeline.train.initial import Initial
 from pipeline.train.summary import table
-from pipeline.train.tracking import DESCRIPTION, DRIVER, METRICS_A_CALL, PARAMETERS_A_CALL, open_run, quiet
+from pipeline.train.tracking import DESCRIPTION, DRIVER, METRICS_A_CALL, PARAMETERS_A_CALL, open_run, silence_mlflow
 
 EXPERIMENT, SQLITE = "finetune", "sqlite:///"
 GRID, TRIAL = "grid", "trial"
@@ -66,7 +66,7 @@ def open_grid(uri: str, config: Finetune, name: str, initial: Initial) -> GridRu
     Raises ConfigError when the server does not answer, and for a name of a registered model that MLflow would refuse after hours.
     """
     require_name(config)
-    quiet()
+    silence_mlflow()
     try:
         known = find_grid_run(uri, name)
     except Exception as error:  # MLflow lets SQLAlchemy's, requests' and its own errors through, all about this URI

@@ -20,8 +20,8 @@ from pipeline.finetune.problems import Problem
 from pipeline.finetune.trials import Trial
 from pipeline.local_files import scratch_folder
 from pipeline.tasks.selection import comparable_score
-from pipeline.train.course import Scores, delete_kept
 from pipeline.train.initial import Initial
+from pipeline.train.trial_state import Scores, delete_checkpoints
 
 SCORE, VALUE, EPOCH, LAST = "score", "value", "epoch", "last"
 """What a trial tells Tune after an epoch: the metric that selects as a number that is higher where the model is better,
@@ -225,7 +225,7 @@ def stopped(trial: Trial, last: dict[str, Any]) -> dict[str, Any]:
     """The result, which is also published, of a trial that the scheduler ended."""
     result = {"stopped_after_epoch": last[EPOCH], "score": last[VALUE], "chosen": trial.chosen, "stage": trial.stage}
     storage.write_json(storage.join(trial.folder, trial_work.STOPPED), result)
-    delete_kept(trial.folder)
+    delete_checkpoints(trial.folder)
     return result
 
 

@@ -57,7 +57,9 @@ def layout(batch: Batch) -> Layout:
     # Compiled code always masks: asking for this equality would make it two graphs.
     full = not torch.compiler.is_compiling() and batch.tokens == batch.sequences * longest
     # A GPU would have to be asked for the lengths, and compiled code would be another graph for each number of groups.
-    ends = [longest] if full or torch.compiler.is_compiling() or device.type != "cpu" else cut(lengths_N.numpy())
+    ends = (
+        [longest] if full or torch.compiler.is_compiling() or device.type != "cpu" else group_lengths(lengths_N.numpy())
+    )
     if len(ends) == 1:
         key_mask = None if full else (torch.arange(longest, device=device) < lengths_N[:, None])[:, None, None, :]
         group = Group(
@@ -86,7 +88,7 @@ def padded_group(lengths_N: Tensor) -> Group:
     )
 
 
-def cut(lengths: np.ndarray) -> list[int]:
+def group_lengths(lengths: np.ndarray) -> list[int]:
     """Longest length of each group, rising: sequences are grouped so that the scores of padded groups and the cost of groups are least."""
     sizes, counts = np.unique(lengths, return_counts=True)
     passed = np.concatenate([[0], np.cumsum(counts)])

@@ -6,13 +6,13 @@ import torch
 from torch import nn
 
 from pipeline.errors import ConfigError
-from pipeline.model.gpu import ADA, gpu_of, multiplies
+from pipeline.model.gpu import ADA, gpu_of, supports_matmul
 
 
 def refuse_float8(device: torch.device) -> None:
     """Raise ConfigError where the device has no 8-bit products or torchao is not installed."""
     gpu = gpu_of(device) if device.type == "cuda" else None
-    if not (gpu and multiplies(gpu, "float8")):
+    if not (gpu and supports_matmul(gpu, "float8")):
         name = f"{gpu.name}{' on ROCm' * gpu.hip}" if gpu else "a CPU"
         raise ConfigError(
             f"placement.precision (float8) needs an NVIDIA GPU of compute capability {'.'.join(map(str, ADA))} (Ada, Hopper) or later, this is {name}: use bfloat16"

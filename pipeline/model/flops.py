@@ -87,7 +87,7 @@ SMALLER = {"MIG", "Laptop", "Ti", "D"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Counted:
+class TokenCounts:
     """What went through the model: sums over the real sequences, whose lengths are s."""
 
     tokens: int
@@ -98,7 +98,7 @@ class Counted:
     """Positions that the vocabulary head ran on."""
 
 
-def flops_per_token(model: Model, vocabulary_size: int, counted: Counted) -> float:
+def flops_per_token(model: Model, vocabulary_size: int, counted: TokenCounts) -> float:
     """Floating-point operations of forward and backward a real token, matrix products alone.
 
     With L layers of width H: 6 * 12 * L * H^2 for the layers (of which 8 are the feed-forward's, whose width is 4 H),

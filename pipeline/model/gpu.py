@@ -30,7 +30,7 @@ def gpu_of(device: torch.device) -> Gpu:
     return Gpu(name=name, capability=capability, hip=torch.version.hip is not None)
 
 
-def multiplies(gpu: Gpu, precision: str) -> bool:
+def supports_matmul(gpu: Gpu, precision: str) -> bool:
     """Whether a GPU multiplies matrices in a format by its own arithmetic.
 
     Under ROCm float32 and bfloat16 alone: float8 and TF32 have not been tried there.

@@ -6,7 +6,7 @@ from torch.nn import functional as F
 
 from pipeline.config.model import Model
 from pipeline.model.dropout import dropout
-from pipeline.model.vocabulary_loss import fill_up, vocabulary_loss
+from pipeline.model.vocabulary_loss import pad_vocabulary, vocabulary_loss
 
 
 class MaskedTokenHead(nn.Module):
@@ -36,7 +36,9 @@ class MaskedTokenHead(nn.Module):
         if device == "cpu":
             dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else words.dtype
             return vocabulary_loss(transformed, words, self.bias, labels_M, dtype)[0]
-        return F.cross_entropy(F.linear(transformed, *fill_up(words, self.bias)).float(), labels_M, reduction="sum")
+        return F.cross_entropy(
+            F.linear(transformed, *pad_vocabulary(words, self.bias)).float(), labels_M, reduction="sum"
+        )
 
 
 class NextSentenceHead(nn.Linear):

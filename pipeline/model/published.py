@@ -106,7 +106,7 @@ def require_files(location: str, names: Sequence[str]) -> None:
     """Raise CheckpointError for a name in a folder that is no regular file: a pipe or a device may never end."""
     for name in names:
         system, path = storage.filesystem(storage.join(location, name))
-        if storage.retried(lambda: system.get_file_info(path)).type != fs.FileType.File:
+        if storage.with_retries(lambda: system.get_file_info(path)).type != fs.FileType.File:
             raise CheckpointError(f"{storage.join(location, name)} is no regular file")
 
 

@@ -52,12 +52,12 @@ def read_bundle(prefix: Path) -> dict[str, Tensor]:
         kept = {name: array_of(name, entry, files) for name, entry in named.items() if not OPTIMIZER.search(name)}
         if (wanted := sum(array.nbytes for array in kept.values())) > (held := sum(len(file) for file in files)):
             raise ValueError(f"its tensors have {wanted} bytes and its files {held}")
-        return dict(published(name, array) for name, array in kept.items())
+        return dict(to_published_name(name, array) for name, array in kept.items())
     except (IndexError, KeyError, ValueError, TypeError, AttributeError, OverflowError, OSError) as error:
         raise CheckpointError(f"{index.name} cannot be read as a TensorFlow checkpoint: {error}") from error
 
 
-def published(name: str, array: np.ndarray) -> tuple[str, Tensor]:
+def to_published_name(name: str, array: np.ndarray) -> tuple[str, Tensor]:
     """Name and tensor as Hugging Face publishes them: kernels are transposed."""
     *path, leaf = name.replace("/layer_", "/layer/").split("/")
     if leaf.endswith("_embeddings"):

@@ -12,7 +12,7 @@ LOGIT_BYTES = 31 << 20  # of logits at once: below the 32 MiB from which glibc m
 ROWS_AT_ONCE = 32  # whose softmax stays in cache
 
 
-def fill_up(words: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+def pad_vocabulary(words: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
     """Output weights (V, H) and bias (V,) with the entries that make V a multiple of 64: their logits are -inf."""
     missing = -words.shape[0] % MULTIPLE
     return torch.nn.functional.pad(words, (0, 0, 0, missing)), torch.nn.functional.pad(
@@ -30,7 +30,7 @@ def vocabulary_loss(
     Products are of `dtype`; the softmax and the sums over parts are of float32.
     """
     V = words.shape[0]
-    words_V, bias_V = fill_up(words.to(dtype), bias.to(dtype))
+    words_V, bias_V = pad_vocabulary(words.to(dtype), bias.to(dtype))
     hidden_M = hidden_M.to(dtype)
     M, most = len(hidden_M), max(1, LOGIT_BYTES // (len(words_V) * dtype.itemsize))
     size = -(-M // -(-M // most)) if M else 1  # parts of equal size

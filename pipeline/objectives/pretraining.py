@@ -37,7 +37,7 @@ class BertPretraining(nn.Module):
         masked_loss = self.masked_token_head.loss(hidden_T[batch.masked_positions_M], self.words, batch.masked_labels_M)
         labels = pair_labels(batch)
         if not labels:
-            return {"mlm": (masked_loss + self.untouched(), batch.masked)}
+            return {"mlm": (masked_loss + self.zero_for_pair_weights(), batch.masked)}
         pair_logits = self.pair_logits(hidden_T, batch)
         pair_losses = {
             name: (F.cross_entropy(pair_logits, label_N, reduction="sum"), batch.sequences)
@@ -77,7 +77,7 @@ class BertPretraining(nn.Module):
         """Float32 logits (N, 2) from hidden states (T, width): 0 for pairs in their order, 1 for NotNext or swapped."""
         return self.next_sentence_head(self.encoder.pool(hidden_T, batch)).float()
 
-    def untouched(self) -> Tensor:
+    def zero_for_pair_weights(self) -> Tensor:
         """Zero, with gradients of zero for the weights that only pairs use: DistributedDataParallel waits for a gradient of every weight."""
         return 0 * sum(
             weight.sum() for weight in chain(self.encoder.pooler.parameters(), self.next_sentence_head.parameters())

@@ -78,7 +78,7 @@ class SequenceTask(nn.Module):
         self.mean, self.deviation = mean, deviation
 
     @torch.no_grad()
-    def fold(self) -> None:
+    def fold_standardisation(self) -> None:
         """Put the labels' mean and deviation into the head's weights, which then gives values by itself, as the published format has it."""
         self.classification_head.weight *= self.deviation
         self.classification_head.bias *= self.deviation

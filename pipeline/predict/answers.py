@@ -15,7 +15,7 @@ from pipeline.tasks.schema import TEXTS
 from pipeline.tasks.squad import Question
 from pipeline.tasks.tagging import Sentence
 from pipeline.tasks.task import Task
-from pipeline.train.trial import logits_of
+from pipeline.train.trial import compute_logits
 from pipeline.train.tuned import TunedModel
 
 COLUMNS: dict[str, tuple[str, ...]] = {"tags": ("text",), "spans": ("question", "context")}
@@ -92,7 +92,7 @@ def answer_items(tuned: TunedModel, items: Any, device: torch.device, autocast: 
     if not len(items):
         return answer_schema(about.task).empty_table()
     prepared = KINDS[about.task.kind].prepare(about.task, items, tuned.vocabulary, about.cutting)
-    logits = logits_of(tuned.module.to(device), prepared.rows, device, autocast)
+    logits = compute_logits(tuned.module.to(device), prepared.rows, device, autocast)
     rows = {"tags": tag_rows, "spans": span_rows}.get(about.task.kind, sequence_rows)(tuned, prepared, logits)
     return pa.Table.from_pylist(rows, schema=answer_schema(about.task)).replace_schema_metadata(
         {CUT: str(prepared.cut)}

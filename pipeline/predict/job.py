@@ -49,7 +49,7 @@ def inputs_of(given: str, target: str, format: str, *, tags: bool) -> list[Input
     return found
 
 
-@cluster.lost_in_a_line()
+@cluster.ray_errors_as_cluster_lost()
 def predict(config: Predict, report: Report) -> None:
     """Answer all that is asked and write the output. Raises PipelineError in one line for all that the user can fix."""
     target = storage.absolute(config.output)
@@ -116,7 +116,7 @@ def answer_all(config: Predict, files: Sequence[InputFile], parts: Parts, report
     use = fit(config, cpus=ray.cluster_resources().get("CPU", 0.0), gpus=ray.cluster_resources().get("GPU", 0.0))
     if use.gpus:
         require_usable_gpus()
-    if (cluster.nodes() > 1 or config.placement.autoscaled) and not storage.is_url(parts.folder):
+    if (cluster.count_nodes() > 1 or config.placement.autoscaled) and not storage.is_url(parts.folder):
         report(f"several machines: output ({config.output}) must be a folder that all of them see, or a URL")
     if len(files) > 1 or use.actors > 1:
         report(resources_line(len(files), use))

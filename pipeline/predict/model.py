@@ -17,7 +17,7 @@ from pipeline.finetune.trials import answer_precision
 from pipeline.predict.answers import CUT, answer_items, answer_schema, items_of
 from pipeline.text.vocabulary import Vocabulary, load_vocabulary
 from pipeline.train.precision import autocast_of, chosen_precision
-from pipeline.train.published_tuned import DIGEST, is_published, load_any, load_published
+from pipeline.train.published_tuned import DIGEST, is_published, load_published, load_tuned_or_published
 from pipeline.train.tuned import TASK, TunedModel, about_of
 
 FILL = "fill"
@@ -92,7 +92,7 @@ def load(config: Predict) -> Answerer:
     device = device_of(config.placement)
     if not is_published(config.checkpoint) and kind_of(config.checkpoint) == FILL:
         return fill_answerer(config, device)
-    return task_answerer(load_any(config.checkpoint), config.placement, device)
+    return task_answerer(load_tuned_or_published(config.checkpoint), config.placement, device)
 
 
 def task_answerer(tuned: TunedModel, placement: ModelPlacement, device: torch.device) -> Answerer:

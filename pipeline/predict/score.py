@@ -25,8 +25,8 @@ from pipeline.tasks.squad import Question, are_answers, read_questions
 from pipeline.tasks.squad_metrics import score as squad_score
 from pipeline.tasks.task import Task
 from pipeline.train.precision import autocast_of
-from pipeline.train.published_tuned import DIGEST, load_any, numbered
-from pipeline.train.trial import logits_of
+from pipeline.train.published_tuned import DIGEST, load_tuned_or_published, with_number_labels
+from pipeline.train.trial import compute_logits
 from pipeline.train.tuned import TunedModel
 
 Report = Callable[[str], None]
@@ -52,14 +52,14 @@ def score(config: Score, report: Report) -> dict[str, float]:
     if config.predictions is not None:
         return score_answers(config, config.predictions, report)
     assert config.checkpoint is not None
-    tuned = load_any(config.checkpoint)
+    tuned = load_tuned_or_published(config.checkpoint)
     given = of_task(config, tuned.about.task) if config.task else of_file(config, tuned.about.task)
     task = given.task if DIGEST not in tuned.about.lineage else as_asked(given)
     tuned, way = replace(tuned, about=replace(tuned.about, task=task)), KINDS[task.kind]
     prepared = way.prepare(task, given.items, tuned.vocabulary, tuned.about.cutting)
     device = device_of(config.placement)
     precision = answer_precision(config.placement, tuned.about.lineage.get("precision"), device)
-    logits = logits_of(tuned.module.to(device), prepared.rows, device, autocast_of(precision, device))
+    logits = compute_logits(tuned.module.to(device), prepared.rows, device, autocast_of(precision, device))
     said = way.answers(task, prepared, logits, tuned.about.cutting)
     found = way.score(task, prepared, said, tuned.about.tuned)
     baseline, words = baseline_of(tuned, given, prepared)
@@ -95,7 +95,7 @@ def of_task(config: Score, task: Task) -> Labelled:
         raise ConfigError(
             f"split ({config.split}) of {config.task} has no public labels: choose another, such as dev, or answer it with jobs/predict.py"
         )
-    task = numbered(task, set(asked.labels))
+    task = with_number_labels(task, set(asked.labels))
     if set(asked.labels) - set(task.labels):
         raise ConfigError(
             f"task ({config.task}) has the labels {listed(asked.labels)}, and the model's ({task.name}) are {listed(task.labels)}: choose a model of that task"
@@ -137,7 +137,7 @@ def of_file(config: Score, task: Task) -> Labelled:
     if task.paired and config.pair is None:
         raise DataError(f"{task.name} was learnt on pairs of texts: name the column of the second with --pair")
     texts = read_file(config.input, own.columns_of(columns), task.kind, bad)
-    task = numbered(task, set(texts["label"].to_pylist())) if task.kind == "classification" else task
+    task = with_number_labels(task, set(texts["label"].to_pylist())) if task.kind == "classification" else task
     items = require_labels(task, config.input, texts, bad)
     return Labelled(name=config.input, task=task, items=items, train=None, lost=bad.words())
 

@@ -132,7 +132,7 @@ def unzip(fetched: list[Path], folder: Path) -> None:
 
 def require_inside(archive: str, entry: zipfile.ZipInfo) -> None:
     """Raise DataError for an entry that would be written outside of the folder, or that is a link."""
-    if storage.leads_out(entry.filename) or stat.S_ISLNK(entry.external_attr >> 16):
+    if storage.escapes_folder(entry.filename) or stat.S_ISLNK(entry.external_attr >> 16):
         raise DataError(
             f"{archive} is refused: its entry {entry.filename!r} leads out of the folder that it is unpacked in"
         )

@@ -127,7 +127,7 @@ def read_position(run_folder: str, step: int) -> Cursor:
     return Cursor(**storage.read_json(storage.join(run_folder, "positions", f"step-{step:08d}.json")))
 
 
-def keep_newest(run_folder: str, keep: int, step: int, stays: Collection[int] = ()) -> None:
+def delete_old_checkpoints(run_folder: str, keep: int, step: int, stays: Collection[int] = ()) -> None:
     """Delete all but the newest `keep` published checkpoints up to `step`, the last one, and but those of the steps in `stays`; what lies beyond it is not sound and does not count."""
     there = [saved for saved in steps_saved(run_folder) if saved <= step]
     kept = [saved for saved in there if storage.exists(storage.join(folder_of(run_folder, saved), storage.MANIFEST))][
@@ -148,7 +148,7 @@ def best_step(run_folder: str, first: int, last: int, sound: set[int] | None = N
         try:
             losses[step] = read_state(folder_of(run_folder, step)).heldout_loss
         except (OSError, ValueError, KeyError, TypeError) as error:  # a damaged one is not the best, whatever it says
-            if isinstance(error, OSError) and not storage.lost(error):
+            if isinstance(error, OSError) and not storage.is_file_lost(error):
                 raise
     evaluated = sorted((loss, step) for step, loss in losses.items() if loss is not None)
     sound = set() if sound is None else sound
@@ -159,7 +159,7 @@ def best_step(run_folder: str, first: int, last: int, sound: set[int] | None = N
     return None
 
 
-def go_back(run_folder: str, step: int) -> None:
+def roll_back_to(run_folder: str, step: int) -> None:
     """Make the checkpoint of a step the newest, by deleting those after it. Raises CheckpointError, and deletes nothing, where it is not sound."""
     folder = folder_of(run_folder, step)
     if problem := storage.damage(folder):
@@ -222,7 +222,7 @@ def read_tensors(location: str) -> dict[str, torch.Tensor]:
             return load_file(path)
         with scratch_folder("load") as temporary:
             local = f"{temporary}/tensors"
-            storage.retried(
+            storage.with_retries(
                 lambda: fs.copy_files(
                     path, local, source_filesystem=system, destination_filesystem=fs.LocalFileSystem()
                 )

@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 
 from pipeline import storage
-from pipeline.errors import AwayError, PipelineError
+from pipeline.errors import PipelineError, StorageUnavailable
 
 LONGEST = 300
 """Characters of an error's text that are shown."""
@@ -18,11 +18,11 @@ COMPILER = ("torch._dynamo", "torch._inductor", "torch._functorch")
 class Failure:
     """A worker's error as it is told: the error itself may not be picklable."""
 
-    place: str
+    worker: str
     """What people call the worker."""
     text: str
-    kind: Literal["final", "echo", "passing", "unknown"]
-    """final: ours, which no start mends; echo: another worker or node was lost; passing: storage or network may be back.
+    kind: Literal["final", "echo", "transient", "unknown"]
+    """final: ours, which no start mends; echo: another worker or node was lost; transient: storage or network may be back.
 
     unknown: may be any of them.
     """
@@ -66,7 +66,7 @@ class Failures:
         self.now[error] = self.newest
         if failure.kind == "unknown" and stuck:
             self.error = self.error or PipelineError(
-                f"{failure.place} failed twice in the same way and with no step between: {failure.text}; "
+                f"{failure.worker} failed twice in the same way and with no step between: {failure.text}; "
                 f"{failure.remedy}the full error is in Ray's logs, "
                 "the same command continues from the newest checkpoint"
             )
@@ -74,29 +74,31 @@ class Failures:
         if not new or (failure.kind == "echo" and (self.told or not stuck)):
             return None
         again = "the workers start again, as often as placement.restarts allows"
-        self.told = f"{failure.place} failed{' again' * stuck}: {failure.text}; {again}"
+        self.told = f"{failure.worker} failed{' again' * stuck}: {failure.text}; {again}"
         return self.told
 
 
-def failure_of(error: BaseException, place: str) -> Failure:
+def failure_of(error: BaseException, worker: str) -> Failure:
     """A worker's error as it is told to the tracker."""
     known = pipeline_cause(error)
-    if known and not isinstance(known, AwayError):
-        return Failure(place=place, text=str(known), kind="final", known=known)
+    if known and not isinstance(known, StorageUnavailable):
+        return Failure(worker=worker, text=str(known), kind="final", known=known)
     inner = unwrapped(error)
     remedy = "placement.compile off runs without the compiler, " if type(inner).__module__.startswith(COMPILER) else ""
-    kind = "passing" if known else kind_of(inner)
-    return Failure(place=place, text=str(known or error_line(error)), kind=kind, remedy=remedy)
+    kind = "transient" if known else kind_of(inner)
+    return Failure(worker=worker, text=str(known or error_line(error)), kind=kind, remedy=remedy)
 
 
-def kind_of(error: BaseException) -> Literal["echo", "passing", "unknown"]:
+def kind_of(error: BaseException) -> Literal["echo", "transient", "unknown"]:
     """What is known of an error that is not ours."""
     if isinstance(error, torch.distributed.DistError) or "third_party/gloo" in str(error):
         return "echo"
     if type(error).__module__.split(".")[0] == "ray":
         return "echo"
-    if isinstance(error, ConnectionError | TimeoutError) or (isinstance(error, Exception) and storage.passing(error)):
-        return "passing"
+    if isinstance(error, ConnectionError | TimeoutError) or (
+        isinstance(error, Exception) and storage.is_transient(error)
+    ):
+        return "transient"
     return "unknown"
 
 

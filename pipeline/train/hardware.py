@@ -11,7 +11,7 @@ import torch
 from pipeline.config.jobs import Pretrain
 from pipeline.config.phases import Phase
 from pipeline.errors import ConfigError
-from pipeline.model.flops import Counted, flops_per_token, peak_flops, utilisation
+from pipeline.model.flops import TokenCounts, flops_per_token, peak_flops, utilisation
 
 CPU_ALLOCATOR_FAILED = "DefaultCPUAllocator:"  # how torch's RuntimeError about memory on a CPU begins, or goes on
 
@@ -25,7 +25,7 @@ def utilisation_percent(
     config: Pretrain, vocabulary_size: int, total: Mapping[str, float], seconds: float, peak: float
 ) -> float:
     """Model FLOPs utilisation of devices of `peak` operations a second in all, from totals of tokens, squares and masked positions."""
-    counted = Counted(tokens=int(total["tokens"]), squares=int(total["squares"]), masked=int(total["masked"]))
+    counted = TokenCounts(tokens=int(total["tokens"]), squares=int(total["squares"]), masked=int(total["masked"]))
     return 100 * utilisation(flops_per_token(config.model, vocabulary_size, counted), counted.tokens / seconds, peak)
 
 
@@ -37,7 +37,9 @@ def peak_memory_bytes(device: torch.device) -> int:
 
 
 @contextmanager
-def told_what_to_lower(config: Pretrain, phase: Phase, step: int | None, device: torch.device) -> Iterator[None]:
+def out_of_memory_as_config_error(
+    config: Pretrain, phase: Phase, step: int | None, device: torch.device
+) -> Iterator[None]:
     """Turn an allocation that fails into a ConfigError; `step` is counted from 1, None for what is done outside of steps."""
     try:
         yield

@@ -55,11 +55,11 @@ def heldout_words(
 ) -> HeldoutWords:
     """This rank's share (windows rank::world) of about so many held-out sentences; 15% of the words of each are [MASK]."""
     rows, words, all_bytes, unknown_bytes = [], 0, 0, 0
-    for sentence, masked in drawn_words(corpus, maximum_length // TOKENS_A_WORD, sentences, rank, world):
+    for sentence, masked in sample_words(corpus, maximum_length // TOKENS_A_WORD, sentences, rank, world):
         ids, offsets = wordpiece.encode(sentence)
         if len(ids) + 2 > maximum_length:
             continue
-        rows.append(row_of(ids, offsets, masked, wordpiece))
+        rows.append(masked_row(ids, offsets, masked, wordpiece))
         sizes = [len(sentence[place].encode()) for place in masked]
         unknown = [wordpiece.vocabulary.unk_id in ids[offsets[place] : offsets[place + 1]] for place in masked]
         words += len(masked)
@@ -72,7 +72,7 @@ def heldout_words(
     return HeldoutWords(batches=batches, words=words, bytes=all_bytes, unknown_bytes=unknown_bytes)
 
 
-def drawn_words(
+def sample_words(
     corpus: Corpus, longest: int, sentences: int, rank: int, world: int
 ) -> Iterator[tuple[list[str], list[int]]]:
     """Sentences as words, at most `longest` of each, with the rising places of those to be masked: a function of the text alone."""
@@ -87,7 +87,7 @@ def drawn_words(
             yield sentence, sorted(random.choice(len(sentence), count, replace=False).tolist())
 
 
-def row_of(ids: np.ndarray, offsets: np.ndarray, masked: list[int], wordpiece: WordPiece) -> dict[str, object]:
+def masked_row(ids: np.ndarray, offsets: np.ndarray, masked: list[int], wordpiece: WordPiece) -> dict[str, object]:
     """[CLS] sentence [SEP] with all pieces of the masked words as [MASK], without a pair task."""
     vocabulary = wordpiece.vocabulary
     places = [piece for word in masked for piece in range(offsets[word], offsets[word + 1])]

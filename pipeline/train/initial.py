@@ -70,12 +70,16 @@ def read_initial(config: Pretrain, report: Callable[[str], None], used: tuple[st
     location = storage.absolute(str(config.init))
     try:
         with published_folder(location) as (folder, files):
-            model = in_place(location, model_settings, in_place(location, read_config, folder, files))
+            model = errors_with_location(
+                location, model_settings, errors_with_location(location, read_config, folder, files)
+            )
             chosen = replace(config.vocabulary, path=config.vocabulary.path or location)
             vocabulary = given_vocabulary(chosen)
             found = Initial(
                 folder=storage.join(
-                    config.output, "initial", (digest := in_place(location, fingerprint, folder, files))[:16]
+                    config.output,
+                    "initial",
+                    (digest := errors_with_location(location, fingerprint, folder, files))[:16],
                 ),
                 fingerprint=digest,
                 model=model,
@@ -83,7 +87,7 @@ def read_initial(config: Pretrain, report: Callable[[str], None], used: tuple[st
             )
             with storage.locked_name(found.folder, wait=True):  # two runs may want the same one at once
                 if storage.damage(found.folder):
-                    in_place(location, keep, found, location, folder, files)
+                    errors_with_location(location, publish_initial, found, location, folder, files)
         about = storage.read_json(storage.join(found.folder, storage.MANIFEST))
         require_fitting_vocabulary(location, str(chosen.path), about["vocabulary_size"], vocabulary)
     except CheckpointError as error:
@@ -92,7 +96,7 @@ def read_initial(config: Pretrain, report: Callable[[str], None], used: tuple[st
     return found
 
 
-def in_place(location: str, read: Callable[..., Any], *arguments: Any) -> Any:
+def errors_with_location(location: str, read: Callable[..., Any], *arguments: Any) -> Any:
     """What `read` gives of a model; its errors say where the model lies."""
     try:
         return read(*arguments)
@@ -100,9 +104,9 @@ def in_place(location: str, read: Callable[..., Any], *arguments: Any) -> Any:
         raise CheckpointError(f"{location}: {error}") from error
 
 
-def keep(found: Initial, location: str, folder: Path, files: Files) -> None:
+def publish_initial(found: Initial, location: str, folder: Path, files: Files) -> None:
     """Publish what a checkpoint has of the model in our folder, in float32. Raises CheckpointError for what cannot be used."""
-    taken, rows, padded = usable(found.model, found.vocabulary.size, folder, files)
+    taken, rows, padded = load_usable(found.model, found.vocabulary.size, folder, files)
     about = {
         "source": location,
         "fingerprint": found.fingerprint,
@@ -119,7 +123,7 @@ def keep(found: Initial, location: str, folder: Path, files: Files) -> None:
         storage.publish(temporary, found.folder, about)
 
 
-def usable(model: Model, entries: int, folder: Path, files: Files) -> tuple[Taken, int, int]:
+def load_usable(model: Model, entries: int, folder: Path, files: Files) -> tuple[Taken, int, int]:
     """Return what a checkpoint has of a model in float32, its rows of word embeddings, and how many more only filled them up.
 
     `entries` are those of the vocabulary. Raises CheckpointError for what cannot be used.
@@ -134,13 +138,13 @@ def usable(model: Model, entries: int, folder: Path, files: Files) -> tuple[Take
     require_sizes(model, tensors)
     taken = take(tensors, pretraining_parts(model, rows))
     require_usable(taken)
-    if not (padded := is_padding(rows, entries)):
+    if not (padded := padding_rows(rows, entries)):
         return taken, rows, 0
     state = {name: tensor[:entries] if name in VOCABULARY_ROWS else tensor for name, tensor in taken.state.items()}
     return replace(taken, state=state), entries, padded
 
 
-def is_padding(rows: int, entries: int) -> int:
+def padding_rows(rows: int, entries: int) -> int:
     """How many word embeddings stand behind the vocabulary's last entry only to make their number round (30,522 to 30,528); 0 where they are no such padding."""
     return (
         rows - entries
@@ -209,7 +213,7 @@ def agreed_model(chosen: Model, initial: Initial, location: str) -> Model:
     return replace(chosen, **values)
 
 
-def module_of(initial: Initial, model: Model) -> BertPretraining:
+def build_initial_module(initial: Initial, model: Model) -> BertPretraining:
     """The published model on the CPU; heads that it lacks are drawn from torch's global generator."""
     module = BertPretraining(model, initial.vocabulary.size)
     taken = take(read_tensors(storage.join(initial.folder, WEIGHTS)), module)
@@ -218,7 +222,7 @@ def module_of(initial: Initial, model: Model) -> BertPretraining:
 
 
 @torch.no_grad()
-def place_words(module: BertPretraining, words: Tensor) -> None:
+def set_word_embeddings(module: BertPretraining, words: Tensor) -> None:
     """Give a model these word embeddings (V, width); where a row is zero its own stays."""
     table = module.encoder.embeddings.words.weight
     words = words.to(table)
@@ -229,10 +233,10 @@ def extended_state(state: dict[str, Tensor], vocabulary: Vocabulary, longer: Voc
     """The state of a BertPretraining for an extended vocabulary: a new word's embedding and output bias are the means of its pieces'."""
     rows = pieces_of_new_words(vocabulary, longer)
     words, bias = "encoder.embeddings.words.weight", "masked_token_head.bias"
-    return state | {name: with_rows(state[name], rows, longer.size) for name in (words, bias)}
+    return state | {name: extend_rows(state[name], rows, longer.size) for name in (words, bias)}
 
 
-def with_rows(table: Tensor, rows: dict[int, list[int]], size: int) -> Tensor:
+def extend_rows(table: Tensor, rows: dict[int, list[int]], size: int) -> Tensor:
     """A table of `size` rows: those there are, and each new one as the mean of the rows of its pieces."""
     longer = table.new_empty(size, *table.shape[1:])
     longer[: len(table)] = table

@@ -17,7 +17,7 @@ from ray.train.v2.api.exceptions import ControllerError, TrainingFailedError, Wo
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from pipeline import storage
-from pipeline.cluster import NAMESPACE, WorkerResources, data_cpus, is_loopback, keep_logs, node_groups
+from pipeline.cluster import NAMESPACE, WorkerResources, is_loopback, keep_logs, node_groups, stream_cpus
 from pipeline.config.jobs import Pretrain
 from pipeline.config.phases import Phase
 from pipeline.corpus.order import cursor_for_phase, offset, rows_of_round
@@ -167,7 +167,7 @@ def trainer(job: Job, resources: WorkerResources) -> TorchTrainer:
     config = job.config
     DataContext.get_current().enable_progress_bars = False
     DataContext.get_current().execution_no_progress_timeout_s = -1  # an evaluation may pause the stream for long
-    cpus = data_cpus(resources, config.worker_range, node_groups(config.placement))
+    cpus = stream_cpus(resources, config.worker_range, node_groups(config.placement))
     options = ExecutionOptions(
         preserve_order=True,
         resource_limits=ExecutionResources.for_limits(cpu=cpus, object_store_memory=stream_bytes(config)),

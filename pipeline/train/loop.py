@@ -20,9 +20,9 @@ from pipeline.objectives.pretraining import BertPretraining
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.checkpoint import State
 from pipeline.train.evaluate import evaluate
-from pipeline.train.hardware import peak_memory_bytes, told_what_to_lower, utilisation_percent
+from pipeline.train.extra_checkpoints import ExtraCheckpoints
+from pipeline.train.hardware import out_of_memory_as_config_error, peak_memory_bytes, utilisation_percent
 from pipeline.train.meter import Meter, Step, training_metrics
-from pipeline.train.notice import Notice
 from pipeline.train.saver import Saver
 from pipeline.train.schedule import decay_start, rate_share
 from pipeline.train.slots import Record, Slot, exchange, make_slot
@@ -55,7 +55,7 @@ class Work:
     """Takes a line for people; does nothing on ranks other than 0. Called from other threads too."""
     leaving: Callable[[], bool] = lambda: False
     """Whether a node of the run was told that it will be taken away; every rank calls it at the same steps and gets the same answer."""
-    place: str = "worker 0"
+    worker_name: str = "worker 0"
     """What people call this rank."""
 
 
@@ -69,7 +69,7 @@ def train(
     objective = distributed(module, work)
     with (
         Saver(work.folder, work.config, work.vocabulary, work.flush, work.say) as saver,
-        Stragglers(objective, work.rank, work.world, work.place, work.device) as stragglers,
+        Stragglers(objective, work.rank, work.world, work.worker_name, work.device) as stragglers,
     ):
         return train_phase(work, tables, module, objective, optimizer, state, saver, stragglers)
 
@@ -88,12 +88,14 @@ def train_phase(
     config, start = work.config, state.step
     phase = config.phase_at(start)
     if state.step == 0:
-        state = dataclasses.replace(state, heldout_before=state.heldout_before | evaluated(work, module, state, phase))
+        state = dataclasses.replace(
+            state, heldout_before=state.heldout_before | evaluate_and_log(work, module, state, phase)
+        )
     state = dataclasses.replace(state, cursor=cursor_for_phase(state.cursor, phase, start))
     compute = Compute(device=work.device, autocast=work.autocast, seed=config.seed, world=work.world)
-    meter, notice = (
+    meter, extra = (
         Meter(work.world, state.interval, work.device),
-        Notice(work.leaving, elastic=config.worker_range.elastic),
+        ExtraCheckpoints(work.leaving, elastic=config.worker_range.elastic),
     )
     for step in range(start, phase.end):
         places = slots_of_rank(step - phase.first, start - phase.first, phase.batch, work.rank, work.world)
@@ -107,8 +109,8 @@ def train_phase(
             "sop": rows,
         }  # of terms that the objective may have
         rate = config.optimizer.learning_rate * rate_share(config.schedule, step, config.steps)
-        with told_what_to_lower(config, phase, step + 1, work.device):
-            batches = [(slot.record.place, slot.batch) for slot in slots]
+        with out_of_memory_as_config_error(config, phase, step + 1, work.device):
+            batches = [(slot.record.index, slot.batch) for slot in slots]
             sums, norm = train_step(
                 objective,
                 optimizer,
@@ -127,13 +129,13 @@ def train_phase(
         if done % config.evaluation_every == 0 or done == phase.end:
             state = count_time(work, state, meter)
             state = dataclasses.replace(
-                state, heldout_loss=evaluated(work, module, state, phase).get("heldout/mlm_loss")
+                state, heldout_loss=evaluate_and_log(work, module, state, phase).get("heldout/mlm_loss")
             )
             meter.resume_clock()
         saver.check()
         needed = done in (phase.end, decay_start(config))
         asked = needed or done % config.checkpoint.every == 0
-        if notice.asks_for_checkpoint(done, meter.step_seconds, due=asked):
+        if extra.is_due(done, meter.step_seconds, due=asked):
             state = count_time(work, state, meter)
             if work.rank == 0:
                 saver.save(state, module, optimizer, wait=needed or asked and not saver.failing.is_set())
@@ -265,7 +267,7 @@ def log_interval(
     return dataclasses.replace(state, interval={})
 
 
-def evaluated(work: Work, module: BertPretraining, state: State, phase: Phase) -> dict[str, float]:
+def evaluate_and_log(work: Work, module: BertPretraining, state: State, phase: Phase) -> dict[str, float]:
     """Evaluate on the held-out examples, which are made at the phase's length, and log the result beside that length."""
     metrics = evaluate(module, work.heldout, world=work.world, device=work.device, autocast=work.autocast)
     if metrics:

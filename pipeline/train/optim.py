@@ -18,19 +18,19 @@ WORDS = "embeddings.words.weight"
 FUSED = re.compile(r"\.qkv\.weight$")  # query, key and value, three matrices in published models
 
 
-def decays(name: str, parameter: nn.Parameter) -> bool:
+def has_weight_decay(name: str, parameter: nn.Parameter) -> bool:
     """Whether weight decay applies: to matrices, not to biases and LayerNorm parameters (Devlin et al. 2019; google-research/bert)."""
     return parameter.ndim > 1
 
 
-def depth(name: str, layers: int) -> int:
+def layers_above(name: str, layers: int) -> int:
     """Layers from a parameter to the heads: 0 for those of pooler and heads, `layers` in the lowest layer, one more for the embeddings."""
     if found := LAYER.search(name):
         return layers - int(found[1])
     return layers + 1 if "embeddings." in name else 0
 
 
-def trained(module: nn.Module) -> list[tuple[str, nn.Parameter]]:
+def trainable_parameters(module: nn.Module) -> list[tuple[str, nn.Parameter]]:
     """The parameters that are not frozen, by name."""
     return [(name, parameter) for name, parameter in module.named_parameters() if parameter.requires_grad]
 
@@ -42,9 +42,9 @@ def parameter_groups(chosen: settings.AdamW, module: nn.Module) -> list[dict[str
     )
     words_share = 1.0 if chosen.word_embeddings_rate is None else chosen.word_embeddings_rate
     groups: dict[tuple[float, float, int], list[nn.Parameter]] = {}
-    for name, parameter in trained(module):
-        decay = chosen.weight_decay if decays(name, parameter) else 0.0
-        share = chosen.layer_decay ** depth(name, layers) * (words_share if name.endswith(WORDS) else 1.0)
+    for name, parameter in trainable_parameters(module):
+        decay = chosen.weight_decay if has_weight_decay(name, parameter) else 0.0
+        share = chosen.layer_decay ** layers_above(name, layers) * (words_share if name.endswith(WORDS) else 1.0)
         key = decay, share, 3 if FUSED.search(name) else 1
         groups.setdefault(key, []).append(parameter)
     return [
@@ -91,7 +91,7 @@ def load_optimizer(
 
     `complete`: every parameter has a state; else those without are left as new: they had no gradient yet.
     """
-    for name, parameter in trained(module):
+    for name, parameter in trainable_parameters(module):
         if not complete and not any(f"{name}.{key}" in tensors for key in STATE):
             continue
         state = {}

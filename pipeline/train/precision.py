@@ -5,7 +5,7 @@ import torch
 from pipeline.config.training import ModelPlacement, Placement
 from pipeline.errors import ConfigError
 from pipeline.model.float8 import refuse_float8
-from pipeline.model.gpu import AMPERE, gpu_of, multiplies
+from pipeline.model.gpu import AMPERE, gpu_of, supports_matmul
 
 
 def chosen_precision(placement: Placement | ModelPlacement, device: torch.device) -> str:
@@ -24,7 +24,7 @@ def autocast_of(precision: str, device: torch.device) -> torch.autocast:
     """
     if device.type == "cpu" and precision == "tf32":
         raise ConfigError("placement.precision (tf32) needs a GPU, this is a CPU: use float32, or auto")
-    if device.type == "cuda" and precision != "float8" and not multiplies(gpu := gpu_of(device), precision):
+    if device.type == "cuda" and precision != "float8" and not supports_matmul(gpu := gpu_of(device), precision):
         raise ConfigError(
             f"placement.precision ({precision}) needs a GPU of compute capability {'.'.join(map(str, AMPERE))} (Ampere) or later, this is {gpu.name}: use float32, or auto"
         )

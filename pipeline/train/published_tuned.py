@@ -31,7 +31,7 @@ from pipeline.tasks.task import Kind, Task
 from pipeline.text.vocabulary import Vocabulary, load_vocabulary_as_published
 from pipeline.text.vocabulary_files import tokenizer_config
 from pipeline.train.checkpoint import CONFIG
-from pipeline.train.initial import in_place, is_padding, tensors_named
+from pipeline.train.initial import errors_with_location, padding_rows, tensors_named
 from pipeline.train.tuned import ARCHITECTURES, PROBLEMS, TASK, About, TunedModel, load_tuned
 
 HEADS = {
@@ -57,7 +57,7 @@ DIGEST = "digest"
 """In the lineage of a published model: of its files. No other has it."""
 
 
-def load_any(location: str) -> TunedModel:
+def load_tuned_or_published(location: str) -> TunedModel:
     """A fine-tuned model, ours or published by others.
 
     Raises CheckpointError where it is none, damaged, or has a head that we do not know.
@@ -109,19 +109,19 @@ def load_published(location: str) -> TunedModel:
     location = storage.absolute(location)
     try:
         with published_folder(location) as (folder, files):
-            config = in_place(location, read_config, folder, files)
-            head = in_place(location, known_head, config)
-            model = in_place(location, model_settings, config)
-            digest = in_place(location, fingerprint, folder, files)
+            config = errors_with_location(location, read_config, folder, files)
+            head = errors_with_location(location, require_known_head, config)
+            model = errors_with_location(location, model_settings, config)
+            digest = errors_with_location(location, fingerprint, folder, files)
             tensors = {
                 name: tensor.float()
-                for name, tensor in in_place(location, read_weights, folder, files).items()
+                for name, tensor in errors_with_location(location, read_weights, folder, files).items()
                 if tensor.is_floating_point()
             }
         vocabulary = load_vocabulary_as_published(location)
-        in_place(location, require_entries, vocabulary_size(tensors), vocabulary)
-        in_place(location, require_sizes, model, tensors)
-        task = in_place(location, task_of, location, head, config, tensors, model)
+        errors_with_location(location, require_entries, vocabulary_size(tensors), vocabulary)
+        errors_with_location(location, require_sizes, model, tensors)
+        task = errors_with_location(location, task_of, location, head, config, tensors, model)
         about = About(
             task=task,
             cutting=cutting_of(location, task, model),
@@ -129,21 +129,21 @@ def load_published(location: str) -> TunedModel:
             tuned={},
             lineage={"checkpoint": location, DIGEST: digest_of(digest, vocabulary)},
         )
-        return in_place(location, with_weights, about, model, vocabulary, tensors)
+        return errors_with_location(location, with_weights, about, model, vocabulary, tensors)
     except CheckpointError as error:
         raise CheckpointError(f"checkpoint {error}") from error
 
 
 def require_entries(rows: int, vocabulary: Vocabulary) -> None:
     """Raise CheckpointError unless the vocabulary has an entry for each word embedding that does not only fill up."""
-    if rows != vocabulary.size and not is_padding(rows, vocabulary.size):
+    if rows != vocabulary.size and not padding_rows(rows, vocabulary.size):
         raise CheckpointError(
             f"the weights have {rows:,} word embeddings and the vocabulary has {vocabulary.size:,} entries: "
             "put the vocabulary there that it was trained with"
         )
 
 
-def known_head(config: dict[str, Any]) -> str:
+def require_known_head(config: dict[str, Any]) -> str:
     """The head that a config names. Raises CheckpointError for one that we do not know."""
     head = head_of(config)
     if head not in HEADS:
@@ -199,7 +199,7 @@ def labels_of(config: dict[str, Any], outputs: int) -> tuple[str, ...]:
     """
     named = config.get("id2label")
     if not named:
-        return unnamed(outputs)
+        return default_labels(outputs)
     try:
         by_number = {int(number): str(label) for number, label in named.items()}
     except (AttributeError, ValueError) as error:
@@ -218,7 +218,7 @@ def labels_of(config: dict[str, Any], outputs: int) -> tuple[str, ...]:
     return labels
 
 
-def unnamed(outputs: int) -> tuple[str, ...]:
+def default_labels(outputs: int) -> tuple[str, ...]:
     """Labels that nobody named, as transformers calls them."""
     return tuple(f"LABEL_{number}" for number in range(outputs))
 
@@ -260,8 +260,8 @@ def with_weights(about: About, model: Model, vocabulary: Vocabulary, tensors: di
     return TunedModel(about=about, model=model, vocabulary=vocabulary, module=module)
 
 
-def numbered(task: Task, labels: set[str]) -> Task:
+def with_number_labels(task: Task, labels: set[str]) -> Task:
     """The task with 0, 1, … for labels that nobody named, where what it is scored on has numbers."""
     numbers = tuple(str(number) for number in range(len(task.labels)))
     found = labels & set(numbers) and not labels & set(task.labels)
-    return replace(task, labels=numbers) if found and task.labels == unnamed(len(numbers)) else task
+    return replace(task, labels=numbers) if found and task.labels == default_labels(len(numbers)) else task

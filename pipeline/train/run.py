@@ -95,7 +95,7 @@ def refuse_differences(config: Pretrain, recorded: dict[str, Any], wanted: dict[
     )
 
 
-def grown_from(config: Pretrain, recorded: dict[str, Any], done: int) -> int | None:
+def rollback_step(config: Pretrain, recorded: dict[str, Any], done: int) -> int | None:
     """The step that a run of `done` steps goes back to: where its decay began, when more steps are asked of it now; None where it goes on.
 
     Raises ConfigError where fewer steps are asked of a run that was to decay later.
@@ -111,7 +111,7 @@ def grown_from(config: Pretrain, recorded: dict[str, Any], done: int) -> int | N
     return start if done >= start else None
 
 
-def keep_vocabulary(folder: str, vocabulary: Vocabulary, maximum_positions: int) -> None:
+def save_run_vocabulary(folder: str, vocabulary: Vocabulary, maximum_positions: int) -> None:
     """Put the vocabulary into the run's folder, where it is needed before there is a checkpoint; done once."""
     target = storage.join(folder, VOCABULARY)
     if storage.damage(target) is None:

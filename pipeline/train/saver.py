@@ -80,10 +80,10 @@ class Saver:
 
     def _write(self, state: State, taken: Snapshot) -> None:
         self.flush()
-        self._patiently(state, lambda: self._publish(state, taken), "be written")
-        self._patiently(state, lambda: self._forget(state), "take the place of older ones")
+        self._write_with_retries(state, lambda: self._publish(state, taken), "be written")
+        self._write_with_retries(state, lambda: self._delete_older(state), "take the place of older ones")
 
-    def _patiently(self, state: State, work: Callable[[], None], what: str) -> None:
+    def _write_with_retries(self, state: State, work: Callable[[], None], what: str) -> None:
         started, wait, patience = time.monotonic(), FIRST_WAIT, self.config.checkpoint.patience_seconds
         while True:
             try:
@@ -110,10 +110,10 @@ class Saver:
         checkpoint.write_position(self.folder, state.step, state.cursor)
         checkpoint.publish(self.folder, state, taken, self.config.model, self.vocabulary)
 
-    def _forget(self, state: State) -> None:
+    def _delete_older(self, state: State) -> None:
         kept = self.config.checkpoint
         phase = self.config.phase_at(state.step - 1)  # losses at other lengths cannot be compared
         best = checkpoint.best_step(self.folder, phase.first, state.step, self.sound) if kept.keep_best else None
-        checkpoint.keep_newest(
+        checkpoint.delete_old_checkpoints(
             self.folder, kept.keep, state.step, {step for step in (best, decay_start(self.config)) if step is not None}
         )

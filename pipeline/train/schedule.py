@@ -15,7 +15,7 @@ from pipeline.config.training import (
 )
 
 
-def left(warmup_share: float, step: int, steps: int) -> tuple[float, float]:
+def warmup_and_remaining(warmup_share: float, step: int, steps: int) -> tuple[float, float]:
     """Share of the peak rate that the warm-up gives, linear from above zero, and the share of the steps after it that is left."""
     warmup = round(warmup_share * steps)
     return min(1.0, (step + 1) / max(1, warmup)), min(1.0, max(0.0, (steps - step) / max(1, steps - warmup)))
@@ -23,19 +23,19 @@ def left(warmup_share: float, step: int, steps: int) -> tuple[float, float]:
 
 def linear_decay(schedule: LinearDecay, step: int, steps: int) -> float:
     """Linear over the warm-up, then linear towards zero at `steps`."""
-    warmed, remaining = left(schedule.warmup_share, step, steps)
+    warmed, remaining = warmup_and_remaining(schedule.warmup_share, step, steps)
     return warmed * remaining
 
 
 def cosine_decay(schedule: CosineDecay, step: int, steps: int) -> float:
     """Linear over the warm-up, then half a cosine towards zero at `steps`."""
-    warmed, remaining = left(schedule.warmup_share, step, steps)
+    warmed, remaining = warmup_and_remaining(schedule.warmup_share, step, steps)
     return warmed * (1 - math.cos(math.pi * remaining)) / 2
 
 
 def polynomial_decay(schedule: PolynomialDecay, step: int, steps: int) -> float:
     """Linear over the warm-up, then a power of what is left towards zero at `steps`."""
-    warmed, remaining = left(schedule.warmup_share, step, steps)
+    warmed, remaining = warmup_and_remaining(schedule.warmup_share, step, steps)
     return warmed * remaining**schedule.power
 
 

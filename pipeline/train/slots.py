@@ -19,7 +19,7 @@ CURSOR = ("epoch", "window", "row", "rows_in_window")
 class Record:
     """What every rank knows of a slot before the step's first backward."""
 
-    place: int
+    index: int
     """0..S-1 in the step."""
     rows: int
     tokens: int
@@ -33,14 +33,14 @@ class Record:
 
     def to_numbers(self) -> list[int]:
         cursors = [getattr(c, name) for c in (self.first, self.last) for name in CURSOR]
-        return [self.place, self.rows, self.tokens, self.squares, self.masked, self.crc32, *cursors]
+        return [self.index, self.rows, self.tokens, self.squares, self.masked, self.crc32, *cursors]
 
     @classmethod
     def from_numbers(cls, numbers: Sequence[int]) -> "Record":
-        place, rows, tokens, squares, masked, crc32, *cursors = map(int, numbers)
+        index, rows, tokens, squares, masked, crc32, *cursors = map(int, numbers)
         first, last = (Cursor(**dict(zip(CURSOR, cursors[i : i + 4], strict=True))) for i in (0, 4))
         return cls(
-            place=place, rows=rows, tokens=tokens, squares=squares, masked=masked, crc32=crc32, first=first, last=last
+            index=index, rows=rows, tokens=tokens, squares=squares, masked=masked, crc32=crc32, first=first, last=last
         )
 
 
@@ -55,7 +55,7 @@ class Slot:
     record: Record
 
 
-def make_slot(table: pa.Table, place: int) -> Slot:
+def make_slot(table: pa.Table, index: int) -> Slot:
     """A slot from its rows (schema ROW)."""
     batch = collate(table)
     cursors = [Cursor(**{name: table.column(name)[i].as_py() for name in CURSOR}) for i in (0, table.num_rows - 1)]
@@ -63,7 +63,7 @@ def make_slot(table: pa.Table, place: int) -> Slot:
         np.ascontiguousarray(batch.masked_labels_M.numpy()), zlib.crc32(np.ascontiguousarray(batch.ids_T.numpy()))
     )
     record = Record(
-        place=place,
+        index=index,
         rows=table.num_rows,
         tokens=batch.ids_T.numel(),
         squares=int(batch.offsets.diff().long().square().sum()),
@@ -78,11 +78,11 @@ def make_slot(table: pa.Table, place: int) -> Slot:
 def exchange(records: Sequence[Record], slots_per_step: int, world: int) -> list[Record]:
     """The records of all slots of the step, in order, from those of every rank."""
     if world == 1:
-        return sorted(records, key=lambda record: record.place)
+        return sorted(records, key=lambda record: record.index)
     most = -(-slots_per_step // world)
     mine = torch.full((most, NUMBERS), -1, dtype=torch.int64)
     mine[: len(records)] = torch.tensor([record.to_numbers() for record in records], dtype=torch.int64)
     gathered = [torch.empty_like(mine) for _ in range(world)]
     dist.all_gather(gathered, mine)
     rows = torch.cat(gathered)
-    return sorted((Record.from_numbers(r) for r in rows[rows[:, 0] >= 0].tolist()), key=lambda record: record.place)
+    return sorted((Record.from_numbers(r) for r in rows[rows[:, 0] >= 0].tolist()), key=lambda record: record.index)

@@ -47,9 +47,9 @@ class Stragglers:
         mine = torch.tensor([median(passes) if passes else 0.0], dtype=torch.float64)
         every = [torch.empty_like(mine) for _ in range(self.world)]
         dist.all_gather(every, mine)
-        return self.judge([float(milliseconds) for milliseconds in every])
+        return self.name_straggler([float(milliseconds) for milliseconds in every])
 
-    def judge(self, milliseconds: list[float]) -> str | None:
+    def name_straggler(self, milliseconds: list[float]) -> str | None:
         """Count the intervals in which each worker was slow, and name one at its third in a row."""
         found = None
         for rank, own in enumerate(milliseconds):

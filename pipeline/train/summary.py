@@ -100,7 +100,7 @@ def figures(summary: dict[str, Any]) -> list[tuple[str, str]]:
         rows += [
             (f"held-out {term.upper()} accuracy", ONE_ANSWER)
             for term in ("nsp", "sop")
-            if unmeasured(term, after, beside)
+            if pair_task_unmeasured(term, after, beside)
         ]
     else:
         rows.append(("held-out loss", "none: the corpus is too small for a held-out part (prepare.heldout_share)"))
@@ -120,7 +120,7 @@ def figures(summary: dict[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-def unmeasured(term: str, after: dict[str, float], beside: dict[str, float]) -> bool:
+def pair_task_unmeasured(term: str, after: dict[str, float], beside: dict[str, float]) -> bool:
     """Whether a pair task was asked and could not be measured."""
     return f"heldout/{term}_accuracy" not in after and f"baseline/majority_{term}_accuracy" in beside
 
@@ -139,7 +139,7 @@ def utilisation_text(percent: float | None) -> str:
     )
 
 
-def places(summary: dict[str, Any]) -> list[tuple[str, str]]:
+def location_lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
     """Where things lie."""
     return [
         ("checkpoint", summary["checkpoint"]),
@@ -178,7 +178,7 @@ def summary_text(summary: dict[str, Any]) -> str:
     lines = [f"run {summary['name']}", *(f"  {name:<{width}}{value}" for name, value in figures(summary))]
     if summary["heldout_after"]:
         lines += ["", *blank_lines(summary)]
-    return "\n".join([*lines, "", *(f"  {name:<{width}}{value}" for name, value in places(summary))])
+    return "\n".join([*lines, "", *(f"  {name:<{width}}{value}" for name, value in location_lines(summary))])
 
 
 def description(config: Pretrain, corpus: "Corpus", tokens: int, folder: str) -> str:
@@ -210,4 +210,4 @@ def table(rows: Iterable[tuple[str, str]]) -> str:
 def summary_markdown(summary: dict[str, Any]) -> str:
     """The summary as it follows the MLflow run's description."""
     blanks = "\n\n```\n" + "\n".join(blank_lines(summary)) + "\n```\n" if summary["heldout_after"] else "\n"
-    return table(figures(summary) + places(summary)) + blanks
+    return table(figures(summary) + location_lines(summary)) + blanks

@@ -91,7 +91,7 @@ def open_run(
 
     Runs of the experiment whose driver was killed end as KILLED. Raises ConfigError when the server does not answer.
     """
-    quiet()
+    silence_mlflow()
     try:
         if uri.startswith("sqlite:///"):
             os.makedirs(os.path.dirname(uri[len("sqlite:///") :]), exist_ok=True)
@@ -165,7 +165,7 @@ def has_run(client: MlflowClient, run_id: str) -> bool:
 
 def experiments(uri: str) -> dict[str, str]:
     """Return id -> name of the experiments of a tracking store but for MLflow's own `Default`, the oldest first; none before a SQLite file is there."""
-    quiet()
+    silence_mlflow()
     if uri.startswith("sqlite:///") and not storage.exists(uri[len("sqlite:///") :]):
         return {}
     found = MlflowClient(tracking_uri=uri).search_experiments(order_by=["creation_time ASC"])
@@ -182,7 +182,7 @@ def artifact_location(uri: str) -> str | None:
     return f"file://{os.path.dirname(uri[len('sqlite:///') :])}/mlartifacts" if uri.startswith("sqlite:///") else None
 
 
-def quiet() -> None:
+def silence_mlflow() -> None:
     """Leave MLflow's and Alembic's own log lines out, and its minutes of retries: the tracker keeps what is not taken and asks again."""
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
@@ -208,7 +208,7 @@ class Tracker:
         self.pending: list[Metric] = []
         self.points: dict[str, dict[int, float]] = {}
         """Metric -> step -> value of all that MLflow has or will be sent."""
-        self.undrawn = threading.Event()
+        self.pictures_due = threading.Event()
         """Set when a checkpoint is written, of which the pictures are drawn beside the training."""
         self.drawing: str | None = None
         """Why the last pictures were not taken."""
@@ -224,7 +224,7 @@ class Tracker:
 
     def start(self, run: MlflowRun) -> None:
         """Begin sending to an MLflow run; what it already has is not sent again. Raises ConfigError where that cannot be asked."""
-        quiet()
+        silence_mlflow()
         try:
             self.client, self.run_id = MlflowClient(tracking_uri=run.uri), run.run_id
             found = self.client.get_run(run.run_id)
@@ -240,7 +240,7 @@ class Tracker:
         self.sender = threading.Thread(target=self._send_forever, daemon=True)
         self.sender.start()
 
-    def lacks(self, steps: int, every: int) -> int:
+    def missing_losses(self, steps: int, every: int) -> int:
         """How many of the first `steps` steps, those of which one in `every` is logged, MLflow has no loss of."""
         return sum(step not in self.points.get("train/loss", {}) for step in range(every, steps + 1, every))
 
@@ -290,7 +290,7 @@ class Tracker:
 
     def flush(self) -> None:
         """Send what is pending, unless the server is known to be away, and have the pictures drawn: training waits for neither."""
-        self.undrawn.set()
+        self.pictures_due.set()
         if self.problem is None:
             self._send()
 
@@ -328,8 +328,8 @@ class Tracker:
     def _send_forever(self) -> None:
         while not self.stopping.is_set():
             sent = self._send()
-            if sent and self.undrawn.is_set():
-                self.undrawn.clear()
+            if sent and self.pictures_due.is_set():
+                self.pictures_due.clear()
                 self._draw()
             self.stopping.wait(FLUSH_SECONDS if sent else RETRY_SECONDS)
 

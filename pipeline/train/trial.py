@@ -22,11 +22,11 @@ from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.prepared import Logits, Prepared, Tuned
 from pipeline.tasks.selection import comparable_score
 from pipeline.tasks.task import Task
-from pipeline.train.course import Best, Course, Keeper, Scores
 from pipeline.train.optim import build_optimizer
 from pipeline.train.schedule import rate_share
 from pipeline.train.seen_words import SeenWords
 from pipeline.train.step import Compute, Slot, train_step
+from pipeline.train.trial_state import Best, Scores, TrialCheckpoints, TrialState
 
 ROWS_AT_ONCE = 64  # in evaluation
 POINTS = 100  # of a learning curve
@@ -72,64 +72,66 @@ def run_trial(
     device: torch.device,
     autocast: torch.autocast,
     after_epoch: Callable[[int, Scores], None] = lambda epoch, scores: None,
-    keeper: Keeper | None = None,
+    checkpoints: TrialCheckpoints | None = None,
 ) -> Result:
     """Train the module on the rows of `train` and score it on each of `splits`, of which the first selects.
 
-    The module keeps the weights that are scored. With a `keeper` a long training keeps its state, and one that was
+    The module keeps the weights that are scored. With a `checkpoints` a long training keeps its state, and one that was
     stopped goes on: `after_epoch` is called for the epochs before, too.
     """
-    recipe, way = config.recipe, KINDS[task.kind]
+    recipe, handlers = config.recipe, KINDS[task.kind]
     compute = Compute(device=device, autocast=autocast, seed=seed)
-    rows = drawn(train.rows, recipe.training_rows, seed)
+    rows = sample_rows(train.rows, recipe.training_rows, seed)
     training = seen_words(config, module, rows)
     with training():
         optimizer = build_optimizer(config.optimizer, module)
-        course = keeper.load(module, optimizer) if keeper else Course()
-    for epoch, scores in enumerate(course.epochs, 1):
+        state = checkpoints.load(module, optimizer) if checkpoints else TrialState()
+    for epoch, scores in enumerate(state.epochs, 1):
         after_epoch(epoch, scores)
     first, metric = next(iter(splits)), task.metrics[0]
-    for epoch in range(len(course.epochs) + 1, recipe.epochs + 1):
+    for epoch in range(len(state.epochs) + 1, recipe.epochs + 1):
         with training():
-            train_epoch(config, module, optimizer, rows, course, epoch - 1, compute, keeper=keeper)
+            train_epoch(config, module, optimizer, rows, state, epoch - 1, compute, checkpoints=checkpoints)
         found = {
-            name: way.answers(task, split, logits_of(module, split.rows, device, autocast), cutting)
+            name: handlers.answers(task, split, compute_logits(module, split.rows, device, autocast), cutting)
             for name, split in splits.items()
         }
-        course.epochs.append({name: way.score(task, split, found[name], {}) for name, split in splits.items()})
-        after_epoch(epoch, course.epochs[-1])
-        value, best = comparable_score(metric, course.epochs[-1][first][metric]), course.best
+        state.epochs.append({name: handlers.score(task, split, found[name], {}) for name, split in splits.items()})
+        after_epoch(epoch, state.epochs[-1])
+        value, best = comparable_score(metric, state.epochs[-1][first][metric]), state.best
         if recipe.patience is None or best is None or value > best.value:
             weights = copy.deepcopy(module.state_dict()) if recipe.patience else {}
-            course.best = Best(value=value, epoch=epoch, weights=weights, answers=found[first])
+            state.best = Best(value=value, epoch=epoch, weights=weights, answers=found[first])
         elif epoch - best.epoch >= recipe.patience:
             break
-    assert course.best is not None
+    assert state.best is not None
     if recipe.patience:
-        module.load_state_dict(course.best.weights)
-    answers = course.best.answers
+        module.load_state_dict(state.best.weights)
+    answers = state.best.answers
     if answers is None:  # given before a restart; the same weights give the same
-        answers = way.answers(task, splits[first], logits_of(module, splits[first].rows, device, autocast), cutting)
-    return ended(task, splits[first], answers, course, rows.num_rows)
+        answers = handlers.answers(
+            task, splits[first], compute_logits(module, splits[first].rows, device, autocast), cutting
+        )
+    return build_result(task, splits[first], answers, state, rows.num_rows)
 
 
-def ended(task: Task, first: Prepared, answers: Any, course: Course, rows: int) -> Result:
+def build_result(task: Task, first: Prepared, answers: Any, state: TrialState, rows: int) -> Result:
     """What a training came to that is over; `answers` are those of its best epoch to the first split."""
-    assert course.best is not None
-    way = KINDS[task.kind]
-    tuned = way.tune(task, first, answers)
+    assert state.best is not None
+    handlers = KINDS[task.kind]
+    tuned = handlers.tune(task, first, answers)
     return Result(
-        scores=course.epochs[course.best.epoch - 1],
+        scores=state.epochs[state.best.epoch - 1],
         tuned=tuned,
-        collapsed=way.collapsed(task, first, answers),
-        details=way.details(task, first, answers, tuned),
-        curve=course.curve,
-        epochs=course.epochs,
-        best_epoch=course.best.epoch,
-        steps=course.step,
+        collapsed=handlers.collapsed(task, first, answers),
+        details=handlers.details(task, first, answers, tuned),
+        curve=state.curve,
+        epochs=state.epochs,
+        best_epoch=state.best.epoch,
+        steps=state.step,
         rows=rows,
-        tokens=course.tokens,
-        seconds=course.seconds,
+        tokens=state.tokens,
+        seconds=state.seconds,
     )
 
 
@@ -138,49 +140,49 @@ def train_epoch(
     module: TaskObjective,
     optimizer: torch.optim.Optimizer,
     rows: pa.Table,
-    course: Course,
+    state: TrialState,
     epoch: int,
     compute: Compute,
     *,
-    keeper: Keeper | None,
+    checkpoints: TrialCheckpoints | None,
 ) -> None:
-    """Train on all rows once, or on those that are left of an epoch that was begun."""
-    recipe, begun, before = config.recipe, time.perf_counter(), course.seconds
+    """Train on all rows once, or on those that are left of an epoch that was started."""
+    recipe, started, before = config.recipe, time.perf_counter(), state.seconds
     per_epoch = math.ceil(rows.num_rows / recipe.rows_per_step)
     steps = recipe.epochs * per_epoch
     every = max(1, steps // POINTS)
-    total, count = torch.full((), course.total, dtype=torch.float64, device=compute.device), course.count
+    total, count = torch.full((), state.total, dtype=torch.float64, device=compute.device), state.count
     points: list[tuple[int, Tensor]] = []
     module.train()
-    for slots in batches(rows, recipe, compute.seed, epoch, skip=course.step - epoch * per_epoch):
-        rate = config.optimizer.learning_rate * rate_share(config.schedule, course.step, steps)
-        loss, weight = train_on(
-            slots, module, optimizer, compute, step=course.step, rate=rate, clip_norm=config.optimizer.clip_norm
+    for slots in batches(rows, recipe, compute.seed, epoch, skip=state.step - epoch * per_epoch):
+        rate = config.optimizer.learning_rate * rate_share(config.schedule, state.step, steps)
+        loss, weight = train_on_slots(
+            slots, module, optimizer, compute, step=state.step, rate=rate, clip_norm=config.optimizer.clip_norm
         )
         total, count = total + loss, count + weight
-        course.step, course.tokens = course.step + 1, course.tokens + sum(batch.tokens for _, batch in slots)
-        if course.step % every == 0:
-            points.append((course.step, total / count))
+        state.step, state.tokens = state.step + 1, state.tokens + sum(batch.tokens for _, batch in slots)
+        if state.step % every == 0:
+            points.append((state.step, total / count))
             total, count = torch.zeros_like(total), 0.0
-        if keeper and keeper.due():
-            course.curve += read(points)
+        if checkpoints and checkpoints.due():
+            state.curve += points_as_floats(points)
             points = []
-            course.total, course.count = float(total), float(count)
-            course.seconds = before + time.perf_counter() - begun
-            keeper.save(course, module, optimizer)
-    if course.step % every:
-        points.append((course.step, total / count))
-    course.curve += read(points)
-    course.total, course.count, course.seconds = 0.0, 0.0, before + time.perf_counter() - begun
+            state.total, state.count = float(total), float(count)
+            state.seconds = before + time.perf_counter() - started
+            checkpoints.save(state, module, optimizer)
+    if state.step % every:
+        points.append((state.step, total / count))
+    state.curve += points_as_floats(points)
+    state.total, state.count, state.seconds = 0.0, 0.0, before + time.perf_counter() - started
 
 
-def read(points: list[tuple[int, Tensor]]) -> list[tuple[int, float]]:
+def points_as_floats(points: list[tuple[int, Tensor]]) -> list[tuple[int, float]]:
     """Points of a learning curve as numbers: one wait for the device."""
     values = torch.stack([mean for _, mean in points]).tolist() if points else []
     return [(step, value) for (step, _), value in zip(points, values, strict=True)]
 
 
-def train_on(
+def train_on_slots(
     slots: Sequence[Slot],
     module: TaskObjective,
     optimizer: torch.optim.Optimizer,
@@ -210,7 +212,7 @@ def seen_words(config: Finetune, module: TaskObjective, rows: pa.Table) -> Calla
     )
 
 
-def drawn(rows: pa.Table, most: int | None, seed: int) -> pa.Table:
+def sample_rows(rows: pa.Table, most: int | None, seed: int) -> pa.Table:
     """The rows, or `most` of them that the seed draws, in their order."""
     if most is None or most >= rows.num_rows:
         return rows
@@ -246,7 +248,7 @@ def generator(seed: int, stream: int) -> np.random.Generator:
 
 
 @torch.inference_mode()
-def logits_of(
+def compute_logits(
     module: TaskObjective,
     rows: pa.Table,
     device: torch.device,
@@ -267,13 +269,13 @@ def logits_of(
     return [found[place] for place in np.argsort(order)]
 
 
-def with_encoder(pretrained: nn.Module, module: TaskObjective) -> TaskObjective:
+def load_encoder(pretrained: nn.Module, module: TaskObjective) -> TaskObjective:
     """The module with a pretrained encoder's weights in it."""
     module.encoder.load_state_dict(pretrained.state_dict())
     return module
 
 
-def label_measure(rows: pa.Table) -> tuple[float, float]:
+def label_mean_and_deviation(rows: pa.Table) -> tuple[float, float]:
     """Mean and standard deviation of the values of a regression; 1 where they do not differ."""
     values = rows["label"].to_numpy().astype(np.float64)
     return float(values.mean()), float(values.std()) or 1.0

@@ -88,7 +88,7 @@ def save_tuned(
     """
     merge(module)
     if isinstance(module, SequenceTask):
-        module.fold()
+        module.fold_standardisation()
     carried = adapter_state(module)
     weights = {
         name: tensor

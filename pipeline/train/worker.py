@@ -30,9 +30,15 @@ from pipeline.train.checkpoint import State, read_tensors
 from pipeline.train.compiling import compiled, compiles
 from pipeline.train.evaluate import baseline_metrics, baselines, evaluate, heldout_batches, unigram_counts
 from pipeline.train.failures import failure_of
-from pipeline.train.hardware import cores, device_peak, peak_memory_bytes, told_what_to_lower, utilisation_percent
+from pipeline.train.hardware import (
+    cores,
+    device_peak,
+    out_of_memory_as_config_error,
+    peak_memory_bytes,
+    utilisation_percent,
+)
 from pipeline.train.heldout_words import heldout_words, word_metrics
-from pipeline.train.initial import Initial, extended_state, module_of, place_words
+from pipeline.train.initial import Initial, build_initial_module, extended_state, set_word_embeddings
 from pipeline.train.loop import Work, train
 from pipeline.train.meter import percentile_milliseconds
 from pipeline.train.optim import build_optimizer
@@ -60,19 +66,19 @@ def run(settings: dict[str, Job]) -> None:
     job = settings["job"]
     try:
         device = get_device()
-        with told_what_to_lower(job.config, job.config.phase_at(0), None, device):
-            work_on(job, device)
+        with out_of_memory_as_config_error(job.config, job.config.phase_at(0), None, device):
+            run_worker(job, device)
     except Exception as error:
-        ray.get(job.tracker.fail.remote(failure_of(error, place())))
+        ray.get(job.tracker.fail.remote(failure_of(error, worker_name())))
         raise
 
 
-def place() -> str:
+def worker_name() -> str:
     """What people call this worker."""
     return f"worker {ray.train.get_context().get_world_rank()} on {ray.util.get_node_ip_address()}"
 
 
-def work_on(job: Job, device: torch.device) -> None:
+def run_worker(job: Job, device: torch.device) -> None:
     """The life of one worker."""
     config, stream = job.config, job.stream
     if read_run(job.folder) is None:  # the driver has written it
@@ -81,11 +87,11 @@ def work_on(job: Job, device: torch.device) -> None:
         )
     context = ray.train.get_context()
     rank, world = context.get_world_rank(), context.get_world_size()
-    blocks = begun(
+    blocks = prefetch_first_block(
         ray.train.get_dataset_shard(STREAM).iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=4)
     )
     torch.set_num_threads(config.placement.threads or max(1, cores() // context.get_local_world_size()))
-    say = (lambda text: ray.get(job.tracker.say.remote(text))) if rank == 0 else ignore
+    say = (lambda text: ray.get(job.tracker.say.remote(text))) if rank == 0 else no_op
     torch.manual_seed(config.seed)
     precision = chosen_precision(config.placement, device)
     if line := slower_precision(config.placement, device):
@@ -124,16 +130,16 @@ def work_on(job: Job, device: torch.device) -> None:
             world=world,
         ),
         peak_flops=device_peak(device, precision),
-        log=points.log if rank == 0 else ignore,
-        flush=points.flush if rank == 0 else ignore,
+        log=points.log if rank == 0 else no_op,
+        flush=points.flush if rank == 0 else no_op,
         say=say,
         leaving=lambda: ray.train.get_preemption_info() is not None,
-        place=place(),
+        worker_name=worker_name(),
     )
     if not folder:
-        state = started(job, work, module, wordpiece, precision)
+        state = initial_state(job, work, module, wordpiece, precision)
     if state.step == phase.first:
-        work.log(state.step, baseline_metrics(guesses(stream, work, wordpiece)))
+        work.log(state.step, baseline_metrics(heldout_baselines(stream, work, wordpiece)))
     compiling = compiles(
         config, len(stream.vocabulary.tokens), device, dataclasses.replace(phase, first=state.step), say
     )
@@ -146,7 +152,7 @@ def work_on(job: Job, device: torch.device) -> None:
         ray.get(job.tracker.result.remote(summary))
 
 
-def begun(blocks: Iterable[pa.Table]) -> Iterator[pa.Table]:
+def prefetch_first_block(blocks: Iterable[pa.Table]) -> Iterator[pa.Table]:
     """The blocks, of which the first is asked for at once: the stream's processes start while the model is made."""
     coming = iter(blocks)
     first = ThreadPoolExecutor(max_workers=1).submit(next, coming, None)
@@ -175,21 +181,21 @@ class Points:
         ray.get(self.tracker.flush.remote())
 
 
-def ignore(*_: Any) -> None:
+def no_op(*_: Any) -> None:
     """What ranks other than 0 do with a message."""
 
 
-def started(job: Job, work: Work, module: BertPretraining, wordpiece: WordPiece, precision: str) -> State:
+def initial_state(job: Job, work: Work, module: BertPretraining, wordpiece: WordPiece, precision: str) -> State:
     """The state before the first step. A published model is put in place, and measured with the vocabulary that it was published with; every rank must call it."""
     if job.config.word_embeddings == "cooccurrence":
         if job.words is None:
             raise CheckpointError(
                 "the checkpoints that this run continued from are gone: the same command starts it again"
             )
-        place_words(module, read_tensors(storage.join(job.words, WORDS))["words"])
+        set_word_embeddings(module, read_tensors(storage.join(job.words, WORDS))["words"])
     if job.initial is None:
         return State(heldout_before=measure_words(job, work, module, wordpiece, 0))
-    published = module_of(job.initial, job.config.model).to(work.device)
+    published = build_initial_module(job.initial, job.config.model).to(work.device)
     if precision == "float8":
         to_float8(published.encoder.layers)
     before = measure_words(job, work, published, WordPiece(job.initial.vocabulary), 0)
@@ -223,7 +229,7 @@ def summarise(
     if after:
         after |= measure_words(job, work, module, wordpiece, state.step)
         work.flush()
-    beside = guesses(stream, work, wordpiece)
+    beside = heldout_baselines(stream, work, wordpiece)
     blanks = None
     if work.rank == 0:
         blanks = fill_in_the_blanks(
@@ -256,7 +262,7 @@ def summarise(
     }
 
 
-def guesses(stream: StreamSettings, work: Work, wordpiece: WordPiece) -> dict[str, float]:
+def heldout_baselines(stream: StreamSettings, work: Work, wordpiece: WordPiece) -> dict[str, float]:
     """Return the baselines on the held-out rows of the phase, none without such rows; every rank must call it."""
     if not stream.corpus.heldout:
         return {}

@@ -24,7 +24,7 @@ from pipeline.train.evaluate import evaluate
 from pipeline.train.optim import build_optimizer
 from pipeline.train.seen_words import SeenWords
 from pipeline.train.step import Compute, train_step
-from pipeline.train.trial import Course, train_epoch, train_on
+from pipeline.train.trial import Course, train_epoch, train_on_slots
 from tests.cuda.device import CUDA, on_device
 from tests.cuda.watch import HostWaits, Watch
 
@@ -132,7 +132,9 @@ def finetuning_step(module: TaskObjective, kind: str, optimizer: AdamW) -> Watch
         chosen = build_optimizer(optimizer, module)
         with Watch() as watch:
             compute = Compute(device=CUDA, autocast=bfloat16(), seed=0)
-            loss, weight = train_on([(0, labelled(kind))], module, chosen, compute, step=0, rate=1e-4, clip_norm=1.0)
+            loss, weight = train_on_slots(
+                [(0, labelled(kind))], module, chosen, compute, step=0, rate=1e-4, clip_norm=1.0
+            )
         assert loss.device == CUDA and (isinstance(weight, int) or weight.device == CUDA)
         assert not elsewhere(module, chosen)
     return watch
@@ -185,7 +187,7 @@ def test_an_epoch_of_finetuning_and_an_evaluation_are_read_once_at_their_end() -
                 Course(),
                 0,
                 Compute(device=CUDA, autocast=bfloat16(), seed=0),
-                keeper=None,
+                checkpoints=None,
             )
         assert watch.counts["_varlen_attn"] == 3 * MODEL.layers
         with Watch() as watch, pytest.raises(HostWaits):

@@ -8,8 +8,8 @@ import torch
 from jobs.score import main as score
 from pipeline.predict.answers import answer_items, items_of
 from pipeline.tasks.kinds import KINDS
-from pipeline.train.published_tuned import load_any
-from pipeline.train.trial import logits_of
+from pipeline.train.published_tuned import load_tuned_or_published
+from pipeline.train.trial import compute_logits
 from pipeline.train.tuned import TunedModel
 from tests.parity.test_heads import cased, shaken, uncased
 
@@ -62,7 +62,7 @@ def test_classes_have_their_probabilities_and_names(tmp_path: Path, vocabulary: 
     folder = published(
         tmp_path, head, vocabulary, id2label=labels, label2id={name: number for number, name in labels.items()}
     )
-    tuned = load_any(folder)
+    tuned = load_tuned_or_published(folder)
     assert (tuned.about.task.kind, tuned.about.task.labels) == ("classification", ("bad", "so so", "good"))
     expected = their_logits(folder, head, TEXTS, second).logits.softmax(-1)
     for one, shares in zip(
@@ -84,7 +84,7 @@ def test_classes_have_their_probabilities_and_names(tmp_path: Path, vocabulary: 
 def test_values_and_several_labels(tmp_path: Path, config: dict, kind: str) -> None:
     head = "BertForSequenceClassification"
     folder = published(tmp_path, head, **config)
-    tuned, logits = load_any(folder), their_logits(folder, head, TEXTS).logits
+    tuned, logits = load_tuned_or_published(folder), their_logits(folder, head, TEXTS).logits
     found = answers(tuned, {"text": TEXTS})
     assert tuned.about.task.kind == kind
     if kind == "regression":
@@ -102,7 +102,7 @@ def test_values_and_several_labels(tmp_path: Path, config: dict, kind: str) -> N
 def test_tags_of_words(tmp_path: Path) -> None:
     head, labels = "BertForTokenClassification", {0: "O", 1: "B-PER", 2: "I-PER", 3: "B-LOC"}
     folder = published(tmp_path, head, "cased", id2label=labels)
-    tuned, sentences = load_any(folder), [text.split() for text in TEXTS[:4]]
+    tuned, sentences = load_tuned_or_published(folder), [text.split() for text in TEXTS[:4]]
     tokenizer = transformers.BertTokenizer.from_pretrained(folder)
     model = getattr(transformers, head).from_pretrained(folder).eval()
     found = answers(tuned, {"words": sentences})
@@ -117,19 +117,19 @@ def test_tags_of_words(tmp_path: Path) -> None:
             task, items_of(tuned, {"words": [words]}), tuned.vocabulary, tuned.about.cutting
         )
         torch.testing.assert_close(
-            torch.from_numpy(logits_of(tuned.module, prepared.rows, CPU, EXACT)[0]), logits, atol=1e-5, rtol=1e-5
+            torch.from_numpy(compute_logits(tuned.module, prepared.rows, CPU, EXACT)[0]), logits, atol=1e-5, rtol=1e-5
         )
 
 
 def test_spans_of_questions(tmp_path: Path) -> None:
     head, question, context = "BertForQuestionAnswering", "the house?", "A house, and the Straße."
     folder = published(tmp_path, head)
-    tuned = load_any(folder)
+    tuned = load_tuned_or_published(folder)
     assert (tuned.about.cutting.maximum_length, tuned.about.cutting.question_length) == (40, 10)
     output = their_logits(folder, head, [question], [context])
     items = items_of(tuned, {"question": [question], "context": [context]})
     prepared = KINDS["spans"].prepare(tuned.about.task, items, tuned.vocabulary, tuned.about.cutting)
-    both = torch.from_numpy(logits_of(tuned.module, prepared.rows, CPU, EXACT)[0])
+    both = torch.from_numpy(compute_logits(tuned.module, prepared.rows, CPU, EXACT)[0])
     torch.testing.assert_close(
         both, torch.stack([output.start_logits[0], output.end_logits[0]], -1), atol=1e-5, rtol=1e-5
     )
@@ -173,7 +173,7 @@ def test_of_half_precision_weights_the_answers_are_those_in_float32(tmp_path: Pa
         asked = transformers.BertTokenizer.from_pretrained(folder)(TEXTS[:2], padding=True, return_tensors="pt")
         expected = model.float()(**asked).logits.softmax(-1)
     found = torch.tensor(
-        [list(one["probabilities"].values()) for one in answers(load_any(folder), {"text": TEXTS[:2]})]
+        [list(one["probabilities"].values()) for one in answers(load_tuned_or_published(folder), {"text": TEXTS[:2]})]
     )
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
 
@@ -183,5 +183,7 @@ def test_without_a_word_about_lower_case_it_is_transformers_choice(tmp_path: Pat
     folder = published(tmp_path, head, num_labels=2)
     (tmp_path / "tokenizer_config.json").unlink()
     expected = their_logits(folder, head, TEXTS).logits.softmax(-1)
-    found = torch.tensor([list(one["probabilities"].values()) for one in answers(load_any(folder), {"text": TEXTS})])
+    found = torch.tensor(
+        [list(one["probabilities"].values()) for one in answers(load_tuned_or_published(folder), {"text": TEXTS})]
+    )
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)

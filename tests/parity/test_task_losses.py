@@ -12,7 +12,7 @@ from pipeline.model.weights import published_config, to_published
 from pipeline.objectives.tasks import OBJECTIVES, TaskObjective
 from pipeline.train.optim import build_optimizer
 from pipeline.train.step import Compute
-from pipeline.train.trial import train_on
+from pipeline.train.trial import train_on_slots
 
 transformers = pytest.importorskip("transformers")
 
@@ -188,7 +188,7 @@ def test_slots_of_a_step_add_up_to_the_step(kind: str, weighted: bool) -> None:
         optimizer = build_optimizer(TaskAdamW(learning_rate=1e-3), module)
         compute = Compute(device=torch.device("cpu"), autocast=torch.autocast("cpu", enabled=False), seed=0)
         slots = list(enumerate(parts(kind, whole, lengths, sizes)))
-        loss, count = train_on(slots, module, optimizer, compute, step=0, rate=1e-3, clip_norm=1.0)
+        loss, count = train_on_slots(slots, module, optimizer, compute, step=0, rate=1e-3, clip_norm=1.0)
         found.append((float(loss), float(count), module.state_dict()))
     assert found[1][0] == pytest.approx(found[0][0], rel=1e-5) and found[1][1] == found[0][1]
     for name, tensor in found[0][2].items():

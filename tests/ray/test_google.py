@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pipeline import storage
-from pipeline.cluster import answers
+from pipeline.cluster import is_listening
 from pipeline.train import checkpoint
 from tests.chaos.simulated import finished, free_port, job, program
 
@@ -37,7 +37,7 @@ def google(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("CLOUD_STORAGE_EMULATOR_ENDPOINT", f"http://127.0.0.1:{port}")
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     storage.store.cache_clear()
-    while not answers(f"127.0.0.1:{port}"):
+    while not is_listening(f"127.0.0.1:{port}"):
         assert server.poll() is None, "the emulator ended"
         time.sleep(0.1)
     yield

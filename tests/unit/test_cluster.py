@@ -16,16 +16,16 @@ from pipeline.cluster import (
     STAGES,
     NodeGroup,
     WorkerResources,
-    answers,
     connect,
-    data_cpus,
-    fit,
-    head_of_this_machine,
+    fit_workers,
+    is_listening,
     is_loopback,
-    is_lost,
-    listens_on_loopback_alone,
-    lost_in_a_line,
+    is_unreachable_for,
+    listens_only_on_loopback,
+    local_head_address,
     make_token,
+    ray_errors_as_cluster_lost,
+    stream_cpus,
 )
 from pipeline.config.training import Placement
 from pipeline.config.workers import worker_range
@@ -52,14 +52,14 @@ def node(cpus: float, gpus: float = 0, **custom: float) -> dict[str, float]:
     ],
 )
 def test_workers_share_what_one_cpu_for_data_leaves(cpus: float, workers: int, share: float) -> None:
-    assert fit(Placement(), worker_range(workers), [node(cpus)]) == WorkerResources(cpus=share, gpu=False)
+    assert fit_workers(Placement(), worker_range(workers), [node(cpus)]) == WorkerResources(cpus=share, gpu=False)
 
 
 def test_a_whole_cpu_is_left_for_data_in_every_cluster_and_the_most_that_is_named_fits() -> None:
     for cpus in range(2, 20):
         for workers in range(1, 400):
             try:
-                resources = fit(Placement(), worker_range(workers), [node(cpus)])
+                resources = fit_workers(Placement(), worker_range(workers), [node(cpus)])
             except ConfigError as error:
                 most = workers - 1
                 assert f"use at most {most} workers" in str(error)
@@ -71,14 +71,14 @@ def test_a_whole_cpu_is_left_for_data_in_every_cluster_and_the_most_that_is_name
 
 def test_a_whole_cpu_is_left_on_some_node_wherever_the_workers_are_put() -> None:
     # Ray may put three workers on each of three nodes, or four on one: 4 CPUs less 4 shares of 0.75 is 1.
-    assert fit(Placement(), worker_range(12), [node(4, 4)] * 3).cpus == 0.75
+    assert fit_workers(Placement(), worker_range(12), [node(4, 4)] * 3).cpus == 0.75
     assert (
-        fit(Placement(), worker_range(5), [node(2)] * 3).cpus == 1.0
+        fit_workers(Placement(), worker_range(5), [node(2)] * 3).cpus == 1.0
     )  # two to a node, and a fifth: one node keeps a CPU
-    assert fit(Placement(), worker_range(6), [node(2)] * 3).cpus == 0.5
-    assert fit(Placement(), worker_range(8), [node(1)] * 8 + [node(4)]).cpus == 1.0
+    assert fit_workers(Placement(), worker_range(6), [node(2)] * 3).cpus == 0.5
+    assert fit_workers(Placement(), worker_range(8), [node(1)] * 8 + [node(4)]).cpus == 1.0
     with pytest.raises(ConfigError, match="the cluster has 8 CPUs, and one whole CPU must be left for data"):
-        fit(Placement(), worker_range(8), [node(1)] * 8)
+        fit_workers(Placement(), worker_range(8), [node(1)] * 8)
 
 
 @pytest.mark.parametrize(
@@ -103,13 +103,13 @@ def test_a_whole_cpu_is_left_on_some_node_wherever_the_workers_are_put() -> None
 )
 def test_workers_that_do_not_fit_are_refused(cpus: float, workers: int, message: str) -> None:
     with pytest.raises(ConfigError) as refused:
-        fit(Placement(), worker_range(workers), [node(cpus)])
+        fit_workers(Placement(), worker_range(workers), [node(cpus)])
     assert str(refused.value) == message
 
 
 def test_gpus_are_used_where_every_worker_gets_one() -> None:
     def uses(device: str, gpus: float) -> bool:
-        return fit(Placement(device=device), worker_range(2), [node(8, gpus)]).gpu
+        return fit_workers(Placement(device=device), worker_range(2), [node(8, gpus)]).gpu
 
     assert uses("auto", 2) and uses("auto", 8) and uses("cuda", 2)
     assert not uses("auto", 0) and not uses("auto", 1) and not uses("cpu", 8)
@@ -117,7 +117,7 @@ def test_gpus_are_used_where_every_worker_gets_one() -> None:
 
 def test_cuda_without_gpus_is_refused() -> None:
     with pytest.raises(ConfigError) as refused:
-        fit(Placement(device="cuda"), worker_range(2), [node(8, 1)])
+        fit_workers(Placement(device="cuda"), worker_range(2), [node(8, 1)])
     assert (
         str(refused.value)
         == "workers (2) with placement.device cuda need as many GPUs, the cluster has 1; use fewer workers, placement.device cpu, or placement.autoscaled"
@@ -139,14 +139,14 @@ def closed_port() -> int:
 def test_an_address_answers_where_something_listens() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        assert answers(f"127.0.0.1:{port}") and answers(f"ray://127.0.0.1:{port}")
-    assert not answers(f"127.0.0.1:{closed_port()}") and not answers(f"ray://127.0.0.1:{closed_port()}")
+        assert is_listening(f"127.0.0.1:{port}") and is_listening(f"ray://127.0.0.1:{port}")
+    assert not is_listening(f"127.0.0.1:{closed_port()}") and not is_listening(f"ray://127.0.0.1:{closed_port()}")
 
 
 def test_words_are_left_to_ray_and_nonsense_does_not_answer() -> None:
-    assert answers("auto") and answers("local")
+    assert is_listening("auto") and is_listening("local")
     assert not any(
-        answers(address)
+        is_listening(address)
         for address in ("", "localhost", "127.0.0.1:", ":6379", "127.0.0.1:port", "no.such.host.invalid:6379")
     )
 
@@ -167,25 +167,25 @@ def test_an_address_that_does_not_answer_is_refused_by_its_name(name: str, monke
 def test_an_elastic_run_must_not_be_able_to_fill_what_is_left_when_nodes_go() -> None:
     elastic, whole = worker_range("1..5"), Placement(worker_cpus=1)
     with pytest.raises(ConfigError) as refused:
-        fit(whole, elastic, [node(2)] * 3)
+        fit_workers(whole, elastic, [node(2)] * 3)
     assert str(refused.value) == (
         "workers (1..5) do not fit: the cluster has 6 CPUs, and one whole CPU must be left for data; use at most 1 worker, or name the nodes that train with placement.worker_resource"
     )
-    assert fit(Placement(), elastic, [node(2)] * 3).cpus == 0.1875  # five of them leave a CPU on one node
-    assert fit(whole, elastic, [node(6)]) == WorkerResources(cpus=1, gpu=False)
+    assert fit_workers(Placement(), elastic, [node(2)] * 3).cpus == 0.1875  # five of them leave a CPU on one node
+    assert fit_workers(whole, elastic, [node(6)]) == WorkerResources(cpus=1, gpu=False)
     # A node holds no more workers than it has GPUs, or units of the resource.
-    assert fit(whole, elastic, [node(1, 1)] * 3 + [node(1)]) == WorkerResources(cpus=1, gpu=True)
+    assert fit_workers(whole, elastic, [node(1, 1)] * 3 + [node(1)]) == WorkerResources(cpus=1, gpu=True)
     trains = Placement(worker_cpus=1, worker_resource="trainer")
-    assert fit(trains, elastic, [node(1, trainer=1)] * 3 + [node(1)]) == WorkerResources(
+    assert fit_workers(trains, elastic, [node(1, trainer=1)] * 3 + [node(1)]) == WorkerResources(
         cpus=1, gpu=False, custom="trainer"
     )
     with pytest.raises(ConfigError, match="one whole CPU must be left for data"):
-        fit(trains, elastic, [node(1, trainer=1)] * 3)
+        fit_workers(trains, elastic, [node(1, trainer=1)] * 3)
 
 
 def test_nodes_that_train_must_be_there_for_the_least_workers() -> None:
     with pytest.raises(ConfigError) as refused:
-        fit(Placement(worker_resource="trainer"), worker_range("2..4"), [node(8, trainer=1)])
+        fit_workers(Placement(worker_resource="trainer"), worker_range("2..4"), [node(8, trainer=1)])
     assert str(refused.value) == (
         "workers (2..4) need as many units of placement.worker_resource (trainer), the cluster has 1; start nodes with --resources '{\"trainer\": 1}', or use placement.autoscaled"
     )
@@ -193,12 +193,14 @@ def test_nodes_that_train_must_be_there_for_the_least_workers() -> None:
 
 
 def test_a_cluster_that_grows_is_asked_for_what_is_not_there() -> None:
-    assert fit(Placement(autoscaled=True, device="cuda", worker_cpus=4), worker_range(8), []) == WorkerResources(
-        cpus=4, gpu=True
+    assert fit_workers(
+        Placement(autoscaled=True, device="cuda", worker_cpus=4), worker_range(8), []
+    ) == WorkerResources(cpus=4, gpu=True)
+    assert fit_workers(Placement(autoscaled=True, device="cpu"), worker_range("2..8"), []) == WorkerResources(
+        cpus=1, gpu=False
     )
-    assert fit(Placement(autoscaled=True, device="cpu"), worker_range("2..8"), []) == WorkerResources(cpus=1, gpu=False)
     with pytest.raises(ConfigError, match="placement.autoscaled needs placement.device cuda or cpu"):
-        fit(Placement(autoscaled=True), worker_range(8), [])
+        fit_workers(Placement(autoscaled=True), worker_range(8), [])
 
 
 AUTOSCALED = Placement(device="cuda", autoscaled=True)
@@ -211,17 +213,17 @@ GROUPS = [  # as in cluster/aws.yaml
 
 
 def test_more_workers_than_a_cluster_may_start_are_refused() -> None:
-    assert fit(AUTOSCALED, worker_range("4..16"), [], GROUPS) == WorkerResources(cpus=1.0, gpu=True)
-    assert fit(AUTOSCALED, worker_range("4..32"), [], []) == WorkerResources(
+    assert fit_workers(AUTOSCALED, worker_range("4..16"), [], GROUPS) == WorkerResources(cpus=1.0, gpu=True)
+    assert fit_workers(AUTOSCALED, worker_range("4..32"), [], []) == WorkerResources(
         cpus=1.0, gpu=True
     )  # nothing is known of what may come
     for workers in ("17", "4..32"):
         with pytest.raises(ConfigError) as refused:
-            fit(AUTOSCALED, worker_range(workers), [], GROUPS)
+            fit_workers(AUTOSCALED, worker_range(workers), [], GROUPS)
         assert str(refused.value) == (
             f"workers ({workers}) need more than the cluster may start: its nodes hold 16 workers of 1 CPU, 1 GPU; use fewer, or raise max_workers (maxReplicas on Kubernetes) of a kind of node"
         )
-    assert fit(
+    assert fit_workers(
         AUTOSCALED,
         worker_range(999),
         [],
@@ -231,10 +233,10 @@ def test_more_workers_than_a_cluster_may_start_are_refused() -> None:
 
 def test_a_stream_asks_for_no_more_than_the_nodes_for_data_have() -> None:
     gpu, cpu = WorkerResources(cpus=1.0, gpu=True), WorkerResources(cpus=2.0, gpu=False)
-    assert data_cpus(gpu, worker_range("4..16"), GROUPS) == 8 * 16 - STAGES
-    assert data_cpus(cpu, worker_range("1..4"), [NodeGroup(most=3, resources={"CPU": 8})]) == 24 - 8 - STAGES
-    assert data_cpus(cpu, worker_range(4), [NodeGroup(most=1, resources={"CPU": 8})]) == 1
-    assert data_cpus(gpu, worker_range(4), []) == math.inf
+    assert stream_cpus(gpu, worker_range("4..16"), GROUPS) == 8 * 16 - STAGES
+    assert stream_cpus(cpu, worker_range("1..4"), [NodeGroup(most=3, resources={"CPU": 8})]) == 24 - 8 - STAGES
+    assert stream_cpus(cpu, worker_range(4), [NodeGroup(most=1, resources={"CPU": 8})]) == 1
+    assert stream_cpus(gpu, worker_range(4), []) == math.inf
 
 
 @pytest.fixture
@@ -251,9 +253,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 def test_a_head_is_lost_when_it_is_silent_for_long_and_not_before(clock: SimpleNamespace) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        assert not is_lost(f"127.0.0.1:{port}", 10.0, lambda: clock.now < 100)
-    assert not is_lost(f"127.0.0.1:{port}", 10.0, lambda: clock.now < 109) and 109 <= clock.now <= 110
-    assert is_lost(f"127.0.0.1:{port}", 10.0, lambda: clock.now < 200) and 119 <= clock.now <= 121
+        assert not is_unreachable_for(f"127.0.0.1:{port}", 10.0, lambda: clock.now < 100)
+    assert not is_unreachable_for(f"127.0.0.1:{port}", 10.0, lambda: clock.now < 109) and 109 <= clock.now <= 110
+    assert is_unreachable_for(f"127.0.0.1:{port}", 10.0, lambda: clock.now < 200) and 119 <= clock.now <= 121
 
 
 def test_a_head_that_comes_back_is_not_lost(clock: SimpleNamespace) -> None:
@@ -266,7 +268,7 @@ def test_a_head_that_comes_back_is_not_lost(clock: SimpleNamespace) -> None:
             servers.append(socket.create_server(("127.0.0.1", port)))
         return clock.now < 100
 
-    assert not is_lost(f"127.0.0.1:{port}", 10.0, wanted)
+    assert not is_unreachable_for(f"127.0.0.1:{port}", 10.0, wanted)
     servers[0].close()
 
 
@@ -280,7 +282,7 @@ def test_a_head_that_comes_back_is_not_lost(clock: SimpleNamespace) -> None:
     ],
 )
 def test_what_ray_raises_when_it_dies_is_one_line(error: Exception) -> None:
-    with pytest.raises(ClusterLost) as lost, lost_in_a_line():
+    with pytest.raises(ClusterLost) as lost, ray_errors_as_cluster_lost():
         raise error
     assert "\n" not in str(lost.value) and str(lost.value).startswith(
         "Ray, or a process of it that this needs, is gone ("
@@ -300,7 +302,7 @@ def test_what_ray_raises_when_it_dies_is_one_line(error: Exception) -> None:
     ],
 )
 def test_errors_of_what_ray_runs_stay_as_they_are(error: Exception) -> None:
-    with pytest.raises(type(error)) as raised, lost_in_a_line():
+    with pytest.raises(type(error)) as raised, ray_errors_as_cluster_lost():
         raise error
     assert raised.value is error
 
@@ -376,21 +378,21 @@ def test_a_start_of_ray_that_fails_is_one_line(ray_tmpdir: Path, monkeypatch: py
 
 
 def test_a_head_of_this_machine_is_joined_where_this_user_started_it(ray_tmpdir: Path) -> None:
-    assert head_of_this_machine() is None
+    assert local_head_address() is None
     address_file = ray_tmpdir / "ray_current_cluster"
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
         address_file.write_text(address)
-        assert head_of_this_machine() == address
+        assert local_head_address() == address
         if os.getuid() == 0:  # everybody can write to that folder
             os.chown(address_file, 65534, 65534)
-            assert head_of_this_machine() is None
+            assert local_head_address() is None
         address_file.rename(ray_tmpdir / "other")
         address_file.symlink_to(ray_tmpdir / "other")
-        assert head_of_this_machine() is None
+        assert local_head_address() is None
     address_file.unlink()
     address_file.write_text(address)
-    assert head_of_this_machine() is None  # it has ended
+    assert local_head_address() is None  # it has ended
 
 
 def test_the_token_is_for_this_user_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -417,6 +419,6 @@ def test_hosts_that_no_other_machine_reaches() -> None:
 def test_a_head_that_listens_on_all_addresses_is_joined_at_the_machines_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ray.util, "get_node_ip_address", lambda: "127.0.0.2")
     with socket.create_server(("127.0.0.1", 0)) as alone, socket.create_server(("0.0.0.0", 0)) as everywhere:
-        assert listens_on_loopback_alone(f"127.0.0.1:{alone.getsockname()[1]}")
-        assert not listens_on_loopback_alone(f"127.0.0.1:{everywhere.getsockname()[1]}")
-    assert not listens_on_loopback_alone("auto") and not listens_on_loopback_alone("10.0.0.1:6379")
+        assert listens_only_on_loopback(f"127.0.0.1:{alone.getsockname()[1]}")
+        assert not listens_only_on_loopback(f"127.0.0.1:{everywhere.getsockname()[1]}")
+    assert not listens_only_on_loopback("auto") and not listens_only_on_loopback("10.0.0.1:6379")

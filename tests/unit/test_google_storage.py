@@ -71,5 +71,5 @@ def test_a_run_goes_on_from_its_newest_checkpoint_and_keeps_as_many_as_it_should
     )
     storage.write_bytes(f"{newest}/state.json", b"{}")
     assert checkpoint.newest_sound(RUN, lambda line: None) == checkpoint.folder_of(RUN, 150)
-    checkpoint.keep_newest(RUN, 2, 200, {100})
+    checkpoint.delete_old_checkpoints(RUN, 2, 200, {100})
     assert checkpoint.steps_saved(RUN) == [100, 150, 200]

@@ -16,17 +16,17 @@ from pipeline.plan import (
     Machine,
     dollars,
     duration,
+    gradient_wait_seconds,
     gradients_of,
     imbalance,
     loads,
     parameters,
     plan_text,
     read_prices,
-    seconds,
-    seconds_with_stream,
-    streaming,
-    waiting,
-    worlds,
+    run_seconds,
+    run_seconds_with_stream,
+    stream_seconds,
+    worlds_to_show,
 )
 from pipeline.presets import PRESETS, bert, small_model
 from pipeline.train.naming import with_name
@@ -89,8 +89,8 @@ NONE_SENT = Gradients(count=0, last=0, overlapped=False)
 def test_time_is_arithmetic_and_uneven_slots():
     work = list(loads(PRESETS["bert-mini"]))
     flops = sum(load.flops for load in work)
-    assert seconds(work, 4, machine(), NONE_SENT) == pytest.approx(flops / 4e12)
-    assert seconds(work, 5, machine(), NONE_SENT) == pytest.approx(flops / 5e12 * 1.25)
+    assert run_seconds(work, 4, machine(), NONE_SENT) == pytest.approx(flops / 4e12)
+    assert run_seconds(work, 5, machine(), NONE_SENT) == pytest.approx(flops / 5e12 * 1.25)
 
 
 def test_gradients_take_the_slower_of_links_and_network_that_they_pass():
@@ -116,9 +116,11 @@ def test_gradients_are_sent_once_per_step_and_compiled_code_hides_none():
     gradients = gradients_of(PRESETS["bert-mini"])
     assert gradients.count == parameters(PRESETS["bert-mini"]) and not gradients.overlapped
     assert gradients.last == (30_522 + 512 + 2 + 2) * 256
-    assert waiting(load, 4, machine(), gradients) == pytest.approx(load.phase.end * 1.5 * 4 * gradients.count / 100e9)
-    whole = load.flops / 4e12 + waiting(load, 4, machine(), gradients)
-    assert seconds([load], 4, machine(), gradients) == pytest.approx(whole)
+    assert gradient_wait_seconds(load, 4, machine(), gradients) == pytest.approx(
+        load.phase.end * 1.5 * 4 * gradients.count / 100e9
+    )
+    whole = load.flops / 4e12 + gradient_wait_seconds(load, 4, machine(), gradients)
+    assert run_seconds([load], 4, machine(), gradients) == pytest.approx(whole)
     eager = replace(PRESETS["bert-mini"], placement=Placement(compile="off"))
     assert gradients_of(eager).overlapped
 
@@ -126,7 +128,9 @@ def test_gradients_are_sent_once_per_step_and_compiled_code_hides_none():
 def test_base_on_eight_l4s_of_two_machines_waits_for_its_gradients():
     """One slot each: arithmetic takes a quarter of the time; on 8 H100s in one machine, five eighths."""
     work, gradients = list(loads(PRESETS["bert-base"]))[:1], gradients_of(PRESETS["bert-base"])
-    found = {box.name: seconds(work, 8, box, gradients) / seconds(work, 8, box, NONE_SENT) for box in read_prices()}
+    found = {
+        box.name: run_seconds(work, 8, box, gradients) / run_seconds(work, 8, box, NONE_SENT) for box in read_prices()
+    }
     assert 3 < found["AWS g6.12xlarge"] < 4.5 and 1.4 < found["AWS p5.48xlarge"] < 1.8
 
 
@@ -136,25 +140,25 @@ def test_where_gpus_ask_for_more_blocks_than_a_stream_gives_time_is_the_streams(
     """Of the published recipe the first phase has 900,000 steps of 8 slots, the second 100,000 of 32, 64 of them in a block: the second may be bound by its arithmetic alone."""
     work = list(loads(PRESETS["bert-base"]))
     streamed = (900_000 * 8 + 100_000 * 32) / 64 / STREAM_BLOCKS
-    assert seconds_with_stream(work, 8, machine(1e18), NONE_SENT) == pytest.approx(streamed)
+    assert run_seconds_with_stream(work, 8, machine(1e18), NONE_SENT) == pytest.approx(streamed)
     between = work[1].flops / (8 * 100_000 * 32 / 64 / STREAM_BLOCKS) / 2
     short, long = (load.flops / (8 * between) for load in work)
     expected = max(short, 900_000 * 8 / 64 / STREAM_BLOCKS) + long
-    assert seconds_with_stream(work, 8, machine(between), NONE_SENT) == pytest.approx(expected)
+    assert run_seconds_with_stream(work, 8, machine(between), NONE_SENT) == pytest.approx(expected)
     monkeypatch.setattr("pipeline.plan.STREAM_BLOCKS", 5)
     config = with_name(replace(PRESETS["bert-base"], workers=8), "bert-base")
     fast, slow = read_prices(prices(tmp_path)), [replace(read_prices(prices(tmp_path))[0], utilisation=1e-4)]
     (bound,), (free,) = (
         [line for line in plan_text(config, found).splitlines() if line.startswith("  box")] for found in (fast, slow)
     )
-    assert f" to {duration(sum(streaming(load, 8) for load in work) / 3600)}* " in bound and "*" not in free
+    assert f" to {duration(sum(stream_seconds(load, 8) for load in work) / 3600)}* " in bound and "*" not in free
 
 
 def test_every_number_of_workers_that_is_asked_for_is_shown():
     assert (
-        worlds(16, worker_range("2..7")) == [1, 2, 3, 4, 5, 6, 7, 8, 16]
-        and worlds(16, worker_range(16)) == [1, 2, 4, 8, 16]
-        and worlds(4, worker_range(1)) == [1, 2, 3, 4]
+        worlds_to_show(16, worker_range("2..7")) == [1, 2, 3, 4, 5, 6, 7, 8, 16]
+        and worlds_to_show(16, worker_range(16)) == [1, 2, 4, 8, 16]
+        and worlds_to_show(4, worker_range(1)) == [1, 2, 3, 4]
     )
 
 

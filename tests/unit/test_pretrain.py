@@ -11,7 +11,7 @@ from pipeline.config.data import Preparation, Sampling, SingleSegment
 from pipeline.config.jobs import Pretrain
 from pipeline.corpus.prepare import Corpus, is_prepared
 from pipeline.errors import CheckpointError, ConfigError, PipelineError
-from pipeline.pretrain import absolute_places, corpus_of, pretrain, storage_in_a_line
+from pipeline.pretrain import load_or_prepare_corpus, os_errors_as_checkpoint_error, pretrain, with_absolute_paths
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def prepared(tiny_corpus: Corpus, tmp_path: Path) -> str:
 
 def test_a_prepared_folder_is_trained_on_as_it_is(prepared: str, tiny_corpus: Corpus, tiny_config: Pretrain) -> None:
     lines: list[str] = []
-    found = corpus_of(
+    found = load_or_prepare_corpus(
         replace(tiny_config, corpus=(prepared,), sampling=Sampling(maximum_length=32, pairs=SingleSegment())),
         lines.append,
     )
@@ -42,12 +42,12 @@ def test_a_prepared_folder_is_trained_on_as_it_is(prepared: str, tiny_corpus: Co
 
 def test_its_settings_of_preparation_stay(prepared: str, tiny_config: Pretrain) -> None:
     with pytest.raises(ConfigError, match="is prepared already: leave out the prepare settings"):
-        corpus_of(replace(tiny_config, corpus=(prepared,), prepare=Preparation(heldout_share=0.02)), print)
+        load_or_prepare_corpus(replace(tiny_config, corpus=(prepared,), prepare=Preparation(heldout_share=0.02)), print)
 
 
 def test_one_document_is_no_corpus_of_pairs(prepared: str, tiny_config: Pretrain) -> None:
     lines: list[str] = []
-    corpus_of(replace(tiny_config, corpus=(prepared,)), lines.append)
+    load_or_prepare_corpus(replace(tiny_config, corpus=(prepared,)), lines.append)
     assert len(lines) == 1 and lines[0].startswith(
         "note: the corpus is one document, so no segment B can come from another (NotNext)"
     )
@@ -71,7 +71,7 @@ def test_places_are_the_same_for_every_process(
     places = [
         (found.output, found.init)
         for init in (None, "bert", "hf://google/bert")
-        for found in [absolute_places(replace(tiny_config, output="out", init=init))]
+        for found in [with_absolute_paths(replace(tiny_config, output="out", init=init))]
     ]
     assert places == [
         (f"{tmp_path}/out", None),
@@ -101,11 +101,11 @@ def test_what_needs_no_ray_is_refused_before_it_is_asked_for(
 
 def test_what_the_driver_cannot_write_is_one_line_and_what_ray_loses_is_not_called_so() -> None:
     config = Pretrain(name="a", output="/full")
-    with pytest.raises(CheckpointError) as refused, storage_in_a_line(config):
+    with pytest.raises(CheckpointError) as refused, os_errors_as_checkpoint_error(config):
         raise OSError(28, "No space left on device")
     assert (
         str(refused.value)
         == "a file of run a below /full cannot be read or written ([Errno 28] No space left on device); the same command continues from the newest checkpoint"
     )
-    with pytest.raises(ConnectionError), storage_in_a_line(config):
+    with pytest.raises(ConnectionError), os_errors_as_checkpoint_error(config):
         raise ConnectionError("the head is gone")

@@ -350,7 +350,7 @@ def test_a_locked_name_leaves_nothing_and_is_held_by_one(tmp_path: Path) -> None
 def test_a_manifest_that_names_what_is_outside_is_damage(tmp_path: Path, name: str) -> None:
     storage.write_json(f"{tmp_path}/folder/manifest.json", {"files": {name: {"bytes": 1, "sha256": ""}}})
     assert storage.damage(f"{tmp_path}/folder") == f"manifest.json names {name!r}, which is outside of the folder"
-    assert not storage.leads_out("train/00000-ab.parquet") and not storage.leads_out("a..b")
+    assert not storage.escapes_folder("train/00000-ab.parquet") and not storage.escapes_folder("a..b")
 
 
 def test_a_stores_passing_error_is_tried_again_and_others_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -362,15 +362,15 @@ def test_a_stores_passing_error_is_tried_again_and_others_are_not(monkeypatch: p
             raise error
         return "done"
 
-    assert storage.retried(call) == "done"
+    assert storage.with_retries(call) == "done"
     errors = iter([OSError("AWS Error UNKNOWN")] * 3)
     with pytest.raises(OSError, match="UNKNOWN"):
-        storage.retried(call)
+        storage.with_retries(call)
     errors = iter([DataError("s3://b/x cannot be read: AWS Error UNKNOWN")])
-    assert storage.retried(call) == "done"
+    assert storage.with_retries(call) == "done"
     errors = iter([FileNotFoundError("no such key"), OSError("AWS Error UNKNOWN")])
     with pytest.raises(FileNotFoundError):
-        storage.retried(call)
+        storage.with_retries(call)
     assert isinstance(next(errors), OSError)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline.bench.scale import GPU_TOKENS, Pace, on_paper, table
+from pipeline.bench.scale import GPU_TOKENS, Pace, estimate_for_many_gpus, table
 
 
 def test_a_line_a_world():
@@ -23,7 +23,7 @@ def test_blocks_that_many_gpus_need(gpus: int, rows: int, blocks: int, times: st
     assert GPU_TOKENS == 500_000
     line = next(
         line.split()
-        for line in on_paper(100.0, 100.0, 128).splitlines()[2:]
+        for line in estimate_for_many_gpus(100.0, 100.0, 128).splitlines()[2:]
         if line.split()[:2] == [str(gpus), str(rows)]
     )
     assert line[5] == f"{blocks:,}" and line[6] == times

@@ -8,7 +8,7 @@ from pipeline.bench import step
 from pipeline.bench.peer import masked_only_loss, padded, peer_model, shipped_loss
 from pipeline.bench.step import Case, best, counted, line, make_batch, measure, verdict
 from pipeline.config.model import Model
-from pipeline.model.flops import Counted
+from pipeline.model.flops import TokenCounts
 
 CPU = torch.device("cpu")
 PLAIN = torch.autocast("cpu", enabled=False)
@@ -27,7 +27,7 @@ def test_batches_are_full_or_of_real_lengths() -> None:
 
 def test_what_the_formula_of_operations_is_asked() -> None:
     batch = make_batch(replace(CASE, ragged=False), 0)
-    assert counted(batch) == Counted(tokens=96, squares=6 * 16 * 16, masked=12)
+    assert counted(batch) == TokenCounts(tokens=96, squares=6 * 16 * 16, masked=12)
 
 
 def test_padding_by_hand() -> None:

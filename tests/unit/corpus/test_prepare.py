@@ -23,7 +23,7 @@ from pipeline.corpus.prepare import (
 )
 from pipeline.corpus.shards import write_shard, write_windows
 from pipeline.corpus.sources import parse
-from pipeline.errors import AwayError, ConfigError, DataError
+from pipeline.errors import ConfigError, DataError, StorageUnavailable
 from pipeline.text.documents import Document
 from pipeline.text.schema import DOCUMENT
 
@@ -210,14 +210,14 @@ def test_a_shard_that_is_broken_is_one_thing_and_storage_that_is_away_another(
             DataError, match=r"AWS Error ACCESS_DENIED\): delete .* and prepare it again"
         ) as broken:  # its storage lets it be read
             read_window(tiny_corpus, window)
-        patch.setattr(storage, "refuses", lambda location: True)
+        patch.setattr(storage, "is_unavailable", lambda location: True)
         with pytest.raises(
-            AwayError, match=r"cannot be read now \(AWS Error ACCESS_DENIED\); the same command tries again"
+            StorageUnavailable, match=r"cannot be read now \(AWS Error ACCESS_DENIED\); the same command tries again"
         ):
             read_window(tiny_corpus, window)
-    assert not isinstance(broken.value, AwayError) and read_window(tiny_corpus, window).num_rows
+    assert not isinstance(broken.value, StorageUnavailable) and read_window(tiny_corpus, window).num_rows
     place = storage.join(tiny_corpus.folder, window.shard)
-    assert not storage.refuses(place) and not storage.refuses(f"{place}.gone")
+    assert not storage.is_unavailable(place) and not storage.is_unavailable(f"{place}.gone")
     with monkeypatch.context() as patch:
         patch.setattr(storage, "filesystem", refuse)
-        assert storage.refuses(place)
+        assert storage.is_unavailable(place)

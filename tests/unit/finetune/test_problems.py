@@ -24,7 +24,7 @@ from pipeline.tasks.tagging import Sentence
 from pipeline.tasks.task import Task
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.initial import Initial
-from pipeline.train.trial import label_measure
+from pipeline.train.trial import label_mean_and_deviation
 
 CLASSES = Task(name="own", kind="classification", labels=("0", "1"), metrics=("accuracy",))
 QUESTIONS = Task(name="own", kind="spans", metrics=("f1",))
@@ -112,7 +112,7 @@ def test_own_values_are_learnt_standardised_and_published_tasks_as_published(
         Finetune(checkpoint="c", task=("stsb",), random_weights=True),
     )
     modules = [build(config, problem, initial, 0) for config in (own, known)]
-    assert [(one.mean, one.deviation) for one in modules] == [label_measure(train.rows), (0.0, 1.0)]
+    assert [(one.mean, one.deviation) for one in modules] == [label_mean_and_deviation(train.rows), (0.0, 1.0)]
     assert (
         make_trial(own, problem, initial, 0, {}, "report").name
         != make_trial(known, problem, initial, 0, {}, "report").name

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pipeline.batch import Batch
 from pipeline.model import attention as attention_module
-from pipeline.model.attention import attention, cut, has_kernel, layout
+from pipeline.model.attention import attention, group_lengths, has_kernel, layout
 
 
 def flat_batch(lengths: list[int]) -> Batch:
@@ -63,7 +63,7 @@ def test_groups_by_hand(monkeypatch):
     lengths = np.array([5, 2, 1, 5, 2])
     for cost, ends in ((64, [5]), (62, [2, 5]), (4, [2, 5]), (2, [1, 2, 5])):
         monkeypatch.setattr(attention_module, "GROUP_COST", cost)
-        assert cut(lengths) == ends
+        assert group_lengths(lengths) == ends
     monkeypatch.setattr(attention_module, "GROUP_COST", 4)
     where = layout(flat_batch(lengths.tolist()))
     assert where.order_T.tolist() == [5, 6, 7, 13, 14, 0, 1, 2, 3, 4, 8, 9, 10, 11, 12]
@@ -86,7 +86,7 @@ def test_no_grouping_by_length_costs_less(lengths, cost):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(attention_module, "GROUP_COST", cost)
-        found = of(tuple(cut(np.array(lengths))))
+        found = of(tuple(group_lengths(np.array(lengths))))
     sizes = sorted(set(lengths))
     others = [
         (*chosen, sizes[-1])

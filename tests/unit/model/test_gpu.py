@@ -6,7 +6,7 @@ import torch
 from pipeline.config.training import Placement
 from pipeline.errors import ConfigError
 from pipeline.model import float8
-from pipeline.model.gpu import Gpu, multiplies
+from pipeline.model.gpu import Gpu, supports_matmul
 from pipeline.train import precision
 from pipeline.train.precision import autocast_of, chosen_precision, slower_precision
 
@@ -35,7 +35,7 @@ MI300X = Gpu(name="AMD Instinct MI300X", capability=(9, 4), hip=True)
 )
 def test_what_a_gpu_multiplies(gpu: Gpu, formats: list[str]) -> None:
     assert [
-        precision for precision in ("float32", "tf32", "bfloat16", "float8") if multiplies(gpu, precision)
+        precision for precision in ("float32", "tf32", "bfloat16", "float8") if supports_matmul(gpu, precision)
     ] == formats
 
 

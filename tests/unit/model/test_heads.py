@@ -62,10 +62,10 @@ def test_a_label_of_no_chance_at_all_has_a_finite_loss():
 
 
 def test_the_vocabulary_is_filled_up_with_logits_that_have_no_share():
-    words, bias = vocabulary_loss.fill_up(torch.ones(3, 2), torch.zeros(3))
+    words, bias = vocabulary_loss.pad_vocabulary(torch.ones(3, 2), torch.zeros(3))
     assert words.shape == (64, 2) and not words[3:].any()
     assert bias.tolist() == [0.0] * 3 + [-math.inf] * 61
-    assert vocabulary_loss.fill_up(torch.ones(128, 2), torch.zeros(128))[0].shape == (128, 2)
+    assert vocabulary_loss.pad_vocabulary(torch.ones(128, 2), torch.zeros(128))[0].shape == (128, 2)
 
 
 def test_loss_and_gradients_in_bfloat16_are_those_of_float32_within_its_rounding():

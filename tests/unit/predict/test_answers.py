@@ -17,7 +17,7 @@ from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.prepared import Tuned
 from pipeline.tasks.task import Kind, Task
 from pipeline.text.vocabulary import Vocabulary
-from pipeline.train.trial import logits_of
+from pipeline.train.trial import compute_logits
 from pipeline.train.tuned import About, TunedModel
 
 CPU, EXACT = torch.device("cpu"), torch.autocast("cpu", enabled=False)
@@ -66,7 +66,7 @@ def logits(tuned: TunedModel) -> list[np.ndarray]:
     prepared = KINDS[about.task.kind].prepare(
         about.task, items_of(tuned, ASKED[about.task.kind]), tuned.vocabulary, about.cutting
     )
-    return list(logits_of(tuned.module, prepared.rows, CPU, EXACT))
+    return list(compute_logits(tuned.module, prepared.rows, CPU, EXACT))
 
 
 def answers(tuned: TunedModel) -> list[dict]:

@@ -28,7 +28,7 @@ def trained(training, tiny_config: Pretrain, tmp_path: Path) -> tuple[str, Pretr
 
 
 def record(training, config: Pretrain, tmp_path: Path) -> None:
-    run.keep_vocabulary(str(tmp_path), training.vocabulary, config.model.maximum_positions)
+    run.save_run_vocabulary(str(tmp_path), training.vocabulary, config.model.maximum_positions)
     run.write_run(
         str(tmp_path),
         run.identity(config, training.corpus, training.vocabulary),

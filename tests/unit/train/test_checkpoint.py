@@ -19,8 +19,8 @@ from pipeline.text.vocabulary import Vocabulary, load_vocabulary
 from pipeline.train.checkpoint import (
     State,
     best_step,
+    delete_old_checkpoints,
     folder_of,
-    keep_newest,
     load,
     newest_sound,
     read_state,
@@ -168,11 +168,13 @@ def test_the_newest_are_kept(tmp_path: Path) -> None:
         Path(folder_of(str(tmp_path), step)).mkdir(parents=True)
         Path(folder_of(str(tmp_path), step), "manifest.json").write_text("{}")
     (tmp_path / "checkpoints" / "step-notes").mkdir()
-    keep_newest(str(tmp_path), 2, 20)  # 100 lies beyond what was just published: it is no sound one, and does not count
+    delete_old_checkpoints(
+        str(tmp_path), 2, 20
+    )  # 100 lies beyond what was just published: it is no sound one, and does not count
     assert steps_saved(str(tmp_path)) == [5, 20, 100]
-    keep_newest(str(tmp_path), 2, 100)
+    delete_old_checkpoints(str(tmp_path), 2, 100)
     assert steps_saved(str(tmp_path)) == [20, 100] and (tmp_path / "checkpoints" / "step-notes").is_dir()
-    keep_newest(str(tmp_path), 3, 100)
+    delete_old_checkpoints(str(tmp_path), 3, 100)
     assert steps_saved(str(tmp_path)) == [20, 100]
 
 
@@ -181,7 +183,7 @@ def test_what_was_never_published_is_not_kept_in_the_place_of_what_was(tmp_path:
         Path(folder_of(str(tmp_path), step)).mkdir(parents=True)
         if step % 50 == 0:
             Path(folder_of(str(tmp_path), step), "manifest.json").write_text("{}")
-    keep_newest(str(tmp_path), 3, 200)
+    delete_old_checkpoints(str(tmp_path), 3, 200)
     assert steps_saved(str(tmp_path)) == [100, 150, 200, 210]
 
 

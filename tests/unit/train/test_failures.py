@@ -7,7 +7,7 @@ import ray
 import torch
 from ray.exceptions import RayTaskError
 
-from pipeline.errors import AwayError, ConfigError, DataError
+from pipeline.errors import ConfigError, DataError, StorageUnavailable
 from pipeline.train.failures import Failure, Failures, error_line, failure_of
 
 PLACE = "worker 1 on 10.0.0.2"
@@ -62,7 +62,7 @@ def test_all_workers_of_one_start_are_one_failure() -> None:
 
 def test_what_another_start_may_mend_never_ends_the_run() -> None:
     for error in (
-        AwayError("s3://b/x cannot be read now"),
+        StorageUnavailable("s3://b/x cannot be read now"),
         ConnectionResetError("peer"),
         TimeoutError("late"),
         OSError("AWS Error SLOW_DOWN during GetObject"),
@@ -112,7 +112,7 @@ def test_errors_in_a_line() -> None:
     assert error_line(ValueError("x" * 500)) == f"ValueError: {'x' * 300}…"
 
 
-@pytest.mark.parametrize("kind", ["echo", "passing", "unknown"])
+@pytest.mark.parametrize("kind", ["echo", "transient", "unknown"])
 def test_failures_can_be_sent(kind: str) -> None:
-    failure = Failure(place=PLACE, text="x", kind=kind)
+    failure = Failure(worker=PLACE, text="x", kind=kind)
     assert pickle.loads(pickle.dumps(failure)) == failure

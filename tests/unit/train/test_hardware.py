@@ -8,13 +8,13 @@ from pipeline.config.model import Model
 from pipeline.config.phases import TwoPhases
 from pipeline.config.training import Placement
 from pipeline.errors import ConfigError
-from pipeline.train.hardware import device_peak, peak_memory_bytes, told_what_to_lower, utilisation_percent
+from pipeline.train.hardware import device_peak, out_of_memory_as_config_error, peak_memory_bytes, utilisation_percent
 
 CPU = torch.device("cpu")
 
 
 def test_memory_that_runs_out_says_what_to_lower() -> None:
-    with pytest.raises(ConfigError) as told, told_what_to_lower(Pretrain(), Pretrain().phase_at(6), 7, CPU):
+    with pytest.raises(ConfigError) as told, out_of_memory_as_config_error(Pretrain(), Pretrain().phase_at(6), 7, CPU):
         torch.empty(1 << 60, dtype=torch.uint8)
     assert str(told.value) == (
         "out of memory on cpu at step 7: lower batch.rows_per_slot (32) or sampling.maximum_length (128), or set placement.recompute"
@@ -22,7 +22,7 @@ def test_memory_that_runs_out_says_what_to_lower() -> None:
     recomputing = replace(Pretrain(), placement=Placement(recompute=True))
     with (
         pytest.raises(ConfigError, match=r"sampling.maximum_length \(128\)$"),
-        told_what_to_lower(recomputing, recomputing.phase_at(6), 7, CPU),
+        out_of_memory_as_config_error(recomputing, recomputing.phase_at(6), 7, CPU),
     ):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB")
     longer = replace(Pretrain(), steps=10, phases=TwoPhases())
@@ -30,7 +30,7 @@ def test_memory_that_runs_out_says_what_to_lower() -> None:
         pytest.raises(
             ConfigError, match=r"step 10: lower phases.rows_per_slot \(8\) or phases.maximum_length \(512\), or"
         ),
-        told_what_to_lower(longer, longer.phase_at(9), 10, CPU),
+        out_of_memory_as_config_error(longer, longer.phase_at(9), 10, CPU),
     ):
         raise MemoryError
 
@@ -38,7 +38,7 @@ def test_memory_that_runs_out_says_what_to_lower() -> None:
 def test_other_errors_pass() -> None:
     with (
         pytest.raises(RuntimeError, match="^something else$"),
-        told_what_to_lower(Pretrain(), Pretrain().phase_at(6), 7, CPU),
+        out_of_memory_as_config_error(Pretrain(), Pretrain().phase_at(6), 7, CPU),
     ):
         raise RuntimeError("something else")
 
@@ -64,6 +64,6 @@ def test_memory_that_runs_out_elsewhere_says_so_too() -> None:
         pytest.raises(
             ConfigError, match=r"^out of memory on cpu outside of steps: lower batch.rows_per_slot \(32\) or"
         ),
-        told_what_to_lower(Pretrain(), Pretrain().phase_at(0), None, CPU),
+        out_of_memory_as_config_error(Pretrain(), Pretrain().phase_at(0), None, CPU),
     ):
         raise MemoryError

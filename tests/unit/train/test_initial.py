@@ -22,11 +22,11 @@ from pipeline.text.vocabulary import Vocabulary, save_vocabulary
 from pipeline.train.initial import (
     POOLER,
     agreed_model,
+    build_initial_module,
     extended_state,
-    is_padding,
-    module_of,
-    place_words,
+    padding_rows,
     read_initial,
+    set_word_embeddings,
 )
 
 HEADS = ("bert.pooler.", "cls.")
@@ -69,7 +69,7 @@ def test_a_whole_checkpoint_is_taken_as_it_is(
     initial = read_initial(config, lines.append)
     assert (initial.model, initial.vocabulary) == (tiny_config.model, tiny_vocabulary)
     expected = training.module(tiny_config).state_dict()
-    found = module_of(initial, config.model).state_dict()
+    found = build_initial_module(initial, config.model).state_dict()
     assert found.keys() == expected.keys() and all(
         torch.equal(found[name], tensor) for name, tensor in expected.items()
     )
@@ -90,7 +90,7 @@ def test_a_damaged_copy_is_made_again(config: Pretrain) -> None:
     initial = read_initial(config, print)
     Path(initial.folder, "model.safetensors").write_bytes(b"flipped")
     assert read_initial(config, print) == initial
-    module_of(initial, config.model)
+    build_initial_module(initial, config.model)
 
 
 @pytest.mark.parametrize(
@@ -111,9 +111,9 @@ def test_missing_heads_start_at_random_and_are_named(
     initial = read_initial(config, lines.append)
     assert lines[0].endswith(f" word embeddings; {said}")
     torch.manual_seed(5)
-    found = module_of(initial, config.model).state_dict()
+    found = build_initial_module(initial, config.model).state_dict()
     torch.manual_seed(6)
-    again = module_of(initial, config.model).state_dict()
+    again = build_initial_module(initial, config.model).state_dict()
     assert {name for name in found if not torch.equal(found[name], again[name])} == {
         name
         for name in found
@@ -141,9 +141,9 @@ def test_heads_of_other_tasks_are_left_out_and_named(config: Pretrain, published
 
 def test_half_precision_is_taken_as_float32(config: Pretrain, published: Path) -> None:
     change(published, lambda tensors: {name: tensor.half() for name, tensor in tensors.items()})
-    assert {tensor.dtype for tensor in module_of(read_initial(config, print), config.model).state_dict().values()} == {
-        torch.float32
-    }
+    assert {
+        tensor.dtype for tensor in build_initial_module(read_initial(config, print), config.model).state_dict().values()
+    } == {torch.float32}
 
 
 def test_tensors_that_are_missing_or_too_many_are_named(config: Pretrain, published: Path) -> None:
@@ -184,11 +184,13 @@ def test_rows_that_only_fill_up_the_embeddings_are_left_out(
     assert lines == [
         f"init: weights of {published}, {size} word embeddings; {rows - size} rows that only fill them up left out"
     ]
-    assert torch.equal(module_of(initial, config.model).words, whole["bert.embeddings.word_embeddings.weight"])
+    assert torch.equal(
+        build_initial_module(initial, config.model).words, whole["bert.embeddings.word_embeddings.weight"]
+    )
 
 
 def test_rows_are_padding_only_up_to_a_round_number() -> None:
-    assert [is_padding(rows, 30_522) for rows in (30_522, 30_528, 30_592, 30_720, 30_523, 30_521)] == [
+    assert [padding_rows(rows, 30_522) for rows in (30_522, 30_528, 30_592, 30_720, 30_523, 30_521)] == [
         0,
         6,
         70,
@@ -291,7 +293,7 @@ def test_word_embeddings_are_placed_and_those_without_stay(
     before = table.detach().clone()
     words = torch.zeros(tiny_vocabulary.size, tiny_config.model.width)
     words[7:9] = torch.randn(2, tiny_config.model.width)
-    place_words(module, words)
+    set_word_embeddings(module, words)
     assert torch.equal(table[7:9], words[7:9]) and table.requires_grad
     stay = [entry for entry in range(tiny_vocabulary.size) if entry not in (7, 8)]
     assert torch.equal(table[stay], before[stay])

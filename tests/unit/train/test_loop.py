@@ -293,7 +293,7 @@ def gradients(training, config: Pretrain, sizes: list[int]) -> dict[str, torch.T
     counts = {"mlm": sum(slot.record.masked for slot in slots), "nsp": 16}
     module = training.module(config)
     compute = Compute(device=torch.device("cpu"), autocast=torch.autocast("cpu", enabled=False), seed=0)
-    backward(module, [(slot.record.place, slot.batch) for slot in slots], counts, compute, step=0)
+    backward(module, [(slot.record.index, slot.batch) for slot in slots], counts, compute, step=0)
     return {name: parameter.grad for name, parameter in module.named_parameters()}
 
 
@@ -319,7 +319,7 @@ def test_dropout_depends_on_seed_step_and_slot(training, tiny_config: Pretrain) 
     def loss(slot, seed: int, step: int) -> float:
         autocast = torch.autocast("cpu", enabled=False)
         compute = Compute(device=torch.device("cpu"), autocast=autocast, seed=seed)
-        return backward(module, [(slot.record.place, slot.batch)], counts, compute, step=step)["mlm"].item()
+        return backward(module, [(slot.record.index, slot.batch)], counts, compute, step=step)["mlm"].item()
 
     assert loss(slot, 0, 0) == loss(slot, 0, 0)
     assert len({loss(slot, 0, 0), loss(slot, 1, 0), loss(slot, 0, 1), loss(other, 0, 0)}) == 4

@@ -12,7 +12,7 @@ from pipeline.config.jobs import Pretrain
 from pipeline.config.phases import TwoPhases
 from pipeline.config.training import Batch, Checkpoints, Tracking, WarmupStableDecay
 from pipeline.errors import CheckpointError, DataError
-from pipeline.train.checkpoint import State, go_back, steps_saved
+from pipeline.train.checkpoint import State, roll_back_to, steps_saved
 
 Logged = dict[int, dict[str, float]]
 LOSSES = (
@@ -117,7 +117,7 @@ def test_a_decayed_run_grows_as_if_it_had_never_decayed(training, tiny_config: P
         6,
         12,
     ]  # the decay begins at step 6, in between two checkpoints of every 4 steps
-    go_back(str(tmp_path / "grown"), 6)
+    roll_back_to(str(tmp_path / "grown"), 6)
     assert steps_saved(str(tmp_path / "grown")) == [6]
     longer, whole = replace(short, steps=16), {}
     state, module = training.run(longer, tmp_path / "grown", logged)
@@ -134,7 +134,7 @@ def test_without_the_checkpoint_of_its_start_a_decay_stays(training, tiny_config
         CheckpointError,
         match="step-00000001, from which the run would go on with more steps, is not sound .manifest.json is missing.: choose another --name",
     ):
-        go_back(str(tmp_path), 1)
+        roll_back_to(str(tmp_path), 1)
     assert steps_saved(str(tmp_path)) == [2]
 
 

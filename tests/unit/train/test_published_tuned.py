@@ -15,7 +15,7 @@ from pipeline.objectives.tasks import OBJECTIVES
 from pipeline.predict.model import identify
 from pipeline.tasks.task import Task
 from pipeline.text.vocabulary import Vocabulary, has_capitals
-from pipeline.train.published_tuned import is_published, load_any, numbered
+from pipeline.train.published_tuned import is_published, load_tuned_or_published, with_number_labels
 from pipeline.train.tuned import About, save_tuned
 
 MODEL = Model(layers=1, width=16, heads=2, feed_forward=32, maximum_positions=32)
@@ -47,17 +47,17 @@ def test_a_published_folder_is_its_head_its_labels_and_its_length(
     kind: str, tmp_path: Path, tiny_vocabulary: Vocabulary
 ) -> None:
     folder = published(tmp_path / "some-model", tiny_vocabulary, kind)
-    about = load_any(folder).about
+    about = load_tuned_or_published(folder).about
     assert (about.task.name, about.task.kind, about.task.labels) == ("some-model", kind, TASKS[kind].labels)
     said = json.loads((tmp_path / "some-model" / "tokenizer_config.json").read_text())
     assert about.cutting.maximum_length == said["model_max_length"] == 16
     (tmp_path / "some-model" / "tokenizer_config.json").write_text(json.dumps(said | {"model_max_length": int(1e30)}))
-    assert load_any(folder).about.cutting.maximum_length == 32
+    assert load_tuned_or_published(folder).about.cutting.maximum_length == 32
 
 
 def test_it_is_read_from_the_hub_and_from_a_url(hub: Path, tiny_vocabulary: Vocabulary) -> None:
     published(hub / "owner" / "name", tiny_vocabulary)
-    found = load_any("hf://owner/name")
+    found = load_tuned_or_published("hf://owner/name")
     assert found.about.task.name == "name" and identify("hf://owner/name")[0] == "classification"
     assert identify(f"file://{hub}/owner/name")[1] == identify(str(hub / "owner" / "name"))[1]
 
@@ -118,7 +118,7 @@ def test_what_cannot_be_asked_is_named_in_one_line(
 ) -> None:
     folder = published(tmp_path / "m", tiny_vocabulary, **changes)
     with pytest.raises(CheckpointError) as refused:
-        load_any(folder)
+        load_tuned_or_published(folder)
     assert str(refused.value).startswith(f"checkpoint {tmp_path}/{words}") and "\n" not in str(refused.value)
 
 
@@ -147,7 +147,7 @@ def test_weights_that_do_not_fit_are_named(
     folder = published(tmp_path / "m", tiny_vocabulary)
     changed(tmp_path / "m", **tensors)
     with pytest.raises(CheckpointError) as refused:
-        load_any(folder)
+        load_tuned_or_published(folder)
     assert str(refused.value).startswith(f"checkpoint {folder}: {words}")
 
 
@@ -159,14 +159,17 @@ def test_other_heads_beside_the_one_and_filled_up_embeddings_do_no_harm(
     round_number = -(-(len(words) + 1) // 8) * 8
     longer = torch.cat([words, torch.zeros(round_number - len(words), 16)])
     changed(tmp_path / "m", **{"cls.predictions.bias": torch.ones(3), "bert.embeddings.word_embeddings.weight": longer})
-    assert load_any(folder).about.task.labels == ("no", "yes")
+    assert load_tuned_or_published(folder).about.task.labels == ("no", "yes")
 
 
 def test_ours_and_pretrained_ones_are_not_taken_for_published(tmp_path: Path, tiny_vocabulary: Vocabulary) -> None:
     module = OBJECTIVES["tags"](MODEL, tiny_vocabulary.size, 3, torch.Generator().manual_seed(1), "cls", None)
     about = About(task=TASKS["tags"], cutting=Cutting(maximum_length=16, stride=4), pooling="cls", tuned={}, lineage={})
     save_tuned(str(tmp_path / "ours"), module, about, MODEL, tiny_vocabulary)
-    assert not is_published(str(tmp_path / "ours")) and load_any(str(tmp_path / "ours")).about.task == TASKS["tags"]
+    assert (
+        not is_published(str(tmp_path / "ours"))
+        and load_tuned_or_published(str(tmp_path / "ours")).about.task == TASKS["tags"]
+    )
     folder = Path(published(tmp_path / "export", tiny_vocabulary, architectures=["BertForPreTraining"]))
     assert is_published(str(folder))
     (folder / "manifest.json").write_text("{}")
@@ -175,10 +178,13 @@ def test_ours_and_pretrained_ones_are_not_taken_for_published(tmp_path: Path, ti
 
 def test_labels_without_names_are_the_numbers_of_a_file_that_has_numbers() -> None:
     task = Task(name="a", kind="classification", labels=("LABEL_0", "LABEL_1"), metrics=("accuracy",))
-    assert numbered(task, {"1"}).labels == ("0", "1") and numbered(task, {"1", "odd"}).labels == ("0", "1")
+    assert with_number_labels(task, {"1"}).labels == ("0", "1") and with_number_labels(task, {"1", "odd"}).labels == (
+        "0",
+        "1",
+    )
     for labels in ({"LABEL_1"}, {"2"}, {"yes"}, {"LABEL_0", "1"}, set()):
-        assert numbered(task, labels) == task
-    assert numbered(TASKS["classification"], {"0", "1"}) == TASKS["classification"]
+        assert with_number_labels(task, labels) == task
+    assert with_number_labels(TASKS["classification"], {"0", "1"}) == TASKS["classification"]
 
 
 def test_entries_tell_a_cased_vocabulary() -> None:

@@ -26,13 +26,13 @@ from pipeline.errors import CheckpointError, ConfigError, DataError
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.naming import default_name, with_name
 from pipeline.train.run import (
-    grown_from,
     identity,
     is_finished,
     read_run,
     read_summary,
     refuse_differences,
     refuse_other_versions,
+    rollback_step,
     run_folder,
     settings_of,
     write_run,
@@ -117,12 +117,12 @@ def test_steps_may_grow_under_a_rate_that_does_not_end_with_them(
 def test_a_run_that_has_begun_to_decay_grows_from_there() -> None:
     config = replace(CONFIG, schedule=WarmupStableDecay(warmup_steps=9, decay_share=0.25), steps=200)
     recorded = {"steps": 100}
-    assert [grown_from(config, recorded, done) for done in (0, 74, 75, 80, 100)] == [None, None, 75, 75, 75]
-    assert grown_from(replace(config, steps=100), recorded, 100) is None
-    assert grown_from(replace(config, schedule=ConstantRate()), recorded, 100) is None
-    assert grown_from(replace(config, schedule=WarmupStableDecay(decay_share=0.0)), recorded, 100) is None
+    assert [rollback_step(config, recorded, done) for done in (0, 74, 75, 80, 100)] == [None, None, 75, 75, 75]
+    assert rollback_step(replace(config, steps=100), recorded, 100) is None
+    assert rollback_step(replace(config, schedule=ConstantRate()), recorded, 100) is None
+    assert rollback_step(replace(config, schedule=WarmupStableDecay(decay_share=0.0)), recorded, 100) is None
     with pytest.raises(ConfigError) as refused:
-        grown_from(replace(config, steps=99), recorded, 50)
+        rollback_step(replace(config, steps=99), recorded, 50)
     assert str(refused.value) == (
         "steps (99) is less than the 100 asked of run mine before, which may have passed the start of a decay: ask for more, or choose another --name"
     )

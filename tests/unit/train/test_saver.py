@@ -118,7 +118,7 @@ def test_what_is_published_stays_where_older_ones_cannot_be_deleted(
 ):
     said: list[str] = []
     refused = iter([OSError("AWS Error ACCESS_DENIED")])
-    keep, publish, published = checkpoint.keep_newest, checkpoint.publish, []
+    keep, publish, published = checkpoint.delete_old_checkpoints, checkpoint.publish, []
 
     def keep_newest(*about: object) -> None:
         if error := next(refused, None):
@@ -126,7 +126,7 @@ def test_what_is_published_stays_where_older_ones_cannot_be_deleted(
         keep(*about)
 
     monkeypatch.setattr(saving, "FIRST_WAIT", 0.01)
-    monkeypatch.setattr(checkpoint, "keep_newest", keep_newest)
+    monkeypatch.setattr(checkpoint, "delete_old_checkpoints", keep_newest)
     monkeypatch.setattr(
         checkpoint, "publish", lambda folder, at, *rest: published.append(at.step) or publish(folder, at, *rest)
     )

@@ -227,7 +227,7 @@ def test_pictures_show_the_whole_run_after_each_checkpoint_and_a_restart(new_run
 
 
 def test_pictures_that_cannot_be_kept_stop_nothing_and_are_told_of_once(new_run: NewRun, quick: None) -> None:
-    run, tracker = new_run("undrawn"), Tracker("job 1")
+    run, tracker = new_run("pictures_due"), Tracker("job 1")
     tracker.start(run)
     artifacts(run).parent.mkdir(parents=True, exist_ok=True)
     artifacts(run).write_text("in the way")
@@ -235,7 +235,7 @@ def test_pictures_that_cannot_be_kept_stop_nothing_and_are_told_of_once(new_run:
     for _ in range(2):
         tracker.flush()
         deadline = time.monotonic() + 30
-        while tracker.undrawn.is_set() and time.monotonic() < deadline:
+        while tracker.pictures_due.is_set() and time.monotonic() < deadline:
             time.sleep(0.02)
     assert tracker.finish("FINISHED") is None
     assert [message.split(":")[0] for message in tracker.take_messages()] == ["MLflow did not take the pictures"]
@@ -272,7 +272,7 @@ def test_a_second_tracker_drops_the_steps_that_are_there(new_run: NewRun, quick:
         second.log(step, {"train/loss": 1.0 * step + 10})
     second.finish("FINISHED")
     assert points(run) == {"train/loss": [(1, 3.0), (2, 2.0), (3, 13.0)]} and status(run) == "FINISHED"
-    assert [second.lacks(steps, every) for steps, every in ((3, 1), (5, 1), (5, 2), (0, 1))] == [0, 2, 1, 0]
+    assert [second.missing_losses(steps, every) for steps, every in ((3, 1), (5, 1), (5, 2), (0, 1))] == [0, 2, 1, 0]
 
 
 def test_points_logged_while_the_server_is_away_arrive_later(

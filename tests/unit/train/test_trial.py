@@ -20,7 +20,14 @@ from pipeline.tasks.selection import selected_by
 from pipeline.tasks.tables import read_split
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.schedule import rate_share
-from pipeline.train.trial import batches, class_weights, drawn, label_measure, logits_of, run_trial
+from pipeline.train.trial import (
+    batches,
+    class_weights,
+    compute_logits,
+    label_mean_and_deviation,
+    run_trial,
+    sample_rows,
+)
 
 CPU = torch.device("cpu")
 PLAIN = torch.autocast("cpu", enabled=False)
@@ -96,7 +103,7 @@ def test_values_far_from_nought_are_learnt_by_their_deviations(glue: Path, tiny_
         prepared("stsb", glue, tiny_vocabulary),
     )
     small, large = module_of("stsb", tiny_vocabulary), module_of("stsb", tiny_vocabulary)
-    mean, deviation = label_measure(rows["train"].rows)
+    mean, deviation = label_mean_and_deviation(rows["train"].rows)
     priced = {
         split: replace(
             one,
@@ -107,7 +114,7 @@ def test_values_far_from_nought_are_learnt_by_their_deviations(glue: Path, tiny_
         for split, one in rows.items()
     }
     small.learn_standardised(mean, deviation)
-    large.learn_standardised(*label_measure(priced["train"].rows))
+    large.learn_standardised(*label_mean_and_deviation(priced["train"].rows))
     results = [
         run_trial(
             config, task, CUTTING, module, ones["train"], {"dev": ones["dev"]}, seed=5, device=CPU, autocast=PLAIN
@@ -121,7 +128,7 @@ def test_values_far_from_nought_are_learnt_by_their_deviations(glue: Path, tiny_
         1_000 * results[0].scores["dev"]["mean_absolute_error"], rel=0.02
     )
     assert results[1].scores["dev"]["mean_absolute_error"] < 3_000  # without, 250,000
-    assert label_measure(rows["train"].rows.slice(0, 1))[1] == 1.0
+    assert label_mean_and_deviation(rows["train"].rows.slice(0, 1))[1] == 1.0
 
 
 @pytest.mark.parametrize("name", ["cola", "stsb"])
@@ -173,7 +180,7 @@ def test_a_whole_training_equals_a_plain_loop_of_transformers(
     with torch.no_grad():
         logits = peer(**padded(whole)).logits
     np.testing.assert_allclose(
-        np.array(logits_of(module, rows["dev"].rows, CPU, PLAIN))[order], logits.numpy(), rtol=1e-4, atol=1e-4
+        np.array(compute_logits(module, rows["dev"].rows, CPU, PLAIN))[order], logits.numpy(), rtol=1e-4, atol=1e-4
     )
     answers = logits.argmax(-1) if task.kind == "classification" else logits[:, 0]
     if task.kind == "classification":
@@ -238,7 +245,9 @@ def test_training_stops_where_the_development_score_no_longer_rises_and_keeps_th
     assert result.best_epoch == 1 + values.index(max(values)) and (
         len(values) == result.best_epoch + 2 or len(values) == 12
     )
-    kept = sequences.score(TASKS["stsb"], rows["dev"], np.array(logits_of(module, rows["dev"].rows, CPU, PLAIN)), {})
+    kept = sequences.score(
+        TASKS["stsb"], rows["dev"], np.array(compute_logits(module, rows["dev"].rows, CPU, PLAIN)), {}
+    )
     assert kept == result.scores["dev"] == result.epochs[result.best_epoch - 1]["dev"]
 
 
@@ -264,9 +273,9 @@ def test_training_that_selects_by_an_error_keeps_the_weights_of_the_lowest(
 
 def test_fewer_rows_are_drawn_by_the_seed(glue: Path, tiny_vocabulary: Vocabulary) -> None:
     rows = prepared("stsb", glue, tiny_vocabulary)["train"].rows
-    first, again, other = (drawn(rows, 20, seed)["row"].to_pylist() for seed in (1, 1, 2))
+    first, again, other = (sample_rows(rows, 20, seed)["row"].to_pylist() for seed in (1, 1, 2))
     assert first == again != other and len(set(first)) == 20 and first == sorted(first)
-    assert drawn(rows, None, 1).num_rows == drawn(rows, 60, 1).num_rows == 60
+    assert sample_rows(rows, None, 1).num_rows == sample_rows(rows, 60, 1).num_rows == 60
 
 
 def test_class_weights_are_inverse_to_counts(glue: Path, tiny_vocabulary: Vocabulary) -> None:

@@ -9,11 +9,11 @@ import torch
 from pipeline.bench.step import Case, make_batch
 from pipeline.config.jobs import Pretrain
 from pipeline.config.model import Model
-from pipeline.errors import AwayError, ConfigError, DataError
+from pipeline.errors import ConfigError, DataError, StorageUnavailable
 from pipeline.objectives.pretraining import BertPretraining
 from pipeline.train import precision, worker
 from pipeline.train.failures import Failure
-from pipeline.train.worker import Job, begun, run, work_on
+from pipeline.train.worker import Job, prefetch_first_block, run, run_worker
 
 CPU = torch.device("cpu")
 
@@ -31,13 +31,13 @@ def test_a_folder_that_only_the_driver_sees_is_refused_before_anything_is_traine
         ConfigError,
         match=r"^output \(output\) is not the same folder on all machines: run.json of this run is not there on .*; use a shared folder or a URL$",
     ):
-        work_on(job, CPU)
+        run_worker(job, CPU)
 
 
 def test_every_error_of_a_worker_goes_to_the_tracker(tiny_config: Pretrain, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[Failure] = []
     monkeypatch.setattr(worker, "get_device", lambda: CPU)
-    monkeypatch.setattr(worker, "place", lambda: "worker 0 on here")
+    monkeypatch.setattr(worker, "worker_name", lambda: "worker 0 on here")
     monkeypatch.setattr(worker.ray, "get", lambda value: value)
     job = Job(
         config=tiny_config,
@@ -47,16 +47,20 @@ def test_every_error_of_a_worker_goes_to_the_tracker(tiny_config: Pretrain, monk
         words=None,
         tracker=SimpleNamespace(fail=SimpleNamespace(remote=told.append)),
     )
-    for error in (AwayError("s3://b/x cannot be read now"), DataError("x is damaged"), RuntimeError("shapes differ")):
+    for error in (
+        StorageUnavailable("s3://b/x cannot be read now"),
+        DataError("x is damaged"),
+        RuntimeError("shapes differ"),
+    ):
 
         def work(job: Job, device: torch.device, error: Exception = error) -> None:
             raise error
 
-        monkeypatch.setattr(worker, "work_on", work)
+        monkeypatch.setattr(worker, "run_worker", work)
         with pytest.raises(type(error)):
             run({"job": job})
     assert [(one.kind, one.text) for one in told] == [
-        ("passing", "s3://b/x cannot be read now"),
+        ("transient", "s3://b/x cannot be read now"),
         ("final", "x is damaged"),
         ("unknown", "RuntimeError: shapes differ"),
     ]
@@ -95,9 +99,9 @@ def test_the_first_block_is_asked_for_before_it_is_wanted() -> None:
         asked.set()
         yield from range(count)
 
-    found = begun(blocks(3))
+    found = prefetch_first_block(blocks(3))
     assert asked.wait(10)
-    assert list(found) == [0, 1, 2] and list(begun(blocks(0))) == []
+    assert list(found) == [0, 1, 2] and list(prefetch_first_block(blocks(0))) == []
 
 
 def test_what_a_stream_fails_with_comes_where_its_blocks_are_taken() -> None:
@@ -105,6 +109,6 @@ def test_what_a_stream_fails_with_comes_where_its_blocks_are_taken() -> None:
         raise OSError("gone")
         yield
 
-    found = begun(damaged())
+    found = prefetch_first_block(damaged())
     with pytest.raises(OSError, match="^gone$"):
         next(found)

@@ -45,7 +45,7 @@ class Best:
 
 
 @dataclass(kw_only=True)
-class Course:
+class TrialState:
     """What a training has come to so far."""
 
     curve: list[tuple[int, float]] = field(default_factory=list)
@@ -61,7 +61,7 @@ class Course:
     best: Best | None = None
 
 
-class Keeper:
+class TrialCheckpoints:
     """Keeps a training's state below a folder, now and then."""
 
     def __init__(self, folder: str, seconds: float = SECONDS, share: float = SHARE) -> None:
@@ -72,29 +72,29 @@ class Keeper:
         """Whether it is time for a checkpoint."""
         return time.monotonic() - self.saved >= max(self.seconds, self.took / self.share)
 
-    def save(self, course: Course, module: nn.Module, optimizer: Optimizer) -> None:
+    def save(self, state: TrialState, module: nn.Module, optimizer: Optimizer) -> None:
         """Publish the state after a step, and delete older ones."""
-        begun, target = time.monotonic(), folder_of(self.folder, course.step)
-        written = {name: value for name, value in vars(course).items() if name != "best"}
-        written["best"] = {"value": course.best.value, "epoch": course.best.epoch} if course.best else None
+        started, target = time.monotonic(), folder_of(self.folder, state.step)
+        written = {name: value for name, value in vars(state).items() if name != "best"}
+        written["best"] = {"value": state.best.value, "epoch": state.best.epoch} if state.best else None
         with scratch_folder("trial") as folder:
-            save_file(on_host(module.state_dict()), folder / WEIGHTS)
+            save_file(copied_to_host(module.state_dict()), folder / WEIGHTS)
             save_file(optimizer_tensors(optimizer, module), folder / OPTIMIZER)
-            if course.best and course.best.weights:
-                save_file(on_host(course.best.weights), folder / BEST)
+            if state.best and state.best.weights:
+                save_file(copied_to_host(state.best.weights), folder / BEST)
             (folder / STATE).write_text(json.dumps(written) + "\n")
-            storage.publish(folder, target, {"step": course.step})
+            storage.publish(folder, target, {"step": state.step})
         for step in steps_saved(self.folder):
-            if step != course.step:
+            if step != state.step:
                 storage.delete_folder(folder_of(self.folder, step))
         self.saved = time.monotonic()
-        self.took = self.saved - begun
+        self.took = self.saved - started
 
-    def load(self, module: nn.Module, optimizer: Optimizer) -> Course:
-        """Put the newest sound state into place and give its course; an empty one where there is none."""
-        step = paused_at(self.folder)
+    def load(self, module: nn.Module, optimizer: Optimizer) -> TrialState:
+        """Put the newest sound state into place and give its state; an empty one where there is none."""
+        step = resume_step(self.folder)
         if step is None:
-            return Course()
+            return TrialState()
         folder = folder_of(self.folder, step)
         module.load_state_dict(read_tensors(storage.join(folder, WEIGHTS)))
         load_optimizer(optimizer, module, read_tensors(storage.join(folder, OPTIMIZER)), complete=False)
@@ -103,27 +103,27 @@ class Keeper:
             place = storage.join(folder, BEST)
             best = Best(**best, weights=read_tensors(place) if storage.exists(place) else {}, answers=None)
         written["curve"] = [(step, loss) for step, loss in written["curve"]]
-        return Course(**written, best=best)
+        return TrialState(**written, best=best)
 
     def delete(self) -> None:
         """Delete all that is kept, once the training's result is there."""
-        delete_kept(self.folder)
+        delete_checkpoints(self.folder)
 
 
-def paused_at(folder: str) -> int | None:
+def resume_step(folder: str) -> int | None:
     """The step after which a training goes on that kept its state below a folder; None where none is sound."""
     return next(
         (step for step in reversed(steps_saved(folder)) if storage.damage(folder_of(folder, step)) is None), None
     )
 
 
-def delete_kept(folder: str) -> None:
+def delete_checkpoints(folder: str) -> None:
     """Delete what a training kept below a folder."""
     for step in steps_saved(folder):
         storage.delete_folder(folder_of(folder, step))
     storage.delete_folder(storage.join(folder, "checkpoints"))
 
 
-def on_host(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def copied_to_host(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Copies as files hold them."""
     return {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}

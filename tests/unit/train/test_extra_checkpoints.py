@@ -1,6 +1,6 @@
 """When notices are asked for, and what they make of the steps."""
 
-from pipeline.train.notice import LOOKS_BETWEEN, Notice
+from pipeline.train.extra_checkpoints import POLLS_BETWEEN, ExtraCheckpoints
 
 
 def saved(steps: int, step_seconds: float, leaving: range, elastic: bool = False) -> tuple[list[int], list[int]]:
@@ -12,10 +12,10 @@ def saved(steps: int, step_seconds: float, leaving: range, elastic: bool = False
         asked.append(now[0])
         return now[0] in leaving
 
-    notice, wanted = Notice(answer, elastic=elastic), []
+    extra, wanted = ExtraCheckpoints(answer, elastic=elastic), []
     for step in range(1, steps + 1):
         now[0] = step
-        if notice.asks_for_checkpoint(step, step_seconds):
+        if extra.is_due(step, step_seconds):
             wanted.append(step)
     return asked, wanted
 
@@ -27,7 +27,7 @@ def test_fast_steps_are_asked_after_once_a_second_and_slow_ones_each():
 
 def test_a_notice_is_a_checkpoint_at_once_and_every_ten_looks_from_there_on():
     _, wanted = saved(40, 1.0, range(5, 32))
-    assert wanted == [5, 5 + LOOKS_BETWEEN, 5 + 2 * LOOKS_BETWEEN]
+    assert wanted == [5, 5 + POLLS_BETWEEN, 5 + 2 * POLLS_BETWEEN]
 
 
 def test_a_second_notice_is_one_like_the_first():
@@ -43,11 +43,11 @@ def test_an_elastic_run_writes_one_every_minute():
 
 
 def test_a_minute_is_counted_from_the_checkpoint_before_however_steps_take_longer_and_shorter():
-    notice, since, most = Notice(lambda: False, elastic=True), 0.0, 0.0
+    extra, since, most = ExtraCheckpoints(lambda: False, elastic=True), 0.0, 0.0
     for step in range(1, 5_001):
         seconds = 0.2 * (0.95, 1.0, 1.05)[step // 10 % 3]
         since += seconds
-        if notice.asks_for_checkpoint(step, seconds, due=step % 1_000 == 0):
+        if extra.is_due(step, seconds, due=step % 1_000 == 0):
             since = 0.0
         most = max(most, since)
     assert 59 < most < 61

@@ -12,8 +12,8 @@ from pipeline.finetune.trials import RESULT, Trial, load_or_train
 from pipeline.objectives.sequences import SequenceTask
 from pipeline.tasks.glue import TASKS
 from pipeline.text.vocabulary import Vocabulary
-from pipeline.train.course import Keeper, delete_kept, paused_at
 from pipeline.train.trial import Result, run_trial
+from pipeline.train.trial_state import TrialCheckpoints, delete_checkpoints, resume_step
 from tests.unit.train.test_trial import CPU, CUTTING, PLAIN, SETTINGS, config_of, prepared
 
 DROPPING = replace(SETTINGS, hidden_dropout=0.1)
@@ -23,7 +23,7 @@ class Killed(Exception):
     """What ends a training here."""
 
 
-class Mortal(Keeper):
+class Mortal(TrialCheckpoints):
     """Keeps the state after every step, and is killed when it has kept it so often."""
 
     def __init__(self, folder: Path, most: int) -> None:
@@ -38,7 +38,7 @@ class Mortal(Keeper):
 
 
 def trained(
-    config: Finetune, name: str, glue: Path, vocabulary: Vocabulary, keeper: Keeper | None
+    config: Finetune, name: str, glue: Path, vocabulary: Vocabulary, keeper: TrialCheckpoints | None
 ) -> tuple[Result, dict[str, torch.Tensor], list[int]]:
     """What a training comes to: its result, its weights, and the epochs that were told."""
     rows, told, pooling = prepared(name, glue, vocabulary), [], config.recipe.pooling
@@ -48,7 +48,7 @@ def trained(
     module = SequenceTask(DROPPING, vocabulary.size, outputs, random, kind=kind, pooling=pooling)
     found = run_trial(
         config, TASKS[name], CUTTING, module, rows["train"], {"dev": rows["dev"]},
-        seed=5, device=CPU, autocast=PLAIN, after_epoch=lambda epoch, scores: told.append(epoch), keeper=keeper,
+        seed=5, device=CPU, autocast=PLAIN, after_epoch=lambda epoch, scores: told.append(epoch), checkpoints=keeper,
     )  # fmt: skip
     return found, module.state_dict(), told
 
@@ -75,8 +75,8 @@ def test_a_training_that_was_killed_comes_to_the_same(
     whole, weights, told = trained(config, name, glue, tiny_vocabulary, None)
     with pytest.raises(Killed):
         trained(config, name, glue, tiny_vocabulary, Mortal(tmp_path, kept))
-    assert paused_at(str(tmp_path)) == kept and len(list((tmp_path / "checkpoints").iterdir())) == 1
-    again, same, said = trained(config, name, glue, tiny_vocabulary, Keeper(str(tmp_path)))
+    assert resume_step(str(tmp_path)) == kept and len(list((tmp_path / "checkpoints").iterdir())) == 1
+    again, same, said = trained(config, name, glue, tiny_vocabulary, TrialCheckpoints(str(tmp_path)))
     assert vars(again) | {"seconds": 0.0} == vars(whole) | {"seconds": 0.0} and said == told
     assert all(torch.equal(same[key], value) for key, value in weights.items())
 
@@ -87,7 +87,7 @@ def test_a_whole_table_of_words_goes_on_too(glue: Path, tiny_vocabulary: Vocabul
     whole, weights, _ = trained(config, "cola", glue, tiny_vocabulary, None)
     with pytest.raises(Killed):
         trained(config, "cola", glue, tiny_vocabulary, Mortal(tmp_path, 3))
-    again, same, _ = trained(config, "cola", glue, tiny_vocabulary, Keeper(str(tmp_path)))
+    again, same, _ = trained(config, "cola", glue, tiny_vocabulary, TrialCheckpoints(str(tmp_path)))
     assert again.curve == whole.curve and all(torch.equal(same[key], value) for key, value in weights.items())
 
 
@@ -97,16 +97,16 @@ def test_a_damaged_state_does_not_count(glue: Path, tiny_vocabulary: Vocabulary,
         trained(config, "cola", glue, tiny_vocabulary, Mortal(tmp_path, 3))
     (weights,) = tmp_path.glob("checkpoints/*/model.safetensors")
     weights.write_bytes(weights.read_bytes()[:-1] + b"x")
-    assert paused_at(str(tmp_path)) is None
-    assert trained(config, "cola", glue, tiny_vocabulary, Keeper(str(tmp_path)))[0].steps == 8
-    delete_kept(str(tmp_path))
-    delete_kept(str(tmp_path))
+    assert resume_step(str(tmp_path)) is None
+    assert trained(config, "cola", glue, tiny_vocabulary, TrialCheckpoints(str(tmp_path)))[0].steps == 8
+    delete_checkpoints(str(tmp_path))
+    delete_checkpoints(str(tmp_path))
     assert not (tmp_path / "checkpoints").exists()
 
 
 def test_a_short_training_keeps_nothing_and_a_slow_disk_is_asked_less_often(tmp_path: Path) -> None:
-    assert not Keeper(str(tmp_path)).due()
-    keeper = Keeper(str(tmp_path), seconds=0.0, share=0.05)
+    assert not TrialCheckpoints(str(tmp_path)).due()
+    keeper = TrialCheckpoints(str(tmp_path), seconds=0.0, share=0.05)
     assert keeper.due()
     keeper.took = 60.0  # a twentieth of the time: twenty minutes
     assert not keeper.due()
