@@ -1,4 +1,4 @@
-"""Abbreviations that sentencex does not know, by language, without their full stop. Data only: to teach one, add it."""
+"""Abbreviations that sentencex does not know, by language, without their full stop. Data only: add new ones here."""
 
 CYRILLIC = "А Б В Г Ґ Д Ђ Ѓ Е Ё Є Ж З Ѕ И І Ї Й Ј К Л Љ М Н Њ О П Р С Т Ћ Ќ У Ў Ф Х Ц Ч Џ Ш Щ Э Ю Я"
 INITIALS = {
@@ -6,7 +6,7 @@ INITIALS = {
     "el": "Α Β Γ Δ Ε Ζ Η Θ Ι Κ Λ Μ Ν Ξ Ο Π Ρ Σ Τ Υ Φ Χ Ψ Ω",
     "vi": "Đ",
 }
-"""Capitals that are initials; A to Z are in all languages."""
+"""Capitals that may be initials; sentencex knows A to Z in every language."""
 NEVER_LAST = {
     "ar": "د",
     "bg": "бл жк имп кн",
@@ -23,7 +23,7 @@ NEVER_LAST = {
     "uk": "акад вул генер див дж заст інж кн оп пл проф пров св см",
     "vi": "bs cn ds đt gs ks kts ls nxb pgs tp tr ts tt ths tx vd",
 }
-"""No sentence ends with these: titles, and what stands before a number or a name."""
+"""Abbreviations that never end a sentence: titles, and words before a number or a name."""
 SELDOM_LAST = {
     "be": "гл гг н нар напр р стст см т тыс э",
     "bg": (
@@ -35,9 +35,11 @@ SELDOM_LAST = {
         "νοε οκτ σεπ στρ στρεμ τ τρισ φεβ χ χγρ χιλ χλγ χλμ χμ"
     ),
     "en": (
-        "approx art cent ch chron chs cir circa col cor cu dan deut div eccl eph eq eqs esq est exod ezek figs ft gal gent hab hag heb "
+        "approx art cent ch chron chs cir circa col cor cu dan deut div eccl eph eq eqs esq est exod ezek figs ft gal "
+        "gent hab hag heb "
         "hos hrs isa jas jer josh judg kgs lat lb lbs lem lev lib mal matt mic min mins mons mss neh num obad obt "
-        "oz pbk pet prop prov ps rev rom sam secs sect sg sq sqmi temp thes thess thm tim tit vol vols yds zech ii iii iv "
+        "oz pbk pet prop prov ps rev rom sam secs sect sg sq sqmi temp thes thess thm tim tit vol vols yds zech ii "
+        "iii iv "
         "vi vii viii ix xi xii xiii xiv xv xvi xvii xviii xix xx xxi xxii xxiii xxiv xxv c"
     ),
     "hr": "dr engl god itd lat npr nr odn sl st str tal tj tzv usp",
@@ -56,4 +58,4 @@ SELDOM_LAST = {
     ),
     "vi": "cs k th v x",
 }
-"""A sentence goes on after these where a lower-case letter or a digit follows."""
+"""Abbreviations that do not end a sentence if a lower-case letter or a digit follows."""

@@ -1,4 +1,4 @@
-"""Sentences of a window to chunks of a target length, and chunks to segments A and B: what the two pair tasks have in common.
+"""Cut the sentences of a window into chunks and chunks into segments A and B, for both pair tasks.
 
 S sentences, D documents, N pairs.
 """
@@ -14,25 +14,26 @@ SPECIALS_IN_A_PAIR = 3  # [CLS] A [SEP] B [SEP]
 
 @dataclass(frozen=True, kw_only=True)
 class Chunks:
-    """What a chunk would be, for every sentence that may begin one: all of it is drawn before it is known which sentences do.
+    """The chunk that would begin at each sentence.
 
-    Sentences without tokens and documents without sentences are left out.
+    All of it is drawn before the chain of chunks shows which sentences do begin one.
+
+    Empty sentences and documents are left out.
     """
 
-    places: np.ndarray  # int64 (S + 1,), token places of the sentences in the window's flat ids
+    places: np.ndarray  # int64 (S + 1,), token offsets of the sentences in the window's flat ids
     starts: np.ndarray  # int64 (D,), first sentence of each document
     ends: np.ndarray  # int64 (D,), one past its last sentence
-    documents: np.ndarray  # int64 (D,), place of the document in the window
-    targets: np.ndarray  # int64 (D,), tokens that a chunk should have
-    owner: np.ndarray  # int64 (S,), which of the D documents a sentence is in
+    documents: np.ndarray  # int64 (D,), index of the document in the window
+    targets: np.ndarray  # int64 (D,), target length of its chunks in tokens
+    owner: np.ndarray  # int64 (S,), index into the D documents of each sentence's document
     chunk_ends: np.ndarray  # int64 (S,), one past the last sentence of the chunk that begins here
-    a_ends: (
-        np.ndarray
-    )  # int64 (S,), one past the last sentence of segment A, which never takes the whole of a chunk of several
+    # One past the last sentence of segment A, int64 (S,); A never takes all of a chunk of several sentences.
+    a_ends: np.ndarray
 
     @property
     def single(self) -> np.ndarray:
-        """Whether the chunk is one sentence, bool (S,): it has no segment B."""
+        """Whether a chunk is a single sentence and so has no segment B, bool (S,)."""
         return self.chunk_ends - np.arange(len(self.owner)) == 1
 
 
@@ -43,9 +44,10 @@ def draw_chunks(
     maximum: int,
     rng: np.random.Generator,
 ) -> Chunks:
-    """Chunks of sentences up to the one with which they have their document's target length; A's share is drawn sentence by sentence.
+    """Draw chunks: sentences are added until a chunk has its document's target length.
 
-    Offsets as in the pairings; no target is above `maximum` tokens. Source: google-research/bert, create_instances_from_document.
+    The number of sentences in segment A is drawn for each chunk. Offsets are as in PAIRINGS. No target exceeds
+    `maximum` tokens. Source: google-research/bert, create_instances_from_document.
     """
     places, bounds = without_empty_sentences(sentence_offsets, document_offsets)
     documents = np.flatnonzero(np.diff(bounds))
@@ -68,7 +70,7 @@ def draw_chunks(
 
 
 def sentence_reaching(places: np.ndarray, reached: np.ndarray, limits: np.ndarray) -> np.ndarray:
-    """One past the sentence with which the token place `reached` is reached, int64, or the limit (a sentence) where that is before."""
+    """Return one past the sentence that reaches token offset `reached`, int64, or the limit (a sentence) if lower."""
     return np.minimum(np.searchsorted(places, reached, side="left"), limits)
 
 
@@ -81,11 +83,11 @@ def truncate(
     maximum: int,
     rng: np.random.Generator,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """The ranges cut to `maximum` tokens a pair: token by token the longer segment (B, when they are equal) loses its first or its
-    last token, by a fair coin.
+    """Truncate each pair to `maximum` tokens.
 
-    Closed form of google's truncate_seq_pair: the lengths left are determined, and of the tokens that a segment loses a
-    Binomial(lost, 1/2) number is from its front.
+    Token by token, the longer segment (B if they are equal) loses its first or last token by a fair coin. This is a
+    closed form of google's truncate_seq_pair: the remaining lengths are determined, and the number of tokens that a
+    segment loses at its front is Binomial(lost, 1/2).
     """
     a, b = a_end - a_start, b_end - b_start
     shorter = np.minimum(a, b)

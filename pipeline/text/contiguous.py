@@ -1,4 +1,4 @@
-"""Sequences without a pair task: the text of a window from beginning to end, each token once.
+"""Sequences without a pair task: a window's text from beginning to end, each token once.
 
 S sentences, D documents, N examples.
 """
@@ -19,10 +19,11 @@ def full_sentences(
     maximum_length: int,
     rng: np.random.Generator,
 ) -> Sequences:
-    """As many full sentences a sequence as have room, in order; arguments as in PAIRINGS, and nothing is drawn.
+    """Pack full sentences into sequences, in order; arguments as in PAIRINGS. Nothing is random.
 
-    A sequence ends with its document, or goes on into the next of the window after a [SEP], which takes room too. A sentence that is
-    longer than a sequence is cut into parts. Source: Liu et al. 2019, 4.2 (DOC-SENTENCES and FULL-SENTENCES).
+    A sequence ends with its document or, with `across_documents`, continues into the next one after a [SEP], which also
+    takes room. A sentence longer than a sequence is split.
+    Source: Liu et al. 2019, 4.2 (DOC-SENTENCES and FULL-SENTENCES).
     """
     maximum = maximum_length - SPECIALS_OF_ONE
     documents, starts, _ = filled_documents(sentence_offsets, document_offsets)
@@ -31,7 +32,7 @@ def full_sentences(
     ends = np.append(begins, bounds[-1])[1:]
     owner = np.searchsorted(starts, begins, side="right") - 1
     if settings.across_documents:
-        # From one sentence to another there are the tokens between and a [SEP] for each bound of documents.
+        # Between two sentences are their tokens and a [SEP] for each document boundary.
         following = np.searchsorted(ends + owner, begins + owner + maximum, side="right")
     else:
         last = np.append(np.searchsorted(begins, starts), len(begins))[1:]
@@ -47,9 +48,9 @@ def single_segments(
     maximum_length: int,
     rng: np.random.Generator,
 ) -> Sequences:
-    """Each document cut every so many tokens, wherever sentences end; arguments as in PAIRINGS. What is left at its end is a sequence too.
+    """Cut each document into sequences of equal length, ignoring sentences; arguments as in PAIRINGS.
 
-    Lengths are drawn for each document as for pairs.
+    Lengths are drawn per document as for pairs. The remainder at the end of a document is a sequence too.
     """
     documents, starts, lengths = filled_documents(sentence_offsets, document_offsets)
     targets = target_lengths(len(documents), settings.short_probability, maximum_length - SPECIALS_OF_ONE, rng)
@@ -59,7 +60,7 @@ def single_segments(
 def filled_documents(
     sentence_offsets: np.ndarray, document_offsets: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The documents that have tokens, as places in the window, where they begin in its flat ids, and how many they have; all int64."""
+    """Return the documents that have tokens: indices in the window, token offsets and lengths, all int64."""
     bounds = sentence_offsets[document_offsets]
     lengths = np.diff(bounds)
     documents = np.flatnonzero(lengths)
@@ -67,14 +68,14 @@ def filled_documents(
 
 
 def split_evenly(starts: np.ndarray, lengths: np.ndarray, size: np.ndarray | int) -> np.ndarray:
-    """Where the parts of the runs begin when each is cut every `size` tokens; no run is empty."""
+    """Return the starts of the parts when each run is cut every `size` tokens; no run is empty."""
     counts = -(-lengths // size)
     part = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
     return np.repeat(starts, counts) + part * (size if np.isscalar(size) else np.repeat(size, counts))
 
 
 def sequences_from_starts(begins: np.ndarray, documents: np.ndarray, starts: np.ndarray, tokens: int) -> Sequences:
-    """Sequences from `begins` (N,) on, each to the next; where documents begin (`starts`), a range ends."""
+    """Build sequences that start at `begins` (N,), each up to the next one; document starts (`starts`) split ranges."""
     ranges = np.union1d(begins, starts)
     offsets = np.append(np.searchsorted(ranges, begins), len(ranges))
     owner = documents[np.searchsorted(starts, ranges, side="right") - 1].astype(np.int32)

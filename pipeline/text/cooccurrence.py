@@ -1,6 +1,9 @@
-"""Word embeddings from what stands near what: positive pointwise mutual information, factorised (Levy, Goldberg and Dagan 2015).
+"""Word embeddings from co-occurrence counts: factorised positive pointwise mutual information (PPMI).
 
-A model's own word embeddings learn little of this in their first tens of millions of tokens; counted, 300 M characters cost two minutes of one core at width 256.
+Source: Levy, Goldberg and Dagan 2015.
+
+A model's own word embeddings learn little of this in their first tens of millions of tokens; counting 300 M characters
+takes two minutes of one core at width 256.
 """
 
 from collections.abc import Iterable, Iterator
@@ -10,14 +13,17 @@ from scipy import sparse
 from sklearn.utils.extmath import randomized_svd
 
 REACH = 5
-"""Tokens to either side that count as near; the one at distance d counts 1/d."""
+"""Size of the context window on each side, in tokens; a pair at distance d counts 1/d."""
 SMOOTHING = 0.75
-"""Exponent of the contexts' frequencies: without it rare words stand near each other for being rare."""
+"""Exponent of the context frequencies; without it, PMI favours rare words."""
 BATCH_TOKENS = 8_000_000
 
 
 def cooccurrences(documents: Iterable[np.ndarray], size: int) -> sparse.csr_matrix:
-    """How often entries of a vocabulary stand near each other in documents of ids, (size, size) float32 and symmetric; never from one document to the next."""
+    """Count co-occurrences of vocabulary entries in documents of ids, (size, size) float32 and symmetric.
+
+    Pairs across documents are not counted.
+    """
     counted = sparse.csr_matrix((size, size), dtype=np.float32)
     for ids in join_documents(documents):
         counted += sum(at_distance(ids, distance, size) for distance in range(1, REACH + 1))
@@ -25,7 +31,7 @@ def cooccurrences(documents: Iterable[np.ndarray], size: int) -> sparse.csr_matr
 
 
 def at_distance(ids: np.ndarray, distance: int, size: int) -> sparse.csr_matrix:
-    """The pairs of a run of ids that stand so far apart, each counting 1/distance."""
+    """Count the pairs of ids at exactly this distance, weighted by 1/distance."""
     left, right = ids[:-distance], ids[distance:]
     both = (left >= 0) & (right >= 0)
     pairs, counts = np.unique(left[both] * size + right[both], return_counts=True)
@@ -35,7 +41,7 @@ def at_distance(ids: np.ndarray, distance: int, size: int) -> sparse.csr_matrix:
 
 
 def join_documents(documents: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
-    """Documents joined to runs of about BATCH_TOKENS ids, int64, with REACH times -1 after each."""
+    """Yield documents concatenated to about BATCH_TOKENS ids, int64, each followed by REACH times -1."""
     gathered: list[np.ndarray] = []
     tokens = 0
     for ids in documents:
@@ -49,9 +55,9 @@ def join_documents(documents: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
 
 
 def embeddings(counted: sparse.csr_matrix, width: int) -> np.ndarray:
-    """An embedding of each entry, (size, width) float32, of length 1; zeros for an entry never seen.
+    """Return one embedding per entry, (size, width) float32, of length 1; zeros for an entry never seen.
 
-    The factors are turned at random, since the first of them would be most of each embedding.
+    The factors are rotated at random, because the first one would dominate each embedding.
     """
     size = counted.shape[0]
     totals = np.asarray(counted.sum(1)).ravel().astype(np.float64)
@@ -63,9 +69,9 @@ def embeddings(counted: sparse.csr_matrix, width: int) -> np.ndarray:
     positive = information > 0
     matrix = sparse.csr_matrix((information[positive], (pairs.row[positive], pairs.col[positive])), shape=counted.shape)
     factors, strengths, _ = randomized_svd(matrix, min(width, size), n_iter=4, random_state=0)
-    found = np.zeros((size, width))
-    found[:, : len(strengths)] = factors * np.sqrt(strengths)
-    found[seen] -= found[seen].mean(0)
-    found @= np.linalg.qr(np.random.default_rng(0).normal(size=(width, width)))[0]
-    lengths = np.linalg.norm(found, axis=1, keepdims=True)
-    return np.where(seen[:, None] & (lengths > 0), found / np.maximum(lengths, 1e-12), 0).astype(np.float32)
+    vectors = np.zeros((size, width))
+    vectors[:, : len(strengths)] = factors * np.sqrt(strengths)
+    vectors[seen] -= vectors[seen].mean(0)
+    vectors @= np.linalg.qr(np.random.default_rng(0).normal(size=(width, width)))[0]
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.where(seen[:, None] & (lengths > 0), vectors / np.maximum(lengths, 1e-12), 0).astype(np.float32)

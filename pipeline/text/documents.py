@@ -1,4 +1,4 @@
-"""A raw record -> documents of bounded length, or a named reason to drop it."""
+"""Turn a raw record into documents of bounded length, or a named reason to drop it."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 Reason = Literal[
-    "binary",  # a NUL byte in the beginning of a file, or much that neither UTF-8 nor another encoding of text has
+    "binary",  # a NUL byte at the start of a file, or much that is neither UTF-8 nor another text encoding
     "broken record",  # a record that does not end or cannot be parsed, or text outside the records
     "CSV not JSON lines",  # a table in a form that cannot be told from prose
     "damaged file",  # compressed data or Parquet that cannot be decoded; what came before is kept
@@ -15,18 +15,18 @@ Reason = Literal[
     "duplicate",  # the same text as a document that is kept
     "empty",  # a record without text
     "expands too far",  # compressed data beyond prepare.expansion_limit; what came before is kept
-    "file not UTF-8",  # a file in another encoding, or one that loses a tenth of its text for bytes that are no UTF-8; the rest of that is kept
+    "file not UTF-8",  # a file in another encoding, or one of which a tenth is not UTF-8 (the rest of that is kept)
     "HTML not text",  # a web page, also one that a server sends in place of a file
-    "JSON not JSON lines",  # one value that goes over many lines, or an array
-    "near-duplicate",  # most of its word sequences stand in other documents, or some of a held-out one's in training documents
+    "JSON not JSON lines",  # one value over many lines, or an array
+    "near-duplicate",  # mostly found in other documents; for held-out text: some of it found in training documents
     "not language",  # fewer letters than prepare.minimum_letters: tables, symbols, numbers
-    "no text column",  # a table of which no column is the text
-    "not UTF-8",  # a paragraph with bytes, or halves of surrogate pairs, that are no text
-    "other namespace",  # a page of a wiki that is no article: a template, a category, a talk page
+    "no text column",  # a table in which no column is the text
+    "not UTF-8",  # a paragraph with invalid bytes or lone surrogates
+    "other namespace",  # a page of a wiki that is not an article: a template, a category, a talk page
     "page too long",  # a page of a dump that would not fit in memory
     "redirect",  # a page of a wiki that only names another
     "RTF not text",  # Rich Text, with its control words
-    "too short",  # says less than prepare.minimum_characters
+    "too short",  # shorter than prepare.minimum_characters
     "truncated file",  # compressed data, or the XML of a dump, that ends too early; what came before is kept
     "XML not text",  # markup of another kind than HTML and than dumps: TEI, SVG, feeds
 ]
@@ -36,9 +36,9 @@ BROKEN_FILE: frozenset[Reason] = frozenset(
         *("HTML not text", "JSON not JSON lines", "no text column", "RTF not text", "truncated file", "XML not text"),
     }
 )
-"""Reasons that break a file; they count towards prepare.error_limit, as a share of all files."""
+"""Reasons for which a whole file counts as broken, towards prepare.error_limit as a share of all files."""
 BROKEN_RECORD: frozenset[Reason] = frozenset({"broken record"})
-"""Reasons that break a record; they count towards prepare.error_limit, as a share of all records."""
+"""Reasons for which a record counts as broken, towards prepare.error_limit as a share of all records."""
 
 SENTENCE_END = re.compile(r"""[.!?…؟۔।]["'”’»)\]]*\s|[。！？]["'”’」』）]*""")
 SPACE = re.compile(r"\s")
@@ -46,16 +46,16 @@ LETTERS = re.compile(r"[^\W\d_]+")
 WORDY = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]")
 """Ideographs, kana and Hangul syllables."""
 LETTERS_OF_WORDY = 3
-"""What one of them says takes about so many letters."""
+"""Letters that one such character is worth in an alphabetic script, about."""
 UNDECODABLE_CHARACTERS = 1_000
-"""Of a longer paragraph that is no text, about so many characters around what is wrong are dropped."""
+"""Piece size, in characters, in which an undecodable paragraph is checked; undecodable pieces are dropped."""
 SAMPLE_CHARACTERS = 200
 ENGLISH = "en"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """One record as a format's reader found it; `paragraphs` may be read once and only before the next record."""
+    """One record from a reader; `paragraphs` can be iterated once, and only before the next record."""
 
     id: str
     parent: str
@@ -63,12 +63,12 @@ class Record:
     paragraphs: Iterable[str]
     lines_are_sentences: bool = False
     language: str | None = None
-    """A code such as "de", where the record itself says so."""
+    """A code such as "de" if the record states its language."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Document:
-    """One document, or one piece of a long one: a row of `schema.DOCUMENT` but for its source."""
+    """One document, or one piece of a long one: a row of `schema.DOCUMENT` without its source."""
 
     id: str
     parent: str
@@ -80,13 +80,13 @@ class Document:
 
 @dataclass(frozen=True, kw_only=True)
 class Dropped:
-    """What is left out of the corpus, and why; `sample` is the beginning of its text."""
+    """Text left out of the corpus, with the reason; `sample` is its beginning."""
 
     id: str
     reason: Reason
     sample: str = ""
     characters: int = 0
-    """Of a paragraph that is not UTF-8, as many as are lost."""
+    """Characters lost, for paragraphs that are not UTF-8."""
 
 
 def documents(
@@ -97,9 +97,9 @@ def documents(
     minimum_letters: float = 0.0,
     language: str = ENGLISH,
 ) -> Iterator[Document | Dropped]:
-    """The pieces of a record, with ids "…#0", "…#1" and one parent, or the one reason why there are none.
+    """Yield the pieces of a record, with ids "…#0", "…#1" and one parent, or the reason why there are none.
 
-    `language` is what the record is in where it does not say so itself. A paragraph that is no text (not UTF-8) and a piece that is no
+    `language` is used if the record does not state its own. A paragraph that is not UTF-8 and a piece that is not
     language are dropped alone. Memory is bounded by a few pieces, whatever the record's length.
     """
     number, held, found = 0, "", False
@@ -107,7 +107,7 @@ def documents(
         found = True
         if isinstance(item, Undecodable):
             yield replace(dropped(record.id, "not UTF-8", item), characters=len(item))
-        elif number == 0 and not held:  # whether it is the only one shows the next
+        elif number == 0 and not held:  # held back until we know whether it is the only one
             held = item
         else:
             for text in filter(None, (held, item)):
@@ -123,12 +123,12 @@ def documents(
 
 
 def length(text: str) -> int:
-    """Characters of a text, in a measure that is fair to all scripts: an ideograph, kana or Hangul syllable counts as three."""
+    """Return the length in characters; to be fair to all scripts, an ideograph, kana or Hangul syllable counts as 3."""
     return len(text) if text.isascii() else len(text) + (LETTERS_OF_WORDY - 1) * len(WORDY.findall(text))
 
 
 def piece(record: Record, id: str, text: str, language: str, minimum_letters: float) -> Document | Dropped:
-    """One piece of a record, unless its text is no language."""
+    """Return one piece of a record, or a drop if it has too few letters to be language."""
     if letters_share(text) < minimum_letters:
         return dropped(id, "not language", text)
     return Document(
@@ -142,13 +142,13 @@ def piece(record: Record, id: str, text: str, language: str, minimum_letters: fl
 
 
 def dropped(id: str, reason: Reason, text: str) -> Dropped:
-    """A dropped record with the beginning of its text, made printable."""
+    """Return a drop with the beginning of its text, made printable."""
     sample = text[:SAMPLE_CHARACTERS].encode("utf-8", "replace").decode()
     return Dropped(id=id, reason=reason, sample=sample)
 
 
 def is_text(text: str) -> bool:
-    """Whether a string can be written as UTF-8: it has no lone surrogates, which stand for undecodable bytes here."""
+    """Whether a string is valid UTF-8: it has no lone surrogates, which stand for undecodable bytes here."""
     if text.isascii():
         return True
     try:
@@ -159,17 +159,17 @@ def is_text(text: str) -> bool:
 
 
 def letters_share(text: str) -> float:
-    """Letters among the characters other than white space, from 0 to 1; a combining mark, as of Hindi vowels, is none."""
+    """Return the share of letters among non-space characters, 0 to 1; combining marks (Hindi vowels) do not count."""
     return sum(map(len, LETTERS.findall(text))) / max(1, sum(map(len, text.split())))
 
 
 def one_line(text: str) -> str:
-    """A title on one line that can be written as UTF-8."""
+    """Return a title as one line of valid UTF-8."""
     return " ".join(text.replace("\0", "").split()).encode("utf-8", "replace").decode()
 
 
 def paragraphs(lines: Iterable[str]) -> Iterator[str]:
-    """The non-blank paragraphs: line ends of every system are breaks, NULs and white space at either end are removed."""
+    """Yield the non-blank paragraphs, stripped and without NULs; CR, LF and CR LF all break lines."""
     for line in lines:
         for part in line.replace("\0", "").replace("\r", "\n").split("\n"):
             if part := part.strip():
@@ -181,9 +181,9 @@ class Undecodable(str):
 
 
 def join_into_pieces(paragraphs: Iterable[str], limit: int) -> Iterator[str]:
-    """Join paragraphs by line feeds to pieces of at most `limit` characters.
+    """Join paragraphs with line feeds into pieces of at most `limit` characters.
 
-    The last two pieces are balanced, so that no short rest is left. Nothing but white space is lost; what is Unwritable comes as it is.
+    The last two pieces are balanced, so that none is short. Only white space is lost; Undecodable parts pass through.
     """
     held: list[str] = []
     size = 0
@@ -203,7 +203,7 @@ def join_into_pieces(paragraphs: Iterable[str], limit: int) -> Iterator[str]:
 
 
 def writable_parts(paragraph: str, limit: int) -> Iterator[str]:
-    """A paragraph in parts of at most `limit` characters; one that is no text in smaller ones, of which those that are no text are Unwritable."""
+    """Yield a paragraph in parts of at most `limit` characters; undecodable ones are smaller and marked Undecodable."""
     if is_text(paragraph):
         yield from split_paragraph(paragraph, limit)
         return
@@ -212,7 +212,7 @@ def writable_parts(paragraph: str, limit: int) -> Iterator[str]:
 
 
 def take_piece(held: list[str], limit: int, target: int) -> str:
-    """Remove paragraphs from the front, until there are `target` characters and never more than `limit`, and join them."""
+    """Pop paragraphs off the front up to `target` characters, never more than `limit`, and join them."""
     size, count = len(held[0]), 1
     while count < len(held) and size < target and size + 1 + len(held[count]) <= limit:
         size += 1 + len(held[count])
@@ -223,7 +223,7 @@ def take_piece(held: list[str], limit: int, target: int) -> str:
 
 
 def split_paragraph(paragraph: str, limit: int) -> Iterator[str]:
-    """Cut a paragraph to parts of at most `limit` characters: at a sentence end, else at white space, else anywhere."""
+    """Split a paragraph into parts of at most `limit` characters: after a sentence, at white space, or anywhere."""
     start = 0
     while len(paragraph) - start > limit:
         at = break_point(paragraph, start, limit)
@@ -235,7 +235,7 @@ def split_paragraph(paragraph: str, limit: int) -> Iterator[str]:
 
 
 def break_point(text: str, start: int, limit: int) -> int:
-    """Where to end a part that starts at `start`: after the last sentence end or white space of its second half, else `limit` on."""
+    """Return the end of a part from `start`: after the last sentence or space in its second half, or at the limit."""
     middle, end = start + limit // 2, start + limit
     for pattern in (SENTENCE_END, SPACE):
         ends = [match.end() for match in pattern.finditer(text, middle, end)]

@@ -1,4 +1,4 @@
-"""Documents of a window to its examples: a pure function of the documents, vocabulary, settings, seed, epoch and window."""
+"""Make a window's examples: a pure function of documents, vocabulary, settings, seed, epoch and window."""
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +17,7 @@ from pipeline.text.wordpiece import WordPiece
 def make_examples(
     documents: pa.Table, wordpiece: WordPiece, sampling: Sampling, *, seed: int, epoch: int, window: int
 ) -> pa.Table:
-    """The examples of a window's documents (schema DOCUMENT) in random order, with schema EXAMPLE.
+    """Make the examples (schema EXAMPLE) of a window's documents (schema DOCUMENT), in random order.
 
     The same arguments give the same bytes in every process. The table may be empty.
     """
@@ -34,7 +34,7 @@ def make_examples(
 
 
 def window_sentences(documents: pa.Table) -> tuple[list[str], np.ndarray]:
-    """All sentences of the documents, and where each document's begin and the last's end, int64 (D + 1,)."""
+    """Return all sentences of the documents and each document's offset into them, int64 (D + 1,)."""
     sentences: list[str] = []
     offsets = [0]
     columns = (documents[name].to_pylist() for name in ("text", "lines_are_sentences", "language"))
@@ -45,14 +45,17 @@ def window_sentences(documents: pa.Table) -> tuple[list[str], np.ndarray]:
 
 
 def assemble(tokens: np.ndarray, sequences: Sequences, vocabulary: Vocabulary) -> tuple[np.ndarray, np.ndarray]:
-    """The sequences in one run, [CLS] and each range with a [SEP] after it, int32 (T,), and their bounds, int64 (N + 1,)."""
+    """Concatenate the sequences: [CLS], then each range with a [SEP].
+
+    Return ids, int32 (T,), and offsets, int64 (N + 1,).
+    """
     lengths = sequences.ends - sequences.starts + 1
     lengths[sequences.offsets[:-1]] += 1
     ends = np.cumsum(lengths)
     offsets = np.append(0, ends)[sequences.offsets]
     shift = sequences.starts - ends + lengths
     shift[sequences.offsets[:-1]] -= 1
-    # The places of the specials, just outside their ranges, are taken along and written over.
+    # The positions of the special tokens, just outside their ranges, are copied too and then overwritten.
     ids = np.take(tokens, np.arange(offsets[-1]) + np.repeat(shift, lengths), mode="clip")
     ids[offsets[:-1]] = vocabulary.cls_id
     ids[ends - 1] = vocabulary.sep_id
@@ -60,7 +63,7 @@ def assemble(tokens: np.ndarray, sequences: Sequences, vocabulary: Vocabulary) -
 
 
 def example_table(sequences: Sequences, offsets: np.ndarray, masked: Masked) -> pa.Table:
-    """The Arrow table (schema EXAMPLE) over the same memory; `offsets` (N + 1,) bound the sequences."""
+    """Build the Arrow table (schema EXAMPLE) without copying; `offsets` (N + 1,) bound the sequences."""
     in_sequence = masked.positions - np.repeat(offsets[:-1], np.diff(masked.offsets))
     first = sequences.offsets[:-1]
     first_length = sequences.ends[first] - sequences.starts[first] + 2 if sequences.paired else np.diff(offsets)
@@ -79,5 +82,5 @@ def example_table(sequences: Sequences, offsets: np.ndarray, masked: Masked) -> 
 
 
 def lists(offsets: np.ndarray, values: np.ndarray) -> pa.ListArray:
-    """A list<int32> array of the runs of `values` between `offsets`."""
+    """Build a list<int32> array from `values` and `offsets`."""
     return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(values.astype(np.int32, copy=False)))

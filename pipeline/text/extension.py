@@ -1,4 +1,4 @@
-"""A published WordPiece vocabulary with a corpus' own words in it."""
+"""Extend a published WordPiece vocabulary by the words of a corpus."""
 
 from dataclasses import replace
 
@@ -10,14 +10,14 @@ from pipeline.text.vocabulary import UNUSED, Vocabulary
 from pipeline.text.wordpiece import encode_directly
 
 LEAST_PIECES = 3
-"""A word of two pieces is mostly a known one with an ending."""
+"""A word of two pieces is mostly a known word with an ending."""
 LEAST_COUNT = 5
-"""Rows of rarer words would stay about where they start."""
+"""The embeddings of rarer words would hardly be trained."""
 WORDS_AT_ONCE = 65_536
 
 
 def splitting_of(vocabulary: Vocabulary) -> Splitting:
-    """How a WordPiece vocabulary splits text into words."""
+    """Return how a WordPiece vocabulary splits text into words."""
     return Splitting(
         lowercase=vocabulary.lowercase,
         strip_accents=vocabulary.strip_accents,
@@ -26,9 +26,10 @@ def splitting_of(vocabulary: Vocabulary) -> Splitting:
 
 
 def new_words(counts: pa.Table, vocabulary: Vocabulary, most: int) -> list[str]:
-    """The `most` most frequent counted words (schema COUNTS) that the vocabulary splits into three pieces or more, ties by code points.
+    """Return the `most` most frequent words (schema COUNTS) of three or more pieces, ties in code point order.
 
-    Left out are words without a letter, words that occur fewer than 5 times, and words with a character that is no entry ([UNK]: no piece to start from).
+    Words without a letter, words that occur fewer than 5 times, and words with a character that is not in the
+    vocabulary ([UNK]: no piece to initialise from) are left out.
     """
     frequent = counts.filter(pc.greater_equal(counts["count"], LEAST_COUNT)).sort_by(
         [("count", "descending"), ("word", "ascending")]
@@ -48,7 +49,7 @@ def new_words(counts: pa.Table, vocabulary: Vocabulary, most: int) -> list[str]:
 
 
 def extend_vocabulary(vocabulary: Vocabulary, words: list[str]) -> Vocabulary:
-    """The vocabulary with these words in the places of its [unused] entries, in order, and then behind all others."""
+    """Return the vocabulary with these words in place of its [unused] entries, in order, and then after all others."""
     tokens = list(vocabulary.tokens)
     free = [place for place, token in enumerate(tokens) if UNUSED.fullmatch(token)]
     for place, word in zip(free, words):
@@ -57,7 +58,7 @@ def extend_vocabulary(vocabulary: Vocabulary, words: list[str]) -> Vocabulary:
 
 
 def pieces_of_new_words(vocabulary: Vocabulary, longer: Vocabulary) -> dict[int, list[int]]:
-    """Id of each word that only the extended vocabulary has -> ids of its pieces in the one before."""
+    """Map the id of each word that only the extended vocabulary has to the ids of its pieces in the original one."""
     places = [
         place
         for place, token in enumerate(longer.tokens)
@@ -67,6 +68,6 @@ def pieces_of_new_words(vocabulary: Vocabulary, longer: Vocabulary) -> dict[int,
 
 
 def pieces_of(vocabulary: Vocabulary, words: list[str]) -> list[list[int]]:
-    """Ids of the pieces of each word."""
+    """Return the ids of the pieces of each word."""
     ids, offsets = encode_directly(vocabulary.tokenizer(), words)
     return [ids[start:end].tolist() for start, end in zip(offsets[:-1], offsets[1:])]

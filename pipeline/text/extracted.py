@@ -1,4 +1,4 @@
-"""What WikiExtractor leaves in its articles -> prose: escaped characters, tags, links and the names that it puts for formulas and code."""
+"""Clean what WikiExtractor leaves in articles: entities, tags, links and its placeholders for formulas and code."""
 
 import html
 import re
@@ -9,7 +9,7 @@ from pipeline.text.wikilines import ENTITY, WORD, is_ended, without_holes
 from pipeline.text.wikitext import BLOCK_TAG, ITEM_TAG, LINE_TAG, TAG, Page, render_brackets
 
 PLACEHOLDER = re.compile(r"(?<![A-Za-z_])(?:formula|codice)_\d+")
-"""WikiExtractor's names for <math> and <code> (its placeholder_tags); right behind a Chinese character too."""
+"""WikiExtractor's names for <math> and <code> (its placeholder_tags), also directly after a Chinese character."""
 IN_PARENTHESES = re.compile(rf" ?[(（][^()（）{HOLE}]*+{HOLE}[^()（）]*+[)）]")
 NOTE = re.compile(r"<ref\b[^<>]*>[^<]*</ref\s*>", re.IGNORECASE)
 BRACKETS = ("[[", "]]", "{{", "}}")
@@ -17,10 +17,10 @@ PAGE = Page()
 
 
 def without_leftovers(lines: Iterable[str], language: str) -> list[str]:
-    """The lines of an article as a reader sees them.
+    """Return the lines of an article as a reader sees them.
 
-    Lines without a word are left out where markup was removed from them. A sentence that lacks a formula or code is left out, as in `wikitext`;
-    where the formula stands on a line of its own, that is the sentence around it.
+    A line without a word is dropped if markup was removed from it. A sentence that lacks a formula or code is dropped,
+    as in `wikitext`; for a formula on a line of its own, that is the sentence around it.
     """
     found: list[str] = []
     last, behind_formula = -1, False
@@ -37,7 +37,7 @@ def without_leftovers(lines: Iterable[str], language: str) -> list[str]:
 
 
 def visible(line: str) -> str:
-    """A line without entities, tags and brackets; a formula or code is HOLE."""
+    """Return a line without entities, tags and brackets; a formula or code becomes HOLE."""
     if "&" in line:
         line = ENTITY.sub(lambda match: html.unescape(match[0]), line)
     plain = line

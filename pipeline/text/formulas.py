@@ -1,19 +1,22 @@
-"""TeX formulas -> one line of text: \\frac{a+b}{n} \\leq \\bar{x} -> (a+b)/n ≤ x̄."""
+"""Render TeX formulas as one line of text: \\frac{a+b}{n} \\leq \\bar{x} -> (a+b)/n ≤ x̄."""
 
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 
 LONGEST = 300
-"""Characters of a formula's TeX; longer ones are displays that no sentence needs on one line."""
+"""Characters of TeX; longer formulas are displays that do not belong in a sentence."""
 LONGEST_LINE = 80
 DEEPEST = 20
 TOKEN = re.compile(r"\\(?:[A-Za-z]+\*?|.)|[^\\]", re.DOTALL)
 TERM = re.compile(r"√?(?:[\w.°′∞]|[^\W\d_][\u0300-\u036f])+$|√?\([^()]*\)$|\[[^\[\]]*\]$")
 SUBSCRIPT = re.compile(r"[\w.,°′* ]*$")
 
-GREEK = "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho sigma tau upsilon phi chi psi omega"
-LETTERS = {name: character for name, character in zip(GREEK.split(), "αβγδεζηθικλμνξοπρστυφχψω", strict=True)}
+GREEK = (
+    "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho sigma tau upsilon phi chi "
+    "psi omega"
+)
+LETTERS = dict(zip(GREEK.split(), "αβγδεζηθικλμνξοπρστυφχψω", strict=True))
 LETTERS |= {name.capitalize(): character.upper() for name, character in LETTERS.items()}
 LETTERS |= {
     "varphi": "φ",
@@ -183,14 +186,22 @@ RELATIONS |= {
     "uparrow": "↑",
     "downarrow": "↓",
 }
-FUNCTIONS = frozenset(
-    "arccos arcsin arctan arg cos cosh cot coth csc deg det dim exp gcd hom inf ker lg lim liminf limsup ln log max min sec sin sinh sup tan tanh Pr".split()
+FUNCTION_NAMES = (
+    "arccos arcsin arctan arg cos cosh cot coth csc deg det dim exp gcd hom inf ker lg lim liminf limsup ln log "
+    "max min "
+    "sec sin sinh sup tan tanh Pr"
 )
+FUNCTIONS = frozenset(FUNCTION_NAMES.split())
 SPACES = frozenset([" ", ",", ";", ":", "quad", "qquad", "thinspace", "medspace", "~"])
-SILENT = frozenset(
-    "! left right big Big bigg Bigg bigl bigr Bigl Bigr biggl biggr Biggl Biggr middle displaystyle textstyle scriptstyle scriptscriptstyle limits nolimits rm bf it sf tt cal mathrm mathbf mathit mathsf mathtt mathcal mathfrak mathscr "
-    "text textrm textbf textit textsf mbox hbox operatorname operatorname* boldsymbol bm pmb emph mathop mathbin mathrel nonumber".split()
+SILENT_NAMES = (
+    "! left right big Big bigg Bigg bigl bigr Bigl Bigr biggl biggr Biggl Biggr middle displaystyle textstyle "
+    "scriptstyle "
+    "scriptscriptstyle limits nolimits rm bf it sf tt cal mathrm mathbf mathit mathsf mathtt mathcal mathfrak mathscr "
+    "text textrm textbf textit textsf mbox hbox operatorname operatorname* boldsymbol bm pmb emph mathop mathbin "
+    "mathrel "
+    "nonumber"
 )
+SILENT = frozenset(SILENT_NAMES.split())
 DOUBLED = dict(zip("CHNPQRZ", "ℂℍℕℙℚℝℤ", strict=True))
 ACCENTS = {
     "bar": "\u0304",
@@ -209,11 +220,14 @@ NEGATED = {"=": "≠", "\\in": "∉", "<": "≮", ">": "≯", "\\subset": "⊄",
 
 
 class TwoDimensions(Exception):
-    """A formula that has no place on one line, or a command that is not known."""
+    """A formula that does not fit on one line, or an unknown command."""
 
 
 def one_line(latex: str) -> str:
-    """A formula as text, x_1 \\leq \\alpha -> x1 ≤ α; "" for one that is too long, needs several lines or holds unknown commands."""
+    """Render a formula as text, x_1 \\leq \\alpha -> x1 ≤ α.
+
+    Return "" if it is too long, needs several lines or has unknown commands.
+    """
     if len(latex) > LONGEST:
         return ""
     try:
@@ -225,7 +239,7 @@ def one_line(latex: str) -> str:
 
 
 def parse_atoms(tokens: Iterator[str], depth: int) -> list[str]:
-    """Commands, characters and groups up to the end of a group; a group is one atom, its text behind an open brace."""
+    """Read atoms (commands, characters, groups) to the end of a group; a group is its text after an open brace."""
     if depth > DEEPEST:
         raise TwoDimensions
     found: list[str] = []
@@ -237,7 +251,7 @@ def parse_atoms(tokens: Iterator[str], depth: int) -> list[str]:
 
 
 def render_atoms(parts: Sequence[str]) -> str:
-    """A sequence of atoms as text. Each atom is read once."""
+    """Render a sequence of atoms as text; each atom is read once."""
     if "\\over" in parts:
         at = parts.index("\\over")
         return ratio(render_atoms(parts[:at]), render_atoms(parts[at + 1 :]))
@@ -248,7 +262,7 @@ def render_atoms(parts: Sequence[str]) -> str:
 
 
 def render_character(part: str, rest: Iterator[str]) -> str:
-    """A group, a script or a character."""
+    """Render a group, a subscript or superscript, or a character."""
     if part == "_":
         lower = next_argument(rest)
         return lower if SUBSCRIPT.match(lower) else f"_({lower})"
@@ -261,7 +275,7 @@ def render_character(part: str, rest: Iterator[str]) -> str:
 
 
 def render_command(name: str, rest: Iterator[str], before: str) -> str:
-    """What a command becomes, with its arguments taken from the rest."""
+    """Render a command; its arguments are taken from `rest`."""
     if name in LETTERS:
         return LETTERS[name]
     if name in RELATIONS:
@@ -278,7 +292,7 @@ def render_command(name: str, rest: Iterator[str], before: str) -> str:
 
 
 def render_function(name: str, rest: Iterator[str], before: str) -> str:
-    """sin of what follows, set off from letters on either side."""
+    """Render a function such as sin with its argument, separated by spaces from letters."""
     following = next(rest, "")
     after = (
         render_character(following, rest)
@@ -292,7 +306,7 @@ def render_function(name: str, rest: Iterator[str], before: str) -> str:
 
 
 def next_argument(rest: Iterator[str]) -> str:
-    """The text of the next atom that is no space."""
+    """Return the text of the next atom that is not a space."""
     part = next((part for part in rest if not part.isspace()), None)
     if part is None:
         raise TwoDimensions
@@ -312,7 +326,7 @@ def root(rest: Iterator[str]) -> str:
 
 
 def accented(mark: str) -> Callable[[Iterator[str]], str]:
-    """A single letter under a mark; of longer texts the mark is left out."""
+    """Return a renderer that puts a mark on a single letter and leaves longer texts as they are."""
 
     def render(rest: Iterator[str]) -> str:
         text = next_argument(rest)
@@ -347,6 +361,6 @@ ARGUMENTS |= {
 
 
 def reaction(chemistry: str) -> str:
-    """A chemical equation as text, 2H2 + O2 -> 2H2O with an arrow; "" for one that holds commands."""
+    """Render a chemical equation, 2H2 + O2 -> 2H2O with an arrow; "" if it has commands."""
     text = re.sub(r"[_^{}]", "", chemistry.replace("<=>", "⇌").replace("->", "→"))
     return "" if "\\" in text or len(text) > LONGEST else " ".join(text.split())

@@ -1,6 +1,6 @@
-"""Which tokens of a sequence are masked, and by what.
+"""Choose which tokens of a sequence are masked and what replaces them.
 
-T tokens of N sequences, M that are masked.
+T tokens of N sequences, M masked positions.
 """
 
 from collections.abc import Callable
@@ -18,26 +18,27 @@ class Masked:
     """Flat sequences with their masks applied."""
 
     ids: np.ndarray  # int32 (T,), masks applied
-    positions: np.ndarray  # int64 (M,), rising places in ids
-    labels: np.ndarray  # int32 (M,), the ids that stood there
-    offsets: np.ndarray  # int64 (N + 1,), where each sequence's positions begin, and the last's end
+    positions: np.ndarray  # int64 (M,), increasing indices into ids
+    labels: np.ndarray  # int32 (M,), the original ids at these positions
+    offsets: np.ndarray  # int64 (N + 1,), offsets of each sequence's positions
 
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
-    """What is to be masked."""
+    """Positions chosen for masking."""
 
-    positions: np.ndarray  # int64 (M,), rising places in ids
-    spans: np.ndarray  # int64 (M,), rising from 0 without gaps: positions with the same number are replaced alike
+    positions: np.ndarray  # int64 (M,), increasing indices into ids
+    spans: np.ndarray  # int64 (M,), 0, 0, 1, …: positions with the same number are replaced alike
 
 
 def mask(
     settings: TokenMasking, ids: np.ndarray, offsets: np.ndarray, vocabulary: Vocabulary, rng: np.random.Generator
 ) -> Masked:
-    """Mask a share of each sequence; `ids` (T,) int32 stay as they are, `offsets` (N + 1,) int64 bound the sequences.
+    """Mask a share of each sequence; `ids` (T,) int32 are not modified, `offsets` (N + 1,) int64 bound the sequences.
 
-    The count is max(1, round(share * length)), the length being that of the whole sequence as in google-research/bert, or less where
-    there is not so much to mask. A sequence begins with [CLS]; [CLS], [SEP] and [PAD] are never masked. Source: Devlin et al. 2019, 3.1 and A.1.
+    The count is max(1, round(share * length)) with the length of the whole sequence, as in google-research/bert, or
+    less if there are fewer candidates. A sequence begins with [CLS]; [CLS], [SEP] and [PAD] are never masked. Source:
+    Devlin et al. 2019, 3.1 and A.1.
     """
     counts = np.maximum(1, np.rint(settings.share * np.diff(offsets))).astype(np.int64)
     drawn = MASKINGS[type(settings)](settings, ids, offsets, counts, vocabulary, rng)
@@ -52,7 +53,7 @@ def mask(
 def replacements(
     settings: TokenMasking, labels: np.ndarray, spans: np.ndarray, vocabulary: Vocabulary, rng: np.random.Generator
 ) -> np.ndarray:
-    """What stands at the masked positions, int32 (M,): [MASK], random ordinary entries, or the labels themselves, the same for all of a span."""
+    """Return the ids at the masked positions, int32 (M,): [MASK], random entries or the labels, one choice per span."""
     kind = rng.random(spans.max(initial=-1) + 1)[spans]
     random_ids = vocabulary.ordinary_ids[rng.integers(0, len(vocabulary.ordinary_ids), len(labels))]
     ids = np.where(kind < settings.mask_share + settings.random_share, random_ids, labels)
@@ -67,7 +68,7 @@ def mask_tokens(
     vocabulary: Vocabulary,
     rng: np.random.Generator,
 ) -> Selection:
-    """Pieces, whatever words they are of."""
+    """Select single pieces, regardless of words."""
     words = single_pieces(ids, offsets, vocabulary)
     return separate_spans(words, draw_words(words, counts, rng))
 
@@ -80,10 +81,10 @@ def mask_words(
     vocabulary: Vocabulary,
     rng: np.random.Generator,
 ) -> Selection:
-    """Whole words, as many as fit into the count.
+    """Select whole words, as many as fit into the count.
 
-    A sequence of long words only may have fewer masks, or none, as in google-research/bert (which also joins "##" pieces at the start
-    of B to the last word of A; here they stay apart).
+    A sequence of long words may get fewer masks, or none, as in google-research/bert (which also joins "##" pieces at
+    the of B to the last word of A; here they stay separate).
     """
     words = whole_words(ids, offsets, vocabulary)
     return separate_spans(words, draw_words(words, counts, rng))
@@ -97,9 +98,9 @@ def mask_ngrams(
     vocabulary: Vocabulary,
     rng: np.random.Generator,
 ) -> Selection:
-    """Runs of n whole words that have no word in common; one that is too long for the count loses words at its end, as in google-research/albert.
+    """Select disjoint runs of n whole words; a run too long for the count is truncated, as in google-research/albert.
 
-    Unlike there a run never goes on behind a [SEP]. Source: Lan et al. 2020, 4.2.
+    Unlike there, a run never crosses a [SEP]. Source: Lan et al. 2020, 4.2.
     """
     words = whole_words(ids, offsets, vocabulary)
     weights = 1 / np.arange(1, settings.longest + 1)
@@ -114,10 +115,10 @@ def mask_spans(
     vocabulary: Vocabulary,
     rng: np.random.Generator,
 ) -> Selection:
-    """Spans of whole words whose number is geometric, conditional on at most `longest`; overlapping spans are one.
+    """Select spans of whole words, of geometric length up to `longest`; overlapping spans become one.
 
-    A span that is too long for the count loses words at its end (facebookresearch/SpanBERT: pieces, so its last word may be masked in
-    part). Source: Joshi et al. 2020, 3.1.
+    A span too long for the count loses words at its end (facebookresearch/SpanBERT: pieces, so its last word may be
+    masked in part). Source: Joshi et al. 2020, 3.1.
     """
     words = whole_words(ids, offsets, vocabulary)
     weights = (1 - settings.stop_probability) ** np.arange(settings.longest)
@@ -129,13 +130,16 @@ def mask_spans(
 
 
 def separate_spans(words: Words, taken: np.ndarray) -> Selection:
-    """All pieces of the words taken, each to be replaced by a draw of its own."""
+    """Return all pieces of the taken words, each to be replaced by its own draw."""
     positions = words.positions(np.flatnonzero(taken))
     return Selection(positions=positions, spans=np.arange(len(positions)))
 
 
 Draw = Callable[..., Selection]
-"""Takes (settings, ids, offsets, counts, vocabulary, rng): `counts` (N,) int64 are the most that may be masked, the rest is as in `mask`."""
+"""Takes (settings, ids, offsets, counts, vocabulary, rng).
+
+`counts` (N,) int64 are the maximum numbers of masked positions; the rest is as in `mask`.
+"""
 
 MASKINGS: dict[type, Draw] = {
     TokenMasking: mask_tokens,

@@ -8,9 +8,9 @@ from pipeline.text.sequences import Sequences, follow_chain, pairs_of_segments
 
 
 class OtherParents:
-    """Draws documents of other parents, each with the same probability.
+    """Draw documents of other parents, uniformly.
 
-    Documents in order of their parents, so that the documents of one parent are a range to step over.
+    Documents are sorted by parent, so that the documents of one parent are a range to skip.
     """
 
     def __init__(self, parents: np.ndarray) -> None:
@@ -20,7 +20,7 @@ class OtherParents:
         self.last = np.searchsorted(ranked, parents, side="right")
 
     def draw(self, documents: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """For each of the documents one of another parent than its own; there must be one."""
+        """Draw for each document one with another parent; there must be one."""
         first, last = self.first[documents], self.last[documents]
         place = rng.integers(0, len(self.documents) - (last - first))
         return self.documents[np.where(place < first, place, place + last - first)]
@@ -34,10 +34,10 @@ def next_sentence_pairs(
     maximum_length: int,
     rng: np.random.Generator,
 ) -> Sequences:
-    """Segment pairs by the law of google-research/bert's create_instances_from_document; arguments as in PAIRINGS.
+    """Sample segment pairs as google-research/bert's create_instances_from_document does; arguments as in PAIRINGS.
 
-    Unlike google's, B of a NotNext pair is never from A's own parent: where the window has one parent only, all pairs are IsNext
-    and a chunk of a single sentence gives none. Source: Devlin et al. 2019, A.2.
+    Unlike there, B of a NotNext pair is never from A's own parent: in a window with a single parent all pairs are
+    IsNext, and a chunk of a single sentence gives no pair. Source: Devlin et al. 2019, A.2.
     """
     maximum = maximum_length - SPECIALS_IN_A_PAIR
     chunks = draw_chunks(settings.short_probability, sentence_offsets, document_offsets, maximum, rng)
@@ -45,7 +45,7 @@ def next_sentence_pairs(
     parents = parents[chunks.documents]
     elsewhere = len(np.unique(parents)) > 1
     not_next = chunks.single | ~is_next if elsewhere else np.zeros(len(is_next), bool)
-    # The sentences of a NotNext chunk that B would have had are used again.
+    # The sentences of a NotNext chunk that would have been B are used again.
     first = follow_chain(np.where(not_next, chunks.a_ends, chunks.chunk_ends))
     first = first[not_next[first] | ~chunks.single[first]]
     not_next, a_end, owner = not_next[first], chunks.a_ends[first], chunks.owner[first]
@@ -54,7 +54,7 @@ def next_sentence_pairs(
         b_owner[not_next] = others = OtherParents(parents).draw(owner[not_next], rng)
         b_first[not_next] = b = rng.integers(chunks.starts[others], chunks.ends[others])
         wanted = chunks.targets[owner] - (chunks.places[a_end] - chunks.places[first])
-        # B has a sentence even where A alone is as long as the target.
+        # B gets a sentence even if A alone has the target length.
         b_end[not_next] = sentence_reaching(
             chunks.places, chunks.places[b] + np.maximum(wanted[not_next], 1), chunks.ends[others]
         )

@@ -1,4 +1,4 @@
-"""The ways in which the sentences of a window become examples: a table of them."""
+"""Table of the ways in which a window's sentences become examples."""
 
 from collections.abc import Callable
 
@@ -11,9 +11,10 @@ from pipeline.text.sequences import Sequences
 Pairing = Callable[..., Sequences]
 """Takes (settings, sentence_offsets, document_offsets, parents, maximum_length, rng).
 
-`sentence_offsets` (S + 1,) are token places in the window's flat ids, `document_offsets` (D + 1,) are sentence places, `parents` (D,) are equal
-for documents of one parent. Sentences without tokens are passed over. With its specials no sequence is longer than `maximum_length` tokens.
-The same arguments, the generator's state among them, give the same sequences.
+`sentence_offsets` (S + 1,) are token offsets in the window's flat ids, `document_offsets` (D + 1,) are sentence
+indices, `parents` (D,) are equal for documents of one parent. Empty sentences are skipped. With special tokens, no
+sequence is longer than `maximum_length` tokens. The same arguments, including the generator's state, give the same
+sequences.
 """
 
 PAIRINGS: dict[type, Pairing] = {

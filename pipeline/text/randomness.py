@@ -1,4 +1,4 @@
-"""The one source of randomness of everything that is a pure function of its place."""
+"""The only source of randomness for examples and order: a counter-based generator."""
 
 import hashlib
 
@@ -6,9 +6,10 @@ import numpy as np
 
 
 def generator(seed: int, epoch: int, window: int, purpose: str) -> np.random.Generator:
-    """The only source of randomness: NumPy's counter-based Philox, keyed by these and nothing else.
+    """Return NumPy's counter-based Philox generator, keyed by these arguments and nothing else.
 
-    All numbers are from 0 to 2^64 - 1. Each purpose has its own stream, so that one part drawing more or less leaves the others as they are.
+    All numbers are from 0 to 2^64 - 1. Each purpose has its own stream, so that one part that draws more or fewer
+    numbers does not affect the others.
     """
     number = int.from_bytes(hashlib.sha256(purpose.encode()).digest()[:8], "little")
     key, counter = np.array([seed, number], np.uint64), np.array([0, 0, window, epoch], np.uint64)

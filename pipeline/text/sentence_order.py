@@ -15,10 +15,10 @@ def sentence_order_pairs(
     maximum_length: int,
     rng: np.random.Generator,
 ) -> Sequences:
-    """Two consecutive segments of a document, swapped by a fair coin; arguments as in PAIRINGS.
+    """Sample two consecutive segments of a document, swapped by a fair coin; arguments as in PAIRINGS.
 
-    The chunks and their cut are those of next-sentence prediction. A chunk of a single sentence gives no pair (google-research/albert
-    takes B from another document and calls it swapped). Source: Lan et al. 2020, 3.1.
+    Chunks and truncation are those of next-sentence prediction. A chunk of a single sentence gives no pair
+    (google-research/albert takes B from another document and calls it swapped). Source: Lan et al. 2020, 3.1.
     """
     maximum = maximum_length - SPECIALS_IN_A_PAIR
     chunks = draw_chunks(settings.short_probability, sentence_offsets, document_offsets, maximum, rng)

@@ -1,4 +1,4 @@
-"""Text to sentences, with sentencex."""
+"""Split text into sentences, with sentencex."""
 
 import re
 from bisect import bisect_right
@@ -13,40 +13,46 @@ from pipeline.text.documents import WORDY
 # sentencex 1.0 panics on white space of more than one byte before an initial ("by\u00a0J. Smith").
 WIDE_SPACE = re.compile("[\u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]")
 
-TWO_LETTERS = frozenset(
-    """aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv dz ee el en eo es et eu fa ff fi fj fo fr
-    fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz ia id ie ig ii ik io is it iu ja jv ka kg ki kj kk kl km kn ko kr ks ku kv kw ky la lb lg li ln lo
-    lt lu lv mg mh mi mk ml mn mr ms mt my na nb nd ne ng nl nn no nr nv ny oc oj om or os pa pi pl ps pt qu rm rn ro ru rw sa sc sd se sg sh si sk sl
-    sm sn so sq sr ss st su sv sw ta te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo wa wo xh yi yo za zh zu""".split()
+TWO_LETTER_CODES = (
+    "aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv dz ee "
+    "el en eo "
+    "es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz ia id ie ig ii ik io is it iu ja "
+    "jv ka kg "
+    "ki kj kk kl km kn ko kr ks ku kv kw ky la lb lg li ln lo lt lu lv mg mh mi mk ml mn mr ms mt my na nb nd ne "
+    "ng nl nn "
+    "no nr nv ny oc oj om or os pa pi pl ps pt qu rm rn ro ru rw sa sc sd se sg sh si sk sl sm sn so sq sr ss st "
+    "su sv sw "
+    "ta te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo wa wo xh yi yo za zh zu"
 )
+TWO_LETTERS = frozenset(TWO_LETTER_CODES.split())
 """The codes of ISO 639-1, and bh and sh, which Wikipedia still uses."""
 CODE = re.compile(r"([a-z]{2,3})(-[A-Za-z0-9]+)*")
 VERSION = 2
-"""Goes up when the same text gives other sentences, so that no run is continued with other rows."""
+"""Increase when the same text gives other sentences, so that no run resumes with other rows."""
 ENOUGH = re.compile(rf"(?:[\W\d_]*[^\W\d_]){{4}}|.*{WORDY.pattern}.*{WORDY.pattern}")
-"""Four letters, or two ideographs, kana or Hangul syllables: less is no sentence."""
+"""At least four letters, or two ideographs, kana or Hangul syllables: less is not a sentence."""
 SHORT = 12
-"""Characters below which a piece may be no sentence; no abbreviation with its full stop is longer."""
+"""Pieces of fewer characters may not be a sentence; no abbreviation with its full stop is longer."""
 NOT_CAPITAL = frozenset(sign for sign in map(chr, range(0x2000)) if sign.islower() or sign.isdigit() or sign.isspace())
-"""How a piece begins that may go on with the one before it."""
+"""First characters of a piece that may continue the one before it."""
 OPENING = "([\"'“‘„«"
 ITEM_NUMBER = re.compile(r"\(?\d{1,3}[.)]\s*")
 LAST_WORD = re.compile(rf"[^\s.{re.escape(OPENING)}]+(?=\.\s*$)")
 
 
 def is_language_code(code: str) -> bool:
-    """Whether sentencex may know a language by this code, such as "de", "ceb" or "zh-min-nan"; any other it would take for English."""
+    """Whether sentencex may know this language code ("de", "ceb", "zh-min-nan"); it takes others for English."""
     match = CODE.fullmatch(code)
     return match is not None and (len(match[1]) == 3 or match[1] in TWO_LETTERS)
 
 
 def split_sentences(text: str, *, lines_are_sentences: bool = False, language: str = "en") -> list[str]:
-    """The sentences of a text, in order, stripped and none empty.
+    """Return the sentences of a text, in order, stripped and not empty.
 
-    A line feed always ends a sentence. With `lines_are_sentences` every line is one sentence and none is split.
-    White space beyond ASCII becomes a plain space. `language` is a code that sentencex knows ("en", "de"); for others it
-    falls back to a related language or to English. Cuts of sentencex behind an abbreviation are undone, and so are those
-    that leave fewer than four letters.
+    A line feed always ends a sentence. With `lines_are_sentences`, every line is one sentence.
+    Non-ASCII white space becomes a plain space. `language` is a code that sentencex knows ("en", "de"); for others it
+    falls back to a related language or to English. Splits after an abbreviation are undone, and so are those that leave
+    fewer than four letters.
     """
     if not text.isascii():
         text = WIDE_SPACE.sub(" ", text)
@@ -68,14 +74,14 @@ def split_sentences(text: str, *, lines_are_sentences: bool = False, language: s
 
 @dataclass(frozen=True, kw_only=True)
 class Abbreviations:
-    """The abbreviations of a language without their full stop, in small letters, capitals and with a capital first."""
+    """Abbreviations of a language without their full stop, in lower case, upper case and capitalised."""
 
     never_last: frozenset[str]
-    """No sentence ends with them; initials are among them where sentencex does not know these."""
+    """Abbreviations that never end a sentence, with initials that sentencex does not know."""
     seldom_last: frozenset[str]
-    """A sentence goes on after them before a lower-case letter or a digit."""
+    """Abbreviations that do not end a sentence before a lower-case letter or a digit."""
     endings: frozenset[str]
-    """All of them with their full stop, also behind an opening mark: what shows that a piece may be cut."""
+    """All of them with their full stop, also after an opening mark: a piece with none of these needs no check."""
 
 
 @cache
@@ -92,9 +98,9 @@ def abbreviations(language: str) -> Abbreviations:
 
 
 def join_suspicious_lines(pieces: list[str], ends: list[int], known: Abbreviations) -> list[str]:
-    """Join the pieces of lines that end at `ends`, in a language in which a look at how pieces begin shows what may be cut."""
-    odd = [place for place, piece in enumerate(pieces) if len(piece) < SHORT or piece[0] in NOT_CAPITAL]
-    for number in sorted({bisect_right(ends, place) for place in odd}, reverse=True):
+    """Join pieces within the lines whose pieces look wrongly split by their beginnings; `ends` are where lines end."""
+    odd = [index for index, piece in enumerate(pieces) if len(piece) < SHORT or piece[0] in NOT_CAPITAL]
+    for number in sorted({bisect_right(ends, index) for index in odd}, reverse=True):
         start, end = ends[number - 1] if number else 0, ends[number]
         if end - start > 1:
             pieces[start:end] = join_fragments(pieces[start:end], known)
@@ -102,10 +108,10 @@ def join_suspicious_lines(pieces: list[str], ends: list[int], known: Abbreviatio
 
 
 def join_fragments(pieces: list[str], known: Abbreviations) -> list[str]:
-    """Join the pieces of a line that are cut at an abbreviation or an initial, or are too short for a sentence.
+    """Join pieces of a line that were split at an abbreviation or an initial, or are too short for a sentence.
 
-    A short piece goes to the one before it; the number of a list item, an abbreviation and the first piece of the line
-    go to the one after.
+    A short piece joins the one before it; the number of a list item, an abbreviation and the first piece of the line
+    join the one after.
     """
     ends = "\n".join([piece[-SHORT:] for piece in pieces])
     is_long = len(ends) == len(pieces) * (SHORT + 1) - 1
@@ -113,15 +119,15 @@ def join_fragments(pieces: list[str], known: Abbreviations) -> list[str]:
     if has_no_cut and (is_long or not any(map(is_fragment, pieces))):
         return pieces  # most lines
     whole: list[str] = []
-    goes_on = False
+    continues = False
     for piece, following in zip(pieces, (*pieces[1:], "")):
         is_short = is_fragment(piece)
         is_open = following != "" and is_cut(piece, following, known)
-        if whole and (goes_on or (is_short and not is_open and not (following and ITEM_NUMBER.fullmatch(piece)))):
+        if whole and (continues or (is_short and not is_open and not (following and ITEM_NUMBER.fullmatch(piece)))):
             whole[-1] += piece
         else:
             whole.append(piece)
-        goes_on = is_open or (is_short and is_fragment(whole[-1]))
+        continues = is_open or (is_short and is_fragment(whole[-1]))
     if len(whole) > 1 and is_fragment(whole[-1]):
         whole[-2:] = ["".join(whole[-2:])]
     return whole
@@ -133,7 +139,7 @@ def is_fragment(piece: str) -> bool:
 
 
 def is_cut(piece: str, following: str, known: Abbreviations) -> bool:
-    """Whether a piece ends with an abbreviation, and the sentence goes on in the following piece."""
+    """Whether a piece ends with an abbreviation and its sentence continues in the following piece."""
     match = LAST_WORD.search(piece[-SHORT:])
     if match is None:
         return False

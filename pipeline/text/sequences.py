@@ -1,4 +1,4 @@
-"""What every pairing gives: examples as token ranges into a window's flat ids.
+"""Examples as token ranges into a window's flat ids, as every pairing returns them.
 
 S sentences, D documents, N examples, R ranges.
 """
@@ -10,20 +10,20 @@ import numpy as np
 
 @dataclass(frozen=True, kw_only=True)
 class Sequences:
-    """N examples: [CLS], and then each of an example's ranges with a [SEP] after it.
+    """N examples, each [CLS] and then its ranges with a [SEP] after each.
 
-    A pairing that asks something of two segments has two ranges an example and one of the two labels; the others have no label.
+    Pair tasks have two ranges per example and one of the two labels; the others have no label.
     """
 
     starts: np.ndarray  # int64 (R,), first token of each range in the window's flat ids
     ends: np.ndarray  # int64 (R,), one past its last token
-    offsets: np.ndarray  # int64 (N + 1,), where each example's ranges begin, and the last's end
-    document_a: np.ndarray  # int32 (N,), place of the first range's document in the window
-    document_b: (
-        np.ndarray
-    )  # int32 (N,), of the last range's; the documents between, if any, are those between in the window
+    offsets: np.ndarray  # int64 (N + 1,), offsets of each example's ranges
+    document_a: np.ndarray  # int32 (N,), index in the window of the first range's document
+    # Of the last range's document, int32 (N,); a sequence over several documents has all those between, in window
+    # order.
+    document_b: np.ndarray
     not_next: np.ndarray | None = None  # bool (N,), the second range is from another parent
-    swapped: np.ndarray | None = None  # bool (N,), the second range stands before the first in its document
+    swapped: np.ndarray | None = None  # bool (N,), the second range comes before the first in its document
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -34,7 +34,7 @@ class Sequences:
         return self.not_next is not None or self.swapped is not None
 
     def take(self, order: np.ndarray) -> "Sequences":
-        """The examples at the places `order` (int), in that order."""
+        """Return the examples at the indices `order`, in that order."""
         counts = np.diff(self.offsets)[order]
         offsets = offsets_of_counts(counts)
         ranges = np.arange(offsets[-1]) + np.repeat(self.offsets[order] - offsets[:-1], counts)
@@ -50,7 +50,7 @@ class Sequences:
 
 
 def offsets_of_counts(counts: np.ndarray) -> np.ndarray:
-    """Where runs of so many things begin, and the last's end: int64 (len + 1,)."""
+    """Return the offsets of runs of these lengths, int64 (len + 1,)."""
     return np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))
 
 
@@ -61,7 +61,7 @@ def pairs_of_segments(
     not_next: np.ndarray | None = None,
     swapped: np.ndarray | None = None,
 ) -> Sequences:
-    """Sequences of two ranges each: `a` and `b` are (starts, ends), each (N,) as all other arrays."""
+    """Build sequences of two ranges each: `a` and `b` are (starts, ends); all arrays are (N,)."""
     return Sequences(
         starts=np.stack((a[0], b[0]), axis=1).ravel(),
         ends=np.stack((a[1], b[1]), axis=1).ravel(),
@@ -76,14 +76,14 @@ def pairs_of_segments(
 def without_empty_sentences(
     sentence_offsets: np.ndarray, document_offsets: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Both offsets as they are when the sentences that have no tokens are left out."""
+    """Return both offsets with empty sentences left out."""
     filled = np.diff(sentence_offsets) > 0
     kept_before = np.concatenate(([0], np.cumsum(filled)))
     return np.concatenate((sentence_offsets[:-1][filled], sentence_offsets[-1:])), kept_before[document_offsets]
 
 
 def target_lengths(documents: int, short_probability: float, maximum: int, rng: np.random.Generator) -> np.ndarray:
-    """How long each document's sequences should be, int64 (D,): `maximum`, or for a share of them from 2 to `maximum`, all alike.
+    """Draw each document's target length, int64 (D,): `maximum`, or for a share of them uniform from 2 to `maximum`.
 
     Source: google-research/bert, create_instances_from_document.
     """
@@ -92,16 +92,14 @@ def target_lengths(documents: int, short_probability: float, maximum: int, rng: 
 
 
 def follow_chain(following: np.ndarray) -> np.ndarray:
-    """The places from 0 on that are reached when each place names the one that follows it, which is greater; int64.
+    """Return the indices visited from 0 on when each index names its successor, which is greater; int64.
 
-    What a place is followed by must not depend on how it was reached. The chain ends at the first place outside.
+    The successor of an index must not depend on the path to it. The chain ends at the first index out of range.
     """
-    following, place, reached = (
-        following.tolist(),
-        0,
-        [],
-    )  # of all the work in a window this alone has an order: a list is the fastest
-    while place < len(following):
-        reached.append(place)
-        place = following[place]
-    return np.array(reached, np.int64)
+    # The only sequential work in a window: on a list it is fastest.
+    successors = following.tolist()
+    index, visited = 0, []
+    while index < len(successors):
+        visited.append(index)
+        index = successors[index]
+    return np.array(visited, np.int64)

@@ -1,7 +1,8 @@
-"""Sketches of texts: samples of the hashes of their word sequences, by which near-duplicates are found.
+"""Sketches of texts for near-duplicate detection: samples of the hashes of their word sequences.
 
-A sampled MinHash (Broder 1997's "mod m" sketch, FracMinHash): a hash is in the sketch when it is below a bound, so that the share of one
-text that stands in another can be read from the two sketches, also when one is a part of the other: from the hashes that both could have.
+A sampled MinHash (Broder 1997's "mod m" sketch, FracMinHash): a hash is in the sketch if it is below a bound, so that
+the share of one text contained in another can be estimated from the two sketches, also if one is a part of the other,
+using the hashes that both could have.
 """
 
 import numpy as np
@@ -9,41 +10,41 @@ import numpy as np
 from pipeline.text.wordpiece import CLASSES, NEW_LINE, SPACE, chunk_ends
 
 SHINGLE_WORDS = 8
-"""Sequences of eight words seldom occur in two texts by chance."""
+"""Sequences of eight words rarely occur in two texts by chance."""
 LEAST_HASHES = 16
-"""About this many are sampled of a short text, and an eighth of a long one."""
+"""Hashes sampled from a short text, about; from a long text, an eighth of them."""
 MOST_HALVINGS = 3
 COMMON = 1 << (64 - MOST_HALVINGS)
-"""Hashes below it are in the sketch of every text that has them."""
+"""Hashes below this are in the sketch of every text that contains them."""
 CASING_SAMPLE = 2_000
-"""Characters, spread over a text, that tell how it is written."""
+"""Characters, spread over a text, from which its casing is determined."""
 LARGEST = 11
-"""Texts of 2^10 sequences or more are of one size: the pieces of long documents."""
+"""Largest size class: 2^10 sequences or more, as in pieces of long documents."""
 BASE = 0x9E3779B97F4A7C15
 INVERSE = pow(BASE, -1, 1 << 64)
 
 
 def shingle_hashes(text: str) -> np.ndarray:
-    """The hashes of all of a text's sequences of eight words, uint64, rising and distinct; none for fewer words than eight.
+    """Return the hashes of all eight-word sequences of a text, uint64, sorted and distinct; none below eight words.
 
-    Case, punctuation and white space make no difference; every Chinese character is a word.
+    Case, punctuation and white space are ignored; every Chinese character is a word.
     """
     return np.unique(shingles(hash_words(np.frombuffer(text.lower().encode(), np.uint8))))
 
 
 def sample_hashes(hashes: np.ndarray) -> np.ndarray:
-    """Those of a text's hashes that are in its sketch."""
+    """Return the hashes of a text that are in its sketch."""
     halvings = min(MOST_HALVINGS, max(0, (len(hashes) // LEAST_HASHES).bit_length() - 1))
     return hashes[hashes <= np.uint64((1 << (64 - halvings)) - 1)]
 
 
 def size_class(hashes: np.ndarray) -> int:
-    """How large a text with so many sequences is, from 0 to LARGEST, by powers of two."""
+    """Return the size class of a text by the number of its sequences, 0 to LARGEST, in powers of two."""
     return min(len(hashes).bit_length(), LARGEST)
 
 
 def casing(text: str) -> int:
-    """How well a text is written: 0 mostly in capitals, 1 without any, 2 with both, or in a script that has none."""
+    """Return 0 for text mostly in capitals, 1 for text without any, 2 for both or for a script without case."""
     sample = text[:: max(1, len(text) // CASING_SAMPLE)]
     capitals, small = sum(map(str.isupper, sample)), sum(map(str.islower, sample))
     if capitals > small:
@@ -52,16 +53,16 @@ def casing(text: str) -> int:
 
 
 def shingles(words: np.ndarray) -> np.ndarray:
-    """A hash of each sequence of eight of the word hashes, uint64 (len - 7,)."""
+    """Hash each sequence of eight word hashes, uint64 (len - 7,)."""
     count = max(0, len(words) - SHINGLE_WORDS + 1)
     total = np.zeros(count, np.uint64)
-    for place in range(SHINGLE_WORDS):
-        total = total * np.uint64(BASE) + words[place : place + count]
+    for index in range(SHINGLE_WORDS):
+        total = total * np.uint64(BASE) + words[index : index + count]
     return mix_bits(total)
 
 
 def hash_words(text: np.ndarray) -> np.ndarray:
-    """A hash of each word of UTF-8 text (uint8), uint64."""
+    """Hash each word of UTF-8 text (uint8), uint64."""
     ends = chunk_ends(text, chinese_characters=True)
     ends = ends if len(ends) and ends[-1] == len(text) else np.append(ends, len(text))
     starts = np.append(0, ends[:-1])
@@ -72,21 +73,21 @@ def hash_words(text: np.ndarray) -> np.ndarray:
         (text[starts] == 0xE2) & (text[np.minimum(starts + 1, len(text) - 1)] == 0x80)
     )
     starts, stops = starts[spoken], stops[spoken]
-    # A polynomial of the bytes, as a difference of prefix sums shifted to power zero; all arithmetic is modulo 2^64.
+    # A polynomial in the bytes, as a difference of prefix sums shifted to power zero; arithmetic is modulo 2^64.
     sums = np.zeros(len(text) + 1, np.uint64)
     np.cumsum((text.astype(np.uint64) + np.uint64(1)) * powers(BASE, len(text)), out=sums[1:])
     return mix_bits((sums[stops] - sums[starts]) * powers(INVERSE, len(text) + 1)[starts])
 
 
 def powers(base: int, count: int) -> np.ndarray:
-    """base^0, base^1, … modulo 2^64, uint64 (count,)."""
+    """Return base^0, base^1, … modulo 2^64, uint64 (count,)."""
     factors = np.full(count, base, np.uint64)
     factors[:1] = 1
     return np.multiply.accumulate(factors)
 
 
 def mix_bits(values: np.ndarray) -> np.ndarray:
-    """Each number with its bits spread over all 64 (the finaliser of splitmix64), uint64."""
+    """Mix the bits of each number (the finaliser of splitmix64), uint64."""
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return values ^ (values >> np.uint64(31))

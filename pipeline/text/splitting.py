@@ -1,4 +1,4 @@
-"""How each kind of vocabulary normalises text and splits it into words, before words become pieces."""
+"""Normalisation and word splitting of each kind of vocabulary, before words become pieces."""
 
 from dataclasses import dataclass
 
@@ -17,22 +17,23 @@ DECODERS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Splitting:
-    """Text to words, as a vocabulary of this kind is trained and used.
+    """Splitting of text into words, for training and using a vocabulary of this kind.
 
-    WordPiece splits at white space and punctuation (Devlin et al. 2019). Byte-level BPE writes bytes as printable characters, the space
-    before a word with it, and splits as GPT-2 (Radford et al. 2019). Unigram composes to NFKC and splits at white space, as SentencePiece.
-    The last two put a space before every text, so that its first word looks like any other.
+    WordPiece splits at white space and punctuation (Devlin et al. 2019). Byte-level BPE writes bytes as printable
+    characters, including the space before a word, and splits as GPT-2 (Radford et al. 2019). Unigram normalises to NFKC
+    and splits at white space, as SentencePiece. The last two put a space before every text, so that its first word
+    looks like any other.
     """
 
     kind: str = "wordpiece"
     lowercase: bool
     strip_accents: bool | None = None
-    """None: where text is lower-cased."""
+    """None: if text is lower-cased."""
     chinese_characters: bool = True
-    """Whether Chinese characters are words of their own; WordPiece only."""
+    """Whether each Chinese character is a word; WordPiece only."""
 
     def normalizer(self) -> normalizers.Normalizer | None:
-        """A new normalizer; None where text stays as it is."""
+        """Return a new normalizer; None if text is not changed."""
         wordpiece = self.kind == "wordpiece"
         letters = normalizers.BertNormalizer(
             clean_text=wordpiece,
@@ -47,7 +48,7 @@ class Splitting:
         return normalizers.Sequence([normalizers.Nmt(), normalizers.NFKC(), *[letters] * changed, *spaces])
 
     def pre_tokenizer(self) -> pre_tokenizers.PreTokenizer:
-        """A new splitter of normalised text."""
+        """Return a new splitter of normalised text."""
         if self.kind == "wordpiece":
             return pre_tokenizers.BertPreTokenizer()
         if self.kind == "byte-bpe":
@@ -56,7 +57,7 @@ class Splitting:
 
 
 def continues(kind: str, piece: str) -> bool:
-    """Whether a piece of text goes on with the word before it; punctuation does where no space stands before it, but not in WordPiece."""
+    """Whether a piece continues a word; punctuation without a space before it does, but not in WordPiece."""
     if kind == "wordpiece":
         return piece.startswith(CONTINUATION)
     return not piece.startswith(BYTE_SPACE if kind == "byte-bpe" else META_SPACE)

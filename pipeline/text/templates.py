@@ -1,4 +1,4 @@
-"""Wikipedia's templates that carry words of a sentence: name -> what a reader sees of it, as far as it is prose."""
+"""Table of Wikipedia's templates that carry words of a sentence: name -> renderer of their prose."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -7,13 +7,17 @@ Arguments = Mapping[str, str]
 """A template's arguments by name; unnamed ones are "1", "2", …"""
 Render = Callable[[Arguments], str]
 
-MONTHS = "January February March April May June July August September October November December".split()
+MONTH_NAMES = "January February March April May June July August September October November December"
+MONTHS = MONTH_NAMES.split()
 HOLE = "\ue000"
-"""Stands for what cannot be written: a number that only MediaWiki can compute, a formula of several lines. The parentheses or the sentence around it go."""
+"""Placeholder for what cannot be written: a number that only MediaWiki can compute, a formula of several lines.
+
+The parentheses or the sentence around it are removed.
+"""
 ASIDE, ASIDE_END = "\ue001", "\ue002"
-"""Around a pronunciation or coordinates: within parentheses and behind a bold name they go, elsewhere they are words of the sentence."""
+"""Marks around a pronunciation or coordinates: removed in parentheses and after a bold name, kept elsewhere."""
 GLUED = "\u2064"
-"""Between a number and its fraction, 1{{frac|1|2}}: a space there, else nothing."""
+"""Mark between a number and its fraction, 1{{frac|1|2}}: becomes a space there, else nothing."""
 LONGEST_NUMBER = 40
 DIGITS = re.compile(r"(?<![\d.,])\d{4,}(?=\.\d+$|$)")
 NUMBER = re.compile(r"[-−+–]?[\d.,]*\d[\d.,]*(?:[+/⁄]\d+)*(?:e-?\d+)?$")
@@ -67,17 +71,17 @@ UNITS |= {
     "ft3/s": "cu ft/s",
     "/sqmi": "/sq mi",
 }
-SMALLER_UNITS = frozenset("in ft yd oz lb ch fur rd li drachm".split())
+SMALLER_UNITS = frozenset({"in", "ft", "yd", "oz", "lb", "ch", "fur", "rd", "li", "drachm"})
 POWER = str.maketrans("23", "²³")
 LANGUAGE_TEMPLATE = re.compile(r"(?:lang-[a-z]{1,4}(?:-[a-z-]+)?\d?|script/[\w -]+)$")
 PRONUNCIATION_TEMPLATE = re.compile(r"ipa-[a-z-]+\d?$")
 SOUNDS = {"'": "ˈ", ",": "ˌ"} | dict.fromkeys(["lang", "local", "pron", "icon", "us", "uk", "us also", "uk also"], "")
-"""What arguments of {{IPAc-en}} stand for other than themselves."""
+"""Arguments of {{IPAc-en}} that do not stand for themselves."""
 DEGREES = ("°", "′", "″")
 
 
 def first(*names: str) -> Render:
-    """The first of these arguments that is not blank."""
+    """Return a renderer of the first of these arguments that is not blank."""
     return lambda arguments: next((text for name in names if (text := arguments.get(name, "").strip())), "")
 
 
@@ -86,37 +90,37 @@ def constant(text: str) -> Render:
 
 
 def prefixed(before: str) -> Render:
-    """The first argument, or nothing, behind a sign: {{€|5}}, {{floruit}} 1900."""
+    """Return a renderer of the first argument, or nothing, after a sign: {{€|5}}, {{floruit}} 1900."""
     return lambda arguments: f"{before}{first('1')(arguments)}".strip()
 
 
 def around(before: str, after: str) -> Render:
-    """The first argument between two signs; nothing where it is blank."""
+    """Return a renderer of the first argument between two signs; empty if the argument is blank."""
     return lambda arguments: f"{before}{text}{after}" if (text := first("1")(arguments)) else ""
 
 
 def joined(separator: str) -> Render:
-    """All unnamed arguments."""
+    """Return a renderer that joins all unnamed arguments."""
     return lambda arguments: separator.join(text for text in unnamed(arguments) if text)
 
 
 def unnamed(arguments: Arguments) -> list[str]:
-    """The unnamed arguments in their order."""
+    """Return the unnamed arguments in order."""
     return [text.strip() for name, text in arguments.items() if name.isdecimal()]
 
 
 def last(arguments: Arguments) -> str:
-    """The last unnamed argument: {{transl|ar|DIN|text}}, {{resize|80%|text}}."""
+    """Render the last unnamed argument: {{transl|ar|DIN|text}}, {{resize|80%|text}}."""
     return next((text for text in reversed(unnamed(arguments)) if text), "")
 
 
 def quotation(arguments: Arguments) -> str:
-    """A quotation that stands as a paragraph of its own."""
+    """Render a quotation as a paragraph of its own."""
     return f"\n\n{first('1', 'text', 'quote', 'текст', 'texte')(arguments)}\n\n"
 
 
 def grouped(number: str) -> str:
-    """12345.6 -> 12,345.6; what is no number of a usual length stays as it is."""
+    """Group digits, 12345.6 -> 12,345.6; anything but a number of usual length is returned unchanged."""
     plain = len(number) <= LONGEST_NUMBER and number.count(".") < 2
     return DIGITS.sub(lambda match: f"{int(match[0]):,}", number, count=1) if plain else number
 
@@ -126,14 +130,14 @@ def is_number(text: str) -> bool:
 
 
 def unit(code: str) -> str:
-    """A unit as it is written: sqmi -> sq mi, km2 -> km²."""
+    """Return a unit as written in prose: sqmi -> sq mi, km2 -> km²."""
     return UNITS.get(code) or re.sub(
         r"(?<=m)[23](?=$|/)|(?<=ft)[23]|(?<=mi)2|(?<=in)[23]", lambda match: match[0].translate(POWER), code
     )
 
 
 def quantity(arguments: Arguments) -> str:
-    """{{convert|5|-|10|km|mi}} -> 5–10 km; {{convert|6|ft|2|in|m}} -> 6 ft 2 in. What it is converted to is left out."""
+    """Render {{convert|5|-|10|km|mi}} -> 5–10 km; {{convert|6|ft|2|in|m}} -> 6 ft 2 in, without the converted value."""
     words = [word.replace(GLUED, "+").removeprefix("+") for word in unnamed(arguments)]
     if arguments.get("disp", "").strip() in ("output number only", "number"):
         return HOLE
@@ -197,15 +201,15 @@ def english_sounds(arguments: Arguments) -> str:
 
 
 def coordinates(arguments: Arguments) -> str:
-    """{{coord|13|19|N|169|9|W}} -> 13°19′N 169°9′W, as an aside; nothing of those that stand over the article."""
+    """{{coord|13|19|N|169|9|W}} -> 13°19′N 169°9′W, as an aside; empty if shown in the title only."""
     if "title" in arguments.get("display", "") and "inline" not in arguments.get("display", ""):
         return ""
-    text, place = "", 0
+    text, degree = "", 0
     for word in unnamed(arguments):
         if word in ("N", "S", "E", "W"):
-            text, place = f"{text}{word} ", 0
-        elif is_number(word) and place < len(DEGREES):
-            text, place = f"{text}{word}{DEGREES[place]}", place + 1
+            text, degree = f"{text}{word} ", 0
+        elif is_number(word) and degree < len(DEGREES):
+            text, degree = f"{text}{word}{DEGREES[degree]}", degree + 1
         else:
             break
     return aside(text.strip()) if text[-2:-1] in ("E", "W") else ""
@@ -229,12 +233,12 @@ def approximate(arguments: Arguments) -> str:
 
 
 def bullets(arguments: Arguments) -> str:
-    """A list whose items are arguments."""
+    """Render a list whose items are arguments."""
     return "\n" + "".join(f"* {text}\n" for text in unnamed(arguments) if text)
 
 
 def date(arguments: Arguments) -> str:
-    """{{birth date|1950|1|2}} -> January 2, 1950, or with df=y 2 January 1950; shorter where month or day are missing."""
+    """{{birth date|1950|1|2}} -> January 2, 1950, or with df=y 2 January 1950; shorter without month or day."""
     year, month, day = (unnamed(arguments) + ["", "", ""])[:3]
     if not (month.isdecimal() and len(month) <= 2 and 1 <= int(month) <= 12):
         return " ".join(part for part in (year, month, day) if part)
@@ -270,7 +274,7 @@ def japanese(arguments: Arguments) -> str:
 
 
 def missing_article(arguments: Arguments) -> str:
-    """{{ill|Foo|de|Bar}}, and in its older form {{ill|de|Foo|Bar}} -> Foo"""
+    """{{ill|Foo|de|Bar}}, and its older form {{ill|de|Foo|Bar}} -> Foo"""
     is_language = re.fullmatch("[a-z]{2,3}", first("1")(arguments)) is not None
     return first("lt", "texte", "fr", "2" if is_language else "1")(arguments)
 
@@ -281,7 +285,7 @@ def chinese(arguments: Arguments) -> str:
 
 
 def century(arguments: Arguments) -> str:
-    """French {{s|XIX|e}} -> XIXe siècle; elsewhere {{s|text}} is text that does not break."""
+    """French {{s|XIX|e}} -> XIXe siècle; elsewhere {{s|text}} is unbreakable text."""
     number, ending = first("1")(arguments), first("2")(arguments)
     return f"{number}{ending} siècle" if ending else number
 
@@ -309,7 +313,7 @@ def ship_class(arguments: Arguments) -> str:
 
 
 def power_of_ten(arguments: Arguments) -> str:
-    """{{e|6}} -> ×10^6; without a number it is the ending of a French ordinal."""
+    """{{e|6}} -> ×10^6; without a number, the ending of a French ordinal."""
     return f"×10^{arguments['1'].strip()}" if arguments.get("1", "").strip() else "e"
 
 
@@ -410,7 +414,9 @@ TEMPLATES: dict[str, Render] = {
 BY_FUNCTION: list[tuple[Render, str]] = [
     (
         date,
-        "birth date, birth date and age, birth-date, birth-date and age, bda, dob, death date, death date and age, death-date, death-date and age, start date, start date and age, start-date, end date, end-date, film date, release date, birth year and age, dts",
+        "birth date, birth date and age, birth-date, birth-date and age, bda, dob, death date, death date and age, "
+        "death-date, death-date and age, start date, start date and age, start-date, end date, end-date, film date, "
+        "release date, birth year and age, dts",
     ),
     (day_first, "date, datum, дата, fecha, дн, дс, дн2, дс2"),
     (pronunciation, "api, afi, мфа, мфа2, мфа-всі, ipa-all, pronunciation, phon"),
@@ -418,16 +424,19 @@ BY_FUNCTION: list[tuple[Render, str]] = [
     (fraction, "frac, fraction, sfrac, bruch, дріб, дробь"),
     (
         quotation,
-        "quote, cquote, blockquote, quotation, rquote, bquote, zitat, цитата, cytat, cita, citat, citaat, idézet, citation bloc, citazione, citação, alıntı",
+        "quote, cquote, blockquote, quotation, rquote, bquote, zitat, цитата, cytat, cita, citat, citaat, idézet, "
+        "citation bloc, citazione, citação, alıntı",
     ),
     (
         last,
-        "transl, transliteration, resize, hover title, font, pronunciation text, wikt-lang, rtl-lang, script, audio, linkaudio",
+        "transl, transliteration, resize, hover title, font, pronunciation text, wikt-lang, rtl-lang, script, audio, "
+        "linkaudio",
     ),
     (joined(" "), "unité, nombre, bibleverse, bibleref, bibleref2, unidad, jct, nb5"),
     (
         first("2", "1"),
-        "lang, langi, lang3, langx, color, font color, fontcolor, colour, color2, background color, sort, hs, nobreak color, tsl, link-interwiki, цвет, колір",
+        "lang, langi, lang3, langx, color, font color, fontcolor, colour, color2, background color, sort, hs, "
+        "nobreak color, tsl, link-interwiki, цвет, колір",
     ),
     (missing_article, "ill, illm, ill2, interlanguage link, interlanguage link multi, lien"),
     (
@@ -436,14 +445,20 @@ BY_FUNCTION: list[tuple[Render, str]] = [
     ),
     (
         first("1", "text"),
-        "ipa, ipa link, ipalink, nq, nastaliq, flatlist, citation needed span, cn-span, clarify span, nowrap, nobr, nowr, j, small, smaller, smalldiv, midsize, big, bigger, larger, large, center, nobold, noitalic, normal, abbr, abbrlink, abbreviation, tooltip, vanchor, visible anchor, em, strong, bold, "
-        "italic, italics, sic, typo, sup, sub, mono, code, codes, tt, var, kbd, samp, math, mvar, bigmath, smallcaps, sc, smallcaps all, allcaps, caps, uc, lc, chem2, ce, grc, polytonic, polytonisch, unicode, "
-        "hebrew, flag, flagcountry, flagu, nft, pays, comment, пояснение, rusold, num, число, nts, plainlist, plain list, citation, abbr., title-case, underline, overline, mathrm, ruby, 仮リンク, le, link-en, lj, unbulleted,"
-        "proper name, coptic, script/hebrew, hebr, lang-rus, siècle, bdi, isp, sans-serif, serif, pre2, nihongo foot, wt, wikt, gloss, word, phrase, ws",
+        "ipa, ipa link, ipalink, nq, nastaliq, flatlist, citation needed span, cn-span, clarify span, nowrap, nobr, "
+        "nowr, j, small, smaller, smalldiv, midsize, big, bigger, larger, large, center, nobold, noitalic, normal, "
+        "abbr, abbrlink, abbreviation, tooltip, vanchor, visible anchor, em, strong, bold, "
+        "italic, italics, sic, typo, sup, sub, mono, code, codes, tt, var, kbd, samp, math, mvar, bigmath, "
+        "smallcaps, sc, smallcaps all, allcaps, caps, uc, lc, chem2, ce, grc, polytonic, polytonisch, unicode, "
+        "hebrew, flag, flagcountry, flagu, nft, pays, comment, пояснение, rusold, num, число, nts, plainlist, plain "
+        "list, citation, abbr., title-case, underline, overline, mathrm, ruby, 仮リンク, le, link-en, lj, unbulleted,"
+        "proper name, coptic, script/hebrew, hebr, lang-rus, siècle, bdi, isp, sans-serif, serif, pre2, nihongo "
+        "foot, wt, wikt, gloss, word, phrase, ws",
     ),
     (
         constant(HOLE),
-        "inflation, format price, formatprice, inflation year, inflation-year, currentyear, age, to usd, currentmonthname, pop density, age in days, age in years, age in years and days, time ago, years ago",
+        "inflation, format price, formatprice, inflation year, inflation-year, currentyear, age, to usd, "
+        "currentmonthname, pop density, age in days, age in years, age in years and days, time ago, years ago",
     ),
     (constant(" "), "nbsp, spaces, sp, thinsp, hair space, hairsp, 0, nnbsp, space, zwsp, nbs, ens"),
     (constant("\n"), "clear, br, -, clr, crlf, paragraph break, pb, parabr"),
@@ -479,7 +494,10 @@ TEMPLATES |= {
 
 
 def render(name: str, arguments: Arguments) -> str:
-    """What a reader sees of a template; nothing of one that is not in the table. `name` is in lower case, with single spaces."""
+    """Render a template as a reader sees it; empty if it is not in the table.
+
+    `name` is in lower case with single spaces.
+    """
     known = TEMPLATES.get(name) or (
         first("1") if LANGUAGE_TEMPLATE.match(name) else pronunciation if PRONUNCIATION_TEMPLATE.match(name) else None
     )

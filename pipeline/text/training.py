@@ -1,4 +1,4 @@
-"""Counts of words -> the entries of a vocabulary."""
+"""Train the entries of a vocabulary from word counts."""
 
 import hashlib
 import json
@@ -16,19 +16,19 @@ from tokenizers.trainers import BpeTrainer, UnigramTrainer, WordPieceTrainer
 from pipeline.text.splitting import CONTINUATION, DECODERS, SPECIALS, Splitting
 
 COUNTS = pa.schema([pa.field("word", pa.string(), nullable=False), pa.field("count", pa.int64(), nullable=False)])
-LONGEST_WORD = (
-    100  # characters; longer words are [UNK], as in Hugging Face's published tokenizers (google-research/bert: 200)
-)
-ALPHABET = 1_000  # characters of a trained WordPiece vocabulary at most (Hugging Face's BertWordPieceTokenizer)
+LONGEST_WORD = 100
+"""Characters; longer words are [UNK], as in Hugging Face's published tokenizers (google-research/bert: 200)."""
+ALPHABET = 1_000
+"""Maximum characters of a trained WordPiece vocabulary, as in Hugging Face's BertWordPieceTokenizer."""
 REPLAYED = 50_000_000
-"""Words that a trainer is fed at most: `tokenizers` takes no counts, only text, and counts for itself."""
+"""Maximum words fed to a trainer: `tokenizers` takes text, not counts, and counts for itself."""
 SCORE_DIGITS = 6
-"""Decimals of a unigram score: sums over threads in no fixed order differ from the 14th digit on."""
+"""Decimals of a unigram score; sums over threads in no fixed order differ from the 14th digit on."""
 SCORE_STEP = 1e-4
 
 
 def word_counts(texts: Iterable[str], splitting: Splitting) -> Counter[str]:
-    """How often each word occurs. Texts are cut at white space first, so runs of it are no words of any kind."""
+    """Count each word; texts are first cut at white space, so runs of it are never words."""
     chunks: Counter[str] = Counter()
     for text in texts:
         chunks.update(text.split())
@@ -41,23 +41,25 @@ def word_counts(texts: Iterable[str], splitting: Splitting) -> Counter[str]:
 
 
 def counts_table(counts: dict[str, int]) -> pa.Table:
-    """Counts as a table (schema COUNTS)."""
+    """Return counts as a table (schema COUNTS)."""
     return pa.table([list(counts), list(counts.values())], schema=COUNTS)
 
 
 def iterate_counts(counts: pa.Table) -> Iterator[tuple[str, int]]:
-    """Words and counts of a table, few at a time as Python objects."""
+    """Yield words and counts of a table, converting a few at a time to Python objects."""
     for batch in counts.to_batches(max_chunksize=65_536):
         yield from zip(batch["word"].to_pylist(), batch["count"].to_pylist(), strict=True)
 
 
 def learn(counts: pa.Table, splitting: Splitting, *, size: int, unused: int) -> tuple[tuple[str, ...], str | None]:
-    """At most `size` entries learnt from words (schema COUNTS), and for other kinds than WordPiece the tokenizer as JSON.
+    """Learn at most `size` entries from word counts (schema COUNTS); return them and the tokenizer's JSON.
 
-    The same counts give the same entries in the same order, in every process and in whatever order the words come.
-    [PAD] [UNK] [CLS] [SEP] [MASK] come first, then [unused0] and so on, then the alphabet of byte-bpe and WordPiece, then what was learnt.
-    Where there are more than 50 million words, counts are divided to that many, and a remainder is rounded up or down by a hash of the word:
-    frequent words keep their share, and of words rarer than the divisor a sample stays, once each, so that their pieces keep theirs.
+    The JSON is None for WordPiece.
+
+    The same counts give the same entries in the same order, in every process and for any order of the words.
+    [PAD] [UNK] [CLS] [SEP] [MASK] come first, then [unused0] and so on, then the alphabet of byte-bpe and WordPiece,
+    and then the learnt entries. Above 50 million words, counts are scaled down to that many, and remainders are rounded
+    by a hash of the word: frequent words keep their share, and rarer words are sampled, so that their pieces keep theirs.
     """
     reserved = [*SPECIALS, *(f"[unused{number}]" for number in range(unused))]
     if splitting.kind == "wordpiece":
@@ -71,15 +73,18 @@ def learn(counts: pa.Table, splitting: Splitting, *, size: int, unused: int) -> 
 
 
 def wordpiece_entries(counts: pa.Table, size: int, reserved: list[str]) -> tuple[str, ...]:
-    """Words with characters beyond the alphabet (the most frequent, at most 1,000 and a quarter of `size`) are left out."""
+    """Train a WordPiece vocabulary.
+
+    Words with characters outside the alphabet (the most frequent, at most 1,000 and a quarter of `size`) are left out.
+    """
     characters = alphabet(counts, min(ALPHABET, (size - len(reserved) + len(SPECIALS)) // 4))
 
     def fits(word: str) -> bool:
         return len(word) <= LONGEST_WORD and characters.issuperset(word)
 
     inside = {character for word, _ in iterate_counts(counts) if fits(word) for character in word[1:]}
-    # The trainer numbers the alphabet in the order of a hash table, and breaks ties between merges by those numbers:
-    # as special tokens the alphabet has its numbers before training starts.
+    # The trainer numbers the alphabet in hash table order and breaks ties between merges by those numbers: passed as
+    # special tokens, the alphabet is numbered before training starts.
     fixed = [*reserved, *sorted(characters), *(CONTINUATION + character for character in sorted(inside))]
     trainer = WordPieceTrainer(
         vocab_size=size,
@@ -93,7 +98,7 @@ def wordpiece_entries(counts: pa.Table, size: int, reserved: list[str]) -> tuple
 
 
 def learn_bytes(counts: pa.Table, size: int, reserved: list[str]) -> BPE:
-    """Byte-level BPE; all 256 bytes are entries, so nothing is unknown."""
+    """Train byte-level BPE; all 256 bytes are entries, so nothing is unknown."""
     trainer = BpeTrainer(
         vocab_size=size,
         min_frequency=2,
@@ -105,10 +110,12 @@ def learn_bytes(counts: pa.Table, size: int, reserved: list[str]) -> BPE:
 
 
 def learn_unigram(counts: pa.Table, size: int, reserved: list[str]) -> Unigram:
-    """A unigram model (Kudo 2018). Its characters are the most frequent, at most a quarter of `size`; words are cut at others.
+    """Train a unigram model (Kudo 2018).
 
-    Entries after the reserved ones are ordered by score and then by code points: the trainer's order among equals is that of a hash table.
-    Which pieces it drops could still turn on a sum's last digit where two segmentations of a word are equally likely; none has been seen to.
+    Its characters are the most frequent, at most a quarter of `size`; words are split at others. Entries after the
+    reserved ones are sorted by score and then by code points, because the trainer orders ties by hash table. Where two
+    segmentations of a word are equally likely, the choice of dropped pieces could still depend on the last digit of a
+    sum; not yet observed.
     """
     characters = alphabet(counts, (size - len(reserved)) // 4)
     words = ((part, count) for word, count in scale_counts(counts) for part in split_at_unknown(word, characters))
@@ -120,9 +127,9 @@ def learn_unigram(counts: pa.Table, size: int, reserved: list[str]) -> Unigram:
 
 
 def sort_rarest_scores(pieces: dict[str, float]) -> dict[str, float]:
-    """The same, with the scores of the rarest characters dealt out by code point.
+    """Return the pieces with the scores of the rarest characters reassigned in code point order.
 
-    To characters that it would have dropped the trainer gives the lowest scores, 0.0001 apart, in the order of a hash table.
+    The trainer gives the lowest scores, 0.0001 apart, in hash table order to characters that it would have dropped.
     """
     characters = sorted((piece for piece in pieces if len(piece) == 1), key=pieces.__getitem__)
     last = 1
@@ -134,7 +141,7 @@ def sort_rarest_scores(pieces: dict[str, float]) -> dict[str, float]:
 
 
 def train_tokenizer(model: BPE | Unigram | WordPiece, trainer: Any, words: Iterable[tuple[str, int]]) -> Tokenizer:
-    """A tokenizer with this model after training."""
+    """Train a model and return its tokenizer."""
     tokenizer = Tokenizer(model)
     tokenizer.pre_tokenizer = WhitespaceSplit()
     tokenizer.train_from_iterator(repeat_words(words), trainer)
@@ -142,13 +149,13 @@ def train_tokenizer(model: BPE | Unigram | WordPiece, trainer: Any, words: Itera
 
 
 def tokens_by_id(tokenizer: Tokenizer) -> tuple[str, ...]:
-    """Entries by id."""
+    """Return the entries in the order of their ids."""
     ids = tokenizer.get_vocab()
     return tuple(sorted(ids, key=ids.__getitem__))
 
 
 def alphabet(counts: pa.Table, limit: int) -> set[str]:
-    """The `limit` most frequent characters; of equally frequent ones those with the lower code point."""
+    """Return the `limit` most frequent characters; ties go to the lower code point."""
     characters: Counter[str] = Counter()
     for word, count in iterate_counts(counts):
         for character in word:
@@ -157,14 +164,14 @@ def alphabet(counts: pa.Table, limit: int) -> set[str]:
 
 
 def split_at_unknown(word: str, characters: set[str]) -> list[str]:
-    """The word cut at the characters that are not in the alphabet."""
+    """Split a word at characters that are not in the alphabet."""
     if characters.issuperset(word):
         return [word]
     return "".join(character if character in characters else " " for character in word).split()
 
 
 def scale_counts(counts: pa.Table, most: int = REPLAYED) -> Iterator[tuple[str, int]]:
-    """Words with their counts, divided where there are more than `most` words in all; those left without count are left out."""
+    """Yield words and counts, scaled down if there are more than `most` words; words with count 0 are left out."""
     total = pc.sum(counts["count"]).as_py() or 0
     if total <= most:
         yield from iterate_counts(counts)
@@ -177,7 +184,7 @@ def scale_counts(counts: pa.Table, most: int = REPLAYED) -> Iterator[tuple[str, 
 
 
 def repeat_words(counts: Iterable[tuple[str, int]]) -> Iterator[str]:
-    """Lines in which each word stands as often as its count says, in short lines: the trainer counts for itself."""
+    """Yield short lines in which each word is repeated by its count, because the trainer counts for itself."""
     for word, count in counts:
         for start in range(0, count, 1_000):
             yield " ".join([word] * min(1_000, count - start))

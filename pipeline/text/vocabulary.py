@@ -1,4 +1,4 @@
-"""A vocabulary: load, check, train, save and fingerprint it."""
+"""Load, check, train, save and fingerprint a vocabulary."""
 
 import hashlib
 import json
@@ -22,30 +22,30 @@ from pipeline.text.training import LONGEST_WORD, counts_table, learn, word_count
 from pipeline.text.vocabulary_files import read_file, specials_of
 
 ODD_SHARE = 0.01
-"""Published uncased vocabularies hold a few entries that lower-casing changes; a larger share is a cased vocabulary."""
+"""Published uncased vocabularies have a few upper-case entries; with a larger share, a vocabulary is cased."""
 BRACKETED = re.compile(r"\[.+\]", re.DOTALL)
-UNUSED = re.compile(r"\[unused\d+\]|madeupword\d+")  # BERT's free entries, and RoBERTa's
+UNUSED = re.compile(r"\[unused\d+\]|madeupword\d+")  # the free entries of BERT and RoBERTa
 
 
 @dataclass(frozen=True, kw_only=True)
 class Vocabulary:
-    """The entries of a vocabulary, in the order of their ids, and how text is normalised for them."""
+    """The entries of a vocabulary in the order of their ids, and how text is normalised for them."""
 
     tokens: tuple[str, ...]
     lowercase: bool
     kind: str = "wordpiece"
     """wordpiece, byte-bpe or unigram."""
     strip_accents: bool | None = None
-    """None: where text is lower-cased."""
+    """None: if text is lower-cased."""
     chinese_characters: bool = True
-    """Whether Chinese characters are words of their own (WordPiece only)."""
+    """Whether each Chinese character is a word (WordPiece only)."""
     specials: tuple[str, ...] = SPECIALS
-    """Names of the padding, unknown, first, separating and masking tokens, and then of any others that are never text."""
+    """Names of the padding, unknown, first, separator and mask tokens, then of all others that are never text."""
     model: str | None = None
-    """Merges or scores, normalisation and splitting: the tokenizer as JSON, without added tokens. None for WordPiece."""
+    """The tokenizer as JSON without added tokens: merges or scores, normalisation and splitting. None for WordPiece."""
 
     def __getstate__(self) -> dict[str, Any]:
-        return {field.name: getattr(self, field.name) for field in fields(self)}  # what is cached is not shipped
+        return {field.name: getattr(self, field.name) for field in fields(self)}  # without cached properties
 
     @property
     def size(self) -> int:
@@ -84,12 +84,15 @@ class Vocabulary:
 
     @cached_property
     def ordinary_ids(self) -> np.ndarray:
-        """Ids that stand for text, int32: all but the specials and [unusedN]. Random masks are drawn from these."""
+        """Ids that stand for text, int32: all but special tokens and [unusedN]. Random masks are drawn from these."""
         return np.flatnonzero(self._textual).astype(np.int32)
 
     @cached_property
     def continuation(self) -> np.ndarray:
-        """Whether each id continues a word, bool (size,). A published RoBERTa's first piece of a text does too: no space stands before it."""
+        """Whether each id continues a word, bool (size,).
+
+        In a published RoBERTa, the first piece of a text does too, because no space comes before it.
+        """
         return self._textual & np.array([continues(self.kind, token) for token in self.tokens])
 
     @cached_property
@@ -98,7 +101,7 @@ class Vocabulary:
         return hashlib.sha256(json.dumps(self.__getstate__(), sort_keys=True).encode()).hexdigest()
 
     def tokenizer(self) -> Tokenizer:
-        """A new tokenizer that adds no special tokens and knows none: "[MASK]" in a text is pieces of text."""
+        """Return a new tokenizer that neither adds nor parses special tokens: "[MASK]" in a text is ordinary text."""
         if self.model is not None:
             return Tokenizer.from_str(
                 self.model if self.kind == "byte-bpe" else hide_reserved_entries(self.model, self._textual)
@@ -120,9 +123,9 @@ class Vocabulary:
 
 
 def hide_reserved_entries(model: str, textual: np.ndarray) -> str:
-    """A unigram tokenizer whose special and unused entries match no text.
+    """Return a unigram tokenizer whose special and unused entries match no text.
 
-    Unigram looks for all its entries in the text. Words never hold a space, as splitting takes it for their mark, so a space hides an entry.
+    Unigram searches the text for all its entries. Splitting replaces every space, so a space in an entry hides it.
     """
     tokenizer = json.loads(model)
     entries = tokenizer["model"]["vocab"]
@@ -135,11 +138,12 @@ def hide_reserved_entries(model: str, textual: np.ndarray) -> str:
 def load_vocabulary(
     path: str, lowercase: bool | None, *, strip_accents: bool | None = None, chinese_characters: bool = True
 ) -> Vocabulary:
-    """The vocabulary of a vocab.txt, tokenizer.json, vocab.json, or a folder with one (tokenizer.json first), at a local path or URL.
+    """Load a vocabulary from a vocab.txt, tokenizer.json, vocab.json, or a folder with one (tokenizer.json first).
 
-    `lowercase` and `strip_accents` None: as the tokenizer's own config says. Raises ConfigError where there is no such file, where
-    lower-casing is neither said nor configured, or where a setting is at odds with the config or the entries; DataError for a file that
-    is no such vocabulary. A published tokenizer other than WordPiece is used as it is: RoBERTa's puts no space before a text.
+    `path` is a local path or URL; `lowercase` and `strip_accents` None: as the tokenizer's own config says. Raises
+    ConfigError if there is no such file, if lower-casing is neither set nor configured, or if a setting contradicts the
+    config or the entries; DataError for a file that is not such a vocabulary. A published tokenizer other than
+    WordPiece is used as it is: RoBERTa's puts no space before a text.
     """
     file, found = read_file(path)
     specials = specials_of(found, file)
@@ -169,27 +173,27 @@ def load_vocabulary(
 
 
 def load_vocabulary_as_published(path: str) -> Vocabulary:
-    """The vocabulary beside a published model, as load_vocabulary.
+    """Load the vocabulary of a published model, as load_vocabulary.
 
-    Where its files do not tell whether text is lower-cased it is, as transformers has it, unless the entries have
-    capitals, which would never be met.
+    If its files do not state whether text is lower-cased, it is, as in transformers, unless the entries have capitals,
+    which would never occur.
     """
     _, found = read_file(path)
     return load_vocabulary(path, None if found.lowercase is not None else not has_capitals(found.tokens))
 
 
 def has_capitals(tokens: tuple[str, ...]) -> bool:
-    """Whether more entries than the few of a published uncased vocabulary have upper-case letters."""
+    """Whether more entries have upper-case letters than the few of a published uncased vocabulary."""
     return len(upper_case(tokens)) > ODD_SHARE * len(tokens)
 
 
 def upper_case(tokens: tuple[str, ...]) -> list[str]:
-    """The entries that lower-casing changes, but for special tokens."""
+    """Return the entries that lower-casing changes, except special tokens."""
     return [token for token in tokens if not BRACKETED.fullmatch(token) and token != token.lower()]
 
 
 def merge_setting(name: str, wanted: bool | None, configured: bool | None, source: str) -> bool | None:
-    """The wanted or configured value of a setting. Raises ConfigError where they differ."""
+    """Return the requested or configured value of a setting. Raises ConfigError if they differ."""
     if wanted is not None and configured is not None and wanted != configured:
         raise ConfigError(
             f"vocabulary.{name} ({wanted}) differs from {source} ({configured}): leave it out, or pass {configured}"
@@ -198,7 +202,7 @@ def merge_setting(name: str, wanted: bool | None, configured: bool | None, sourc
 
 
 def require_fitting_case(tokens: tuple[str, ...], lowercase: bool, said: str, file: str) -> None:
-    """Raise ConfigError where lower-casing and the entries are at odds; `said` names the setting and its value."""
+    """Raise ConfigError if lower-casing and the entries contradict; `said` names the setting and its value."""
     words = [token for token in tokens if not BRACKETED.fullmatch(token)]
     upper = upper_case(tokens)
     lower = [word for word in words if word != word.upper()]
@@ -209,7 +213,8 @@ def require_fitting_case(tokens: tuple[str, ...], lowercase: bool, said: str, fi
         )
     if not lowercase and lower and not upper:
         raise ConfigError(
-            f"{said} does not fit {file}: 0 of {len(tokens)} entries have upper-case letters and {len(lower)} have lower-case ones, "
+            f"{said} does not fit {file}: 0 of {len(tokens)} entries have upper-case letters "
+            f"and {len(lower)} have lower-case ones, "
             f"such as {lower[0]!r}; make it True for this uncased vocabulary"
         )
 
@@ -224,7 +229,7 @@ def train_vocabulary(
     chinese_characters: bool = True,
     unused: int = 0,
 ) -> Vocabulary:
-    """A vocabulary of at most `size` entries learnt from `texts`, which are gone through once. Memory is that of the distinct words.
+    """Train a vocabulary of at most `size` entries on `texts`, in one pass; memory is that of the distinct words.
 
     Raises ConfigError as vocabulary_of_counts does.
     """
@@ -235,9 +240,9 @@ def train_vocabulary(
 
 
 def vocabulary_of_counts(counts: pa.Table, splitting: Splitting, *, size: int, unused: int) -> Vocabulary:
-    """A vocabulary of at most `size` entries learnt from counted words (schema COUNTS); too few words give fewer entries.
+    """Train a vocabulary of at most `size` entries on word counts (schema COUNTS); too few words give fewer entries.
 
-    Raises ConfigError where a cased WordPiece vocabulary is asked for and no word has an upper-case letter.
+    Raises ConfigError if a cased WordPiece vocabulary is requested and no word has an upper-case letter.
     """
     tokens, model = learn(counts, splitting, size=size, unused=unused)
     if splitting.kind == "wordpiece":
@@ -255,9 +260,10 @@ def vocabulary_of_counts(counts: pa.Table, splitting: Splitting, *, size: int, u
 
 
 def save_vocabulary(vocabulary: Vocabulary, folder: Path, maximum_length: int) -> None:
-    """Write tokenizer.json, tokenizer_config.json and the kind's own files, as transformers' AutoTokenizer reads them.
+    """Write tokenizer.json, tokenizer_config.json and the kind's own files, readable by transformers' AutoTokenizer.
 
-    `maximum_length` is the longest sequence of the model in tokens. The tokenizer builds [CLS] A [SEP] B [SEP] with segment ids.
+    `maximum_length` is the longest sequence of the model in tokens. The tokenizer builds [CLS] A [SEP] B [SEP] with
+    segment ids.
     """
     whole = published_tokenizer(vocabulary)
     config: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": maximum_length}
@@ -276,7 +282,7 @@ def save_vocabulary(vocabulary: Vocabulary, folder: Path, maximum_length: int) -
 
 
 def published_tokenizer(vocabulary: Vocabulary) -> dict[str, Any]:
-    """Return what a tokenizer.json says: special tokens in a text are themselves, and stand around texts and pairs."""
+    """Return the content of tokenizer.json; special tokens in a text are parsed, and are added to texts and pairs."""
     whole = json.loads(vocabulary.model or vocabulary.tokenizer().to_str())
     whole |= {"added_tokens": added_tokens(vocabulary), "post_processor": pair_template(vocabulary)}
     if vocabulary.kind == "wordpiece":
@@ -285,14 +291,14 @@ def published_tokenizer(vocabulary: Vocabulary) -> dict[str, Any]:
 
 
 def files_of_kind(vocabulary: Vocabulary, model: dict[str, Any]) -> dict[str, str]:
-    """Name -> content of what the kind's published vocabularies have beside tokenizer.json."""
+    """Return {name: content} of the files that published vocabularies of this kind have besides tokenizer.json."""
     if vocabulary.kind == "wordpiece":
         return {"vocab.txt": "".join(f"{token}\n" for token in vocabulary.tokens)}
     if vocabulary.kind == "unigram":
         return {}
     merges = (
         merge if isinstance(merge, str) else " ".join(merge) for merge in model["merges"]
-    )  # files from before 2024 hold strings
+    )  # strings in files from before 2024
     return {
         "vocab.json": json.dumps(vocabulary.ids, ensure_ascii=False),
         "merges.txt": "".join(f"{line}\n" for line in ("#version: 0.2", *merges)),
@@ -300,7 +306,7 @@ def files_of_kind(vocabulary: Vocabulary, model: dict[str, Any]) -> dict[str, st
 
 
 def added_tokens(vocabulary: Vocabulary) -> list[dict[str, Any]]:
-    """The special tokens as a tokenizer.json marks them, by id."""
+    """Return the special tokens as marked in a tokenizer.json, by id."""
     plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
     return [
         {"id": vocabulary.ids[name], "content": name} | plain
@@ -309,7 +315,7 @@ def added_tokens(vocabulary: Vocabulary) -> list[dict[str, Any]]:
 
 
 def pair_template(vocabulary: Vocabulary) -> dict[str, Any]:
-    """[CLS] A [SEP] B [SEP] as a tokenizer.json writes it, with segments 0 and 1."""
+    """Return the template [CLS] A [SEP] B [SEP], with segments 0 and 1, as in a tokenizer.json."""
     first, separator = vocabulary.specials[2:4]
     template = TemplateProcessing(
         single=[first, "$A", separator],

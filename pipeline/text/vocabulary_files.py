@@ -1,4 +1,4 @@
-"""What published vocabulary files say: vocab.txt, tokenizer.json, vocab.json with merges.txt."""
+"""Read published vocabulary files: vocab.txt, tokenizer.json, vocab.json with merges.txt."""
 
 import json
 from dataclasses import dataclass
@@ -19,14 +19,17 @@ from pipeline.text.training import LONGEST_WORD
 NAMES = ("tokenizer.json", "vocab.txt", "vocab.json")
 BYTE_ORDER_MARK = "\ufeff"
 MOST_VOCABULARY, MOST_CONFIG = 1 << 28, 1 << 24
-"""Bytes of a vocabulary, ten times the largest published ones, and of the settings beside it."""
+"""Maximum bytes of a vocabulary (ten times the largest published one) and of its config."""
 ROLES = tuple(zip(SPECIALS, ("<pad>", "<unk>", "<s>", "</s>", "<mask>"), strict=True))
 """Names of each special token, in SPECIALS' order: BERT's, ALBERT's and DeBERTa's, or RoBERTa's."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class VocabularyFile:
-    """What a vocabulary file says; None where it does not. `source` is where the lower-casing stands, in words."""
+    """Content of a vocabulary file; None if not stated.
+
+    `source` names the place of the lower-casing setting, for errors.
+    """
 
     tokens: tuple[str, ...]
     source: str
@@ -41,7 +44,7 @@ class VocabularyFile:
 
 
 def read_file(path: str) -> tuple[str, VocabularyFile]:
-    """The vocabulary's file that the setting names, made absolute, and what it says. Raises ConfigError and DataError."""
+    """Return the absolute location of the vocabulary file and its content. Raises ConfigError and DataError."""
     file = vocabulary_file(path)
     content = read_setting(path, file)
     if not content.strip():
@@ -53,19 +56,19 @@ def read_file(path: str) -> tuple[str, VocabularyFile]:
 
 
 def vocabulary_file(path: str) -> str:
-    """Absolute location of the vocabulary's file that `path` names or holds."""
+    """Return the absolute location of the vocabulary file that `path` names or contains."""
     location = storage.absolute(path)
-    system, place = storage.filesystem(location)
-    kind = system.get_file_info(place).type
-    if kind in (fs.FileType.File, fs.FileType.Unknown):  # a pipe or a device is refused where it is read
+    system, internal_path = storage.filesystem(location)
+    kind = system.get_file_info(internal_path).type
+    if kind in (fs.FileType.File, fs.FileType.Unknown):  # a pipe or a device is refused when it is read
         return location
     if kind == fs.FileType.NotFound:
         raise ConfigError(
             f"vocabulary.path ({path}) does not exist: give a vocab.txt, a tokenizer.json or a folder with one"
         )
-    there = storage.children(location)
+    names = storage.children(location)
     for name in NAMES:
-        if name in there:
+        if name in names:
             return storage.join(location, name)
     raise ConfigError(
         f"vocabulary.path ({path}) has no vocab.txt, tokenizer.json or vocab.json: give a folder with one, or the file"
@@ -73,7 +76,7 @@ def vocabulary_file(path: str) -> str:
 
 
 def read_setting(path: str, file: str) -> str:
-    """The text of a file of the vocabulary, without a byte-order mark."""
+    """Return the text of a vocabulary file without a byte-order mark."""
     try:
         return storage.read_at_most(file, MOST_VOCABULARY).decode("utf-8").removeprefix(BYTE_ORDER_MARK)
     except OSError as error:
@@ -85,7 +88,7 @@ def read_setting(path: str, file: str) -> str:
 
 
 def vocab_txt(file: str, content: str) -> VocabularyFile:
-    """Entries of a WordPiece vocab.txt, one a line, and what the tokenizer_config.json beside it says."""
+    """Read a WordPiece vocab.txt, one entry per line, and the tokenizer_config.json next to it."""
     lines = content.removesuffix("\n").split("\n")
     config = storage.join(file.rsplit("/", 1)[0], "tokenizer_config.json")
     settings = tokenizer_config(config)
@@ -104,31 +107,34 @@ def vocab_txt(file: str, content: str) -> VocabularyFile:
 
 
 def tokenizer_config(location: str) -> dict[str, Any]:
-    """The settings of a tokenizer_config.json; none where there is no such file."""
+    """Return the settings of a tokenizer_config.json; empty if there is no such file."""
     try:
         settings = storage.parse_json(storage.read_at_most(location, MOST_CONFIG))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
         raise DataError(
-            f"{location} cannot be read ({storage.first_line(error)}): mend it, or remove it and pass vocabulary.lowercase"
+            f"{location} cannot be read ({storage.first_line(error)}): mend it, or remove it and pass "
+            "vocabulary.lowercase"
         ) from error
     if not isinstance(settings, dict):
         raise DataError(
-            f"{location} is a {type(settings).__name__} where a JSON object is wanted: mend it, or remove it and pass vocabulary.lowercase"
+            f"{location} is a {type(settings).__name__} where a JSON object is wanted: mend it, or remove it and "
+            "pass vocabulary.lowercase"
         )
     return settings
 
 
 def vocab_json(file: str, content: str) -> VocabularyFile:
-    """Byte-level BPE as RoBERTa's: entries and ids in vocab.json, merges in the merges.txt beside it."""
+    """Read byte-level BPE as published for RoBERTa: ids in vocab.json, merges in the merges.txt next to it."""
     merges = storage.join(file.rsplit("/", 1)[0], "merges.txt")
     lines = [line for line in read_setting(merges, merges).splitlines() if line and not line.startswith("#version")]
     try:
         tokenizer = Tokenizer(BPE(json.loads(content), [tuple(line.split(" ", 1)) for line in lines]))
     except Exception as error:  # tokenizers raises nothing narrower
         raise DataError(
-            f"{file} and {merges} are no byte-level BPE that can be read ({storage.first_line(error)}): use a tokenizer.json"
+            f"{file} and {merges} are no byte-level BPE that can be read ({storage.first_line(error)}): use a "
+            "tokenizer.json"
         ) from error
     tokenizer.pre_tokenizer = ByteLevel(add_prefix_space=False)  # as RoBERTa's published tokenizer
     tokenizer.decoder = ByteLevelDecoder()
@@ -136,13 +142,13 @@ def vocab_json(file: str, content: str) -> VocabularyFile:
 
 
 def tokenizer_json(file: str, content: str) -> VocabularyFile:
-    """A tokenizer.json of any of the kinds."""
+    """Read a tokenizer.json of any kind."""
     try:
         tokenizer = Tokenizer.from_str(content)
-        tokenizer.encode("a")  # a broken normaliser may show only here
+        tokenizer.encode("a")  # a broken normaliser may fail only here
     except (KeyboardInterrupt, SystemExit):
         raise
-    except BaseException as error:  # tokenizers raises nothing narrower, and its panics are no Exceptions
+    except BaseException as error:  # tokenizers raises nothing narrower, and its panics are not Exceptions
         raise DataError(
             f"{file} is no tokenizer that can be read ({storage.first_line(error)}): use a vocab.txt"
         ) from error
@@ -207,7 +213,7 @@ def kind_of(file: str, whole: dict[str, Any]) -> str:
 
 
 def parts_of(component: dict[str, Any] | None) -> list[dict[str, Any]]:
-    """A component of a tokenizer.json, or the parts of a sequence of them, however deep."""
+    """Return a component of a tokenizer.json, or the flattened parts of a sequence of components."""
     if component is None:
         return []
     inner = component.get("normalizers") or component.get("pretokenizers")
@@ -215,21 +221,23 @@ def parts_of(component: dict[str, Any] | None) -> list[dict[str, Any]]:
 
 
 def tokens_of(file: str, tokenizer: Tokenizer) -> tuple[str, ...]:
-    """Entries by id. Raises DataError where ids have gaps or doubles."""
+    """Return the entries by id. Raises DataError if ids have gaps or duplicates."""
     ids = tokenizer.get_vocab(with_added_tokens=True)
     tokens = tuple(sorted(ids, key=ids.__getitem__))
-    for place, token in enumerate(tokens):
-        if ids[token] != place:
+    for expected, token in enumerate(tokens):
+        if ids[token] != expected:
             raise DataError(
-                f"{file}: entry {token!r} has id {ids[token]} where {place} is next: ids must run from 0 without gaps or doubles"
+                f"{file}: entry {token!r} has id {ids[token]} where {expected} is next: "
+                f"ids must run from 0 without gaps or doubles"
             )
     return tokens
 
 
 def specials_of(found: VocabularyFile, file: str) -> tuple[str, ...]:
-    """Names of the special tokens: pad, unk, cls, sep and mask, and then all others that the file marks as special.
+    """Return the names of the special tokens: pad, unk, cls, sep and mask, then all others that the file marks.
 
-    Raises DataError where an entry is empty or there twice, where one breaks a vocab.txt's lines, or where a special token is missing.
+    Raises DataError if an entry is empty or duplicated, contains a line break in a vocab.txt, or if a special token is
+    missing.
     """
     seen: dict[str, int] = {}
     for line, token in enumerate(found.tokens, start=1):

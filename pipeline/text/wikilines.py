@@ -1,4 +1,4 @@
-"""Lines of wikitext whose brackets are gone -> clean paragraphs: no tables, no headings, no lists of links, no debris."""
+"""Turn lines of wikitext without brackets into clean paragraphs: no tables, headings, lists of links or debris."""
 
 import html
 import re
@@ -10,12 +10,12 @@ from pipeline.text.templates import ASIDE, ASIDE_END, GLUED, HOLE
 from pipeline.text.wikinames import LINK_SECTIONS
 
 FORMULA = "\ue003"
-"""Stands on either side of a formula."""
+"""Mark on either side of a formula."""
 FORMULAS = re.compile(rf"[: \t]*+(?:{FORMULA}[^{FORMULA}\n]*+{FORMULA}[^\w{FORMULA}]*+)++$")
 EQUALS = re.compile("[=≈≤≥→⇌↔⇒]")
 LONG_WORD = re.compile(r"[^\W\d_]{4,}")
 UNFINISHED = re.compile(r"(?<!&nbsp)[,;](?: \w{1,4})?$")
-"""The end of a list's item that goes on in the next one: a comma or semicolon, perhaps with an "and" behind it."""
+"""End of a list item that continues in the next one: a comma or semicolon, perhaps followed by "and"."""
 LIST_MARKS = "*#:;|"
 ASIDE_TEXT = re.compile(rf"{ASIDE}[^{ASIDE_END}\n]*+{ASIDE_END}")
 SEPARATORS, BACK = str.maketrans(";,", "\ue004\ue005"), str.maketrans("\ue004\ue005", ";,")
@@ -24,7 +24,7 @@ IN_PARENTHESES = re.compile(rf"\((?:[^()\n{ASIDE}]++|{ASIDE_TEXT.pattern}|\([^()
 FEWEST_WORDS = 5
 FEWEST_CHARACTERS = 10
 HEADING = re.compile(r"\s*(=++)(?!\s*$)([^=\n].*?)(?<!=)(=++)\s*$|\s*(={2,})([^=\n]{1,80}+)$")
-"""As MediaWiki counts, the shorter side is its level; a short line that only begins as one is a heading that was never closed."""
+"""As in MediaWiki, the shorter side is the level; a short line with only the opening is an unclosed heading."""
 SENTENCE = re.compile(r"""[.!?…。！？।؟۔]["'”’»」』)）\]]*$""")
 UNSPACED = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
 CITATION = re.compile(r"\b(?:ISBN|ISSN|doi|OCLC|PMID|DOI)\b|[—–-] ?[СC]\. ?\d|\b\d+ ?[сc]\.(?!\w)|\bpp\. ?\d|\bS\. ?\d")
@@ -33,7 +33,7 @@ ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|\w{2,32});")
 WORD = re.compile(r"\w")
 
 TWO_LETTERS = r"(?:[A-Za-zÀ-ɏ]{2}|[^\x00-\u02ff\u2000-\u2bff\s]{2})"
-"""Of any script, with its combining marks."""
+"""Two letters of any script, with combining marks."""
 DEBRIS: list[tuple[str, re.Pattern[str], str]] = [
     ("[", re.compile(r"\[(?<!\b\w\[)[1-9]\d{0,2}(?:[,;–-] ?\d{1,3})*\](?![\w-])"), ""),
     ("==", re.compile(r"==+[^=\n]{1,80}+==+"), r"\n"),
@@ -45,9 +45,11 @@ DEBRIS: list[tuple[str, re.Pattern[str], str]] = [
         " ",
     ),
 ]
-"""What authors leave behind: marks of notes that were copied with a text, headings within a line, ends of cells: (what a text must hold for it, pattern, replacement).
+"""Debris of authors: copied note marks, headings within a line, ends of cells.
 
-A bar beside a sign, a number or a single letter is mathematics and stays."""
+Each is (substring a text must contain, pattern, replacement).
+
+A bar next to a sign, a number or a single letter is mathematics and stays."""
 BAR = re.compile(rf"(?<={TWO_LETTERS} )\|(?= {TWO_LETTERS})")
 
 BRACKETS = re.compile(r"[\[\]{}]{2,}")
@@ -76,38 +78,38 @@ TIDY: list[tuple[str, re.Pattern[str], str]] = [
     ("", re.compile(r" (?=[,.](?:\s|$))"), ""),
     ("", re.compile(r",(?=\.(?:\s|$))"), ""),
 ]
-"""What removed notes and templates leave behind, in the order of its removal, in the same form."""
+"""Debris of removed notes and templates, in order of removal; the same form as DEBRIS."""
 
 
 @dataclass(slots=True)
 class Body:
-    """The paragraphs so far, the lines of the one that is being read, and the list behind it."""
+    """Parser state: finished paragraphs, the lines of the current one, and the list after it."""
 
     language: str
     found: list[str] = field(default_factory=list)
     held: list[str] = field(default_factory=list)
-    broken: bool = False  # a blank line stands behind those held
-    behind_formula: bool = False  # the last one is a formula of its own
+    broken: bool = False  # a blank line follows the held lines
+    behind_formula: bool = False  # the last held line is a formula by itself
     items: list[str] | None = None
-    lead: str = ""  # the paragraph over the items
-    term: str = ""  # that the next item explains
-    links_level: int = 0  # of the heading over a section of links, where we are in one
+    lead: str = ""  # the paragraph before the items
+    term: str = ""  # explained by the next item
+    links_level: int = 0  # heading level of the current section of links, if any
 
     def text(self, line: str) -> None:
         is_display = is_formula(line) and (line[0] == ":" or self.broken)
         line = line.strip(": \t") if is_display else line.strip()
         if is_display and (not self.held or is_ended(self.held[-1])):
-            self.broken = True  # no sentence leads to it
+            self.broken = True  # no sentence precedes it
             return
         if self.items is not None:
             self.end_list()
-        elif self.held and not is_display and (self.broken or self.behind_formula) and not self.goes_on(line):
+        elif self.held and not is_display and (self.broken or self.behind_formula) and not self.continues(line):
             self.end_paragraph()
         self.held.append(line)
         self.broken, self.behind_formula = False, is_display
 
-    def goes_on(self, line: str) -> bool:
-        """Whether a sentence goes on behind a formula or a blank line."""
+    def continues(self, line: str) -> bool:
+        """Whether a sentence continues after a formula or a blank line."""
         return line.lstrip(FORMULA)[:1].islower() and (self.behind_formula or not is_ended(self.held[-1]))
 
     def end_paragraph(self) -> None:
@@ -136,7 +138,7 @@ class Body:
             self.found += render_list(self.lead, items, self.language)
 
     def end(self) -> None:
-        """A heading follows, or nothing."""
+        """Finish the current list or paragraph, before a heading or the end of the text."""
         if self.items is not None:
             self.end_list()
         elif self.held:
@@ -145,13 +147,13 @@ class Body:
 
 
 def clean_paragraphs(text: str, language: str | None = None) -> list[str]:
-    """The paragraphs of a text without templates, links and tags, each on one line."""
+    """Return the paragraphs of a text without templates, links and tags, one line each."""
     language = language or "en"
     return tidy(paragraphs(list(without_tables(text.split("\n"))), language), language)
 
 
 def without_tables(lines: list[str]) -> Iterator[str]:
-    """The lines outside tables. A table that is never closed ends at a heading, or at a blank line that no row follows."""
+    """Yield the lines outside tables; an unclosed one ends at a heading or at a blank line without a row after it."""
     closed = closed_tables(lines)
     last, in_open_table = -1, False
     for number, line in enumerate(lines):
@@ -162,14 +164,14 @@ def without_tables(lines: list[str]) -> Iterator[str]:
         elif start.startswith("{|"):
             last = closed.get(number, last)
             in_open_table = in_open_table or number not in closed
-            yield "*"  # an empty list, so that "as in this table:" is known to lead to nothing
+            yield "*"  # an empty list, so that "as in this table:" is known to introduce nothing
         elif not in_open_table or table_is_over(lines, number):
             in_open_table = False
             yield line
 
 
 def closed_tables(lines: list[str]) -> dict[int, int]:
-    """First line -> last line of each table that is closed."""
+    """Return {first line: last line} of the closed tables."""
     open_tables: list[int] = []
     found: dict[int, int] = {}
     for number, line in enumerate(lines):
@@ -182,7 +184,7 @@ def closed_tables(lines: list[str]) -> dict[int, int]:
 
 
 def table_is_over(lines: list[str], number: int) -> bool:
-    """Whether a table that is never closed has ended before this line."""
+    """Whether an unclosed table has ended before this line."""
     line = lines[number]
     return HEADING.match(line) is not None or (
         line != "" and line[0] not in "|!{ *#:;" and number > 0 and not lines[number - 1].strip()
@@ -190,7 +192,7 @@ def table_is_over(lines: list[str], number: int) -> bool:
 
 
 def paragraphs(lines: list[str], language: str) -> list[str]:
-    """Paragraphs of wikitext lines: lines of text are joined, headings end them, and list items stand alone."""
+    """Return the paragraphs of wikitext lines: text lines are joined, headings end them, list items stay separate."""
     body = Body(language=language)
     for number, line in enumerate(lines):
         if heading := HEADING.match(line):
@@ -207,10 +209,10 @@ def paragraphs(lines: list[str], language: str) -> list[str]:
 
 
 def render_list(lead: str, items: list[str], language: str) -> list[str]:
-    """A paragraph and what is kept of the list under it: one sentence that runs through it, or the items that are sentences.
+    """Return a paragraph and what is kept of its list: one sentence through all items, or items that are sentences.
 
-    Short sentences are kept where most items under a paragraph are long ones. A paragraph that leads to nothing, "They are:", loses its last
-    sentence, over a list also one without a full stop.
+    Short sentences are kept if most items after a paragraph are long ones. A paragraph that introduces nothing, such as
+    "They are:", loses its last sentence; before a list, also a last sentence without a full stop.
     """
     is_open = lead != "" and not is_ended(lead)
     if len(items) > 1 and is_open and all(map(UNFINISHED.search, items[:-1])) and SENTENCE.search(items[-1]):
@@ -225,19 +227,19 @@ def render_list(lead: str, items: list[str], language: str) -> list[str]:
 
 
 def is_ended(line: str) -> bool:
-    """Whether a sentence ends with a line."""
+    """Whether a line ends a sentence."""
     return SENTENCE.search(line.rstrip(FORMULA)) is not None
 
 
 def is_formula(line: str) -> bool:
-    """Whether a line holds formulas and no words, as TeX or as indented text such as an equation of chemistry."""
+    """Whether a line has formulas and no words, as TeX or as indented text such as a chemical equation."""
     if FORMULAS.match(line):
         return True
     return line[0] == ":" and EQUALS.search(line) is not None and LONG_WORD.search(line) is None
 
 
 def preformatted(lines: list[str], number: int) -> bool:
-    """Whether a line belongs to a block of lines that begin with a space: code and diagrams. A single one is a slip."""
+    """Whether a line belongs to a block of lines that begin with a space (code, diagrams); a single one is a typo."""
     return lines[number][0] == " " and any(
         line[:1] == " " and line.strip()
         for line in (*lines[max(0, number - 1) : number], *lines[number + 1 : number + 2])
@@ -245,7 +247,7 @@ def preformatted(lines: list[str], number: int) -> bool:
 
 
 def section(heading: re.Match[str], links_level: int) -> int:
-    """The level of the section of links that begins or goes on with this heading; 0 in other sections."""
+    """Return the heading level of the section of links that begins or continues here; 0 in other sections."""
     level = min(len(heading[1]), len(heading[3])) if heading[1] else len(heading[4])
     if (heading[2] or heading[5]).strip(" :*\t").lower() in LINK_SECTIONS:
         return min(level, links_level or level)
@@ -253,24 +255,24 @@ def section(heading: re.Match[str], links_level: int) -> int:
 
 
 def is_sentence(item: str) -> bool:
-    """Whether a list item reads as prose: it is long enough and has a full stop at the end, and no page numbers."""
+    """Whether a list item is prose: long enough, with a full stop at the end and without page numbers."""
     return is_long(item) and SENTENCE.search(item) is not None and CITATION.search(item) is None
 
 
 def is_prose(paragraph: str) -> bool:
-    """Whether a paragraph is no fragment: it is long enough, or a short sentence; the name of a book and a bar of links are none."""
+    """Whether a paragraph is prose: a sentence, or long enough and neither a citation nor a bar of links."""
     return SENTENCE.search(paragraph) is not None or (
         is_long(paragraph) and CITATION.search(paragraph) is None and len(LINK_BAR.findall(paragraph)) < 2
     )
 
 
 def is_long(text: str) -> bool:
-    """Five words, or ten characters of a script without spaces."""
+    """Whether a text has five words, or ten characters of a script without spaces."""
     return text.count(" ") >= FEWEST_WORDS - 1 or len(UNSPACED.findall(text[:100])) >= FEWEST_CHARACTERS
 
 
 def without_asides(match: re.Match[str]) -> str:
-    """Parentheses without the pronunciations and coordinates that stand alone or behind a name; behind "pronounced" they stay."""
+    """Remove pronunciations and coordinates in parentheses alone or after a name; after "pronounced" they stay."""
     if ASIDE not in match[0]:
         return match[0]
     parts = re.split("([;,])", ASIDE_TEXT.sub(lambda aside: aside[0].translate(SEPARATORS), match[0][1:-1]))
@@ -283,7 +285,7 @@ def without_aside(part: str) -> str:
 
 
 def without_holes(line: str, language: str) -> str:
-    """The sentences of a line that are whole."""
+    """Return the sentences of a line that have no HOLE."""
     return (
         " ".join(sentence for sentence in split_sentences(line, language=language) if HOLE not in sentence)
         if HOLE in line
@@ -292,7 +294,7 @@ def without_holes(line: str, language: str) -> str:
 
 
 def apply_patterns(text: str, table: list[tuple[str, re.Pattern[str], str]]) -> str:
-    """A text with the patterns of a table replaced, of those whose mark it holds."""
+    """Apply those patterns of a table whose required substring is in the text."""
     for mark, pattern, replacement in table:
         if mark in text:
             text = pattern.sub(replacement, text)
@@ -300,7 +302,7 @@ def apply_patterns(text: str, table: list[tuple[str, re.Pattern[str], str]]) -> 
 
 
 def tidy(paragraphs: list[str], language: str) -> list[str]:
-    """Paragraphs with their entities decoded and without what removed notes and templates leave behind."""
+    """Decode entities in paragraphs and remove the debris of notes and templates."""
     text = "\n".join(paragraphs)
     text = apply_patterns(text, DEBRIS)
     text = ENTITY.sub(lambda match: html.unescape(match[0]), text)

@@ -1,7 +1,8 @@
-"""Wikitext -> paragraphs of clean prose, in time linear in its length whatever it holds.
+"""Turn wikitext into paragraphs of clean prose, in linear time for any input.
 
-Brackets are matched by one scan with a stack, as MediaWiki's preprocessor does: {{templates}} and [[links]] become their words from the inside out.
-What is nested deeper than MediaWiki itself expands is dropped; what is never closed loses its brackets, and a heading inside a link shows that it was never closed.
+Brackets are matched by one scan with a stack, as in MediaWiki's preprocessor: {{templates}} and [[links]] become their
+words from the inside out. Deeper nesting than MediaWiki itself expands is dropped; unclosed brackets are removed, and a
+heading inside a link shows that the link is unclosed.
 """
 
 import html
@@ -20,11 +21,17 @@ NESTING = 40
 LONGEST_NAME = 300
 """Characters of a template's name; titles of pages have at most 255 bytes."""
 EQUALS = "\ue006"
-"""Stands for "=" in what a bracket became, until the bracket around it is closed."""
+"""Placeholder for "=" in a rendered bracket until the bracket around it is closed."""
 NO_QUOTES = "\u2060"
-"""Word joiner, put between two quote marks where the markup between them went, so that they stay two marks. It is removed with other invisible characters."""
+"""Word joiner between two quote marks whose markup in between was removed, so that they are not read as one mark.
 
-TAGS_WITHOUT_PROSE = "ref|references|gallery|timeline|score|graph|hiero|imagemap|syntaxhighlight|source|pre|templatestyles|categorytree|inputbox|mapframe|maplink|templatedata|table|style|script|includeonly|indicator|del|rss"
+It is removed later with other invisible characters.
+"""
+
+TAGS_WITHOUT_PROSE = (
+    "ref|references|gallery|timeline|score|graph|hiero|imagemap|syntaxhighlight|source|pre|templatestyles|"
+    "categorytree|inputbox|mapframe|maplink|templatedata|table|style|script|includeonly|indicator|del|rss"
+)
 HIDDEN = re.compile(
     r"<!--(?:.*?-->(?P<end>[ \t]*\n)?|.*\Z)"
     r"|<(?P<literal>nowiki|math|chem|ce)\b[^<>]*(?<!/)>(?P<inner>[^<]*+(?:<(?!/?(?P=literal)\b)[^<]*+)*+)</(?P=literal)\s*>"
@@ -32,7 +39,7 @@ HIDDEN = re.compile(
     rf"|<(?P<dropped>{TAGS_WITHOUT_PROSE})\b[^<>]*>[^<]*+(?:<(?!/?(?P=dropped)\b)[^<]*+)*+</(?P=dropped)\s*>",
     re.DOTALL | re.IGNORECASE,
 )
-"""No alternative looks past the next opening of its own tag, so that unclosed tags cost no second reading."""
+"""No alternative looks past the next opening of its own tag, so that unclosed tags are not scanned twice."""
 POEM = re.compile(r"<poem\b[^<>]*>([^<]*+(?:<(?!/?poem\b)[^<]*+)*+)</poem\s*>", re.IGNORECASE)
 BLOCK_TAG = re.compile(
     r"</?(?:p|div|blockquote|center|ul|ol|dl|dd|dt|h[1-6]|hr|tr|td|th|table|poem|section|gallery|references)\b[^<>]*>",
@@ -41,8 +48,10 @@ BLOCK_TAG = re.compile(
 ITEM_TAG = re.compile(r"<li\b[^<>]*>", re.IGNORECASE)
 LINE_TAG = re.compile(r"<br\b[^<>]*>|</br\s*>", re.IGNORECASE)
 TAG = re.compile(
-    rf"</?(?:b|i|u|s|em|strong|strike|sub|sup|small|big|span|font|tt|code|kbd|samp|var|cite|q|abbr|acronym|dfn|ins|bdi|bdo|wbr|nobr|ruby|rb|rt|rp|rtc|a|img|li|mark|data|time|caption|thead|tbody|tfoot|col|colgroup"
-    rf"|noinclude|onlyinclude|nowiki|math|chem|ce|section|languages|translate|tvar|phonos|{TAGS_WITHOUT_PROSE})\b[^<>]*>|</?ref\b",
+    r"</?(?:b|i|u|s|em|strong|strike|sub|sup|small|big|span|font|tt|code|kbd|samp|var|cite|q|abbr|acronym|dfn"
+    r"|ins|bdi|bdo|wbr|nobr|ruby|rb|rt|rp|rtc|a|img|li|mark|data|time|caption|thead|tbody|tfoot|col|colgroup"
+    r"|noinclude|onlyinclude|nowiki|math|chem|ce|section|languages|translate|tvar|phonos"
+    rf"|{TAGS_WITHOUT_PROSE})\b[^<>]*>|</?ref\b",
     re.IGNORECASE,
 )
 WEB_LINK = re.compile(
@@ -58,9 +67,10 @@ SPOKEN_NAME = re.compile(
     rf"{ASIDE}(?:(?<=''{ASIDE})|(?<='' {ASIDE})|(?<=\){ASIDE})|(?<=\) {ASIDE}))[^{ASIDE_END}\n]*+{ASIDE_END}"
     rf"(?: ?{ASIDE}[^{ASIDE_END}\n]*+{ASIDE_END})*+"
 )
-"""A pronunciation right behind the bold name that it belongs to, or behind its parentheses.
+"""A pronunciation directly after its bold name, or after the name's parentheses.
 
-This and the patterns above begin with what is rare, although they look back from there, as the text is searched for it.
+This and the patterns above begin with what is rare, although they look back from there, because that is faster to
+search.
 """
 CODE = re.compile(r"<(?P<tag>code|tt|kbd|samp)\b[^<>]*>([^<\n]++)</(?P=tag)\s*>", re.IGNORECASE)
 VARIANT = re.compile(r"-\{([^{}]*)\}-")
@@ -77,13 +87,13 @@ INTERLANGUAGE = re.compile(r"(?:[a-z]{2,3}|simple|[a-z]{2,3}(?:-[a-z]{1,8}){1,2}
 PICTURE_OPTION = re.compile(
     r"\s*(?:thumb|thumbnail|frame|frameless|upright|right|left|center|\d{2,4}(?:x\d{2,4})?px)\s*$"
 )
-"""Words that MediaWiki takes in every language, of pictures whose namespace is not known here."""
+"""Picture options that MediaWiki accepts in every language; they reveal pictures of unknown namespaces."""
 PIPE_TRICK = re.compile(r"^[^:]{1,40}:|\s*\([^()]*\)$|\s*（[^（）]*）$|, .*$")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """What an article's text is read with: its language, its title, and its wiki's own names for files and categories."""
+    """Context of an article: its language, its title, and its wiki's own names for files and categories."""
 
     language: str | None = None
     title: str = ""
@@ -92,7 +102,7 @@ class Page:
 
 @dataclass(slots=True)
 class Frame:
-    """An open bracket: the number of its braces (0 for a link), where its line ends, and what it holds so far, cut at its pipes."""
+    """An open bracket: number of braces (0 for a link), end of its line, and its content so far, split at pipes."""
 
     braces: int
     line_end: int = 0
@@ -100,13 +110,13 @@ class Frame:
 
 
 def prose(wikitext: str, language: str | None = None, title: str = "", namespaces: Iterable[str] = ()) -> list[str]:
-    """The paragraphs of an article without headings, tables, notes, pictures and lists of links; never raises, whatever the text.
+    """Return the paragraphs of an article without headings, tables, notes, pictures and lists of links. Never raises.
 
-    `namespaces` are the wiki's own names for its files and categories, beyond those known here.
-    Headings are left out, as they are no sentences, and so are paragraphs of less than five words that do not end in a full stop.
-    List items are kept where they are a sentence: five words or more that end in a full stop, outside the sections that list links and books;
-    and so is a list through which one sentence runs. A formula stands as its line of text. Sentences that lack something that cannot be written, such as a
-    formula of several lines, and those that lead to nothing, such as "They are:" over a table, are left out.
+    `namespaces` are the wiki's own names for files and categories, besides those known here. Headings are left out, and
+    so are paragraphs of fewer than five words without a full stop. List items are kept if they are a sentence (five or
+    more words and a full stop) outside sections of links and books; a list that is one sentence is kept as well. A
+    formula becomes one line of text. Sentences that lack something that cannot be written, such as a formula of several
+    lines, and those that introduce nothing, such as "They are:" before a table, are left out.
     """
     page = Page(
         language=language, title=title, dropped_namespaces=FILES | CATEGORIES | {name.lower() for name in namespaces}
@@ -125,19 +135,19 @@ def prose(wikitext: str, language: str | None = None, title: str = "", namespace
 
 
 def raised(text: str) -> str:
-    """The text with its raised numbers as characters: 10^3, m², 1 1/4."""
+    """Render superscript numbers as characters: 10^3, m², 1 1/4."""
     text = POWER.sub("^", FRACTION.sub(r" \1/", text))
     return SUPERSCRIPT.sub(lambda match: match[1].translate(RAISED), text)
 
 
 def visible(match: re.Match[str]) -> str:
-    """What is seen of a comment or tag that hides markup: a formula or literal text, its markup made harmless; else nothing."""
+    """Render a comment or a tag that hides markup: a formula or literal text, escaped; else nothing."""
     if match["end"]:
         return "" if match.string[max(0, match.start() - 1) : match.start()] in ("", "\n") else match["end"]
     if match["literal"] is None:
         return between_quotes(match.string, match.start(), match.end())
     inner, tag = match["inner"], match["literal"].lower()
-    if tag == "nowiki" and not QUOTES.sub("", inner):  # as the visual editor saves quote marks that were typed
+    if tag == "nowiki" and not QUOTES.sub("", inner):  # as the visual editor saves typed quote marks
         return inner or between_quotes(match.string, match.start(), match.end())
     if tag == "nowiki" or not inner.strip():
         return harmless(html.unescape(inner))
@@ -145,17 +155,17 @@ def visible(match: re.Match[str]) -> str:
 
 
 def between_quotes(text: str, start: int, end: int) -> str:
-    """What stands for markup without words: nothing, or between two quote marks what keeps them two."""
+    """Return the replacement of markup without words: nothing, or NO_QUOTES between two quote marks."""
     return NO_QUOTES if text[end : end + 1] in ("'", "<") and text[start - 1 : start] == "'" else ""
 
 
 def harmless(text: str) -> str:
-    """Text whose characters mean nothing to the scan and the lines, to be decoded at the end."""
+    """Escape the characters that the scan and the lines interpret; decoded at the end."""
     return re.sub(r"[{}\[\]|=*#:;_'<>]", lambda match: f"&#{ord(match[0])};", text)
 
 
 def variant(match: re.Match[str]) -> str:
-    """The first of several spellings, -{zh-hans:a; zh-hant:b}- -> a; directions to the converter are no text."""
+    """Return the first of several spellings, -{zh-hans:a; zh-hant:b}- -> a; empty for converter directives."""
     flags, bar, rest = match[1].partition("|")
     if bar and re.search("[THA-]", flags):
         return ""
@@ -164,7 +174,10 @@ def variant(match: re.Match[str]) -> str:
 
 
 def without_quotes(text: str) -> str:
-    """Text without the marks of bold and italic. Runs of four or six, and ''Eagle'''s in a line where nothing else explains its three, hold an apostrophe."""
+    """Remove the marks of bold and italic.
+
+    Runs of four or six contain an apostrophe; so does ''Eagle'''s in a line where nothing else explains its three.
+    """
     lines = text.split("\n")
     for number, line in enumerate(lines):
         if "'''" in line and is_odd(line):
@@ -173,13 +186,13 @@ def without_quotes(text: str) -> str:
 
 
 def is_odd(line: str) -> bool:
-    """Whether both bold and italic text of a line begin once more than they end."""
+    """Whether both bold and italic marks of a line are unbalanced."""
     sizes = [len(run) for run in QUOTES.findall(line)]
     return sum(size == 2 or size > 4 for size in sizes) % 2 == 1 and sum(size > 2 for size in sizes) % 2 == 1
 
 
 def render_brackets(text: str, page: Page) -> str:
-    """The text with each template and link replaced by its words, innermost first."""
+    """Replace each template and link by its words, innermost first."""
     stack = [Frame(braces=0)]
     templates_open, at, line_end = 0, 0, -1
     for match in TOKEN.finditer(text):
@@ -209,7 +222,10 @@ def render_brackets(text: str, page: Page) -> str:
 
 
 def add(stack: list[Frame], text: str) -> None:
-    """Append what a bracket became to the one around it, where it may not be taken for an argument's name; nothing is left of it between quote marks."""
+    """Append a rendered bracket to the one around it, protected from being read as an argument's name.
+
+    An empty one between quote marks becomes NO_QUOTES.
+    """
     parts = stack[-1].arguments[-1]
     if text:
         parts.append(text.replace("=", EQUALS) if len(stack) > 1 else text)
@@ -222,7 +238,10 @@ def texts(frame: Frame) -> list[str]:
 
 
 def reopen(stack: list[Frame], start: int, page: Page) -> None:
-    """Take links off the stack that are not closed by the end of their line when another one begins, as MediaWiki does; a picture's words may go on."""
+    """Pop links that are unclosed at the end of their line when another one begins, as MediaWiki does.
+
+    The caption of a picture may continue.
+    """
     at = len(stack)
     while 0 < stack[at - 1].line_end < start and not is_dropped("".join(stack[at - 1].arguments[0][:1]), page):
         at -= 1
@@ -230,13 +249,13 @@ def reopen(stack: list[Frame], start: int, page: Page) -> None:
 
 
 def flatten(stack: list[Frame], at: int, page: Page) -> None:
-    """Give what the brackets from number `at` on hold, which are never closed, to the one around them."""
+    """Append the content of the unclosed brackets from number `at` on to the one around them."""
     stack[at - 1].arguments[-1].extend([unclosed(frame, page) for frame in stack[at:]])
     del stack[at:]
 
 
 def close_link(stack: list[Frame], start: int, page: Page) -> int:
-    """Close the innermost link at `start`; returns how many templates inside it were never closed."""
+    """Close the innermost link at `start`; return the number of unclosed templates inside it."""
     lost = drop_open(stack, page, braces=False) if stack[-1].braces else 0
     arguments = texts(stack[-1])
     if stack[-1].line_end < start and any(map(HEADING_INSIDE.search, arguments)):
@@ -248,7 +267,7 @@ def close_link(stack: list[Frame], start: int, page: Page) -> int:
 
 
 def close_braces(stack: list[Frame], templates_open: int, count: int, page: Page) -> int:
-    """Close templates with a run of `count` braces; returns how many are closed. A single brace left over is text."""
+    """Close templates with a run of `count` braces; return how many. A single remaining brace is text."""
     closed = 0
     while count >= 2 and closed < templates_open:
         if not stack[-1].braces:
@@ -270,7 +289,7 @@ def close_braces(stack: list[Frame], templates_open: int, count: int, page: Page
 
 
 def drop_open(stack: list[Frame], page: Page, braces: bool) -> int:
-    """Take brackets that are never closed off the stack, down to one of the kind that closes now; returns how many they were."""
+    """Pop unclosed brackets down to one of the kind that closes now; return how many."""
     at = len(stack) - 1
     while bool(stack[at].braces) != braces:
         at -= 1
@@ -280,7 +299,7 @@ def drop_open(stack: list[Frame], page: Page, braces: bool) -> int:
 
 
 def unclosed(frame: Frame, page: Page) -> str:
-    """What an open bracket held that is never closed, without its name: of a picture, what stands behind its line."""
+    """Render an unclosed bracket without its name; of a picture, only what follows its line."""
     arguments = texts(frame)
     text = "|".join(arguments)
     head, end, rest = text.partition("\n")
@@ -294,7 +313,7 @@ def unclosed(frame: Frame, page: Page) -> str:
 
 
 def render_braces(arguments: list[str], braces: int, page: Page) -> str:
-    """The words of {{name|argument|name=argument}}, or the default of a {{{parameter|default}}}."""
+    """Render {{name|argument|name=argument}}, or the default of {{{parameter|default}}}."""
     if braces == 3:
         return arguments[1] if len(arguments) > 1 else ""
     if len(arguments[0]) > LONGEST_NAME and ":" not in arguments[0]:
@@ -316,7 +335,7 @@ def render_braces(arguments: list[str], braces: int, page: Page) -> str:
 
 
 def named(arguments: list[str]) -> dict[str, str]:
-    """Arguments by name; those without one are numbered from 1."""
+    """Return arguments by name; unnamed ones are numbered from 1."""
     found: dict[str, str] = {}
     number = 0
     for argument in arguments:
@@ -328,7 +347,7 @@ def named(arguments: list[str]) -> dict[str, str]:
 
 
 def parser_function(name: str, arguments: list[str], page: Page) -> str:
-    """The functions of MediaWiki's parser that give words: {{formatnum:…}}, {{lc:…}}, {{#if:…|…}}."""
+    """Render the parser functions that give words: {{formatnum:…}}, {{lc:…}}, {{#if:…|…}}."""
     text = arguments[0].strip()
     if name == "formatnum":
         return templates.grouped(text) if (page.language or "en") == "en" else text
@@ -356,7 +375,7 @@ def is_dropped(target: str, page: Page) -> bool:
 
 
 def render_link(arguments: list[str], page: Page) -> str:
-    """The text of [[target|text]]; nothing of a picture, a category or an article in another language."""
+    """Render [[target|text]]; empty for a picture, a category or an article in another language."""
     target = arguments[0].strip()
     if "\n" in target or len(target) > LONGEST_NAME:
         return "|".join(arguments)

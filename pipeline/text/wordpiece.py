@@ -1,8 +1,9 @@
-"""Sentences to token ids: the ids of `tokenizers`, looked up chunk by chunk.
+"""Encode sentences to exactly the ids of `tokenizers`, looked up chunk by chunk.
 
-Text is cut where the tokenizer surely ends a word: at spaces, and around punctuation and Chinese characters. Each distinct chunk goes to
-the tokenizer once and its ids stay in a table, so that text costs a dictionary encoding in Arrow and a gather in NumPy.
-A corpus' windows share most of their chunks: the table outlives the tasks that a process runs.
+Text is cut where the tokenizer certainly ends a word: at spaces, and around punctuation and Chinese characters. Each
+distinct chunk goes to the tokenizer once and its ids are cached in a table, so that encoding costs a dictionary
+encoding in Arrow and a gather in NumPy. The windows of a corpus share most chunks: the table is kept between tasks of a
+process.
 """
 
 from collections.abc import Sequence
@@ -19,15 +20,18 @@ from pipeline.text.vocabulary import Vocabulary
 
 TABLE_CHUNKS = Placement.table_chunks
 LONGEST_KEPT = 100
-"""Bytes; longer chunks seldom come again."""
+"""Bytes; longer chunks rarely recur."""
 SPACE, NEW_LINE = 0x20, 0x0A
 ENDS, STARTS = 1, 2
 MARK = "\n \n"
-"""Stands between chunks that are encoded together, half the work of one by one; a chunk has white space at its end only."""
+"""Separator of chunks encoded together (half the work of one by one); chunks have white space at the end only."""
 
 
 def byte_classes() -> np.ndarray:
-    """Of each byte, uint8 (256,): whether a chunk ends after it, and whether one starts at it. ASCII punctuation does both."""
+    """Return for each byte whether a chunk ends after it and whether one starts at it, uint8 (256,).
+
+    ASCII punctuation does both.
+    """
     classes = np.zeros(256, np.uint8)
     classes[[code for code in range(33, 127) if not chr(code).isalnum()]] = ENDS | STARTS
     classes[[SPACE, NEW_LINE]] = ENDS
@@ -38,7 +42,7 @@ CLASSES = byte_classes()
 
 
 def chunk_ends(text: np.ndarray, chinese_characters: bool) -> np.ndarray:
-    """One past the last byte of each chunk of UTF-8 text, rising, int64. Text that does not end a chunk at its end has none there."""
+    """Return one past the last byte of each chunk of UTF-8 text, increasing int64; an unfinished chunk has none."""
     classes = CLASSES[text]
     ends = (classes & ENDS).view(bool)
     ends[:-1] |= classes[1:] >= STARTS
@@ -50,17 +54,20 @@ def chunk_ends(text: np.ndarray, chinese_characters: bool) -> np.ndarray:
 
 
 def starts_of_single_characters(text: np.ndarray, chinese_characters: bool) -> np.ndarray:
-    """Where a character of three bytes starts that is a word of its own, bool: a dash, quote or ellipsis (U+2010 to U+2027), or U+4E00 to U+9FFF."""
-    found = np.zeros(len(text), bool)
+    """Return where a three-byte character starts that is a word by itself, bool.
+
+    These are dashes, quotes and ellipses (U+2010 to U+2027), and U+4E00 to U+9FFF if `chinese_characters`.
+    """
+    starts = np.zeros(len(text), bool)
     first, second, third = text[:-2], text[1:-1], text[2:]
-    found[:-2] = (first == 0xE2) & (second == 0x80) & (third >= 0x90) & (third <= 0xA7)
+    starts[:-2] = (first == 0xE2) & (second == 0x80) & (third >= 0x90) & (third <= 0xA7)
     if chinese_characters:
-        found[:-2] |= (first >= 0xE5) & (first <= 0xE9) | (first == 0xE4) & (second >= 0xB8)
-    return found
+        starts[:-2] |= (first >= 0xE5) & (first <= 0xE9) | (first == 0xE4) & (second >= 0xB8)
+    return starts
 
 
 class ChunkTable:
-    """The ids of the distinct chunks seen, which are forgotten when there are too many of them."""
+    """Cache of the ids of distinct chunks; cleared when it has too many."""
 
     def __init__(self, tokenizer: Tokenizer, most: int) -> None:
         tokenizer.add_special_tokens([AddedToken(MARK, normalized=False)])
@@ -74,8 +81,8 @@ class ChunkTable:
         self.ids = np.zeros(0, np.int32)
         self.offsets = np.zeros(1, np.int64)
 
-    def places(self, chunks: list[str]) -> np.ndarray:
-        """Where each of these distinct chunks stands in the table, int64; those that are new are encoded now."""
+    def lookup(self, chunks: list[str]) -> np.ndarray:
+        """Return the index of each of these distinct chunks in the table, int64; new chunks are encoded now."""
         if len(self.entries) > self.most or len(self.offsets) > 2 * self.most:
             self.forget()
         get = self.entries.get
@@ -83,24 +90,24 @@ class ChunkTable:
         new = np.flatnonzero(found < 0)
         if len(new):
             found[new] = np.arange(len(new)) + len(self.offsets) - 1
-            self.add([chunks[place] for place in new])
+            self.add([chunks[index] for index in new])
         return found
 
     def add(self, chunks: list[str]) -> None:
-        """Encode new chunks and put their ids behind the others'."""
+        """Encode new chunks and append their ids."""
         first = len(self.offsets) - 1
         ids = np.array(self.tokenizer.encode_batch_fast([MARK.join(chunks)], add_special_tokens=False)[0].ids, np.int32)
         marks = np.flatnonzero(ids == self.mark_id)
-        assert len(marks) == len(chunks) - 1, "no chunk holds a mark"
+        assert len(marks) == len(chunks) - 1, "no chunk contains the separator"
         self.offsets = np.concatenate(
             (self.offsets, self.offsets[-1] + np.append(marks - np.arange(len(marks)), len(ids) - len(marks)))
         )
         self.ids = np.concatenate((self.ids, np.delete(ids, marks)))
-        self.entries.update((chunk, first + place) for place, chunk in enumerate(chunks) if len(chunk) <= LONGEST_KEPT)
+        self.entries.update((chunk, first + index) for index, chunk in enumerate(chunks) if len(chunk) <= LONGEST_KEPT)
 
 
 def encode_directly(tokenizer: Tokenizer, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Ids of all texts in one run, int32 (T,), and where each begins and the last ends, int64 (len + 1,), by the tokenizer alone."""
+    """Encode texts by the tokenizer alone: concatenated ids, int32 (T,), and offsets, int64 (len + 1,)."""
     encodings = tokenizer.encode_batch_fast(texts, add_special_tokens=False)
     lists = [encoding.ids for encoding in encodings]
     offsets = np.zeros(len(lists) + 1, np.int64)
@@ -109,13 +116,13 @@ def encode_directly(tokenizer: Tokenizer, texts: Sequence[str]) -> tuple[np.ndar
 
 
 _tables: dict[tuple[str, int], ChunkTable] = {}
-"""By the vocabulary's fingerprint: what a process keeps from one task to the next."""
+"""By vocabulary fingerprint; kept by a process between tasks."""
 
 
 class WordPiece:
-    """The ids that `tokenizers` gives for a vocabulary, special tokens in the text being text.
+    """Encoder with exactly the ids of `tokenizers`; special tokens in the text are ordinary text.
 
-    `table_chunks` bounds the table: when it holds more distinct chunks it starts anew. It can be pickled; the table stays where it is.
+    `table_chunks` bounds the table: with more distinct chunks it is cleared. Pickling leaves the table behind.
     """
 
     def __init__(self, vocabulary: Vocabulary, table_chunks: int = TABLE_CHUNKS) -> None:
@@ -131,18 +138,18 @@ class WordPiece:
 
     @property
     def table(self) -> ChunkTable:
-        """This process' table for the vocabulary."""
+        """Return this process' table for the vocabulary."""
         key = (self.vocabulary.fingerprint, self.table_chunks)
         if key not in _tables:
             _tables[key] = ChunkTable(self.vocabulary.tokenizer(), self.table_chunks)
         return _tables[key]
 
     def encode(self, sentences: list[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Ids of all sentences in one run, int32 (T,), and where each begins and the last ends, int64 (len + 1,).
+        """Return the concatenated ids of all sentences, int32 (T,), and their offsets, int64 (len + 1,).
 
-        No special tokens are added. A sentence may have no ids (nothing but control characters).
+        No special tokens are added. A sentence may have no ids (only control characters).
         """
-        if self.vocabulary.kind != "wordpiece":  # their words begin with the space before them
+        if self.vocabulary.kind != "wordpiece":  # other kinds' words begin with the space before them
             return encode_directly(self.tokenizer, sentences)
         content = one_a_line(sentences).encode()
         text = np.frombuffer(content, np.uint8)
@@ -151,22 +158,22 @@ class WordPiece:
             len(ends), pa.py_buffer(np.append(0, ends).astype(np.int32)), pa.py_buffer(content)
         ).dictionary_encode()
         table = self.table
-        places = table.places(chunks.dictionary.to_pylist())[chunks.indices.to_numpy()]
-        ids, offsets = concatenate_runs(table.ids, table.offsets, places)
+        indices = table.lookup(chunks.dictionary.to_pylist())[chunks.indices.to_numpy()]
+        ids, offsets = concatenate_runs(table.ids, table.offsets, indices)
         return ids, offsets[sentence_bounds(text, ends)]
 
 
-def concatenate_runs(ids: np.ndarray, offsets: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The runs of `ids` at these places one after the other, and their bounds, int64 (len(places) + 1,)."""
-    starts = offsets[places]
-    lengths = offsets[places + 1] - starts
-    bounds = np.zeros(len(places) + 1, np.int64)
+def concatenate_runs(ids: np.ndarray, offsets: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Concatenate the runs of `ids` at these indices; return them and their offsets, int64 (len(indices) + 1,)."""
+    starts = offsets[indices]
+    lengths = offsets[indices + 1] - starts
+    bounds = np.zeros(len(indices) + 1, np.int64)
     np.cumsum(lengths, out=bounds[1:])
     return ids[np.arange(bounds[-1]) + np.repeat(starts - bounds[:-1], lengths)], bounds
 
 
 def one_a_line(sentences: list[str]) -> str:
-    """Every sentence with a line feed after it; one within a sentence is a space, which ends a word as well."""
+    """Join sentences with a line feed after each; one within a sentence becomes a space, which also ends a word."""
     text = "\n".join([*sentences, ""])
     return (
         text
@@ -176,6 +183,6 @@ def one_a_line(sentences: list[str]) -> str:
 
 
 def sentence_bounds(text: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Places in the chunks where each line begins and the last ends, int64 (lines + 1,)."""
+    """Return the offset of each line in the chunks, int64 (lines + 1,)."""
     lines = np.flatnonzero(text == NEW_LINE) + 1
     return np.append(0, np.searchsorted(ends, lines) + 1)

@@ -1,6 +1,6 @@
-"""The words of flat sequences, and random spans of them.
+"""Find the words of flat sequences, and draw random words and spans.
 
-T tokens of N sequences, W words; a word is what is masked as a whole, be it a single piece.
+T tokens of N sequences, W words; a word is the unit of masking, which may be a single piece.
 """
 
 from collections.abc import Iterator
@@ -13,27 +13,27 @@ from pipeline.text.vocabulary import Vocabulary
 
 @dataclass(frozen=True, kw_only=True)
 class Words:
-    """Words in the order of the text; none has a special token in it."""
+    """Words in the order of the text, without special tokens."""
 
-    starts: np.ndarray  # int64 (W,), token place of each word's first piece
-    sizes: np.ndarray  # int64 (W,), its pieces
-    bounds: np.ndarray  # int64 (N + 1,), which words each sequence begins with, and the last's end
+    starts: np.ndarray  # int64 (W,), token index of each word's first piece
+    sizes: np.ndarray  # int64 (W,), number of its pieces
+    bounds: np.ndarray  # int64 (N + 1,), offsets of each sequence's words
 
     def positions(self, words: np.ndarray) -> np.ndarray:
-        """Token places of the pieces of the words (int, rising), rising."""
+        """Return the token indices of the pieces of these words (sorted), sorted."""
         sizes = self.sizes[words]
         ends = np.cumsum(sizes)
         return np.arange(sizes.sum()) + np.repeat(self.starts[words] - ends + sizes, sizes)
 
 
 def single_pieces(ids: np.ndarray, offsets: np.ndarray, vocabulary: Vocabulary) -> Words:
-    """Every piece as a word of its own; `ids` (T,) and `offsets` (N + 1,) as in `mask`."""
+    """Return every piece as a word; `ids` (T,) and `offsets` (N + 1,) as in `mask`."""
     starts = np.flatnonzero(is_text(ids, vocabulary))
     return Words(starts=starts, sizes=np.ones_like(starts), bounds=np.searchsorted(starts, offsets))
 
 
 def whole_words(ids: np.ndarray, offsets: np.ndarray, vocabulary: Vocabulary) -> Words:
-    """A piece and those after it that the vocabulary says continue a word; what is left of a word that a segment was cut in is a word."""
+    """Group each piece with the pieces that continue its word; a word cut by the segment's edge is a word, too."""
     text = is_text(ids, vocabulary)
     tied = text[1:] & text[:-1] & vocabulary.continuation[ids[1:]]  # to the piece before
     begins, ends = text.copy(), text
@@ -44,29 +44,32 @@ def whole_words(ids: np.ndarray, offsets: np.ndarray, vocabulary: Vocabulary) ->
 
 
 def is_text(ids: np.ndarray, vocabulary: Vocabulary) -> np.ndarray:
-    """What may be masked, bool (T,): all but [CLS], [SEP] and [PAD]."""
+    """Whether each token may be masked, bool (T,): all but [CLS], [SEP] and [PAD]."""
     return (ids != vocabulary.cls_id) & (ids != vocabulary.sep_id) & (ids != vocabulary.pad_id)
 
 
 def random_order(words: Words, room: np.ndarray, rng: np.random.Generator) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Every sequence's words in random order, the next of all sequences at once: (sequences (A,), one word of each).
+    """Yield each sequence's words in random order, one per sequence at a time: (sequences (A,), a word of each).
 
-    A sequence drops out when its words are used up, or its `room` (N,), from which the caller takes away, is 0.
+    A sequence drops out when its words are used up or when its `room` (N,), which the caller reduces, is 0.
     """
     order, left = np.arange(len(words.starts)), np.diff(words.bounds)
     active = np.flatnonzero((room > 0) & (left > 0))
     while len(active):  # a step of the Fisher-Yates shuffle
         first = words.bounds[1:][active] - left[active]
-        place = first + (rng.random(len(active)) * left[active]).astype(np.int64)
-        drawn = order[place]
-        order[place] = order[first]
+        chosen = first + (rng.random(len(active)) * left[active]).astype(np.int64)
+        drawn = order[chosen]
+        order[chosen] = order[first]
         yield active, drawn
         left[active] -= 1
         active = active[(room[active] > 0) & (left[active] > 0)]
 
 
 def draw_words(words: Words, counts: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Which words are taken, bool (W,): in random order each that fits, until a sequence has `counts` (N,) pieces; others are passed over."""
+    """Draw words in random order until a sequence has `counts` (N,) pieces; words that do not fit are skipped.
+
+    Bool (W,).
+    """
     taken, room = np.zeros(len(words.starts), bool), counts.copy()
     for sequence, word in random_order(words, room, rng):
         size = words.sizes[word]
@@ -79,11 +82,14 @@ def draw_words(words: Words, counts: np.ndarray, rng: np.random.Generator) -> np
 def draw_spans(
     words: Words, counts: np.ndarray, shares: np.ndarray, rng: np.random.Generator, *, over_masked: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Spans of words until a sequence has `counts` (N,) pieces: (word is taken, word is in one span with the word before), bool (W,).
+    """Draw spans of words until a sequence has `counts` (N,) pieces.
 
-    The words in random order each begin a span of k words with the probability shares[k - 1]. It ends early with its segment, and is
-    trimmed to the words that still fit into the count. A span of which not one word fits, or that begins with a word taken before, is passed
-    over. So is one that has such a word farther on, unless `over_masked`: then it goes on over it, at no cost, and the two spans are one.
+    Returns (word is taken, word is in the same span as the word before), both bool (W,).
+
+    In random order, each word begins a span of k words with probability shares[k - 1]. A span ends with its segment,
+    and is truncated to the words that still fit into the count. It is skipped if no word fits, or if its first word is
+    already taken. If a later word is taken, it is skipped too, unless `over_masked`: then it continues over that word
+    at no cost, and the two spans become one.
     """
     reach, total, padding = np.arange(len(shares)), len(words.starts), np.zeros(len(shares), np.int64)
     sizes, run, bounds = np.append(words.sizes, padding), np.append(runs(words), padding - 1), np.cumsum(shares)[:-1]
@@ -103,5 +109,5 @@ def draw_spans(
 
 
 def runs(words: Words) -> np.ndarray:
-    """A number for each word that words share when nothing stands between them, int64 (W,)."""
+    """Return a number per word that is equal for words with nothing between them, int64 (W,)."""
     return words.starts - np.cumsum(words.sizes) + words.sizes  # special tokens before the word
