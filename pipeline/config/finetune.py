@@ -126,12 +126,15 @@ class Trials:
     """CPUs of one trial; its threads, where it has no GPU and placement.threads is not set, are as many."""
     gpus: float | None = None
     """GPUs of one trial, such as 0.25; none: one where there are any."""
+    workers: int = 1
+    """Workers that share the steps of one trial, on one machine; each has `cpus` and `gpus`."""
     at_once: int | None = None
     """Trials at the same time at most; none: as many as fit."""
 
     def __post_init__(self) -> None:
         require_above_zero("trials.cpus", self.cpus)
         require(self.gpus is None or self.gpus >= 0, f"trials.gpus ({self.gpus}) must be at least 0")
+        require_at_least("trials.workers", self.workers, 1)
         require(self.at_once is None or self.at_once >= 1, f"trials.at_once ({self.at_once}) must be at least 1")
 
 
@@ -231,6 +234,23 @@ class Finetune:
             not self.placement.autoscaled or self.trials.at_once is not None,
             "placement.autoscaled needs trials.at_once: so many trials ask for nodes at the same time",
         )
+
+    def for_workers(self) -> "Finetune":
+        """With rows_per_slot so that every worker of a trial has a slot of each step.
+
+        Slots decide which dropout is drawn, so trials of the same rows_per_slot have the same losses on any number of workers.
+        """
+        workers, recipe = self.trials.workers, self.recipe
+        if workers == 1:
+            return self
+        most = -(-recipe.rows_per_step // workers)
+        slot = recipe.rows_per_slot or most
+        require(
+            slot * (workers - 1) < recipe.rows_per_step,
+            f"recipe.rows_per_slot ({slot}) leaves a worker without rows: with trials.workers ({workers}) and "
+            f"recipe.rows_per_step ({recipe.rows_per_step}) it must be at most {most}",
+        )
+        return replace(self, recipe=replace(recipe, rows_per_slot=slot))
 
     def for_width(self, width: int) -> "Finetune":
         """With the learning rate that is asked for, or that of an encoder of this width."""

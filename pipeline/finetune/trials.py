@@ -10,6 +10,7 @@ OUTPUT/finetune/TASK-seedN-DIGEST/
 import hashlib
 import json
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -33,7 +34,8 @@ from pipeline.train.checkpoint import steps_saved
 from pipeline.train.hardware import cores
 from pipeline.train.initial import Initial, build_initial_module
 from pipeline.train.precision import autocast_of, chosen_precision
-from pipeline.train.trial import class_weights, label_mean_and_deviation, load_encoder, run_trial
+from pipeline.train.step import Compute
+from pipeline.train.trial import assist_trial, class_weights, label_mean_and_deviation, load_encoder, run_trial
 from pipeline.train.trial_state import Scores, TrialCheckpoints, delete_checkpoints
 from pipeline.train.tuned import About, save_tuned
 
@@ -218,27 +220,65 @@ def load_or_train(
     problem: Problem,
     initial: Initial,
     after_epoch: Callable[[int, Scores], None] = lambda epoch, scores: None,
+    workers: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> dict[str, Any]:
-    """The trial's result: read where it is there, else trained, and published after its model. Where another job of this machine is at the same trial, its result is waited for."""
+    """The trial's result: read where it is there, else trained, and published after its model. Where another job of this machine is at the same trial, its result is waited for.
+
+    `workers`: a context in which the trial's other workers train, and this process is rank 0 of their group.
+    """
     with storage.locked(trial.folder, wait=True):
         if (found := result_of(trial)) is not None and (trial.stage != "report" or has_model(trial)):
             delete_checkpoints(trial.folder)
             return found
-        return train(trial, problem, initial, after_epoch)
+        return train(trial, problem, initial, after_epoch, workers)
+
+
+def assist(trial: Trial, problem: Problem, initial: Initial, rank: int) -> None:
+    """Train one rank's part of a trial whose rank 0 is in `load_or_train`."""
+    config, device = trial.config, device_of(trial.config)
+    set_threads(config)
+    compute = Compute(
+        device=device,
+        autocast=autocast_for(config.placement, initial.model.width, device),
+        seed=trial.seed,
+        rank=rank,
+        world=config.trials.workers,
+    )
+    module = build(config, problem, initial, trial.seed).to(device)
+    assist_trial(config, module, problem.train, compute, TrialCheckpoints(trial.folder))
+
+
+def set_threads(config: Finetune) -> None:
+    """Give torch the threads that a worker of a trial may use."""
+    torch.set_num_threads(config.placement.threads or max(1, min(cores(), round(config.trials.cpus))))
 
 
 def train(
-    trial: Trial, problem: Problem, initial: Initial, after_epoch: Callable[[int, Scores], None]
+    trial: Trial,
+    problem: Problem,
+    initial: Initial,
+    after_epoch: Callable[[int, Scores], None],
+    workers: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> dict[str, Any]:
     """The result of training it."""
-    config, device, keeper = trial.config, device_of(trial.config), TrialCheckpoints(trial.folder)
-    torch.set_num_threads(config.placement.threads or max(1, min(cores(), round(config.trials.cpus))))
+    config, device, checkpoints = trial.config, device_of(trial.config), TrialCheckpoints(trial.folder)
+    set_threads(config)
     module = build(config, problem, initial, trial.seed).to(device)
-    came_to = run_trial(
-        config, problem.task, problem.cutting, module, problem.train, problem.splits,
-        seed=trial.seed, device=device, autocast=autocast_for(config.placement, initial.model.width, device), after_epoch=after_epoch,
-        checkpoints=keeper,
-    )  # fmt: skip
+    with workers():
+        came_to = run_trial(
+            config,
+            problem.task,
+            problem.cutting,
+            module,
+            problem.train,
+            problem.splits,
+            seed=trial.seed,
+            device=device,
+            autocast=autocast_for(config.placement, initial.model.width, device),
+            after_epoch=after_epoch,
+            checkpoints=checkpoints,
+            world=config.trials.workers,
+        )
     result = vars(came_to) | {
         "settings": identity_of(config, problem, initial, trial.seed),
         "chosen": trial.chosen,
@@ -266,5 +306,5 @@ def train(
             beside,
         )
     storage.write_json(storage.join(trial.folder, RESULT), result)
-    keeper.delete()
+    checkpoints.delete()
     return result

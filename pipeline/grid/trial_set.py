@@ -46,7 +46,10 @@ def first_of_each(cuttings: Mapping[str, Mapping[Cutting, Problem]]) -> dict[str
 
 def trial_of(grid: Grid, name: str, seed: int, setting: dict[str, Any], stage: str) -> Trial:
     """The trial of a setting, as long as the problem's share allows."""
-    share, config = grid.shares[name], with_setting(grid.config, setting).for_width(grid.initial.model.width)
+    share, config = (
+        grid.shares[name],
+        with_setting(grid.config, setting).for_workers().for_width(grid.initial.model.width),
+    )
     recipe = config.recipe
     if share.epochs < grid.config.recipe.epochs:
         recipe = replace(recipe, epochs=min(recipe.epochs, share.epochs))

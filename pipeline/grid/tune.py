@@ -87,13 +87,38 @@ def fit(config: Finetune, total: Mapping[str, float]) -> dict[str, float]:
     return {"CPU": config.trials.cpus} | ({"GPU": gpus} if gpus else {})
 
 
+def of_all_workers(asked: dict[str, float], workers: int) -> dict[str, float] | tune.PlacementGroupFactory:
+    """What Tune reserves for a trial of several workers of `asked` each, on one machine."""
+    return asked if workers == 1 else tune.PlacementGroupFactory([asked] * workers, strategy="STRICT_PACK")
+
+
+def room(asked: Mapping[str, float], total: Mapping[str, float]) -> int:
+    """How many of what is asked fit into what there is."""
+    return int(min(total.get(name, 0.0) / share for name, share in asked.items()) + 1e-6)
+
+
+def refuse_crowded(config: Finetune) -> None:
+    """Raise ConfigError where no machine has room for all workers of a trial, unless machines come when they are asked for."""
+    if config.placement.autoscaled or config.trials.workers == 1:
+        return
+    asked = resources(config)
+    most = max(room(asked, node["Resources"]) for node in ray.nodes() if node["Alive"])
+    if config.trials.workers > most:
+        each = " and ".join(f"{share:g} {name}s" for name, share in asked.items())
+        raise ConfigError(
+            f"trials.workers ({config.trials.workers}) of {each} each are more than one machine has room for, "
+            f"which is {most}; lower it, or trials.cpus"
+        )
+
+
 def at_once(config: Finetune) -> int:
     """Trials that run at the same time."""
     if config.placement.autoscaled and config.trials.at_once:
         return config.trials.at_once
-    asked, total = resources(config), ray.cluster_resources()
-    room = int(min(total.get(name, 0.0) / share for name, share in asked.items()) + 1e-6)
-    return max(1, min(room, config.trials.at_once or room))
+    refuse_crowded(config)
+    each, workers = resources(config), config.trials.workers
+    fitting = room({name: workers * share for name, share in each.items()}, ray.cluster_resources())
+    return max(1, min(fitting, config.trials.at_once or fitting))
 
 
 def connect(config: Finetune) -> None:
@@ -160,14 +185,14 @@ def run_trials(
             (name, cutting): ray.put(problems[name][cutting])
             for name, cutting in {(trial.problem, trial.config.cutting) for trial in trials}
         }
-        function = tune.with_parameters(work, trials=list(trials), problems=there, initial=initial)
+        function = tune.with_parameters(work, trials=list(trials), problems=there, initial=initial, share=asked)
         found = tune.Tuner(
-            tune.with_resources(function, asked),
+            tune.with_resources(function, of_all_workers(asked, config.trials.workers)),
             param_space={"number": tune.grid_search(list(range(len(trials))))},
             tune_config=tune.TuneConfig(
                 scheduler=scheduler,
                 max_concurrent_trials=many,
-                reuse_actors=True,
+                reuse_actors=config.trials.workers == 1,  # the other workers go with the trial's actor
                 trial_name_creator=lambda trial: trials[trial.config["number"]].name,
             ),
             run_config=tune.RunConfig(
@@ -200,11 +225,16 @@ def published(trials: Sequence[Trial], last: Mapping[int, dict[str, Any]], *, ma
 
 
 def work(
-    settings: dict[str, int], trials: list[Trial], problems: dict[tuple[str, Cutting], Any], initial: Initial
+    settings: dict[str, int],
+    trials: list[Trial],
+    problems: dict[tuple[str, Cutting], Any],
+    initial: Initial,
+    share: dict[str, float],
 ) -> None:
-    """What a trial's process runs."""
+    """Train a trial in its process."""
     trial = trials[settings["number"]]
-    problem = ray.get(problems[trial.problem, trial.config.cutting])
+    there = problems[trial.problem, trial.config.cutting]
+    problem = ray.get(there)
     first, metric = next(iter(problem.splits)), problem.task.metrics[0]
 
     def tell(scores: Scores, epoch: int, last: bool) -> None:
@@ -217,7 +247,14 @@ def work(
         ):  # a trial that comes to its end is not stopped there, before its result is published
             tell(scores, epoch, last=False)
 
-    found = trial_work.load_or_train(trial, problem, initial, after_epoch)
+    if trial.config.trials.workers == 1:
+        found = trial_work.load_or_train(trial, problem, initial, after_epoch)
+    else:
+        from pipeline.grid import team  # Ray Train, which most trials do not need
+
+        found = trial_work.load_or_train(
+            trial, problem, initial, after_epoch, lambda: team.workers(trial, there, initial, share)
+        )
     tell(found["scores"], found["best_epoch"], last=True)
 
 

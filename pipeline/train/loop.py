@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import pyarrow as pa
 import torch
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel
 
 from pipeline.batch import Batch
 from pipeline.config.jobs import Pretrain
@@ -26,7 +25,7 @@ from pipeline.train.meter import Meter, Step, training_metrics
 from pipeline.train.saver import Saver
 from pipeline.train.schedule import decay_start, rate_share
 from pipeline.train.slots import Record, Slot, exchange, make_slot
-from pipeline.train.step import Compute, train_step
+from pipeline.train.step import Compute, distributed, train_step
 from pipeline.train.stragglers import Stragglers
 
 MOST_SKIPPED = 20
@@ -66,7 +65,7 @@ def train(
 
     `tables`, a slot each, and the held-out batches are that phase's. Raises DataError when they are not the rows that must follow, or end early.
     """
-    objective = distributed(module, work)
+    objective = distributed(module, work.device, work.world)
     with (
         Saver(work.folder, work.config, work.vocabulary, work.flush, work.say) as saver,
         Stragglers(objective, work.rank, work.world, work.worker_name, work.device) as stragglers,
@@ -140,14 +139,6 @@ def train_phase(
             if work.rank == 0:
                 saver.save(state, module, optimizer, wait=needed or asked and not saver.failing.is_set())
     return state
-
-
-def distributed(module: nn.Module, work: Work) -> nn.Module:
-    """The module as it is called in training: under DistributedDataParallel when there are several ranks."""
-    if work.world == 1:
-        return module
-    devices = [work.device] if work.device.type == "cuda" else None
-    return DistributedDataParallel(module, device_ids=devices, gradient_as_bucket_view=True)
 
 
 def take_slots(

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from pipeline.batch import Batch
 
@@ -29,7 +30,21 @@ class Compute:
     autocast: torch.autocast
     seed: int
     """Of dropout."""
+    rank: int = 0
     world: int = 1
+
+
+def distributed(module: nn.Module, device: torch.device, world: int, *, unused: bool = False) -> nn.Module:
+    """Return the module as training calls it: under DistributedDataParallel if there are several ranks.
+
+    `unused`: some parameters may have no gradient, such as the pooler's where tags are learnt.
+    """
+    if world == 1:
+        return module
+    devices = [device] if device.type == "cuda" else None
+    return DistributedDataParallel(
+        module, device_ids=devices, gradient_as_bucket_view=True, find_unused_parameters=unused
+    )
 
 
 def train_step(

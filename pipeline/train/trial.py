@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
 from pipeline.batch import collate_labelled
@@ -25,7 +26,7 @@ from pipeline.tasks.task import Task
 from pipeline.train.optim import build_optimizer
 from pipeline.train.schedule import rate_share
 from pipeline.train.seen_words import SeenWords
-from pipeline.train.step import Compute, Slot, train_step
+from pipeline.train.step import Compute, Slot, distributed, train_step
 from pipeline.train.trial_state import Best, Scores, TrialCheckpoints, TrialState
 
 ROWS_AT_ONCE = 64  # in evaluation
@@ -73,6 +74,7 @@ def run_trial(
     autocast: torch.autocast,
     after_epoch: Callable[[int, Scores], None] = lambda epoch, scores: None,
     checkpoints: TrialCheckpoints | None = None,
+    world: int = 1,
 ) -> Result:
     """Train the module on the rows of `train` and score it on each of `splits`, of which the first selects.
 
@@ -80,18 +82,19 @@ def run_trial(
     stopped goes on: `after_epoch` is called for the epochs before, too.
     """
     recipe, handlers = config.recipe, KINDS[task.kind]
-    compute = Compute(device=device, autocast=autocast, seed=seed)
+    compute = Compute(device=device, autocast=autocast, seed=seed, world=world)
     rows = sample_rows(train.rows, recipe.training_rows, seed)
     training = seen_words(config, module, rows)
     with training():
         optimizer = build_optimizer(config.optimizer, module)
         state = checkpoints.load(module, optimizer) if checkpoints else TrialState()
+        objective = distributed(module, device, world, unused=True)
     for epoch, scores in enumerate(state.epochs, 1):
         after_epoch(epoch, scores)
     first, metric = next(iter(splits)), task.metrics[0]
     for epoch in range(len(state.epochs) + 1, recipe.epochs + 1):
         with training():
-            train_epoch(config, module, optimizer, rows, state, epoch - 1, compute, checkpoints=checkpoints)
+            train_epoch(config, objective, optimizer, rows, state, epoch - 1, compute, checkpoints=checkpoints)
         found = {
             name: handlers.answers(task, split, compute_logits(module, split.rows, device, autocast), cutting)
             for name, split in splits.items()
@@ -102,7 +105,8 @@ def run_trial(
         if recipe.patience is None or best is None or value > best.value:
             weights = copy.deepcopy(module.state_dict()) if recipe.patience else {}
             state.best = Best(value=value, epoch=epoch, weights=weights, answers=found[first])
-        elif epoch - best.epoch >= recipe.patience:
+        over = recipe.patience is not None and epoch - state.best.epoch >= recipe.patience
+        if agreed(over, compute):
             break
     assert state.best is not None
     if recipe.patience:
@@ -113,6 +117,36 @@ def run_trial(
             task, splits[first], compute_logits(module, splits[first].rows, device, autocast), cutting
         )
     return build_result(task, splits[first], answers, state, rows.num_rows)
+
+
+def assist_trial(
+    config: Finetune,
+    module: TaskObjective,
+    train: Prepared,
+    compute: Compute,
+    checkpoints: TrialCheckpoints | None = None,
+) -> None:
+    """Train this rank's slots of a trial whose rank 0 is in `run_trial`, with the same arguments, until that ends."""
+    rows = sample_rows(train.rows, config.recipe.training_rows, compute.seed)
+    training = seen_words(config, module, rows)
+    with training():
+        optimizer = build_optimizer(config.optimizer, module)
+        state = checkpoints.load(module, optimizer) if checkpoints else TrialState()
+        objective = distributed(module, compute.device, compute.world, unused=True)
+    for epoch in range(len(state.epochs), config.recipe.epochs):
+        with training():
+            train_epoch(config, objective, optimizer, rows, state, epoch, compute, checkpoints=None)
+        if agreed(False, compute):
+            break
+
+
+def agreed(over: bool, compute: Compute) -> bool:
+    """Whether rank 0 says that training is over; every rank calls it after each epoch."""
+    if compute.world == 1:
+        return over
+    said = torch.tensor(int(over), device=compute.device)
+    dist.broadcast(said, 0)
+    return bool(said)
 
 
 def build_result(task: Task, first: Prepared, answers: Any, state: TrialState, rows: int) -> Result:
@@ -137,7 +171,7 @@ def build_result(task: Task, first: Prepared, answers: Any, state: TrialState, r
 
 def train_epoch(
     config: Finetune,
-    module: TaskObjective,
+    objective: nn.Module,
     optimizer: torch.optim.Optimizer,
     rows: pa.Table,
     state: TrialState,
@@ -146,18 +180,21 @@ def train_epoch(
     *,
     checkpoints: TrialCheckpoints | None,
 ) -> None:
-    """Train on all rows once, or on those that are left of an epoch that was started."""
-    recipe, started, before = config.recipe, time.perf_counter(), state.seconds
+    """Train on all rows once, or on those that are left of an epoch that was begun.
+
+    `objective` is the module of the task, or DistributedDataParallel around it.
+    """
+    recipe, begun, before = config.recipe, time.perf_counter(), state.seconds
     per_epoch = math.ceil(rows.num_rows / recipe.rows_per_step)
     steps = recipe.epochs * per_epoch
     every = max(1, steps // POINTS)
     total, count = torch.full((), state.total, dtype=torch.float64, device=compute.device), state.count
     points: list[tuple[int, Tensor]] = []
-    module.train()
+    objective.train()
     for slots in batches(rows, recipe, compute.seed, epoch, skip=state.step - epoch * per_epoch):
         rate = config.optimizer.learning_rate * rate_share(config.schedule, state.step, steps)
         loss, weight = train_on_slots(
-            slots, module, optimizer, compute, step=state.step, rate=rate, clip_norm=config.optimizer.clip_norm
+            slots, objective, optimizer, compute, step=state.step, rate=rate, clip_norm=config.optimizer.clip_norm
         )
         total, count = total + loss, count + weight
         state.step, state.tokens = state.step + 1, state.tokens + sum(batch.tokens for _, batch in slots)
@@ -168,12 +205,12 @@ def train_epoch(
             state.curve += points_as_floats(points)
             points = []
             state.total, state.count = float(total), float(count)
-            state.seconds = before + time.perf_counter() - started
-            checkpoints.save(state, module, optimizer)
+            state.seconds = before + time.perf_counter() - begun
+            checkpoints.save(state, task_of(objective), optimizer)
     if state.step % every:
         points.append((state.step, total / count))
     state.curve += points_as_floats(points)
-    state.total, state.count, state.seconds = 0.0, 0.0, before + time.perf_counter() - started
+    state.total, state.count, state.seconds = 0.0, 0.0, before + time.perf_counter() - begun
 
 
 def points_as_floats(points: list[tuple[int, Tensor]]) -> list[tuple[int, float]]:
@@ -184,7 +221,7 @@ def points_as_floats(points: list[tuple[int, Tensor]]) -> list[tuple[int, float]
 
 def train_on_slots(
     slots: Sequence[Slot],
-    module: TaskObjective,
+    objective: nn.Module,
     optimizer: torch.optim.Optimizer,
     compute: Compute,
     *,
@@ -192,13 +229,29 @@ def train_on_slots(
     rate: float,
     clip_norm: float,
 ) -> tuple[Tensor, Tensor | int]:
-    """Train on the slots of a step; return the loss sum, float64, and the count of its mean. The host does not wait."""
+    """Train on a step, of which `slots` are those of all ranks.
+
+    Return the loss sum of all ranks, float64, and the count of its mean. The host does not wait for a GPU.
+    """
     there = [(slot, batch.to(compute.device)) for slot, batch in slots]
-    count = sum(module.count(batch) for _, batch in there)
+    count = sum(task_of(objective).count(batch) for _, batch in there)
     if isinstance(count, Tensor):
         count = count.clamp(min=1e-9)  # no label in the whole step
-    sums, _ = train_step(module, optimizer, there, {"task": count}, compute, step=step, rate=rate, clip_norm=clip_norm)
-    return sums["task"], count
+    mine = there[compute.rank :: compute.world]
+    # A rank without a slot of an epoch's last step must take part in the reduction all the same: with gradients of 0.
+    taken, share = (mine, count) if mine else (there[:1], math.inf)
+    sums, _ = train_step(
+        objective, optimizer, taken, {"task": share}, compute, step=step, rate=rate, clip_norm=clip_norm
+    )
+    total = sums["task"] if mine else torch.zeros_like(sums["task"])
+    if compute.world > 1:
+        dist.all_reduce(total)
+    return total, count
+
+
+def task_of(objective: nn.Module) -> TaskObjective:
+    """The module inside DistributedDataParallel, or itself."""
+    return getattr(objective, "module", objective)
 
 
 def seen_words(config: Finetune, module: TaskObjective, rows: pa.Table) -> Callable[[], AbstractContextManager[None]]:

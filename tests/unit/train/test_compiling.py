@@ -4,7 +4,6 @@ import json
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -22,9 +21,8 @@ from pipeline.presets import PRESETS
 from pipeline.train import compiling
 from pipeline.train.compiling import compiled, compiles
 from pipeline.train.failures import failure_of
-from pipeline.train.loop import distributed
 from pipeline.train.optim import build_optimizer
-from pipeline.train.step import Compute, train_step
+from pipeline.train.step import Compute, distributed, train_step
 
 CPU = torch.device("cpu")
 VOCABULARY = 4_000
@@ -102,7 +100,7 @@ def losses(rank: int, backend: str | None, *, recompute: bool = False, dropout: 
     assert sum(weight.nbytes for weight in module.parameters()) > 2 * BUCKET_BYTES
     module.encoder.recompute = recompute
     optimizer, found = build_optimizer(AdamW(), module), []
-    objective = distributed(module, SimpleNamespace(world=2, device=CPU))
+    objective = distributed(module, CPU, 2)
     with compiled(module, backend) if backend else nullcontext():
         for step in range(2):
             batch = make_batch(

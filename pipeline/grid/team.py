@@ -1,0 +1,77 @@
+"""The other workers of a trial: actors on its machine that train their slots of each step."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
+import ray
+import torch.distributed as dist
+from ray.util.placement_group import get_current_placement_group
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+from pipeline.config.finetune import Finetune
+from pipeline.finetune import trials as trial_work
+from pipeline.finetune.problems import Problem
+from pipeline.finetune.trials import Trial
+from pipeline.train.initial import Initial
+from pipeline.train.process_group import join, listen
+
+LONGEST_WAIT = timedelta(hours=12)
+"""For rank 0, which scores the development splits alone; that a worker is gone is seen at once."""
+
+
+@contextmanager
+def workers(trial: Trial, problem: ray.ObjectRef, initial: Initial, share: dict[str, float]) -> Iterator[None]:
+    """Run the other workers of a trial, each with `share` CPUs and GPUs; inside, this process is rank 0 of their group."""
+    config = trial.config
+    group, world = get_current_placement_group(), config.trials.workers
+    others = [
+        Worker.options(
+            num_cpus=share["CPU"],
+            num_gpus=share.get("GPU", 0.0),
+            scheduling_strategy=PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=rank),
+        ).remote(trial, [problem], initial, rank)
+        for rank in range(1, world)
+    ]
+    try:
+        ray.get([other.ready.remote() for other in others])
+        port = listen()
+        done = [other.train.remote(port) for other in others]
+        join(0, world, port, backend(config), LONGEST_WAIT)
+        try:
+            yield
+        except RuntimeError:
+            ray.get(done, timeout=10)  # an error of theirs is the cause of ours
+            raise
+        ray.get(done)
+    finally:
+        if dist.is_initialized():
+            dist.destroy_process_group()
+        for other in others:
+            ray.kill(other)
+
+
+def backend(config: Finetune) -> str:
+    """Torch's backend for the gradients of a trial's device."""
+    return "nccl" if trial_work.device_of(config).type == "cuda" else "gloo"
+
+
+@ray.remote(max_restarts=0)
+class Worker:
+    """One worker of a trial but rank 0."""
+
+    def __init__(self, trial: Trial, problem: list[ray.ObjectRef], initial: Initial, rank: int) -> None:
+        self.trial, self.rank = trial, rank
+        self.problem: Problem = ray.get(problem[0])
+        self.initial = initial
+
+    def ready(self) -> None:
+        """Return once the process is there."""
+
+    def train(self, port: int) -> None:
+        """Join the group of rank 0 at this port, and train until it ends."""
+        join(self.rank, self.trial.config.trials.workers, port, backend(self.trial.config), LONGEST_WAIT)
+        try:
+            trial_work.assist(self.trial, self.problem, self.initial, self.rank)
+        finally:
+            dist.destroy_process_group()

@@ -1,0 +1,76 @@
+"""One trial on two workers against the same on one."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+
+from pipeline.config.finetune import Finetune, Trials
+from pipeline.errors import ConfigError
+from pipeline.tasks.glue import TASKS
+from pipeline.tasks.prepared import Prepared
+from pipeline.text.vocabulary import Vocabulary
+from pipeline.train.step import Compute
+from pipeline.train.trial import assist_trial, run_trial
+from tests.unit.train.test_trial import CPU, CUTTING, PLAIN, config_of, module_of, prepared
+
+TASK = "stsb"
+RECIPE = {"rows_per_step": 19, "rows_per_slot": 10, "dropout": None, "patience": 1, "epochs": 4}
+"""60 rows: the last step of an epoch has 3 of them, one slot, so that the second worker has none."""
+
+
+def worker(rank: int, folder: str, config: Finetune, vocabulary: Vocabulary, rows: dict[str, Prepared]) -> None:
+    """Train as one of two and write down what rank 0 came to."""
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
+    module = module_of(TASK, vocabulary)
+    if rank == 0:
+        train, dev = rows["train"], {"dev": rows["dev"]}
+        result = run_trial(
+            config, TASKS[TASK], CUTTING, module, train, dev, seed=5, device=CPU, autocast=PLAIN, world=2
+        )
+        written = {"curve": result.curve, "epochs": result.epochs, "tokens": result.tokens}
+        Path(folder, "result.json").write_text(json.dumps(written))
+        torch.save(module.state_dict(), Path(folder, "weights"))
+    else:
+        assist_trial(config, module, rows["train"], Compute(device=CPU, autocast=PLAIN, seed=5, rank=1, world=2))
+    dist.destroy_process_group()
+
+
+def test_two_workers_have_the_losses_of_one(glue: Path, tiny_vocabulary: Vocabulary, tmp_path: Path) -> None:
+    rows, config = prepared(TASK, glue, tiny_vocabulary), config_of(TASK, **RECIPE)
+    module = module_of(TASK, tiny_vocabulary)
+    alone = run_trial(
+        config,
+        TASKS[TASK],
+        CUTTING,
+        module,
+        rows["train"],
+        {"dev": rows["dev"]},
+        seed=5,
+        device=CPU,
+        autocast=PLAIN,
+    )
+    mp.spawn(worker, (str(tmp_path), config, tiny_vocabulary, rows), nprocs=2)
+    found = json.loads((tmp_path / "result.json").read_text())
+    assert [step for step, _ in found["curve"]] == [step for step, _ in alone.curve]
+    assert [loss for _, loss in found["curve"]] == pytest.approx([loss for _, loss in alone.curve], rel=1e-4)
+    assert found["tokens"] == alone.tokens and len(found["epochs"]) == len(alone.epochs)
+    for name, tensor in torch.load(tmp_path / "weights").items():
+        torch.testing.assert_close(tensor, module.state_dict()[name], rtol=1e-3, atol=1e-4, msg=name)
+
+
+def test_a_worker_without_rows_is_refused() -> None:
+    config = config_of(TASK, rows_per_step=16)
+    shared = replace(config, trials=Trials(workers=3))
+    assert shared.for_workers().recipe.rows_per_slot == 6 and config.for_workers() is config
+    with pytest.raises(ConfigError) as refused:
+        replace(shared, recipe=config_of(TASK, rows_per_step=16, rows_per_slot=8).recipe).for_workers()
+    assert str(refused.value) == (
+        "recipe.rows_per_slot (8) leaves a worker without rows: with trials.workers (3) and recipe.rows_per_step (16) "
+        "it must be at most 6"
+    )
