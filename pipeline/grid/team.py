@@ -26,11 +26,13 @@ def workers(trial: Trial, problem: ray.ObjectRef, initial: Initial, share: dict[
     config = trial.config
     group, world = get_current_placement_group(), config.trials.workers
     others = [
-        Worker.options(
+        ray.remote(Worker)
+        .options(
             num_cpus=share["CPU"],
             num_gpus=share.get("GPU", 0.0),
             scheduling_strategy=PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=rank),
-        ).remote(trial, [problem], initial, rank)
+        )
+        .remote(trial, [problem], initial, rank)
         for rank in range(1, world)
     ]
     try:
@@ -56,7 +58,6 @@ def backend(config: Finetune) -> str:
     return "nccl" if trial_work.device_of(config).type == "cuda" else "gloo"
 
 
-@ray.remote(max_restarts=0)
 class Worker:
     """One worker of a trial but rank 0."""
 

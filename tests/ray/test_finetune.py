@@ -129,6 +129,17 @@ def test_a_grid_selects_reports_and_continues_after_a_kill(
     assert len(found) == 7 and {run.info.status for run in found} == {"FINISHED"}
 
 
+def test_a_trial_on_two_workers_is_that_on_one(tiny_run: Path, glue: Path, tmp_path: Path) -> None:
+    curves = []
+    for workers in ("1", "2"):
+        asked = command(tiny_run, glue, tmp_path / workers, "--recipe.rows-per-slot", "8", "--trials.workers", workers)
+        assert main([*asked, "--task", "cola", "--trials.cpus", "1"]) == 0
+        (result,) = (tmp_path / workers / "finetune").glob("cola-*/result.json")
+        curves.append([loss for _, loss in json.loads(result.read_text())["curve"]])
+    assert len(curves[0]) == 8 and curves[1] == pytest.approx(curves[0], rel=1e-5)
+    assert list(scores(tmp_path / "1")) == list(scores(tmp_path / "2"))
+
+
 def test_a_node_says_in_which_precision_a_trial_computes_there() -> None:
     config = Finetune(checkpoint="c", task=("cola",), placement=TrialPlacement(device="cpu"))
     assert node_precisions(config, 768, {"CPU": 1.0}) == [precision_of(config.placement, 768, torch.device("cpu"))]
@@ -152,6 +163,10 @@ def test_what_cannot_be_trained_is_one_line(
         (
             ("--trials.gpus", "0.5"),
             "trials.gpus (0.5) is more than there is: the cluster has 0 GPUs; ask for at most that, or for 0",
+        ),
+        (
+            ("--trials.workers", "9"),
+            "trials.workers (9) of 3 CPUs each are more than one machine has room for, which is ",
         ),
         (("--freeze.layers", "7"), "freeze.layers (7) must be at most the checkpoint's layers (2)"),
         (
