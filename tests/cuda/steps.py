@@ -24,7 +24,8 @@ from pipeline.train.evaluate import evaluate
 from pipeline.train.optim import build_optimizer
 from pipeline.train.seen_words import SeenWords
 from pipeline.train.step import Compute, train_step
-from pipeline.train.trial import Course, train_epoch, train_on_slots
+from pipeline.train.trial import train_epoch, train_on_slots
+from pipeline.train.trial_state import TrialState
 from tests.cuda.device import CUDA, on_device
 from tests.cuda.watch import HostWaits, Watch
 
@@ -184,7 +185,7 @@ def test_an_epoch_of_finetuning_and_an_evaluation_are_read_once_at_their_end() -
                 module,
                 optimizer,
                 rows,
-                Course(),
+                TrialState(),
                 0,
                 Compute(device=CUDA, autocast=bfloat16(), seed=0),
                 checkpoints=None,
