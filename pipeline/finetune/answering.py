@@ -1,4 +1,4 @@
-"""How far the answering of rows is: of how many, how fast, and how long the rest takes."""
+"""Progress of answering rows: how many, how fast, and the time left."""
 
 import time
 from collections.abc import Callable
@@ -6,20 +6,22 @@ from collections.abc import Callable
 from pipeline.finetune.plan import duration
 
 SECONDS = 5.0
-"""Between two lines."""
+"""Minimum time between two lines."""
 
 
 class AnswerProgress:
-    """Counts answered rows and says so now and then; the clock starts at the first rows, when the model is loaded."""
+    """Count answered rows and report progress from time to time; the clock starts with the first rows, after the model
+    is loaded.
+    """
 
     def __init__(self, report: Callable[[str], None], total: int | None, before: int = 0, name: str = "") -> None:
-        """`total`: rows in all, None where that is not known yet; `before`: those that were answered earlier."""
+        """`total`: number of rows, None while unknown; `before`: rows answered in an earlier run."""
         self.report, self.total, self.rows, self.name = report, total, before, name
         self.first, self.begun = before, 0.0
         self.said = time.monotonic()
 
     def add(self, rows: int) -> None:
-        """Take the news that so many more are answered."""
+        """Count `rows` more answered rows."""
         now, self.rows = time.monotonic(), self.rows + rows
         if not self.begun:
             self.first, self.begun = self.rows, now
@@ -29,7 +31,7 @@ class AnswerProgress:
 
 
 def line(name: str, rows: int, total: int | None, timed: int, seconds: float) -> str:
-    """A line of progress; `timed` rows were answered in the `seconds` of the clock."""
+    """Return a progress line; `timed` rows were answered in `seconds`."""
     of = f" of {total:,}" if total is not None else ""
     said = f"{f'{name}: ' if name else ''}{rows:,}{of} rows answered"
     if not (timed and seconds):

@@ -1,4 +1,4 @@
-"""Contents of a task's splits, in words: classes with their counts, lengths, and texts that are there more than once."""
+"""Summaries of a task's splits: class counts, lengths and duplicated texts."""
 
 from collections import Counter
 from collections.abc import Hashable
@@ -12,16 +12,18 @@ from pipeline.tasks.prepared import Prepared
 from pipeline.tasks.task import Task, several
 
 Text = Hashable
-"""The texts of an item, white space aside: of a pair both, of a question with its context, of a sentence the words."""
+"""The texts of an item, with white space normalised: both texts of a pair, a question with its context, a sentence's
+words.
+"""
 
 
 def split_summary(task: Task, prepared: Prepared) -> str:
-    """Return the classes of a split with their counts, the commonest first, and the lengths of its rows."""
+    """Return a split's class counts, most frequent first, and its row lengths."""
     return "; ".join(filter(None, [labels_in_words(task, prepared), lengths_in_words(prepared.rows)]))
 
 
 def labels_in_words(task: Task, prepared: Prepared) -> str:
-    """Return how often each class, label or tag is there, of values the range; of questions how many have no answer."""
+    """Return the counts of classes, labels or tags; the range of values; or how many questions have no answer."""
     if task.kind == "spans":
         without = sum(not item.answers for item in prepared.items)
         return f"{without:,} questions without an answer" if task.unanswerable else ""
@@ -45,16 +47,15 @@ def counted(noun: str, counts: Counter[str]) -> str:
 
 
 def lengths_in_words(rows: pa.Table) -> str:
-    """Return the middle and the longest lengths of rows, in tokens, as they are after cutting."""
+    """Return the median, 95th percentile and maximum length of rows in tokens, after truncation."""
     lengths = rows["ids"].combine_chunks().value_lengths().to_numpy()
     middle, most, longest = np.percentile(lengths, (50, 95, 100), method="lower")
     return f"tokens per row: median {middle:,}, 95% at most {most:,}, longest {longest:,}"
 
 
 def shared_in_words(task: Task, train: Any, items: Any) -> str:
-    """Return how many items have texts that training has too, and how many of these another answer than any there.
-
-    Empty where none has.
+    """Return how many items have texts that also occur in training, and how many of these have another answer there;
+    empty if none.
     """
     answers = answers_by_text(train)
     shared = [(text, answer) for text, answer in zip(texts_of(items), answers_of(items)) if text in answers]
@@ -66,14 +67,14 @@ def shared_in_words(task: Task, train: Any, items: Any) -> str:
 
 
 def contradictions_in_words(task: Task, items: Any) -> str:
-    """Return how many items have a text that is there with another label as well; empty where none has."""
+    """Return how many items have a text that also occurs with another label; empty if none."""
     answers = answers_by_text(items)
     rows = sum(len(answers[text]) > 1 for text in texts_of(items))
     return f"{rows:,} of {len(items):,} have a text that is there with another label too" if rows else ""
 
 
 def answers_by_text(items: Any) -> dict[Text, set[Hashable]]:
-    """Return text -> all that is said of it."""
+    """Return text -> set of its answers."""
     found: dict[Text, set[Hashable]] = {}
     for text, answer in zip(texts_of(items), answers_of(items)):
         found.setdefault(text, set()).add(answer)
@@ -89,12 +90,12 @@ def texts_of(items: Any) -> list[Text]:
 
 
 def answers_of(items: Any) -> list[Hashable]:
-    """Return what is said of each item: its label, its tags, or the texts of its answers."""
+    """Return each item's label, tags or answer texts."""
     if isinstance(items, pa.Table):
         return items["label"].to_pylist()
     return [item.tags if hasattr(item, "tags") else tuple(text for text, _ in item.answers) for item in items]
 
 
 def plain(text: str) -> str:
-    """Return a text with single spaces."""
+    """Collapse white space to single spaces."""
     return " ".join(text.split())

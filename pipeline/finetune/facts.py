@@ -1,4 +1,4 @@
-"""What a fine-tuned model carries with it of its training, for its card and for those who ask where it is from."""
+"""Training facts that a fine-tuned model carries along, for its card and its lineage."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from pipeline.train.trial import Result
 
 
 def training_facts(config: Finetune, problem: Problem, seed: int, came_to: Result) -> dict[str, Any]:
-    """Return where the encoder was from, the scores beside those of an answer that needs no model, and the training."""
+    """Return the encoder's source, the scores and baselines, and the training settings."""
     splits = problem.splits or {"train": problem.train}
     kind = KINDS[problem.task.kind]
     return {

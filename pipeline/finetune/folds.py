@@ -1,4 +1,4 @@
-"""Folds of a training file for cross-validation: which row is in which, and which problems are folds of one task."""
+"""Cross-validation folds of a training file: assign rows to folds, and group folds by task."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,30 +12,30 @@ from pipeline.tasks.task import Task
 from pipeline.train.trial import generator
 
 FOLDS = 7_002
-"""Stream of the generator that deals rows to folds."""
+"""Generator stream that assigns rows to folds."""
 
 
 def fold_numbers(task: Task, items: Any, folds: int) -> np.ndarray:
-    """Return the fold of each item, int64 (items,), from 0: the same in every run of the same file.
+    """Return the fold of each item, int64 (items,), from 0; the same in every run of the same file.
 
-    Items of the same text, and questions on the same context, are in the same fold. Classes are stratified: a class has
-    as many rows in each fold as in the others, one more or less where no text is there twice. Raises DataError for fewer texts than folds.
+    Items with the same text, and questions on the same context, share a fold. Classes are stratified: their counts per
+    fold differ by at most one if no text is duplicated. Raises DataError for fewer distinct texts than folds.
     """
     groups: dict[Text, list[int]] = {}
-    for place, text in enumerate(grouped_by(items)):
-        groups.setdefault(text, []).append(place)
+    for index, text in enumerate(grouped_by(items)):
+        groups.setdefault(text, []).append(index)
     if len(groups) < folds:
         raise DataError(
             f"search.folds ({folds}) is more than the {len(groups):,} different texts of train: "
             "give more rows, or fewer folds"
         )
-    ones = list(groups.values())
-    drawn = [ones[place] for place in generator(0, FOLDS).permutation(len(ones))]
+    unshuffled = list(groups.values())
+    shuffled = [unshuffled[index] for index in generator(0, FOLDS).permutation(len(unshuffled))]
     classes = items["label"].to_pylist() if task.kind == "classification" else [""] * len(items)
     of_class = {name: np.zeros(folds, np.int64) for name in classes}
     rows, found = np.zeros(folds, np.int64), np.empty(len(items), np.int64)
-    # sorting keeps the order that was drawn
-    for group in sorted(drawn, key=lambda group: (classes[group[0]], -len(group))):
+    # sorting is stable and keeps the shuffled order
+    for group in sorted(shuffled, key=lambda group: (classes[group[0]], -len(group))):
         mine = of_class[classes[group[0]]]
         fold = min(range(folds), key=lambda fold: (mine[fold], rows[fold]))
         found[group] = fold
@@ -45,14 +45,14 @@ def fold_numbers(task: Task, items: Any, folds: int) -> np.ndarray:
 
 
 def grouped_by(items: Any) -> Sequence[Text]:
-    """Return what items of one fold share: their text; of questions the context."""
+    """Return what items of one fold share: their text, or the context of questions."""
     if isinstance(items, pa.Table) or hasattr(items[0], "words"):
         return texts_of(items)
     return [item.context for item in items]
 
 
 def by_task(problems: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return task -> names of its problems: itself, or its folds."""
+    """Return task -> names of its problems: its own name, or its folds."""
     found: dict[str, list[str]] = {}
     for name, problem in problems.items():
         found.setdefault(problem.fold_of or name, []).append(name)

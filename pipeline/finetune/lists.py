@@ -1,4 +1,4 @@
-"""Fine-tuning on lists of texts and labels, in this process, by the training of every other fine-tuning."""
+"""Fine-tune on lists of texts and labels, in this process, with the same training as every other fine-tuning."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -25,12 +25,12 @@ from pipeline.train.trial import run_trial
 from pipeline.train.tuned import About, TunedModel
 
 NAME = "lists"
-"""Of the task, and in place of a file's name in messages."""
+"""Name of the task, and used instead of a file name in messages."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Lists:
-    """Training rows, and those that are scored."""
+    """Training rows, and optional development rows."""
 
     texts: Sequence[str | tuple[str, str]]
     labels: Sequence[Any]
@@ -52,7 +52,10 @@ def fit_lists(
     report: Callable[[str], None],
     checkpoint: str,
 ) -> TunedModel:
-    """Return a model fine-tuned from a copy of the encoder. Raises DataError for rows, ConfigError for settings that cannot be used."""
+    """Return a model fine-tuned from a copy of the encoder.
+
+    Raises DataError for invalid rows, ConfigError for invalid settings.
+    """
     if kind not in ("classification", "multilabel", "regression"):
         raise ConfigError(f"kind ({kind}) must be classification, multilabel or regression")
     if any(parameter.requires_grad for name, parameter in encoder.named_parameters() if "_adapter." in name):
@@ -61,7 +64,8 @@ def fit_lists(
         )
     config = Finetune(
         checkpoint=checkpoint, train=NAME, kind=kind, recipe=Recipe(epochs=epochs, rows_per_step=rows_per_step),
-        optimizer=TaskAdamW(learning_rate=learning_rate), placement=TrialPlacement(device=device.type),  # type: ignore[arg-type]
+        # type: ignore[arg-type]
+        optimizer=TaskAdamW(learning_rate=learning_rate), placement=TrialPlacement(device=device.type),
     ).for_width(model.width)  # fmt: skip
     train = table(NAME, given.texts, given.labels, kind)
     task = own_task(NAME, train, kind)
@@ -96,7 +100,7 @@ def fit_lists(
 
 
 def table(name: str, texts: Sequence[Any], labels: Sequence[Any], kind: str) -> pa.Table:
-    """Return rows of TEXTS. Raises DataError for lists of different lengths, and for what is no text or no label."""
+    """Return rows of TEXTS. Raises DataError for lists of different lengths, and for invalid texts or labels."""
     if isinstance(texts, str) or isinstance(labels, str):
         raise DataError(f"{name}: give lists, one of texts and one of labels, not a single text")
     if len(texts) != len(labels):
@@ -113,7 +117,7 @@ def table(name: str, texts: Sequence[Any], labels: Sequence[Any], kind: str) -> 
 
 
 def label_cell(name: str, place: int, label: Any, kind: str) -> str:
-    """Return a label as it stands in a table of TEXTS. Raises DataError for none."""
+    """Return a label as stored in TEXTS. Raises DataError for invalid labels."""
     if kind == "multilabel":
         if isinstance(label, str) or not isinstance(label, Sequence | np.ndarray | set | frozenset):
             raise DataError(
@@ -124,5 +128,5 @@ def label_cell(name: str, place: int, label: Any, kind: str) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Return NumPy's scalars as Python's."""
+    """Convert NumPy scalars to Python's."""
     return value.item() if isinstance(value, np.generic) else value

@@ -1,4 +1,4 @@
-"""How the trials stand: on a terminal a table that is drawn anew, elsewhere a line for each epoch and each end."""
+"""Display the progress of trials: on a terminal a live table, elsewhere one line per epoch and per finished trial."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,16 +15,16 @@ from pipeline.finetune.trials import Trial
 MOST_SHOWN = 20
 MOST_METRICS = 4
 STATES = ("running", "failed", "stopped early", "done", "waiting")
-"""In the order of the table."""
+"""In table order."""
 
 
 def label(trial: Trial) -> str:
-    """A trial for people: its task, its seed and the settings in which it differs from others."""
+    """Return a readable name: task, seed and the settings that are searched."""
     return ", ".join(filter(None, (trial.problem, f"seed {trial.seed}", in_words(trial.chosen))))
 
 
 def scores_line(trial: Trial, result: Mapping[str, Any]) -> str:
-    """The scores of a trial on one line, of each split first the metric that selects."""
+    """Return a trial's scores on one line; the selecting metric comes first in each split."""
     if "scores" not in result:
         return (
             f"{trial.metric} {result['score']:.3f} after epoch {result['stopped_after_epoch']}"
@@ -39,12 +39,12 @@ def scores_line(trial: Trial, result: Mapping[str, Any]) -> str:
 
 
 def epoch_line(trial: Trial, news: Mapping[str, Any]) -> str:
-    """How a trial stands after an epoch."""
+    """Return the progress line after an epoch."""
     return f"epoch {news['epoch']} of {trial.config.recipe.epochs}: {trial.metric} {news['value']:.3f}"
 
 
 class Live:
-    """The states of a set of trials."""
+    """Track and display the states of a set of trials."""
 
     def __init__(self, report: Callable[[str], None], console: Console | None = None) -> None:
         self.report, self.console = report, console or Console()
@@ -55,7 +55,7 @@ class Live:
 
     @contextmanager
     def table(self, trials: Sequence[Trial], ready: Mapping[str, Mapping[str, Any]]) -> Iterator[None]:
-        """Show the trials for as long as the context lasts; those that are ready have a result from before."""
+        """Show the trials while the context is open; `ready` holds results of earlier runs."""
         self.trials, self.begun = trials, time.monotonic()
         self.states = {
             trial.name: ("done", scores_line(trial, ready[trial.name])) if trial.name in ready else ("waiting", "")
@@ -72,7 +72,7 @@ class Live:
         self.drawn = None
 
     def tell(self, trial: Trial, state: str, news: Mapping[str, Any]) -> None:
-        """Take a trial's new state."""
+        """Update a trial's state."""
         if "scores" in news:
             line = scores_line(trial, news)
         else:
@@ -88,7 +88,7 @@ class Live:
             self.report(f"{label(trial)}: {line}")
 
     def render(self) -> Table:
-        """The table as it stands: what runs first, and how many there are of what is not shown."""
+        """Return the table: running trials first, and a count of the trials that are not shown."""
         counts = {state: sum(one == state for one, _ in self.states.values()) for state in STATES}
         passed = time.monotonic() - self.begun
         title = (

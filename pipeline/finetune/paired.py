@@ -1,4 +1,4 @@
-"""Whether one of two encoders is better: paired differences of their scores, and how sure they are.
+"""Compare two encoders by paired differences of their scores, with confidence intervals.
 
 n seeds, R rows of a development split.
 """
@@ -16,7 +16,7 @@ DRAWS = 1_000
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """B's score less A's, and an interval that holds the true difference in 95 of 100 comparisons."""
+    """B's score minus A's, with its 95% confidence interval."""
 
     mean: float
     low: float
@@ -24,22 +24,22 @@ class Difference:
 
     @property
     def better(self) -> int:
-        """1 where B's score is surely the higher, -1 where A's is, 0 where neither can be told, as of differences without any spread."""
+        """1 if B's score is significantly higher, -1 if A's is, else 0, also if the differences have no spread."""
         return 0 if self.exact else int(self.low > 0) - int(self.high < 0)
 
     @property
     def exact(self) -> bool:
-        """Whether all that was compared differs by the same."""
+        """Whether all compared pairs differ by the same amount."""
         return self.low == self.high
 
 
 def over_seeds(a: Sequence[float], b: Sequence[float]) -> Difference:
-    """The mean of the differences of the same seeds, with Student's interval for n of them; infinite for n = 1.
+    """Return the mean difference over seeds, with Student's t interval for n seeds; infinite for n = 1.
 
-    Raises ValueError where the numbers of seeds differ, or there is none.
+    Raises ValueError if the numbers of seeds differ or are 0.
     """
     if len(a) != len(b) or not a:
-        raise ValueError(f"{len(a)} seeds of A and {len(b)} of B: as many are needed of both, and one at least")
+        raise ValueError(f"{len(a)} seeds of A and {len(b)} of B: both need equally many, at least one")
     found = np.asarray(b, np.float64) - np.asarray(a, np.float64)
     mean = float(found.mean())
     if len(found) == 1:
@@ -51,9 +51,10 @@ def over_seeds(a: Sequence[float], b: Sequence[float]) -> Difference:
 def over_rows(
     a: Callable[[np.ndarray], float], b: Callable[[np.ndarray], float], rows: int, draws: int = DRAWS, seed: int = 0
 ) -> Difference:
-    """The difference of two models' scores on all R rows, with the percentile bootstrap's interval (Efron 1979): rows drawn with replacement, the same for both.
+    """Return the difference of two models' scores on all R rows, with a percentile bootstrap interval (Efron 1979) over
+    rows, resampled alike for both.
 
-    `a` and `b` give a score of the rows at these places, int64 (R,).
+    `a` and `b` return a score of the rows at these indices, int64 (R,).
     """
     random = np.random.Generator(np.random.Philox(seed))
     everything = np.arange(rows)
@@ -63,20 +64,24 @@ def over_rows(
 
 
 def format_difference(found: Difference, percent: bool) -> str:
-    """Mean and interval for people: in points of percent, or in the metric's own unit."""
+    """Return mean and interval as text: in percentage points, or in the metric's unit."""
     if percent:
         return f"{100 * found.mean:+.1f} ({100 * found.low:.1f} to {100 * found.high:.1f})"
     return f"{found.mean:+.3f} ({found.low:.3f} to {found.high:.3f})"
 
 
 def verdict(task: str, found: Difference, *, percent: bool = True, lower_is_better: bool = False) -> str:
-    """What a difference over seeds says, in plain words."""
+    """Return one sentence on what a difference over seeds shows."""
     if found.exact and found.mean == 0:
         return f"no difference can be told on {task}: A and B score the same with every seed"
     if not math.isfinite(found.low):
         return f"no difference can be told on {task}: one seed says nothing of the spread; give --seeds 2 or more"
-    if found.exact:  # collapsed models do so, and answers to a few rows by chance
-        return f"no difference can be told on {task}: all seeds differ by the same, {format_difference(found, percent).split()[0]}, which says nothing of the spread; give more seeds or development rows"
+    if found.exact:  # happens with collapsed models, and by chance with few rows
+        return (
+            f"no difference can be told on {task}: all seeds differ by the same, "
+            f"{format_difference(found, percent).split()[0]}, which says nothing of the spread; give more seeds or "
+            "development rows"
+        )
     better = -found.better if lower_is_better else found.better
     if better:
         return f"{'B' if better > 0 else 'A'} is better on {task}: {format_difference(found, percent)}"

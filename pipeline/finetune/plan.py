@@ -1,4 +1,4 @@
-"""How long the trials take, and what is left out where that is too long."""
+"""Estimate how long the trials take, and reduce them if that is too long."""
 
 import heapq
 import itertools
@@ -21,21 +21,23 @@ from pipeline.train.step import Compute
 from pipeline.train.trial import batches, seen_words, train_on_slots
 
 LARGE = 10_000
-"""Training rows above which a task needs no more than one seed where time is short: its spread is small."""
+"""Training rows above which a task is reduced to one seed when time is short: its spread is small."""
 STEPS, LEAST_STEPS, WARMUP = 30, 6, 2
-"""Measured of each problem: so many, or after the least so many as MEASURED_SECONDS take."""
+"""Measured steps per problem: at most STEPS, or fewer (at least LEAST_STEPS) once MEASURED_SECONDS are over."""
 MEASURED_SECONDS = 3.0
 EVALUATED = 0.4
-"""Time of a row's forward alone, of a whole step's."""
+"""Cost of a row's forward pass, relative to a whole training step."""
 START_SECONDS = 4.0
-"""Of a trial: its process, reading, saving."""
+"""Fixed cost of a trial: process start, reading, saving."""
 SURE = 0.9
-"""Of the time that is left, what is planned: a few measured steps do not tell all, and the table and the models come after the trials."""
+"""Share of the remaining time that is planned: measured steps are estimates, and the table and models come after the
+trials.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Share:
-    """What of a problem is trained."""
+    """The part of a problem that is trained."""
 
     seeds: int
     epochs: int
@@ -43,14 +45,15 @@ class Share:
 
 
 def size(share: Share) -> tuple[int, int, float]:
-    """How much is trained, to be compared with another share of the same rows."""
+    """Return a sort key: how much is trained, to compare shares of the same problem."""
     return share.seeds, share.epochs, math.inf if share.rows is None else share.rows
 
 
 def seconds_of(config: Finetune, problem: Problem, initial: Initial) -> float:
-    """Mean seconds of a step: those of a token, measured on a few steps of this problem on this device, of as many tokens as a step has on average.
+    """Return mean seconds per step: seconds per token, measured over a few steps of this problem on this device, times
+    the mean tokens per step.
 
-    Steps differ by the length of their rows, and a few of them are seldom as long as all.
+    Steps differ by the length of their rows, and a few steps rarely represent all.
     """
     device = device_of(config)
     autocast = autocast_for(config.placement, initial.model.width, device)
@@ -62,9 +65,9 @@ def seconds_of(config: Finetune, problem: Problem, initial: Initial) -> float:
     with seen_words(config, module, problem.train.rows)():
         optimizer = build_optimizer(config.optimizer, module)
         for slots in itertools.islice(batches(problem.train.rows, config.recipe, 0, 0), STEPS):
-            begun = time.perf_counter()
+            start = time.perf_counter()
             float(train_on_slots(slots, module, optimizer, compute, step=0, rate=0.0, clip_norm=1.0)[0])
-            times.append(time.perf_counter() - begun)
+            times.append(time.perf_counter() - start)
             tokens.append(sum(batch.tokens for _, batch in slots))
             if len(times) >= LEAST_STEPS and sum(times) > MEASURED_SECONDS:
                 break
@@ -80,7 +83,7 @@ def seconds_of(config: Finetune, problem: Problem, initial: Initial) -> float:
 
 
 def trial_seconds(config: Finetune, problem: Problem, per_step: float, share: Share) -> float:
-    """Of one trial, about."""
+    """Return the estimated duration of one trial."""
     rows = min(share.rows or problem.train.rows.num_rows, problem.train.rows.num_rows)
     steps = math.ceil(rows / config.recipe.rows_per_step)
     evaluated = sum(split.rows.num_rows for split in problem.splits.values()) / config.recipe.rows_per_step
@@ -88,14 +91,18 @@ def trial_seconds(config: Finetune, problem: Problem, per_step: float, share: Sh
 
 
 def answering_seconds(config: Finetune, rows: Mapping[str, int], per_step: Mapping[str, float], at_once: int) -> float:
-    """Of answering so many rows of each problem, by one process with the cores of all trials that run at once."""
+    """Return the estimated time to answer these rows of each problem, by one process with the cores of all concurrent
+    trials.
+    """
     return (
         sum(EVALUATED * per_step[name] * count / config.recipe.rows_per_step for name, count in rows.items()) / at_once
     )
 
 
 def smaller_shares(whole: Share, large: bool) -> list[Share]:
-    """What may be trained of a problem, from all of it downwards: a large task loses seeds, epochs and rows before a small one loses seeds."""
+    """Return the possible shares of a problem, largest first: a large task loses seeds, epochs and rows before a small
+    one loses seeds.
+    """
     if not large:
         return [whole, replace(whole, seeds=min(whole.seeds, 2)), replace(whole, seeds=1)]
     one = replace(whole, seeds=1)
@@ -112,7 +119,7 @@ def smaller_shares(whole: Share, large: bool) -> list[Share]:
 
 
 def makespan(seconds: Iterable[float], at_once: int) -> float:
-    """When the last of the trials is done, where the longest begin first."""
+    """Return when the last trial ends, if the longest start first."""
     free = [0.0] * at_once
     for one in sorted(seconds, reverse=True):
         heapq.heapreplace(free, free[0] + one)
@@ -127,7 +134,7 @@ def total_seconds(
     at_once: int,
     settings: int,
 ) -> float:
-    """Of all trials, about."""
+    """Return the estimated duration of all trials."""
 
     def each(problem: Problem) -> list[float]:
         share = shares[problem.task.name]
@@ -146,7 +153,10 @@ def fit_to_time(
     settings: int,
     spent: float = 0.0,
 ) -> dict[str, Share]:
-    """What is trained of each problem: all, or where what is left of `minutes` after `spent` seconds is too short, less of the large ones and then of the small ones, the most expensive first."""
+    """Return the share of each problem to train: all of it, or less if `minutes` minus `spent` seconds is too short.
+
+    Large tasks are reduced before small ones, the most expensive first.
+    """
     whole = Share(seeds=config.seeds, epochs=config.recipe.epochs, rows=config.recipe.training_rows)
     ladders = {
         one.task.name: smaller_shares(
@@ -154,11 +164,11 @@ def fit_to_time(
         )
         for one in problems
     }
-    places = dict.fromkeys(ladders, 0)
+    rungs = dict.fromkeys(ladders, 0)
     by_name = {one.task.name: one for one in problems}
 
     def chosen() -> dict[str, Share]:
-        return {name: ladders[name][place] for name, place in places.items()}
+        return {name: ladders[name][rung] for name, rung in rungs.items()}
 
     def cost(name: str) -> float:
         return total_seconds(config, [by_name[name]], per_step, chosen(), 1, settings)
@@ -166,27 +176,32 @@ def fit_to_time(
     while config.minutes is not None and total_seconds(
         config, problems, per_step, chosen(), at_once, settings
     ) > SURE * (60 * config.minutes - spent):
-        left = [name for name in ladders if places[name] + 1 < len(ladders[name])]
+        left = [name for name in ladders if rungs[name] + 1 < len(ladders[name])]
         if not left:
             break
         large = [
             name for name in left if ladders[name][-1].epochs < whole.epochs or ladders[name][-1].rows != whole.rows
         ]
-        places[max(large or left, key=cost)] += 1
+        rungs[max(large or left, key=cost)] += 1
     return chosen()
 
 
-def write_plan(place: str, shares: dict[str, Share], per_step: dict[str, float]) -> None:
-    """Write down what is decided, and the seconds of a step by which it was: a rerun must ask for the same trials, at once."""
+def write_plan(location: str, shares: dict[str, Share], per_step: dict[str, float]) -> None:
+    """Write the shares and the seconds per step behind them, so that a rerun asks for the same trials without
+    measuring.
+    """
     storage.write_json(
-        place, {name: vars(share) | {"seconds_per_step": per_step[name]} for name, share in shares.items()}
+        location, {name: vars(share) | {"seconds_per_step": per_step[name]} for name, share in shares.items()}
     )
 
 
-def read_plan(place: str) -> tuple[dict[str, Share], dict[str, float]] | None:
-    """What was decided when these trials were first asked for; None where nothing was. Raises DataError where the file is damaged."""
+def read_plan(location: str) -> tuple[dict[str, Share], dict[str, float]] | None:
+    """Return the shares and seconds per step of an earlier run of the same trials; None if there is none.
+
+    Raises DataError if the file is damaged.
+    """
     try:
-        written = storage.read_json(place)
+        written = storage.read_json(location)
         shares = {
             name: Share(seeds=one["seeds"], epochs=one["epochs"], rows=one["rows"]) for name, one in written.items()
         }
@@ -195,12 +210,13 @@ def read_plan(place: str) -> tuple[dict[str, Share], dict[str, float]] | None:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(
-            f"{place} cannot be read ({storage.first_line(error)}): delete it, and the same command plans these trials again"
+            f"{location} cannot be read ({storage.first_line(error)}): delete it, and the same command plans these "
+            "trials again"
         ) from error
 
 
 def left_out(problem: Problem, config: Finetune, share: Share) -> str | None:
-    """What of a problem is left out to fit the time, in a line; None where nothing is."""
+    """Return a line on what is left out to fit the time; None if nothing is."""
     rows = problem.train.rows.num_rows
     parts = [f"{share.seeds} of {config.seeds} seeds"] * (share.seeds < config.seeds)
     parts += [f"{share.epochs} of {config.recipe.epochs} epochs"] * (share.epochs < config.recipe.epochs)
@@ -213,7 +229,7 @@ def left_out(problem: Problem, config: Finetune, share: Share) -> str | None:
 
 
 def duration(seconds: float) -> str:
-    """Seconds for people."""
+    """Return seconds as readable text."""
     return (
         f"{seconds:.0f} s"
         if seconds < 90

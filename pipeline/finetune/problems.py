@@ -1,4 +1,6 @@
-"""What is to be learnt: a task with its splits as rows of ids, from its official files, from one's own, or from the built-in ones."""
+"""Build problems to train: a task with its splits as rows of ids, from official files, the user's files or the built-in
+task.
+"""
 
 import hashlib
 import json
@@ -29,26 +31,29 @@ from pipeline.train.initial import Initial
 Report = Callable[[str], None]
 BUILTIN = "builtin"
 HELD_OUT = 10
-"""One in so many training items is set aside where there is no development file."""
+"""Every HELD_OUT-th training item (chosen by a hash) is held out if there is no development file."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """A task and its rows."""
+    """A task and its encoded splits."""
 
     task: Task
     cutting: Cutting
     train: Prepared
     splits: dict[str, Prepared]
-    """Those with labels to be scored on; the first is the development split, which selects."""
+    """Labelled splits to score; the first is the development split, which selects."""
     digest: str
-    """Of the rows of all splits, and of what they are of: another file of the same name is another problem."""
+    """Digest of all splits' rows and items: another file of the same name is another problem."""
     fold_of: str | None = None
-    """Name of the task that it is a fold of; None where there are no folds."""
+    """Name of the task that this is a fold of; None without cross-validation."""
 
 
 def read_problems(config: Finetune, initial: Initial, report: Report) -> list[Problem]:
-    """All that is asked for; says what was read, left out and cut. Raises PipelineError for what cannot be."""
+    """Read all requested tasks, and report what was read, left out and truncated.
+
+    Raises PipelineError for what cannot be read.
+    """
     if config.train is not None:
         task, items, lost = read_own(config, config.train, config.dev)
         if task.name in {*known.TASKS, BUILTIN}:  # as the file is called; its scores do not belong beside that task's
@@ -59,7 +64,7 @@ def read_problems(config: Finetune, initial: Initial, report: Report) -> list[Pr
     names, found = tuple(name for name in config.task if name != BUILTIN), []
     if unknown := [name for name in names if name not in (*known.TASKS, "glue")]:
         raise ConfigError(
-            f"task ({', '.join(unknown)}) is none that is known: choose of {', '.join(known.TASKS)}, {BUILTIN}, or glue"
+            f"task ({', '.join(unknown)}) is unknown: choose from {', '.join(known.TASKS)}, {BUILTIN}, or glue"
         )
     if names:
         folder = data_of(config)
@@ -77,20 +82,20 @@ def read_problems(config: Finetune, initial: Initial, report: Report) -> list[Pr
 
 
 def kept_builtin(folder: str, report: Report) -> tuple[Task, pa.Table, pa.Table]:
-    """The built-in task, read from the installed packages once: as long as they stay, it is kept in a folder of the output."""
+    """Return the built-in task, cached in an output folder until the installed packages change."""
     installed = json.dumps({name: one.version for name, one in distributions().items()})
-    place = storage.join(folder, f"{hashlib.sha256(installed.encode()).hexdigest()[:16]}.json")
-    if storage.read_object(place) is None:
+    location = storage.join(folder, f"{hashlib.sha256(installed.encode()).hexdigest()[:16]}.json")
+    if storage.read_object(location) is None:
         report("builtin: reading the documentation strings of the installed packages, a minute or so")
         task, train, dev = builtin_task(package_docstrings())
-        storage.write_json(place, {"labels": task.labels, "train": train.to_pylist(), "dev": dev.to_pylist()})
-    kept = storage.read_json(place)
+        storage.write_json(location, {"labels": task.labels, "train": train.to_pylist(), "dev": dev.to_pylist()})
+    kept = storage.read_json(location)
     task = Task(name=BUILTIN, kind="classification", labels=tuple(kept["labels"]), metrics=("accuracy", "macro_f1"))
     return task, *(pa.Table.from_pylist(kept[split], schema=TEXTS) for split in ("train", "dev"))
 
 
 def has_files(folder: str) -> bool:
-    """Whether a folder is there, with something in it."""
+    """Return whether a folder exists and is not empty."""
     try:
         return bool(storage.children(folder))
     except OSError:  # a file
@@ -98,12 +103,12 @@ def has_files(folder: str) -> bool:
 
 
 def data_of(config: Finetune) -> str:
-    """The folder of the tasks' files; where none is given, the one in the output that GLUE's archives are downloaded to."""
+    """Return the folder of the tasks' files; default: the output folder that GLUE's archives are downloaded to."""
     return config.data or storage.join(config.output, "glue")
 
 
 def download(config: Finetune, names: Sequence[str], folder: str, report: Report) -> None:
-    """Fetch GLUE's archives, once. Raises ConfigError for tasks that are not GLUE's, DataError without internet."""
+    """Download GLUE's archives once. Raises ConfigError for tasks outside GLUE, DataError without internet."""
     if others := [name for name in names if name not in (*known.GLUE, "glue")]:
         raise ConfigError(
             f"data is not given: name the folder of the files of {', '.join(others)}; only GLUE is downloaded"
@@ -112,14 +117,14 @@ def download(config: Finetune, names: Sequence[str], folder: str, report: Report
 
 
 def read_known(config: Finetune, task: Task, folder: str, initial: Initial, report: Report) -> Problem:
-    """One of the tasks known by name, with all of its splits that have labels and are there."""
+    """Read a task known by name, with all labelled splits that exist."""
     skip = config.on_bad_rows == "skip"
     train, lost_of_train = known.read_items(task, folder, "train", skip=skip)
     task, lost = known.with_labels(task, train), {"train": lost_of_train}
     labelled = [
         split for split in task.splits if split.name != "train" and (split.label is not None or task.kind == "spans")
     ]
-    wanted = [split.name for place, split in enumerate(labelled) if place == 0 or known.split_location(folder, split)]
+    wanted = [split.name for index, split in enumerate(labelled) if index == 0 or known.split_location(folder, split)]
     splits = {}
     for name in wanted:
         splits[name], lost[name] = known.read_items(task, folder, name, skip=skip)
@@ -129,7 +134,7 @@ def read_known(config: Finetune, task: Task, folder: str, initial: Initial, repo
 def problem_of(
     config: Finetune, task: Task, train: Any, splits: dict[str, Any], lost: Lost, initial: Initial, report: Report
 ) -> Problem:
-    """A problem from the items of its splits."""
+    """Build a problem from its splits' items, and report a summary."""
     if isinstance(train, pa.Table):
         task = replace(task, paired=train["second"].null_count < train.num_rows)
     task = selected_by(task, config.recipe.metric)
@@ -159,7 +164,10 @@ def problem_of(
 def folds_of(
     config: Finetune, folds: int, task: Task, items: Any, lost: Lost, initial: Initial, report: Report
 ) -> list[Problem]:
-    """A problem for each fold, whose items are the development split of all others; says what the whole file holds. Raises DataError where training on the others cannot be."""
+    """Return one problem per fold, with the fold as development split, and report on the whole file.
+
+    Raises DataError if training on the other folds is impossible.
+    """
     whole, numbers, found = (
         problem_of(config, task, items, {}, lost, initial, report),
         fold_numbers(task, items, folds),
@@ -181,7 +189,10 @@ def folds_of(
 
 
 def cut(task: Task, cutting: Cutting, items: dict[str, Any], initial: Initial) -> Problem:
-    """A problem from the items of its splits, `train` among them. Raises ConfigError for a length beyond the model's positions."""
+    """Build a problem by encoding its splits, `train` among them.
+
+    Raises ConfigError for a length beyond the model's positions.
+    """
     cutting = resolved_cutting(cutting, task, initial.model.maximum_positions)
     prepared = {name: KINDS[task.kind].prepare(task, one, initial.vocabulary, cutting) for name, one in items.items()}
     train = prepared.pop("train")
@@ -191,7 +202,9 @@ def cut(task: Task, cutting: Cutting, items: dict[str, Any], initial: Initial) -
 def in_cuttings(
     problem: Problem, cuttings: Iterable[Cutting], initial: Initial, report: Report
 ) -> dict[Cutting, Problem]:
-    """A problem in every cutting that a search tries, of which the first is its own; says what each of the others cuts. Raises ConfigError as `cut` does."""
+    """Return a problem in every cutting that a search tries, the first being its own, and report what the others
+    truncate. Raises ConfigError as `cut` does.
+    """
     first, *others = dict.fromkeys(cuttings)
     items, found = (
         {"train": problem.train.items} | {name: one.items for name, one in problem.splits.items()},
@@ -211,7 +224,7 @@ def in_cuttings(
 
 
 def task_summary(task: Task, train: Prepared) -> list[str]:
-    """The kind of a task, how many labels it has, and what else whole numbers might be, in words."""
+    """Return the task's kind and number of labels, with a hint if whole numbers could be classes."""
     said = [f"{task.kind} of {len(task.labels):,} labels" if task.labels else task.kind]
     if task.kind == "regression" and task.name not in known.TASKS:
         values = set(train.rows["label"].to_pylist())
@@ -221,12 +234,12 @@ def task_summary(task: Task, train: Prepared) -> list[str]:
 
 
 def noun(task: Task) -> str:
-    """What a task's items are called."""
+    """Return the plural noun for a task's items."""
     return {"spans": "questions", "tags": "sentences"}.get(task.kind, "rows")
 
 
 def digest(splits: Sequence[Prepared]) -> str:
-    """Of the ids of all rows, and of what they are of, all true answers among it."""
+    """Return a digest of all rows' ids and of the items, with their true answers."""
     found = hashlib.sha256()
     for split in splits:
         ids = split.rows["ids"].combine_chunks()
@@ -239,9 +252,11 @@ def digest(splits: Sequence[Prepared]) -> str:
 
 
 def with_dev(task: Task, items: dict[str, Any], report: Report) -> tuple[Any, dict[str, Any]]:
-    """(training items, development items): those given, or a tenth of the training items set aside by a hash of their text, but for labels that training would lack.
+    """Return (training items, development items): the given ones, or a tenth of the training items held out by a hash
+    of their text.
 
-    Raises DataError where that leaves nothing to learn, or nothing to select by.
+    Items with labels that training would then lack are not held out. Raises DataError if nothing is left to train on or
+    to select by.
     """
     if "dev" in items:
         return items["train"], {"dev": items["dev"]}
@@ -251,7 +266,8 @@ def with_dev(task: Task, items: dict[str, Any], report: Report) -> tuple[Any, di
     fit = aside & np.array([some <= learnt for some in labels])
     if aside.any() and not fit.any():
         raise DataError(
-            f"train has {len(train):,} rows of {len(set().union(*labels)):,} labels, and each row that would be set aside has one that no other row has: is it the right column? Else name a development file with --dev"
+            f"train has {len(train):,} rows of {len(set().union(*labels)):,} labels, and each row that would be set "
+            "aside has one that no other row has: is it the right column? Else name a development file with --dev"
         )
     aside = fit
     if aside.all() or not aside.any():
@@ -261,7 +277,7 @@ def with_dev(task: Task, items: dict[str, Any], report: Report) -> tuple[Any, di
 
 
 def labels_of(task: Task, items: Any) -> list[set[str]]:
-    """The classes that each item has."""
+    """Return the set of classes of each item."""
     if task.kind == "tags":
         return [set(item.tags) for item in items]
     if task.kind == "multilabel":
@@ -270,19 +286,21 @@ def labels_of(task: Task, items: Any) -> list[set[str]]:
 
 
 def texts(items: Any) -> list[str]:
-    """The text by which an item is set aside: of questions the context, so that no context is on both sides."""
+    """Return the text whose hash decides about holding out; for questions the context, so that no context is on both
+    sides.
+    """
     if isinstance(items, pa.Table):
         return items["first"].to_pylist()
     return [getattr(item, "context", None) or " ".join(getattr(item, "words", ())) for item in items]
 
 
 def is_held_out(text: str) -> bool:
-    """Whether a text is one of those set aside."""
+    """Return whether a text's hash selects it for the held-out part."""
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) % HELD_OUT == 0
 
 
 def select_items(items: Any, mask: np.ndarray) -> Any:
-    """The items where the mask is true."""
+    """Return the items at which the mask is true."""
     return (
         items.filter(pa.array(mask))
         if isinstance(items, pa.Table)

@@ -1,4 +1,4 @@
-"""The settings that a search tries: every value, or draws from a range."""
+"""Expand a search into the settings to try: all listed values, and draws from ranges."""
 
 import dataclasses
 import itertools
@@ -27,24 +27,24 @@ GRIDS: dict[str, dict[str, tuple[Any, ...]]] = {
         "recipe.epochs": (4,),
     },
 }
-"""Devlin et al. 2019, A.3; google-research/bert's README of the smaller models."""
+"""Sources: Devlin et al. 2019, A.3; the README of google-research/bert for the smaller models."""
 SEARCHED = ("cutting", "recipe", "optimizer", "schedule", "freeze", "adapter")
 NOT_SEARCHED = ("recipe.metric",)
-"""What selects among settings is none of them."""
+"""The metric that selects settings is not a setting to search."""
 DRAWS = 7_001
-"""Stream of the generator that draws settings."""
+"""Generator stream that draws settings."""
 
 
 def settings_of(config: Finetune) -> list[dict[str, Any]]:
-    """Every setting that is tried, as {dotted name: value}; one that is empty where nothing is searched. The same config gives the same ones.
+    """Return every setting to try as {dotted name: value}; a single empty one without a search. Deterministic for a
+    config.
 
-    Raises ConfigError for a name, value or range that cannot be.
+    Raises ConfigError for an invalid name, value or range.
     """
     values, ranges, hints = dict(GRIDS[config.search.grid]), {}, hints_of(config)
     entries = [(entry, *entry.partition("=")[::2]) for entry in config.search.over]
-    for entry, name, given in sorted(
-        entries, key=lambda one: "." in one[1]
-    ):  # a choice between kinds before the settings of a kind
+    # a choice between kinds comes before the settings of a kind
+    for entry, name, given in sorted(entries, key=lambda one: "." in one[1]):
         name = name.replace("-", "_")
         if "=" not in entry or name not in hints:
             raise ConfigError(
@@ -62,13 +62,12 @@ def settings_of(config: Finetune) -> list[dict[str, Any]]:
     found = [without_unused(config, one | drawn) for drawn in draws(config.search, ranges, hints) for one in fixed]
     for one in found:
         with_setting(config, one)
-    return list(
-        {json.dumps(one, sort_keys=True): one for one in found}.values()
-    )  # whole numbers of a short range are drawn twice
+    # draws of whole numbers from a short range repeat
+    return list({json.dumps(one, sort_keys=True): one for one in found}.values())
 
 
 def hints_of(config: Finetune) -> dict[str, Any]:
-    """The types of the settings that a search may name, by dotted name."""
+    """Return the types of the searchable settings, by dotted name."""
     return {
         name: hint_of(config, name)
         for name in flatten(config)
@@ -77,29 +76,29 @@ def hints_of(config: Finetune) -> dict[str, Any]:
 
 
 def is_choice(hint: Any) -> bool:
-    """Whether a setting is a choice between kinds with settings of their own."""
+    """Return whether a setting is a choice between kinds with their own settings."""
     return all(map(dataclasses.is_dataclass, kinds_of(hint)))
 
 
 def kinds_of(hint: Any) -> tuple[Any, ...]:
-    """What a value of a setting may be."""
+    """Return the types that a setting may have."""
     return getattr(hint, "__args__", (hint,))
 
 
 def without_unused(config: Finetune, chosen: dict[str, Any]) -> dict[str, Any]:
-    """A setting without what the kinds that it has chosen do not know."""
+    """Drop values of settings that the chosen kinds do not have."""
     known = flatten(with_setting(config, {name: value for name, value in chosen.items() if "." not in name}))
     return {name: value for name, value in chosen.items() if name in known}
 
 
 def require_number(hint: Any, entry: str, name: str) -> None:
-    """Raise ConfigError unless a setting is a number, of which there are ranges."""
+    """Raise ConfigError unless a setting is numeric, since only numbers have ranges."""
     if not {int, float} & set(kinds_of(hint)):
-        raise ConfigError(f"search.over ({entry}): {name} is no number and has no range; give {name}=VALUE,VALUE")
+        raise ConfigError(f"search.over ({entry}): {name} is not a number and has no range; give {name}=VALUE,VALUE")
 
 
 def bounds(entry: str, given: str) -> tuple[float, float]:
-    """The ends of a range. Raises ConfigError."""
+    """Parse a range. Raises ConfigError."""
     try:
         low, high = (float(text) for text in given.split(".."))
     except ValueError:
@@ -110,7 +109,10 @@ def bounds(entry: str, given: str) -> tuple[float, float]:
 
 
 def parse_value(hint: Any, entry: str, text: str) -> Any:
-    """A value of a setting's type; of a choice between kinds the name of one, as `flatten` has it. Raises ConfigError."""
+    """Parse a value by the setting's type; for a choice between kinds, return the class name as `flatten` does.
+
+    Raises ConfigError.
+    """
     options = kinds_of(hint)
     if is_choice(hint):
         named = {flag_of(kind): kind.__name__ for kind in options}
@@ -134,7 +136,7 @@ def parse_value(hint: Any, entry: str, text: str) -> Any:
 
 
 def hint_of(config: Any, name: str) -> Any:
-    """The type of a setting by its dotted name."""
+    """Return the type of a setting by its dotted name."""
     *path, leaf = name.split(".")
     for part in path:
         config = getattr(config, part)
@@ -142,7 +144,7 @@ def hint_of(config: Any, name: str) -> Any:
 
 
 def draws(search: Search, ranges: dict[str, tuple[float, float]], hints: dict[str, Any]) -> list[dict[str, Any]]:
-    """`samples` draws from all ranges, evenly in the logarithm; one that is empty where there is none."""
+    """Return `samples` log-uniform draws from all ranges; a single empty draw without ranges."""
     if not ranges:
         return [{}]
     random = generator(0, DRAWS)
@@ -154,12 +156,16 @@ def draws(search: Search, ranges: dict[str, tuple[float, float]], hints: dict[st
 
 
 def rounded(hint: Any, value: float) -> float | int:
-    """Three digits, or a whole number where the setting is one."""
+    """Round to three significant digits, or to a whole number for integer settings."""
     return round(value) if int in kinds_of(hint) else float(f"{value:.3g}")
 
 
 def with_setting(config: Any, chosen: dict[str, Any]) -> Any:
-    """The config with other values, by dotted name; a kind that is chosen by its name has its defaults, unless it is the config's own. Raises ConfigError where one is refused."""
+    """Return the config with values replaced by dotted name.
+
+    A kind named by its class gets its defaults, unless the config has that kind already. Raises ConfigError for refused
+    values.
+    """
     for name, value in chosen.items():
         first, _, rest = name.partition(".")
         part = getattr(config, first)
@@ -174,21 +180,23 @@ def with_setting(config: Any, chosen: dict[str, Any]) -> Any:
 
 
 def in_words(setting: dict[str, Any]) -> str:
-    """A setting for people, kinds by the names that options have."""
+    """Return a setting as text, with kinds named as in options."""
     kinds = {kind.__name__: flag_of(kind) for kind in get_args(Adapter)}
     return ", ".join(
-        f"{name.rsplit('.', 1)[-1].replace('_', ' ')} {f'{value:g}' if isinstance(value, float) else kinds.get(value, value)}"
+        f"{name.rsplit('.', 1)[-1].replace('_', ' ')} "
+        f"{f'{value:g}' if isinstance(value, float) else kinds.get(value, value)}"
         for name, value in setting.items()
     )
 
 
 def warnings(config: Finetune, settings: list[dict[str, Any]], model: Model) -> list[str]:
-    """What a person should know before the trials start: rates at which encoders of this width forget what they were pretrained for, and what else is unlike published recipes."""
+    """Return warnings before the trials start: learning rates too high for this width, no dropout, no warm-up."""
     width = model.width
     rates = {one.get("optimizer.learning_rate", config.optimizer.learning_rate) for one in settings}
     high = sorted(rate for rate in rates if rate is not None and rate > HIGH_RATE * usual_rate(width))
     found = [
-        f"warning: optimizer.learning_rate {listed(f'{rate:g}' for rate in high)} is far above {usual_rate(width):g}, which is usual at width {width}: the encoder may forget what it learnt"
+        f"warning: optimizer.learning_rate {listed(f'{rate:g}' for rate in high)} is far above {usual_rate(width):g}, "
+        f"which is usual at width {width}: the encoder may forget what it learnt"
     ] * bool(high)
     if (
         config.recipe.dropout is None
@@ -196,9 +204,11 @@ def warnings(config: Finetune, settings: list[dict[str, Any]], model: Model) -> 
         and not any("recipe.dropout" in one for one in settings)
     ):
         found.append(
-            "warning: dropout is 0, as in the checkpoint: published recipes have 0.1 (--recipe.dropout 0.1), and small tasks are learnt by heart without"
+            "warning: dropout is 0, as in the checkpoint: published recipes have 0.1 (--recipe.dropout 0.1), and "
+            "small tasks overfit without it"
         )
     share = config.schedule.warmup_share
     return found + [
-        "warning: schedule.warmup_share is 0: without a warm-up large encoders collapse (Mosbach et al. 2021); 0.1 is the default"
+        "warning: schedule.warmup_share is 0: without a warm-up large encoders collapse (Mosbach et al. 2021); 0.1 is "
+        "the default"
     ] * (share == 0)

@@ -1,4 +1,4 @@
-"""Predictions of GLUE's test splits by the models of its tasks, as the file that gluebenchmark.com takes."""
+"""Predict GLUE's test splits with the models of its tasks, and write the file for gluebenchmark.com."""
 
 from collections.abc import Callable, Collection, Mapping
 
@@ -19,13 +19,15 @@ from pipeline.train.tuned import load_tuned
 
 ZIP = "glue-submission.zip"
 ANSWERS_FOR = {"ax": "mnli"}
-"""The diagnostic set has no training split: a model of another task answers it."""
+"""The diagnostic set has no training split, so another task's model answers it."""
 
 
 def submit(
     config: Finetune, problems: Mapping[str, Problem], models: Mapping[str, str], report: Callable[[str], None]
 ) -> None:
-    """Write OUTPUT/glue-submission.zip where all of GLUE's tasks and test files are there; else a line names what is missing. Nothing where no GLUE task was asked for."""
+    """Write OUTPUT/glue-submission.zip if all GLUE tasks and test files are available; otherwise report what is
+    missing. Does nothing if no GLUE task was requested.
+    """
     if config.data is None or not any(name in GLUE for name in models):
         return
     if missing := missing_of(config.data, models):
@@ -36,18 +38,18 @@ def submit(
         report(f"GLUE submission file: {name}, {one.rows:,} rows")
         progress = AnswerProgress(report, one.rows, name=name)
         found[name] = predictions(config, models[model_for(one.task)], one.task, one.split, progress.add)
-    place = storage.join(config.output, ZIP)
-    write_submission(place, found)
-    report(f"GLUE submission file: {place}")
+    location = storage.join(config.output, ZIP)
+    write_submission(location, found)
+    report(f"GLUE submission file: {location}")
 
 
 def model_for(task: str) -> str:
-    """The task whose model answers a test set."""
+    """Return the task whose model answers a test set."""
     return ANSWERS_FOR.get(task, task)
 
 
 def missing_of(data: str, tasks: Collection[str]) -> list[str]:
-    """What lacks for the submission, in words, where there are models of these tasks and this folder of files."""
+    """Return what is missing for the submission, given models of these tasks and this data folder."""
     missing = [
         f"a model of {task}"
         for task in dict.fromkeys(model_for(one.task) for one in FILES.values())
@@ -61,7 +63,7 @@ def missing_of(data: str, tasks: Collection[str]) -> list[str]:
 
 
 def rows_to_answer(data: str, tasks: Collection[str]) -> dict[str, int]:
-    """Test rows that the model of each task answers for the submission; none where it cannot be."""
+    """Return the number of test rows per task's model; empty if the submission is incomplete."""
     found: dict[str, int] = {}
     if not missing_of(data, tasks):
         for one in FILES.values():
@@ -70,7 +72,7 @@ def rows_to_answer(data: str, tasks: Collection[str]) -> dict[str, int]:
 
 
 def predictions(config: Finetune, model: str, task: str, split: str, after: Callable[[int], None]) -> Predictions:
-    """What a model says about a test split; `after` is called with how many more rows are answered."""
+    """Return a model's predictions on a test split; `after` is called with the number of newly answered rows."""
     assert config.data is not None
     tuned, device = load_tuned(model), device_of(config)
     texts = read_split(TASKS[task], config.data, split)

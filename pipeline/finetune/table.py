@@ -1,4 +1,4 @@
-"""What the trials came to: of each task the seeds' median and spread, beside what needs no model, and what is published."""
+"""The result table: each task's median and spread over seeds, with baselines and published results."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from pipeline.tasks.glue import NOT_AVERAGED, TASKS, glue_mean
 from pipeline.tasks.selection import comparable_score
 
 UNITS = ("mean_absolute_error",)
-"""Metrics in the unit of the labels: no shares of 1, and the smaller is the better."""
+"""Metrics in the labels' unit: not shares of 1, and lower is better."""
 PUBLISHED: dict[tuple[int, int], tuple[str, dict[str, str]]] = {
     (2, 128): (
         "BERT-tiny",
@@ -97,7 +97,11 @@ PUBLISHED: dict[tuple[int, int], tuple[str, dict[str, str]]] = {
         },
     ),
 }
-"""(layers, width) -> name and GLUE test scores of google-research/bert's README, of base and large of Devlin et al. 2019, table 1: MRPC and QQP F1/accuracy, STS-B Pearson/Spearman, MNLI matched/mismatched."""
+"""(layers, width) -> name and GLUE test scores, from google-research/bert's README; base and large from Devlin et al.
+2019, table 1.
+
+MRPC and QQP are F1/accuracy, STS-B Pearson/Spearman, MNLI matched/mismatched.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,15 +112,15 @@ class Reported:
     name: str
     """Split and metric."""
     values: tuple[float, ...]
-    """Of each seed that was reported."""
+    """One per reported seed."""
     baseline: float | None
-    """What an answer that needs no model scores."""
+    """Score of the model-free baseline."""
     collapsed: int
-    """Seeds that gave the same answer to everything; they are among the values."""
+    """Number of seeds whose model gave the same answer to everything; their values are included."""
     setting: str
-    """What was chosen, and of how many; empty where nothing was searched."""
+    """The selected setting, and the number of candidates; empty without a search."""
     folds: int = 1
-    """Folds that the values are of, each with as many seeds; 1 where there is one development split."""
+    """Number of folds, each with equally many seeds; 1 for a single development split."""
 
     @property
     def median(self) -> float:
@@ -124,10 +128,13 @@ class Reported:
 
     @property
     def middle(self) -> str:
-        """For people: the median over seeds; over folds the mean and the standard deviation."""
+        """Median over seeds; with folds, mean and standard deviation."""
         if self.folds == 1:
             return format_score(self.name, self.median)
-        return f"{format_score(self.name, statistics.fmean(self.values))} ± {format_score(self.name, statistics.stdev(self.values))}"
+        return (
+            f"{format_score(self.name, statistics.fmean(self.values))} ± "
+            f"{format_score(self.name, statistics.stdev(self.values))}"
+        )
 
 
 def reported(
@@ -137,7 +144,9 @@ def reported(
     setting: str,
     folds: int = 1,
 ) -> list[Reported]:
-    """The task's metrics on each of its splits, and those that were tuned on the development split, which say so; of folds those of all of them."""
+    """Return the task's metrics on each split, and those tuned on the development split, which are marked; with folds,
+    over all of them.
+    """
     task, found, collapsed = problem.fold_of or problem.task.name, [], sum(result["collapsed"] for result in results)
     for split in problem.splits:
         for metric in problem.task.metrics:
@@ -175,7 +184,7 @@ def reported(
 
 
 def mean_baseline(baselines: Sequence[Mapping[str, Mapping[str, float]]]) -> dict[str, dict[str, float]]:
-    """The baselines of folds, split -> metric -> value, as their mean, where all folds have the metric."""
+    """Return the mean over folds of the baselines, split -> metric -> value, for metrics that all folds have."""
     found: dict[str, dict[str, float]] = {}
     for split, ones in baselines[0].items():
         shared = [name for name in ones if all(name in other[split] for other in baselines)]
@@ -186,9 +195,11 @@ def mean_baseline(baselines: Sequence[Mapping[str, Mapping[str, float]]]) -> dic
 def select(
     trials: Sequence[Trial], results: Mapping[str, dict[str, Any]], *problems: Problem
 ) -> tuple[dict[str, Any], float]:
-    """The setting with the best median on the development split over the seeds that select, and that median; of several folds the mean over them and the seeds.
+    """Return the setting with the best median development score over the selecting seeds, and that median; with several
+    folds, the mean over folds and seeds.
 
-    One of which a seed was stopped early does not count, as long as there is another: a median of what was left would flatter it.
+    Settings with an early-stopped seed do not count if there are others: the median of the remaining seeds would be too
+    high.
     """
     ones: dict[str, list[Trial]] = {}
     first, metric = next(iter(problems[0].splits)), problems[0].task.metrics[0]
@@ -212,32 +223,32 @@ def select(
 
 
 def is_share(name: str) -> bool:
-    """Whether a figure, by its split and metric and what else is said of it, is a share of 1."""
+    """Return whether a score, by its name, is a share of 1."""
     return not set(name.split(" ")) & set(UNITS)
 
 
 def format_score(name: str, value: float | None, digits: int = 1) -> str:
-    """A value in percent with so many digits, or in its unit with one more."""
+    """Format a value in percent with `digits` digits, or in its unit with one digit more."""
     return "" if value is None else f"{100 * value:.{digits}f}" if is_share(name) else f"{value:.{digits + 1}f}"
 
 
 def published_figure(one: Reported, published: Mapping[str, str]) -> str:
-    """The figure of the same metric in a published row; empty where there is none."""
+    """Return the published score for the same metric; empty if there is none."""
     split, metric = one.name.split(" ")[:2]
     figures = published.get(one.task, "").split("/")
-    places = {"mrpc": ("f1", "accuracy"), "qqp": ("f1", "accuracy"), "stsb": ("pearson", "spearman")}
+    order = {"mrpc": ("f1", "accuracy"), "qqp": ("f1", "accuracy"), "stsb": ("pearson", "spearman")}
     if one.task == "mnli":
         place = 1 if split == "dev-mismatched" else 0
-    elif one.task in places:
+    elif one.task in order:
         # The larger models' rows have one figure for these: F1, and of STS-B Spearman's.
-        place = places[one.task].index(metric) if len(figures) == 2 else 0 if metric in ("f1", "spearman") else 1
+        place = order[one.task].index(metric) if len(figures) == 2 else 0 if metric in ("f1", "spearman") else 1
     else:
         place = 0
     return figures[place] if place < len(figures) else ""
 
 
 def cells(one: Reported, published: Mapping[str, str]) -> list[str]:
-    """A row of the table."""
+    """Return a row of the table."""
     collapsed = f"{one.collapsed} of {len(one.values)}" if one.collapsed else ""
     spread = f"{format_score(one.name, min(one.values))} to {format_score(one.name, max(one.values))}"
     seeds = f"{one.folds} x {len(one.values) // one.folds}" if one.folds > 1 else str(len(one.values))
@@ -255,7 +266,7 @@ def cells(one: Reported, published: Mapping[str, str]) -> list[str]:
 
 
 def table(rows: Sequence[Reported], model: Model) -> str:
-    """The table in Markdown, which a terminal shows aligned; percent, but for mean_absolute_error."""
+    """Return the table in Markdown, aligned for terminals, in percent except for mean_absolute_error."""
     name, published = PUBLISHED.get((model.layers, model.width), ("", {}))
     middle = (
         ["mean ± deviation", "of folds and seeds", "folds x seeds"]
@@ -283,7 +294,9 @@ def table(rows: Sequence[Reported], model: Model) -> str:
 
 
 def glue_line(rows: Sequence[Reported], names: Sequence[str]) -> str | None:
-    """The mean over GLUE's tasks that are there, of medians, averaged within a task first; None where there are none."""
+    """Return a line with the mean over the reported GLUE tasks of their medians (averaged within each task first); None
+    for fewer than two.
+    """
     by_task = {
         name: {
             one.name: one.median for one in rows if one.task == name and one.name.split(" ")[1] in TASKS[name].metrics

@@ -1,9 +1,9 @@
-"""Trials: what makes one what it is, its name, its training, and its result on disk.
+"""Trials: identity, name, training and stored result.
 
 OUTPUT/finetune/TASK-seedN-DIGEST/
-    checkpoints/     of a trial of more than some minutes, as long as it has no result
-    model/           the fine-tuned model, where it is asked for
-    stopped.json     of a trial that a search with early stopping ended
+    checkpoints/     of a trial that takes more than a few minutes, until it has a result
+    model/           the fine-tuned model, if it is kept
+    stopped.json     of a trial that a search stopped early
     result.json      published last: its presence means done
 """
 
@@ -40,17 +40,19 @@ from pipeline.train.trial_state import Scores, TrialCheckpoints, delete_checkpoi
 from pipeline.train.tuned import About, save_tuned
 
 NARROWER = ("bfloat16", "tf32")
-"""Number formats of training that lose digits of float32."""
+"""Training number formats with fewer digits than float32."""
 RESULT, MODEL, STOPPED = "result.json", "model", "stopped.json"
 NARROW = 128
-"""Width up to which float32 is faster on a CPU: a step of bert-tiny on SST-2 takes 22 ms and 41 in bfloat16, of bert-mini 87 and 70."""
+"""Width up to which float32 is faster on a CPU: bert-tiny on SST-2 takes 22 ms per step, and 41 in bfloat16; bert-mini
+87 and 70.
+"""
 SHAPING = ("recipe", "vocabulary", "optimizer", "schedule", "freeze", "adapter", "random_weights")
-"""Settings that, with the encoder, the rows, the cutting and the seed, make a trial what it is."""
+"""Settings that define a trial, together with the encoder, rows, cutting and seed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """One training: a problem, a setting and a seed."""
+    """One training run of a problem with a setting and a seed."""
 
     problem: str
     config: Finetune
@@ -58,11 +60,11 @@ class Trial:
     name: str
     """TASK-seedN-DIGEST."""
     chosen: dict[str, Any]
-    """The settings that are searched, by dotted name."""
+    """The searched settings, by dotted name."""
     stage: str
-    """select, report, or fold, which reports and keeps no model."""
+    """select, report, or fold (reports without keeping a model)."""
     metric: str = ""
-    """The one that selects."""
+    """The metric that selects."""
 
     @property
     def folder(self) -> str:
@@ -72,7 +74,7 @@ class Trial:
 def make_trial(
     config: Finetune, problem: Problem, initial: Initial, seed: int, chosen: dict[str, Any], stage: str
 ) -> Trial:
-    """The trial of a setting and seed; equal ones have equal names."""
+    """Return the trial of a setting and seed; equal trials have equal names."""
     identity = identity_of(config, problem, initial, seed)
     digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:12]
     name, metric = f"{problem.task.name}-seed{seed}-{digest}", problem.task.metrics[0]
@@ -82,7 +84,7 @@ def make_trial(
 
 
 def identity_of(config: Finetune, problem: Problem, initial: Initial, seed: int) -> dict[str, Any]:
-    """What makes a trial what it is."""
+    """Return everything that defines a trial."""
     shaping = {
         key: value for key, value in flatten(config).items() if key.split(".")[0] in SHAPING and key != "recipe.metric"
     }  # the task's metrics say it
@@ -103,7 +105,7 @@ def identity_of(config: Finetune, problem: Problem, initial: Initial, seed: int)
 
 
 def task_identity(task: Task) -> dict[str, Any]:
-    """What of a task shapes its trials: its kind, its labels by their names and order, its metrics."""
+    """Return the task properties that define its trials: kind, labels in order, metrics."""
     return {
         "task": task.name,
         "kind": task.kind,
@@ -114,48 +116,56 @@ def task_identity(task: Task) -> dict[str, Any]:
 
 
 def result_of(trial: Trial) -> dict[str, Any] | None:
-    """A finished trial's result; None where there is none yet, or a damaged one."""
+    """Return a finished trial's result; None if there is none or it is damaged."""
     return record_of(trial, RESULT, ("scores",))
 
 
 def record_of(trial: Trial, name: str, wanted: Sequence[str]) -> dict[str, Any] | None:
-    """A JSON object of a trial's folder with these keys; None where there is none. Raises DataError where its storage does not let it be read."""
-    place = storage.join(trial.folder, name)
+    """Return a JSON object with these keys from a trial's folder; None if there is none.
+
+    Raises DataError if its storage cannot be read.
+    """
+    location = storage.join(trial.folder, name)
     try:
-        value = storage.read_json(place)
+        value = storage.read_json(location)
     except (FileNotFoundError, ValueError):
         return None
     except OSError as error:
         raise DataError(
-            f"{place} cannot be read ({storage.first_line(error)}): give access to it, or delete it to train the trial again"
+            f"{location} cannot be read ({storage.first_line(error)}): give access to it, or delete it to train the "
+            "trial again"
         ) from error
     return value if isinstance(value, dict) and all(key in value for key in wanted) else None
 
 
 def is_damaged(trial: Trial) -> bool:
-    """Whether a trial's result is there and says nothing."""
+    """Return whether a trial has a result file that is unusable."""
     return storage.exists(storage.join(trial.folder, RESULT)) and result_of(trial) is None
 
 
 def has_model(trial: Trial) -> bool:
-    """Whether a trial's model is there, whole."""
+    """Return whether a trial's model exists and is complete."""
     return storage.exists(storage.join(trial.folder, MODEL, storage.MANIFEST))
 
 
 def kept_step(trial: Trial) -> int | None:
-    """The last step whose state a trial that was killed has kept; None where it has none."""
+    """Return the last step with a checkpoint of an interrupted trial; None if there is none."""
     return max(steps_saved(trial.folder), default=None)
 
 
 def stopped_of(trial: Trial) -> dict[str, Any] | None:
-    """What is known of a trial that a search ended early; None where none did. It is no result of the trial."""
+    """Return the record of a trial that a search stopped early; None if there is none.
+
+    It is not a result of the trial.
+    """
     return record_of(trial, STOPPED, ("score", "stopped_after_epoch"))
 
 
 def build(
     config: Finetune, problem: Problem, initial: Initial, seed: int, encoder: Encoder | None = None
 ) -> TaskObjective:
-    """The module that a trial trains, on the CPU: the encoder (or one of its sizes at random) and a head drawn by the seed.
+    """Return the module that a trial trains, on the CPU: the encoder (or a random one of its size) and a head
+    initialised from the seed.
 
     `encoder`: one in memory, which is copied; None: that of `initial`, read from its folder.
     """
@@ -166,7 +176,7 @@ def build(
     )
     model, random = replace(initial.model, **dropout), torch.Generator().manual_seed(seed)
     weights = class_weights(problem.task, problem.train.rows) if config.recipe.balance_classes else None
-    torch.manual_seed(seed)  # of parts that a checkpoint lacks
+    torch.manual_seed(seed)  # seeds parts that the checkpoint lacks
     module = OBJECTIVES[problem.task.kind](
         model, initial.vocabulary.size, len(problem.task.labels), random, config.recipe.pooling, weights
     )
@@ -182,20 +192,24 @@ def build(
 
 
 def standardises(config: Finetune, task: Task) -> bool:
-    """Whether a trial learns values by their deviations from the mean: those of own files, which may measure anything; the published tasks are learnt as published."""
+    """Return whether a trial standardises its regression values: only for the user's own files, whose scale may be
+    anything; published tasks are learnt unscaled.
+    """
     return task.kind == "regression" and config.train is not None
 
 
 def precision_of(placement: ModelPlacement, width: int, device: torch.device) -> str:
-    """The number format in which a model is fine-tuned and used: as pretraining's, but for float32 where a narrow model's few tokens on a CPU gain nothing from bfloat16."""
+    """Return the number format for fine-tuning and using a model: as in pretraining, but float32 for narrow models on a
+    CPU, which gain nothing from bfloat16.
+    """
     narrow = placement.precision == "auto" and device.type == "cpu" and width <= NARROW
     return "float32" if narrow else chosen_precision(placement, device)
 
 
 def answer_precision(placement: ModelPlacement, trained: str | None, device: torch.device) -> str:
-    """The number format in which a model answers: as asked for, else float32 on a CPU, and on a GPU as it was trained.
+    """Return the number format for answers: as requested, else float32 on a CPU, and on a GPU the training format.
 
-    Float32 too where `trained` is not known (None), or is a format that the GPU does not multiply in.
+    Also float32 if `trained` is unknown (None) or the GPU does not support it.
     """
     if placement.precision != "auto":
         return chosen_precision(placement, device)
@@ -205,12 +219,12 @@ def answer_precision(placement: ModelPlacement, trained: str | None, device: tor
 
 
 def autocast_for(placement: ModelPlacement, width: int, device: torch.device) -> torch.autocast:
-    """The same as a context."""
+    """Return `precision_of` as an autocast context."""
     return autocast_of(precision_of(placement, width, device), device)
 
 
 def device_of(config: Finetune) -> torch.device:
-    """The GPU that this process sees, unless the CPU or no share of a GPU is asked for."""
+    """Return the GPU that this process sees, unless the CPU or no GPU share is requested."""
     wanted = config.placement.device != "cpu" and config.trials.gpus != 0
     return torch.device("cuda" if wanted and torch.cuda.is_available() else "cpu")
 
@@ -222,9 +236,9 @@ def load_or_train(
     after_epoch: Callable[[int, Scores], None] = lambda epoch, scores: None,
     workers: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> dict[str, Any]:
-    """The trial's result: read where it is there, else trained, and published after its model. Where another job of this machine is at the same trial, its result is waited for.
+    """Return the trial's result: the stored one, or after training, published after its model.
 
-    `workers`: a context in which the trial's other workers train, and this process is rank 0 of their group.
+    Waits if another job on this machine runs the same trial.
     """
     with storage.locked(trial.folder, wait=True):
         if (found := result_of(trial)) is not None and (trial.stage != "report" or has_model(trial)):
@@ -260,7 +274,7 @@ def train(
     after_epoch: Callable[[int, Scores], None],
     workers: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> dict[str, Any]:
-    """The result of training it."""
+    """Train a trial, store its result and return it."""
     config, device, checkpoints = trial.config, device_of(trial.config), TrialCheckpoints(trial.folder)
     set_threads(config)
     module = build(config, problem, initial, trial.seed).to(device)

@@ -1,4 +1,4 @@
-"""The last lines of a fine-tuning: how its models are used, and where its trials can be looked at."""
+"""The last lines of a fine-tuning: how to use its models, and where to look at its trials."""
 
 import shlex
 
@@ -8,7 +8,7 @@ from pipeline.tasks.task import Task
 
 
 def use_line(config: Finetune, task: Task, folder: str) -> str:
-    """The command that answers a file with a model."""
+    """Return the command that predicts a file with a model."""
     words = ["python", "jobs/predict.py", "--checkpoint", folder, "--input", "FILE"]
     text, pair = columns(config, task)
     words += ["--text", text] if text else []
@@ -17,7 +17,7 @@ def use_line(config: Finetune, task: Task, folder: str) -> str:
 
 
 def columns(config: Finetune, task: Task) -> tuple[str | None, str | None]:
-    """Columns of the text and of its second text as the command needs them; None where it finds them by itself."""
+    """Return the text and pair columns that the command needs; None if it finds them by default."""
     if config.train is not None:
         default = Finetune.text
         return None if task.kind in ("spans", "tags") and config.text == default else config.text, config.pair

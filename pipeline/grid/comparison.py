@@ -1,4 +1,4 @@
-"""Two encoders fine-tuned on the same tasks with the same seeds, and what the paired differences of their scores say."""
+"""Fine-tune two encoders on the same tasks and seeds, and compare their scores pairwise."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
@@ -21,11 +21,11 @@ from pipeline.train.tuned import TunedModel, load_tuned
 
 Report = Callable[[str], None]
 RowScorer = Callable[[np.ndarray], float]
-"""A score of the development items at these places."""
+"""Score of the development items at these indices."""
 
 
 def compare(config: Compare, report: Report) -> list[str]:
-    """Fine-tune with both encoders and give the lines that say which is better at what. Raises PipelineError as finetune does."""
+    """Fine-tune with both encoders and return the lines of the comparison. Raises PipelineError as `finetune` does."""
     both, found = sides(config), []
     lines = [
         f"{letter}: {'random weights of the sizes of ' * one.random_weights}{one.checkpoint}"
@@ -42,7 +42,8 @@ def compare(config: Compare, report: Report) -> list[str]:
         if rows is not None:
             unsure = "" if rows.better else "; on other rows it may be the other way round"
             lines.append(
-                f"  over development rows, the best model of either alone: {format_difference(rows, is_share(a.name))}{unsure}"
+                "  over development rows, the best model of either alone: "
+                f"{format_difference(rows, is_share(a.name))}{unsure}"
             )
     if len(selecting[0]) > 1:
         lines.append(f"of {len(selecting[0])} tasks compared so, one in twenty seems different by chance")
@@ -50,7 +51,7 @@ def compare(config: Compare, report: Report) -> list[str]:
 
 
 def sides(config: Compare) -> list[Finetune]:
-    """The fine-tunings of A and of B."""
+    """Return the fine-tunings of A and of B."""
     shared = {one.name: getattr(config, one.name) for one in fields(Finetune)}
     starts = (
         [(config.checkpoint[0], True), (config.checkpoint[0], False)]
@@ -61,7 +62,7 @@ def sides(config: Compare) -> list[Finetune]:
 
 
 def first_of_each(rows: Sequence[Reported]) -> dict[str, Reported]:
-    """Of each task the metric that selects, on the split that selects: the first that is reported."""
+    """Return each task's selecting metric on its selecting split: the first row reported."""
     found: dict[str, Reported] = {}
     for row in rows:
         found.setdefault(row.task, row)
@@ -69,19 +70,24 @@ def first_of_each(rows: Sequence[Reported]) -> dict[str, Reported]:
 
 
 def seed_lines(a: Reported, b: Reported) -> list[str]:
-    """Both medians, and what the differences of the same seeds say."""
+    """Return both medians, and the result of comparing equal seeds."""
     percent = is_share(a.name)
     seeds = over_seeds(a.values, b.values)
     collapsed = "".join(
         f"; {one.collapsed} of {letter}'s seeds collapsed" for letter, one in (("A", a), ("B", b)) if one.collapsed
     )
-    medians = f"{a.task}, {a.name}: median A {format_score(a.name, a.median)}, B {format_score(b.name, b.median)}, {len(a.values)} seeds{collapsed}"
+    medians = (
+        f"{a.task}, {a.name}: median A {format_score(a.name, a.median)}, B {format_score(b.name, b.median)}, "
+        f"{len(a.values)} seeds{collapsed}"
+    )
     mean = f"  mean of B less A over seeds, with 95% interval: {format_difference(seeds, percent)}"
     return [medians, mean, f"  {verdict(a.task, seeds, percent=percent, lower_is_better=not percent)}"]
 
 
 def row_difference(both: Sequence[Finetune], models: Sequence[str], task: str) -> Difference | None:
-    """The difference of the two best models over the development items; None for a kind whose items are not scored one by one."""
+    """Return the difference of the two best models over the development items; None for kinds whose items are not
+    scored one by one.
+    """
     scores, rows = [], 0
     for config, model in zip(both, models, strict=True):
         tuned = load_tuned(model)
@@ -99,20 +105,20 @@ def row_difference(both: Sequence[Finetune], models: Sequence[str], task: str) -
 
 
 def discard(line: str) -> None:
-    """Says what was said when the models were trained."""
+    """Ignore lines that were already reported when the models were trained."""
 
 
 def row_scorer(config: Finetune, problem: Problem, tuned: TunedModel) -> RowScorer:
-    """The metric that selects, of a model's answers to any of the development items."""
+    """Return a function from indices of development items to the model's selecting metric on them."""
     task, prepared, device = problem.task, next(iter(problem.splits.values())), device_of(config)
     precision = answer_precision(config.placement, tuned.about.lineage.get("precision"), device)
     logits = compute_logits(tuned.module.to(device), prepared.rows, device, autocast_of(precision, device))
     if task.kind == "spans":
-        place = 1 if task.metrics[0] == "f1" else 0
+        which = 1 if task.metrics[0] == "f1" else 0
         texts = questions.texts_of(
             task, questions.answers(task, prepared, logits, problem.cutting), {}
         )  # as the trials were scored
-        values = np.array([best_of(texts[item.id], item, task.unanswerable)[place] for item in prepared.items])
+        values = np.array([best_of(texts[item.id], item, task.unanswerable)[which] for item in prepared.items])
         return lambda places: float(values[places].mean())
     found = sequences.answers(task, prepared, logits, problem.cutting)
     return answer_scorer(
@@ -125,7 +131,7 @@ def row_scorer(config: Finetune, problem: Problem, tuned: TunedModel) -> RowScor
 
 
 def answer_scorer(problem: Problem, prepared: Prepared, answers: np.ndarray) -> RowScorer:
-    """The metric that selects, of texts' answers, or of their probabilities where it is of those."""
+    """Return a function from indices to the selecting metric of the answers, or of the probabilities."""
     true, name = sequences.true_labels(problem.task, prepared), problem.task.metrics[0]
     measure = (metrics.METRICS | metrics.RANKED)[name]
     return lambda places: measure(answers[places], true[places])

@@ -1,4 +1,6 @@
-"""The whole way of fine-tuning: an encoder and tasks -> trials on Ray Tune -> selected settings, fresh seeds -> a table, models, MLflow."""
+"""The fine-tuning job: an encoder and tasks -> trials on Ray Tune -> selected settings, fresh seeds -> table, models,
+MLflow.
+"""
 
 import hashlib
 import json
@@ -38,25 +40,25 @@ from pipeline.train.tuned import ADAPTERS
 
 Report = Callable[[str], None]
 WEIGHTED = ("classification", "tags")
-"""Kinds whose classes may count differently in the loss."""
+"""Kinds whose loss can weight classes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FinetuneResult:
-    """What fine-tuning came to."""
+    """Result of a fine-tuning job."""
 
     rows: list[Reported]
     models: dict[str, str]
-    """Task -> folder of the best of its reported models on the development split, which selects it."""
+    """Task -> folder of its best reported model on the development split."""
     closing: list[str]
-    """How to use the models, and where to look at the trials."""
+    """Lines on how to use the models and where to look at the trials."""
 
 
 @cluster.ray_errors_as_cluster_lost()
 def finetune(config: Finetune, report: Report) -> FinetuneResult:
-    """Run every trial that has no result yet, print the table, and give what is in it.
+    """Run every trial that has no result yet, print the table and return its content.
 
-    Raises PipelineError in one line for all that the user can fix, before anything is trained.
+    Raises PipelineError in one line, before any training, for everything that the user can fix.
     """
     begun = time.monotonic()
     config = replace(config, output=storage.absolute(config.output))
@@ -116,14 +118,15 @@ def finetune(config: Finetune, report: Report) -> FinetuneResult:
         closing.append(f"    to use it: {use_line(config, problems[name].task, folder)}")
     if config.search.folds:
         closing.append(
-            "folds measure settings and keep no model: the same command without --search.folds, with the settings that are best, trains one"
+            "folds measure settings and keep no model: the same command without --search.folds, with the settings "
+            "that are best, trains one"
         )
     closing.append(f"trials in MLflow: {to_open(parent.uri, parent.run_id, parent.experiment_id)}")
     return FinetuneResult(rows=rows, models=models, closing=closing)
 
 
 def encoder_of(config: Finetune, checkpoint: str, report: Report) -> Initial:
-    """The published model of a checkpoint. Raises CheckpointError where it cannot be used."""
+    """Read a checkpoint's published model. Raises CheckpointError if it cannot be used."""
     init = Pretrain(init=checkpoint, output=config.output, vocabulary=config.vocabulary)
     try:
         return read_initial(init, lambda line: report(line.replace("init:", "checkpoint:", 1)), used=(POOLER,))
@@ -134,11 +137,12 @@ def encoder_of(config: Finetune, checkpoint: str, report: Report) -> Initial:
 def require_fitting(
     config: Finetune, settings: Sequence[dict[str, Any]], initial: Initial, problems: Mapping[str, Problem]
 ) -> None:
-    """Raise ConfigError for settings that cannot be with this checkpoint and these tasks."""
+    """Raise ConfigError for settings that do not fit this checkpoint and these tasks."""
     for one in (with_setting(config, setting) for setting in settings):
         if config.start_from and (isinstance(one.adapter, Bottleneck) or config.random_weights):
             raise ConfigError(
-                f"start_from ({config.start_from}) hands on a whole encoder: leave out {'random_weights' if config.random_weights else 'adapter:bottleneck'}"
+                f"start_from ({config.start_from}) hands on a whole encoder: leave out "
+                f"{'random_weights' if config.random_weights else 'adapter:bottleneck'}"
             )
         if one.freeze.layers > initial.model.layers:
             raise ConfigError(
@@ -147,25 +151,28 @@ def require_fitting(
         odd = [name for name, problem in problems.items() if problem.task.kind not in WEIGHTED]
         if one.recipe.balance_classes and odd:
             raise ConfigError(
-                f"recipe.balance_classes (True) is for {' and '.join(WEIGHTED)}, and {', '.join(odd)} is {problems[odd[0]].task.kind}: leave it out"
+                f"recipe.balance_classes (True) is for {' and '.join(WEIGHTED)}, and {', '.join(odd)} is "
+                f"{problems[odd[0]].task.kind}: leave it out"
             )
     if storage.exists(storage.join(storage.absolute(config.checkpoint), ADAPTERS)):
         raise ConfigError(
-            f"checkpoint ({config.checkpoint}) has a bottleneck adapter beside its encoder, which cannot be gone on with: choose another"
+            f"checkpoint ({config.checkpoint}) has bottleneck adapters, and fine-tuning cannot continue from those: "
+            "choose another"
         )
 
 
 def require_start(config: Finetune, problems: Mapping[str, Problem]) -> None:
-    """Raise ConfigError where the task whose encoder is to start others is not asked for, or is one of them."""
+    """Raise ConfigError if the task that starts others is not requested, or is one of those it starts."""
     start = config.start_from
     if start is not None and (start not in problems or start in STARTED):
         raise ConfigError(
-            f"start_from ({start}) must be one of the tasks asked for ({', '.join(problems)}), and none of {', '.join(STARTED)}, which it starts"
+            f"start_from ({start}) must be one of the tasks asked for ({', '.join(problems)}), and none of "
+            f"{', '.join(STARTED)}, which it starts"
         )
 
 
 def waves(config: Finetune, problems: Mapping[str, Problem]) -> list[str | None]:
-    """None for what starts from the checkpoint; then, where there are such, the task whose encoder starts the others."""
+    """Return [None], for trials from the checkpoint, followed by the task whose encoder starts others, if any does."""
     return (
         [None]
         if config.start_from is None or not any(name in STARTED for name in problems)
@@ -181,11 +188,11 @@ def planned(
     begun: float,
     report: Report,
 ) -> Grid:
-    """What is trained of each problem in the time that is left since `begun`, and how long it takes; says both."""
+    """Return the grid, limited to the time left since `begun`, and report its size and duration."""
     problems, many = first_of_each(cuttings), tune.at_once(config)
-    place = storage.join(config.output, "finetune", "grids", f"{grid_name(config, problems, initial)}.json")
+    location = storage.join(config.output, "finetune", "grids", f"{grid_name(config, problems, initial)}.json")
     to_answer = rows_to_answer(data_of(config), problems)
-    if known := plan.read_plan(place):
+    if known := plan.read_plan(location):
         shares, per_step = known
         answering = plan.answering_seconds(config, to_answer, per_step, many)
     else:
@@ -202,7 +209,7 @@ def planned(
             for ones in by_task(problems).values()
             for name in ones
         }  # folds alike
-        plan.write_plan(place, shares, per_step)
+        plan.write_plan(location, shares, per_step)
     for name, problem in problems.items():
         if line := plan.left_out(problem, config, shares[name]):
             report(line)
@@ -228,13 +235,14 @@ def planned(
     report(trial_set.summary(grid, many))
     if to_answer:
         report(
-            f"then the {sum(to_answer.values()):,} test rows of GLUE's submission file, about {plan.duration(answering)}"
+            f"then the {sum(to_answer.values()):,} test rows of GLUE's submission file, about "
+            f"{plan.duration(answering)}"
         )
     return grid
 
 
 def grid_name(config: Finetune, problems: Mapping[str, Problem], initial: Initial) -> str:
-    """Tasks and a digest of all that decides which trials there are."""
+    """Return the tasks' names and a digest of everything that defines the trials."""
     shaping = {
         key: value
         for key, value in flatten(config).items()
@@ -251,7 +259,9 @@ def grid_name(config: Finetune, problems: Mapping[str, Problem], initial: Initia
 
 
 def run_wave(grid: Grid, parent: Any, live: Live, report: Report) -> tuple[list[Reported], dict[str, str]]:
-    """Select a setting for each problem where there are several, report it on fresh seeds, and keep the best model of each."""
+    """Select a setting per problem if there are several, report it on fresh seeds, and return the rows
+    and best models.
+    """
     chosen = dict.fromkeys(grid.problems, grid.settings[0])
     tasks = by_task(grid.problems)
     words = dict.fromkeys(tasks, "")
@@ -288,7 +298,7 @@ def run_wave(grid: Grid, parent: Any, live: Live, report: Report) -> tuple[list[
 
 
 def run_all(grid: Grid, ones: Sequence[Trial], parent: Any, live: Live, *, may_stop: bool) -> dict[str, dict[str, Any]]:
-    """The results of trials; only those that have none are sent to the cluster."""
+    """Return the trials' results; only those without a result are sent to the cluster."""
     ready = {trial.name: result for trial in ones if (result := finished_result(trial, may_stop)) is not None}
     for trial in {trial.name: trial for trial in ones if trials.is_damaged(trial)}.values():
         live.report(f"{storage.join(trial.folder, trials.RESULT)} is damaged: the trial is trained again")
@@ -319,7 +329,7 @@ def run_all(grid: Grid, ones: Sequence[Trial], parent: Any, live: Live, *, may_s
 
 
 def best_model(problem: Problem, ones: Sequence[Trial], results: Sequence[dict[str, Any]]) -> str:
-    """Folder of the model with the best score on the development split."""
+    """Return the folder of the model with the best development score."""
     first, metric = next(iter(problem.splits)), problem.task.metrics[0]
-    best = max(range(len(ones)), key=lambda place: comparable_score(metric, results[place]["scores"][first][metric]))
+    best = max(range(len(ones)), key=lambda index: comparable_score(metric, results[index]["scores"][first][metric]))
     return storage.join(ones[best].folder, trials.MODEL)

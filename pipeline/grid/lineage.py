@@ -1,4 +1,4 @@
-"""Where a checkpoint is from: the fine-tuned models, the pretraining run and the corpus behind it."""
+"""Trace a checkpoint back to the fine-tuned models, the pretraining run and the corpus behind it."""
 
 from typing import Any
 
@@ -9,19 +9,19 @@ from pipeline.train.run import read_run
 from pipeline.train.tuned import TASK
 
 OF_A_RUN = ("checkpoints", "export", "exports")
-"""Folders of a run with models in them."""
+"""Subfolders of a run that contain models."""
 DEEPEST = 3
-"""Folders between a run's and a model's, such as exports/step-1000/huggingface."""
+"""Maximum number of folders between a run and a model, as in exports/step-1000/huggingface."""
 
 
 def lineage(checkpoint: str, initial: Initial) -> dict[str, str]:
-    """Tags: checkpoint, encoder (its fingerprint) and, as far as can be told, what is behind them."""
+    """Return MLflow tags: checkpoint, encoder (its fingerprint) and, as far as known, their ancestors."""
     location = storage.absolute(checkpoint)
     return {"checkpoint": location, "encoder": initial.fingerprint} | ancestors(location, frozenset())
 
 
 def ancestors(location: str, seen: frozenset[str]) -> dict[str, str]:
-    """finetuned_from of a fine-tuned model, the trials from the last to the first; and the pretraining behind it."""
+    """Return finetuned_from, the chain of trials from last to first, and the pretraining behind them."""
     try:
         said = tuned_from(location)
     except (OSError, ValueError, PipelineError):  # what cannot be read says nothing: the model itself was read before
@@ -35,19 +35,19 @@ def ancestors(location: str, seen: frozenset[str]) -> dict[str, str]:
 
 
 def tuned_from(location: str) -> dict[str, Any] | None:
-    """The lineage that a fine-tuned model's folder holds; None for another model."""
-    place = storage.join(location, TASK)
-    if not storage.exists(place):
+    """Return the lineage stored in a fine-tuned model's folder; None for other models."""
+    file = storage.join(location, TASK)
+    if not storage.exists(file):
         return None
     try:
-        said = storage.read_json(place)["lineage"]
+        said = storage.read_json(file)["lineage"]
         return said if {"checkpoint", "trial"} <= said.keys() else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 
 
 def pretraining(location: str) -> dict[str, str]:
-    """The run of ours that a model lies in, and its corpus; nothing for other models."""
+    """Return the tags of the run that contains a model, and of its corpus; empty for other models."""
     parts = location.rstrip("/").split("/")
     for depth in range(1, DEEPEST + 1):
         if len(parts) > depth + 1 and parts[-depth] in OF_A_RUN:
@@ -56,7 +56,7 @@ def pretraining(location: str) -> dict[str, str]:
 
 
 def run_lineage(folder: str) -> dict[str, str]:
-    """What a run's run.json says."""
+    """Return the tags from a run's run.json."""
     try:
         recorded = read_run(folder)
     except (OSError, PipelineError):

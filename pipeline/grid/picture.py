@@ -1,4 +1,4 @@
-"""How often each class was taken for each, as a picture."""
+"""Draw a confusion matrix."""
 
 from collections.abc import Sequence
 
@@ -6,14 +6,16 @@ import numpy as np
 from matplotlib.figure import Figure
 
 WRITTEN = 20
-"""Classes up to which counts are written in their cells."""
+"""Maximum number of classes for which counts are written into the cells."""
 LONGEST_NAME = 24
 INK = 0.55
-"""Share of a row from which on a cell is so dark that its count is white."""
+"""Share of a row above which a cell is so dark that its count is white."""
 
 
 def draw_confusion(confusion: Sequence[Sequence[int]], labels: Sequence[str], title: str) -> Figure:
-    """Rows are the true classes, columns the answers; a cell has its count and its share of the row, which colours it."""
+    """Draw a confusion matrix, true classes by answers; each cell shows its count and, as colour, its
+    share of the row.
+    """
     counts = np.asarray(confusion, np.int64)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     names, several = [short(label) for label in labels], len(labels) <= WRITTEN
@@ -47,7 +49,9 @@ def draw_confusion(confusion: Sequence[Sequence[int]], labels: Sequence[str], ti
 
 
 def short(label: str) -> str:
-    """A label on one line, its middle cut out where it is long; dollar signs would begin a formula."""
+    """Return a label on one line, its middle cut out if it is long; dollar signs are escaped because they start a
+    formula.
+    """
     line = " ".join(label.split())
     cut = line if len(line) <= LONGEST_NAME else f"{line[: LONGEST_NAME // 2]}…{line[-(LONGEST_NAME // 2 - 1) :]}"
     return cut.replace("$", r"\$")

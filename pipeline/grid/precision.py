@@ -1,6 +1,6 @@
-"""The precision of a grid's trials, decided by the nodes that they run on.
+"""Choose the precision of a grid's trials from the nodes that run them.
 
-It is part of a trial's name, and the driver's machine may be of another kind.
+It is part of a trial's name, and the driver's machine may have other hardware.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,14 +16,14 @@ from pipeline.config.training import ModelPlacement
 from pipeline.finetune.trials import NARROW, device_of, precision_of
 
 LITTLE = 0.0001
-"""Of a GPU, the least that Ray gives: enough to see it."""
+"""The smallest GPU share that Ray grants: enough to see the GPU."""
 Report = Callable[[str], None]
 
 
 def with_precision(config: Finetune, width: int, asked: Mapping[str, float], report: Report) -> Finetune:
-    """The config with the precision in which all of its trials compute; says so where nodes differ.
+    """Return the config with one precision for all trials, and report if nodes differ.
 
-    `asked`: CPUs and GPUs of a trial.
+    `asked`: CPUs and GPUs per trial.
     """
     if config.placement.precision != "auto":
         return config
@@ -40,7 +40,7 @@ def with_precision(config: Finetune, width: int, asked: Mapping[str, float], rep
 
 
 def with_common_precision(config: Finetune, found: Sequence[str], report: Report) -> Finetune:
-    """The config with the precision that nodes would choose; where they differ float32, in which all can compute."""
+    """Return the config with the nodes' precision; if they differ, float32, which all support."""
     chosen = found[0] if len(set(found)) == 1 else "float32"
     if len(set(found)) > 1:
         few = sum(precision != chosen for precision in found)
@@ -52,12 +52,14 @@ def with_common_precision(config: Finetune, found: Sequence[str], report: Report
 
 
 def on_this_machine() -> bool:
-    """Whether the driver's machine is all there is of the cluster."""
+    """Return whether the cluster consists of the driver's machine only."""
     return cluster.count_nodes() == 1 and not ray.util.client.ray.is_connected()
 
 
 def node_precisions(config: Finetune, width: int, asked: Mapping[str, float]) -> list[str]:
-    """The precision that each node with room for a trial would choose; where none is there yet, that of the next."""
+    """Return the precision that each node with room for a trial would choose; if there is none yet, that of the next
+    node to join.
+    """
     share = LITTLE if asked.get("GPU") else 0.0
     ask = ray.remote(max_retries=2)(this_node_precision)
     nodes = [
@@ -85,5 +87,5 @@ def node_precisions(config: Finetune, width: int, asked: Mapping[str, float]) ->
 
 
 def this_node_precision(placement: ModelPlacement, width: int, gpu: bool) -> str:
-    """The precision that a trial on this node computes in, on a GPU or on its CPUs."""
+    """Return the precision of a trial on this node, on a GPU or on its CPUs."""
     return precision_of(placement, width, torch.device("cuda" if gpu and torch.cuda.is_available() else "cpu"))

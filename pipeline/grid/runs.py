@@ -1,6 +1,7 @@
-"""Fine-tuning in MLflow: a run for the grid, with all that says where its encoder is from, and in it a run for each trial.
+"""Fine-tuning in MLflow: one run per grid, with its encoder's lineage, and a child run per trial.
 
-A server that is away stops no training: trials wait here until it answers, and those that are lost are logged by the same command again.
+An unreachable server does not stop training: trials are queued until it answers, and what is lost is logged when the
+same command runs again.
 """
 
 import re
@@ -32,38 +33,39 @@ from pipeline.train.tracking import DESCRIPTION, DRIVER, METRICS_A_CALL, PARAMET
 
 EXPERIMENT, SQLITE = "finetune", "sqlite:///"
 GRID, TRIAL = "grid", "trial"
-"""Tags with the names of a grid and of a trial, by which they are found again."""
+"""Tags with the names of grid and trial, used to find their runs."""
 PARENT = "mlflow.parentRunId"
 TABLES = "mlflow.loggedArtifacts"
-"""Tag by which MLflow's UI knows an artifact to be a table."""
+"""Tag that tells MLflow's UI which artifacts are tables."""
 RETRY_SECONDS = 30.0
 RUNS_A_CALL = 1_000
 ASKED = 8
-"""Development items on which a logged model is compared with its folder."""
+"""Number of development items on which a logged model is compared with its folder."""
 Waiting = tuple[Trial, dict[str, Any]]
 
 
 @dataclass(kw_only=True)
 class GridRun:
-    """A grid's run, and what MLflow has not taken yet."""
+    """A grid's MLflow run, and the trials not yet logged to it."""
 
     uri: str
     run_id: str
     experiment_id: str | None = None
     say: Callable[[str], None] = print
     logged: set[str] | None = None
-    """Names of the trials that are in it; None until MLflow was asked."""
+    """Names of the logged trials; None until MLflow was queried."""
     waiting: dict[str, Waiting] = field(default_factory=dict)
     problem: str | None = None
-    """Why the last trial was not taken."""
+    """Error of the last attempt, if it failed."""
     again: float = 0.0
-    """When to ask again, on the monotonic clock."""
+    """Time of the next attempt, on the monotonic clock."""
 
 
 def open_grid(uri: str, config: Finetune, name: str, initial: Initial) -> GridRun:
-    """The grid's run: the one of this name, continued, or a new one with its parameters and lineage.
+    """Continue the grid's run of this name, or create one with its parameters and lineage.
 
-    Raises ConfigError when the server does not answer, and for a name of a registered model that MLflow would refuse after hours.
+    Raises ConfigError if the server does not answer, and for an invalid name of a registered model, which MLflow would
+    refuse only hours later.
     """
     require_name(config)
     silence_mlflow()
@@ -80,7 +82,9 @@ def open_grid(uri: str, config: Finetune, name: str, initial: Initial) -> GridRu
 
 
 def description(config: Finetune, name: str) -> str:
-    """What a grid is, known before its first trial, in Markdown; its table takes the place at the end."""
+    """Return a grid's description in Markdown, as known before its first trial; the result table replaces it at the
+    end.
+    """
     model = storage.without_login(storage.absolute(config.checkpoint))
     return f"Fine-tuning **{name}**\n\n" + table(
         [
@@ -91,30 +95,31 @@ def description(config: Finetune, name: str) -> str:
     )
 
 
-def record_run(parent: GridRun, place: str, report: Callable[[str], None]) -> None:
-    """Write down which MLflow run a grid has; say so where it had another, which this MLflow does not know any more."""
+def record_run(parent: GridRun, location: str, report: Callable[[str], None]) -> None:
+    """Store a grid's MLflow run, and report if it had another one that this MLflow does not know."""
     now = {"uri": parent.uri, "run_id": parent.run_id}
-    before = storage.read_object(place)
+    before = storage.read_object(location)
     if before is not None and before.keys() == now.keys() and before != now:
         report(
-            f"MLflow ({parent.uri}) does not have the run {before['run_id']} that this search had at {before['uri']}: a new one takes all trials, also those that are done"
+            f"MLflow ({parent.uri}) does not have the run {before['run_id']} that this search had at {before['uri']}: "
+            "a new one takes all trials, also those that are done"
         )
-    storage.write_json(place, now)
+    storage.write_json(location, now)
 
 
 def require_name(config: Finetune) -> None:
-    """Raise ConfigError for a name of a registered model that cannot be."""
+    """Raise ConfigError for an invalid name of a registered model."""
     if config.register is not None and (not config.register.strip() or set(config.register) & set("/:'\"")):
         raise ConfigError(f"register ({config.register}) must be a name without / : ' and \", such as my-model")
 
 
 def find_grid_run(uri: str, name: str) -> str | None:
-    """Id of the grid's run, where it has one that was not deleted."""
+    """Return the id of the grid's run, unless it has none or it was deleted."""
     if uri.startswith(SQLITE) and not storage.exists(uri.removeprefix(SQLITE)):
         return None
     client = MlflowClient(tracking_uri=uri)
     experiment = client.get_experiment_by_name(EXPERIMENT)
-    # Its digest alone is asked for: the name of a task of one's own may have quotes in it.
+    # Search by digest only: the name of a user's task may contain quotes.
     runs = (
         search(client, experiment.experiment_id, f"tags.{GRID} LIKE '%-{name.rsplit('-', 1)[-1]}'")
         if experiment
@@ -124,7 +129,7 @@ def find_grid_run(uri: str, name: str) -> str | None:
 
 
 def search(client: MlflowClient, experiment: str, words: str) -> Iterator[Run]:
-    """All runs that were not deleted, newest first."""
+    """Yield all runs that are not deleted, newest first."""
     token: str | None = ""
     while token is not None:
         page = client.search_runs([experiment], words, ViewType.ACTIVE_ONLY, RUNS_A_CALL, page_token=token or None)
@@ -134,19 +139,20 @@ def search(client: MlflowClient, experiment: str, words: str) -> Iterator[Run]:
 
 @contextmanager
 def end_run_with_status(parent: GridRun, live: Any) -> Iterator[None]:
-    """End the grid's run as FINISHED, KILLED or FAILED; `live.report` is told what MLflow does not take."""
+    """End the grid's run as FINISHED, KILLED or FAILED on exit; `live.report` receives what MLflow did not accept."""
     parent.say, status = live.report, "FAILED"
     try:
         yield
         status = "FINISHED"
-    except (KeyboardInterrupt, SystemExit):  # Ctrl-C, and what Ray makes of the SIGTERM that stops a job
+    except (KeyboardInterrupt, SystemExit):  # Ctrl-C, and Ray's translation of the SIGTERM that stops a job
         status = "KILLED"
         raise
     finally:
         send_waiting(parent)
         if parent.waiting:
             parent.say(
-                f"MLflow is away ({parent.problem}): {len(parent.waiting)} trials are not in it; the same command logs them"
+                f"MLflow is away ({parent.problem}): {len(parent.waiting)} trials are not in it; the same command "
+                "logs them"
             )
         with report_failure(parent, "the grid's end"):
             MlflowClient(tracking_uri=parent.uri).set_terminated(parent.run_id, status)
@@ -154,7 +160,7 @@ def end_run_with_status(parent: GridRun, live: Any) -> Iterator[None]:
 
 @contextmanager
 def report_failure(parent: GridRun, what: str) -> Iterator[None]:
-    """Make a line of what MLflow does not take."""
+    """Report an MLflow error in one line instead of raising it."""
     try:
         yield
     except Exception as error:  # a grid that dies of its tracker helps nobody
@@ -162,14 +168,14 @@ def report_failure(parent: GridRun, what: str) -> Iterator[None]:
 
 
 def log_trial(parent: GridRun, trial: Trial, result: dict[str, Any]) -> None:
-    """Log a trial as a run in the grid's, once; one that MLflow does not take waits until it answers."""
+    """Log a trial once, as a child run of the grid's; queue it if MLflow does not accept it."""
     parent.waiting[trial.name] = trial, result
     if time.monotonic() >= parent.again:
         send_waiting(parent)
 
 
 def send_waiting(parent: GridRun) -> None:
-    """Log the trials that wait, until one is not taken; says so the first time."""
+    """Log queued trials until one fails; report only the first failure."""
     client, name = MlflowClient(tracking_uri=parent.uri), ""
     try:
         if parent.logged is None:
@@ -186,12 +192,12 @@ def send_waiting(parent: GridRun) -> None:
             parent.say(f"MLflow does not answer, trials are kept for it: {storage.first_line(error)}")
         parent.problem, parent.again = storage.first_line(error), time.monotonic() + RETRY_SECONDS
         parent.logged = None
-        if name in parent.waiting:  # if it is the trial's own fault, the others come first next time
+        if name in parent.waiting:  # retry it last, in case the trial itself is the cause
             parent.waiting[name] = parent.waiting.pop(name)
 
 
 def logged_trials(client: MlflowClient, parent: GridRun) -> set[str]:
-    """Names of the grid's trials that are whole; those that were cut off are deleted, to be logged anew."""
+    """Return the names of the grid's completely logged trials; incomplete runs are deleted, to be logged again."""
     experiment, there = client.get_run(parent.run_id).info.experiment_id, set()
     for run in list(search(client, experiment, f"tags.`{PARENT}` = '{parent.run_id}'")):
         if run.info.status == "FINISHED":
@@ -202,7 +208,7 @@ def logged_trials(client: MlflowClient, parent: GridRun) -> set[str]:
 
 
 def write_trial(client: MlflowClient, parent: GridRun, trial: Trial, result: dict[str, Any]) -> None:
-    """A trial's run, as long as its training took, and finished last."""
+    """Log a trial's run with its training time; it is marked finished last."""
     now = int(time.time() * 1000)
     tags = {
         DRIVER: this_driver(),
@@ -231,9 +237,10 @@ def write_trial(client: MlflowClient, parent: GridRun, trial: Trial, result: dic
 
 
 def points(result: dict[str, Any]) -> Iterator[tuple[str, int, float]]:
-    """(metric, step, value) of all that a result says; scores stand at the step that their epoch ended with.
+    """Yield (metric, step, value) of a result; scores are at the last step of their epoch.
 
-    Where an earlier epoch's weights were kept, their scores stand again behind the last step: they are the trial's.
+    If an earlier epoch's weights were kept, their scores are repeated after the last step, since they are the trial's
+    scores.
     """
     if "scores" not in result:
         yield "score", result["stopped_after_epoch"], result["score"]
@@ -258,13 +265,13 @@ def points(result: dict[str, Any]) -> Iterator[tuple[str, int, float]]:
 
 
 def metric_name(name: str) -> str:
-    """A metric's name of which MLflow takes every character."""
+    """Replace characters that MLflow does not accept in metric names."""
     parts = (re.sub(r"[^\w.\- ]", "_", part) for part in name.split("/"))
     return "/".join(part if part.strip(".") else "_" for part in parts)[:250]
 
 
 def write_artifacts(client: MlflowClient, run_id: str, trial: Trial, result: dict[str, Any]) -> None:
-    """The figures of each class or label, and of classes how often each was taken for each; thresholds of labels."""
+    """Log per-class scores, confusion matrix and thresholds."""
     if details := result.get("details"):
         if "confusion" in details:
             title = f"{trial.problem}, {next(iter(result['scores']))}, seed {trial.seed}"
@@ -275,7 +282,7 @@ def write_artifacts(client: MlflowClient, run_id: str, trial: Trial, result: dic
 
 
 def log_table(parent: GridRun, text: str, rows: Sequence[Reported]) -> None:
-    """The table as Markdown and as MLflow's UI shows tables, and its figures as metrics of the grid's run."""
+    """Log the table as Markdown and as an MLflow table, and its values as metrics of the grid's run."""
     with report_failure(parent, "the table"):
         client = MlflowClient(tracking_uri=parent.uri)
         client.log_text(parent.run_id, f"{text}\n", "table.md")
@@ -322,12 +329,12 @@ def log_scores(parent: GridRun, task: str, split: str, scores: dict[str, float])
 
 
 def six_digits(value: float | None) -> float | None:
-    """A value with the six digits that people read; the metrics have all."""
+    """Round to six digits for reading; the metrics have all digits."""
     return None if value is None else float(f"{value:.6g}")
 
 
 def row_metrics(one: Reported) -> Iterator[tuple[str, float]]:
-    """The figures of a row by the names of their metrics."""
+    """Yield (metric name, value) of a table row."""
     found = {"median": one.median, "lowest": min(one.values), "highest": max(one.values), "baseline": one.baseline}
     found |= {"mean": statistics.fmean(one.values)} if one.folds > 1 else {}
     yield from (
@@ -344,9 +351,10 @@ def log_best(
     many: bool,
     report: Callable[[str], None],
 ) -> None:
-    """Where config.register asks for it, log a task's best model to the grid's run, compare its answers with the folder's, and register it, once.
+    """If config.register is set, log a task's best model to the grid's run, compare its answers with the folder's, and
+    register it, once.
 
-    Raises CheckpointError when they differ.
+    Raises CheckpointError if they differ.
     """
     if config.register is None:
         return
@@ -360,23 +368,25 @@ def log_best(
         raise
     except Exception as error:  # the model is in its folder all the same
         report(
-            f"{task_name}: MLflow did not take the model {name}: {storage.first_line(error)}; it is in {folder}, and the same command registers it"
+            f"{task_name}: MLflow did not take the model {name}: {storage.first_line(error)}; it is in {folder}, and "
+            "the same command registers it"
         )
         return
     report(
-        f"{task_name}: registered as {version}; in this environment: MLFLOW_TRACKING_URI={shlex.quote(parent.uri)} mlflow models predict -m {shlex.quote(version)} -i FILE.csv -t csv --env-manager local"
+        f"{task_name}: registered as {version}; in this environment: MLFLOW_TRACKING_URI={shlex.quote(parent.uri)} "
+        f"mlflow models predict -m {shlex.quote(version)} -i FILE.csv -t csv --env-manager local"
     )
 
 
 def registered(parent: GridRun, name: str, trial: str) -> str | None:
-    """The version under which a trial's model of this grid is registered already."""
+    """Return the version under which this grid's trial is already registered, if any."""
     found = MlflowClient(tracking_uri=parent.uri, registry_uri=parent.uri).search_model_versions(f"name='{name}'")
     mine = [int(one.version) for one in found if one.run_id == parent.run_id and one.tags.get(TRIAL) == trial]
     return f"models:/{name}/{max(mine)}" if mine else None
 
 
 def sample_questions(problem: Problem) -> dict[str, list[Any]]:
-    """A few development items as columns of questions to a served model."""
+    """Return a few development items as input columns of a served model."""
     items = next(iter(problem.splits.values())).items[:ASKED]
     if problem.task.kind == "spans":
         return {"question": [one.question for one in items], "context": [one.context for one in items]}

@@ -22,7 +22,9 @@ LONGEST_WAIT = timedelta(hours=12)
 
 @contextmanager
 def workers(trial: Trial, problem: ray.ObjectRef, initial: Initial, share: dict[str, float]) -> Iterator[None]:
-    """Run the other workers of a trial, each with `share` CPUs and GPUs; inside, this process is rank 0 of their group."""
+    """Run the other workers of a trial, each with `share` CPUs and GPUs; inside, this process is rank
+    0 of their group.
+    """
     config = trial.config
     group, world = get_current_placement_group(), config.trials.workers
     others = [

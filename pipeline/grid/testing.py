@@ -1,4 +1,4 @@
-"""A test file at the end of a fine-tuning: scored and answered by the model that the development split selected."""
+"""At the end of a fine-tuning, score and predict a test file with the model that the development split selected."""
 
 from collections.abc import Callable
 
@@ -17,7 +17,7 @@ Report = Callable[[str], None]
 
 
 def score_settings(config: Finetune, checkpoint: str) -> Score:
-    """The scoring of the test file by a model."""
+    """Return the settings that score the test file with a model."""
     return Score(
         checkpoint=checkpoint,
         input=config.test,
@@ -30,13 +30,13 @@ def score_settings(config: Finetune, checkpoint: str) -> Score:
 
 
 def require_readable(config: Finetune, task: Task) -> None:
-    """Raise DataError, before anything is trained, for a test file that cannot be read or has other labels."""
+    """Raise DataError, before any training, for a test file that cannot be read or has other labels."""
     if config.test is not None:
         of_file(score_settings(config, ""), task)
 
 
 def score_and_answer(config: Finetune, task: Task, model: str, parent: runs.GridRun, report: Report) -> None:
-    """Score the test file where there is one, log its scores to MLflow, and write the answers next to the model."""
+    """Score the test file if there is one, log its scores to MLflow, and write the predictions next to the model."""
     if config.test is None:
         return
     report(f"test, by the best model on dev ({model}):")

@@ -1,4 +1,4 @@
-"""All that a grid asks for: problems, settings, the trials that they make, and which of them have no result yet."""
+"""All trials of a grid: problems, settings, the trials that they define, and which of these have no result yet."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -15,12 +15,12 @@ from pipeline.finetune.trials import Trial, make_trial
 from pipeline.train.initial import Initial
 
 STARTED = ("rte", "mrpc", "stsb")
-"""Tasks that another one's encoder may start."""
+"""Tasks that can start from another task's encoder."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Grid:
-    """All that is asked for, read and planned."""
+    """Everything that a grid trains, read and planned."""
 
     config: Finetune
     initial: Initial
@@ -29,9 +29,9 @@ class Grid:
     settings: list[dict[str, Any]]
     shares: dict[str, plan.Share]
     seconds: dict[str, float]
-    """Task -> of one of its trials, about."""
+    """Task -> estimated seconds per trial."""
     baselines: dict[str, dict[str, dict[str, float]]]
-    """Task -> split -> metric -> what an answer that needs no model scores."""
+    """Task -> split -> metric -> score of the model-free baseline."""
 
     @property
     def problems(self) -> dict[str, Problem]:
@@ -40,12 +40,12 @@ class Grid:
 
 
 def first_of_each(cuttings: Mapping[str, Mapping[Cutting, Problem]]) -> dict[str, Problem]:
-    """Task -> its problem in the first cutting; items and what is true of them are the same in all."""
+    """Return task -> its problem in the first cutting; items are the same in all cuttings."""
     return {name: next(iter(ones.values())) for name, ones in cuttings.items()}
 
 
 def trial_of(grid: Grid, name: str, seed: int, setting: dict[str, Any], stage: str) -> Trial:
-    """The trial of a setting, as long as the problem's share allows."""
+    """Return the trial of a setting, limited to the problem's share."""
     share, config = (
         grid.shares[name],
         with_setting(grid.config, setting).for_workers().for_width(grid.initial.model.width),
@@ -61,7 +61,10 @@ def trial_of(grid: Grid, name: str, seed: int, setting: dict[str, Any], stage: s
 
 
 def selection_trials(grid: Grid) -> list[Trial]:
-    """The trials that select a setting; none where there is one alone. Settings that the time makes equal are one."""
+    """Return the trials that select a setting; empty if there is only one.
+
+    Settings that the time limit makes equal are merged.
+    """
     if len(grid.settings) == 1:
         return []
     seeds = range(grid.config.search.seeds)
@@ -72,16 +75,18 @@ def selection_trials(grid: Grid) -> list[Trial]:
 
 
 def report_trials(grid: Grid, name: str, chosen: dict[str, Any]) -> list[Trial]:
-    """The trials that report a task's setting, on seeds that did not select it; those of a fold keep no model."""
+    """Return the trials that report a task's setting, on seeds that did not select it; trials of folds
+    keep no model.
+    """
     stage = "fold" if grid.problems[name].fold_of else "report"
     first = grid.config.search.seeds if len(grid.settings) > 1 else 0
     return [trial_of(grid, name, first + seed, chosen, stage) for seed in range(grid.shares[name].seeds)]
 
 
 def finished_result(trial: Trial, may_stop: bool) -> dict[str, Any] | None:
-    """A trial's result where nothing is left to do.
+    """Return a trial's result if nothing is left to do; else None.
 
-    One that reports has its model too, and one that a search ended counts in such a search alone.
+    A reporting trial needs its model too; an early-stopped trial counts only in a search that may stop trials.
     """
     result = trials.result_of(trial)
     if result is None:
@@ -90,9 +95,9 @@ def finished_result(trial: Trial, may_stop: bool) -> dict[str, Any] | None:
 
 
 def remaining_tasks(grid: Grid) -> Iterator[str]:
-    """The tasks of all trials that have no result yet, once for each trial.
+    """Yield the task of each trial that has no result yet, once per trial.
 
-    What reports a setting that is not selected yet, or starts from another task's encoder, has none.
+    Trials that report a setting not yet selected, or start from another task's encoder, count as having no result.
     """
     asked, may_stop = selection_trials(grid), grid.config.search.stop_early
     results = {trial.name: finished_result(trial, may_stop) for trial in asked}
@@ -109,7 +114,7 @@ def remaining_tasks(grid: Grid) -> Iterator[str]:
 
 
 def summary(grid: Grid, many: int) -> str:
-    """How many trials there are and what for, and how long those without a result take, `many` at once."""
+    """Return the number and purpose of the trials, and the estimated time of those without a result, `many` at once."""
     tasks, settings, seeds = len(grid.problems), len(grid.settings), grid.config.seeds
     selects = settings * grid.config.search.seeds * tasks if settings > 1 else 0
     reports = sum(share.seeds for share in grid.shares.values())

@@ -1,4 +1,4 @@
-"""Trials on Ray Tune: shared out over the cluster, and stopped early where that is asked for."""
+"""Run trials on Ray Tune, distributed over the cluster, with optional early stopping."""
 
 import math
 import os
@@ -24,23 +24,26 @@ from pipeline.train.initial import Initial
 from pipeline.train.trial_state import Scores, delete_checkpoints
 
 SCORE, VALUE, EPOCH, LAST = "score", "value", "epoch", "last"
-"""What a trial tells Tune after an epoch: the metric that selects as a number that is higher where the model is better,
-the metric itself, which epoch it was, and whether it is the trial's result."""
+"""What a trial reports to Tune after an epoch: the selecting metric as a number that is higher for better models, the
+metric itself, the epoch, and whether it is the trial's result.
+"""
 LOGINS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SECURITY_TOKEN", "AWS_SESSION_TOKEN")
 MEASURED_AT_ONCE = 8
-"""Processes that measure at most."""
+"""Maximum number of measuring processes."""
 Results = dict[str, dict[str, Any]]
-"""Trial's name -> what its result.json says."""
+"""Trial's name -> content of its result.json."""
 
 
 class Watch(tune.Callback):
-    """Tells what happens to the trials, as it happens."""
+    """Report the trials' state changes as they happen."""
 
     def __init__(self, trials: Sequence[Trial], tell: Callable[[Trial, str, dict[str, Any]], None]) -> None:
         self.trials, self.tell = trials, tell
 
     def __getstate__(self) -> dict[str, Any]:
-        """Nothing: Tune pickles its callbacks to restore an experiment, which is not how trials continue here."""
+        """Return nothing: Tune pickles its callbacks to restore an experiment, and trials are not resumed that way
+        here.
+        """
         return {}
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
@@ -62,19 +65,20 @@ class Watch(tune.Callback):
 
 
 def resources(config: Finetune) -> dict[str, float]:
-    """CPUs and GPUs of a trial in this cluster. Raises ConfigError where it has fewer, unless nodes come when they are asked for."""
+    """Return CPUs and GPUs per trial in this cluster. Raises ConfigError if it has fewer, unless it autoscales."""
     return fit(
         config, dict.fromkeys(("CPU", "GPU"), math.inf) if config.placement.autoscaled else ray.cluster_resources()
     )
 
 
 def fit(config: Finetune, total: Mapping[str, float]) -> dict[str, float]:
-    """CPUs and GPUs of a trial in a cluster that has `total`. Raises ConfigError where that is less."""
+    """Return CPUs and GPUs per trial in a cluster with `total`. Raises ConfigError if that is too little."""
     there = total.get("GPU", 0.0) if config.placement.device != "cpu" else 0.0
     gpus = min(1.0, there) if config.trials.gpus is None else config.trials.gpus
     if gpus > there:
         raise ConfigError(
-            f"trials.gpus ({gpus:g}) is more than there is: the cluster has {there:g} GPUs; ask for at most that, or for 0"
+            f"trials.gpus ({gpus:g}) is more than there is: the cluster has {there:g} GPUs; ask for at most that, or "
+            "for 0"
         )
     if config.placement.device == "cuda" and not gpus:
         raise ConfigError("placement.device cuda needs GPUs, and the cluster has none")
@@ -82,7 +86,8 @@ def fit(config: Finetune, total: Mapping[str, float]) -> dict[str, float]:
         raise ConfigError(f"trials.gpus ({gpus:g}) must be at most 1, or whole: a trial uses one")
     if config.trials.cpus > total.get("CPU", 0.0):
         raise ConfigError(
-            f"trials.cpus ({config.trials.cpus:g}) is more than there is: the cluster has {total.get('CPU', 0.0):g} CPUs"
+            f"trials.cpus ({config.trials.cpus:g}) is more than there is: the cluster has {total.get('CPU', 0.0):g} "
+            "CPUs"
         )
     return {"CPU": config.trials.cpus} | ({"GPU": gpus} if gpus else {})
 
@@ -98,7 +103,9 @@ def room(asked: Mapping[str, float], total: Mapping[str, float]) -> int:
 
 
 def refuse_crowded(config: Finetune) -> None:
-    """Raise ConfigError where no machine has room for all workers of a trial, unless machines come when they are asked for."""
+    """Raise ConfigError where no machine has room for all workers of a trial, unless machines come when they are asked
+    for.
+    """
     if config.placement.autoscaled or config.trials.workers == 1:
         return
     asked = resources(config)
@@ -112,7 +119,7 @@ def refuse_crowded(config: Finetune) -> None:
 
 
 def at_once(config: Finetune) -> int:
-    """Trials that run at the same time."""
+    """Return the number of concurrent trials."""
     if config.placement.autoscaled and config.trials.at_once:
         return config.trials.at_once
     refuse_crowded(config)
@@ -122,12 +129,13 @@ def at_once(config: Finetune) -> int:
 
 
 def connect(config: Finetune) -> None:
-    """Join or start Ray. Raises ConfigError where an address does not answer."""
-    # Tune would else turn Ctrl-C into a finished experiment.
+    """Join or start Ray. Raises ConfigError if an address does not answer."""
+    # Otherwise Tune turns Ctrl-C into a finished experiment.
     os.environ.setdefault("TUNE_DISABLE_SIGINT_HANDLER", "1")
     os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
     os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")  # the new one prints a box for each experiment at verbose=0 too
-    # Tune would hand these to its trials as a runtime environment, which Ray writes into its logs; nodes have logins of their own, which all other stages use.
+    # Tune would pass these to its trials as a runtime environment, which Ray writes into its logs; nodes have their own
+    # credentials, which all other stages use.
     ENV_VARS_TO_PROPAGATE.difference_update(LOGINS)
     cluster.connect(config.placement.address)
 
@@ -135,9 +143,10 @@ def connect(config: Finetune) -> None:
 def seconds_per_step(
     config: Finetune, problems: Mapping[str, Mapping[Cutting, Problem]], initial: Initial
 ) -> dict[str, float]:
-    """Task -> seconds of a step of its first cutting, so many that an epoch takes as long as the mean of all cuttings'; measured where trials will run and beside as many others: cores that share memory and caches are slower together.
+    """Return task -> seconds per step in its first cutting, scaled so that an epoch takes the mean over all cuttings.
 
-    Raises PipelineError in a line where not even a few steps can be made.
+    Measured where the trials will run, and concurrently, because cores that share memory and caches slow each other
+    down. Raises PipelineError in one line if a few steps cannot be run.
     """
     asked, there = resources(config), {name: [ray.put(one) for one in ones.values()] for name, ones in problems.items()}
     few_steps = ray.remote(num_cpus=asked["CPU"], num_gpus=asked.get("GPU", 0.0), max_retries=0)(measure)
@@ -151,7 +160,7 @@ def seconds_per_step(
 
 
 def measure(config: Finetune, problems: dict[str, list[Any]], initial: Initial) -> dict[str, float]:
-    """What a process measures."""
+    """Return one process's measurements."""
     found: dict[str, float] = {}
     for name, ones in ((name, ray.get(ones)) for name, ones in problems.items()):
         epochs = [plan.seconds_of(config, one, initial) * one.train.rows.num_rows for one in ones]
@@ -168,15 +177,15 @@ def run_trials(
     *,
     may_stop: bool,
 ) -> Results:
-    """The results of all trials, which have their own names; those that are there already are not trained. `may_stop`: search.stop_early may end some.
+    """Return the results of all trials, training those that have none. `may_stop`: search.stop_early may stop some.
 
-    Raises PipelineError for the first trial that failed, after all others are done.
+    Raises PipelineError for the first failed trial, after all others are done.
     """
     asked, many = resources(config), at_once(config)
     scheduler: TrialScheduler = FIFOScheduler()
     if may_stop:
         most = max(trial.config.recipe.epochs for trial in trials)
-        # Past its max_t it would end the trials that it has let through to the end, too.
+        # max_t is one higher, as at max_t it would also stop trials that reach the end.
         scheduler = ASHAScheduler(
             time_attr="training_iteration", metric=SCORE, mode="max", max_t=most + 1, grace_period=1, reduction_factor=3
         )
@@ -206,20 +215,23 @@ def run_trials(
     if found.errors:
         raise cause(
             found.errors,
-            f"{len(found.errors)} trials failed, the first with: {{}}; the others have their results, and the same command tries these again",
+            f"{len(found.errors)} trials failed, the first with: {{}}; the others have their results, and the same "
+            "command tries these again",
         )
     return published(trials, {one.config["number"]: one.metrics or {} for one in found}, may_stop=may_stop)
 
 
 def published(trials: Sequence[Trial], last: Mapping[int, dict[str, Any]], *, may_stop: bool) -> Results:
-    """The results that trials which did not fail have written; of those that the scheduler ended what they last told, by their number.
+    """Return the results written by the trials that did not fail; for early-stopped trials, their last report, keyed by
+    number in `last`.
 
-    Raises DataError where a result is not to be seen.
+    Raises DataError if a result is not visible.
     """
     results = {trial.name: trial_work.result_of(trial) for trial in trials}
     if lost := [trial for trial in trials if results[trial.name] is None and not may_stop]:
         raise DataError(
-            f"{len(lost)} trials wrote their results where this machine does not see them, the first at {lost[0].folder}: give an output that all machines see, or a URL"
+            f"{len(lost)} trials wrote their results where this machine does not see them, the first at "
+            f"{lost[0].folder}: give an output that all machines see, or a URL"
         )
     return {trial.name: results[trial.name] or stopped(trial, last[number]) for number, trial in enumerate(trials)}
 
@@ -231,7 +243,7 @@ def work(
     initial: Initial,
     share: dict[str, float],
 ) -> None:
-    """Train a trial in its process."""
+    """Run one trial in its process."""
     trial = trials[settings["number"]]
     there = problems[trial.problem, trial.config.cutting]
     problem = ray.get(there)
@@ -242,9 +254,8 @@ def work(
         tune.report({SCORE: comparable_score(metric, value), VALUE: value, EPOCH: epoch, LAST: last})
 
     def after_epoch(epoch: int, scores: Scores) -> None:
-        if (
-            epoch < trial.config.recipe.epochs
-        ):  # a trial that comes to its end is not stopped there, before its result is published
+        # not after the last epoch: Tune might stop the trial before its result is published
+        if epoch < trial.config.recipe.epochs:
             tell(scores, epoch, last=False)
 
     if trial.config.trials.workers == 1:
@@ -259,7 +270,7 @@ def work(
 
 
 def stopped(trial: Trial, last: dict[str, Any]) -> dict[str, Any]:
-    """The result, which is also published, of a trial that the scheduler ended."""
+    """Publish and return the record of a trial that the scheduler stopped."""
     result = {"stopped_after_epoch": last[EPOCH], "score": last[VALUE], "chosen": trial.chosen, "stage": trial.stage}
     storage.write_json(storage.join(trial.folder, trial_work.STOPPED), result)
     delete_checkpoints(trial.folder)
@@ -267,7 +278,9 @@ def stopped(trial: Trial, last: dict[str, Any]) -> dict[str, Any]:
 
 
 def cause(errors: Sequence[BaseException], words: str) -> PipelineError:
-    """The pipeline's own error behind the first that Ray wraps, else its last line in `words`."""
+    """Return the pipeline's own error wrapped by Ray's first error, else a PipelineError with its last
+    line in `words`.
+    """
     inner: BaseException | None = errors[0]
     while inner is not None:
         if isinstance(inner, PipelineError):

@@ -1,4 +1,4 @@
-"""What a fine-tuned model answers to texts, sentences or questions: one row an item, as people read it."""
+"""Turn a fine-tuned model's output for texts, sentences or questions into readable rows, one per item."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,22 +19,22 @@ from pipeline.train.trial import compute_logits
 from pipeline.train.tuned import TunedModel
 
 COLUMNS: dict[str, tuple[str, ...]] = {"tags": ("text",), "spans": ("question", "context")}
-"""Kind of task -> the columns that are asked of; of all other kinds:"""
+"""Kind of task -> required input columns; all other kinds have OF_TEXTS."""
 OF_TEXTS = ("text",)
 CUT = b"cut"
-"""Metadata of a table of answers: how many of its texts lost tokens to the model's length."""
+"""Table metadata key: number of truncated texts."""
 
 
 def required_columns(task: Task) -> tuple[str, ...]:
-    """The columns that items are made of; texts may have `second` beside them, and tags take lists in `words` instead."""
+    """Return the required input columns; texts may also have `second`, and tags take lists in `words` instead."""
     return COLUMNS.get(task.kind, OF_TEXTS)
 
 
 def items_of(tuned: TunedModel, columns: Mapping[str, Sequence[Any]]) -> Any:
-    """The items of a model's task, one a row, from columns of equal lengths.
+    """Convert columns of equal length to items of a model's task, one per row.
 
-    Texts: `text`, and of pairs `second`, None for none. Tags: `text`, words divided by white space, or lists of words in `words`. Spans:
-    `question` and `context`. Raises DataError for a column that is not there.
+    Texts: `text`, and for pairs `second`, where None means no second text. Tags: `text`, split at white space, or lists
+    in `words`. Spans: `question` and `context`. Raises DataError for a missing column.
     """
     task = tuned.about.task
     if missing := [
@@ -43,24 +43,24 @@ def items_of(tuned: TunedModel, columns: Mapping[str, Sequence[Any]]) -> Any:
         if name not in columns and not (task.kind == "tags" and "words" in columns)
     ]:
         raise DataError(
-            f"column {missing[0]} is wanted for {task.name} ({task.kind}), and there are {listed(list(columns))}"
+            f"column {missing[0]} is required for {task.name} ({task.kind}), and there are {listed(list(columns))}"
         )
     if task.kind == "tags":
-        # A tag that the task knows stands for the one that is asked.
+        # placeholder tags: encoding requires known ones
         words = columns["words"] if "words" in columns else [text.split() for text in columns["text"]]
         return [Sentence(words=tuple(ones), tags=(task.labels[0],) * len(ones)) for ones in words]
     if task.kind == "spans":
         pairs = zip(columns["question"], columns["context"], strict=True)
         return [
-            Question(id=str(place), question=question, context=context, answers=())
-            for place, (question, context) in enumerate(pairs)
+            Question(id=str(index), question=question, context=context, answers=())
+            for index, (question, context) in enumerate(pairs)
         ]
     if task.paired and "second" not in columns:
         raise DataError(f"{task.name} was learnt on pairs of texts: name the column of the second with --pair")
     first = columns["text"]
     return pa.table(
         [
-            [str(place) for place in range(len(first))],
+            [str(index) for index in range(len(first))],
             first,
             columns.get("second", [None] * len(first)),
             [None] * len(first),
@@ -70,7 +70,7 @@ def items_of(tuned: TunedModel, columns: Mapping[str, Sequence[Any]]) -> Any:
 
 
 def answer_schema(task: Task) -> pa.Schema:
-    """The columns of answers."""
+    """Return the schema of the answers."""
     shares = pa.struct([pa.field(label, pa.float64()) for label in task.labels])
     fields = {
         "classification": {"label": pa.string(), "probability": pa.float64(), "probabilities": shares},
@@ -83,10 +83,11 @@ def answer_schema(task: Task) -> pa.Schema:
 
 
 def answer_items(tuned: TunedModel, items: Any, device: torch.device, autocast: torch.autocast) -> pa.Table:
-    """One row an item, in their order, schema `answer_schema`.
+    """Return one row per item, in order, schema `answer_schema`.
 
-    A label's probability is the softmax, of several labels each its own. A span is of the characters `start` to `end` of its context, and
-    has its share of the n-best; no answer is empty, without places. The model is moved to the device.
+    A label's probability is the softmax, for multilabel the sigmoid. A span is characters `start` to `end` of its
+    context, with its probability among the n-best; "no answer" is empty, without offsets. Moves the model to the
+    device.
     """
     about = tuned.about
     if not len(items):
@@ -100,7 +101,7 @@ def answer_items(tuned: TunedModel, items: Any, device: torch.device, autocast: 
 
 
 def sequence_rows(tuned: TunedModel, prepared: Prepared, logits: Logits) -> list[dict[str, Any]]:
-    """Of each text its label, its labels or its value."""
+    """Return each text's label, labels or value."""
     task = tuned.about.task
     found = sequences.answers(task, prepared, logits, tuned.about.cutting)
     said = sequences.predicted_labels(task, found, tuned.about.tuned)
@@ -118,7 +119,7 @@ def sequence_rows(tuned: TunedModel, prepared: Prepared, logits: Logits) -> list
 
 
 def tag_rows(tuned: TunedModel, prepared: Prepared, logits: Logits) -> list[dict[str, Any]]:
-    """Of each sentence its words and their tags."""
+    """Return each sentence's words and tags."""
     found = tags.answers(tuned.about.task, prepared, logits, tuned.about.cutting)
     return [
         {"words": list(sentence.words), "tags": list(one.tags)}
@@ -127,7 +128,7 @@ def tag_rows(tuned: TunedModel, prepared: Prepared, logits: Logits) -> list[dict
 
 
 def span_rows(tuned: TunedModel, prepared: Prepared, logits: Logits) -> list[dict[str, Any]]:
-    """Of each question its answer."""
+    """Return each question's answer."""
     about = tuned.about
     found = questions.answers(about.task, prepared, logits, about.cutting)
     texts = questions.texts_of(about.task, found, about.tuned)
@@ -135,7 +136,7 @@ def span_rows(tuned: TunedModel, prepared: Prepared, logits: Logits) -> list[dic
 
 
 def span_row(answer: Answer, text: str) -> dict[str, Any]:
-    """The span of an answer's n-best that has the text; of an empty one there may be none."""
+    """Return the n-best span with this text; for an empty text there may be none."""
     span = next((span for span in answer.spans if span.text == text), None)
-    places = {"start": span.start, "end": span.end} if span and text else {"start": None, "end": None}
-    return {"answer": text, **places, "probability": span.probability if span else None}
+    offsets = {"start": span.start, "end": span.end} if span and text else {"start": None, "end": None}
+    return {"answer": text, **offsets, "probability": span.probability if span else None}

@@ -1,4 +1,4 @@
-"""Files of what is to be answered, read as streams of tables: a table's own columns, questions, sentences or lines of text."""
+"""Read input files as streams of tables: tables with their own columns, questions, sentences or lines of text."""
 
 import json
 import re
@@ -30,19 +30,20 @@ SURROGATE = re.compile("[\ud800-\udfff]")  # JSON can write half a pair, which n
 
 @dataclass(frozen=True, kw_only=True)
 class InputFile:
-    """One file and what it is."""
+    """One input file and its form."""
 
     location: str
     form: Form
     bytes: int
     stamp: str
-    """Time of its last change."""
+    """Modification time."""
 
 
 def list_inputs(given: str, format: str, tags: bool) -> list[InputFile]:
-    """The files of a file, folder, glob or URL, sorted by name; of a prepared corpus its training documents. `tags`: whether words are what is answered.
+    """Return the files of a file, folder, glob or URL, sorted by name; for a prepared corpus its training documents.
+    `tags`: whether the model tags words.
 
-    Raises ConfigError where there are none, DataError for a file of no known form.
+    Raises ConfigError if there are none, DataError for a file of unknown form.
     """
     location = storage.absolute(given)
     if is_prepared(location):
@@ -51,7 +52,8 @@ def list_inputs(given: str, format: str, tags: bool) -> list[InputFile]:
         found = corpus_inputs.list_files(Source(spec=given, location=location))
     except ConfigError:
         raise ConfigError(
-            f"input ({given}): there is no such file, nothing in this folder, or nothing that matches; give a file, a folder or a pattern in quotes"
+            f"input ({given}): there is no such file, nothing in this folder, or nothing that matches; give a file, a "
+            "folder or a pattern in quotes"
         ) from None
     except DataError as error:
         raise DataError(str(error).replace("corpus ", "input ", 1)) from error
@@ -62,7 +64,7 @@ def list_inputs(given: str, format: str, tags: bool) -> list[InputFile]:
 
 
 def form_of(location: str, format: str, tags: bool) -> Form:
-    """What a file is: as the setting says, else by its name, and where that leaves it open by its first bytes."""
+    """Return a file's form: as set, else by its name, else by its first bytes."""
     if format in ("table", "squad", "words", "text"):
         return format  # type: ignore[return-value]
     if bare_name(location).endswith(".txt") and not tags:
@@ -73,12 +75,13 @@ def form_of(location: str, format: str, tags: bool) -> Form:
     if bare_name(location).endswith(".txt"):
         return "text"
     raise DataError(
-        f"input {location}: its name tells no form; end it in {', '.join((*TABLES, '.json', *TAGGED, '.txt'))}, or give --format table, squad, words or text"
+        f"input {location}: its name does not tell its form; end it in "
+        f"{', '.join((*TABLES, '.json', *TAGGED, '.txt'))}, or give --format table, squad, words or text"
     )
 
 
 def sample(location: str) -> bytes:
-    """All of a .json, whose form its end may tell; of another file more than SAMPLE_BYTES, or all."""
+    """Return all of a .json, whose form may only show at its end; of other files at least SAMPLE_BYTES, or all."""
     found, held = opening.blocks(location), bytearray()
     try:
         for block in found:
@@ -86,12 +89,15 @@ def sample(location: str) -> bytes:
             if len(held) > SAMPLE_BYTES and not bare_name(location).endswith(".json"):
                 break
     except (opening.CutOff, opening.Damaged, opening.ExpandsTooFar):
-        pass  # what could be decompressed tells the form, and reading all of it tells the damage
+        pass  # the decompressed part shows the form; reading the whole file reports the damage
     return bytes(held)
 
 
 def parts_of(file: InputFile, rows: int) -> Iterator[pa.Table]:
-    """The file's rows in tables of so many, the last one of what is left. Raises DataError, with file and line, for what cannot be read."""
+    """Yield the file's rows in tables of `rows` rows; the last one may be shorter.
+
+    Raises DataError, with file and line, for what cannot be read.
+    """
     if file.form == "table" and bare_name(file.location).endswith(".parquet"):
         yield from rechunked(read_parquet(file.location), rows)
         return
@@ -107,7 +113,10 @@ def parts_of(file: InputFile, rows: int) -> Iterator[pa.Table]:
 
 
 def rows_of(file: InputFile) -> int:
-    """How many rows a file has; read to its end unless it is Parquet. Raises DataError as parts_of does."""
+    """Return the number of rows of a file, which is read to its end unless it is Parquet.
+
+    Raises DataError as `parts_of` does.
+    """
     if file.form == "table" and bare_name(file.location).endswith(".parquet"):
         system, path = storage.filesystem(file.location)
         try:
@@ -118,7 +127,7 @@ def rows_of(file: InputFile) -> int:
 
 
 def rechunked(tables: Iterator[pa.Table], rows: int) -> Iterator[pa.Table]:
-    """Tables of one schema as others of so many rows."""
+    """Regroup tables of one schema into tables of `rows` rows."""
     held: list[pa.Table] = []
     for table in tables:
         held.append(table)
@@ -132,7 +141,7 @@ def rechunked(tables: Iterator[pa.Table], rows: int) -> Iterator[pa.Table]:
 
 
 def read_parquet(location: str) -> Iterator[pa.Table]:
-    """The row groups' rows, in order."""
+    """Yield the rows in order, in small tables."""
     system, path = storage.filesystem(location)
     try:
         with pq.ParquetFile(system.open_input_file(path)) as file:
@@ -144,7 +153,10 @@ def read_parquet(location: str) -> Iterator[pa.Table]:
 
 
 def text_lines(location: str) -> Iterator[str]:
-    """The lines of a UTF-8 file with their ends, which may be in quoted fields. Raises DataError with the line of the first byte that is none."""
+    """Yield the lines of a UTF-8 file with their line ends, which may be inside quoted fields.
+
+    Raises DataError with the line of the first invalid byte.
+    """
     rest, number = b"", 0
     try:
         for block in opening.blocks(location):
@@ -161,7 +173,7 @@ def text_lines(location: str) -> Iterator[str]:
 
 
 def utf8(location: str, number: int, line: bytes) -> str:
-    """A line as text, without a byte order mark. Raises DataError."""
+    """Decode a line without a byte order mark. Raises DataError."""
     try:
         return line.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError as error:
@@ -171,7 +183,7 @@ def utf8(location: str, number: int, line: bytes) -> str:
 
 
 def read_table(location: str) -> Iterator[dict[str, Any]]:
-    """The rows of CSV, TSV, JSON lines or one JSON list by their columns."""
+    """Yield the rows of CSV, TSV, JSON lines or one JSON list by column name."""
     name, lines = bare_name(location), text_lines(location)
     if name.endswith(".csv"):
         header = next((line for line in lines if not is_blank(line.strip())), "")
@@ -184,7 +196,7 @@ def read_table(location: str) -> Iterator[dict[str, Any]]:
 
 
 def json_table(location: str, lines: Iterator[str]) -> Iterator[dict[str, Any]]:
-    """The objects of JSON lines, read as a stream, or of one JSON list, which is read whole."""
+    """Yield the objects of JSON lines, read as a stream, or of one JSON list, which is read whole."""
     for number, line in enumerate(lines, 1):
         if is_one_list(line) or line.strip() == "[":
             for _, value in json_rows(location, "".join(chain([line], lines)), BadRows()):
@@ -194,7 +206,10 @@ def json_table(location: str, lines: Iterator[str]) -> Iterator[dict[str, Any]]:
 
 
 def named_rows(location: str, rows: Iterator[tuple[int, Sequence[str]]]) -> Iterator[dict[str, Any]]:
-    """Rows whose first one names the columns. Raises DataError for a name that stands there twice, and a row with more or fewer columns."""
+    """Yield rows by column name, the first row being the header.
+
+    Raises DataError for a duplicated name, and for a row with another number of columns.
+    """
     _, names = next(rows, (1, ()))
     require_once(location, names)
     for line, fields in rows:
@@ -204,7 +219,7 @@ def named_rows(location: str, rows: Iterator[tuple[int, Sequence[str]]]) -> Iter
 
 
 def without_surrogates(value: Any) -> Any:
-    """A value of JSON with U+FFFD for each half of a surrogate pair in it."""
+    """Replace each half surrogate pair in a JSON value by U+FFFD."""
     if isinstance(value, dict):
         return {without_surrogates(name): without_surrogates(inner) for name, inner in value.items()}
     if isinstance(value, list):
@@ -213,19 +228,19 @@ def without_surrogates(value: Any) -> Any:
 
 
 def read_squad(location: str) -> Iterator[dict[str, Any]]:
-    """Questions with their ids and contexts."""
+    """Yield questions with their ids and contexts."""
     for one in read_questions(location):
         yield {"id": one.id, "question": one.question, "context": one.context}
 
 
 def read_sentences(location: str) -> Iterator[dict[str, Any]]:
-    """Sentences as lists of words."""
+    """Yield sentences as lists of words."""
     for words in read_words(location):
         yield {"words": list(words)}
 
 
 def read_text(location: str) -> Iterator[dict[str, Any]]:
-    """A text a line."""
+    """Yield one text per line."""
     for line in text_lines(location):
         yield {"text": line.rstrip("\r\n")}
 
@@ -239,13 +254,13 @@ FORMS: dict[Form, Callable[[str], Iterator[dict[str, Any]]]] = {
 
 
 def as_table(rows: Sequence[dict[str, Any]]) -> pa.Table:
-    """Rows of the same or different columns as a table; values of a column that no one type holds are written as JSON."""
+    """Convert rows, possibly with different columns, to a table; columns without a common type are written as JSON."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     return pa.table({name: as_column([row.get(name) for row in rows]) for name in names})
 
 
 def as_column(values: Sequence[Any]) -> pa.Array:
-    """The values as one type, or each as JSON where there is none."""
+    """Convert values to an array of one type, or to JSON texts if they have none."""
     try:
         return pa.array(values)
     except (pa.ArrowException, OverflowError, TypeError, ValueError):

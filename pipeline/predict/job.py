@@ -1,4 +1,6 @@
-"""A corpus of inputs answered on Ray Data: read as streams, cut into parts, each answered by one of several loaded models and published by itself."""
+"""The prediction job on Ray Data: read inputs as streams, split them into parts, and answer and publish each part with
+one of several loaded models.
+"""
 
 import hashlib
 import json
@@ -25,14 +27,14 @@ from pipeline.train.probe import require_usable_gpus
 
 Report = Callable[[str], None]
 READER_CPUS = 0.5
-"""Of a process that reads, and of the one that deals out parts: they wait for the models."""
+"""CPUs of the reading process, and of the one that distributes parts: both mostly wait for the models."""
 COUNTED_BYTES = 2 << 30
-"""Of inputs whose rows are counted while they are answered, for the time left."""
+"""Maximum size of inputs whose rows are counted in parallel, to estimate the time left."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelResources:
-    """What the processes that hold the model ask of the cluster."""
+    """What the processes that hold the model request from the cluster."""
 
     actors: int
     cpus: float
@@ -40,7 +42,7 @@ class ModelResources:
 
 
 def inputs_of(given: str, target: str, format: str, *, tags: bool) -> list[InputFile]:
-    """The files to be answered, without the output, its manifest and its parts, which may lie in the same folder."""
+    """Return the input files, without the output, its manifest and its parts, which may be in the same folder."""
     ours = (target, output.manifest_of(target))
     there = [file for file in list_inputs(given, format, tags) if file.location not in ours]
     found = [file for file in there if not file.location.startswith(f"{target}.parts/")]
@@ -51,7 +53,7 @@ def inputs_of(given: str, target: str, format: str, *, tags: bool) -> list[Input
 
 @cluster.ray_errors_as_cluster_lost()
 def predict(config: Predict, report: Report) -> None:
-    """Answer all that is asked and write the output. Raises PipelineError in one line for all that the user can fix."""
+    """Answer all inputs and write the output. Raises PipelineError in one line for everything that the user can fix."""
     target = storage.absolute(config.output)
     output.require_free(target, config.replace)
     kind, fingerprint = model.identify(config.checkpoint)
@@ -78,7 +80,8 @@ def predict(config: Predict, report: Report) -> None:
             output.write_manifest(target, asked, whole)
         except pa.ArrowException as error:
             raise DataError(
-                f"output ({config.output}) cannot hold these columns: {storage.first_line(error)}; the answers are in {parts.folder}, and the same command with --output .jsonl may write them"
+                f"output ({config.output}) cannot hold these columns: {storage.first_line(error)}; the answers are in "
+                f"{parts.folder}, and the same command with --output .jsonl may write them"
             ) from error
     storage.delete_folder(parts.folder)
     without = f", {whole.empty:,} of them empty and without an answer" if whole.empty else ""
@@ -91,14 +94,14 @@ def predict(config: Predict, report: Report) -> None:
 
 
 def mixed_precisions_line(precisions: Mapping[str, int]) -> str:
-    """A line where machines answered in several number formats, from how many rows each."""
+    """Return the line for answers in several number formats, with the rows of each."""
     each = " and ".join(f"{rows:,} rows in {precision}" for precision, rows in precisions.items())
     remedy = "--placement.precision float32 --replace answers all alike"
     return f"placement.precision auto: {each}, because the machines differ; {remedy}"
 
 
 def about(config: Predict, files: Sequence[InputFile], fingerprint: str) -> dict[str, Any]:
-    """What decides the parts' content, each by a word for people."""
+    """Return everything that determines the parts' content, with readable keys."""
     stamps = hashlib.sha256(json.dumps([vars(file) for file in files]).encode()).hexdigest()[:12]
     size = sum(file.bytes for file in files)
     settings = {"text": config.text, "pair": config.pair, "top": config.top, "rows_per_part": config.rows_per_part}
@@ -111,7 +114,7 @@ def about(config: Predict, files: Sequence[InputFile], fingerprint: str) -> dict
 
 
 def answer_all(config: Predict, files: Sequence[InputFile], parts: Parts, report: Report) -> None:
-    """Answer and publish every part that is missing."""
+    """Answer and publish every missing part."""
     cluster.connect(config.placement.address)
     use = fit(config, cpus=ray.cluster_resources().get("CPU", 0.0), gpus=ray.cluster_resources().get("GPU", 0.0))
     if use.gpus:
@@ -137,7 +140,7 @@ def answer_all(config: Predict, files: Sequence[InputFile], parts: Parts, report
                 batch_format="pyarrow",
                 num_cpus=READER_CPUS,
             )
-            # one part a block: blocks are what is dealt to the processes
+            # one part per block, since blocks are the unit of scheduling
             .repartition(target_num_rows_per_block=1, strict=True)
             .map_batches(
                 Answering,
@@ -154,7 +157,7 @@ def answer_all(config: Predict, files: Sequence[InputFile], parts: Parts, report
 
 
 def resources_line(files: int, use: ModelResources) -> str:
-    """How many processes answer how many files, in words."""
+    """Return a line with the number of files and processes."""
     gpus = f" and {use.gpus:g} GPU{'s' * (use.gpus > 1)}" if use.gpus else ""
     processes = f"{use.actors} process{'es' * (use.actors > 1)} with the model"
     each = f"{'each ' * (use.actors > 1)}{use.cpus:g} CPU{'s' * (use.cpus != 1)}{gpus}"
@@ -162,14 +165,14 @@ def resources_line(files: int, use: ModelResources) -> str:
 
 
 def start_counting(files: Sequence[InputFile]) -> ray.ObjectRef | None:
-    """The rows of all files, counted while they are answered; None where reading them twice costs too much."""
+    """Count the rows of all files in the background; None if reading them twice costs too much."""
     if sum(file.bytes for file in files) > COUNTED_BYTES or any(storage.is_url(file.location) for file in files):
         return None
     return ray.remote(num_cpus=0, max_retries=0)(count).remote(list(files))
 
 
 def count(files: list[InputFile]) -> int | None:
-    """Rows of all files; None where one cannot be read, which its reader says."""
+    """Return the rows of all files; None if one cannot be read (its reader reports that)."""
     try:
         return sum(map(rows_of, files))
     except PipelineError:
@@ -177,7 +180,7 @@ def count(files: list[InputFile]) -> int | None:
 
 
 def follow(rows: Any, parts: Parts, progress: Progress, counting: ray.ObjectRef | None) -> None:
-    """Take what is done as it is done, and say so now and then. Raises the PipelineError of a row that has one."""
+    """Consume finished parts and report progress. Raises the PipelineError that a row carries."""
     for row in rows.iter_rows():
         if counting and ray.wait([counting], timeout=0)[0]:
             progress.total, counting = ray.get(counting), None
@@ -195,11 +198,9 @@ PART = pa.schema(
         ("part", pa.int64()),
         ("rows", pa.int64()),  # of the table
         ("table", pa.large_binary()),  # an Arrow stream; null where there is nothing to answer
-        ("parts", pa.int64()),  # at a file's end how many it has, and one: 0 elsewhere
-        (
-            "error",
-            pa.string(),
-        ),  # the kind of error that ended the reading or answering, and its line: Ray would wrap it in a traceback
+        ("parts", pa.int64()),  # at a file's end: its number of parts, plus one; else 0
+        # class and message of an error while reading or answering: Ray would wrap it in a traceback
+        ("error", pa.string()),
         ("message", pa.string()),
     ]
 )
@@ -214,7 +215,7 @@ def part_row(
     parts: int = 0,
     error: PipelineError | None = None,
 ) -> pa.Table:
-    """A table of one row of PART."""
+    """Return a table of one row, schema PART."""
     kind, message = (type(error).__name__, str(error)) if error else ("", "")
     return pa.Table.from_pylist(
         [{"file": file, "part": part, "rows": rows, "table": table, "parts": parts, "error": kind, "message": message}],
@@ -223,7 +224,7 @@ def part_row(
 
 
 def as_bytes(table: pa.Table) -> bytes:
-    """A table as an Arrow stream."""
+    """Serialise a table as an Arrow stream."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
@@ -231,7 +232,7 @@ def as_bytes(table: pa.Table) -> bytes:
 
 
 class Reader:
-    """Reads a file as a stream: a row for each of its parts that is not answered yet, and one for its end."""
+    """Read a file as a stream: one row per unanswered part, and one for its end."""
 
     def __init__(self, files: list[InputFile], done: set[tuple[int, int]], rows: int) -> None:
         self.files, self.done, self.rows = files, done, rows
@@ -249,7 +250,7 @@ class Reader:
 
 
 class Answering:
-    """A process with the model, which answers parts and publishes them."""
+    """A process with the model, which answers and publishes parts."""
 
     def __init__(self, config: Predict, files: list[InputFile], parts: Parts, threads: int) -> None:
         torch.set_num_threads(threads)
@@ -276,15 +277,17 @@ class Answering:
 
 
 def output_columns(table: pa.Table, file: InputFile) -> pa.Table:
-    """What of an input's columns goes to the output: all, but of SQuAD's questions the contexts, and of sentences the words, which come with their tags."""
+    """Return the input columns that the output keeps: all except SQuAD's contexts, and sentences' words, which the
+    answers contain.
+    """
     dropped = {"squad": ["context"], "words": ["words"]}.get(file.form, [])
     return table.drop_columns(dropped)
 
 
 def fit(config: Predict, *, cpus: float, gpus: float) -> ModelResources:
-    """How many processes hold the model, and what of a cluster each has; a whole CPU is left for reading.
+    """Return how many processes hold the model, and the resources of each; one CPU is left for reading.
 
-    A cluster that scales itself is taken as it will be. Raises ConfigError where not one fits.
+    An autoscaling cluster is assumed to grow as needed. Raises ConfigError if not even one process fits.
     """
     if config.placement.autoscaled and config.actors:
         return ModelResources(
@@ -313,11 +316,12 @@ def fit(config: Predict, *, cpus: float, gpus: float) -> ModelResources:
             else "give Ray 2 CPUs (ray start --head --num-cpus 2)"
         )
         raise ConfigError(
-            f"actors ({wanted}) of {config.cpus:g} CPUs do not fit: the cluster has {cpus:g} CPUs, of which {2 * READER_CPUS:g} reads; {remedy}"
+            f"actors ({wanted}) of {config.cpus:g} CPUs do not fit: the cluster has {cpus:g} CPUs, of which "
+            f"{2 * READER_CPUS:g} reads; {remedy}"
         )
     return ModelResources(actors=wanted, cpus=config.cpus, gpus=share)
 
 
 def threads(config: Predict, use: ModelResources) -> int:
-    """CPU threads of each process."""
+    """Return the CPU threads per process."""
     return config.placement.threads or max(1, cores() // use.actors if not use.gpus else int(use.cpus))

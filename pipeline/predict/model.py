@@ -1,4 +1,4 @@
-"""A model that answers tables: what of a row is asked, and rows whose text is empty, which have no answer."""
+"""Load a model that answers tables: map columns to its inputs, and skip rows with an empty text."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -34,22 +34,22 @@ GUESSES = pa.schema(
 
 @dataclass(frozen=True, kw_only=True)
 class Answerer:
-    """A loaded model and how its answers look."""
+    """A loaded model and the schema of its answers."""
 
     kind: str
-    """Of its task, or "fill"."""
+    """Kind of its task, or "fill"."""
     precision: str
-    """The number format of its matrix products."""
+    """Number format of its matrix products."""
     schema: pa.Schema
     answer: Callable[[dict[str, list[object]]], pa.Table]
-    """Answers to columns of what is asked, none of them empty."""
+    """Answer columns of inputs, none of which is empty."""
 
 
 def identify(checkpoint: str) -> tuple[str, str]:
-    """What a model does, and the digest of its files.
+    """Return a model's kind, and the digest of its files.
 
-    One published by others is loaded for it: what is wrong with it is said at once. Raises CheckpointError where
-    there is no model.
+    A published model of others is loaded, so that its problems show at once. Raises CheckpointError if there is no
+    model.
     """
     if is_published(checkpoint):
         about = load_published(checkpoint).about
@@ -58,7 +58,7 @@ def identify(checkpoint: str) -> tuple[str, str]:
 
 
 def fingerprint(checkpoint: str) -> str:
-    """Digest of a model's folder. Raises CheckpointError where there is no model."""
+    """Return the digest of a model's folder. Raises CheckpointError if there is no model."""
     folder = storage.absolute(checkpoint)
     place = storage.join(folder, storage.MANIFEST)
     if not storage.exists(place):
@@ -75,20 +75,23 @@ def fingerprint(checkpoint: str) -> str:
 
 
 def kind_of(checkpoint: str) -> str:
-    """What a model does."""
+    """Return a model's kind of task, or "fill"."""
     place = storage.join(storage.absolute(checkpoint), TASK)
     return about_of(storage.absolute(checkpoint))[0].task.kind if storage.exists(place) else FILL
 
 
 def device_of(placement: ModelPlacement) -> torch.device:
-    """The GPU that this process sees, unless the CPU is asked for. Raises ConfigError where one is asked for and none is there."""
+    """Return the GPU that this process sees, unless the CPU is requested.
+
+    Raises ConfigError if a GPU is requested and there is none.
+    """
     if placement.device == "cuda" and not torch.cuda.is_available():
         raise ConfigError("placement.device cuda needs a GPU, and this process sees none: use placement.device cpu")
     return torch.device("cuda" if placement.device != "cpu" and torch.cuda.is_available() else "cpu")
 
 
 def load(config: Predict) -> Answerer:
-    """The model of a config on the device that this process has. Raises CheckpointError where it is damaged, or none."""
+    """Load the config's model on this process's device. Raises CheckpointError if it is damaged or missing."""
     device = device_of(config.placement)
     if not is_published(config.checkpoint) and kind_of(config.checkpoint) == FILL:
         return fill_answerer(config, device)
@@ -96,7 +99,7 @@ def load(config: Predict) -> Answerer:
 
 
 def task_answerer(tuned: TunedModel, placement: ModelPlacement, device: torch.device) -> Answerer:
-    """A fine-tuned model that answers its task."""
+    """Return the answerer of a fine-tuned model."""
     precision = answer_precision(placement, tuned.about.lineage.get("precision"), device)
     autocast = autocast_of(precision, device)
     return Answerer(
@@ -108,7 +111,7 @@ def task_answerer(tuned: TunedModel, placement: ModelPlacement, device: torch.de
 
 
 def fill_answerer(config: Predict, device: torch.device) -> Answerer:
-    """A pretrained model that fills blanks; on a GPU as pretraining by auto would compute there."""
+    """Return the answerer of a pretrained model, which fills [MASK]s; on a GPU in pretraining's number format."""
     precision = answer_precision(config.placement, chosen_precision(config.placement, device), device)
     autocast = autocast_of(precision, device)
     folder = storage.absolute(config.checkpoint)
@@ -127,7 +130,10 @@ def fill_answerer(config: Predict, device: torch.device) -> Answerer:
 def fill(
     trained: Trained, tokenizer: Tokenizer, vocabulary: Vocabulary, texts: list[str], top: int, device: torch.device
 ) -> pa.Table:
-    """Schema GUESSES; a [MASK] beyond the model's positions has no guess. Texts with [MASK]s that are longer than the model reads are counted in the metadata, CUT."""
+    """Return a table of schema GUESSES; a [MASK] beyond the model's positions has no guess.
+
+    The metadata key CUT holds the number of truncated texts with a [MASK].
+    """
     blank = vocabulary.tokens[vocabulary.mask_id]
     masked = [place for place, text in enumerate(texts) if blank in text]
     guesses: list[list[list[dict[str, str | float]]]] = [[] for _ in texts]
@@ -148,7 +154,9 @@ def fill(
 
 
 def with_words(text: str, blank: str, words: list[str]) -> str:
-    """The text with words in place of its first blanks; a word's continuation, ##ing, goes to the word before, and a space of byte-level pieces is one."""
+    """Replace the first blanks by words; a continuation (##ing) is joined to the word before, and the byte-level space
+    symbol is removed.
+    """
     for word in words:
         before, _, after = text.partition(blank)
         word = word.removeprefix("\u0120")
@@ -159,14 +167,18 @@ def with_words(text: str, blank: str, words: list[str]) -> str:
 
 
 def match_columns(table: pa.Table, kind: str, text: str | None, pair: str | None) -> dict[str, str]:
-    """The columns that `items_of` takes, and which of the table's they are: by the names that are set, or usual. Raises DataError that names the table's."""
+    """Return the model's input columns -> the table's columns, by the set or default names.
+
+    Raises DataError that lists the table's columns.
+    """
     first, second = text or DEFAULT_TEXT.get(kind, "text"), pair or ("question" if kind == "spans" else None)
     if kind == "tags" and text is None and first not in table.column_names:
         first = "text"  # words divided by white space
     for flag, name in (("text", first), ("pair", second)):
         if name is not None and name not in table.column_names:
             raise DataError(
-                f"input has no column {name}: its columns are {listed(table.column_names)}; name the right one with --{flag}"
+                f"input has no column {name}: its columns are {listed(table.column_names)}; name the right one with "
+                f"--{flag}"
             )
     if kind == "spans":
         return {"context": first, "question": str(second)}
@@ -175,18 +187,22 @@ def match_columns(table: pa.Table, kind: str, text: str | None, pair: str | None
 
 
 def is_empty(value: object, column: str, words: bool) -> bool:
-    """Whether there is nothing to answer. Raises DataError for what is no text, nor, where such are wanted, a list of words."""
+    """Return whether there is nothing to answer.
+
+    Raises DataError unless it is a text, or, for `words`, a list of words.
+    """
     if words and isinstance(value, list) and all(isinstance(word, str) for word in value):
         return not value
     if value is not None and (words or not isinstance(value, str)):
         raise DataError(
-            f"column {column} holds {value if isinstance(value, int | float) else shown(value)}, which is no {'list of words' if words else 'text'}"
+            f"column {column} holds {value if isinstance(value, int | float) else shown(value)}, which is no "
+            f"{'list of words' if words else 'text'}"
         )
     return value is None or not str(value).strip()
 
 
 def answer_table(model: Answerer, table: pa.Table, text: str | None, pair: str | None) -> tuple[pa.Table, int]:
-    """One row of answers a row of the table, null where a text is empty, and how many are."""
+    """Return one row of answers per row of the table, null where a text is empty, and the number of empty rows."""
     names = match_columns(table, model.kind, text, pair)
     columns = {name: table[column].to_pylist() for name, column in names.items()}
     gaps = [[is_empty(value, names[name], name == "words") for value in values] for name, values in columns.items()]

@@ -1,4 +1,4 @@
-"""The file of answers, in the form that its name tells: written beside its parts, and published whole."""
+"""Write the answers in the format of the output's name, next to its parts, and publish the file whole."""
 
 import json
 import os
@@ -17,21 +17,22 @@ JOINED = "joined"
 
 
 def require_free(output: str, replace: bool) -> None:
-    """Raise ConfigError unless nothing is at `output`, or it may be replaced."""
+    """Raise ConfigError if `output` exists and may not be replaced."""
     if storage.exists(output) and not replace:
-        raise ConfigError(f"output {output} is there already: give --replace, or choose another --output")
+        raise ConfigError(f"output {output} exists already: give --replace, or choose another --output")
 
 
 def require_form(output: str, kind: str) -> None:
-    """Raise ConfigError where a kind of answers cannot be written so."""
+    """Raise ConfigError if this kind of answers cannot be written in that format."""
     if output.endswith(".json") and kind != "spans":
         raise ConfigError(
-            f"output ({output}): .json is for answers to questions, and the model's are {kind}: end it in .jsonl, .csv or .parquet"
+            f"output ({output}): .json is for answers to questions, and the model's are {kind}: end it in .jsonl, "
+            ".csv or .parquet"
         )
 
 
 def write(tables: Iterator[pa.Table], schema: pa.Schema, output: str, folder: str) -> None:
-    """Join tables of a schema to the output, which is there when it is whole."""
+    """Join tables to the output file, which appears only when complete."""
     form = next(write for ending, write in FORMS.items() if output.endswith(ending))
     if storage.is_url(output):  # an object store shows an object only when it is whole
         system, path = storage.filesystem(output)
@@ -47,25 +48,25 @@ def write(tables: Iterator[pa.Table], schema: pa.Schema, output: str, folder: st
 
 
 def manifest_of(output: str) -> str:
-    """Where it stands how an output came to be."""
+    """Return the location of an output's manifest."""
     return f"{output}.{storage.MANIFEST}"
 
 
 def write_manifest(output: str, asked: Mapping[str, Any], counted: PartsSummary) -> None:
-    """Say next to the output what was asked of which model, and how many rows were answered in which number format."""
+    """Write the manifest: inputs, model, and how many rows were answered in which number format."""
     figures = {"rows": counted.rows, "empty": counted.empty, "cut": counted.cut}
     storage.write_json(manifest_of(output), {**asked, "precision": counted.precisions, **figures})
 
 
 def write_parquet(tables: Iterator[pa.Table], schema: pa.Schema, stream: BinaryIO) -> None:
-    """Parquet, a row group a part."""
+    """Write Parquet, one row group per part."""
     with pq.ParquetWriter(stream, schema, compression="zstd") as writer:
         for table in tables:
             writer.write_table(table)
 
 
 def write_csv(tables: Iterator[pa.Table], schema: pa.Schema, stream: BinaryIO) -> None:
-    """CSV; lists, structures and what else CSV has no form for are written as JSON."""
+    """Write CSV; lists, structs and other types that CSV lacks become JSON."""
     formless = {field.name for field in schema if not any(has_form(field.type) for has_form in CSV_FORMS)}
     flat = pa.schema([pa.field(field.name, pa.string() if field.name in formless else field.type) for field in schema])
     with pc.CSVWriter(stream, flat) as writer:
@@ -78,14 +79,16 @@ def write_csv(tables: Iterator[pa.Table], schema: pa.Schema, stream: BinaryIO) -
 
 
 def write_json_lines(tables: Iterator[pa.Table], schema: pa.Schema, stream: BinaryIO) -> None:
-    """One object a line."""
+    """Write one object per line."""
     for table in tables:
         for row in table.to_pylist():
             stream.write((json.dumps(row, ensure_ascii=False, default=str) + "\n").encode())
 
 
 def write_answers(tables: Iterator[pa.Table], schema: pa.Schema, stream: BinaryIO) -> None:
-    """{id: answer}, empty for none, as SQuAD's official scripts read it; a table without ids has the rows' numbers from 0."""
+    """Write {id: answer}, empty for "no answer", as SQuAD's official scripts read it; without ids, row
+    numbers from 0.
+    """
     found: dict[str, Any] = {}
     answer = "predicted_answer" if "predicted_answer" in schema.names else "answer"
     for table in tables:
@@ -104,7 +107,7 @@ CSV_FORMS = (
     pa.types.is_temporal,
     pa.types.is_null,
 )
-"""Whether a type is one that is written as it is; as_text does the others."""
+"""Types that CSV can hold; the others are converted by `as_text`."""
 FORMS: dict[str, Callable[[Iterator[pa.Table], pa.Schema, BinaryIO], None]] = {
     ".parquet": write_parquet,
     ".csv": write_csv,

@@ -26,13 +26,13 @@ ABOUT, FOLDER = "about.json", ".parts"
 INPUT, ANSWER = "input/", "answer/"
 EMPTY, WIDE, PRECISION = b"empty", b"wide", b"precision"
 EXACT = 2**53
-"""Up to which floats hold every whole number."""
+"""Largest bound up to which floats represent every whole number."""
 PREFIX = "predicted_"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """The folder of parts beside an output."""
+    """The folder of answered parts next to an output."""
 
     folder: str
 
@@ -40,20 +40,20 @@ class Parts:
         return storage.join(self.folder, f"{file:06d}-{part:06d}.parquet")
 
     def done(self) -> set[tuple[int, int]]:
-        """(file, part) of those that are answered."""
+        """Return (file, part) of the answered parts."""
         names = [name.removesuffix(".parquet") for name in storage.children(self.folder) if name.endswith(".parquet")]
         return {(int(name[:6]), int(name[7:])) for name in names}
 
     def counts(self) -> dict[int, int]:
-        """File -> how many parts it has, where that is known."""
+        """Return file -> number of its parts, where known."""
         names = [name for name in storage.children(self.folder) if name.endswith(".json") and name != ABOUT]
         found = {int(name[:6]): storage.read_object(storage.join(self.folder, name)) or {} for name in names}
         return {
             file: said["parts"] for file, said in found.items() if "parts" in said
-        }  # of a damaged one it is found out again
+        }  # a damaged record is counted again
 
     def begin(self, about: dict[str, Any]) -> None:
-        """Say what the parts are of. Raises ConfigError where they are of something else."""
+        """Record what the parts belong to. Raises ConfigError if they belong to something else."""
         place = storage.join(self.folder, ABOUT)
         if not storage.exists(place):
             storage.write_json(place, about)
@@ -66,7 +66,8 @@ class Parts:
         for name in about:
             if before.get(name) != about[name]:
                 raise ConfigError(
-                    f"{self.folder} holds answers of the {name} {before.get(name)} and not of {about[name]}: give that again, delete the folder, or choose another --output"
+                    f"{self.folder} holds answers of the {name} {before.get(name)} and not of {about[name]}: give "
+                    "that again, delete the folder, or choose another --output"
                 )
 
     def publish(self, file: int, part: int, rows: pa.Table, answers: pa.Table, empty: int, precision: str) -> None:
@@ -85,22 +86,22 @@ class Parts:
         storage.write_bytes(self.place(file, part), buffer.getvalue())
 
     def close(self, file: int, parts: int) -> None:
-        """Say how many parts a file has."""
+        """Record the number of a file's parts."""
         storage.write_json(storage.join(self.folder, f"{file:06d}.json"), {"parts": parts})
 
     def missing(self, files: int) -> bool:
-        """Whether anything is not answered yet."""
+        """Return whether any part is not answered yet."""
         done, counts = self.done(), self.counts()
         return not all(
             file in counts and all((file, part) in done for part in range(counts[file])) for file in range(files)
         )
 
     def read(self, place: str) -> pa.Table:
-        """One part."""
+        """Read one part."""
         return pq.read_table(io.BytesIO(storage.read_bytes(place)))
 
     def counted(self) -> "PartsSummary":
-        """What is known of all parts without reading their rows."""
+        """Summarise all parts without reading their rows."""
         found, rows, empty, cut = [], 0, 0, 0
         precisions: Counter[str] = Counter()
         for file, part in sorted(self.done()):
@@ -113,12 +114,12 @@ class Parts:
         return PartsSummary(schemas=found, rows=rows, empty=empty, cut=cut, precisions=dict(sorted(precisions.items())))
 
     def final(self, schema: pa.Schema) -> pa.Schema:
-        """A schema of the parts with the output's names."""
+        """Return a schema of the parts with the output's column names."""
         names = renamed(schema.names)
         return pa.schema([pa.field(names[field.name], field.type) for field in schema])
 
     def tables(self, schema: pa.Schema) -> Iterator[pa.Table]:
-        """The parts in order, as one schema with the columns' own names."""
+        """Yield the parts in order, with a common schema and the output's column names."""
         final = self.final(schema)
         for file, part in sorted(self.done()):
             table = self.read(self.place(file, part))
@@ -133,32 +134,32 @@ class Parts:
 
 @dataclass(frozen=True, kw_only=True)
 class PartsSummary:
-    """What is known of all parts."""
+    """Totals over all parts."""
 
     schemas: list[pa.Schema]
-    """Of each part in order."""
+    """One per part, in order."""
     rows: int
     empty: int
     """Rows without an answer."""
     cut: int
-    """Rows whose text was cut."""
+    """Rows whose text was truncated."""
     precisions: dict[str, int]
-    """Number format of the model's matrix products -> how many rows were answered in it."""
+    """Number format -> number of rows answered in it."""
 
 
 def storable(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """A column as Parquet holds it: as text where some object has no fields."""
+    """Return a column as Parquet can hold it: as text if it has a struct without fields."""
     return as_type(column, pa.string()) if has_empty_struct(column.type) else column
 
 
 def has_empty_struct(kind: pa.DataType) -> bool:
-    """Whether a type has a structure without fields in it."""
+    """Return whether a type contains a struct without fields."""
     inner = [kind.field(place).type for place in range(kind.num_fields)]
     return pa.types.is_struct(kind) and not inner or any(map(has_empty_struct, inner))
 
 
 def is_wide(column: pa.ChunkedArray) -> bool:
-    """Whether a column has whole numbers that no float holds."""
+    """Return whether a column has whole numbers that floats cannot represent."""
     if not pa.types.is_integer(column.type) or column.null_count == len(column):
         return False
     ends = pc.min_max(column).as_py()
@@ -166,7 +167,9 @@ def is_wide(column: pa.ChunkedArray) -> bool:
 
 
 def renamed(names: Sequence[str]) -> dict[str, str]:
-    """Column of a part -> its name in the output: an input's own, an answer's with predicted_ before it where an input's column has it."""
+    """Return part column -> output name: an input's own name; an answer's, prefixed with predicted_ if an input has
+    that name.
+    """
     taken = {name.removeprefix(INPUT) for name in names if name.startswith(INPUT)}
     found = {name: name.removeprefix(INPUT) for name in names if name.startswith(INPUT)}
     for name in [name for name in names if name.startswith(ANSWER)]:
@@ -179,7 +182,10 @@ def renamed(names: Sequence[str]) -> dict[str, str]:
 
 
 def unified(schemas: Sequence[pa.Schema]) -> pa.Schema:
-    """All columns of the parts, the input's first, each in the type that holds what it is in any of them, or text: also where fractions meet whole numbers that no float holds."""
+    """Return a schema with all columns of the parts, the input's first, each in a type that holds all values, or text.
+
+    Also text if fractions meet whole numbers that floats cannot represent.
+    """
     types: dict[str, list[pa.DataType]] = {}
     wide: set[str] = set()
     for schema in schemas:
@@ -194,7 +200,7 @@ def unified(schemas: Sequence[pa.Schema]) -> pa.Schema:
 
 
 def widest(types: Sequence[pa.DataType]) -> pa.DataType:
-    """The type that holds all of these; text where there is none."""
+    """Return a type that holds all of these; text if there is none."""
     try:
         fields = [pa.schema([pa.field("column", one)]) for one in dict.fromkeys(types)]
         found = pa.unify_schemas(fields, promote_options="permissive").field("column").type
@@ -204,12 +210,12 @@ def widest(types: Sequence[pa.DataType]) -> pa.DataType:
 
 
 def as_type(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
-    """A column as a type; as text values are written as JSON."""
+    """Convert a column to a type; conversion to text writes JSON."""
     if column.type == wanted or not pa.types.is_string(wanted) or pa.types.is_null(column.type):
         return column.cast(wanted)
     return pa.chunked_array([pa.array([as_text(value) for value in column.to_pylist()], pa.string())])
 
 
 def as_text(value: Any) -> str | None:
-    """A value as JSON writes it, texts and nothing as they are."""
+    """Return a value as JSON; texts and None unchanged."""
     return value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

@@ -1,4 +1,4 @@
-"""Rows given in Python, answered by a fine-tuned model."""
+"""Answer rows given in Python with a fine-tuned model."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,12 +15,15 @@ from pipeline.tasks.task import Task
 from pipeline.train.tuned import TunedModel
 
 IN_PAIRS = {"spans": ("question", "context")}
-"""Kind of task -> the columns of a tuple of two; of all other kinds:"""
+"""Kind of task -> columns of a tuple of two; all other kinds have OF_TEXTS."""
 OF_TEXTS = ("text", "second")
 
 
 def predict_rows(tuned: TunedModel, rows: Sequence[Any], device: torch.device) -> list[dict[str, Any]]:
-    """Return one answer for each row, float32, schema `answer_schema`; None for all where a text is empty. Raises DataError."""
+    """Return one answer per row, in float32, schema `answer_schema`; all values are None if a text is empty.
+
+    Raises DataError.
+    """
     task = tuned.about.task
     if isinstance(rows, str | Mapping):
         raise DataError(f"rows is one row ({shown(rows)}): give a list of rows")
@@ -31,14 +34,15 @@ def predict_rows(tuned: TunedModel, rows: Sequence[Any], device: torch.device) -
         table = pa.table(columns)
     except (pa.ArrowException, UnicodeEncodeError) as error:
         raise DataError(f"rows cannot be used: {storage.first_line(error)}") from error
-    model = task_answerer(tuned, ModelPlacement(device=device.type, precision="float32"), device)  # type: ignore[arg-type]
+    # type: ignore[arg-type]
+    model = task_answerer(tuned, ModelPlacement(device=device.type, precision="float32"), device)
     second = "second" if "second" in columns and task.kind != "spans" else None
     return answer_table(model, table, None, second)[0].to_pylist()
 
 
 def columns_of(task: Task, rows: Sequence[Any]) -> dict[str, list[Any]]:
-    """Return the columns of rows. Raises DataError for one that the task asks for and that is not there."""
-    named = [by_name(task, place, row) for place, row in enumerate(rows)]
+    """Return rows as columns. Raises DataError for a missing one."""
+    named = [by_name(task, index, row) for index, row in enumerate(rows)]
     names = list(dict.fromkeys(name for row in named for name in row))
     wanted = ("words",) if task.kind == "tags" and "words" in names else required_columns(task)
     if missing := [name for name in (*wanted, *("second",) * task.paired) if name not in names]:
@@ -48,8 +52,8 @@ def columns_of(task: Task, rows: Sequence[Any]) -> dict[str, list[Any]]:
     return {name: [row.get(name) for row in named] for name in names}
 
 
-def by_name(task: Task, place: int, row: Any) -> Mapping[str, Any]:
-    """Return a row by its columns. Raises DataError for what is none."""
+def by_name(task: Task, index: int, row: Any) -> Mapping[str, Any]:
+    """Return a row as a dictionary of columns. Raises DataError for invalid rows."""
     if isinstance(row, Mapping):
         return row
     if isinstance(row, str) and task.kind != "spans":
@@ -59,4 +63,4 @@ def by_name(task: Task, place: int, row: Any) -> Mapping[str, Any]:
     wanted = (
         "a dictionary or (question, context)" if task.kind == "spans" else "a text, a pair of texts or a dictionary"
     )
-    raise DataError(f"rows[{place}] is {shown(row)}: a row is {wanted}")
+    raise DataError(f"rows[{index}] is {shown(row)}: a row is {wanted}")

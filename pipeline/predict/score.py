@@ -1,4 +1,4 @@
-"""A fine-tuned model's scores on labelled examples, or those of answers that somebody else made, beside what needs no model."""
+"""Score a fine-tuned model on labelled examples, or a file of answers from elsewhere, next to a model-free baseline."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -30,7 +30,6 @@ from pipeline.train.trial import compute_logits
 from pipeline.train.tuned import TunedModel
 
 Report = Callable[[str], None]
-"""Metrics that are no shares of 1."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,29 +38,32 @@ class Labelled:
 
     name: str
     task: Task
-    """The model's, with its labels as the examples have them."""
+    """The model's task, with its labels named as in the examples."""
     items: Any
     train: Any
-    """Training items that a baseline learns from; None where only these examples are there."""
+    """Training items for the baseline; None if only these examples are available."""
     lost: tuple[str, ...] = ()
-    """What was left out, in words."""
+    """Descriptions of what was left out."""
 
 
 def score(config: Score, report: Report) -> dict[str, float]:
-    """Print the scores, and give them: shares of 1 of a model, percent of a file of answers. Raises PipelineError in one line for all that the user can fix."""
+    """Print the scores and return them: shares of 1 for a model, percent for a file of answers.
+
+    Raises PipelineError in one line for everything that the user can fix.
+    """
     if config.predictions is not None:
         return score_answers(config, config.predictions, report)
     assert config.checkpoint is not None
     tuned = load_tuned_or_published(config.checkpoint)
     given = of_task(config, tuned.about.task) if config.task else of_file(config, tuned.about.task)
     task = given.task if DIGEST not in tuned.about.lineage else as_asked(given)
-    tuned, way = replace(tuned, about=replace(tuned.about, task=task)), KINDS[task.kind]
-    prepared = way.prepare(task, given.items, tuned.vocabulary, tuned.about.cutting)
+    tuned, handlers = replace(tuned, about=replace(tuned.about, task=task)), KINDS[task.kind]
+    prepared = handlers.prepare(task, given.items, tuned.vocabulary, tuned.about.cutting)
     device = device_of(config.placement)
     precision = answer_precision(config.placement, tuned.about.lineage.get("precision"), device)
     logits = compute_logits(tuned.module.to(device), prepared.rows, device, autocast_of(precision, device))
-    said = way.answers(task, prepared, logits, tuned.about.cutting)
-    found = way.score(task, prepared, said, tuned.about.tuned)
+    said = handlers.answers(task, prepared, logits, tuned.about.cutting)
+    found = handlers.score(task, prepared, said, tuned.about.tuned)
     baseline, words = baseline_of(tuned, given, prepared)
     notes = (*given.lost, *prepared.notes, f"computed in {precision}")
     report(", ".join([f"{given.name}: {len(given.items):,} {noun(task)}", *notes]))
@@ -71,34 +73,41 @@ def score(config: Score, report: Report) -> dict[str, float]:
         report(
             "with the thresholds that were tuned on the model's development set: on that set these scores are too good"
         )
-    for line in detail_lines(task, way.details(task, prepared, said, tuned.about.tuned)):
+    for line in detail_lines(task, handlers.details(task, prepared, said, tuned.about.tuned)):
         report(line)
-    if way.collapsed(task, prepared, said):
+    if handlers.collapsed(task, prepared, said):
         report("the model gives the same answer to everything")
     return found
 
 
 def of_task(config: Score, task: Task) -> Labelled:
-    """A split of a task that is known by name. Raises PipelineError where the model is of another kind or other labels, or the split has none."""
+    """Read a split of a task known by name.
+
+    Raises PipelineError if the model has another kind or other labels, or the split has no labels.
+    """
     assert config.task is not None and config.data is not None
     if config.task not in known.TASKS:
         raise ConfigError(
-            f"task ({config.task}) is none that is known: choose of {', '.join(known.TASKS)}, or give a labelled file with --input"
+            f"task ({config.task}) is unknown: choose from {', '.join(known.TASKS)}, or give a labelled file with "
+            "--input"
         )
     asked = known.TASKS[config.task]
     where = asked.split(config.split)
     if asked.kind != task.kind:
         raise ConfigError(
-            f"task ({config.task}) is of the kind {asked.kind}, and the model's of {task.kind}: choose a model of that kind"
+            f"task ({config.task}) is of the kind {asked.kind}, and the model's of {task.kind}: choose a model of "
+            "that kind"
         )
     if where.label is None and task.kind != "spans":
         raise ConfigError(
-            f"split ({config.split}) of {config.task} has no public labels: choose another, such as dev, or answer it with jobs/predict.py"
+            f"split ({config.split}) of {config.task} has no public labels: choose another, such as dev, or answer it "
+            "with jobs/predict.py"
         )
     task = with_number_labels(task, set(asked.labels))
     if set(asked.labels) - set(task.labels):
         raise ConfigError(
-            f"task ({config.task}) has the labels {listed(asked.labels)}, and the model's ({task.name}) are {listed(task.labels)}: choose a model of that task"
+            f"task ({config.task}) has the labels {listed(asked.labels)}, and the model's ({task.name}) are "
+            f"{listed(task.labels)}: choose a model of that task"
         )
     items, lost = known.read_items(asked, config.data, config.split, skip=config.on_bad_rows == "skip")
     has_train = known.has_train(asked) and known.split_location(config.data, asked.split("train")) is not None
@@ -111,7 +120,7 @@ def of_task(config: Score, task: Task) -> Labelled:
 
 
 def of_file(config: Score, task: Task) -> Labelled:
-    """A labelled file. Raises DataError where it cannot be read, or has labels that are none of the model's."""
+    """Read a labelled file. Raises DataError if it cannot be read, or has labels unknown to the model."""
     assert config.input is not None
     form = kind_of(config.input)
     columns = Finetune(
@@ -126,7 +135,8 @@ def of_file(config: Score, task: Task) -> Labelled:
     bad = own.bad_rows(columns)
     if form == "squad" and task.kind != "spans" or form == "conll" and task.kind != "tags":
         raise DataError(
-            f"input {config.input} is of the form {form}, and the model's task ({task.name}) is of the kind {task.kind}: give a file that suits it"
+            f"input {config.input} is of the form {form}, and the model's task ({task.name}) is of the kind "
+            f"{task.kind}: give a file that suits it"
         )
     if task.kind == "spans":
         items = own.read_file_questions(columns, config.input, bad)
@@ -143,16 +153,19 @@ def of_file(config: Score, task: Task) -> Labelled:
 
 
 def as_asked(given: Labelled) -> Task:
-    """The task of a model published by others: no file of it says whether it may leave questions unanswered.
+    """Return the task of a model published by others; none of its files says whether questions may be unanswerable.
 
-    It may where some of these have no answer.
+    They may if some of these have no answer.
     """
     questions = given.items if given.task.kind == "spans" else []
     return replace(given.task, unanswerable=any(question.impossible for question in questions))
 
 
 def baseline_of(tuned: TunedModel, given: Labelled, prepared: Prepared) -> tuple[dict[str, float], str]:
-    """What an answer that needs no model scores, and what it is; of a file alone it is chosen on the file itself, so nothing of its kind is better."""
+    """Return the baseline's scores and its description.
+
+    Without training data it is fitted on the file itself, which makes it the best constant answer.
+    """
     task = tuned.about.task
     answer = {
         "regression": "the mean value",
@@ -177,14 +190,14 @@ def baseline_of(tuned: TunedModel, given: Labelled, prepared: Prepared) -> tuple
 
 
 def without_texts(texts: pa.Table) -> pa.Table:
-    """The same labels with texts that are encoded in no time."""
+    """Return the same labels with dummy texts, which are fast to encode."""
     rows = texts.num_rows
     columns = {"first": pa.array(["-"] * rows, pa.string()), "second": pa.nulls(rows, pa.string())}
     return pa.table([columns.get(field.name, texts[field.name]) for field in texts.schema], schema=texts.schema)
 
 
 def table(found: Mapping[str, float], baseline: Mapping[str, float], words: str) -> list[str]:
-    """Lines of metrics beside the baseline's."""
+    """Return lines of metrics next to the baseline's."""
     head = ["metric", "score"] + ([f"baseline: {words}"] if baseline else [])
     rows = [
         [name, shown_figure(name, value, 2)] + ([shown_figure(name, baseline.get(name), 2)] if baseline else [])
@@ -194,18 +207,18 @@ def table(found: Mapping[str, float], baseline: Mapping[str, float], words: str)
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows as lines, the first column to the left and the others to the right."""
-    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
+    """Align rows as lines, the first column to the left and the others to the right."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return [
         "  ".join(
-            cell.rjust(width) if place else cell.ljust(width) for place, (cell, width) in enumerate(zip(row, widths))
+            cell.rjust(width) if column else cell.ljust(width) for column, (cell, width) in enumerate(zip(row, widths))
         ).rstrip()
         for row in rows
     ]
 
 
 def detail_lines(task: Task, details: Mapping[str, Any]) -> list[str]:
-    """Lines of each class' or label's figures, and of how often each class was taken for each; nothing where there are neither."""
+    """Return lines of per-class scores and the confusion matrix; empty if there are neither."""
     if not details:
         return []
     each = [["label" if task.kind == "multilabel" else "class", "precision", "recall", "f1", "rows"]]
@@ -224,18 +237,23 @@ def detail_lines(task: Task, details: Mapping[str, Any]) -> list[str]:
 
 
 def score_answers(config: Score, predictions: str, report: Report) -> dict[str, float]:
-    """The official scores of a JSON file of answers. Raises DataError where it is none, or not one of its ids is a question's."""
+    """Return the official scores of a JSON file of answers.
+
+    Raises DataError if it is invalid, or none of its ids is a question's.
+    """
     answers = read_answers(predictions)
     questions = asked_questions(config)
     ids = {question.id for question in questions}
     if not ids & answers.keys():
         raise DataError(
-            f"{predictions} has {len(answers):,} answers, and not one is to a question of {config.input or config.task}, such as {shown(questions[0].id)}: give the answers to these questions"
+            f"{predictions} has {len(answers):,} answers, and not one is to a question of "
+            f"{config.input or config.task}, such as {shown(questions[0].id)}: give the answers to these questions"
         )
     found = squad_score(answers, questions)
     beside = f", {len(answers.keys() - ids):,} answers to other questions passed over" if answers.keys() - ids else ""
     report(
-        f"{predictions}: {len(answers):,} answers to {len(questions):,} questions, {found['missing']:.0f} without an answer{beside}"
+        f"{predictions}: {len(answers):,} answers to {len(questions):,} questions, {found['missing']:.0f} without an "
+        f"answer{beside}"
     )
     for line in aligned(
         [
@@ -248,7 +266,7 @@ def score_answers(config: Score, predictions: str, report: Report) -> dict[str, 
 
 
 def asked_questions(config: Score) -> list[Question]:
-    """The questions that answers are to. Raises PipelineError for what has none."""
+    """Return the questions that the answers belong to. Raises PipelineError for a task without questions."""
     if config.task is None:
         assert config.input is not None
         return read_questions(config.input)
@@ -256,22 +274,25 @@ def asked_questions(config: Score) -> list[Question]:
     task = known.TASKS.get(config.task)
     if task is None or task.kind != "spans":
         raise ConfigError(
-            f"predictions ({config.predictions}) are scored on questions, and task ({config.task}) has none: choose squad1 or squad2"
+            f"predictions ({config.predictions}) are scored on questions, and task ({config.task}) has none: choose "
+            "squad1 or squad2"
         )
     return known.read_items(task, config.data, config.split)[0]
 
 
 def read_answers(location: str) -> dict[str, str]:
-    """{id: answer} of a JSON file, which may be compressed. Raises DataError."""
+    """Read {id: answer} from a JSON file, optionally compressed. Raises DataError."""
     try:
         whole = json.loads(content_of(location))
     except (ValueError, RecursionError) as error:
         raise DataError(
-            f"{location} is no JSON that can be read ({storage.first_line(error)}): give {{id: answer}}, as SQuAD's official scripts read it"
+            f"{location} is not valid JSON ({storage.first_line(error)}): give {{id: answer}}, as SQuAD's official "
+            "scripts read it"
         ) from error
     if isinstance(whole, dict) and isinstance(whole.get("data"), list):
         raise DataError(
-            f"predictions {location} is a file of questions: is it swapped with input? Give {{id: answer}} as predictions, and the questions as input"
+            f"predictions {location} is a file of questions: is it swapped with input? Give {{id: answer}} as "
+            "predictions, and the questions as input"
         )
     if not are_answers(whole):
         raise DataError(

@@ -1,6 +1,6 @@
-"""Start and end logits of a question's windows to answers that stand in its context.
+"""Turn the start and end logits of a question's windows into answer spans of its context.
 
-L tokens of a window, C of them context.
+L tokens per window, C of them from the context.
 """
 
 import unicodedata
@@ -17,40 +17,43 @@ N_BEST = 20  # this and the next: google-research/bert, run_squad.py
 LONGEST_ANSWER = 30
 """Tokens."""
 REPEATS = 4
-"""Spans looked at for each of the n-best, which differ in their text."""
+"""Candidate spans per n-best answer, since several spans can have the same text."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Span:
-    """Characters of the context, without white space around them, and the sum of their start and end logits."""
+    """A span of the context, stripped of white space, with the sum of its start and end logits."""
 
     text: str
     start: int
     end: int
     logit: float
     probability: float = 0.0
-    """Over the n-best."""
+    """Softmax over the n-best spans."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What the logits say of a question."""
+    """The n-best spans of one question and the score of "no answer"."""
 
     spans: tuple[Span, ...]  # best first, no text twice; one with the empty text is "no answer"
     null: float  # minimum over the windows of [CLS]'s start and end logit
 
     @property
     def best(self) -> Span | None:
-        """The best span with a text; None where there is none."""
+        """The best span with text; None if there is none."""
         return next((span for span in self.spans if span.text), None)
 
     @property
     def margin(self) -> float:
-        """How far no answer is above the best span; infinite where there is none."""
+        """ "No answer" score minus the best span's score; infinite if there is no span."""
         return self.null - self.best.logit if self.best else float("inf")
 
     def text(self, threshold: float | None = None) -> str:
-        """The answer; empty where the margin is above the threshold (2.0). None: always the best span, where there is one (1.1)."""
+        """Return the answer text; empty if the margin is above `threshold` (SQuAD 2.0).
+
+        `threshold` None always returns the best span, if any (SQuAD 1.1).
+        """
         return self.best.text if self.best and (threshold is None or self.margin <= threshold) else ""
 
 
@@ -64,10 +67,10 @@ def answer_of_logits(
     n_best: int = N_BEST,
     longest: int = LONGEST_ANSWER,
 ) -> Answer:
-    """The n-best answers to one question from the start and end logits (L,) of each of its windows.
+    """Return the n-best answers to one question from the start and end logits (L,) of each of its windows.
 
-    A span lies in the context, has at most `longest` tokens, and starts at a token with the most context in its window (its end may have
-    more in the next). `unanswerable`, 2.0's: no answer is one more of the n-best.
+    A span lies in the context, has at most `longest` tokens, and starts at a token that has its most context in this
+    window (its end may have more in the next). If `unanswerable` (SQuAD 2.0), "no answer" is added to the n-best.
     """
     null = min(float(start[0]) + float(end[0]) for start, end in zip(starts, ends, strict=True))
     found = [
@@ -84,27 +87,28 @@ def answer_of_logits(
 
 
 def spans(context: str, window: Window, start: np.ndarray, end: np.ndarray, most: int, longest: int) -> Iterator[Span]:
-    """The `most` spans of a window with the greatest logits, in no order."""
+    """Yield the `most` spans of a window with the highest logits, unordered."""
     starting = np.where(window.most_context, start[window.context].astype(np.float64), -np.inf)
-    # Row s, column k: from token s to token s + k; what would end after the context is -inf.
+    # Row s, column k: the span from token s to token s + k; -inf if it would end after the context.
     ending = np.concatenate((end[window.context].astype(np.float64), np.full(longest - 1, -np.inf)))
     logits = (
         (starting[:, None] + np.lib.stride_tricks.sliding_window_view(ending, longest)).ravel()
         if len(starting)
         else starting
     )
-    for place in np.argpartition(-logits, most)[:most] if len(logits) > most else range(len(logits)):
-        first, last = int(place) // longest, int(place) // longest + int(place) % longest
-        if np.isfinite(logits[place]) and (
-            span := trimmed_span(context, int(window.starts[first]), int(window.ends[last]), float(logits[place]))
+    for index in np.argpartition(-logits, most)[:most] if len(logits) > most else range(len(logits)):
+        first, last = int(index) // longest, int(index) // longest + int(index) % longest
+        if np.isfinite(logits[index]) and (
+            span := trimmed_span(context, int(window.starts[first]), int(window.ends[last]), float(logits[index]))
         ):
             yield span
 
 
 def trimmed_span(context: str, start: int, end: int, logit: float) -> Span | None:
-    """The span of these characters without white space around it: pieces of some vocabularies begin with their space. None where nothing is left.
+    """Return the span of these characters without surrounding white space, or None if nothing is left.
 
-    Accents that are characters of their own go with their letter: an uncased vocabulary's pieces end before them.
+    Some vocabularies' pieces begin with a space. Combining accents stay with their letter, because pieces of an uncased
+    vocabulary end before them.
     """
     while end < len(context) and unicodedata.combining(context[end]):
         end += 1
@@ -115,7 +119,7 @@ def trimmed_span(context: str, start: int, end: int, logit: float) -> Span | Non
 
 
 def with_probabilities(spans: Sequence[Span]) -> tuple[Span, ...]:
-    """The spans with the softmax of their logits."""
+    """Return the spans with the softmax of their logits as probabilities."""
     if not spans:
         return ()
     weights = np.exp(np.array([span.logit for span in spans]) - max(span.logit for span in spans))
@@ -123,16 +127,17 @@ def with_probabilities(spans: Sequence[Span]) -> tuple[Span, ...]:
 
 
 def best_threshold(answers: Mapping[str, Answer], questions: Sequence[Question]) -> dict[str, float]:
-    """The threshold of `Answer.text` that gives these questions the highest F1, and that F1 in percent: both tuned on dev, and named so.
+    """Return the threshold of `Answer.text` with the highest F1 on these questions, and that F1 in percent.
 
-    Of thresholds that are equally good the lowest: it answers the fewest. Questions of the same margin are answered together.
-    Raises DataError where there is nothing to score.
+    Both are tuned on dev, and their names say so. Ties go to the lowest threshold, which answers the fewest questions.
+    Questions with the same margin are answered together. Raises DataError if there is nothing to score.
     """
     require_answers(questions)
     gains = sorted(f1_gain(answers[question.id], question) for question in questions)
     f1 = sum(not question.answers for question in questions)
     tuned = (f1, min((margin for margin, _ in gains if np.isfinite(margin)), default=1.0) - 1)
-    for margin, change in gains:  # of one margin the losses come first: what is best amid them is best at their end
+    # within one margin losses come first, so the sum after the last of them is the one that counts
+    for margin, change in gains:
         f1 += change
         if f1 > tuned[0] and np.isfinite(margin):
             tuned = (f1, margin)
@@ -140,7 +145,7 @@ def best_threshold(answers: Mapping[str, Answer], questions: Sequence[Question])
 
 
 def f1_gain(answer: Answer, question: Question) -> tuple[float, float]:
-    """The margin at which a question is answered, and by how much that changes its F1."""
+    """Return the margin at which a question is answered, and the change in its F1 when it is."""
     if not answer.best:
         return answer.margin, 0.0
     return answer.margin, best_of(answer.best.text, question, True)[1] - (not question.answers)

@@ -1,4 +1,4 @@
-"""What a file of examples holds: its bytes and its text, decompressed."""
+"""Read a file of examples: its bytes or text, decompressed."""
 
 import bz2
 import gzip
@@ -12,13 +12,13 @@ from pipeline import storage
 from pipeline.errors import DataError
 
 BOM = "\ufeff"
-"""Byte order mark: some programs write one at the beginning of a file, others on a line of its own at the end."""
+"""Byte order mark: some programs write one at the start of a file, others on a line of its own at the end."""
 BZ2_BLOCK = b"1AY&SY"
-"""What follows the four bytes of a bzip2 header: three letters alone could begin a text."""
+"""Magic number after the four-byte bzip2 header: the header's three letters alone could begin a text."""
 
 
 def unzstd(stored: bytes) -> bytes:
-    """Return what Zstandard's frames hold. Raises OSError where they are damaged."""
+    """Decompress Zstandard frames. Raises OSError if they are damaged."""
     with pa.input_stream(pa.BufferReader(stored), compression="zstd") as stream:
         return stream.read()
 
@@ -29,17 +29,17 @@ COMPRESSED: dict[str, tuple[bytes, Callable[[bytes], bytes]]] = {
     ".xz": (b"\xfd7zXZ\x00", lzma.decompress),
     ".zst": (b"\x28\xb5\x2f\xfd", unzstd),
 }
-"""Ending of a name -> first bytes of such a file, and what decompresses it."""
+"""File name suffix -> magic number, and the function that decompresses it."""
 
 
 def bare_name(location: str) -> str:
-    """Return a path or URL in small letters, without a query and without the ending of a compression."""
+    """Return a path or URL in lower case, without query and compression suffix."""
     name = (location.split("?")[0] if "://" in location else location).lower()
     return next((name.removesuffix(ending) for ending in COMPRESSED if name.endswith(ending)), name)
 
 
 def compression_of(location: str, stored: bytes) -> str | None:
-    """Return the ending of the compression that first bytes show, else the name's; None for a plain file."""
+    """Return the compression suffix detected from the first bytes, else from the name; None for a plain file."""
     for ending, (magic, _) in COMPRESSED.items():
         if stored.startswith(magic) and (ending != ".bz2" or stored[4:10] == BZ2_BLOCK):
             return ending
@@ -48,23 +48,23 @@ def compression_of(location: str, stored: bytes) -> str | None:
 
 
 def content_of(location: str) -> bytes:
-    """The bytes of a local file or URL, decompressed as its first bytes say, or else its name.
+    """Return the bytes of a local file or URL, decompressed according to its first bytes, else its name.
 
-    Raises DataError where it cannot be read.
+    Raises DataError if it cannot be read.
     """
     try:
         stored = storage.read_bytes(location)
         ending = compression_of(location, stored)
         return stored if ending is None else COMPRESSED[ending][1](stored)
     except FileNotFoundError:
-        raise DataError(f"{location} is not there") from None
+        raise DataError(f"{location} does not exist") from None
     except (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError) as error:
         said = f"{location} cannot be read ({storage.first_line(error)}): give a plain or compressed file that can"
         raise DataError(said) from error
 
 
 def decoded(location: str, content: bytes) -> str:
-    """UTF-8 text without its byte order mark. Raises DataError with the line of the first byte that is none."""
+    """Decode UTF-8 text without its byte order mark. Raises DataError with the line of the first invalid byte."""
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -75,14 +75,14 @@ def decoded(location: str, content: bytes) -> str:
 
 
 def is_blank(line: str) -> bool:
-    """Return whether a line without its end has nothing in it but byte order marks."""
+    """Return whether a line (without its line end) is empty except for byte order marks."""
     return not line.strip(BOM)
 
 
 def lines(location: str) -> list[str]:
-    """The lines of a UTF-8 file, without byte order marks before them and line ends (LF or CR LF).
+    """Return the lines of a UTF-8 file, without byte order marks and line ends (LF or CR LF).
 
-    Raises DataError where it is not UTF-8.
+    Raises DataError if it is not UTF-8.
     """
     text = decoded(location, content_of(location)).removesuffix("\n")
     return [line.removesuffix("\r").lstrip(BOM) for line in text.split("\n")]

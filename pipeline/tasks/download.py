@@ -1,4 +1,4 @@
-"""GLUE's official archives, fetched once into the folder of all tasks."""
+"""Download GLUE's official archives once."""
 
 import os
 import shutil
@@ -18,38 +18,39 @@ from pipeline.tasks.content import lines
 from pipeline.tasks.glue import TASKS
 
 BASE = "https://dl.fbaipublicfiles.com"
-"""Where the benchmark's owners keep the archives (gluebenchmark.com/tasks)."""
+"""Where the benchmark's owners host the archives (gluebenchmark.com/tasks)."""
 TIMEOUT = (10, 60)
-"""Seconds to connect, and between two answers."""
+"""Seconds to connect, and between two reads."""
 BLOCK_BYTES = 1 << 20
 MOST_UNPACKED = 2 << 30  # bytes; the largest archive, QQP, unpacks to some 100 MB
 SHOWN_CHARACTERS = 200
-"""Of a library's error in ours."""
+"""Length at which a library's error is truncated in ours."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Archive:
-    """Where a task's files come from, below the base."""
+    """The files of one task, relative to the base URL."""
 
     folder: str
-    """Below the folder of all tasks, and in the archive."""
+    """Name of the task's folder, both in the archive and in the data folder."""
     files: tuple[str, ...]
     fill: Callable[[list[Path], Path], None]
-    """Makes the task's folder, at the second path, of what was fetched."""
+    """Creates the task's folder (second argument) from the downloaded files."""
 
 
 def fetch_glue(folder: str, tasks: Sequence[str], report: Callable[[str], None], base: str = BASE) -> None:
-    """Fetch what is not there of these tasks' files into a local folder, in the layout that pipeline.tasks.glue reads.
+    """Download the missing files of these tasks into a local folder, in the layout that pipeline.tasks.glue reads.
 
-    A task's folder appears when all of it is there. Raises ConfigError for a URL as the folder or a task that is none of GLUE's, and DataError
-    for what cannot be fetched, unpacked or written, and for a folder that lacks files.
+    A task's folder appears only once it is complete. Raises ConfigError if the folder is a URL or a task is not one of
+    GLUE's, and DataError for files that cannot be downloaded, unpacked or written, and for an incomplete folder.
     """
     if storage.is_url(storage.absolute(folder)):
         raise ConfigError(
-            f"data ({folder}) must be a local folder to fetch archives into: name one, or copy the archives there unpacked"
+            f"data ({folder}) must be a local folder to fetch archives into: name one, or copy the archives there "
+            "unpacked"
         )
     if unknown := [name for name in tasks if name not in ARCHIVES]:
-        raise ConfigError(f"task ({', '.join(unknown)}) is none of GLUE's: choose of {', '.join(ARCHIVES)}")
+        raise ConfigError(f"task ({', '.join(unknown)}) is not in GLUE: choose from {', '.join(ARCHIVES)}")
     root = Path(storage.absolute(folder))
     for name in dict.fromkeys(tasks):
         if not is_complete(root, name):
@@ -57,27 +58,29 @@ def fetch_glue(folder: str, tasks: Sequence[str], report: Callable[[str], None],
                 fetch_task(root, name, report, base)
             except OSError as error:
                 raise DataError(
-                    f"{root / ARCHIVES[name].folder} cannot be written ({storage.first_line(error)}): free space there or name another folder"
+                    f"{root / ARCHIVES[name].folder} cannot be written ({storage.first_line(error)}): free space "
+                    "there or name another folder"
                 ) from error
 
 
 def is_complete(root: Path, task: str) -> bool:
-    """Whether a task's folder is there. Raises DataError where it lacks one of the task's files."""
-    place, missing = root / ARCHIVES[task].folder, missing_files(root, task)
-    if missing and place.exists():
+    """Return whether a task's folder has all of its files. Raises DataError if it exists but lacks one."""
+    folder, missing = root / ARCHIVES[task].folder, missing_files(root, task)
+    if missing and folder.exists():
         raise DataError(
-            f"{place} has no {missing[0].rsplit('/', 1)[1]}: put it there, or remove the folder to have the whole task fetched"
+            f"{folder} has no {missing[0].rsplit('/', 1)[1]}: put it there, or remove the folder to have the whole "
+            "task fetched"
         )
     return not missing
 
 
 def missing_files(root: Path, task: str) -> list[str]:
-    """The files of a task's splits that are not there."""
+    """Return the missing files of a task's splits."""
     return [split.file for split in TASKS[task].splits if not (root / split.file).is_file()]
 
 
 def fetch_task(root: Path, task: str, report: Callable[[str], None], base: str) -> None:
-    """Fetch one task: fill its folder beside its place, and move it there."""
+    """Download one task into a temporary folder, then move it into the data folder."""
     archive = ARCHIVES[task]
     root.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{archive.folder}.", dir=root) as temporary:
@@ -89,31 +92,37 @@ def fetch_task(root: Path, task: str, report: Callable[[str], None], base: str) 
         archive.fill(fetched, unpacked / archive.folder)
         if missing := missing_files(unpacked, task):
             raise DataError(f"{base}/{archive.files[0]} has no {missing[0]}: {layout(task)}")
-        if not is_complete(root, task):  # another process may have been as quick
+        if not is_complete(root, task):  # another process may have finished first
             os.replace(unpacked / archive.folder, root / archive.folder)
 
 
 def layout(task: str) -> str:
-    """What to do where a task cannot be fetched."""
-    return f"fetch GLUE by other means and name its folder in the official layout, such as GLUE/{TASKS[task].splits[0].file}: GLUE=folder of make, --data folder of the job"
+    """Return the advice for a task that cannot be downloaded."""
+    return (
+        "fetch GLUE by other means and name its folder in the official layout, such as "
+        f"GLUE/{TASKS[task].splits[0].file}: GLUE=folder of make, --data folder of the job"
+    )
 
 
-def fetch(url: str, place: Path, report: Callable[[str], None], instead: str) -> Path:
-    """The file of a URL, written to a place. Raises DataError where it cannot be fetched whole."""
+def fetch(url: str, target: Path, report: Callable[[str], None], instead: str) -> Path:
+    """Download a URL to a file. Raises DataError if it cannot be downloaded whole."""
     report(f"fetching {url}")
     try:
-        with requests.get(url, stream=True, timeout=TIMEOUT) as answer, open(place, "wb") as file:
+        with requests.get(url, stream=True, timeout=TIMEOUT) as answer, open(target, "wb") as file:
             answer.raise_for_status()
             file.writelines(answer.iter_content(BLOCK_BYTES))
     except requests.RequestException as error:
         raise DataError(
             f"{url} cannot be fetched ({storage.first_line(error)[:SHOWN_CHARACTERS]}): {instead}"
         ) from error
-    return place
+    return target
 
 
 def unzip(fetched: list[Path], folder: Path) -> None:
-    """Unpack an archive beside the task's folder, which is in it. Raises DataError for one that is damaged or has entries outside of it."""
+    """Unpack an archive, which contains the task's folder.
+
+    Raises DataError if it is damaged or has entries outside of that folder.
+    """
     (location,) = fetched
     try:
         with zipfile.ZipFile(location) as archive:
@@ -121,17 +130,18 @@ def unzip(fetched: list[Path], folder: Path) -> None:
                 require_inside(location.name, entry)
             if (unpacked := sum(entry.file_size for entry in archive.infolist())) > MOST_UNPACKED:
                 raise DataError(
-                    f"{location.name} is refused: it says that it unpacks to {unpacked:,} bytes, more than {MOST_UNPACKED:,}"
+                    f"{location.name} is refused: it says that it unpacks to {unpacked:,} bytes, more than "
+                    f"{MOST_UNPACKED:,}"
                 )
             archive.extractall(folder.parent)
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         raise DataError(
-            f"{location.name} is no zip that can be unpacked ({storage.first_line(error)}): fetch it again"
+            f"{location.name} is not a valid zip file ({storage.first_line(error)}): fetch it again"
         ) from error
 
 
 def require_inside(archive: str, entry: zipfile.ZipInfo) -> None:
-    """Raise DataError for an entry that would be written outside of the folder, or that is a link."""
+    """Raise DataError for an entry that is a link or would be written outside of the folder."""
     if storage.escapes_folder(entry.filename) or stat.S_ISLNK(entry.external_attr >> 16):
         raise DataError(
             f"{archive} is refused: its entry {entry.filename!r} leads out of the folder that it is unpacked in"
@@ -139,13 +149,13 @@ def require_inside(archive: str, entry: zipfile.ZipInfo) -> None:
 
 
 def move(fetched: list[Path], folder: Path) -> None:
-    """The diagnostic set is a table by itself."""
+    """Create the folder of the diagnostic set, which is a single table."""
     folder.mkdir()
     shutil.move(fetched[0], folder / "diagnostic.tsv")
 
 
 def divide_mrpc(fetched: list[Path], folder: Path) -> None:
-    """MRPC's own training and test files as the benchmark divides them: the pairs whose ids it lists are the development split."""
+    """Split MRPC's own training file as the benchmark does: pairs whose ids it lists are the development split."""
     train, test, ids = (table(str(file)) for file in fetched)
     listed = {tuple(row) for row in ids}
     head, rows = train[0], train[1:]
@@ -155,7 +165,7 @@ def divide_mrpc(fetched: list[Path], folder: Path) -> None:
         "test": [
             ["index", *test[0][1:]],
             *([str(number), *row[1:]] for number, row in enumerate(test[1:])),
-        ],  # its labels are not the benchmark's to show
+        ],  # without labels: the benchmark does not publish them
     }
     folder.mkdir()
     for name, split in splits.items():
@@ -165,7 +175,10 @@ def divide_mrpc(fetched: list[Path], folder: Path) -> None:
 
 
 def table(location: str) -> list[list[str]]:
-    """The lines of a file that are not blank, their fields by tabs. Raises DataError where a line has not as many as the first."""
+    """Return the non-blank lines of a file as tab-separated fields.
+
+    Raises DataError if a line has another number of fields than the first.
+    """
     rows = [(number, line.strip().split("\t")) for number, line in enumerate(lines(location), 1) if line.strip()]
     for number, row in rows:
         if len(row) != len(rows[0][1]):
@@ -192,4 +205,4 @@ ARCHIVES: dict[str, Archive] = {
     "wnli": Archive(folder="WNLI", files=("glue/data/WNLI.zip",), fill=unzip),
     "ax": Archive(folder="diagnostic", files=("glue/data/AX.tsv",), fill=move),
 }
-"""Task -> its files: those that the benchmark's own download script fetches."""
+"""Task -> its files, the same ones that the benchmark's own download script fetches."""

@@ -1,4 +1,5 @@
-"""Texts to ids: [CLS] A [SEP], or [CLS] A [SEP] B [SEP], cut to a length as `tokenizers` cuts, or in several rows that overlap.
+"""Encode texts as ids: [CLS] A [SEP] or [CLS] A [SEP] B [SEP], truncated as `tokenizers` does, or split into
+overlapping rows.
 
 N texts, R rows.
 """
@@ -17,31 +18,33 @@ from pipeline.tasks.task import Task
 from pipeline.text.wordpiece import WordPiece, concatenate_runs
 
 ROWS_AT_ONCE = 8_192
-"""So that the ids of large files never stand in memory twice."""
+"""Batch size, so that the ids of a large file are never in memory twice."""
 SPECIALS = {False: 2, True: 3}
-"""Special tokens of a row of one text, and of a pair."""
+"""Number of special tokens of a row with one text, and of a pair."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Encoded:
-    """Rows as ids."""
+    """Encoded rows with truncation counts."""
 
     rows: pa.Table
-    """Schema ENCODED, in the order of the texts; rows of the same text follow each other."""
+    """Schema ENCODED, in the order of the texts; rows of the same text are adjacent."""
     cut: int
-    """How many texts lost tokens to the length."""
+    """Number of truncated texts."""
     passages: int = 0
-    """How many texts became several rows."""
+    """Number of texts that were split into several rows."""
 
 
 def encode(
     task: Task, texts: pa.Table, wordpiece: WordPiece, maximum_length: int | None = None, passages: int | None = None
 ) -> Encoded:
-    """The rows of a table of TEXTS as ids of at most `maximum_length` tokens (None: the task's), special tokens in a text being text.
+    """Encode a table of TEXTS as rows of at most `maximum_length` tokens (None: the task's). Special tokens in a text
+    are plain text.
 
-    `passages`: a text that is longer becomes several rows with its place and label, of which each shares so many tokens with the next; of a
-    pair the second does, beside a first that is cut only where it has more than half of the room. None: texts are cut.
-    Raises ValueError for a length below 3, and for a label that is none of the task's; ConfigError for passages that share all they have.
+    `passages`: overlap in tokens. A longer text becomes several overlapping rows with its index and label; of a pair,
+    only the second text is split, and the first is truncated if it takes more than half of the room. None: texts are
+    truncated. Raises ValueError for a length below 3 and for an unknown label, ConfigError if the overlap leaves no
+    room for new tokens.
     """
     length = task.maximum_length if maximum_length is None else maximum_length
     if length < SPECIALS[True]:
@@ -61,7 +64,8 @@ def require_room(length: int, passages: int | None, paired: bool) -> None:
     if passages is not None and not 0 <= passages < room:
         beside = f"{SPECIALS[True]} special tokens and a first text" if paired else f"{SPECIALS[False]} special tokens"
         raise ConfigError(
-            f"cutting.stride ({passages}) must be from 0 to less than the {room} tokens that cutting.maximum_length ({length}) leaves a passage beside {beside}: "
+            f"cutting.stride ({passages}) must be from 0 to less than the {room} tokens that cutting.maximum_length "
+            f"({length}) leaves a passage beside {beside}: "
             "lower the stride or raise the length"
         )
 
@@ -69,7 +73,7 @@ def require_room(length: int, passages: int | None, paired: bool) -> None:
 def encode_part(
     task: Task, texts: pa.Table, start: int, wordpiece: WordPiece, length: int, passages: int | None
 ) -> Encoded:
-    """As encode; `start` is the place of the first of these texts."""
+    """Encode a slice of the texts, as `encode` does; `start` is the index of its first text."""
     second = texts["second"].to_pylist()
     paired = np.array([text is not None for text in second])
     ids, bounds = wordpiece.encode([*texts["first"].to_pylist(), *(text or "" for text in second)])
@@ -78,7 +82,7 @@ def encode_part(
         truncated_rows(lengths, room) if passages is None else passage_rows(lengths, room, paired, passages)
     )
     ones, vocabulary = np.ones_like(text), wordpiece.vocabulary
-    # five runs a row: [CLS], A, [SEP], B, [SEP]; those two entries stand behind the ids
+    # five runs per row: [CLS], A, [SEP], B, [SEP]; the ids of [CLS] and [SEP] are appended to `ids`
     source = np.append(ids, np.array([vocabulary.cls_id, vocabulary.sep_id], np.int32))
     cls, sep = ones * len(ids), ones * (len(ids) + 1)
     starts = np.stack((cls, bounds[text] + start_a, sep, bounds[text + len(paired)] + start_b, sep), axis=1)
@@ -94,7 +98,7 @@ def encode_part(
         pa.array(parsed_labels(task.indicators, task.kind == "multilabel", labels), ENCODED.field("labels").type),
         pa.array(start + text),
     ]
-    # passages end where the text does, so a text whose last row ends before its tokens do has lost some
+    # the last passage ends with its text, so a text whose last row ends earlier was truncated
     last = np.append(np.flatnonzero(np.diff(text)), len(text) - 1)
     cut = np.count_nonzero((end_a[last] < lengths[0]) | (end_b[last] < lengths[1]))
     return Encoded(
@@ -103,49 +107,59 @@ def encode_part(
 
 
 def truncated_rows(lengths: np.ndarray, room: np.ndarray) -> np.ndarray:
-    """One row for each text: (5, R) of place, start and end in A, start and end in B; `lengths` (2, N), `room` (N,), in tokens."""
+    """Return one row per text: (5, R) of text index, start and end in A, start and end in B. `lengths` (2, N) and
+    `room` (N,) are in tokens.
+    """
     nothing = np.zeros_like(room)
     kept_a, kept_b = kept_lengths(lengths[0], lengths[1], room)
     return np.stack((np.arange(len(room)), nothing, kept_a, nothing, kept_b))
 
 
 def passage_rows(lengths: np.ndarray, room: np.ndarray, paired: np.ndarray, stride: int) -> np.ndarray:
-    """As many rows as hold each text, as of cut_to_room; of a pair they are cut from B, and A has half of the room at least."""
+    """Return as many rows as each text needs, in the format of `truncated_rows`.
+
+    Pairs are split in B, and A keeps at most half of the room unless B is short.
+    """
     rows: list[tuple[int, int, int, int, int]] = []
-    for place, (a, b, space, pair) in enumerate(zip(*lengths.tolist(), room.tolist(), paired.tolist())):
+    for index, (a, b, space, pair) in enumerate(zip(*lengths.tolist(), room.tolist(), paired.tolist())):
         kept = min(a, max(space // 2, space - b))
         if pair:
             rows += [
-                (place, 0, kept, start, end)
+                (index, 0, kept, start, end)
                 for start, end in ([(0, b)] if kept + b <= space else parts(b, space - kept, stride))
             ]
         else:
-            rows += [(place, start, end, 0, 0) for start, end in parts(a, space, stride)]
+            rows += [(index, start, end, 0, 0) for start, end in parts(a, space, stride)]
     return np.array(rows, np.int64).T
 
 
 def mean_logits(rows: np.ndarray, logits: np.ndarray) -> np.ndarray:
-    """The mean logits (N, …) of the rows of each text, in the order of texts, from `rows` (R,), the places in TEXTS, and `logits` (R, …)."""
-    places, text = np.unique(rows, return_inverse=True)
-    sums = np.zeros((len(places), *logits.shape[1:]))
+    """Return the mean logits (N, …) over the rows of each text, in text order.
+
+    `rows` (R,) are indices into TEXTS, `logits` (R, …).
+    """
+    indices, text = np.unique(rows, return_inverse=True)
+    sums = np.zeros((len(indices), *logits.shape[1:]))
     np.add.at(sums, text, logits)
     return sums / np.bincount(text).reshape(-1, *(1,) * (logits.ndim - 1))
 
 
 def parsed_labels(understand: Callable[[str], Any], right: bool, labels: Sequence[str | None]) -> list[Any]:
-    """What the labels mean where this is the right way to understand them for the task's kind, else None for each."""
+    """Parse each label if `right` says that this parser fits the task's kind; otherwise return None for each."""
     return [understand(label) if right and label is not None else None for label in labels]
 
 
 def gather_runs(source: np.ndarray, runs: np.ndarray) -> np.ndarray:
-    """The entries of `source` in each run one after the other; `runs` is start, end, start, end, and so on."""
+    """Concatenate the entries of `source` in each run; `runs` is start, end, start, end, and so on."""
     return concatenate_runs(source, runs, np.arange(0, len(runs), 2))[0]
 
 
 def kept_lengths(first: np.ndarray, second: np.ndarray, room: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """How many tokens stay of texts so long where both together have `room`, each int64 (N,): the longer loses first, and what is odd stays of it.
+    """Return how many tokens to keep of each pair of texts, two int64 (N,), given `room` for both: the longer loses
+    first.
 
-    Source: tokenizers, truncate_encodings with LongestFirst; of two that are cut to about half, the first stays the longer only if it was.
+    Source: tokenizers, truncate_encodings with LongestFirst. If both are cut to about half, the first keeps the odd
+    token only if it was the longer.
     """
     shorter, longer = np.minimum(first, second), np.maximum(first, second)
     longer = np.where(shorter > room, shorter, np.maximum(shorter, room - shorter).clip(max=longer))

@@ -1,4 +1,4 @@
-"""Precision, recall and F1 of entities, in percent, as conlleval computes them for IOB2 tags."""
+"""Entity precision, recall and F1 in percent, as conlleval computes them for IOB2 tags."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -8,59 +8,60 @@ from pipeline.errors import DataError
 
 OUTSIDE = "O"
 AS_IOB = {"B": "B", "I": "I", "E": "I", "L": "I", "S": "B", "U": "B"}
-"""Marks of BIOES and BILOU -> those of IOB2."""
+"""Prefix in BIOES and BILOU -> prefix in IOB2."""
 
 
 def split(tag: str) -> tuple[str, str]:
-    """B, I or O, and the type: "B-PER" is ("B", "PER"), and so is "I-" of any type; "O" has none."""
+    """Split a tag into prefix and type: "B-PER" is ("B", "PER"); "O" has an empty type."""
     mark, _, kind = tag.partition("-")
     return mark, kind
 
 
 def is_chunk_tag(tag: str) -> bool:
-    """Whether a tag is O, B-TYPE or I-TYPE."""
+    """Return whether a tag is O, B-TYPE or I-TYPE."""
     mark, kind = split(tag)
     return tag == OUTSIDE or mark in ("B", "I") and kind != ""
 
 
 def is_span_tag(tag: str) -> bool:
-    """Whether a tag is O, or one of a type that begins, goes on, ends or is alone: B, I, E, S of BIOES, or B, I, L, U of BILOU."""
+    """Return whether a tag is O or has a prefix of BIOES (B, I, E, S) or BILOU (B, I, L, U) and a type."""
     mark, kind = split(tag)
     return tag == OUTSIDE or mark in AS_IOB and kind != ""
 
 
 def as_iob(tag: str) -> str:
-    """A tag of BIOES or BILOU as one of IOB2."""
+    """Convert a BIOES or BILOU tag to IOB2."""
     mark, kind = split(tag)
     return tag if tag == OUTSIDE else f"{AS_IOB[mark]}-{kind}"
 
 
 def iob2(tags: Sequence[str]) -> tuple[str, ...]:
-    """Chunk tags of one sentence, IOB1 or IOB2, as IOB2: an I that does not go on with its type begins an entity. Others stay as they are."""
+    """Convert one sentence's chunk tags from IOB1 or IOB2 to IOB2: an I that does not continue its type becomes B.
+    Other tags are unchanged.
+    """
     before = (OUTSIDE, *tags)
     return tuple(f"B-{split(tag)[1]}" if starts_entity(previous, tag) else tag for previous, tag in zip(before, tags))
 
 
 def starts_entity(previous: str, tag: str) -> bool:
-    """Whether an entity begins at a tag: at B, and at I after O or after another type."""
+    """Return whether an entity starts at a tag: at B, and at I after O or another type."""
     mark, kind = split(tag)
     return mark == "B" or mark == "I" and (previous == OUTSIDE or split(previous)[1] != kind)
 
 
 def entities(tags: Sequence[str]) -> set[tuple[str, int, int]]:
-    """(type, first word, one past the last) of each entity in one sentence."""
+    """Return (type, first word, one past the last word) of each entity in one sentence."""
     whole = [*iob2(tags), OUTSIDE]
-    starts = [place for place, tag in enumerate(whole) if tag.startswith("B-")]
-    ends = (
-        next(place for place in range(start + 1, len(whole)) if not whole[place].startswith("I-")) for start in starts
-    )
+    starts = [index for index, tag in enumerate(whole) if tag.startswith("B-")]
+    ends = (next(end for end in range(start + 1, len(whole)) if not whole[end].startswith("I-")) for start in starts)
     return {(split(whole[start])[1], start, end) for start, end in zip(starts, ends)}
 
 
 def score_entities(true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> dict[str, float]:
-    """accuracy of tags; precision, recall, f1 of entities, and entities, how many there truly are; of each type as TYPE_precision and so on.
+    """Return tag accuracy; precision, recall and f1 of entities; the number of true entities; and the same per type as
+    TYPE_precision, TYPE_recall, …
 
-    In percent. An entity is right where both its ends and its type are. Raises DataError where there is no word.
+    In percent. An entity is right if both ends and its type are. Raises DataError if there are no words.
     """
     wanted = Counter(kind for tags in true for kind, _, _ in entities(tags))
     found = Counter(kind for tags in predicted for kind, _, _ in entities(tags))
@@ -74,7 +75,7 @@ def score_entities(true: Sequence[Sequence[str]], predicted: Sequence[Sequence[s
 
 
 def entity_scores(prefix: str, right: int, found: int, wanted: int) -> dict[str, float]:
-    """Precision, recall and F1 in percent of so many entities; 0 where there are none."""
+    """Return precision, recall and F1 in percent from counts; 0 if undefined."""
     precision = 100 * right / found if found else 0.0
     recall = 100 * right / wanted if wanted else 0.0
     f1 = 200 * right / (found + wanted) if right else 0.0
@@ -87,7 +88,7 @@ def entity_scores(prefix: str, right: int, found: int, wanted: int) -> dict[str,
 
 
 def accuracy(true: Iterable[Sequence[str]], predicted: Iterable[Sequence[str]]) -> float:
-    """Percent of words whose predicted tag is the true one. Raises DataError where there is no word."""
+    """Return the percentage of words with the right tag. Raises DataError if there are no words."""
     pairs = list(
         chain.from_iterable(zip(ours, theirs, strict=True) for ours, theirs in zip(true, predicted, strict=True))
     )

@@ -1,4 +1,4 @@
-"""Anyone's own data: tables of TEXTS with the columns that are wanted, and the task that their labels make."""
+"""Read the user's own labelled files as tables of TEXTS, and infer the task from their labels."""
 
 import json
 import math
@@ -17,31 +17,32 @@ from pipeline.tasks.tables import Row, texts_table
 from pipeline.tasks.task import Kind, Task, finite, list_in, number_in, require_few_classes, require_trainable, several
 
 MOST_NUMERIC_CLASSES = 20
-"""More distinct numbers than this are values and not classes (stars and grades are fewer)."""
+"""Labels with more distinct numbers than this are regression values, not classes (ratings and grades have fewer)."""
 MOST_ODD = 0.1
-"""Share of labels that are no numbers above which the others are no values either."""
+"""Maximum share of non-numeric labels in a column that is still taken for regression."""
 BETWEEN_LABELS = ";"
-"""What divides the labels of a multilabel task in one text, as in a cell of CSV."""
+"""Separates the labels of a multilabel task within one cell."""
 MULTILABEL_METRICS = ("micro_f1", "macro_f1", "subset_accuracy")
 TRUTHS = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False}
-"""What stands in the columns of 0 and 1, in small letters."""
+"""Accepted values of 0/1 columns, in lower case."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Columns:
-    """Names of the columns of a file; None for what it does without."""
+    """Column names of a file; None for columns that it lacks."""
 
     first: str
     second: str | None = None
     label: str | None = None
-    """Of a multilabel task a column of lists, or of texts whose labels are divided by semicolons."""
+    """For a multilabel task, a column of lists, or of texts with labels separated by semicolons."""
     labels: tuple[str, ...] = ()
-    """Of a multilabel task instead: columns of 0 and 1, or false and true, each a label that is named as the column is."""
+    """Alternative for a multilabel task: one column of 0 and 1, or false and true, per label, named as the label."""
 
     def __post_init__(self) -> None:
         if self.label is not None and self.labels:
             raise ConfigError(
-                f"columns.label ({self.label}) and columns.labels ({listed(self.labels)}) are both given: leave one of them out"
+                f"columns.label ({self.label}) and columns.labels ({listed(self.labels)}) are both given: leave one "
+                "of them out"
             )
 
     @property
@@ -50,26 +51,30 @@ class Columns:
 
 
 def read_file(location: str, columns: Columns, kind: Kind | None = None, bad: BadRows | None = None) -> pa.Table:
-    """The rows of a file at a path or URL, schema TEXTS; a row's id is the line that it begins at (in Parquet and JSON lists its number), from 1.
+    """Return the rows of a file or URL, schema TEXTS; a row's id is the number of its first line (its row number in
+    Parquet and JSON lists), from 1.
 
-    `kind` None: multilabel where one label is a list or its JSON. Then all are, and texts are divided by semicolons; an empty one is no label.
+    `kind` None: multilabel if one label is a list or a JSON list. Then all labels are lists, texts are split at
+    semicolons, and an empty text means no label.
 
-    The name tells the format: .csv, .tsv, .jsonl, .ndjson, .json or .parquet, each perhaps compressed. In CSV quotes enclose; in TSV they are characters.
-    Raises DataError, with file and line, for another name, a column that is not there and broken quoting; and, unless `bad` leaves such rows
-    out, for broken JSON, another number of columns, an empty text, and a label that is missing or NaN.
+    The file name gives the format: .csv, .tsv, .jsonl, .ndjson, .json or .parquet, optionally compressed. Quotes
+    enclose fields in CSV and are plain characters in TSV. Raises DataError with file and line for another format, a
+    missing column and broken quotes; and, unless `bad` skips such rows, for broken JSON, a wrong number of columns, an
+    empty text, and a missing or NaN label.
     """
     reader, bad = reader_of(location), bad or BadRows()
     if columns.labels and kind not in (None, "multilabel"):
         raise ConfigError(
-            f"columns.labels ({listed(columns.labels)}) make a multilabel task, and kind is {kind}: leave one of them out"
+            f"columns.labels ({listed(columns.labels)}) make a multilabel task, and kind is {kind}: leave one of them "
+            "out"
         )
     values = list(reader(location, content_of(location), columns.names, bad))
-    places = {name: place for place, name in enumerate(columns.names)}
+    position = {name: index for index, name in enumerate(columns.names)}
     lists = (
         kind == "multilabel"
         or kind is None
         and columns.label is not None
-        and any(list_in(row[places[columns.label]]) is not None for _, row in values)
+        and any(list_in(row[position[columns.label]]) is not None for _, row in values)
     )
     rows = list(usable_rows(location, values, columns, lists, bad))
     bad.require_some(location, len(rows))
@@ -79,7 +84,7 @@ def read_file(location: str, columns: Columns, kind: Kind | None = None, bad: Ba
 def usable_rows(
     location: str, values: Iterable[tuple[int, Sequence[Any]]], columns: Columns, lists: bool, bad: BadRows
 ) -> Iterator[Row]:
-    """The rows of TEXTS without bad ones."""
+    """Yield rows of TEXTS; bad rows go to `bad`."""
     for line, row in values:
         try:
             made = row_of(location, line, columns, dict(zip(columns.names, row)), lists)
@@ -92,11 +97,12 @@ def usable_rows(
 def own_task(
     location: str, texts: pa.Table, kind: Kind | None = None, labels: tuple[str, ...] = (), *, skip: bool = False
 ) -> Task:
-    """The task that a training file's labels make: labels sorted, as numbers where all are. `kind` None: recognised.
+    """Return the task that a training file's labels define, with labels sorted (numerically if all are numbers). `kind`
+    None: inferred.
 
-    `labels`: those of a multilabel task in their order, where columns name them; else those that its rows have. Raises DataError for labels
-    of one kind only, for recognised classes that are nearly as many as the rows, and, unless `skip` passes over such rows, where a
-    regression or multilabel task is asked for and a label is no number or list.
+    `labels`: the labels of a multilabel task in their order, if columns name them; otherwise those in the rows. Raises
+    DataError if all labels are the same, if there are nearly as many inferred classes as rows, and, unless `skip`
+    ignores such rows, if regression or multilabel is requested and a label is not a number or list.
     """
     require_trainable(texts, location)
     asked, kind = kind, kind or infer_kind(location, texts, skip)
@@ -116,17 +122,18 @@ def own_task(
 
 
 def infer_kind(location: str, texts: pa.Table, skip: bool = False) -> Kind:
-    """Regression where all labels are numbers, and some have a fraction or more than MOST_NUMERIC_CLASSES differ; multilabel where all are lists; else classification.
+    """Infer the kind: multilabel if all labels are lists; regression if all are numbers and some are fractions or more
+    than MOST_NUMERIC_CLASSES differ; otherwise classification.
 
-    Raises DataError where nearly all would make a regression, unless `skip` passes over the others, and where all would if they were written
-    with a point and without a percent sign: a slip would make each value a class.
+    Raises DataError if nearly all labels are numbers, unless `skip` ignores the others, and if all would be with a
+    decimal point and no percent sign: otherwise a typo would turn each value into a class.
     """
     labels = texts["label"].to_pylist()
     if all(list_in(label) is not None for label in set(labels)):
         return "multilabel"
-    found = {label: numbers([label]) for label in set(labels)}
-    odd = [place for place, label in enumerate(labels) if found[label] is None]
-    values = {number for one in found.values() if one is not None for number in one}
+    parsed = {label: numbers([label]) for label in set(labels)}
+    odd = [index for index, label in enumerate(labels) if parsed[label] is None]
+    values = {number for ones in parsed.values() if ones is not None for number in ones}
     if len(odd) > MOST_ODD * len(labels) or not (
         len(values) > MOST_NUMERIC_CLASSES or any(value != int(value) for value in values)
     ):
@@ -135,26 +142,31 @@ def infer_kind(location: str, texts: pa.Table, skip: bool = False) -> Kind:
     if odd and not skip:
         line, label = texts["id"][odd[0]].as_py(), labels[odd[0]]
         raise DataError(
-            f"{location}:{line}: label {shown(label)} is no number, and {len(labels) - len(odd):,} others are; mend it, or say --kind classification if each of them is a class"
+            f"{location}:{line}: label {shown(label)} is not a number, and {len(labels) - len(odd):,} others are; "
+            "correct it, or pass --kind classification if each of them is a class"
         )
     return "regression"
 
 
 def require_plain_numbers(location: str, labels: set[str]) -> None:
-    """Raise DataError for labels that are the values of a regression, but for a percent sign or a decimal comma."""
+    """Raise DataError for labels that would be regression values but for a percent sign or a decimal comma."""
     values = {label: number_in(label) for label in labels}
     odd = sorted(label for label in labels if numbers([label]) is None)
     if not odd or None in values.values():
         return
     if len(values) > MOST_NUMERIC_CLASSES or any(value != int(value) for value in values.values() if value is not None):
         raise DataError(
-            f"{location}: labels such as {shown(odd[0])} are no numbers as they are written; write {values[odd[0]]:g} for a regression, "
-            "or say --kind classification if each of them is a class"
+            f"{location}: labels such as {shown(odd[0])} are not written as numbers; write {values[odd[0]]:g} for a "
+            "regression, "
+            "or pass --kind classification if each of them is a class"
         )
 
 
 def named_labels(location: str, texts: pa.Table, skip: bool) -> list[str]:
-    """All labels that the rows of a multilabel task have. Raises DataError at the first row whose label is no list, unless `skip` passes over it."""
+    """Return all labels in the rows of a multilabel task.
+
+    Raises DataError at the first row whose label is not a list, unless `skip` ignores it.
+    """
     rows = zip(texts["id"].to_pylist(), texts["label"].to_pylist())
     return list(
         chain.from_iterable(
@@ -166,14 +178,14 @@ def named_labels(location: str, texts: pa.Table, skip: bool) -> list[str]:
 
 
 def sorted_labels(labels: Sequence[str]) -> tuple[str, ...]:
-    """The distinct labels: by value where all are numbers, else by letters."""
+    """Return the distinct labels, sorted numerically if all are numbers, else alphabetically."""
     labels = sorted(set(labels))
     values = numbers(labels)
     return tuple(labels if values is None else (label for _, label in sorted(zip(values, labels))))
 
 
 def numbers(labels: Sequence[str] | set[str]) -> list[float] | None:
-    """The values of labels that are all numbers; None where one is not."""
+    """Return the values of labels that are all numbers; None if one is not."""
     try:
         return [finite(label) for label in labels]
     except ValueError:
@@ -181,7 +193,10 @@ def numbers(labels: Sequence[str] | set[str]) -> list[float] | None:
 
 
 def require_labels(task: Task, location: str, texts: pa.Table, bad: BadRows | None = None) -> pa.Table:
-    """The rows of a file that read_file gave, without those whose label the task does not know. Raises DataError at the first, unless `bad` leaves them out, and where all are such."""
+    """Return the rows of `read_file` without those that have an unknown label.
+
+    Raises DataError at the first one unless `bad` skips them, and if no row is left.
+    """
     understand, labels, bad = (
         task.indicators if task.kind == "multilabel" else task.number,
         texts["label"].to_pylist(),
@@ -189,7 +204,8 @@ def require_labels(task: Task, location: str, texts: pa.Table, bad: BadRows | No
     )
     if task.labels and len(labels) > 1 and not any(is_valid_label(understand, label) for label in labels):
         raise DataError(
-            f"{location}: not one of its {len(labels):,} rows has a label of {task.name} ({listed(task.labels)}); the first is {shown(labels[0])}: "
+            f"{location}: not one of its {len(labels):,} rows has a label of {task.name} ({listed(task.labels)}); the "
+            f"first is {shown(labels[0])}: "
             "is it another task's file, or are the columns of text and label swapped?"
         )
     kept = []
@@ -206,7 +222,7 @@ def require_labels(task: Task, location: str, texts: pa.Table, bad: BadRows | No
 
 
 def is_valid_label(understand: Callable[[str], Any], label: str) -> bool:
-    """Return whether a label means something."""
+    """Return whether `understand` accepts a label."""
     try:
         understand(label)
     except ValueError:
@@ -215,7 +231,7 @@ def is_valid_label(understand: Callable[[str], Any], label: str) -> bool:
 
 
 def parse_label(location: str, line: str, understand: Callable[[str], Any], label: str) -> Any:
-    """What a label means. Raises BadRow, with file and line, where `understand` raises ValueError."""
+    """Parse a label. Raises BadRow, with file and line, if `understand` raises ValueError."""
     try:
         return understand(label)
     except ValueError as error:
@@ -225,13 +241,13 @@ def parse_label(location: str, line: str, understand: Callable[[str], Any], labe
 def row_of(
     location: str, line: int, columns: Columns, by_name: dict[str, Any], lists: bool
 ) -> tuple[str, str, str | None, str | None]:
-    """The wanted columns' values as a row of TEXTS; `lists`: as one of a multilabel task. Raises DataError."""
+    """Return the selected columns' values as a row of TEXTS; `lists`: of a multilabel task. Raises DataError."""
     for name in (columns.first, columns.second):
         if name is None:
             continue
         text = by_name[name]
         if text is not None and not isinstance(text, str):
-            raise BadRow(f"{location}:{line}: column {name} is no text but {shown(text)}", "no-text")
+            raise BadRow(f"{location}:{line}: column {name} is not text but {shown(text)}", "no-text")
         if not text or not text.strip():
             raise BadRow(f"{location}:{line}: column {name} is empty", "empty-text")
     return (
@@ -243,7 +259,7 @@ def row_of(
 
 
 def row_label(location: str, line: int, columns: Columns, by_name: dict[str, Any], lists: bool) -> str | None:
-    """A row's label as it stands in TEXTS; None where the file has none. Raises DataError."""
+    """Return a row's label as stored in TEXTS; None if the file has none. Raises DataError."""
     if columns.labels:
         return labels_text(name for name in columns.labels if parse_truth_value(location, line, name, by_name[name]))
     if columns.label is None:
@@ -260,30 +276,32 @@ def row_label(location: str, line: int, columns: Columns, by_name: dict[str, Any
 
 
 def labels_text(labels: Iterable[str]) -> str:
-    """Labels as a JSON list of texts: sorted and each once, so that the same labels are the same text."""
+    """Return labels as a JSON list of texts, sorted and distinct, so that equal label sets are equal texts."""
     return json.dumps(sorted(set(labels)), ensure_ascii=False)
 
 
 def parse_truth_value(location: str, line: int, column: str, value: Any) -> bool:
-    """Whether a row has the label of a column of 0 and 1. Raises DataError for all else."""
+    """Return whether a row has the label of a 0/1 column. Raises DataError for any other value."""
     found = TRUTHS.get(str(value).strip().lower())
     if found is None:
         raise BadRow(
-            f"{location}:{line}: column {column} is {shown('' if value is None else value)}; a column of a label holds 0 or 1, or false or true",
+            f"{location}:{line}: column {column} is {shown('' if value is None else value)}; a label column holds 0 "
+            "or 1, or false or true",
             "no-label",
         )
     return found
 
 
 def label_text(location: str, line: int, column: str, value: Any) -> str:
-    """A label as it is written: numbers and truth values as JSON writes them. Raises DataError for one that is missing or NaN."""
+    """Return a label as text; numbers and truth values as in JSON. Raises DataError if it is missing or NaN."""
     if (
         value is None
         or (isinstance(value, float) and math.isnan(value))
         or (isinstance(value, str) and value.strip().lower() in ("", "nan"))
     ):
         raise BadRow(
-            f"{location}:{line}: column {column} has no label ({shown('' if value is None else value)}); leave the row out or give it one",
+            f"{location}:{line}: column {column} has no label ({shown('' if value is None else value)}); leave the "
+            "row out or give it one",
             "no-label",
         )
     if isinstance(value, bool | int | float):
@@ -291,6 +309,7 @@ def label_text(location: str, line: int, column: str, value: Any) -> str:
     if isinstance(value, str):
         return value.strip()
     raise BadRow(
-        f"{location}:{line}: column {column} is no label but {shown(value)}; a label is one text, number or truth value, or of kind multilabel a list of them",
+        f"{location}:{line}: column {column} is not a label but {shown(value)}; a label is one text, number or truth "
+        "value, or, for kind multilabel, a list of them",
         "no-label",
     )

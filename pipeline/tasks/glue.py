@@ -1,7 +1,7 @@
-"""GLUE (Wang et al. 2019, gluebenchmark.com): its tasks in the layout of the official archives.
+"""GLUE (Wang et al. 2019, gluebenchmark.com): its tasks, in the layout of the official archives.
 
-Class numbers are those of its data set on the Hugging Face hub (published models of MNLI have other orders: their label names tell);
-metrics are those of the benchmark's table 1.
+Class numbers are those of the Hugging Face data set (published MNLI models use other orders, given by their label
+names); metrics are those of the benchmark's table 1.
 """
 
 from collections.abc import Mapping
@@ -13,13 +13,13 @@ ENTAILMENT = ("entailment", "not_entailment")
 INFERENCE = ("entailment", "neutral", "contradiction")
 COLA_COLUMNS = ("source", "label", "mark", "sentence")  # its train and dev files have no header
 NOT_AVERAGED = ("ax",)
-"""The diagnostic set is shown beside the benchmark's score and is no part of it."""
+"""The diagnostic set is reported separately and not part of the benchmark's score."""
 
 
 def splits(
     folder: str, first: str, second: str | None, label: str = "label", *, id: str = "index"
 ) -> tuple[Split, ...]:
-    """train.tsv, dev.tsv and test.tsv with the same columns, the last without labels."""
+    """Return the splits train.tsv, dev.tsv and test.tsv with the same columns; test has no labels."""
     columns = {"train": label, "dev": label, "test": None}
     return tuple(
         Split(name=name, file=f"{folder}/{name}.tsv", first=first, second=second, label=column, id=id)
@@ -28,7 +28,7 @@ def splits(
 
 
 def split_of_two(name: str, folder: str, kind: str, label: str | None) -> Split:
-    """One of MNLI's splits that come from the genres trained on (matched) and from others (mismatched)."""
+    """Return one of MNLI's matched (training genres) or mismatched (other genres) splits."""
     file = f"{folder}/{name.partition('-')[0]}_{kind}.tsv"
     return Split(name=name, file=file, first="sentence1", second="sentence2", label=label)
 
@@ -123,8 +123,10 @@ TASKS: dict[str, Task] = {
 
 
 def glue_mean(scores: Mapping[str, Mapping[str, float]]) -> float:
-    """The benchmark's score of the tasks given: {task: {metric: value}}, averaged within each task first, MNLI's two dev sets as two metrics.
+    """Return the benchmark's score over {task: {metric: value}}: the mean over tasks of each task's mean, with MNLI's
+    two dev sets as two metrics.
 
-    AX does not count. It is the official score only where the other nine are there; raises StatisticsError where there is none.
+    AX does not count. It is the official score only if the other nine tasks are present. Raises StatisticsError if
+    there are none.
     """
     return mean(mean(values.values()) for task, values in scores.items() if task not in NOT_AVERAGED)

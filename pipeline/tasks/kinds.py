@@ -1,4 +1,4 @@
-"""The kinds of task, each with its way from items to rows, and from logits to scores."""
+"""Kinds of task, each with its functions from items to rows and from logits to scores."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
@@ -13,27 +13,27 @@ from pipeline.text.vocabulary import Vocabulary
 
 @dataclass(frozen=True, kw_only=True)
 class TaskHandlers:
-    """What a kind of task does."""
+    """The functions that implement a kind of task."""
 
     prepare: Callable[[Task, Any, Vocabulary, Cutting], Prepared]
-    """Items as rows of ids."""
+    """Encode items as rows of ids."""
     answers: Callable[[Task, Prepared, Logits, Cutting], Any]
-    """What a model's logits say of each item; the functions below take it."""
+    """Turn a model's logits into an answer per item; the functions below take its result."""
     score: Callable[[Task, Prepared, Any, Tuned], dict[str, float]]
-    """Metrics of a split, as shares of 1 but for mean_absolute_error."""
+    """Return the metrics of a split, as shares of 1 except mean_absolute_error."""
     tune: Callable[[Task, Prepared, Any], Tuned]
-    """What is chosen on the development set beside the weights."""
+    """Choose what is tuned on the development set besides the weights, such as thresholds."""
     baseline: Callable[[Task, Prepared, Prepared], dict[str, float]]
-    """Metrics of an answer that needs no model; the first split is the training one."""
+    """Return the metrics of a model-free baseline; the first split is the training split."""
     collapsed: Callable[[Task, Prepared, Any], bool]
-    """Whether a model gives the same answer to everything."""
+    """Return whether a model gives the same answer to everything."""
     details: Callable[[Task, Prepared, Any, Tuned], dict[str, Any]]
-    """What more there is to say of a split than its metrics, as JSON writes it."""
+    """Return further results of a split, such as per-class scores, as JSON."""
 
 
 def handlers_in(module: Any) -> TaskHandlers:
-    """The functions of a module by their names."""
-    return TaskHandlers(**{one.name: getattr(module, one.name) for one in fields(TaskHandlers)})
+    """Collect a module's functions by name."""
+    return TaskHandlers(**{field.name: getattr(module, field.name) for field in fields(TaskHandlers)})
 
 
 KINDS: dict[Kind, TaskHandlers] = {

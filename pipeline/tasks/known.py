@@ -1,4 +1,7 @@
-"""All tasks that are known by name: GLUE's, SQuAD's, CoNLL-2003's. A new data set of a known kind is a row here."""
+"""All tasks that are known by name: GLUE's, SQuAD's and CoNLL-2003's.
+
+To add a data set of a known kind, add a row here.
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -18,7 +21,7 @@ ENTITY_METRICS = ("f1", "precision", "recall", "accuracy")
 
 
 def squad(name: str, version: str, unanswerable: bool) -> Task:
-    """Questions in the files of one version."""
+    """Return the task of one SQuAD version."""
     files = tuple(Split(name=split, file=f"{split}-{version}.json") for split in ("train", "dev"))
     return Task(
         name=name, kind="spans", metrics=("f1", "exact"), maximum_length=384, splits=files, unanswerable=unanswerable
@@ -26,7 +29,7 @@ def squad(name: str, version: str, unanswerable: bool) -> Task:
 
 
 def conll(name: str, column: int, metrics: tuple[str, ...]) -> Task:
-    """One column of tags of the English files; which tags there are, the training file says."""
+    """Return the task of one tag column of the English files; the training file defines the tags."""
     files = {"train": "eng.train", "dev": "eng.testa", "test": "eng.testb"}
     return Task(
         name=name,
@@ -50,40 +53,49 @@ GLUE = tuple(glue.TASKS)
 
 
 def has_train(task: Task) -> bool:
-    """Whether a task can be trained."""
+    """Return whether a task has a training split."""
     return any(split.name == "train" for split in task.splits)
 
 
 def split_location(folder: str, split: Split) -> str | None:
-    """The split's file below the folder, plain or compressed; None where there is neither."""
+    """Return the location of a split's file, plain or compressed; None if it does not exist."""
     return existing_file(storage.join(folder, split.file))
 
 
 def wanted_tasks(names: tuple[str, ...], folder: str) -> list[Task]:
-    """The tasks named, each once; "glue" stands for all of GLUE's whose training file is in the folder. Raises ConfigError for one that does not exist, and for none."""
+    """Return the named tasks without repetition; "glue" means all GLUE tasks with a training file in the folder.
+
+    Raises ConfigError for an unknown task and for no task.
+    """
     trained = {name: task for name, task in TASKS.items() if has_train(task)}
-    found = [name for name in GLUE if name in trained and split_location(folder, trained[name].split("train"))]
-    wanted = [name for given in names for name in (found if given == "glue" else [given])]
+    available = [name for name in GLUE if name in trained and split_location(folder, trained[name].split("train"))]
+    wanted = [name for given in names for name in (available if given == "glue" else [given])]
     if unknown := [name for name in wanted if name not in trained]:
         raise ConfigError(
-            f"task ({', '.join(unknown)}) is none that can be trained: choose of {', '.join(trained)}, builtin, or glue for all of GLUE's that are there"
+            f"task ({', '.join(unknown)}) cannot be trained: choose from {', '.join(trained)}, builtin, or glue for "
+            "all GLUE tasks in the folder"
         )
     if not wanted:
         raise ConfigError(
-            f"data ({folder}) has none of GLUE's training files, such as {trained['sst2'].split('train').file}: name the folder of the official archives, unpacked"
+            f"data ({folder}) has none of GLUE's training files, such as {trained['sst2'].split('train').file}: name "
+            "the folder of the official archives, unpacked"
         )
     return [trained[name] for name in dict.fromkeys(wanted)]
 
 
 def read_items(task: Task, folder: str, split: str, *, skip: bool = False) -> tuple[Any, tuple[str, ...]]:
-    """The items of a split as their kind of task has them, and what was left out; `skip`: bad rows too. Raises DataError for what cannot be read."""
+    """Return a split's items in the form of its kind, and what was left out; `skip`: skip bad rows.
+
+    Raises DataError for what cannot be read.
+    """
     if task.kind not in ("spans", "tags"):
         return read_split(task, folder, split, skip=skip), ()
     where = task.split(split)
     location = split_location(folder, where)
     if location is None:
         raise DataError(
-            f"{storage.join(folder, where.file)} (split {split} of {task.name}) is not there, nor compressed; {folder} has {listed(storage.children(folder))}"
+            f"{storage.join(folder, where.file)} (split {split} of {task.name}) does not exist, nor does a compressed "
+            f"one; {folder} has {listed(storage.children(folder))}"
         )
     if task.kind == "tags":
         bad = BadRows(skip=skip)
@@ -93,7 +105,10 @@ def read_items(task: Task, folder: str, split: str, *, skip: bool = False) -> tu
 
 
 def with_labels(task: Task, train: Any) -> Task:
-    """The task with its labels, which of tags the training sentences say; where these are no chunks, words alone are scored."""
+    """Return the task with its labels.
+
+    For tags they come from the training sentences, and if these are not chunks, only words are scored.
+    """
     if task.kind != "tags":
         return task
     found = own_task(task.name, task.name, train)

@@ -1,6 +1,6 @@
-"""How predictions are scored: class numbers or values, (N,), or the 0 and 1 of a multilabel task, (N, L), against those of the labels.
+"""Metrics of predictions against labels: class numbers or values (N,), or the 0 and 1 of a multilabel task (N, L).
 
-What a metric cannot tell is 0, without a word.
+An undefined metric is 0, without a warning.
 """
 
 from collections.abc import Callable
@@ -18,12 +18,12 @@ def accuracy(predictions: np.ndarray, labels: np.ndarray) -> float:
 
 
 def f1(predictions: np.ndarray, labels: np.ndarray) -> float:
-    """Of the second class, which is the positive one of GLUE's tasks."""
+    """Return the F1 of the second class, the positive one of GLUE's tasks."""
     return float(metrics.f1_score(labels, predictions, labels=[1], average="macro", zero_division=0.0))
 
 
 def macro_f1(predictions: np.ndarray, labels: np.ndarray) -> float:
-    """Mean over the classes that are predicted or labels; of a multilabel task over all of its labels."""
+    """Return the mean F1 over classes that occur in predictions or labels; for a multilabel task over all labels."""
     if labels.ndim == 2:
         return float(
             metrics.f1_score(
@@ -38,37 +38,37 @@ def macro_f1(predictions: np.ndarray, labels: np.ndarray) -> float:
 
 
 def micro_f1(predictions: np.ndarray, labels: np.ndarray) -> float:
-    """Of all labels of all rows together."""
+    """Return the F1 over all labels of all rows together."""
     return float(metrics.f1_score(indicators(labels), indicators(predictions), average="micro", zero_division=0.0))
 
 
 def subset_accuracy(predictions: np.ndarray, labels: np.ndarray) -> float:
-    """The share of rows whose labels are all right."""
+    """Return the share of rows whose labels are all right."""
     return float(metrics.accuracy_score(indicators(labels), indicators(predictions)))
 
 
 def indicators(matrix: np.ndarray) -> np.ndarray:
-    """0 and 1 as scikit-learn takes them for labels even where there is one: with a last column that nothing has."""
+    """Pad a 0/1 matrix with an empty last column, so that scikit-learn reads it as multilabel even with one label."""
     return np.pad(matrix.astype(np.int64), ((0, 0), (0, 1)))
 
 
 def matthews(predictions: np.ndarray, labels: np.ndarray) -> float:
-    """Matthews' correlation of classes; 0 where predictions or labels are all the same."""
+    """Return Matthews' correlation of classes; 0 if predictions or labels are constant."""
     return 0.0 if constant(predictions) or constant(labels) else float(metrics.matthews_corrcoef(labels, predictions))
 
 
 def pearson(predictions: np.ndarray, labels: np.ndarray) -> float:
-    """Correlation of values; 0 where either are all the same or not all finite."""
+    """Return the correlation of values; 0 if either is constant or not finite."""
     return correlation(stats.pearsonr, predictions, labels)
 
 
 def spearman(predictions: np.ndarray, labels: np.ndarray) -> float:
-    """Correlation of ranks; 0 where either are all the same or not all finite."""
+    """Return the correlation of ranks; 0 if either is constant or not finite."""
     return correlation(stats.spearmanr, predictions, labels)
 
 
 def mean_absolute_error(predictions: np.ndarray, labels: np.ndarray) -> float:
-    """In the unit of the labels; NaN where a prediction is."""
+    """Return the mean absolute error in the labels' unit; NaN if a prediction is."""
     return float(np.mean(np.abs(predictions.astype(np.float64) - labels)))
 
 
@@ -78,25 +78,25 @@ def auc(probabilities: np.ndarray, labels: np.ndarray) -> float:
 
 
 def average_precision(probabilities: np.ndarray, labels: np.ndarray) -> float:
-    """Area under the curve of precision over recall, as a sum of steps; see `class_by_class`."""
+    """Area under the precision-recall curve, as a sum of steps; see `class_by_class`."""
     return class_by_class(metrics.average_precision_score, probabilities, labels)
 
 
 def class_by_class(measure: Callable[..., Any], probabilities: np.ndarray, labels: np.ndarray) -> float:
-    """A measure of the second of two classes; of more classes, or of labels, a mean.
+    """Score the second of two classes; for more classes, or for labels, return the mean of one-against-rest scores.
 
-    It is over those that some rows have and others have not.
+    Classes that no row has, or that every row has, are left out.
     """
     if not np.isfinite(probabilities).all():
         return 0.0
     truths = labels > 0 if labels.ndim == 2 else labels[:, None] == np.arange(probabilities.shape[1])
     columns = [1] if labels.ndim == 1 and probabilities.shape[1] == 2 else range(probabilities.shape[1])
-    found = [
+    scores = [
         float(measure(truths[:, column], probabilities[:, column]))
         for column in columns
         if 0 < truths[:, column].sum() < len(labels)
     ]
-    return float(np.mean(found)) if found else 0.0
+    return float(np.mean(scores)) if scores else 0.0
 
 
 Measure = Callable[[np.ndarray, np.ndarray], float]
@@ -105,32 +105,32 @@ METRICS: dict[str, Measure] = {
     for measure in (accuracy, f1, macro_f1, micro_f1, subset_accuracy, matthews, pearson, spearman, mean_absolute_error)
 }
 RANKED: dict[str, Measure] = {measure.__name__: measure for measure in (auc, average_precision)}
-"""Metrics of probabilities, float (N, classes), in the place of answers."""
+"""Metrics of probabilities, float (N, classes), instead of predictions."""
 
 
 def constant(values: np.ndarray) -> bool:
-    """Whether all values are the same, or there is one."""
+    """Return whether all values are equal."""
     return bool((values == values[0]).all())
 
 
 def correlation(measure: Callable[..., Any], predictions: np.ndarray, labels: np.ndarray) -> float:
-    """A correlation of scipy's, with 0 for what it is not defined on."""
+    """Return a scipy correlation, or 0 if it is undefined."""
     both = np.stack((predictions, labels)).astype(np.float64)
-    # values so close that their spread is lost in rounding are as good as the same, and scipy would warn
+    # values whose spread is lost in rounding count as constant; scipy would warn about them
     if not np.isfinite(both).all() or any(constant(values) or nearly_constant(values) for values in both):
         return 0.0
     return float(measure(both[0], both[1]).statistic)
 
 
 def nearly_constant(values: np.ndarray) -> bool:
-    """Whether the spread of finite values is lost in the rounding of float64."""
+    """Return whether the spread of finite values is lost in float64 rounding."""
     return bool(np.linalg.norm(values - values.mean()) < 1e-13 * abs(values.mean()))
 
 
 def score(
     task: Task, predictions: np.ndarray, labels: np.ndarray, probabilities: np.ndarray | None = None
 ) -> dict[str, float]:
-    """The task's metrics by name, those in RANKED of the probabilities; NaN predictions correlate with nothing."""
+    """Return the task's metrics by name; those in RANKED use the probabilities. NaN predictions have correlation 0."""
     return {
         name: RANKED[name](probabilities, labels) if name in RANKED else METRICS[name](predictions, labels)
         for name in task.metrics
@@ -138,9 +138,8 @@ def score(
 
 
 def majority(task: Task, train_labels: np.ndarray, labels: np.ndarray) -> dict[str, float]:
-    """The task's metrics of one answer to everything: the most frequent class of the training split, or the mean of its values.
-
-    Of a multilabel task: the labels that more than half of its rows have.
+    """Return the task's metrics for a constant answer: the most frequent class of the training split, its mean value,
+    or (multilabel) the labels of more than half of its rows.
     """
     if task.kind == "multilabel":
         shares = np.tile(train_labels.mean(axis=0), (len(labels), 1))
@@ -152,14 +151,16 @@ def majority(task: Task, train_labels: np.ndarray, labels: np.ndarray) -> dict[s
 
 
 def confusion(task: Task, predictions: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """How often each class (row) was taken for each (column), int64 (classes, classes)."""
+    """Return the confusion matrix, true classes by predicted classes, int64 (classes, classes)."""
     classes = len(task.labels)
-    places = labels.astype(np.int64) * classes + predictions.astype(np.int64)
-    return np.bincount(places, minlength=classes * classes).reshape(classes, classes)
+    cells = labels.astype(np.int64) * classes + predictions.astype(np.int64)
+    return np.bincount(cells, minlength=classes * classes).reshape(classes, classes)
 
 
 def per_class(task: Task, predictions: np.ndarray, labels: np.ndarray) -> dict[str, dict[str, float]]:
-    """{label: {precision, recall, f1, count}}; count is how many rows have the label, and what is not defined is 0."""
+    """Return {label: {precision, recall, f1, count}}; count is the number of rows with the label, and undefined scores
+    are 0.
+    """
     if task.kind == "multilabel":
         predictions, labels = indicators(predictions), indicators(labels)
     figures = metrics.precision_recall_fscore_support(
@@ -172,24 +173,23 @@ def per_class(task: Task, predictions: np.ndarray, labels: np.ndarray) -> dict[s
 
 
 def tuned_thresholds(probabilities: np.ndarray, truth: np.ndarray) -> np.ndarray:
-    """The threshold (L,) from which on each label of a multilabel task is given, tuned on dev: of the best F1 on these rows, both (N, L).
+    """Return each label's threshold (L,) with the best F1 on these rows, for multilabel `probabilities` and `truth` (N,
+    L); tuned on dev.
 
-    Of thresholds that are as good the one nearest to 0.5; 0.5 for a label that no row has.
+    Ties go to the threshold nearest to 0.5; a label that no row has gets 0.5.
     """
     return np.array([tuned_threshold(*column) for column in zip(probabilities.T.astype(np.float64), truth.T > 0)])
 
 
 def tuned_threshold(probabilities: np.ndarray, truth: np.ndarray) -> float:
-    """Of one label, both (N,): 0.5, or half-way between two probabilities that follow each other."""
+    """Return the best threshold of one label, from (N,): 0.5, or halfway between two adjacent probabilities."""
     if not truth.any():
         return 0.5
     order = np.argsort(probabilities)
-    ranked, before = (
-        probabilities[order],
-        np.append(0, np.cumsum(truth[order])),
-    )  # before: how many of the lower-ranked rows have the label
+    ranked = probabilities[order]
+    before = np.append(0, np.cumsum(truth[order]))  # how many of the lower-ranked rows have the label
     distinct = np.append(0.0, np.unique(probabilities))
     thresholds = np.append(0.5, (distinct[1:] + distinct[:-1]) / 2)
-    places = np.searchsorted(ranked, thresholds)
-    scores = 2 * (before[-1] - before[places]) / (len(ranked) - places + before[-1])
+    below = np.searchsorted(ranked, thresholds)  # rows below each threshold
+    scores = 2 * (before[-1] - before[below]) / (len(ranked) - below + before[-1])
     return float(thresholds[np.lexsort((thresholds, np.abs(thresholds - 0.5), -scores))[0]])

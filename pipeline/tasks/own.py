@@ -1,4 +1,4 @@
-"""Anyone's own files as a task: what kind it is, and its items."""
+"""Turn the user's own files into a task: infer its kind and read its items."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -18,20 +18,24 @@ from pipeline.tasks.tagging import WITH_LISTS, Sentence, read_sentences, read_ta
 from pipeline.tasks.task import Task
 
 LONGEST_NAME = 150
-"""Bytes of a task's name: a trial's folder adds its seed and digest, and file systems take 255."""
+"""Maximum bytes of a task's name: a trial's folder adds seed and digest, and file systems allow 255."""
 
 
 Lost = dict[str, tuple[str, ...]]
-"""Split -> what was left out of it, in words."""
+"""Split -> descriptions of what was left out."""
 
 
 def read_own(config: Finetune, train: str, dev: str | None) -> tuple[Task, dict[str, Any], Lost]:
-    """The task that a training file makes, the items of the files by split, and what was left out. Raises DataError for what cannot be read, and for labels that training has not."""
+    """Return the task that a training file defines, the files' items by split, and what was left out.
+
+    Raises DataError for unreadable files and for dev labels missing in training.
+    """
     form = kind_of(train)
     forms = {"squad": "spans", "conll": "tags"}
     if config.kind not in ("auto", forms.get(form, config.kind)):
         raise DataError(
-            f"{train} is of the form {form}, which is of the kind {forms[form]}, and kind ({config.kind}) asks for another"
+            f"{train} has the format {form}, which is of kind {forms[form]}, but kind is {config.kind}: leave --kind "
+            "out"
         )
     if (
         form == "squad"
@@ -60,12 +64,12 @@ def read_own(config: Finetune, train: str, dev: str | None) -> tuple[Task, dict[
 
 
 def bad_rows(config: Finetune) -> BadRows:
-    """What is done with the bad rows of one more file."""
+    """Return the bad-row policy for another file."""
     return BadRows(skip=config.on_bad_rows == "skip")
 
 
 def has_lists(location: str, columns: Sequence[str]) -> bool:
-    """Whether the first row of a file has lists in all of these columns, as words and their tags are."""
+    """Return whether a file's first row has lists in all of these columns, as words and tags do."""
     if not bare_name(location).endswith(WITH_LISTS):
         return False
     _, values = next(rows_in(location, columns, BadRows(skip=True)), (1, ()))
@@ -73,29 +77,31 @@ def has_lists(location: str, columns: Sequence[str]) -> bool:
 
 
 def columns_of(config: Finetune) -> Columns:
-    """The columns that the settings name."""
-    one = None if len(config.label) > 1 else first_label(config)
-    return Columns(first=config.text, second=config.pair, label=one, labels=() if one else config.label)
+    """Return the columns named by the settings."""
+    label = None if len(config.label) > 1 else first_label(config)
+    return Columns(first=config.text, second=config.pair, label=label, labels=() if label else config.label)
 
 
 def first_label(config: Finetune) -> str:
-    """The column of the label, or of the tags."""
+    """Return the column of the label or tags."""
     return config.label[0] if config.label else "label"
 
 
 def are_questions(config: Finetune, location: str) -> bool:
-    """Whether a table is of questions: by the usual names where none is set, or by a column of labels that holds answers with their places."""
+    """Return whether a table holds questions: by its usual column names if no column is set, or if the label column
+    holds answers with positions.
+    """
     named = (config.text, config.pair, config.label) != ("text", None, ())
     return (not named or len(config.label) == 1) and has_questions(location, config.label[0] if named else None)
 
 
 def read_file_questions(config: Finetune, location: str, bad: BadRows) -> list[Question]:
-    """The questions of a file, in SQuAD's JSON or a table. Raises DataError for another."""
+    """Return the questions of a file, SQuAD JSON or table. Raises DataError for other formats."""
     form = kind_of(location)
     if form == "squad":
         return read_questions(location)
     if form != "table":
-        raise DataError(f"{location} is of the form {form}: questions are read from SQuAD's JSON and from tables")
+        raise DataError(f"{location} has the format {form}: questions are read from SQuAD's JSON and from tables")
     context = CONTEXT if config.text == "text" else config.text
     return read_question_table(
         location,
@@ -107,38 +113,45 @@ def read_file_questions(config: Finetune, location: str, bad: BadRows) -> list[Q
 
 
 def question_task(config: Finetune, train: str, dev: str | None) -> tuple[Task, dict[str, Any], Lost]:
-    """A task of spans; where questions are impossible, as in SQuAD 2.0, they are answered by none."""
+    """Return a question-answering task; if some questions are impossible (SQuAD 2.0), the task may leave questions
+    unanswered.
+    """
     bad, bad_of_dev = bad_rows(config), bad_rows(config)
-    kept, unlearnable = trainable_questions(found := read_file_questions(config, train, bad), train)
+    questions = read_file_questions(config, train, bad)
+    kept, unlearnable = trainable_questions(questions, train)
     task = Task(
         name=stem(train),
         kind="spans",
         metrics=("f1", "exact"),
         maximum_length=384,
-        unanswerable=any(one.impossible for one in found),
+        unanswerable=any(question.impossible for question in questions),
     )
     items = {"train": kept} | ({"dev": read_file_questions(config, dev, bad_of_dev)} if dev else {})
     return task, items, {"train": (*bad.words(), *unlearnable), "dev": bad_of_dev.words()}
 
 
 def tagging_task(config: Finetune, train: str, dev: str | None) -> tuple[Task, dict[str, Any], Lost]:
-    """Words with tags, in CoNLL's columns or in a table."""
+    """Return a tagging task from CoNLL columns or a table."""
     bad, bad_of_dev = bad_rows(config), bad_rows(config)
-    found = {"train": sentences(config, train, bad)}
-    task = tags.own_task(stem(train), train, found["train"])
+    items = {"train": sentences(config, train, bad)}
+    task = tags.own_task(stem(train), train, items["train"])
     if dev:
-        found["dev"] = with_known_tags(task, dev, sentences(config, dev, bad_of_dev), bad_of_dev)
-    return task, found, {"train": bad.words(), "dev": bad_of_dev.words()}
+        items["dev"] = with_known_tags(task, dev, sentences(config, dev, bad_of_dev), bad_of_dev)
+    return task, items, {"train": bad.words(), "dev": bad_of_dev.words()}
 
 
 def with_known_tags(task: Task, location: str, items: Sequence[Sentence], bad: BadRows) -> list[Sentence]:
-    """The sentences without those that have a tag which the task does not know. Raises DataError where that is all of them, or where none may be left out."""
+    """Return the sentences whose tags the task knows.
+
+    Raises DataError at the first other sentence unless `bad` skips it, and if none is left.
+    """
     known, kept = set(task.labels), []
     for number, item in enumerate(items, 1):
         if unknown := [tag for tag in item.tags if tag not in known]:
             bad.take(
                 BadRow(
-                    f"{location}, sentence {number}: tag {shown(unknown[0])} is not among the {len(known)} tags of {task.name} ({listed(task.labels)}); mend the file or train with that tag",
+                    f"{location}, sentence {number}: tag {shown(unknown[0])} is not among the {len(known)} tags of "
+                    f"{task.name} ({listed(task.labels)}); correct the file or train with that tag",
                     "unknown-tag",
                 )
             )
@@ -149,17 +162,18 @@ def with_known_tags(task: Task, location: str, items: Sequence[Sentence], bad: B
 
 
 def sentences(config: Finetune, location: str, bad: BadRows) -> list[Sentence]:
-    """The tagged sentences of a file."""
+    """Return a file's tagged sentences."""
     if kind_of(location) != "conll":
         return read_tagged(location, config.text, first_label(config), bad)
     column = first_label(config)
     if column != "label" and not column.lstrip("-").isdigit():
         raise DataError(
-            f"{location} has columns without names: give --label a number, 1 for the second column or -1 for the last, not {column}"
+            f"{location} has columns without names: pass --label a number, 1 for the second column or -1 for the "
+            f"last, not {column}"
         )
     return read_sentences(location, -1 if column == "label" else int(column), bad)
 
 
 def stem(location: str) -> str:
-    """A file's name without what follows its first point, as much as has room in the names of folders."""
+    """Return a file's name up to its first dot, truncated to fit into folder names."""
     return location.rsplit("/", 1)[-1].split(".")[0].encode()[:LONGEST_NAME].decode(errors="ignore")

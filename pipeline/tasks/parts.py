@@ -1,4 +1,5 @@
-"""A text that is too long for one window: its overlapping parts, and in which of them each token has the most context.
+"""Split a text that is too long for one window into overlapping parts, and choose for each token the part with the most
+context.
 
 P parts of a text of T tokens.
 """
@@ -7,9 +8,11 @@ import numpy as np
 
 
 def parts(tokens: int, room: int, stride: int) -> list[tuple[int, int]]:
-    """Where each part begins and ends: at most `room` tokens, of which the last `stride` are the next part's first.
+    """Return the start and end of each part: at most `room` tokens, of which the last `stride` are also the next part's
+    first.
 
-    No tokens make one empty part. As `tokenizers` cuts, where a stride is what parts share; google-research/bert's is what a part moves on.
+    An empty text makes one empty part. Splits as `tokenizers` does: `stride` is the overlap (in google-research/bert it
+    is the shift).
     """
     assert 0 <= stride < room
     starts = range(0, max(tokens - stride, 1), room - stride)
@@ -17,9 +20,11 @@ def parts(tokens: int, room: int, stride: int) -> list[tuple[int, int]]:
 
 
 def most_context(bounds: list[tuple[int, int]]) -> list[np.ndarray]:
-    """Of each part, bool (tokens of the part,): whether a token has more context there than in any other part, and none earlier has as much.
+    """Return for each part, bool (tokens of the part,), whether a token has its most context there; ties go to the
+    earlier part.
 
-    Context is the lesser of the tokens on its left and on its right, and a hundredth of the part's length (google-research/bert, run_squad.py).
+    Context is the smaller number of tokens to the left or right, plus a hundredth of the part's length
+    (google-research/bert, run_squad.py).
     """
     tokens = np.arange(bounds[-1][1])
     starts, ends = np.array(bounds).T[:, :, None]

@@ -1,4 +1,4 @@
-"""Texts and words to pieces of a vocabulary that know the characters or words they come from.
+"""Split texts and words into a vocabulary's pieces, with their positions in the input.
 
 T pieces of one text.
 """
@@ -15,7 +15,7 @@ from tokenizers import Encoding, Tokenizer
 from pipeline.text.vocabulary import Vocabulary
 
 AT_ONCE = 512
-"""Texts; an encoding takes a hundred times the memory of its ids."""
+"""Batch size in texts; an encoding takes a hundred times the memory of its ids."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,13 +25,14 @@ class Pieces:
     ids: np.ndarray  # int32 (T,)
     starts: np.ndarray  # int32 (T,), first character in the text as it was given, or in the piece's word
     ends: np.ndarray  # int32 (T,), one past the last
-    words: (
-        np.ndarray
-    )  # int32 (T,), place of the word: the words that were given, or those of the vocabulary's splitting
+    words: np.ndarray  # int32 (T,), index of its word: of the given words, or of the vocabulary's pre-tokenization
 
 
 class Tokenization:
-    """A vocabulary's pieces; special tokens in a text are text. It can be pickled; the tokenizer is built where it is used."""
+    """A vocabulary's tokenizer; special tokens in a text are plain text.
+
+    Can be pickled: the tokenizer is built on first use.
+    """
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self.vocabulary = vocabulary
@@ -44,7 +45,7 @@ class Tokenization:
         return self.vocabulary.tokenizer()
 
     def of_texts(self, texts: Sequence[str]) -> list[Pieces]:
-        """The pieces of each text."""
+        """Return the pieces of each text."""
         batches = (texts[start : start + AT_ONCE] for start in range(0, len(texts), AT_ONCE))
         return [
             pieces
@@ -53,7 +54,7 @@ class Tokenization:
         ]
 
     def of_words(self, sentences: Sequence[Sequence[str]]) -> list[Pieces]:
-        """The pieces of each sentence's words. Every word looks like one with a space before it."""
+        """Return the pieces of each sentence's words, each word encoded as if after a space."""
         space = " " if self.vocabulary.kind == "byte-bpe" else ""
         spaced = [[space + word for word in words] for words in sentences]
         batches = (spaced[start : start + AT_ONCE] for start in range(0, len(spaced), AT_ONCE))
@@ -64,7 +65,7 @@ class Tokenization:
 
 
 def pieces_of(encoding: Encoding) -> Pieces:
-    """An encoding as arrays."""
+    """Convert an encoding to arrays."""
     offsets = np.array(encoding.offsets, np.int32).reshape(-1, 2)
     return Pieces(
         ids=np.array(encoding.ids, np.int32),

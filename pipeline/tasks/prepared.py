@@ -1,4 +1,4 @@
-"""A split of a task as a model sees it, and what every kind of task has to say about it."""
+"""One split of a task as model input, and the types that all kinds of task share."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,32 +15,36 @@ DEFAULT_STRIDE = {"spans": 128}
 OTHER_STRIDE = 32
 
 Logits = Sequence[np.ndarray]
-"""What a model says of each row of a table, in the rows' order: float32 (classes,), or (L, classes) where it speaks of tokens."""
+"""A model's output per row of a table, in row order: float32 (classes,), or (L, classes) for token-level tasks."""
 Tuned = dict[str, Any]
-"""What is chosen on the development set beside the weights, such as thresholds; as JSON writes it."""
+"""Values chosen on the development set besides the weights, such as thresholds; JSON-serialisable."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Prepared:
-    """Texts, sentences or questions, and their rows as ids."""
+    """Texts, sentences or questions, with their rows of ids."""
 
     items: Any
     """A table of TEXTS, or a list of Sentence or of Question."""
     rows: pa.Table
-    """Schema ENCODED; `row` is the place of the item that a row is of."""
+    """Schema ENCODED; `row` is the index of the row's item."""
     windows: Sequence[Sequence[Any]] = ()
-    """Of each sentence or question its windows, which are the rows in their order."""
+    """Windows of each sentence or question; concatenated, they are the rows in order."""
     cut: int = 0
-    """Texts that lost tokens to the length."""
+    """Number of truncated texts."""
     notes: tuple[str, ...] = ()
-    """What was cut or left out, with counts."""
+    """Descriptions of what was truncated or left out, with counts."""
 
 
 def resolved_cutting(cutting: Cutting, task: Task, positions: int) -> Cutting:
-    """The cutting with a length and a stride: those set, or the task's where the model's `positions` allow it. Raises ConfigError for a length beyond them."""
+    """Return the cutting with length and stride filled in: as set, else the task's, limited by the model's `positions`.
+
+    Raises ConfigError if the set length exceeds `positions`.
+    """
     if (cutting.maximum_length or 0) > positions:
         raise ConfigError(
-            f"cutting.maximum_length ({cutting.maximum_length}) must be at most the checkpoint's positions ({positions})"
+            f"cutting.maximum_length ({cutting.maximum_length}) must be at most the checkpoint's positions "
+            f"({positions})"
         )
     length = cutting.maximum_length or min(task.maximum_length, positions)
     stride = min(DEFAULT_STRIDE.get(task.kind, OTHER_STRIDE), length // 3) if cutting.stride is None else cutting.stride

@@ -1,4 +1,4 @@
-"""Questions on contexts as a kind of task: windows in, spans of the context out."""
+"""Extractive question answering as a kind of task: windows in, spans of the context out."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -18,49 +18,57 @@ from pipeline.tasks.windows import Windowing, windows
 from pipeline.text.vocabulary import Vocabulary
 
 EXAMINED = ("exact", "f1", "HasAns_exact", "HasAns_f1", "NoAns_exact", "NoAns_f1")
-"""Of the official scores those that are percentages."""
+"""The official scores that are percentages."""
 NO_MARGIN = 0.0
-"""Threshold of SQuAD 2.0 where none was tuned: no answer where it scores higher than the best span."""
+"""Default threshold for SQuAD 2.0 if none was tuned: no answer if it scores higher than the best span."""
 
 
 def trainable_questions(items: Sequence[Question], location: str) -> tuple[list[Question], tuple[str, ...]]:
-    """The questions that can be learnt from, and how many cannot, by reason. Raises DataError where none can."""
+    """Return the questions that can be trained on, and the number of others by reason.
+
+    Raises DataError if there are none.
+    """
     kept, lost = trainable(items)
     if not kept:
         raise DataError(
-            f"{location} has no question that can be learnt from: {', '.join(f'{times} {reason}' for reason, times in lost.items())}"
+            f"{location} has no question to train on: "
+            f"{', '.join(f'{times} {reason}' for reason, times in lost.items())}"
         )
     return kept, tuple(f"{times:,} questions left out ({reason})" for reason, times in lost.items())
 
 
 def prepare(task: Task, items: Sequence[Question], vocabulary: Vocabulary, cutting: Cutting) -> Prepared:
-    """The windows of each question, in order; their label is the answer's first and last token, [CLS] where it is not in the window."""
+    """Encode each question's windows, in order; the labels are the answer's first and last token, or [CLS] if the
+    window lacks it.
+    """
     assert cutting.maximum_length is not None and cutting.stride is not None
     windowing = Windowing(
         maximum_length=cutting.maximum_length, stride=cutting.stride, question_length=cutting.question_length
     )
-    found = windows(Tokenization(vocabulary), items, windowing)
-    flat = [(place, window) for place, ones in enumerate(found) for window in ones]
+    by_question = windows(Tokenization(vocabulary), items, windowing)
+    flat = [(index, window) for index, group in enumerate(by_question) for window in group]
     columns = {
         "ids": pa.array([window.ids for _, window in flat], ENCODED.field("ids").type),
         "first_length": pa.array([window.first_length for _, window in flat], pa.int32()),
         "label": pa.nulls(len(flat), pa.float32()),
         "labels": pa.array([(window.start, window.end) for _, window in flat], ENCODED.field("labels").type),
-        "row": pa.array([place for place, _ in flat], pa.int64()),
+        "row": pa.array([index for index, _ in flat], pa.int64()),
     }
-    longer = sum(len(ones) > 1 for ones in found)
-    cut = sum(ones[0].question_cut for ones in found)
+    longer = sum(len(group) > 1 for group in by_question)
+    cut = sum(group[0].question_cut for group in by_question)
     notes = (
         [f"{longer:,} contexts in several windows of {cutting.maximum_length} tokens, {len(flat):,} windows in all"]
         if longer
         else []
     )
     notes += [f"{cut:,} questions cut at {cutting.question_length} tokens (--cutting.question-length)"] if cut else []
-    return Prepared(items=items, rows=pa.table(columns, schema=ENCODED), windows=found, cut=cut, notes=tuple(notes))
+    return Prepared(
+        items=items, rows=pa.table(columns, schema=ENCODED), windows=by_question, cut=cut, notes=tuple(notes)
+    )
 
 
 def answers(task: Task, prepared: Prepared, logits: Logits, cutting: Cutting) -> dict[str, Answer]:
-    """The n-best answers to each question, by its id; logits (L, 2) of each window."""
+    """Return the n-best answers by question id; logits are (L, 2) per window."""
     found, start = {}, 0
     for question, ones in zip(prepared.items, prepared.windows, strict=True):
         mine = logits[start : start + len(ones)]
@@ -77,13 +85,17 @@ def answers(task: Task, prepared: Prepared, logits: Logits, cutting: Cutting) ->
 
 
 def texts_of(task: Task, found: dict[str, Answer], tuned: Tuned) -> dict[str, str]:
-    """The answer to each question, empty for none; only where the task has such is there a threshold."""
+    """Return the answer to each question, empty for "no answer"; a threshold applies only to tasks with unanswerable
+    questions.
+    """
     threshold = tuned.get("null_threshold", NO_MARGIN) if task.unanswerable else None
     return {id: answer.text(threshold) for id, answer in found.items()}
 
 
 def tune(task: Task, prepared: Prepared, found: dict[str, Answer]) -> Tuned:
-    """The threshold of no answer with the highest F1 on these questions, and that F1; nothing for a task in which all have answers."""
+    """Return the no-answer threshold with the highest F1 on these questions, and that F1; empty if all questions have
+    answers.
+    """
     if not task.unanswerable:
         return {}
     best = best_threshold(found, prepared.items)
@@ -91,22 +103,22 @@ def tune(task: Task, prepared: Prepared, found: dict[str, Answer]) -> Tuned:
 
 
 def score(task: Task, prepared: Prepared, found: dict[str, Answer], tuned: Tuned) -> dict[str, float]:
-    """The official scores, as shares of 1."""
+    """Return the official scores, as shares of 1."""
     scores = squad_score(texts_of(task, found, tuned), prepared.items)
     return {name: scores[name] / 100 for name in EXAMINED if name in scores}
 
 
 def baseline(task: Task, train: Prepared, prepared: Prepared) -> dict[str, float]:
-    """What "no answer" scores where a task has such; nothing else is an answer to all questions."""
+    """Return the scores of always answering "no answer"; no other constant answer suits all questions."""
     found = squad_score({question.id: "" for question in prepared.items}, prepared.items)
     return {name: found[name] / 100 for name in EXAMINED if name in found}
 
 
 def collapsed(task: Task, prepared: Prepared, found: dict[str, Answer]) -> bool:
-    """Whether all questions have the same answer."""
+    """Return whether all questions have the same answer."""
     return len(set(texts_of(task, found, {}).values())) < 2
 
 
 def details(task: Task, prepared: Prepared, found: dict[str, Answer], tuned: Tuned) -> dict[str, Any]:
-    """Nothing: the scores say all."""
+    """Return nothing: the scores say all."""
     return {}

@@ -1,4 +1,4 @@
-"""Rows of CSV, TSV, JSON and Parquet files: the columns that are wanted, with the line that each row begins at."""
+"""Read selected columns of CSV, TSV, JSON and Parquet files, with the first line number of each row."""
 
 import csv
 import io
@@ -17,18 +17,18 @@ from pipeline.tasks.content import BOM, bare_name, content_of, decoded, is_blank
 from pipeline.tasks.tables import require_columns, tab_separated
 
 Values = Iterator[tuple[int, Sequence[Any]]]
-"""(line from 1, or number of the row from 1 in Parquet and JSON lists; the wanted columns' values)."""
+"""(line number from 1, or row number from 1 for Parquet and JSON lists; values of the selected columns)."""
 Reader = Callable[[str, bytes, Sequence[str], BadRows], Values]
-"""Of a location, its content, the columns that are wanted, and what is done with rows that cannot be read."""
+"""(location, content, selected columns, bad-row policy) -> rows."""
 SEPARATORS = ",;\t|"
-"""What may divide the columns of a .csv file, the usual one first."""
+"""Possible separators of a .csv file, the most usual first."""
 BLANK = f"{BOM} \t\r\n"
 """Characters around JSON."""
-ONE_OBJECT = "one object a line is read, or one list of objects"
+ONE_OBJECT = "expected one object per line, or one list of objects"
 
 
 def reader_of(location: str) -> Reader:
-    """What reads a file of this name. Raises DataError for one that tells no format."""
+    """Return the reader for a file name. Raises DataError for an unknown format."""
     name = bare_name(location)
     reader = next((read for suffix, read in READERS.items() if name.endswith(suffix)), None)
     if reader is None:
@@ -37,12 +37,15 @@ def reader_of(location: str) -> Reader:
 
 
 def rows_in(location: str, columns: Sequence[str], bad: BadRows | None = None) -> Values:
-    """The columns of a file's rows, as they stand there."""
+    """Return the selected columns of a file's rows, unconverted."""
     return reader_of(location)(location, content_of(location), columns, bad or BadRows())
 
 
 def require_named(location: str, there: Sequence[str], wanted: Sequence[str], hint: str = "") -> None:
-    """Raise DataError unless an own file has all wanted columns, each once; says how columns are named."""
+    """Raise DataError unless the user's file has all `wanted` columns, each once.
+
+    The message says how to name columns.
+    """
     if missing := [name for name in wanted if name not in there]:
         raise DataError(
             f"{location} has no column {missing[0]}: its columns are {listed(there)}; "
@@ -52,9 +55,9 @@ def require_named(location: str, there: Sequence[str], wanted: Sequence[str], hi
 
 
 def read_csv(location: str, content: bytes, wanted: Sequence[str], bad: BadRows) -> Values:
-    """RFC 4180: commas, double quotes around what holds one, line ends within quotes.
+    """Read RFC 4180 CSV: comma-separated, with double quotes around fields that hold separators or line ends.
 
-    A file whose header has no comma may have other SEPARATORS.
+    A header without a comma may use another of SEPARATORS.
     """
     text = decoded(location, content)
     header = text.lstrip().split("\n", 1)[0]
@@ -62,7 +65,7 @@ def read_csv(location: str, content: bytes, wanted: Sequence[str], bad: BadRows)
 
 
 def separator_of(header: str) -> str:
-    """Return what divides the columns of a header line: a comma, else the first of SEPARATORS that does."""
+    """Return a header line's separator: a comma, else the first of SEPARATORS that splits it."""
     for separator in SEPARATORS:
         try:
             if len(next(csv.reader([header], delimiter=separator, strict=True), [])) > 1:
@@ -73,7 +76,7 @@ def separator_of(header: str) -> str:
 
 
 def csv_rows(location: str, lines: Iterable[str], header: str) -> Iterator[tuple[int, list[str]]]:
-    """(line that the row begins at, its fields) of the rows of a CSV file that are not blank.
+    """Yield (first line number, fields) of each non-blank row of a CSV file.
 
     `header` is its first line. Raises DataError for broken quotes.
     """
@@ -95,26 +98,26 @@ def csv_rows(location: str, lines: Iterable[str], header: str) -> Iterator[tuple
 
 
 def read_tsv(location: str, content: bytes, wanted: Sequence[str], bad: BadRows) -> Values:
-    """Tabs between fields, quotes as characters."""
+    """Read tab-separated fields; quotes are plain characters."""
     return select_columns(location, tab_separated(location, content), wanted, bad)
 
 
 def select_columns(
     location: str, rows: Iterator[tuple[int, Sequence[str]]], wanted: Sequence[str], bad: BadRows
 ) -> Values:
-    """The wanted columns of rows whose first one names them. Rows with more or fewer columns are bad."""
+    """Yield the selected columns of rows whose first row is the header. Rows with another number of columns are bad."""
     _, names = next(rows, (1, ()))
     require_named(location, names, wanted, " (no header line? put one before the rows)")
-    places = [names.index(name) for name in wanted]
+    indices = [names.index(name) for name in wanted]
     for line, fields in rows:
         if len(fields) != len(names):
             bad.take(BadRow(number_of_columns(location, line, fields, names), "number-of-columns"))
         else:
-            yield line, [fields[place] for place in places]
+            yield line, [fields[index] for index in indices]
 
 
 def number_of_columns(location: str, line: int, fields: Sequence[str], names: Sequence[str]) -> str:
-    """Say that a row has more or fewer columns than the header."""
+    """Return the message for a row with another number of columns than the header."""
     return (
         f"{location}:{line}: {len(fields)} columns where the first line names {len(names)}; "
         "enclose a text that holds a separator in quotes (CSV)"
@@ -122,7 +125,7 @@ def number_of_columns(location: str, line: int, fields: Sequence[str], names: Se
 
 
 def read_json(location: str, content: bytes, wanted: Sequence[str], bad: BadRows) -> Values:
-    """One object a line, or one list of objects."""
+    """Read one object per line, or one list of objects."""
     first = True
     for number, value in json_rows(location, decoded(location, content), bad):
         if first:
@@ -136,7 +139,10 @@ def read_json(location: str, content: bytes, wanted: Sequence[str], bad: BadRows
 
 
 def json_rows(location: str, text: str, bad: BadRows) -> Iterator[tuple[int, dict[str, Any]]]:
-    """(line from 1, object) of JSON lines; (number from 1, object) of one list. What is no object is bad."""
+    """Yield (line number, object) of JSON lines, or (index from 1, object) of one list.
+
+    Values that are not objects are bad rows.
+    """
     one_list = is_one_list(text)
     found = enumerate(list_of(location, text), 1) if one_list else enumerate(text.split("\n"), 1)
     for number, value in found:
@@ -157,7 +163,7 @@ def is_one_list(text: str) -> bool:
 
 
 def list_of(location: str, text: str) -> list[Any]:
-    """Return a text's JSON list. Raises DataError."""
+    """Parse a text as a JSON list. Raises DataError."""
     try:
         return json.loads(text.strip(BLANK))
     except (ValueError, RecursionError) as error:
@@ -165,7 +171,7 @@ def list_of(location: str, text: str) -> list[Any]:
 
 
 def parse_json_line(location: str, line: int, text: str) -> Any:
-    """Return the JSON of a line. Raises BadRow."""
+    """Parse a line as JSON. Raises BadRow."""
     try:
         return json.loads(text.strip(BLANK))
     except (ValueError, RecursionError) as error:
@@ -173,14 +179,14 @@ def parse_json_line(location: str, line: int, text: str) -> Any:
 
 
 def as_object(location: str, number: int, value: Any) -> dict[str, Any]:
-    """Return the value of a line, or of a place in a list, that must be an object. Raises BadRow."""
+    """Return a line's or list item's value, which must be an object. Raises BadRow."""
     if not isinstance(value, dict):
-        raise BadRow(f"{location}:{number}: {shown(value)} is no object; {ONE_OBJECT}", "no-object")
+        raise BadRow(f"{location}:{number}: {shown(value)} is not an object; {ONE_OBJECT}", "no-object")
     return value
 
 
 def read_parquet(location: str, content: bytes, wanted: Sequence[str], bad: BadRows) -> Values:
-    """The columns of a Parquet file."""
+    """Read columns of a Parquet file."""
     try:
         file = pq.ParquetFile(io.BytesIO(content))
         require_named(location, file.schema_arrow.names, wanted)

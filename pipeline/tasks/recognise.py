@@ -1,4 +1,4 @@
-"""What a file of examples is: a table, questions in SQuAD's JSON, or tagged words as CoNLL's files hold them."""
+"""Detect what a file of examples is: a table, questions in SQuAD's JSON, or tagged words in CoNLL columns."""
 
 import json
 from collections.abc import Callable
@@ -13,25 +13,29 @@ ExampleKind = Literal["table", "squad", "conll"]
 TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
 TAGGED = (".conll", ".iob", ".bio", ".iob2", ".bio2")
 SAMPLE_LINES, SAMPLE_BYTES = 1_000, 1 << 18
-"""Of a file that is no JSON, what is looked at, so that a long file is not split twice."""
+"""Sample size for files that are not JSON, so that a long file is not split twice."""
 
 
 def kind_of(location: str) -> ExampleKind:
-    """What a file at a path or URL is, by its name, and by its content where that leaves it open (.json, .txt and others).
+    """Return what a file or URL is, by its name, or by its content if the name is ambiguous (.json, .txt and others).
 
-    Raises DataError for a file that is not there and for one that is none of these.
+    Raises DataError if the file does not exist or is none of these.
     """
     found = infer_file_kind(location, lambda: content_of(location))
     if found is None:
         raise DataError(
-            f"{location}: neither its name nor its content tells what it is; known are tables ({', '.join(TABLES)}, or .json with one object a line or a list of them), "
-            f'SQuAD (.json, one object with a list "data") and CoNLL ({", ".join(TAGGED)}, or a word and its tags on each line and blank lines between sentences)'
+            f"{location}: neither its name nor its content tells what it is; known are tables ({', '.join(TABLES)}, "
+            "or .json with one object a line or a list of them), "
+            f'SQuAD (.json, one object with a list "data") and CoNLL ({", ".join(TAGGED)}, or a word and its tags on '
+            "each line and blank lines between sentences)"
         )
     return found
 
 
 def infer_file_kind(location: str, content: Callable[[], bytes]) -> ExampleKind | None:
-    """What a file is by its name, else by its content: of a .json all of it, of others SAMPLE_BYTES at least, or all; None where neither tells."""
+    """Return what a file is by name, else by content (all of a .json; at least SAMPLE_BYTES of others); None if neither
+    tells.
+    """
     name = bare_name(location)
     if name.endswith(TABLES):
         return "table"
@@ -46,7 +50,7 @@ def infer_file_kind(location: str, content: Callable[[], bytes]) -> ExampleKind 
 
 
 def has_articles(content: bytes) -> bool:
-    """Whether a file is one JSON object with a list of articles."""
+    """Return whether a file is one JSON object with a list of articles."""
     try:
         whole = json.loads(content)
     except (ValueError, RecursionError):
@@ -55,7 +59,7 @@ def has_articles(content: bytes) -> bool:
 
 
 def begins_with_object(content: bytes) -> bool:
-    """Whether the first line that is not blank is a JSON object."""
+    """Return whether the first non-blank line is a JSON object."""
     try:
         return isinstance(json.loads(content.strip().split(b"\n", 1)[0].decode("utf-8-sig")), dict)
     except (ValueError, RecursionError):
@@ -63,12 +67,12 @@ def begins_with_object(content: bytes) -> bool:
 
 
 def has_list_of_objects(content: bytes) -> bool:
-    """Whether a file begins as a JSON list of objects does."""
+    """Return whether a file starts like a JSON list of objects."""
     return is_one_list(content[:SAMPLE_BYTES].decode("utf-8-sig", "replace"))
 
 
 def has_tagged_words(content: bytes) -> bool:
-    """Whether lines of as many columns, two at least, stand in blocks with blank lines between or after them."""
+    """Return whether lines with equal numbers of columns (at least two) form blocks separated by blank lines."""
     lines = content[:SAMPLE_BYTES].decode("utf-8-sig", "replace").split("\n", SAMPLE_LINES)[:SAMPLE_LINES]
     whole = lines[:-1] if len(content) > SAMPLE_BYTES else lines  # the last line of a sample may be cut
     rows = [BLANK.split(line.strip(f"{BOM} \t\r")) for line in whole]

@@ -1,4 +1,4 @@
-"""Texts and pairs of texts as a kind of task: one class, several labels or a number each."""
+"""Texts and pairs of texts as a kind of task: one class, several labels or a number per text."""
 
 from typing import Any
 
@@ -17,11 +17,11 @@ from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.wordpiece import WordPiece
 
 MOST_CONFUSED = 200
-"""Classes up to which it is counted how often each was taken for each: of 20,000 the counts are 400 million."""
+"""Maximum number of classes for a confusion matrix: for 20,000 it would have 400 million counts."""
 
 
 def prepare(task: Task, items: pa.Table, vocabulary: Vocabulary, cutting: Cutting) -> Prepared:
-    """The rows of a table of TEXTS, cut at the length or in passages."""
+    """Encode a table of TEXTS, truncated at the length or split into passages."""
     found = encode(
         task, items, WordPiece(vocabulary), cutting.maximum_length, cutting.stride if cutting.passages else None
     )
@@ -32,22 +32,22 @@ def prepare(task: Task, items: pa.Table, vocabulary: Vocabulary, cutting: Cuttin
         else []
     )
     notes += [f"{found.passages:,} in several passages of {cutting.maximum_length} tokens"] if found.passages else []
-    notes += [f"{len(lost)} lines left out, the first {lost[0]}"] if lost else []
+    notes += [f"{len(lost)} lines left out, the first: {lost[0]}"] if lost else []
     return Prepared(items=items, rows=found.rows, cut=found.cut, notes=tuple(notes))
 
 
 def answers(task: Task, prepared: Prepared, logits: Logits, cutting: Cutting) -> np.ndarray:
-    """Float32 (texts, classes): the logits of each text, of several passages their mean."""
+    """Return each text's logits, float32 (texts, classes); over several passages their mean."""
     return mean_logits(prepared.rows["row"].to_numpy(), np.asarray(logits, np.float32))
 
 
 def first_rows(prepared: Prepared) -> np.ndarray:
-    """Which rows are the first of their text, bool (rows,)."""
+    """Return which rows are the first of their text, bool (rows,)."""
     return np.diff(prepared.rows["row"].to_numpy(), prepend=-1) != 0
 
 
 def true_labels(task: Task, prepared: Prepared) -> np.ndarray:
-    """Class numbers or values (texts,), or 0 and 1 (texts, classes)."""
+    """Return class numbers or values (texts,), or 0 and 1 (texts, classes)."""
     rows = prepared.rows.filter(pa.array(first_rows(prepared)))
     if task.kind == "multilabel":
         return rows["labels"].combine_chunks().flatten().to_numpy().reshape(-1, len(task.labels))
@@ -55,7 +55,7 @@ def true_labels(task: Task, prepared: Prepared) -> np.ndarray:
 
 
 def probabilities(task: Task, logits: np.ndarray) -> np.ndarray:
-    """Of each class (texts, classes): softmax, or of multi-label tasks each label's own."""
+    """Return probabilities (texts, classes): softmax, or sigmoid for multilabel."""
     wide = logits.astype(np.float64)
     if task.kind == "multilabel":
         return 0.5 * (1 + np.tanh(0.5 * wide))  # the logistic function, without overflow
@@ -64,7 +64,7 @@ def probabilities(task: Task, logits: np.ndarray) -> np.ndarray:
 
 
 def predicted_labels(task: Task, found: np.ndarray, tuned: Tuned) -> np.ndarray:
-    """Class numbers or values (texts,), or 0 and 1 (texts, classes), of what `answers` gave."""
+    """Return class numbers or values (texts,), or 0 and 1 (texts, classes), from the result of `answers`."""
     if task.kind == "regression":
         return found[:, 0].astype(np.float64)
     if task.kind == "multilabel":
@@ -75,7 +75,9 @@ def predicted_labels(task: Task, found: np.ndarray, tuned: Tuned) -> np.ndarray:
 
 
 def tune(task: Task, prepared: Prepared, found: np.ndarray) -> Tuned:
-    """Of multi-label tasks each label's threshold of the highest F1 on these texts, and the scores with them."""
+    """For multilabel, return each label's threshold with the highest F1 on these texts, and the scores at these
+    thresholds.
+    """
     if task.kind != "multilabel":
         return {}
     thresholds = [float(value) for value in tuned_thresholds(probabilities(task, found), true_labels(task, prepared))]
@@ -84,7 +86,7 @@ def tune(task: Task, prepared: Prepared, found: np.ndarray) -> Tuned:
 
 
 def score(task: Task, prepared: Prepared, found: np.ndarray, tuned: Tuned) -> dict[str, float]:
-    """The task's metrics."""
+    """Return the task's metrics."""
     ranked = any(name in metrics.RANKED for name in task.metrics)
     return class_score(
         task,
@@ -95,12 +97,14 @@ def score(task: Task, prepared: Prepared, found: np.ndarray, tuned: Tuned) -> di
 
 
 def baseline(task: Task, train: Prepared, prepared: Prepared) -> dict[str, float]:
-    """The metrics of one answer to everything: the commonest class, the mean value, or the labels that more than half of the texts have."""
+    """Return the metrics of a constant answer: the most frequent class, the mean value, or the labels of more than half
+    of the texts.
+    """
     return majority(task, true_labels(task, train), true_labels(task, prepared))
 
 
 def collapsed(task: Task, prepared: Prepared, found: np.ndarray) -> bool:
-    """Whether all texts have the same answer, though their labels differ."""
+    """Return whether all texts get the same answer although their labels differ."""
     said, true = predicted_labels(task, found, {}), true_labels(task, prepared)
     if task.kind == "regression":
         return not np.isfinite(said).all() or bool(np.ptp(said) < 1e-3 * max(np.ptp(true), 1e-9))
@@ -108,7 +112,7 @@ def collapsed(task: Task, prepared: Prepared, found: np.ndarray) -> bool:
 
 
 def details(task: Task, prepared: Prepared, found: np.ndarray, tuned: Tuned) -> dict[str, Any]:
-    """The figures of each class or label, and of a few classes how often each (row) was taken for each (column)."""
+    """Return the scores of each class or label, and the confusion matrix if there are few classes."""
     if task.kind not in ("classification", "multilabel"):
         return {}
     said, true = predicted_labels(task, found, tuned), true_labels(task, prepared)

@@ -1,4 +1,4 @@
-"""Questions on contexts as SQuAD's JSON holds them, versions 1.1 and 2.0."""
+"""Read questions from SQuAD's JSON, versions 1.1 and 2.0."""
 
 import json
 import re
@@ -18,7 +18,7 @@ UNANSWERED = "no-answer-given"
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """A question, its context, and its answers as (text, place of the first character in the context)."""
+    """A question, its context, and its answers as (text, offset of its first character in the context)."""
 
     id: str
     question: str
@@ -29,36 +29,37 @@ class Question:
 
 
 def read_questions(location: str) -> list[Question]:
-    """The questions of a SQuAD file, which may be gzip, in its order; those to be predicted need no "answers".
+    """Return the questions of a SQuAD file, optionally compressed, in order; questions to be predicted need no
+    "answers".
 
-    Raises DataError for what is no such file, naming the place in it.
+    Raises DataError, with the path inside the file, if it is not such a file.
     """
     try:
         whole = json.loads(content_of(location))
     except (ValueError, RecursionError) as error:
-        raise DataError(
-            f"{location} is no JSON that can be read ({storage.first_line(error)}): give a SQuAD file"
-        ) from error
+        raise DataError(f"{location} is not valid JSON ({storage.first_line(error)}): give a SQuAD file") from error
     if whole and are_answers(whole):
         raise DataError(
-            f"{location} has {len(whole):,} ids with answers and no questions: is it swapped with the file of questions? Give a SQuAD file here, and answers as predictions"
+            f"{location} has {len(whole):,} ids with answers and no questions: is it swapped with the file of "
+            "questions? Give a SQuAD file here, and answers as predictions"
         )
     questions = list(questions_of(whole, location))
     doubled = next((id for id, times in Counter(question.id for question in questions).items() if times > 1), None)
     if doubled is not None:
         raise DataError(
-            f"{location} has more than one question with the id {shown(doubled)}: predictions are by id, give each its own"
+            f"{location} has more than one question with the id {shown(doubled)}: predictions are by id, give each "
+            "its own"
         )
     return questions
 
 
 def are_answers(whole: Any) -> bool:
-    """Whether a parsed file is {id: answer}, as SQuAD's official scripts read predictions."""
+    """Return whether a parsed file is {id: answer}, the format of predictions in SQuAD's official scripts."""
     return isinstance(whole, dict) and all(isinstance(answer, str) for answer in whole.values())
 
 
 def questions_of(whole: Any, location: str) -> Iterator[Question]:
-    """The questions of a parsed file."""
+    """Yield the questions of a parsed file."""
     for article, at_article in list_items(whole, "data", f"{location}: "):
         for paragraph, at_paragraph in list_items(article, "paragraphs", f"{at_article}."):
             context = text_at(paragraph, "context", f"{at_paragraph}.")
@@ -66,53 +67,56 @@ def questions_of(whole: Any, location: str) -> Iterator[Question]:
                 yield question_of(qa, context, f"{at_qa}.")
 
 
-def question_of(qa: Any, context: str, place: str) -> Question:
-    """One entry of "qas". An impossible question has no answers, whatever stands there."""
-    id, question = text_at(qa, "id", place), text_at(qa, "question", place)
-    impossible = "is_impossible" in qa and value_at(qa, "is_impossible", bool, place)
-    given = list_items(qa, "answers", place) if "answers" in qa and not impossible else ()
+def question_of(qa: Any, context: str, where: str) -> Question:
+    """Convert one entry of "qas". An impossible question has no answers, whatever the file says."""
+    id, question = text_at(qa, "id", where), text_at(qa, "question", where)
+    impossible = "is_impossible" in qa and value_at(qa, "is_impossible", bool, where)
+    given = list_items(qa, "answers", where) if "answers" in qa and not impossible else ()
     answers = tuple(
         (text_at(answer, "text", f"{at}."), value_at(answer, "answer_start", int, f"{at}.")) for answer, at in given
     )
     return Question(id=id, question=question, context=context, answers=answers, impossible=impossible)
 
 
-def value_at(record: Any, key: str, kind: type, place: str) -> Any:
-    """A key's value, of this kind. Raises DataError; `place` is the file and the path of the record, ready for the key."""
+def value_at(record: Any, key: str, kind: type, where: str) -> Any:
+    """Return a key's value, checked to be of this type.
+
+    `where` is the file and the record's path, as a prefix of the key. Raises DataError.
+    """
     if not isinstance(record, dict):
         raise DataError(
-            f"{place}{key} is wanted, and there is a {type(record).__name__} where an object should be: give a SQuAD file"
+            f"{where}{key} is expected in an object, and there is a {type(record).__name__}: give a SQuAD file"
         )
     if key not in record:
-        raise DataError(f"{place}{key} is missing, the keys there are {listed(record)}: give a SQuAD file")
+        raise DataError(f"{where}{key} is missing, the keys there are {listed(record)}: give a SQuAD file")
     value = record[key]
     if not isinstance(value, kind) or kind is int and isinstance(value, bool):
-        raise DataError(
-            f"{place}{key} is a {type(value).__name__} where a {kind.__name__} is wanted: give a SQuAD file"
-        )
+        raise DataError(f"{where}{key} is a {type(value).__name__}, expected a {kind.__name__}: give a SQuAD file")
     return value
 
 
-def text_at(record: Any, key: str, place: str) -> str:
-    """A key's text; half a surrogate pair, which no tokenizer takes, is U+FFFD, so that places stay."""
-    return SURROGATE.sub("\ufffd", value_at(record, key, str, place))
+def text_at(record: Any, key: str, where: str) -> str:
+    """Return a key's text; each half surrogate pair, becomes U+FFFD, which keeps offsets."""
+    return SURROGATE.sub("\ufffd", value_at(record, key, str, where))
 
 
-def list_items(record: Any, key: str, place: str) -> Iterator[tuple[Any, str]]:
-    """Each member of a key's list, and its own place."""
-    for number, member in enumerate(value_at(record, key, list, place)):
-        yield member, f"{place}{key}[{number}]"
+def list_items(record: Any, key: str, where: str) -> Iterator[tuple[Any, str]]:
+    """Yield each item of a key's list, with its own path."""
+    for number, member in enumerate(value_at(record, key, list, where)):
+        yield member, f"{where}{key}[{number}]"
 
 
 def trainable(questions: Sequence[Question]) -> tuple[list[Question], dict[str, int]]:
-    """The questions whose first answer stands where it is said to, with the impossible ones, and how many of the others there are, by reason."""
+    """Return the impossible questions and those whose first answer is at its stated offset, and the number of the
+    others by reason.
+    """
     reasons = [rejection_reason(question) for question in questions]
     kept = [question for question, reason in zip(questions, reasons) if reason is None]
     return kept, dict(Counter(reason for reason in reasons if reason is not None))
 
 
 def rejection_reason(question: Question) -> str | None:
-    """Why a question cannot be learnt from; None where it can."""
+    """Return why a question cannot be trained on; None if it can."""
     if question.impossible:
         return None
     if not question.answers:

@@ -1,4 +1,4 @@
-"""Exact match and F1 of answers, in percent, as SQuAD's official scripts compute them (evaluate-v1.1.py, evaluate-v2.0.py)."""
+"""Exact match and F1 of answers in percent, as in SQuAD's official scripts (evaluate-v1.1.py, evaluate-v2.0.py)."""
 
 import re
 import string
@@ -13,27 +13,27 @@ PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def normalised(text: str) -> str:
-    """Lower case without ASCII punctuation, then without articles, and with single spaces."""
+    """Lower-case, remove ASCII punctuation, then articles, and collapse spaces."""
     return " ".join(ARTICLES.sub(" ", text.lower().translate(PUNCTUATION)).split())
 
 
 def exact(predicted: str, true: str) -> float:
-    """1 where both are the same when normalised, else 0."""
+    """Return 1 if both are equal after normalisation, else 0."""
     return float(normalised(predicted) == normalised(true))
 
 
 def f1(predicted: str, true: str) -> float:
-    """F1 of the words that both share, each as often as it stands in both; 0 where none is shared."""
+    """Return the F1 over words (as multisets); 0 if no word is shared."""
     words, wanted = normalised(predicted).split(), normalised(true).split()
     shared = sum((Counter(words) & Counter(wanted)).values())
     return 2 * shared / (len(words) + len(wanted)) if shared else 0.0
 
 
 def best_of(predicted: str, question: Question, unanswerable: bool) -> tuple[float, float]:
-    """Exact match and F1 against the answer that suits each best.
+    """Return exact match and F1, each against the answer that gives the best value.
 
-    Where a task has unanswerable questions (2.0), true answers of nothing but articles and punctuation do not count, a question without
-    others has the empty answer, and an empty answer's F1 is its exact match.
+    If the task has unanswerable questions (2.0): true answers that are empty after normalisation do not count, a
+    question without other answers has the empty answer, and an empty answer's F1 is its exact match.
     """
     true = [text for text, _ in question.answers if normalised(text) or not unanswerable] or [""]
     matches = [exact(predicted, text) for text in true]
@@ -44,10 +44,10 @@ def best_of(predicted: str, question: Question, unanswerable: bool) -> tuple[flo
 
 
 def score(predictions: Mapping[str, str], questions: Sequence[Question]) -> dict[str, float]:
-    """exact and f1 in percent, total and missing (questions without a prediction, which count as wrong), by the ids of the questions.
+    """Return exact and f1 in percent, total, and missing (questions without a prediction, which count as wrong).
 
-    Where any question is impossible, also HasAns_ and NoAns_ exact, f1 and total, as 2.0's script names them. Raises DataError where
-    there is no question, or one of 1.1 has no answer to compare with.
+    If any question is impossible, also HasAns_ and NoAns_ exact, f1 and total, named as in the 2.0 script. Raises
+    DataError if there are no questions, or a 1.1 question has no answer.
     """
     unanswerable = any(question.impossible for question in questions)
     require_answers(questions)
@@ -64,18 +64,19 @@ def score(predictions: Mapping[str, str], questions: Sequence[Question]) -> dict
 
 
 def require_answers(questions: Sequence[Question]) -> None:
-    """Raise DataError where nothing can be scored."""
+    """Raise DataError if nothing can be scored."""
     if not questions:
         raise DataError("there are 0 questions to score: give a file with at least 1")
     bare = [question.id for question in questions if not question.answers and not question.impossible]
     if bare:
         raise DataError(
-            f"question {bare[0]!r} has 0 answers to be scored against ({len(bare)} of {len(questions)} questions): give a file with answers"
+            f"question {bare[0]!r} has 0 answers to be scored against ({len(bare)} of {len(questions)} questions): "
+            "give a file with answers"
         )
 
 
 def means(prefix: str, pairs: Sequence[tuple[float, float]]) -> dict[str, float]:
-    """Means of exact match and F1 in percent, and the number of questions; nothing where there are none."""
+    """Return mean exact match and F1 in percent, and the number of questions; empty if there are none."""
     if not pairs:
         return {}
     matches, overlaps = (100 * sum(values) / len(pairs) for values in zip(*pairs))

@@ -1,4 +1,4 @@
-"""Predictions of GLUE's test splits as the zip of eleven files that gluebenchmark.com takes."""
+"""Write predictions on GLUE's test splits as the zip of eleven files for gluebenchmark.com."""
 
 import io
 import zipfile
@@ -13,29 +13,29 @@ from pipeline.tasks.glue import TASKS
 from pipeline.tasks.task import Task
 
 SIMILARITY = (0.0, 5.0)
-"""The scale of STS-B, to which its predictions are clipped."""
+"""Range of STS-B, to which its predictions are clipped."""
 EPOCH = (1980, 1, 1, 0, 0, 0)
-"""The date of the zip's files: the same predictions give the same bytes."""
+"""Date of the zip's files, fixed so that equal predictions give equal bytes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SubmissionFile:
-    """One file of the submission: the split that it answers."""
+    """One file of the submission and the split that it answers."""
 
     task: str
     split: str
     rows: int
-    """Rows of the official split; the scorer takes no other number."""
+    """Rows of the official split; the scorer accepts no other number."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Predictions:
-    """What a model says about a test split."""
+    """A model's predictions on a test split."""
 
     ids: Sequence[str]
     """As in its TEXTS."""
     values: np.ndarray
-    """(N,): class numbers, or the values of a regression."""
+    """(N,): class numbers, or regression values."""
 
 
 FILES: dict[str, SubmissionFile] = {
@@ -51,23 +51,25 @@ FILES: dict[str, SubmissionFile] = {
     "WNLI": SubmissionFile(task="wnli", split="test", rows=146),
     "AX": SubmissionFile(task="ax", split="test", rows=1_104),
 }
-"""File without .tsv -> what it answers."""
+"""File name without .tsv -> its split."""
 
 
 def write_submission(location: str, predictions: Mapping[str, Predictions]) -> None:
-    """Write the zip to a path or URL; `predictions` are by the names of FILES.
+    """Write the zip to a path or URL; `predictions` is keyed by the names in FILES.
 
-    Raises DataError, and writes nothing, where files are missing or have another number of rows than the official split.
+    Raises DataError, and writes nothing, if a file is missing or has another number of rows than the official split.
     """
     missing = [name for name in FILES if name not in predictions]
     if missing:
         raise DataError(
-            f"{location} is not written: predictions of {', '.join(missing)} are missing, and a GLUE submission has all of {', '.join(FILES)}"
+            f"{location} is not written: predictions of {', '.join(missing)} are missing, and a GLUE submission has "
+            f"all of {', '.join(FILES)}"
         )
     for name, answered in FILES.items():
         if len(predictions[name].values) != answered.rows:
             raise DataError(
-                f"{location} is not written: {name} has {len(predictions[name].values)} predictions, the official test split {answered.rows} rows"
+                f"{location} is not written: {name} has {len(predictions[name].values)} predictions, the official "
+                f"test split {answered.rows} rows"
             )
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -81,7 +83,7 @@ def write_submission(location: str, predictions: Mapping[str, Predictions]) -> N
 
 
 def submission_table(task: Task, predictions: Predictions) -> str:
-    """The lines of one file: index and prediction, by the label's name or as a number with three decimals."""
+    """Return one file's content: index and prediction, as a label name or a number with three decimals."""
     if task.kind == "regression":
         answers = [f"{value:.3f}" for value in np.clip(predictions.values, *SIMILARITY)]
     else:

@@ -1,4 +1,4 @@
-"""Tags of words as a kind of task: sentences in, a tag for every word out."""
+"""Word tagging as a kind of task: sentences in, one tag per word out."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,27 +19,27 @@ from pipeline.text.vocabulary import Vocabulary
 
 
 def prepare(task: Task, items: Sequence[Sentence], vocabulary: Vocabulary, cutting: Cutting) -> Prepared:
-    """The windows of each sentence, in order, with a label for each token. Raises DataError for a tag that is none of the task's."""
+    """Encode each sentence's windows, in order, with a label per token. Raises DataError for an unknown tag."""
     assert cutting.maximum_length is not None and cutting.stride is not None
-    how = Tagging(
+    settings = Tagging(
         maximum_length=cutting.maximum_length, stride=cutting.stride, label_all_pieces=cutting.label_all_pieces
     )
-    found = tagging.encode(Tokenization(vocabulary), items, task.labels, how)
-    flat = [(place, window) for place, ones in enumerate(found) for window in ones]
+    by_sentence = tagging.encode(Tokenization(vocabulary), items, task.labels, settings)
+    flat = [(index, window) for index, group in enumerate(by_sentence) for window in group]
     columns = {
         "ids": pa.array([window.ids for _, window in flat], ENCODED.field("ids").type),
         "first_length": pa.array([len(window.ids) for _, window in flat], pa.int32()),
         "label": pa.nulls(len(flat), pa.float32()),
         "labels": pa.array([window.labels.astype(np.float32) for _, window in flat], ENCODED.field("labels").type),
-        "row": pa.array([place for place, _ in flat], pa.int64()),
+        "row": pa.array([index for index, _ in flat], pa.int64()),
     }
-    longer = sum(len(ones) > 1 for ones in found)
+    longer = sum(len(group) > 1 for group in by_sentence)
     notes = (f"{longer:,} sentences in several windows of {cutting.maximum_length} tokens",) if longer else ()
-    return Prepared(items=items, rows=pa.table(columns, schema=ENCODED), windows=found, notes=notes)
+    return Prepared(items=items, rows=pa.table(columns, schema=ENCODED), windows=by_sentence, notes=notes)
 
 
 def answers(task: Task, prepared: Prepared, logits: Logits, cutting: Cutting) -> list[PredictedTags]:
-    """The tags of each sentence; logits (L, tags) of each window."""
+    """Return the tags of each sentence; logits are (L, tags) per window."""
     found, start = [], 0
     for sentence, ones in zip(prepared.items, prepared.windows, strict=True):
         likeliest = [window.argmax(-1) for window in logits[start : start + len(ones)]]
@@ -49,24 +49,24 @@ def answers(task: Task, prepared: Prepared, logits: Logits, cutting: Cutting) ->
 
 
 def chunks(task: Task) -> bool:
-    """Whether the tags are those of chunks, and entities can be scored."""
+    """Return whether the tags are chunk tags, so that entities can be scored."""
     return all(map(is_chunk_tag, task.labels))
 
 
 def tag_scores(task: Task, true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> dict[str, float]:
-    """Scores as shares of 1: of entities with their types', or of words alone."""
+    """Return scores as shares of 1: of entities overall and by type, or of words if the tags are not chunks."""
     found = score_entities(true, predicted)
     shares = {name: value / 100 for name, value in found.items() if not name.endswith("entities")}
     return shares if chunks(task) else {"accuracy": shares["accuracy"]}
 
 
 def score(task: Task, prepared: Prepared, found: Sequence[PredictedTags], tuned: Tuned) -> dict[str, float]:
-    """As `figures`, of the likeliest tags."""
+    """Return `tag_scores` of the most likely tags."""
     return tag_scores(task, [item.tags for item in prepared.items], [one.tags for one in found])
 
 
 def baseline(task: Task, train: Prepared, prepared: Prepared) -> dict[str, float]:
-    """Scores of each word's commonest tag in the training sentences, and the commonest tag of all for words that are not in them."""
+    """Score each word's most frequent tag in training; unseen words get the most frequent tag overall."""
     counts: dict[str, dict[str, int]] = {}
     for sentence in train.items:
         for word, tag in zip(sentence.words, sentence.tags):
@@ -85,29 +85,30 @@ def baseline(task: Task, train: Prepared, prepared: Prepared) -> dict[str, float
 
 
 def tune(task: Task, prepared: Prepared, found: Sequence[PredictedTags]) -> Tuned:
-    """Nothing."""
+    """Return nothing: tagging tunes nothing."""
     return {}
 
 
 def collapsed(task: Task, prepared: Prepared, found: Sequence[PredictedTags]) -> bool:
-    """Whether all words have the same tag, or none an entity."""
+    """Return whether all words have the same tag."""
     return len({tag for one in found for tag in one.tags}) < 2
 
 
 def details(task: Task, prepared: Prepared, found: Sequence[PredictedTags], tuned: Tuned) -> dict[str, Any]:
-    """Nothing: types have their figures among the scores."""
+    """Return nothing: the scores include those of each type."""
     return {}
 
 
 def own_task(name: str, location: str, items: Sequence[Sentence]) -> Task:
-    """The task that a file's tags make. Raises DataError where there is one tag only, or nearly one for each word."""
+    """Return the task that a file's tags define. Raises DataError if there is only one tag, or nearly one per word."""
     names = tagging.tag_names(items)
     if len(names) < 2:
         raise DataError(f"{location}: all words have the tag {names[0]}; training needs two different ones at least")
     words = sum(len(item.tags) for item in items)
     if len(names) > FEW_CLASSES and ROWS_PER_CLASS * len(names) > words:
         raise DataError(
-            f"{location}: {len(names):,} different tags on {words:,} words, the first {shown(items[0].tags[0])}: fewer than {ROWS_PER_CLASS} words for each; name the column of the tags with --label"
+            f"{location}: {len(names):,} different tags on {words:,} words, the first {shown(items[0].tags[0])}: "
+            f"fewer than {ROWS_PER_CLASS} words for each; name the column of the tags with --label"
         )
     metrics = (
         ("f1", "precision", "recall", "accuracy")

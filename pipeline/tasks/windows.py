@@ -1,6 +1,6 @@
-"""A question and its context as windows: [CLS] question [SEP] part of the context [SEP].
+"""Encode a question and its context as windows: [CLS] question [SEP] part of the context [SEP].
 
-L tokens of a window, C of them context.
+L tokens per window, C of them context.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,30 +19,35 @@ SPECIAL_TOKENS = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Windowing:
-    """How questions and contexts are cut, in pieces. Defaults: Devlin et al. 2019's, with `stride` as transformers means it."""
+    """Lengths of questions and windows, in pieces. Defaults: Devlin et al. 2019, with `stride` as in transformers."""
 
     maximum_length: int = 384
     stride: int = 128
-    """What a window shares with the next."""
+    """Overlap of consecutive windows."""
     question_length: int = 64
-    """Longer questions are cut."""
+    """Longer questions are truncated."""
 
     def __post_init__(self) -> None:
         if self.question_length < 1 or self.stride < 0:
             raise ConfigError(
-                f"cutting.question_length ({self.question_length}) must be at least 1, cutting.stride ({self.stride}) at least 0"
+                f"cutting.question_length ({self.question_length}) must be at least 1, cutting.stride ({self.stride}) "
+                "at least 0"
             )
         room = self.maximum_length - self.question_length - SPECIAL_TOKENS
         if room <= self.stride:
             raise ConfigError(
-                f"cutting.stride ({self.stride}) must be less than the {room} pieces of context that cutting.maximum_length ({self.maximum_length}) "
-                f"leaves beside cutting.question_length ({self.question_length}) and {SPECIAL_TOKENS} special tokens: lower the stride or raise the length"
+                f"cutting.stride ({self.stride}) must be less than the {room} pieces of context that "
+                f"cutting.maximum_length ({self.maximum_length}) "
+                f"leaves beside cutting.question_length ({self.question_length}) and {SPECIAL_TOKENS} special tokens: "
+                "lower the stride or raise the length"
             )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Window:
-    """One model input of a question; the answer's first and last token are 0, [CLS], where the whole answer is not in it."""
+    """One model input of a question; the answer's first and last token are 0, [CLS], if the window lacks part of the
+    answer.
+    """
 
     ids: np.ndarray  # int32 (L,)
     first_length: int  # of [CLS] question [SEP]: where the context begins
@@ -52,18 +57,18 @@ class Window:
     start: int
     end: int
     question_cut: bool
-    """Whether the question was longer than its room."""
+    """Whether the question was truncated."""
 
     @property
     def context(self) -> slice:
-        """Which of the L tokens are context."""
+        """The slice of the L tokens that is context."""
         return slice(self.first_length, len(self.ids) - 1)
 
 
 def windows(
     tokenization: Tokenization, questions: Sequence[Question], windowing: Windowing = Windowing()
 ) -> list[list[Window]]:
-    """The windows of each question. A context is encoded once for the questions that share it."""
+    """Return the windows of each question. Questions with the same context share its encoding."""
     contexts = list(dict.fromkeys(question.context for question in questions))
     encoded = dict(zip(contexts, tokenization.of_texts(contexts)))
     asked = tokenization.of_texts([question.question for question in questions])
@@ -74,7 +79,7 @@ def windows(
 
 
 def answer_of(question: Question) -> tuple[int, int]:
-    """Where the first answer begins and ends in the context, in characters; (0, 0) where there is none."""
+    """Return the first answer's start and end in the context, in characters; (0, 0) if there is none."""
     if not question.answers:
         return 0, 0
     text, start = question.answers[0]
@@ -84,7 +89,7 @@ def answer_of(question: Question) -> tuple[int, int]:
 def windows_of(
     vocabulary: Vocabulary, asked: np.ndarray, context: Pieces, answer: tuple[int, int], windowing: Windowing
 ) -> Iterator[Window]:
-    """The windows of one question, whose ids are `asked`, and whose answer is at these characters."""
+    """Yield the windows of one question with ids `asked` and its answer at these characters."""
     kept = asked[: windowing.question_length]
     first = np.concatenate(([vocabulary.cls_id], kept, [vocabulary.sep_id])).astype(np.int32)
     bounds = parts(len(context.ids), windowing.maximum_length - len(kept) - SPECIAL_TOKENS, windowing.stride)

@@ -158,7 +158,7 @@ def test_what_cannot_be_trained_is_one_line(
             ("--data", str(tmp_path / "empty")),
             f"data ({tmp_path}/empty) is no folder with files: name the folder of the files of glue",
         ),
-        (("--task", "ax"), "task (ax) is none that can be trained: choose of cola, sst2,"),
+        (("--task", "ax"), "task (ax) cannot be trained: choose from cola, sst2,"),
         (("--task", "rte"), f"{glue}/RTE/train.tsv (split train of rte) is not there; {glue} has CoLA, STS-B"),
         (
             ("--trials.gpus", "0.5"),

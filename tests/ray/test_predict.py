@@ -119,7 +119,7 @@ def test_killed_and_continued_it_writes_the_bytes_of_an_undisturbed_run(
         for row in found
     )
     assert main([*asked, "--output", str(killed)]) == 2
-    assert "is there already: give --replace, or choose another --output" in capsys.readouterr().err
+    assert "exists already: give --replace, or choose another --output" in capsys.readouterr().err
 
 
 def test_a_broken_line_is_one_line_of_error(

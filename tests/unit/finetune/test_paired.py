@@ -41,7 +41,7 @@ def test_what_is_added_to_every_seed_of_both_changes_nothing_and_exchanging_both
 
 def test_one_seed_says_nothing_and_unequal_numbers_are_refused() -> None:
     assert over_seeds([0.5], [0.9]) == Difference(mean=pytest.approx(0.4), low=-math.inf, high=math.inf)
-    with pytest.raises(ValueError, match=r"1 seeds of A and 2 of B: as many are needed of both, and one at least"):
+    with pytest.raises(ValueError, match=r"1 seeds of A and 2 of B: both need equally many, at least one"):
         over_seeds([1.0], [1.0, 2.0])
 
 

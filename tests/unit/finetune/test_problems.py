@@ -130,7 +130,7 @@ def test_questions_of_one_context_stay_together() -> None:
 def test_only_glue_is_downloaded(tmp_path: Path) -> None:
     config = Finetune(checkpoint="c", task=("squad1", "sst2"), output=str(tmp_path))
     initial = Initial(folder="f", fingerprint="e", model=Model(), vocabulary=None)
-    with pytest.raises(ConfigError, match=r"^task \(sst-2\) is none that is known: choose of cola, "):
+    with pytest.raises(ConfigError, match=r"^task \(sst-2\) is unknown: choose from cola, "):
         read_problems(replace(config, task=("sst-2",), data=str(tmp_path / "none")), initial, lambda line: None)
     with pytest.raises(
         ConfigError, match=r"^data is not given: name the folder of the files of squad1; only GLUE is downloaded$"

@@ -99,11 +99,11 @@ def test_kinds_are_tried_with_their_own_settings_alone() -> None:
         ),
         (
             "recipe.pooling=1..3",
-            r"search\.over \(recipe\.pooling=1\.\.3\): recipe\.pooling is no number and has no range; give recipe\.pooling=VALUE,VALUE$",
+            r"search\.over \(recipe\.pooling=1\.\.3\): recipe\.pooling is not a number and has no range; give recipe\.pooling=VALUE,VALUE$",
         ),
         (
             "freeze.embeddings=1..2",
-            r"search\.over \(freeze\.embeddings=1\.\.2\): freeze\.embeddings is no number and has no range",
+            r"search\.over \(freeze\.embeddings=1\.\.2\): freeze\.embeddings is not a number and has no range",
         ),
         ("recipe.epochs=None", r"search\.over \(recipe\.epochs=None\): None is none of int$"),
         (
@@ -113,7 +113,7 @@ def test_kinds_are_tried_with_their_own_settings_alone() -> None:
         ("recipe.balance_classes=yes", r"search\.over \(recipe\.balance_classes=yes\): yes is none of bool$"),
         ("adapter=lora", r"search\.over \(adapter=lora\): lora is none of no-adapter, low-rank, bottleneck$"),
         ("adapter.rank=4", r"search\.over \(adapter\.rank=4\) must be NAME=VALUE"),
-        ("adapter=1..2", r"search\.over \(adapter=1\.\.2\): adapter is no number and has no range"),
+        ("adapter=1..2", r"search\.over \(adapter=1\.\.2\): adapter is not a number and has no range"),
         ("cutting.maximum_length=4", r"cutting\.maximum_length \(4\) must be at least 8"),
         ("recipe.rows_per_step=0", r"rows_per_step \(0\) must be at least 1"),
     ],

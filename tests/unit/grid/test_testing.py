@@ -24,7 +24,7 @@ def test_a_test_file_that_cannot_be_scored_is_refused_before_the_training(tmp_pa
     config = Finetune(checkpoint="c", train="my.csv", text="review", label=("stars",))
     require_readable(config, TASK)
     require_readable(replace(config, test=str(good)), TASK)
-    with pytest.raises(DataError, match=r"odd\.csv:2: label 'splendid' is none of the labels of my \(bad, good\)"):
+    with pytest.raises(DataError, match=r"odd\.csv:2: label 'splendid' is not among the labels of my \(bad, good\)"):
         require_readable(replace(config, test=str(odd)), TASK)
     with pytest.raises(DataError, match="none.csv"):
         require_readable(replace(config, test=str(tmp_path / "none.csv")), TASK)

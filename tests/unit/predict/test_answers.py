@@ -164,9 +164,9 @@ def test_a_long_text_in_passages_is_one_row(make: Make) -> None:
 
 
 def test_a_missing_column_is_named(make: Make) -> None:
-    with pytest.raises(DataError, match=r"^column context is wanted for made-up \(spans\), and there are question$"):
+    with pytest.raises(DataError, match=r"^column context is required for made-up \(spans\), and there are question$"):
         items_of(make("spans"), {"question": ["kar?"]})
-    with pytest.raises(DataError, match=r"^column text is wanted for made-up \(tags\), and there are none$"):
+    with pytest.raises(DataError, match=r"^column text is required for made-up \(tags\), and there are none$"):
         items_of(make("tags"), {})
 
 

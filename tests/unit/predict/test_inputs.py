@@ -35,7 +35,7 @@ def test_parquet_with_a_column_twice_is_refused(tmp_path: Path) -> None:
     pq.write_table(
         pa.Table.from_arrays([pa.array(["x"]), pa.array(["y"])], names=["text", "text"]), tmp_path / "a.parquet"
     )
-    with pytest.raises(DataError, match=r"a.parquet: column 'text' is there twice; give each a name of its own$"):
+    with pytest.raises(DataError, match=r"a.parquet: column 'text' occurs twice; give each column its own name$"):
         rows(tmp_path / "a.parquet")
 
 
@@ -95,13 +95,13 @@ def test_questions_sentences_and_lines(tmp_path: Path) -> None:
             "text,n\na,1\nb\n",
             "{file}:3: 1 columns where the first line names 2; enclose a text that holds a separator in quotes (CSV)",
         ),
-        ("a.csv", "text,text\na,1\n", "{file}: column 'text' is there twice; give each a name of its own"),
+        ("a.csv", "text,text\na,1\n", "{file}: column 'text' occurs twice; give each column its own name"),
         (
             "a.jsonl",
             '{"text": "a"}\n{"text": \n',
-            "{file}:2: not JSON (Expecting value: line 1 column 9 (char 8)); one object a line is read, or one list of objects",
+            "{file}:2: not JSON (Expecting value: line 1 column 9 (char 8)); expected one object per line, or one list of objects",
         ),
-        ("a.jsonl", "[1]\n", "{file}:1: '[1]' is no object; one object a line is read, or one list of objects"),
+        ("a.jsonl", "[1]\n", "{file}:1: '[1]' is not an object; expected one object per line, or one list of objects"),
     ],
 )
 def test_what_cannot_be_read_is_named_with_its_line(tmp_path: Path, name: str, text: str, message: str) -> None:
@@ -139,7 +139,7 @@ def test_the_form_of_a_file(tmp_path: Path) -> None:
     ]
     with pytest.raises(
         DataError,
-        match=r"a.doc: its name tells no form; end it in .csv, .tsv, .*, .txt, or give --format table, squad, words or text$",
+        match=r"a.doc: its name does not tell its form; end it in .csv, .tsv, .*, .txt, or give --format table, squad, words or text$",
     ):
         form_of(str(written(tmp_path / "a.doc", "a text\n")), "auto", False)
 

@@ -166,7 +166,7 @@ def test_an_output_is_not_replaced_unasked_and_its_form_suits_the_answers(tmp_pa
     (tmp_path / "out.csv").write_text("mine")
     with pytest.raises(ConfigError) as error:
         output.require_free(str(tmp_path / "out.csv"), False)
-    assert str(error.value) == f"output {tmp_path}/out.csv is there already: give --replace, or choose another --output"
+    assert str(error.value) == f"output {tmp_path}/out.csv exists already: give --replace, or choose another --output"
     output.require_free(str(tmp_path / "out.csv"), True)
     with pytest.raises(
         ConfigError,

@@ -161,7 +161,7 @@ def test_answers_by_somebody_else_are_scored_as_the_official_script_does(
         ),
         (
             ["--checkpoint", "{folder}/model", "--task", "nope", "--data", "{folder}"],
-            "task (nope) is none that is known: choose of cola, ",
+            "task (nope) is unknown: choose from cola, ",
         ),
         (
             ["--checkpoint", "{folder}/model", "--input", "{folder}/dev.json"],
@@ -169,7 +169,7 @@ def test_answers_by_somebody_else_are_scored_as_the_official_script_does(
         ),
         (
             ["--checkpoint", "{folder}/model", "--input", "{folder}/a.csv"],
-            "a.csv:3: label '7' is none of the labels of made-up (0, 1)",
+            "a.csv:3: label '7' is not among the labels of made-up (0, 1)",
         ),
         (["--checkpoint", "{folder}/model"], "input (None) or task (None): give one of both"),
     ],

@@ -43,7 +43,7 @@ def test_bad_rows_of_texts_are_left_out_under_their_reasons(tmp_path: Path) -> N
         f"1 rows left out (empty-text, the first: {train}:3: column text is empty)",
     )
     assert lost["dev"] == (
-        f"2 rows left out (unknown-label, the first: {dev}:3: label '2' is none of the labels of a (0, 1))",
+        f"2 rows left out (unknown-label, the first: {dev}:3: label '2' is not among the labels of a (0, 1))",
     )
 
 
@@ -51,7 +51,7 @@ def test_without_skip_the_first_bad_row_is_the_error(tmp_path: Path) -> None:
     dev = written(tmp_path / "b.csv", "text,label", "x,1", "y,2")
     with pytest.raises(DataError, match=r"a.csv:3: column text is empty$"):
         read(written(tmp_path / "a.csv", "text,label", "x,1", ",1", "y,0"))
-    with pytest.raises(DataError, match=r"b.csv:3: label '2' is none of the labels of c \(0, 1\)$"):
+    with pytest.raises(DataError, match=r"b.csv:3: label '2' is not among the labels of c \(0, 1\)$"):
         read(written(tmp_path / "c.csv", "text,label", "x,1", "y,0"), dev)
 
 
@@ -65,7 +65,7 @@ def test_a_file_of_bad_rows_alone_says_why(tmp_path: Path) -> None:
 
 def test_values_that_are_none_are_left_out(tmp_path: Path) -> None:
     train = written(tmp_path / "a.csv", "text,label", *(f"x,{n / 8}" for n in range(30)), "y,high")
-    with pytest.raises(DataError, match=r"a.csv:32: label 'high' is no number, and 30 others are; mend it"):
+    with pytest.raises(DataError, match=r"a.csv:32: label 'high' is not a number, and 30 others are; correct it"):
         read(train)
     task, items, lost = read(train, on_bad_rows="skip")
     assert (
@@ -102,7 +102,7 @@ def test_sentences_and_questions_are_left_out(tmp_path: Path) -> None:
     )
     with pytest.raises(
         DataError,
-        match=r"sentence 2: tag 'B-PER' is not among the 3 tags of c \(O, B-ORG, I-ORG\); mend the file or train with that tag$",
+        match=r"sentence 2: tag 'B-PER' is not among the 3 tags of c \(O, B-ORG, I-ORG\); correct the file or train with that tag$",
     ):
         read(written(tmp_path / "c.conll", "EU B-ORG", "is O", ""), dev)
     table = written(

@@ -117,12 +117,12 @@ def link() -> bytes:
         (zipped(RTE | {"/out.tsv": ""}), r"^RTE.zip is refused: its entry '/out.tsv' leads out .*"),
         (zipped(RTE | {"c:\\out.tsv": ""}), r"^RTE.zip is refused: its entry .* leads out .*"),
         (link(), r"^RTE.zip is refused: its entry 'RTE/link' leads out .*"),
-        (zipped(RTE)[:-9], r"^RTE.zip is no zip that can be unpacked \(.*\): fetch it again$"),
+        (zipped(RTE)[:-9], r"^RTE.zip is not a valid zip file \(.*\): fetch it again$"),
         (
             zipped(RTE, zipfile.ZIP_DEFLATED).replace(b"RTE/train.tsv", b"RTE/train.tsv\xff", 1),
-            r"^RTE.zip is no zip that can be unpacked \(.*\): fetch it again$",
+            r"^RTE.zip is not a valid zip file \(.*\): fetch it again$",
         ),
-        (b"<html>", r"^RTE.zip is no zip that can be unpacked \(File is not a zip file\): fetch it again$"),
+        (b"<html>", r"^RTE.zip is not a valid zip file \(File is not a zip file\): fetch it again$"),
         (zipped({"RTE/train.tsv": ""}), r"RTE.zip has no RTE/dev.tsv: fetch GLUE by other means .*"),
     ],
 )
@@ -175,7 +175,7 @@ def test_every_task_has_its_archive_and_others_are_refused(tmp_path: Path) -> No
     )
     with pytest.raises(
         ConfigError,
-        match=r"^task \(squad\) is none of GLUE's: choose of cola, sst2, mrpc, stsb, qqp, mnli, qnli, rte, wnli, ax$",
+        match=r"^task \(squad\) is not in GLUE: choose from cola, sst2, mrpc, stsb, qqp, mnli, qnli, rte, wnli, ax$",
     ):
         fetch_glue(str(tmp_path), ("rte", "squad"), lambda _: None)
     with pytest.raises(

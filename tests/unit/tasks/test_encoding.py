@@ -46,7 +46,7 @@ def test_the_labels_of_a_multilabel_task_are_0_and_1_for_each_class():
     task = Task(name="topics", kind="multilabel", labels=("art", "law", "war"), metrics=("micro_f1",))
     found = encoded(task, ("a", None, '["war", "art"]'), ("a", None, "[]"), ("a", None, None)).rows
     assert found["labels"].to_pylist() == [[1.0, 0.0, 1.0], [0.0, 0.0, 0.0], None] and found["label"].null_count == 3
-    with pytest.raises(ValueError, match=r"label 'sea' is none of the labels of topics \(art, law, war\)"):
+    with pytest.raises(ValueError, match=r"label 'sea' is not among the labels of topics \(art, law, war\)"):
         encoded(task, ("a", None, '["sea"]'))
 
 
@@ -74,7 +74,7 @@ def test_rows_in_parts_are_the_same(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_what_a_task_does_not_know_is_refused():
-    with pytest.raises(ValueError, match=r"label 'great' is none of the labels of sentiment \(neutral, bad, good\)"):
+    with pytest.raises(ValueError, match=r"label 'great' is not among the labels of sentiment \(neutral, bad, good\)"):
         encoded(CLASSES, ("a", None, "great"))
     with pytest.raises(ValueError, match=r"maximum_length \(2\) must be at least 3"):
         encoded(CLASSES, ("a", None, "good"), maximum_length=2)

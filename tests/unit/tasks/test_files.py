@@ -161,31 +161,31 @@ def test_a_long_text_in_csv_is_read(tmp_path: Path):
         (
             "t.jsonl",
             '{"review": "x", "stars": {"a": 1}}\n',
-            r"t.jsonl:1: column stars is no label but .*; a label is one text, number or truth value, or of kind multilabel a list of them",
+            r"t.jsonl:1: column stars is not a label but .*; a label is one text, number or truth value, or, for kind multilabel, a list of them",
         ),
         (
             "t.jsonl",
             '{"review": "x", "stars": [[1]]}\n',
-            r"t.jsonl:1: column stars is no label but '\[1\]'; a label is one text, number or truth value, or of .*",
+            r"t.jsonl:1: column stars is not a label but '\[1\]'; a label is one text, number or truth value, or, for .*",
         ),
         (
             "t.jsonl",
             '{"review": "x", "stars": ["a"]}\n{"review": "x", "stars": null}\n',
             r"t.jsonl:2: column stars has no label \(''\); leave.*",
         ),
-        ("t.jsonl", '{"review": 7, "stars": 1}\n', r"t.jsonl:1: column review is no text but '7'"),
+        ("t.jsonl", '{"review": 7, "stars": 1}\n', r"t.jsonl:1: column review is not text but '7'"),
         ("t.jsonl", '{"review": null, "stars": 1}\n', r"t.jsonl:1: column review is empty"),
         (
             "t.jsonl",
             '{"review": "\\ud800", "stars": 1}\n',
-            r"t.jsonl: '.*' holds half of a surrogate pair, which is no character",
+            r"t.jsonl: '.*' holds half of a surrogate pair, which is not a character",
         ),
         (
             "t.jsonl",
             "[1, 2]\n",
-            r"t.jsonl:1: '\[1, 2\]' is no object; one object a line is read, or one list of objects",
+            r"t.jsonl:1: '\[1, 2\]' is not an object; expected one object per line, or one list of objects",
         ),
-        ("t.jsonl", '{"review"\n', r"t.jsonl:1: not JSON \(.*\); one object a line is read, or one list of objects"),
+        ("t.jsonl", '{"review"\n', r"t.jsonl:1: not JSON \(.*\); expected one object per line, or one list of objects"),
         ("t.parquet", "no parquet", r"t.parquet cannot be read as Parquet: .*"),
     ],
 )
@@ -203,7 +203,7 @@ def test_parquet_s_missing_columns_and_labels_are_named(tmp_path: Path):
         parquet(tmp_path, {"text": ["x"]})
     with pytest.raises(DataError, match=r"t.parquet:2: column stars has no label \('nan'\)"):
         parquet(tmp_path, {"review": ["x", "y"], "stars": [1.0, math.nan]})
-    with pytest.raises(DataError, match=r"gone.csv is not there$"):
+    with pytest.raises(DataError, match=r"gone.csv does not exist$"):
         read_file(str(tmp_path / "gone.csv"), REVIEWS)
 
 
@@ -231,7 +231,7 @@ def test_a_slip_among_values_is_named_and_makes_no_classes(slip: str):
         own_task("x.csv", labelled("1.5", "2.5", *map(str, range(20)), slip))
     assert (
         str(found.value)
-        == f"x.csv:22: label {slip!r} is no number, and 22 others are; mend it, or say --kind classification if each of them is a class"
+        == f"x.csv:22: label {slip!r} is not a number, and 22 others are; correct it, or pass --kind classification if each of them is a class"
     )
     assert (
         own_task("x.csv", labelled("1.5", "2.5", *map(str, range(20)), slip), "classification").kind == "classification"
@@ -239,7 +239,7 @@ def test_a_slip_among_values_is_named_and_makes_no_classes(slip: str):
 
 
 def test_a_column_that_is_there_twice_is_refused(tmp_path: Path):
-    with pytest.raises(DataError, match=r"t.csv: column 'stars' is there twice; give each a name of its own$"):
+    with pytest.raises(DataError, match=r"t.csv: column 'stars' occurs twice; give each column its own name$"):
         read(tmp_path, "t.csv", "stars,review,stars\n1,x,2\n")
     assert rows(read(tmp_path, "t.csv", "more,stars,review,more\n1,5,x,2\n")) == [("2", "x", None, "5")]
 
@@ -267,7 +267,7 @@ def test_one_class_only_is_refused():
 def test_labels_unseen_in_training_are_named():
     task = own_task("train.csv", labelled("a", "b"))
     require_labels(task, "dev.csv", labelled("b", "a", "b"))
-    with pytest.raises(DataError, match=r"dev.csv:1: label 'c' is none of the labels of train \(a, b\)$"):
+    with pytest.raises(DataError, match=r"dev.csv:1: label 'c' is not among the labels of train \(a, b\)$"):
         require_labels(task, "dev.csv", labelled("b", "c"))
 
 
@@ -307,7 +307,7 @@ def test_semicolons_divide_labels_only_where_the_kind_is_forced(tmp_path: Path):
     assert read(tmp_path, "t.csv", content, kind="multilabel")["label"].to_pylist() == ['["b", "é"]', "[]", '["[a"]']
     assert read(tmp_path, "t.csv", "review,stars\nx,a; b\n")["label"].to_pylist() == ["a; b"]
     with pytest.raises(
-        DataError, match=r"t.jsonl:1: column stars is no label but .* or of kind multilabel a list of them$"
+        DataError, match=r"t.jsonl:1: column stars is not a label but .* or, for kind multilabel, a list of them$"
     ):
         read(tmp_path, "t.jsonl", '{"review": "x", "stars": ["a"]}', kind="classification")
 
@@ -324,7 +324,7 @@ def test_columns_of_0_and_1_are_labels(tmp_path: Path):
     assert own_task("t.parquet", texts, labels=topics.labels).labels == ("war", "art")
     for value, shown in (("2", "'2'"), ("", "''"), ("yes", "'yes'")):
         with pytest.raises(
-            DataError, match=rf"t.csv:2: column war is {shown}; a column of a label holds 0 or 1, or false or true$"
+            DataError, match=rf"t.csv:2: column war is {shown}; a label column holds 0 or 1, or false or true$"
         ):
             read(tmp_path, "t.csv", f"art,review,war\n1,x,{value}\n", topics)
 
@@ -351,9 +351,9 @@ def test_a_task_of_several_labels_is_recognised():
     assert own_task("x.csv", labelled('["10", "9"]', "[]")).labels == ("9", "10")
     assert own_task("x.csv", labelled("[1]", "b")).kind == "classification"
     require_labels(task, "dev.csv", labelled('["c", "a"]', "[]"))
-    with pytest.raises(DataError, match=r"dev.csv:1: label 'd' is none of the labels of topics \(a, b, c\)$"):
+    with pytest.raises(DataError, match=r"dev.csv:1: label 'd' is not among the labels of topics \(a, b, c\)$"):
         require_labels(task, "dev.csv", labelled("[]", '["d"]'))
-    with pytest.raises(DataError, match=r"x.csv:1: label 'b;c' is no list of labels$"):
+    with pytest.raises(DataError, match=r"x.csv:1: label 'b;c' is not a list of labels$"):
         own_task("x.csv", labelled('["a"]', "b;c"), "multilabel")
 
 
@@ -362,7 +362,7 @@ def test_labels_that_are_nearly_one_a_row_are_no_classes():
     with pytest.raises(DataError) as found:
         own_task("x.csv", labelled(*texts))
     assert str(found.value) == (
-        "x.csv: 300 different labels in 300 rows, the first 'text 0': fewer than 2 rows for each; name the column of the label with --label, or say --kind classification if each of them is a class"
+        "x.csv: 300 different labels in 300 rows, the first 'text 0': fewer than 2 rows for each; name the column of the label with --label, or pass --kind classification if each of them is a class"
     )
     assert len(own_task("x.csv", labelled(*texts), "classification").labels) == 300
     assert len(own_task("x.csv", labelled(*texts, *texts)).labels) == 300
@@ -373,9 +373,7 @@ def test_labels_that_are_nearly_one_a_row_are_no_classes():
 def test_values_written_otherwise_are_told_how(label: str, value: str):
     with pytest.raises(DataError) as found:
         own_task("x.csv", labelled(label, *(f"{n},5%" for n in range(10, 40))))
-    assert "x.csv: labels such as '" in str(found.value) and "are no numbers as they are written; write " in str(
-        found.value
-    )
+    assert "x.csv: labels such as '" in str(found.value) and "are not written as numbers; write " in str(found.value)
     with pytest.raises(DataError, match=rf"x.csv:0: label {label!r} is not a number; write {value}$"):
         own_task("x.csv", labelled(label, "1", "2"), "regression")
     assert own_task("x.csv", labelled("10%", "20%", "10%")).kind == "classification"

@@ -124,7 +124,7 @@ def test_every_row_of_qqp_s_test_split_stays(tmp_path: Path):
             "sst2",
             "dev",
             "sentence\tlabel\ngood\t1\ngood\t2\n",
-            r"SST-2/dev.tsv:3: label '2' is none of the labels of sst2 \(0, 1\)",
+            r"SST-2/dev.tsv:3: label '2' is not among the labels of sst2 \(0, 1\)",
         ),
         ("sst2", "dev", "text\tlabel\ngood\t1\n", r"SST-2/dev.tsv has no column sentence: its columns are text, label"),
         ("sst2", "dev", "sentence\tlabel\n \t1\n", r"SST-2/dev.tsv:2: column sentence is empty"),
@@ -147,7 +147,7 @@ def test_every_row_of_qqp_s_test_split_stays(tmp_path: Path):
             "rte",
             "dev",
             "index\tsentence1\tsentence2\tlabel\n0\tA\tB\tmaybe\n",
-            r"RTE/dev.tsv:2: label 'maybe' is none of the labels of rte \(entailment, not_entailment\)",
+            r"RTE/dev.tsv:2: label 'maybe' is not among the labels of rte \(entailment, not_entailment\)",
         ),
         ("stsb", "dev", "sentence1\tsentence2\tscore\nA\tB\tnan\n", r"STS-B/dev.tsv:2: label 'nan' is not a number"),
         ("stsb", "dev", "sentence1\tsentence2\tscore\nA\tB\tfive\n", r"STS-B/dev.tsv:2: label 'five' is not a number"),
@@ -171,9 +171,9 @@ def test_a_split_may_be_gzip(tmp_path: Path):
 
 def test_a_split_that_is_not_there_names_those_that_are(tmp_path: Path):
     read(tmp_path, "wnli", "dev", "index\tsentence1\tsentence2\tlabel\n0\tA\tB\t0\n")
-    with pytest.raises(DataError, match=r"WNLI/train.tsv \(split train of wnli\) is not there; .*/WNLI has dev.tsv$"):
+    with pytest.raises(DataError, match=r"WNLI/train.tsv \(split train of wnli\) does not exist; .*/WNLI has dev.tsv$"):
         read_split(TASKS["wnli"], str(tmp_path), "train")
-    with pytest.raises(DataError, match=rf"RTE/train.tsv \(split train of rte\) is not there; {tmp_path} has WNLI$"):
+    with pytest.raises(DataError, match=rf"RTE/train.tsv \(split train of rte\) does not exist; {tmp_path} has WNLI$"):
         read_split(TASKS["rte"], str(tmp_path), "train")
     with pytest.raises(DataError, match=r"task ax has no split train; it has test$"):
         read_split(TASKS["ax"], str(tmp_path), "train")

@@ -107,9 +107,7 @@ def test_questions_that_cannot_be_learnt_from_are_counted_by_name() -> None:
     odd = Question(id="4", question="a", context="green", answers=(("red", 0),))
     kept, notes = trainable_questions([*QUESTIONS, odd], "file.json")
     assert kept == QUESTIONS and notes == ("1 questions left out (answer-not-at-its-offset)",)
-    with pytest.raises(
-        DataError, match=r"^file\.json has no question that can be learnt from: 1 answer-not-at-its-offset$"
-    ):
+    with pytest.raises(DataError, match=r"^file\.json has no question to train on: 1 answer-not-at-its-offset$"):
         trainable_questions([odd], "file.json")
 
 

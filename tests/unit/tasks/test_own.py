@@ -29,7 +29,7 @@ def test_lists_of_words_beside_lists_of_tags_are_tags(ending: str, tmp_path: Pat
         pq.write_table(pa.Table.from_pylist(ROWS), file)
     task, items, _ = read_own(config(file, text="words", label=("tags",)), str(file), None)
     assert task.kind == "tags" and items["train"][0] == Sentence(words=("New", "York"), tags=("B-LOC", "I-LOC"))
-    with pytest.raises(DataError, match=r"column words is no text but "):
+    with pytest.raises(DataError, match=r"column words is not text but "):
         read_own(config(file, text="words", label=("tags",), kind="multilabel"), str(file), None)
 
 

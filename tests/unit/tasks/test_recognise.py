@@ -68,5 +68,5 @@ def test_what_is_none_of_them_is_told_what_is_known(tmp_path: Path, name: str, c
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path):
-    with pytest.raises(DataError, match=r"gone.txt is not there$"):
+    with pytest.raises(DataError, match=r"gone.txt does not exist$"):
         kind_of(str(tmp_path / "gone.txt"))

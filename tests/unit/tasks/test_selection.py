@@ -37,17 +37,17 @@ def test_a_metric_that_a_task_has_not_is_refused_with_those_that_it_has() -> Non
     with pytest.raises(ConfigError) as refused:
         selected_by(THREE, "f1")
     assert (
-        str(refused.value) == "recipe.metric (f1) is no metric of three (classification): choose one of "
+        str(refused.value) == "recipe.metric (f1) is not a metric of three (classification): choose one of "
         "accuracy, macro_f1, matthews, auc, average_precision"
     )
     with pytest.raises(
         ConfigError,
-        match=r"^recipe.metric \(auc\) is no metric of stsb \(regression\): choose one of "
+        match=r"^recipe.metric \(auc\) is not a metric of stsb \(regression\): choose one of "
         "pearson, spearman, mean_absolute_error$",
     ):
         selected_by(known.TASKS["stsb"], "auc")
     with pytest.raises(
-        ConfigError, match=r"^recipe.metric \(auc\) is no metric of squad2 \(spans\): choose one of f1, exact$"
+        ConfigError, match=r"^recipe.metric \(auc\) is not a metric of squad2 \(spans\): choose one of f1, exact$"
     ):
         selected_by(known.TASKS["squad2"], "auc")
 

@@ -77,19 +77,19 @@ def test_what_cannot_be_learnt_from_is_counted_by_reason() -> None:
     [
         ({"question": "a?"}, "paragraphs[1].qas[0].id is missing, the keys there are question: give a SQuAD file"),
         ({}, "paragraphs[1].qas[0].id is missing, the keys there are none: give a SQuAD file"),
-        ({"id": 7, "question": "a?"}, "paragraphs[1].qas[0].id is a int where a str is wanted: give a SQuAD file"),
-        ("a?", "paragraphs[1].qas[0].id is wanted, and there is a str where an object should be: give a SQuAD file"),
+        ({"id": 7, "question": "a?"}, "paragraphs[1].qas[0].id is a int, expected a str: give a SQuAD file"),
+        ("a?", "paragraphs[1].qas[0].id is expected in an object, and there is a str: give a SQuAD file"),
         (
             asked("a", ("x", "3")),
-            "paragraphs[1].qas[0].answers[0].answer_start is a str where a int is wanted: give a SQuAD file",
+            "paragraphs[1].qas[0].answers[0].answer_start is a str, expected a int: give a SQuAD file",
         ),  # type: ignore[arg-type]
         (
             asked("a", ("x", True)),
-            "paragraphs[1].qas[0].answers[0].answer_start is a bool where a int is wanted: give a SQuAD file",
+            "paragraphs[1].qas[0].answers[0].answer_start is a bool, expected a int: give a SQuAD file",
         ),
         (
             asked("a", is_impossible="no"),
-            "paragraphs[1].qas[0].is_impossible is a str where a bool is wanted: give a SQuAD file",
+            "paragraphs[1].qas[0].is_impossible is a str, expected a bool: give a SQuAD file",
         ),
     ],
 )
@@ -105,15 +105,15 @@ def test_a_broken_entry_is_named(qa: Any, message: str, tmp_path: Path) -> None:
     [
         (
             b'{"data": [',
-            "{file} is no JSON that can be read (Expecting value: line 1 column 11 (char 10)): give a SQuAD file",
+            "{file} is not valid JSON (Expecting value: line 1 column 11 (char 10)): give a SQuAD file",
         ),
-        (b"[]", "{file}: data is wanted, and there is a list where an object should be: give a SQuAD file"),
+        (b"[]", "{file}: data is expected in an object, and there is a list: give a SQuAD file"),
         (b'{"a": 1, "b": 2}', "{file}: data is missing, the keys there are a, b: give a SQuAD file"),
         (
             gzip.compress(b"{}", mtime=0)[:-9],
             "{file} cannot be read (Compressed file ended before the end-of-stream marker was reached): give a plain or compressed file that can",
         ),
-        (b"[" * 100_000, "{file} is no JSON that can be read (maximum recursion depth exceeded"),
+        (b"[" * 100_000, "{file} is not valid JSON (maximum recursion depth exceeded"),
     ],
 )
 def test_a_broken_file_is_named(content: bytes, message: str, tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_a_broken_file_is_named(content: bytes, message: str, tmp_path: Path) ->
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"none.json is not there$"):
+    with pytest.raises(DataError, match=r"none.json does not exist$"):
         read_questions(str(tmp_path / "none.json"))
 
 

@@ -99,22 +99,22 @@ def test_any_column_has_the_tags(tmp_path: Path) -> None:
         (
             b"a\nb\n",
             -1,
-            "{file}, line 1 has 1 columns, and tags are wanted from column -1: give each word a tag beside it",
+            "{file}, line 1 has 1 columns, and the tags should be in column -1: give each word a tag",
         ),
         (
             b"\na X O\n",
             3,
-            "{file}, line 2 has 3 columns, and tags are wanted from column 3: choose one of 1 to 2, column 0 has the words",
+            "{file}, line 2 has 3 columns, and the tags should be in column 3: choose one of 1 to 2, column 0 has the words",
         ),
         (
             b"a X O\n",
             0,
-            "{file}, line 1 has 3 columns, and tags are wanted from column 0: choose one of 1 to 2, column 0 has the words",
+            "{file}, line 1 has 3 columns, and the tags should be in column 0: choose one of 1 to 2, column 0 has the words",
         ),
         (
             b"a X O\n",
             -3,
-            "{file}, line 1 has 3 columns, and tags are wanted from column -3: choose one of 1 to 2, column 0 has the words",
+            "{file}, line 1 has 3 columns, and the tags should be in column -3: choose one of 1 to 2, column 0 has the words",
         ),
         (
             b"-DOCSTART- O\n\n",
@@ -226,7 +226,7 @@ def test_a_tag_that_was_not_learnt_is_named() -> None:
         one("a b c d", "B-X B-Z O B-Z")
     assert (
         str(error.value)
-        == "tag 'B-Z' (2 words) is not among the 3 tags learnt: O, B-X, I-X; mend the file or train with that tag"
+        == "tag 'B-Z' (2 words) is not among the 3 tags learnt: O, B-X, I-X; correct the file or train with that tag"
     )
 
 
@@ -270,17 +270,17 @@ def test_lists_of_words_and_tags_are_read_as_iob2(tmp_path: Path) -> None:
         ),
         (
             {"tokens": ["a"], "tags": [3]},
-            "{file}:2: column tags holds '3', which is no text; words and the names of tags, such as B-PER, are read",
+            "{file}:2: column tags holds '3', which is not text; expected words, or tag names such as B-PER",
         ),
         (
             {"tokens": "a", "tags": ["O"]},
-            "{file}:2: column tokens is no list but 'a'; a list of texts is read, one for each word",
+            "{file}:2: column tokens is not a list but 'a'; expected a list of texts, one per word",
         ),
-        ({"tokens": [], "tags": []}, "{file}:2: column tokens is empty; a list of texts is read, one for each word"),
-        ({"tokens": ["a"], "tags": None}, "{file}:2: column tags is empty; a list of texts is read, one for each word"),
+        ({"tokens": [], "tags": []}, "{file}:2: column tokens is empty; expected a list of texts, one per word"),
+        ({"tokens": ["a"], "tags": None}, "{file}:2: column tags is empty; expected a list of texts, one per word"),
         (
             {"tokens": ["\ud800"], "tags": ["O"]},
-            "{file}:2: column tokens holds '\\ud800', half of a surrogate pair, which is no character",
+            "{file}:2: column tokens holds '\\ud800', half of a surrogate pair, which is not a character",
         ),
         ({"tokens": ["a"]}, "{file}:2 has no column tags: its columns are tokens"),
     ],
