@@ -1,10 +1,10 @@
-"""Check the files of clusters without a cloud: their schemas, closed ports, tokens, an idle head, pinned versions.
+"""Check cluster files without a cloud: schemas, closed ports, tokens, an idle head, pinned versions.
 
     python -m cluster.check
     python -m cluster.check my-cluster.yaml my-kustomize-folder/
 
-One line a problem and exit code 2, or one line a file and 0. It needs what `make test` installs (pip install
-'bertstream[test]'); the folders of kustomize are put together by kubectl, where it is installed.
+Prints one line per problem and exits with code 2, or one line per file and exits with 0. Needs what `make test`
+installs (pip install 'bertstream[test]'); kustomize folders are built by kubectl, where it is installed.
 """
 
 import sys
@@ -30,7 +30,7 @@ UNKNOWN = (
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print every problem of the files named, or of the project's own; 0 without any, 2 with."""
+    """Print every problem of the named files, or of the project's own; return 0 without problems, 2 with."""
     failed = False
     for path in [Path(word) for word in arguments] or [shown(CLUSTER / name) for name in FILES]:
         problems = list(check(path))
@@ -43,12 +43,12 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def shown(path: Path) -> Path:
-    """Return a path as people would write it from here."""
+    """Return a path relative to the working directory where possible."""
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
 def notes(path: Path) -> str:
-    """Return what is to be filled in, and what was not checked, as words after `fine`."""
+    """Return words to follow `fine`: what the user must fill in, and what was not checked."""
     lines = [line for file in parts(path) for line in file.read_text().splitlines()]
     blanks = sum(line.partition("#")[0].count("FILL_IN") for line in lines)
     alone = path.is_dir() and not kustomize.command()
@@ -61,7 +61,7 @@ def parts(path: Path) -> list[Path]:
 
 
 def check(path: Path) -> Iterator[Problem]:
-    """Yield the problems of one file, or of one folder of kustomize; what a file is is told by what is in it."""
+    """Yield the problems of one file or kustomize folder; its contents decide which rules apply."""
     try:
         if path.is_dir():
             yield from overlay(path)
@@ -76,7 +76,7 @@ def check(path: Path) -> Iterator[Problem]:
 
 
 def overlay(folder: Path) -> Iterator[Problem]:
-    """Yield the problems of what kubectl makes of a folder; without kubectl, those of each file in it."""
+    """Yield the problems of a folder as kubectl builds it; without kubectl, those of each file in it."""
     if not kustomize.command():
         for file in kustomize.files(folder):
             if file.name != kustomize.SETTINGS:

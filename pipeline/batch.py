@@ -1,6 +1,6 @@
-"""Rows of examples as flat tensors: sequences lie end to end, without padding.
+"""Collate rows of examples into flat tensors: sequences end to end, without padding.
 
-T tokens of the batch, N sequences, M masked positions.
+Shapes: T tokens of the batch, N sequences, M masked positions.
 """
 
 from __future__ import annotations
@@ -26,23 +26,25 @@ class Batch:
     segments_T: Tensor
     """int64: 0 up to and with the first [SEP], 1 after it."""
     positions_T: Tensor
-    """int64: place of each token in its own sequence, from 0."""
+    """int64: position of each token in its own sequence, from 0."""
     offsets: Tensor
-    """int32, N + 1 entries: where each sequence starts in T, and T itself; what kernels call cumulative lengths."""
+    """int32, N + 1 entries: cumulative sequence lengths, from 0 to T."""
     maximum_length: int
-    """Tokens of the longest sequence; known here so that no device has to be asked."""
+    """Length of the longest sequence in tokens; kept here to avoid a device synchronisation."""
     masked_positions_M: Tensor
     """int64: masked positions, as indices into the T tokens of the batch."""
     masked_labels_M: Tensor
-    """int64: the entries that stood there."""
+    """int64: the original entries at the masked positions."""
     not_next_N: Tensor | None = None
-    """int64: 1 where segment B is from another document, 0 where it follows (label order of the published checkpoints); None without such pairs."""
+    """int64: 1 where segment B is from another document, 0 where it follows A (label order of the published
+    checkpoints); None without such pairs.
+    """
     swapped_N: Tensor | None = None
-    """int64: 1 where segment B stands before A in the text, 0 where it follows; None without such pairs."""
+    """int64: 1 where segment B precedes A in the text, 0 where it follows; None without such pairs."""
     label_N: Tensor | None = None
-    """float32: what a task asks of each sequence, a class number or a value; None without a task."""
+    """float32: the task's label of each sequence, a class number or a value; None without a task."""
     labels: Tensor | None = None
-    """float32: what a task asks, where that are several numbers of each sequence, or one of each token, end to end; None where it is not."""
+    """float32: several labels per sequence, or one per token, end to end; None where the task has neither."""
 
     @property
     def tokens(self) -> int:
@@ -57,7 +59,7 @@ class Batch:
         return self.masked_labels_M.shape[0]
 
     def to(self, device: torch.device | str) -> Batch:
-        """The same batch on a device; the host does not wait for copies to an accelerator."""
+        """Return the batch on a device; copies to an accelerator are asynchronous."""
         # A copy towards the host must be waited for, or its memory would be read before it is filled.
         to_accelerator = torch.device(device).type != "cpu"
         tensors = {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
@@ -71,9 +73,10 @@ class Batch:
 
 
 def collate(rows: pa.Table | pa.RecordBatch) -> Batch:
-    """One flat batch of all rows, in their order.
+    """Collate all rows, in their order, into one flat batch.
 
-    Reads the columns of pipeline.text.schema.EXAMPLE that a model sees; others may be there. Raises ValueError when there are no rows.
+    Reads the model's columns of pipeline.text.schema.EXAMPLE and ignores other columns. Raises ValueError when there
+    are no rows.
     """
     offsets, tensors = _sequences(rows)
     masked_positions_M, masked_N = _flat_lists(rows.column("masked_positions"))
@@ -89,7 +92,10 @@ def collate(rows: pa.Table | pa.RecordBatch) -> Batch:
 
 
 def collate_labelled(rows: pa.Table | pa.RecordBatch) -> Batch:
-    """One flat batch of a task's rows (schema pipeline.tasks.schema.ENCODED), in their order; nothing is masked. Raises ValueError when there are no rows."""
+    """Collate a task's rows (schema pipeline.tasks.schema.ENCODED), in their order, into one flat batch without masks.
+
+    Raises ValueError when there are no rows.
+    """
     _, tensors = _sequences(rows)
     nothing, label = torch.zeros(0, dtype=torch.int64), rows.column("label")
     label_N = None if label.null_count else torch.from_numpy(_flat(label).astype(np.float32))
@@ -100,7 +106,7 @@ def collate_labelled(rows: pa.Table | pa.RecordBatch) -> Batch:
 
 
 def _sequences(rows: pa.Table | pa.RecordBatch) -> tuple[np.ndarray, dict[str, Any]]:
-    """Offsets (N + 1,), and the fields of a Batch that say what the sequences are."""
+    """Return the offsets (N + 1,) and the per-sequence fields of a Batch."""
     if rows.num_rows == 0:
         raise ValueError("a batch needs at least one row")
     ids_T, lengths_N = _flat_lists(rows.column("ids"))
@@ -119,7 +125,7 @@ def _sequences(rows: pa.Table | pa.RecordBatch) -> tuple[np.ndarray, dict[str, A
 
 
 def _pair_labels(column: pa.ChunkedArray | pa.Array) -> Tensor | None:
-    """Labels (N,) as int64; None where rows have none."""
+    """Return labels (N,) as int64; None where rows have none."""
     return None if column.null_count else torch.from_numpy(_flat(column).astype(np.int64))
 
 
@@ -132,7 +138,7 @@ def _flat(column: pa.ChunkedArray | pa.Array) -> np.ndarray:
 
 
 def _flat_lists(column: pa.ChunkedArray | pa.Array, kind: type[np.generic] = np.int64) -> tuple[np.ndarray, np.ndarray]:
-    """All values of a list column end to end as a new array, and the lists' lengths."""
+    """Return all values of a list column end to end as a new array, and the lists' lengths."""
     # flatten() and offsets both respect a slice's bounds; the values attribute would not.
     values = [chunk.flatten().to_numpy() for chunk in _chunks(column)]
     lengths = [np.diff(chunk.offsets.to_numpy()) for chunk in _chunks(column)]

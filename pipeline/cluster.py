@@ -1,4 +1,4 @@
-"""Joining or starting Ray, and what of it a run may use."""
+"""Join or start Ray, and size the workers to the cluster."""
 
 import atexit
 import ipaddress
@@ -29,27 +29,32 @@ from pipeline.stopping import interrupt_on_sigterm
 
 NAMESPACE = "bertstream"
 SHARES = tuple(sixteenths / 16 for sixteenths in range(16, 0, -1))
-"""CPUs that a worker may be given where none are asked for; sums of them are exact."""
+"""CPU shares tried per worker where placement.worker_cpus is not set; sums of them are exact."""
 STAGES = 2
-"""Of a stream that ask for CPUs: Ray Data asks for whole ones for each, so for up to so many more than it needs."""
+"""Ray Data operators of a stream that ask for CPUs.
+
+Each request is rounded up, so they may ask for this many CPUs more than needed.
+"""
 CONNECT_SECONDS = 5.0
 HEAD_SECONDS, HEAD_SHARE, LOOKS = 60.0, 0.75, 10
-"""After how long without a head Ray ends a process, the part of that after which this one ends itself, and how often it looks in that time."""
+"""Seconds without a head after which Ray ends a process, the share of them after which this project does, and the
+checks in that time.
+"""
 AGAIN = "start the same command again, and it continues with what is done"
 LONGEST_TEMPORARY = 103 - len(
     "/bertstream-ray-01234567/files/session_2026-01-01_00-00-00_000000_1234567/sockets/plasma_store"
 )
-"""Bytes of the name of a temporary folder that leave room for the paths of Ray's sockets, which systems limit."""
+"""Longest temporary folder name in bytes: systems limit the paths of Ray's sockets."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerResources:
-    """What each training worker asks Ray for."""
+    """Resources that each training worker requests from Ray."""
 
     cpus: float
     gpu: bool
     custom: str | None = None
-    """Resource of which a worker takes 1, beside those."""
+    """Custom resource of which each worker takes 1, in addition to CPU and GPU."""
 
     def to_ray(self) -> dict[str, float]:
         return {"CPU": self.cpus} | ({"GPU": 1} if self.gpu else {}) | ({self.custom: 1} if self.custom else {})
@@ -57,21 +62,22 @@ class WorkerResources:
 
 @dataclass(frozen=True, kw_only=True)
 class NodeGroup:
-    """Nodes of one kind that a cluster's autoscaler may start."""
+    """Node type that a cluster's autoscaler may start."""
 
     most: float
     resources: Mapping[str, float]
 
     def holds(self, needs: Mapping[str, float]) -> float:
-        """How many workers that need this all its nodes hold."""
+        """Return how many workers with these needs fit on all nodes of the type."""
         on_one = min(self.resources.get(name, 0) // need for name, need in needs.items())
         return self.most * on_one if on_one else 0
 
 
 def connect(address: str | None) -> None:
-    """Join the cluster at `address`, RAY_ADDRESS or on this machine, else start Ray in this process; a no-op inside one.
+    """Join the cluster at `address` or RAY_ADDRESS or on this machine, else start Ray in this process; a no-op where
+    Ray is initialised.
 
-    Raises ConfigError when an address does not answer, and where Ray does not start.
+    Raises ConfigError when an address does not answer or Ray does not start.
     """
     if ray.is_initialized():
         return
@@ -101,7 +107,7 @@ def connect(address: str | None) -> None:
 
 @contextmanager
 def ray_errors_as_cluster_lost() -> Iterator[None]:
-    """Raise ClusterLost for what Ray raises when it, or one of its processes, dies; errors of the code that it runs stay as they are."""
+    """Raise ClusterLost when Ray or one of its processes dies; errors of the user's code pass unchanged."""
     try:
         yield
     except (ray.exceptions.RayError, ConnectionError) as error:
@@ -118,10 +124,14 @@ def ray_errors_as_cluster_lost() -> Iterator[None]:
 
 
 def watch_head() -> None:
-    """End the process in one line where Ray's head is gone for long, from a thread: Ray itself would end it a little later, without one."""
+    """End the process with a one-line error when Ray's head stays unreachable, from a thread.
+
+    Ray itself would end the process a little later, without a message.
+    """
     node = ray._private.worker._global_node  # another after another ray.init; Ray has no public name for a connection
     address = node.gcs_address
-    patience = HEAD_SHARE * float(os.environ.get("RAY_gcs_rpc_server_reconnect_timeout_s", HEAD_SECONDS))
+    timeout = os.environ.get("RAY_gcs_rpc_server_reconnect_timeout_s", HEAD_SECONDS)  # noqa: SIM112  (Ray's name)
+    patience = HEAD_SHARE * float(timeout)
 
     def end() -> None:
         if is_unreachable_for(address, patience, lambda: ray._private.worker._global_node is node):
@@ -136,7 +146,7 @@ def watch_head() -> None:
 
 
 def is_unreachable_for(address: str, patience: float, wanted: Callable[[], bool]) -> bool:
-    """Whether nothing listens at HOST:PORT for `patience` seconds; looks as long as it is wanted, and gives False when it is not any more."""
+    """Return whether nothing listens at HOST:PORT for `patience` seconds; stop with False once `wanted()` is False."""
     heard = time.monotonic()
     while wanted():
         if is_listening(address):
@@ -148,7 +158,7 @@ def is_unreachable_for(address: str, patience: float, wanted: Callable[[], bool]
 
 
 def start(**options: Any) -> None:
-    """Start Ray for this process alone: on 127.0.0.1, in a folder that is closed to others and ends with the process."""
+    """Start Ray for this process alone: on 127.0.0.1, in a private folder that is deleted when the process ends."""
     make_token()
     parent = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir())
     if len(os.fsencode(parent)) > LONGEST_TEMPORARY:
@@ -169,7 +179,7 @@ def start(**options: Any) -> None:
 
 
 def keep_logs(folder: str) -> str:
-    """Copy the logs of a Ray that ends with this process to a local folder; give the words for where Ray's logs are."""
+    """Copy the logs of a Ray started by this process to a local folder; return where Ray's logs are, in words."""
     node = ray._private.worker._global_node
     if not node.ray_init_cluster or storage.is_url(folder):
         return "in Ray's logs"
@@ -180,7 +190,7 @@ def keep_logs(folder: str) -> str:
 
 @contextmanager
 def listening_on_loopback() -> Iterator[None]:
-    """Let a Ray that is started or joined inside listen on 127.0.0.1, not on all addresses."""
+    """Make Ray listen on 127.0.0.1 only, where it is started or joined inside this context."""
     # Ray's switch for it, read at import; meant for firewalls that ask, and the same on Linux.
     switch, constants = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", ray._private.ray_constants
     before = os.environ.get(switch), constants.ENABLE_RAY_CLUSTER
@@ -193,7 +203,7 @@ def listening_on_loopback() -> Iterator[None]:
 
 
 def make_token() -> None:
-    """Make Ray's token for this user alone where there is none; Ray would let all users of the machine read it."""
+    """Create Ray's token, readable by this user alone, where there is none; Ray would make it readable by all users."""
     token = Path.home() / ".ray" / "auth_token"
     if os.environ.get("RAY_AUTH_MODE") != "token" or {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"} & os.environ.keys():
         return
@@ -205,7 +215,7 @@ def make_token() -> None:
 
 
 def local_head_address() -> str | None:
-    """Address of the head that this user or root started here with `ray start`; None where there is none."""
+    """Return the address of the head that this user or root started here with `ray start`; None without one."""
     file = Path(ray._private.utils.get_ray_address_file(None))  # in a folder that everybody can write to
     try:
         about = file.lstat()
@@ -216,13 +226,13 @@ def local_head_address() -> str | None:
 
 
 def listens_only_on_loopback(address: str) -> bool:
-    """Whether a head answers at a loopback address and not at this machine's own, which Ray would take in its place."""
+    """Return whether a head listens on a loopback address and not on this machine's own, which Ray would use."""
     host, _, port = address.rpartition(":")
     return is_loopback(host) and not is_listening(f"{ray.util.get_node_ip_address()}:{port}")
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine for itself alone."""
+    """Return whether a host is a loopback address."""
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -230,7 +240,10 @@ def is_loopback(host: str) -> bool:
 
 
 def is_listening(address: str) -> bool:
-    """Whether something listens at HOST:PORT or ray://HOST:PORT; words as "auto" are left to Ray. Ray itself would try for minutes."""
+    """Return whether something listens at HOST:PORT or ray://HOST:PORT.
+
+    Ray resolves words such as "auto" itself. The check exists because Ray would retry for minutes.
+    """
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not (host and port.isdigit()):
         return address in ("auto", "local")
@@ -242,19 +255,23 @@ def is_listening(address: str) -> bool:
 
 
 def count_nodes() -> int:
-    """Machines in the cluster, by address."""
+    """Return the number of live nodes, by address."""
     return len({node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]})
 
 
 def worker_resources(placement: Placement, workers: WorkerRange) -> WorkerResources:
-    """What each worker asks for in this cluster, with one whole CPU left for data."""
+    """Return the resources each worker requests in this cluster, with one whole CPU left for data."""
     return fit_workers(
         placement, workers, [node["Resources"] for node in ray.nodes() if node["Alive"]], node_groups(placement)
     )
 
 
 def node_groups(placement: Placement) -> list[NodeGroup]:
-    """What the cluster's autoscaler may start; empty where nodes are not asked for, where it has not said yet, and where there is none. Ray Train asks the same, and Ray has no public way to."""
+    """Return the node types that the autoscaler may start; empty without placement.autoscaled, without an autoscaler,
+    or before it reported.
+
+    Uses Ray's internal state, as Ray Train does: there is no public API.
+    """
     config = ray._private.state.state.get_cluster_config() if placement.autoscaled else None
     groups = config.node_group_configs if config else ()
     return [
@@ -266,10 +283,11 @@ def node_groups(placement: Placement) -> list[NodeGroup]:
 def fit_workers(
     placement: Placement, workers: WorkerRange, nodes: Sequence[Mapping[str, float]], groups: Sequence[NodeGroup] = ()
 ) -> WorkerResources:
-    """What each of `workers` asks for in a cluster of nodes with these resources.
+    """Return the resources that each of `workers` requests on nodes with these resources.
 
-    One whole CPU of a node is left: without it the data stage waits for ever, without a word. A cluster that scales itself is taken as it will be.
-    Raises ConfigError naming both numbers when the least workers have no room, or the most could leave none for data.
+    One whole CPU of one node is left for data: without it the data stage waits for ever, without a message. In an
+    autoscaled cluster, the node types decide. Raises ConfigError naming both numbers when the least workers do not fit,
+    or the most could leave no CPU for data.
     """
     name, least = placement.worker_resource, workers.least
     if placement.autoscaled:
@@ -277,11 +295,13 @@ def fit_workers(
     cpus, gpus, units = (sum(node.get(resource, 0) for node in nodes) for resource in ("CPU", "GPU", str(name)))
     if placement.device == "cuda" and gpus < least:
         raise ConfigError(
-            f"workers ({workers}) with placement.device cuda need as many GPUs, the cluster has {gpus:g}; use fewer workers, placement.device cpu, or placement.autoscaled"
+            f"workers ({workers}) with placement.device cuda need as many GPUs, the cluster has {gpus:g}; "
+            "use fewer workers, placement.device cpu, or placement.autoscaled"
         )
     if name is not None and units < least:
         raise ConfigError(
-            f"workers ({workers}) need as many units of placement.worker_resource ({name}), the cluster has {units:g}; start nodes with --resources '{{\"{name}\": 1}}', or use placement.autoscaled"
+            f"workers ({workers}) need as many units of placement.worker_resource ({name}), the cluster has {units:g}; "
+            f"start nodes with --resources '{{\"{name}\": 1}}', or use placement.autoscaled"
         )
     gpu = placement.device != "cpu" and gpus >= least
     bounds = [resource for resource in ("GPU" if gpu else None, name) if resource]
@@ -289,7 +309,8 @@ def fit_workers(
     share = next((share for share in shares if leaves_one_cpu(nodes, bounds, workers, share)), None)
     if share is None:
         raise ConfigError(
-            f"workers ({workers}) do not fit: the cluster has {cpus:g} CPUs, and one whole CPU must be left for data; {remedy(nodes, bounds, workers, shares[-1])}"
+            f"workers ({workers}) do not fit: the cluster has {cpus:g} CPUs, and one whole CPU must be left for data; "
+            f"{remedy(nodes, bounds, workers, shares[-1])}"
         )
     return WorkerResources(cpus=share, gpu=gpu, custom=name)
 
@@ -297,9 +318,10 @@ def fit_workers(
 def leaves_one_cpu(
     nodes: Sequence[Mapping[str, float]], bounds: Sequence[str], workers: WorkerRange, share: float
 ) -> bool:
-    """Whether some node keeps a whole CPU, wherever the workers are put; a node holds no more of them than it has of each resource in `bounds`.
+    """Return whether some node keeps a whole CPU, however the workers are placed.
 
-    An elastic group fills what is left when nodes go: there must be a node that it cannot fill.
+    A node holds at most as many workers as it has of each resource in `bounds`. An elastic group fills the nodes that
+    remain when others go, so at least one node must be too large to fill.
     """
     needed = 0
     for node in nodes:
@@ -312,7 +334,7 @@ def leaves_one_cpu(
 
 
 def remedy(nodes: Sequence[Mapping[str, float]], bounds: Sequence[str], workers: WorkerRange, share: float) -> str:
-    """What to do where workers of this share leave no CPU for data."""
+    """Return what to change where workers of this share leave no CPU for data."""
     most = max(
         (
             most
@@ -332,9 +354,10 @@ def remedy(nodes: Sequence[Mapping[str, float]], bounds: Sequence[str], workers:
 
 
 def fit_autoscaled_workers(placement: Placement, workers: WorkerRange, groups: Sequence[NodeGroup]) -> WorkerResources:
-    """What each worker asks for in a cluster whose nodes come when they are asked for.
+    """Return the resources that each worker requests where nodes are started on demand.
 
-    Raises ConfigError where all nodes that may come could not hold the most workers: Ray's autoscaler starts none for a request that it cannot meet whole.
+    Raises ConfigError where all nodes that may be started could not hold the most workers: Ray's autoscaler starts
+    nothing for a request that it cannot satisfy in full.
     """
     if placement.device == "auto":
         raise ConfigError(
@@ -347,15 +370,18 @@ def fit_autoscaled_workers(placement: Placement, workers: WorkerRange, groups: S
     if groups and (room := sum(group.holds(needs) for group in groups)) < workers.most:
         each = ", ".join(f"{need:g} {name}" for name, need in needs.items())
         raise ConfigError(
-            f"workers ({workers}) need more than the cluster may start: its nodes hold {room:g} workers of {each}; use fewer, or raise max_workers (maxReplicas on Kubernetes) of a kind of node"
+            f"workers ({workers}) need more than the cluster may start: its nodes hold {room:g} workers of {each}; "
+            "use fewer, or raise max_workers (maxReplicas on Kubernetes) of a kind of node"
         )
     return resources
 
 
 def stream_cpus(resources: WorkerResources, workers: WorkerRange, groups: Sequence[NodeGroup]) -> float:
-    """CPUs that a stream may ask an autoscaler for: of the kinds of nodes that no worker fits on, else what the workers leave. Infinite where no autoscaler has said what it may start.
+    """Return the CPUs that a stream may request: those of node types on which no worker fits, else those that workers
+    leave.
 
-    Ray sends what the stream and an elastic group ask for as one request, and its autoscaler starts nothing, no node for a worker either, for one that it cannot meet whole.
+    Infinite without an autoscaler. Ray combines the requests of the stream and of an elastic group, and its autoscaler
+    starts no node at all for a combined request that it cannot satisfy in full.
     """
     if not groups:
         return math.inf

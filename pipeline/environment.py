@@ -1,4 +1,4 @@
-"""Environment variables that must be set before Ray and MLflow are imported: they read them once."""
+"""Environment variables that must be set before Ray and MLflow are imported, because both read them once."""
 
 import os
 
@@ -8,13 +8,15 @@ DEFAULTS = {
     "RAY_worker_niceness": "0",  # Ray's 15 starves a run beside other programs of the machine
     "RAY_USAGE_STATS_ENABLED": "0",
     "MLFLOW_DISABLE_TELEMETRY": "true",
-    "RAY_enable_metrics_collection": "0",  # for Prometheus; while it is on, Ray Data's _StatsActor grows by about 9 MB a minute (ray 2.60)
-    "RAY_task_events_max_num_task_in_gcs": "10000",  # that `ray list tasks` shows; the default of 100,000 takes the head some 100 MB
+    # For Prometheus; while it is on, Ray Data's _StatsActor grows by about 9 MB a minute (ray 2.60)
+    "RAY_enable_metrics_collection": "0",
+    # That `ray list tasks` shows; the default of 100,000 takes the head some 100 MB
+    "RAY_task_events_max_num_task_in_gcs": "10000",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # Ray's coming default; set so that it does not warn
 }
 
 
 def set_ray_defaults() -> None:
-    """Set what the user has not; a job calls this before all else."""
+    """Set the variables that the user has not set; a job calls this first."""
     for name, value in DEFAULTS.items():
         os.environ.setdefault(name, value)

@@ -1,4 +1,6 @@
-"""Files of this machine that others may share: created without following links, read only where they are regular, locked, and deleted when a killed process left them."""
+"""Shared local files: created without following links, read only where regular, locked, and cleaned up after killed
+processes.
+"""
 
 import errno
 import fcntl
@@ -15,13 +17,13 @@ from typing import IO
 SCRATCH = "bertstream-"
 """Start of the name of every scratch folder."""
 LONGEST_NAME, LONGEST_PATH = 255, 4095
-"""Bytes, on Linux and macOS alike or nearly."""
+"""Limits in bytes, for Linux and macOS."""
 LOCK, FILES = "lock", "files"
-"""Inside a scratch folder: held by the process that uses it, and what that process writes."""
+"""Names in a scratch folder: the lock held by its process, and the folder of that process's files."""
 
 
 def path_problem(path: str) -> str | None:
-    """Why a path can be none of this machine, in words; None where it can be one."""
+    """Describe why a path is invalid on this machine; None for a valid one."""
     try:
         lengths = [len(name.encode()) for name in path.split("/")]
     except UnicodeEncodeError:
@@ -38,7 +40,7 @@ def path_problem(path: str) -> str | None:
 
 
 def replace_file(path: str, content: bytes) -> None:
-    """Write a whole file under an unpredictable name, created anew, and move it into place; a link at `path` is replaced, not followed."""
+    """Write a whole file under a random new name and move it into place; a link at `path` is replaced, not followed."""
     temporary = f"{path}.{secrets.token_hex(8)}.tmp"
     with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666), "wb") as stream:
         try:
@@ -52,7 +54,7 @@ def replace_file(path: str, content: bytes) -> None:
 
 
 def require_regular(path: str) -> None:
-    """Raise OSError for a path that is there and is no file: reading a pipe or a device may never end."""
+    """Raise OSError for a path that exists and is not a regular file: reading a pipe or a device may never end."""
     try:
         mode = os.stat(path).st_mode
     except OSError:  # reading it says why
@@ -64,7 +66,7 @@ def require_regular(path: str) -> None:
 
 
 def open_lock(path: str) -> IO[str]:
-    """A file to lock, created where it is not there. Raises OSError for a link and for what is no regular file."""
+    """Open a lock file, created where missing. Raises OSError for a link and for anything but a regular file."""
     stream = os.fdopen(
         os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666), "r+"
     )
@@ -76,9 +78,9 @@ def open_lock(path: str) -> IO[str]:
 
 @contextmanager
 def scratch_folder(purpose: str, parent: Path | None = None) -> Iterator[Path]:
-    """Empty folder for files on their way elsewhere, in `parent` or the system's temporary folder, deleted at the end.
+    """Yield an empty temporary folder in `parent` or the system's temporary folder; it is deleted at the end.
 
-    Those that killed processes of this user left there are deleted first.
+    Scratch folders that killed processes of this user left there are deleted first.
     """
     parent = parent or Path(tempfile.gettempdir())
     sweep(parent)

@@ -1,4 +1,6 @@
-"""What a pretraining run will take, without running it: size, tokens, arithmetic, time and cost on GPUs, storage, and how evenly slots are dealt."""
+"""Estimate a pretraining run without running it: size, tokens, arithmetic, time and cost on GPUs, storage, slot
+balance.
+"""
 
 import math
 import tomllib
@@ -22,7 +24,9 @@ from pipeline.train.schedule import decay_start
 PRICES = Path(__file__).with_name("prices.toml")
 FILL = 0.92  # real tokens of a row's maximum_length: 118.4 of 128 over 109,000 rows of books and Wikipedia
 STREAM_TOKENS = 1.6e6  # a second and core through Ray Data, 3.2e6 on two cores: `jobs/bench.py stream` on English books
-STREAM_BLOCKS = 27  # a second of one stream on two cores, of 64 ranks and with rows that are made already: `jobs/bench.py scale` on English books
+# A second of one stream on two cores, of 64 ranks and with rows that are made already: `jobs/bench.py scale` on English
+# books
+STREAM_BLOCKS = 27
 CHECKPOINT_BYTES = 12  # a parameter: it and both moments of Adam, in float32
 EXPORT_BYTES = 4
 GRADIENT_BYTES = 4
@@ -31,66 +35,66 @@ MOST_WORLDS = 12
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """A machine that can be rented: a row of the price table."""
+    """Rentable machine: a row of the price table."""
 
     name: str
     chip: str
     gpus: int
     cpus: int
     on_demand: float
-    """USD an hour."""
+    """USD per hour."""
     spot: float
     utilisation: float
-    """Share of the chip's dense peak that a step reaches."""
+    """Model FLOPs utilisation that a step reaches, as a share of the chip's dense peak."""
     network_gigabits: float
-    """Per second, from the machine to others."""
+    """Network bandwidth between machines, gigabits per second."""
     link_gigabytes: float | None = None
-    """Per second, from each GPU to the others of the machine in an all-reduce; None where there is one GPU."""
+    """All-reduce bandwidth of each GPU inside the machine, gigabytes per second; None with one GPU."""
 
     @property
     def flops(self) -> float:
-        """Operations a second that one GPU is expected to do."""
+        """Return the expected operations per second of one GPU."""
         peaks = PEAKS[self.chip]
         return self.utilisation * peaks.get("bfloat16", peaks["float32"])
 
 
 @dataclass(frozen=True, kw_only=True)
 class Load:
-    """What a phase puts through the model."""
+    """Work of one phase."""
 
     phase: Phase
     rows: int
     tokens: float
     flops: float
-    """Of forward and backward, matrix products alone."""
+    """Operations of forward and backward, matrix products only."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Gradients:
-    """What the workers send each other: a float32 gradient of each parameter, once per step, after their last slot."""
+    """Gradient traffic: one all-reduce of float32 gradients per step, after the last slot."""
 
     count: int
-    """Of all parameters."""
+    """Number of parameters."""
     last: int
-    """Of the embeddings, which are complete only when the backward ends."""
+    """Of these, the embeddings' parameters, whose gradients are complete only when the backward ends."""
     overlapped: bool
-    """Whether the others are sent while the backward goes on."""
+    """Whether the other gradients are sent during the backward."""
 
     def bytes_sent(self, world: int) -> float:
-        """What a worker sends per step in a ring all-reduce (Patarasuk and Yuan 2009)."""
+        """Return the bytes that a worker sends per step in a ring all-reduce (Patarasuk and Yuan 2009)."""
         return 2 * (world - 1) / world * GRADIENT_BYTES * self.count
 
     def seconds(self, world: int, machine: Machine) -> float:
-        """How long a step's gradients are under way: at the rate of the slower of the links and the network they pass."""
+        """Return the seconds of one all-reduce, at the rate of the slower of links and network."""
         sent = self.bytes_sent(world)
         between = 8 * sent / (machine.network_gigabits * 1e9) if world > machine.gpus else 0.0
         within = sent / (machine.link_gigabytes * 1e9) if world > 1 and machine.link_gigabytes else 0.0
         return max(between, within)
 
     def wait(self, world: int, machine: Machine, slot_flops: float) -> float:
-        """Seconds per step in which the GPUs wait for gradients.
+        """Return the seconds per step that GPUs wait for gradients.
 
-        DistributedDataParallel sends most of them during the backward of the last slot, and the embeddings' after it.
+        DistributedDataParallel sends most gradients during the last slot's backward, and the embeddings' after it.
         """
         whole = self.seconds(world, machine)
         backward = (1 - 1 / BACKWARD) * slot_flops / machine.flops
@@ -98,14 +102,14 @@ class Gradients:
 
 
 def gradients_of(config: Pretrain) -> Gradients:
-    """Compiled code gives all gradients at once, when its backward is done."""
+    """Return a phase's gradient traffic; compiled code delivers all gradients at the end of its backward."""
     model = config.model
     rows = config.vocabulary.size + model.maximum_positions + model.segments + 2  # and weight and bias of a LayerNorm
     return Gradients(count=parameters(config), last=rows * model.width, overlapped=config.placement.compile == "off")
 
 
 def read_prices(path: Path = PRICES) -> list[Machine]:
-    """The machines of a price table. Raises ConfigError naming the row and what is wrong with it."""
+    """Return the machines of a price table. Raises ConfigError naming the row and the problem."""
     try:
         table = tomllib.loads(path.read_text())
     except FileNotFoundError as error:
@@ -116,7 +120,7 @@ def read_prices(path: Path = PRICES) -> list[Machine]:
 
 
 def machine_of(path: Path, name: str, row: Any) -> Machine:
-    """A row of the price table, checked."""
+    """Return a validated row of the price table."""
     wanted = [field.name for field in fields(Machine) if field.name != "name"]
     if isinstance(row, dict) and row.get("gpus") == 1:
         wanted.remove("link_gigabytes")
@@ -138,7 +142,7 @@ def machine_of(path: Path, name: str, row: Any) -> Machine:
 
 
 def loads(config: Pretrain) -> Iterator[Load]:
-    """What each phase puts through the model, with rows as full as English books and Wikipedia make them."""
+    """Return the work of each phase, with rows as full as English books and Wikipedia make them."""
     for phase in config.all_phases:
         rows = offset(phase.end - phase.first, phase.batch)
         length = FILL * phase.sampling.maximum_length
@@ -155,7 +159,7 @@ def loads(config: Pretrain) -> Iterator[Load]:
 
 
 def parameters(config: Pretrain) -> int:
-    """Trained numbers of the model with both heads; tied ones count once."""
+    """Return the number of trained parameters with both heads; tied ones count once."""
     with torch.device("meta"):
         return sum(
             parameter.numel() for parameter in BertPretraining(config.model, config.vocabulary.size).parameters()
@@ -163,49 +167,53 @@ def parameters(config: Pretrain) -> int:
 
 
 def slots_of_busiest_rank(slots: int, world: int) -> int:
-    """Slots of a step for the rank that has most."""
+    """Return the slots per step of the rank with the most."""
     return math.ceil(slots / world)
 
 
 def imbalance(slots: int, world: int) -> float:
-    """Time that a step takes above that of evenly dealt slots, as a share; the step waits for the rank that has most."""
+    """Return how much longer a step takes than with evenly dealt slots, as a share; all ranks wait for the busiest."""
     return slots_of_busiest_rank(slots, world) * world / slots - 1
 
 
 def compute_seconds(load: Load, world: int, flops: float) -> float:
-    """Seconds that a phase takes so many GPUs of `flops` operations per second each: arithmetic and uneven dealing."""
+    """Return the seconds that `world` GPUs of `flops` operations per second each take for a phase, uneven dealing
+    included.
+    """
     return load.flops / (world * flops) * (1 + imbalance(slots_of(load.phase), world))
 
 
 def gradient_wait_seconds(load: Load, world: int, machine: Machine, gradients: Gradients) -> float:
-    """Seconds of a phase in which the GPUs wait for each other's gradients."""
+    """Return the seconds of a phase in which GPUs wait for gradients."""
     phase = load.phase
     slot_flops = load.flops / load.rows * phase.batch.rows_per_slot
     return (phase.end - phase.first) * gradients.wait(world, machine, slot_flops)
 
 
 def training_seconds(load: Load, world: int, machine: Machine, gradients: Gradients) -> float:
-    """Seconds that a phase takes where the GPUs never wait for data."""
+    """Return the seconds of a phase where GPUs never wait for data."""
     return compute_seconds(load, world, machine.flops) + gradient_wait_seconds(load, world, machine, gradients)
 
 
 def stream_seconds(load: Load, world: int) -> float:
-    """Seconds that one stream takes for the blocks of a phase, whose text others make."""
+    """Return the seconds in which one stream delivers a phase's blocks, text processing left out."""
     return blocks_of(load, world) / STREAM_BLOCKS
 
 
 def run_seconds(work: list[Load], world: int, machine: Machine, gradients: Gradients) -> float:
-    """How long a run takes where the GPUs never wait for data."""
+    """Return the seconds of a run where GPUs never wait for data."""
     return sum(training_seconds(load, world, machine, gradients) for load in work)
 
 
 def run_seconds_with_stream(work: list[Load], world: int, machine: Machine, gradients: Gradients) -> float:
-    """How long a run takes with a stream as fast as the measured one: the longer of training and streaming, by phase."""
+    """Return the seconds of a run with one stream as fast as the measured one: per phase, the longer of training and
+    streaming.
+    """
     return sum(max(training_seconds(load, world, machine, gradients), stream_seconds(load, world)) for load in work)
 
 
 def blocks_of(load: Load, world: int) -> float:
-    """Blocks of a phase that are dealt to so many workers."""
+    """Return the number of a phase's blocks that are dealt to `world` workers."""
     phase = load.phase
     return (
         (phase.end - phase.first) * slots_of(phase) / slots_of_block(phase.batch, phase.sampling.maximum_length, world)
@@ -213,19 +221,19 @@ def blocks_of(load: Load, world: int) -> float:
 
 
 def slots_of(phase: Phase) -> int:
-    """Slots of a step after the warm-up of the batch."""
+    """Return the slots per step after the batch warm-up."""
     return slots_at(phase.end - phase.first - 1, phase.batch)
 
 
 def worlds_to_show(slots: int, asked: WorkerRange) -> list[int]:
-    """Worker counts to show: all, or where they are many those that deal evenly, and those asked for."""
+    """Return the world sizes to show: all, or where there are many, those that deal evenly and those requested."""
     every = range(1, slots + 1)
     even = [world for world in every if slots % world == 0]
     return list(every) if slots <= MOST_WORLDS else sorted({*even, *range(asked.least, asked.most + 1)})
 
 
 def plan_text(config: Pretrain, machines: list[Machine]) -> str:
-    """The plan for a terminal."""
+    """Return the plan for a terminal."""
     work, gradients, world = list(loads(config)), gradients_of(config), config.worker_range.most
     count = gradients.count
     rows, tokens, flops = (sum(getattr(load, name) for load in work) for name in ("rows", "tokens", "flops"))
@@ -236,13 +244,15 @@ def plan_text(config: Pretrain, machines: list[Machine]) -> str:
         ("steps", "; ".join(phase_text(load) for load in work)),
         (
             "tokens",
-            f"about {tokens / 1e9:,.2f} billion in {rows:,} rows ({FILL:.0%} of the length is text in English books and Wikipedia)",
+            f"about {tokens / 1e9:,.2f} billion in {rows:,} rows ({FILL:.0%} of the length is text in English books "
+            "and Wikipedia)",
         ),
         ("arithmetic", f"{flops:.2e} floating-point operations in matrix products, forward and backward"),
         ("gradients", gradients_text(gradients, world)),
         (
             "storage",
-            f"{kept:,.1f} GB of checkpoints ({stay} kept, one being written), {count * EXPORT_BYTES / 1e9:,.2f} GB for the model at the end",
+            f"{kept:,.1f} GB of checkpoints ({stay} kept, one being written), "
+            f"{count * EXPORT_BYTES / 1e9:,.2f} GB for the model at the end",
         ),
     ]
     width = max(len(name) for name, _ in facts) + 2
@@ -252,11 +262,13 @@ def plan_text(config: Pretrain, machines: list[Machine]) -> str:
             *(f"  {name:<{width}}{value}" for name, value in facts),
             "",
             *machine_lines(work, tokens, world, machines, gradients),
-            "  Prices (on demand / spot), the assumed utilisation and the bandwidths are those of pipeline/prices.toml;",
+            "  Prices (on demand / spot), the assumed utilisation and the bandwidths are those of "
+            "pipeline/prices.toml;",
             "  the head and CPU nodes come on top.",
             "  Time is arithmetic, uneven slots, and waiting for gradients, whose share of it is shown.",
             f"  Cores feed the GPUs at {STREAM_TOKENS / 1e6:.1f} M tokens a second each, measured on English books.",
-            f"  * to what one stream takes at the {STREAM_BLOCKS} blocks a second that it gave on two cores, its text made beforehand, where the GPUs ask for more.",
+            f"  * to what one stream takes at the {STREAM_BLOCKS} blocks a second that it gave on two cores, "
+            "its text made beforehand, where the GPUs ask for more.",
             "",
             *(line for load in work for line in dealing_lines(load.phase, config.worker_range)),
         ]
@@ -264,7 +276,7 @@ def plan_text(config: Pretrain, machines: list[Machine]) -> str:
 
 
 def phase_text(load: Load) -> str:
-    """Steps, rows and length of a phase."""
+    """Return a phase's steps, rows and length as text."""
     phase = load.phase
     return (
         f"{phase.end - phase.first:,} of {phase.batch.rows_per_step:,} rows at length {phase.sampling.maximum_length}"
@@ -272,7 +284,7 @@ def phase_text(load: Load) -> str:
 
 
 def gradients_text(gradients: Gradients, world: int) -> str:
-    """What workers send each other per step."""
+    """Return the gradient traffic per step as text."""
     if world == 1:
         return "not sent: one worker"
     sent = f"{gradients.bytes_sent(world) / 1e6:,.0f} MB sent per step by each worker"
@@ -284,7 +296,10 @@ def gradients_text(gradients: Gradients, world: int) -> str:
 def machine_lines(
     work: list[Load], tokens: float, world: int, machines: list[Machine], gradients: Gradients
 ) -> list[str]:
-    """A line a machine: how many, how fast, how long and for how much; where one stream might not keep up, from what the GPUs take to what it takes."""
+    """Return one line per machine: count, speed, hours and cost.
+
+    Where one stream might be too slow, hours and cost are ranges: from the GPUs' own time to the stream's.
+    """
     heads = ("machine", "GPU", "machines", "of peak", "gradients", "tokens/s", "cores to feed", "blocks/s")
     heads += ("an hour", "time", "on demand", "spot", "a billion tokens")
     rows, blocks = [], sum(blocks_of(load, world) for load in work)
@@ -316,17 +331,17 @@ def machine_lines(
 
 
 def duration(hours: float) -> str:
-    """Hours, or minutes below one."""
+    """Format hours, or minutes below one hour."""
     return f"{hours:,.1f} hours" if hours >= 1 else f"{60 * hours:.1f} minutes"
 
 
 def dollars(price: float) -> str:
-    """An amount, with cents where it is small."""
+    """Format an amount, with cents where it is small."""
     return f"${price:,.0f}" if price >= 10 else f"${price:,.2f}"
 
 
 def dealing_lines(phase: Phase, asked: WorkerRange) -> list[str]:
-    """How the slots of a step are dealt in worlds of several sizes."""
+    """Return lines on how the slots of a step are dealt in worlds of several sizes."""
     slots = slots_of(phase)
     rows = []
     for world in worlds_to_show(slots, asked):
@@ -334,5 +349,8 @@ def dealing_lines(phase: Phase, asked: WorkerRange) -> list[str]:
         rows.append(
             (f"  {world}", str(most) if most == least else f"{least} to {most}", f"{imbalance(slots, world):.0%}")
         )
-    title = f"  at length {phase.sampling.maximum_length} a step has {slots} slot{'s' * (slots > 1)} of {phase.batch.rows_per_slot} rows"
+    title = (
+        f"  at length {phase.sampling.maximum_length} "
+        f"a step has {slots} slot{'s' * (slots > 1)} of {phase.batch.rows_per_slot} rows"
+    )
     return [title, *aligned(("  workers", "slots a rank", "longer than evenly dealt"), rows), ""]

@@ -1,4 +1,4 @@
-"""Whole configurations by name. Sizes are those of the published models; what is ours is said beside it."""
+"""Whole configurations by name. Sizes are those of the published models; settings of our own say so."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,24 +14,24 @@ from pipeline.config.toml import read_config, settings_of, to_toml, toml_value
 from pipeline.config.training import AdamW, Batch, LinearDecay
 from pipeline.errors import ConfigError
 
-# Devlin et al. 2019, A.2: 256 rows a step, 1e-4, 10,000 of 1,000,000 steps of warm-up. Small models and short runs want a higher
-# rate and a longer warm-up: those of `bert-tiny` to `bert-medium` are ours, and they have one phase of length 128 where the published
-# recipe has length 512 in the last tenth of the steps.
+# Devlin et al. 2019, A.2: 256 rows a step, 1e-4, 10,000 of 1,000,000 steps of warm-up. Small models and short runs want
+# a higher rate and a longer warm-up: those of `bert-tiny` to `bert-medium` are ours, and they have one phase of length
+# 128 where the published recipe has length 512 in the last tenth of the steps.
 PUBLISHED = Pretrain(steps=1_000_000)
 
 
 def bert(layers: int, width: int, heads: int, base: Pretrain = PUBLISHED) -> Pretrain:
-    """A BERT of the given size; the feed-forward width is four times the model's (Devlin et al. 2019, 3)."""
+    """Return a BERT of the given size; the feed-forward width is four times the model's (Devlin et al. 2019, 3)."""
     return replace(base, model=Model(layers=layers, width=width, heads=heads, feed_forward=4 * width))
 
 
 def small_model(steps: int, rate: float) -> Pretrain:
-    """Settings for models that a laptop or one GPU trains in minutes to hours."""
+    """Return settings for models that a laptop or one GPU trains in minutes to hours."""
     return replace(PUBLISHED, steps=steps, optimizer=AdamW(learning_rate=rate), schedule=LinearDecay(warmup_share=0.1))
 
 
 def fast(preset: Pretrain) -> Pretrain:
-    """The same without attention dropout, which variable-length kernels do not have."""
+    """Return the preset without attention dropout, which variable-length kernels do not support."""
     return replace(preset, model=replace(preset.model, attention_dropout=0.0))
 
 
@@ -53,8 +53,9 @@ PRESETS: dict[str, Pretrain] = {
     "bert-base": bert(12, 768, 12, replace(PUBLISHED, phases=TwoPhases())),  # Devlin et al. 2019
     "bert-large": bert(24, 1024, 16, replace(PUBLISHED, phases=TwoPhases())),  # Devlin et al. 2019
 }
-# Going on from a published model (--init), which brings its sizes and vocabulary. The rate is that of google-research/bert's README for
-# additional steps (2e-5, against 1e-4); that of small models is as much lower than bert-mini's. Steps and warm-up are ours.
+# Going on from a published model (--init), which brings its sizes and vocabulary. The rate is that of
+# google-research/bert's README for additional steps (2e-5, against 1e-4); that of small models is as much lower than
+# bert-mini's. Steps and warm-up are ours.
 CONTINUED = replace(
     PUBLISHED, steps=10_000, optimizer=AdamW(learning_rate=2e-5), schedule=LinearDecay(warmup_share=0.1)
 )
@@ -71,9 +72,9 @@ DEFAULT_PRESET = "bert-tiny"
 
 
 def split_preset(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
-    """Return the preset that the first word names (None when it is a flag, a kind or missing), and the rest.
+    """Return the preset that the first word names, and the rest; None for a flag, a kind or no word.
 
-    Raises ConfigError for an unknown one, with the nearest.
+    Raises ConfigError for an unknown preset, naming the nearest.
     """
     if not arguments or arguments[0].startswith("-") or ":" in arguments[0]:
         return None, list(arguments)
@@ -84,15 +85,15 @@ def split_preset(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
 
 
 def unknown_preset(name: Any) -> str:
-    """The message for a preset that does not exist."""
+    """Return the message for a preset that does not exist."""
     near = did_you_mean(nearest(str(name), PRESETS))
     return f"preset ({name}) does not exist{f'{near} Choose' if near else '; choose'} one of {', '.join(PRESETS)}"
 
 
 def starting_point(preset: str | None, config: str | None) -> tuple[str, Pretrain]:
-    """Return the preset and the settings that options replace: the preset's, with what the config file says.
+    """Return the preset and its settings with the config file applied; command-line options then replace these.
 
-    The file may name the preset too. What it says is not checked yet. Raises ConfigError.
+    The file may name the preset too. Its values are not checked yet. Raises ConfigError.
     """
     if config is None:
         return preset or DEFAULT_PRESET, PRESETS[preset or DEFAULT_PRESET]
@@ -107,12 +108,12 @@ def starting_point(preset: str | None, config: str | None) -> tuple[str, Pretrai
 
 
 def as_toml(config: Pretrain, preset: str) -> str:
-    """The settings as a file that --config reads."""
+    """Return the settings as a file that --config reads."""
     return f"preset = {toml_value(preset)}\n{to_toml(config, PRESETS[preset])}"
 
 
 def require_init(preset: str, config: Pretrain) -> None:
-    """Raise ConfigError where a preset goes on from a published model and none is named."""
+    """Raise ConfigError where a preset continues from a published model and no model is named."""
     if preset.startswith("continue") and config.init is None:
         raise ConfigError(
             f"preset ({preset}) goes on from a published model: name it with --init FOLDER, URL or hf://OWNER/NAME"

@@ -1,4 +1,4 @@
-"""The whole way of a pretraining run: sources -> corpus -> vocabulary -> training -> export -> summary."""
+"""Run pretraining end to end: sources -> corpus -> vocabulary -> training -> export -> summary."""
 
 import hashlib
 import json
@@ -42,9 +42,10 @@ CPU = torch.device("cpu")
 
 @cluster.ray_errors_as_cluster_lost()
 def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
-    """Run, or continue, the named run to its end and give its summary; a finished run is summarised again and nothing else is done.
+    """Run, or continue, the named run to its end and return its summary; for a finished run, only return the summary.
 
-    Raises PipelineError in one line for all that the user can fix. Nothing is written outside config.output but to a tracking server.
+    Raises PipelineError in one line for everything that the user can fix. Writes only below config.output and to the
+    tracking server.
     """
     config = with_words_rate(with_absolute_paths(config))
     folder = run.run_folder(config)
@@ -57,7 +58,8 @@ def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
     cluster.connect(config.placement.address)
     if uri.startswith("sqlite:") and cluster.count_nodes() > 1:
         raise ConfigError(
-            f"tracking.uri ({uri}) is a file on one machine and the cluster has {cluster.count_nodes()}: start a server (mlflow server) and set MLFLOW_TRACKING_URI"
+            f"tracking.uri ({uri}) is a file on one machine and the cluster has {cluster.count_nodes()}: "
+            "start a server (mlflow server) and set MLFLOW_TRACKING_URI"
         )
     resources = cluster.worker_resources(config.placement, config.worker_range)
     if resources.gpu:
@@ -81,19 +83,22 @@ def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
             )  # a damaged run is refused before anything starts
         except OSError as error:
             raise CheckpointError(
-                f"the checkpoints of run {config.name} cannot be read: {storage.first_line(error)}; the same command tries again"
+                f"the checkpoints of run {config.name} cannot be read: {storage.first_line(error)}; "
+                "the same command tries again"
             ) from error
         done = checkpoint.read_state(newest).step if newest else 0
         if done > config.steps:
             raise ConfigError(
-                f"steps ({config.steps}) is less than the {done} that run {config.name} has done: ask for {done} or more, or choose another --name"
+                f"steps ({config.steps}) is less than the {done} that run {config.name} has done: "
+                f"ask for {done} or more, or choose another --name"
             )
         tags = {"corpus": stream.corpus.fingerprint, "vocabulary": stream.vocabulary.fingerprint, "run_folder": folder}
         tracked_as = recorded and recorded["mlflow_run_id"]
         if recorded and (back := run.rollback_step(config, recorded, done)) is not None:
             checkpoint.roll_back_to(folder, back)
             report(
-                f"run {config.name}: going back from step {done} to {back}, where it began to decay; tracked as another MLflow run from there"
+                f"run {config.name}: going back from step {done} to {back}, where it began to decay; "
+                "tracked as another MLflow run from there"
             )
             tags, tracked_as = tags | {"continues": f"{tracked_as} from step {back}"}, None
         words = None
@@ -118,7 +123,8 @@ def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
         )
         run.write_run(folder, wanted, config.steps, mlflow.run_id, stream.corpus.folder)
         report(
-            f"run {config.name}: {'continuing' if newest else 'starting'}, {config.steps:,} steps on {config.worker_range} {'GPU' if resources.gpu else 'CPU'} worker{'s' * (config.worker_range.most > 1)}"
+            f"run {config.name}: {'continuing' if newest else 'starting'}, {config.steps:,} steps on "
+            f"{config.worker_range} {'GPU' if resources.gpu else 'CPU'} worker{'s' * (config.worker_range.most > 1)}"
         )
         pace = Pace(config.steps, done)
 
@@ -130,11 +136,13 @@ def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
         with tracked(tracker, mlflow, report, show):
             if tracked_as and mlflow.run_id != tracked_as:
                 report(
-                    f"MLflow ({mlflow.uri}) does not have the run {tracked_as} that run {config.name} had: a new one begins here, after step {done:,}"
+                    f"MLflow ({mlflow.uri}) does not have the run {tracked_as} that run {config.name} had: "
+                    f"a new one begins here, after step {done:,}"
                 )
             elif tracked_as and (gone := ray.get(tracker.missing_losses.remote(done, config.tracking.every))):
                 report(
-                    f"MLflow has no points of {gone:,} of the steps until {done:,}: they were lost with the driver, or the server was away to its end"
+                    f"MLflow has no points of {gone:,} of the steps until {done:,}: "
+                    "they were lost with the driver, or the server was away to its end"
                 )
             summary = fit(job, resources) | {
                 "name": str(config.name),
@@ -144,7 +152,8 @@ def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
             }
             if not storage.exists(storage.join(summary["checkpoint"], storage.MANIFEST)):
                 raise ConfigError(
-                    f"output ({config.output}) is not the same folder on all machines: checkpoint {summary['checkpoint']} is not there; use a shared folder or a URL"
+                    f"output ({config.output}) is not the same folder on all machines: "
+                    f"checkpoint {summary['checkpoint']} is not there; use a shared folder or a URL"
                 )
             summary |= {"export": storage.join(folder, "export"), "init": config.init}
             recorded = run.record(wanted, config.steps, mlflow.run_id, stream.corpus.folder)
@@ -157,19 +166,20 @@ def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
 
 @contextmanager
 def os_errors_as_checkpoint_error(config: Pretrain) -> Iterator[None]:
-    """Raise CheckpointError for what the driver cannot read or write while a run goes on."""
+    """Raise CheckpointError where the driver cannot read or write a file during a run."""
     try:
         yield
     except ConnectionError:  # of Ray
         raise
     except OSError as error:
         raise CheckpointError(
-            f"a file of run {config.name} below {config.output} cannot be read or written ({storage.first_line(error)}); the same command continues from the newest checkpoint"
+            f"a file of run {config.name} below {config.output} cannot be read or written "
+            f"({storage.first_line(error)}); the same command continues from the newest checkpoint"
         ) from error
 
 
 def refuse_early(config: Pretrain) -> None:
-    """Raise what can be refused of the vocabulary and the corpus without Ray, whose start takes seconds."""
+    """Refuse an unusable vocabulary or corpus before Ray starts, which takes seconds."""
     if not config.init:
         given_vocabulary(config.vocabulary)
     if is_prepared_corpus(config):
@@ -179,25 +189,30 @@ def refuse_early(config: Pretrain) -> None:
 
 
 def is_prepared_corpus(config: Pretrain) -> bool:
-    """Whether the corpus is the folder of a prepared one. Raises ConfigError for settings of a preparation beside it."""
+    """Return whether config.corpus names a prepared corpus.
+
+    Raises ConfigError where prepare settings are given as well.
+    """
     if len(config.corpus) != 1 or not is_prepared(config.corpus[0]):
         return False
     if config.prepare != Preparation():
         raise ConfigError(
-            f"corpus {config.corpus[0]} is prepared already: leave out the prepare settings, or prepare it anew in another folder"
+            f"corpus {config.corpus[0]} is prepared already: leave out the prepare settings, "
+            "or prepare it anew in another folder"
         )
     return True
 
 
 def with_absolute_paths(config: Pretrain) -> Pretrain:
-    """The settings with the output folder and the initial model as every process sees them."""
+    """Return the settings with absolute locations of output folder and initial model."""
     return replace(config, output=storage.absolute(config.output), init=config.init and storage.absolute(config.init))
 
 
 def stream_settings(config: Pretrain, initial: Initial | None, report: Report) -> StreamSettings:
-    """The prepared corpus and its vocabulary, made now where they are not there yet; an initial model brings its vocabulary.
+    """Return the stream's settings, with corpus and vocabulary made where they do not exist; an initial model brings
+    its vocabulary.
 
-    Raises DataError for a corpus without examples, ConfigError for slots with more rows than it has.
+    Raises DataError for a corpus without examples, ConfigError for slots with more rows than the corpus has.
     """
     given = (
         initial.vocabulary if initial else given_vocabulary(config.vocabulary)
@@ -222,27 +237,29 @@ def stream_settings(config: Pretrain, initial: Initial | None, report: Report) -
             )
         if rows is not None and rows < phase.batch.rows_per_slot:
             raise ConfigError(
-                f"{prefix}.rows_per_slot ({phase.batch.rows_per_slot}) is more than the rows of the whole corpus ({rows}): use smaller slots or more text"
+                f"{prefix}.rows_per_slot ({phase.batch.rows_per_slot}) is more than the rows of the whole corpus "
+                f"({rows}): use smaller slots or more text"
             )
     return settings
 
 
 def load_or_prepare_corpus(config: Pretrain, report: Report) -> Corpus:
-    """The prepared corpus that config.corpus names, or the one prepared now from what it names."""
+    """Return the prepared corpus that config.corpus names, or prepare one from its sources."""
     if is_prepared_corpus(config):
         corpus = load_corpus(config.corpus[0])
     else:
         corpus = prepare(config.corpus or (BUILTIN,), config.prepare, corpus_folder(config), report)
     if isinstance(config.sampling.pairs, NextSentence) and corpus.counts["documents"] == 1:
         report(
-            "note: the corpus is one document, so no segment B can come from another (NotNext) and nothing is held out; "
+            "note: the corpus is one document, so no segment B can come from another (NotNext) "
+            "and nothing is held out; "
             "give one file a document, or ::format=sentences with a blank line between documents"
         )
     return corpus
 
 
 def corpus_folder(config: Pretrain) -> str:
-    """Where the prepared corpus of these sources and settings lies."""
+    """Return the folder of the corpus prepared from these sources and settings."""
     sources = [
         source if storage.is_url(source) or source == BUILTIN else storage.absolute(source)
         for source in config.corpus or (BUILTIN,)
@@ -253,7 +270,7 @@ def corpus_folder(config: Pretrain) -> str:
 
 
 def corpus_parameters(corpus: Corpus) -> dict[str, Any]:
-    """What the corpus holds of each source and what was dropped, as parameters of a run."""
+    """Return each source's counts and the corpus' drop reasons, as MLflow parameters."""
     names = ("weight", "files", *COUNTED)
     of_sources = enumerate(
         {"source": location} | {name: about[name] for name in names} for location, about in corpus.sources.items()
@@ -263,7 +280,7 @@ def corpus_parameters(corpus: Corpus) -> dict[str, Any]:
 
 
 def log_summary(tracker: ActorHandle, summary: dict[str, Any], about: str) -> None:
-    """Send the summary's figures and places to the tracker, and itself to stand below the description."""
+    """Send the summary's figures and locations to the tracker, and append the summary to the run's description."""
     figures = {
         f"summary/{name}": summary[name]
         for name in (

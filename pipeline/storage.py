@@ -1,7 +1,7 @@
 """Files and folders by local path or URL: read, write, list and publish.
 
-A folder is published by its manifest.json, which is written last and holds size and SHA-256 of every file:
-where there is no manifest there is nothing, and what does not match its manifest is damaged.
+A folder is published by its manifest.json, which is written last and holds size and SHA-256 of every file: a folder
+without a manifest does not count, and a file that differs from its manifest is damaged.
 """
 
 import errno
@@ -15,6 +15,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, ParamSpec, TypeVar
 from urllib.parse import unquote, urlsplit
@@ -44,27 +45,33 @@ TRANSIENT = (
         for name in ("UNAVAILABLE", "INTERNAL", "DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED")
     ),
 )
-"""What stands in errors of object stores that are over the next time; their libraries do not try again once an answer has begun."""
+"""Substrings of transient object-store errors; the stores' libraries do not retry once a response has started."""
 LOGIN = re.compile(r"(?i)^(?:((?:https?|hf)://)[^/?#]*@|([\w+.-]+://)[^/?#@:]*:(?!\d+(?:/|$))[^@]*@)")
-"""NAME:PASSWORD@, of which the password may have any character but @, and no port; a name alone is a login on the web and the hub only: gs://anonymous@BUCKET has no secret in it."""
+"""NAME:PASSWORD@ in a URL; the password may hold any character but @, and must not look like a port.
+
+A name without a password counts as a login for http(s) and hf only: gs://anonymous@BUCKET holds no secret.
+"""
 KEY_OPTION = re.compile(
     r"(?i)([?&;#](?:[\w-]*(?:access_?key(?:id)?|secret(?:_?key)?|api[_-]?key|subscription-key|token|signature|credential|password|passwd)|sig|auth|pwd|key)=)[^&;#]*"
 )
-"""Keys among the options of a bucket, and what a signed URL ends in."""
+"""Keys among the options of a bucket URL, and signatures of signed URLs."""
 MOST_SHOWN = 80
-"""Characters of a path that can be none, in a message."""
+"""Characters of an invalid path that a message shows."""
 WAITS = (0.2, 1.0, 3.0, 9.0)
-"""Seconds before the second try, the third, …"""
+"""Seconds before each retry."""
 Arguments, Result = ParamSpec("Arguments"), TypeVar("Result")
 
 
 def is_url(location: str) -> bool:
-    """Whether `location` names a scheme, as in s3://bucket/key."""
+    """Return whether `location` has a scheme, as in s3://bucket/key."""
     return "://" in location
 
 
 def absolute(location: str) -> str:
-    """The location as every process sees it: URLs as they are, local paths made absolute. Raises ConfigError for a URL with a login in it, and for what can be no path."""
+    """Return a location that means the same in every process: URLs unchanged, local paths made absolute.
+
+    Raises ConfigError for a URL with a login in it, and for an invalid path.
+    """
     refuse_login(location)
     if location.startswith("file://"):
         return urlsplit(location).path
@@ -77,30 +84,33 @@ def absolute(location: str) -> str:
 
 
 def refuse_login(location: str) -> None:
-    """Raise ConfigError, without the login, for a URL that has one: locations stand in logs, manifests, model cards and MLflow."""
+    """Raise ConfigError for a URL with a login; the message leaves it out, since locations appear in logs, manifests
+    and MLflow.
+    """
     if without_login(location) != location:
         raise ConfigError(
             f"{without_login(location)} was given with a login in it, which would stand in logs, manifests and MLflow: "
-            "put it into the environment (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, GOOGLE_APPLICATION_CREDENTIALS) or into ~/.netrc (https://), and fetch what a signed URL names yourself"
+            "put it into the environment (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, GOOGLE_APPLICATION_CREDENTIALS) "
+            "or into ~/.netrc (https://), and fetch what a signed URL names yourself"
         )
 
 
 def without_login(location: str) -> str:
-    """A URL with *** in place of a user's name and password, and of keys among its options."""
+    """Return a URL with *** instead of name and password, and instead of keys among its options."""
     if not is_url(location):
         return location
     return KEY_OPTION.sub(r"\1***", LOGIN.sub(lambda found: f"{found[1] or found[2]}***@", location))
 
 
 def join(location: str, *names: str) -> str:
-    """Path of something below a folder."""
+    """Return the path of a name below a folder."""
     return "/".join((location.rstrip("/"), *names))
 
 
 def filesystem(location: str) -> tuple[fs.FileSystem, str]:
-    """The pyarrow filesystem of a location, and the location's path in it.
+    """Return the pyarrow filesystem of a location, and the location's path in it.
 
-    Raises ConfigError for a URL that no filesystem is known or installed for.
+    Raises ConfigError for a URL without a known or installed filesystem.
     """
     location = absolute(location)
     if not is_url(location):
@@ -127,12 +137,17 @@ def filesystem(location: str) -> tuple[fs.FileSystem, str]:
 
 @functools.lru_cache(maxsize=64)
 def store(bucket: str) -> tuple[fs.FileSystem, str]:
-    """The filesystem of a bucket's URL, and the bucket's path in it; made once, as it asks the server where the bucket is."""
+    """Return the filesystem of a bucket URL, and the bucket's path in it; cached, because it asks the server for the
+    region.
+    """
     return fs.FileSystem.from_uri(bucket)
 
 
 def hub(location: str) -> fs.FileSystem:
-    """The Hugging Face hub, whose paths are datasets/OWNER/NAME/FILE. Raises ConfigError where its library is not installed."""
+    """Return the Hugging Face hub's filesystem, with paths datasets/OWNER/NAME/FILE.
+
+    Raises ConfigError where huggingface_hub is not installed.
+    """
     try:
         import fsspec
 
@@ -142,13 +157,13 @@ def hub(location: str) -> fs.FileSystem:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error's text, for messages of one line."""
+    """Return the first line of an error's text, for one-line messages."""
     text = str(error).strip()
     return text.splitlines()[0] if text else type(error).__name__
 
 
 def with_retries(call: Callable[[], Result]) -> Result:
-    """What a call gives; made again where it fails as object stores do now and then. Raises its last error."""
+    """Return the result of a call, retried on transient storage errors. Raises the last error."""
     for wait in WAITS:
         try:
             return call()
@@ -160,12 +175,12 @@ def with_retries(call: Callable[[], Result]) -> Result:
 
 
 def is_transient(error: Exception) -> bool:
-    """Whether an error, or what an error of ours says of one, is of a store that will answer the next time."""
+    """Return whether an error, or the storage error quoted in one of ours, is transient."""
     return isinstance(error, OSError | DataError) and any(word in str(error) for word in TRANSIENT)
 
 
 def retrying(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-    """The function, retried."""
+    """Decorate a function to retry transient storage errors."""
 
     @functools.wraps(function)
     def calling(*arguments: Arguments.args, **named: Arguments.kwargs) -> Result:
@@ -176,14 +191,14 @@ def retrying(function: Callable[Arguments, Result]) -> Callable[Arguments, Resul
 
 @retrying
 def exists(location: str) -> bool:
-    """Whether a file or folder is there."""
+    """Return whether a file or folder exists."""
     system, path = filesystem(location)
     return system.get_file_info(path).type != fs.FileType.NotFound
 
 
 @retrying
 def children(location: str) -> list[str]:
-    """Names of what lies directly in a folder, sorted; empty where the folder is not there. Raises ConfigError for a file."""
+    """Return the sorted names directly in a folder; empty where it does not exist. Raises ConfigError for a file."""
     system, path = filesystem(location)
     # Google's store names no folders in a listing of one level (Arrow's ARROW-17020), so all that lies below is listed.
     wanted = fs.FileSelector(path, allow_not_found=True, recursive=system.type_name == "gcs")
@@ -196,14 +211,14 @@ def children(location: str) -> list[str]:
 
 @retrying
 def read_bytes(location: str) -> bytes:
-    """Contents of a file. Raises OSError (FileNotFoundError where there is none)."""
+    """Return the contents of a file. Raises OSError (FileNotFoundError where there is none)."""
     with opened(location) as stream:
         return stream.read()
 
 
 @retrying
 def read_at_most(location: str, most: int) -> bytes:
-    """Contents of a file that should be small. Raises OSError, also where it has more than `most` bytes."""
+    """Return the contents of a small file. Raises OSError, also where it has more than `most` bytes."""
     with opened(location) as stream:
         content = stream.read(most + 1)
     if len(content) > most:
@@ -212,7 +227,7 @@ def read_at_most(location: str, most: int) -> bytes:
 
 
 def opened(location: str) -> NativeFile:
-    """A stream of a file's bytes as they are stored. Raises OSError, also for a local pipe or device."""
+    """Open a stream of a file's raw bytes. Raises OSError, also for a local pipe or device."""
     system, path = filesystem(location)
     if isinstance(system, fs.LocalFileSystem):
         require_regular(path)
@@ -232,12 +247,15 @@ def write_bytes(location: str, content: bytes) -> None:
 
 
 def read_json(location: str) -> Any:
-    """The value of a JSON file. Raises OSError or ValueError."""
+    """Return the value of a JSON file. Raises OSError or ValueError."""
     return parse_json(read_bytes(location))
 
 
 def read_object(location: str) -> dict[str, Any] | None:
-    """The object of a JSON file; None where there is no such file, or a damaged one. Raises OSError where its storage refuses to say."""
+    """Return the object of a JSON file; None where the file is missing or damaged.
+
+    Raises OSError where its storage fails.
+    """
     try:
         value = read_json(location)
     except (FileNotFoundError, ValueError):
@@ -246,7 +264,7 @@ def read_object(location: str) -> dict[str, Any] | None:
 
 
 def parse_json(content: str | bytes) -> Any:
-    """The value of a JSON text. Raises ValueError, also where it is nested too deeply to be parsed."""
+    """Return the value of a JSON text. Raises ValueError, also where it is nested too deeply."""
     try:
         return json.loads(content)
     except RecursionError as error:
@@ -260,14 +278,14 @@ def write_json(location: str, value: Any) -> None:
 
 @retrying
 def make_folder(location: str) -> None:
-    """Make a local folder and its parents; object stores have none."""
+    """Create a local folder and its parents; a no-op for object stores."""
     if not is_url(absolute(location)):
         os.makedirs(absolute(location), exist_ok=True)
 
 
 @retrying
 def delete_file(location: str) -> None:
-    """Delete a file, where it is there still: the answer of a first try may have been lost."""
+    """Delete a file; a no-op where it is gone, since the reply to a first attempt may have been lost."""
     system, path = filesystem(location)
     with suppress(FileNotFoundError):
         system.delete_file(path)
@@ -275,7 +293,7 @@ def delete_file(location: str) -> None:
 
 @retrying
 def delete_folder(location: str) -> None:
-    """Delete a folder: its manifest first, so that what is left of an interrupted deletion does not count."""
+    """Delete a folder, its manifest first, so that an interrupted deletion leaves nothing that counts."""
     system, path = filesystem(location)
     if system.get_file_info(f"{path}/{MANIFEST}").type == fs.FileType.File:
         system.delete_file(f"{path}/{MANIFEST}")
@@ -285,7 +303,7 @@ def delete_folder(location: str) -> None:
 
 
 def require_writable(name: str, location: str) -> None:
-    """Raise ConfigError unless a file can be written below `location`, the value of the setting `name`."""
+    """Raise ConfigError unless `location`, the value of the setting `name`, is writable."""
     probe = join(location, f".writable-{secrets.token_hex(8)}")
     try:
         write_bytes(probe, b"can be written\n")
@@ -298,9 +316,9 @@ def require_writable(name: str, location: str) -> None:
 
 @contextmanager
 def locked(folder: str, *, wait: bool = False) -> Iterator[None]:
-    """Hold a local folder against other processes of this machine; the lock goes with the process. Folders behind URLs are not locked.
+    """Lock a local folder against other processes of this machine; the lock ends with the process.
 
-    When another process holds it, wait for that one, or else raise ConfigError.
+    Waits for another holder, or raises ConfigError without `wait`. Folders behind URLs are not locked.
     """
     if is_url(absolute(folder)):
         yield
@@ -312,7 +330,7 @@ def locked(folder: str, *, wait: bool = False) -> Iterator[None]:
 
 @contextmanager
 def locked_name(location: str, *, wait: bool = False) -> Iterator[None]:
-    """Hold a local path, where nothing may be yet, as `locked` holds a folder; nothing of the lock is left at the end."""
+    """Lock a local path, existing or not, as `locked` locks a folder; the lock file is deleted at the end."""
     if is_url(absolute(location)):
         yield
         return
@@ -336,7 +354,7 @@ def locked_name(location: str, *, wait: bool = False) -> Iterator[None]:
 
 @contextmanager
 def hold_lock(path: str, location: str, wait: bool) -> Iterator[IO[str]]:
-    """Hold a lock file. Raises ConfigError, which names `location`, where another process holds it and is not waited for."""
+    """Hold a lock file. Raises ConfigError, naming `location`, where another process holds it and `wait` is False."""
     try:
         stream = open_lock(path)
     except OSError as error:
@@ -358,7 +376,7 @@ def hold_lock(path: str, location: str, wait: bool) -> Iterator[IO[str]]:
 
 
 def publish(folder: Path, target: str, about: dict[str, Any]) -> None:
-    """Copy a local folder's files to `target` and then write its manifest: `about` and {file: {bytes, sha256}} as `files`."""
+    """Copy a local folder to `target`, then write its manifest: `about` and {file: {bytes, sha256}} as `files`."""
     if exists(target):
         delete_folder(target)
     make_folder(target)
@@ -369,8 +387,12 @@ def publish(folder: Path, target: str, about: dict[str, Any]) -> None:
         files[name] = {"bytes": file.stat().st_size, "sha256": sha256(str(file))}
         make_folder(join(target, name).rsplit("/", 1)[0])
         with_retries(
-            lambda: fs.copy_files(
-                str(file), f"{path}/{name}", source_filesystem=fs.LocalFileSystem(), destination_filesystem=system
+            partial(
+                fs.copy_files,
+                str(file),
+                f"{path}/{name}",
+                source_filesystem=fs.LocalFileSystem(),
+                destination_filesystem=system,
             )
         )
     write_json(join(target, MANIFEST), about | {"files": files})
@@ -378,7 +400,7 @@ def publish(folder: Path, target: str, about: dict[str, Any]) -> None:
 
 @retrying
 def sha256(location: str) -> str:
-    """SHA-256 of a file's bytes, in hexadecimal."""
+    """Return the SHA-256 of a file's bytes, in hexadecimal."""
     digest = hashlib.sha256()
     with opened(location) as stream:
         while block := stream.read(1 << 20):
@@ -387,13 +409,15 @@ def sha256(location: str) -> str:
 
 
 def escapes_folder(name: str) -> bool:
-    """Whether a relative name, as manifests and archives have them, is of something outside of the folder that it is relative to."""
+    """Return whether a relative name from a manifest or archive points outside its folder."""
     path = PurePosixPath(name.replace("\\", "/"))
     return path.is_absolute() or ".." in path.parts or ":" in (path.parts or ("",))[0]
 
 
 def damage(target: str) -> str | None:
-    """What is wrong with a published folder, also that it cannot be read, in a few words; None when every file matches the manifest."""
+    """Describe what is wrong with a published folder, including that it cannot be read; None when every file matches
+    the manifest.
+    """
     try:
         return mismatch(target)
     except OSError as error:
@@ -401,9 +425,10 @@ def damage(target: str) -> str | None:
 
 
 def mismatch(target: str) -> str | None:
-    """What of a published folder does not match its manifest, in a few words; None when every file does.
+    """Describe the first difference between a published folder and its manifest; None when every file matches.
 
-    Raises OSError where its storage refuses to say: that tells nothing of the folder. A disk that cannot read a file has lost it.
+    Raises OSError where storage fails in a way that says nothing about the folder. A disk read error counts as a lost
+    file.
     """
     try:
         files = manifest_files(read_json(join(target, MANIFEST)))
@@ -419,7 +444,7 @@ def mismatch(target: str) -> str | None:
         location = join(target, name)
         try:
             system, path = filesystem(location)
-            found = with_retries(lambda: system.get_file_info(path)).size
+            found = with_retries(partial(system.get_file_info, path)).size
             if found != size:
                 return f"{name} has {found or 0} bytes, the manifest says {size}"
             if sha256(location) != digest:
@@ -432,12 +457,14 @@ def mismatch(target: str) -> str | None:
 
 
 def is_file_lost(error: OSError) -> bool:
-    """Whether an error says that a file is gone, or that its disk cannot read it any more; all others tell nothing of the file."""
+    """Return whether an error means that a file is gone or unreadable on its disk; other errors say nothing about the
+    file.
+    """
     return isinstance(error, FileNotFoundError) or error.errno == errno.EIO
 
 
 def is_unavailable(location: str) -> bool:
-    """Whether the storage of a file does not let it be read now, which tells nothing of the file."""
+    """Return whether a file cannot be read now because its storage fails, which says nothing about the file."""
     try:
         with opened(location) as stream:
             stream.read(1)
@@ -447,7 +474,7 @@ def is_unavailable(location: str) -> bool:
 
 
 def manifest_files(manifest: Any) -> dict[str, tuple[int, str]]:
-    """Name -> size and SHA-256 of the files of a manifest. Raises ValueError where it does not say them."""
+    """Return name -> (size, SHA-256) of a manifest's files. Raises ValueError where they are missing."""
     try:
         return {name: (int(expected["bytes"]), str(expected["sha256"])) for name, expected in manifest["files"].items()}
     except (KeyError, TypeError, AttributeError) as error:

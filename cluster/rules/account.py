@@ -1,4 +1,6 @@
-"""The CloudFormation template of an AWS account: closed buckets and groups, and roles that reach no node but their own."""
+"""Rules for the CloudFormation template of an AWS account: closed buckets and groups, and roles that reach only their
+own nodes.
+"""
 
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
@@ -17,7 +19,7 @@ NARROWING = ("StringEquals", "StringLike")
 
 
 def account(text: str, document: dict) -> Iterator[Problem]:
-    """Yield what CloudFormation's own schemas refuse (cfn-lint), then what our rules do."""
+    """Yield problems found by CloudFormation's own schemas (cfn-lint), then by our rules."""
     from cfnlint.api import lint
     from cfnlint.core import get_rules
 
@@ -51,7 +53,7 @@ def open_port(rule: dict) -> Iterator[Problem]:
 
 
 def nodes_of_others(properties: dict) -> Iterator[Problem]:
-    """Yield the actions that a role may take on any machine of the account: who may tag one may then end it."""
+    """Yield actions that a role may take on any of the account's machines: a role that may tag one can then end it."""
     documents = {"PolicyDocument": properties.get("PolicyDocument", {})}
     for index, policy in enumerate(properties.get("Policies", [])):
         documents[f"Policies.{index}.PolicyDocument"] = policy["PolicyDocument"]

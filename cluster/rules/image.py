@@ -1,4 +1,4 @@
-"""The Dockerfile and its build context."""
+"""Rules for the Dockerfile and its build context."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +8,7 @@ from cluster.rules.software import RAY_IMAGE, pip_problems
 
 
 def dockerfile(text: str, path: Path) -> Iterator[Problem]:
-    """Yield what differs from the lock's Ray and versions, root at the end, and a build context that holds more than code."""
+    """Yield differences from the pinned Ray and versions, a final root user, and a build context beyond code."""
     lines = enumerate(text.replace("\\\n", " ").splitlines(), 1)
     split = [(number, line.split(maxsplit=1)) for number, line in lines if not line.startswith("#")]
     words = [(number, *parts) for number, parts in split if len(parts) == 2]

@@ -1,4 +1,4 @@
-"""RayCluster and RayJob: KubeRay 1.6 by schema and by rules."""
+"""Rules for RayCluster and RayJob: KubeRay 1.6's schema, and ours."""
 
 import functools
 import json
@@ -14,12 +14,12 @@ from cluster.rules.software import LOCK
 
 SCHEMA = Path(__file__).parents[1] / "kuberay/schema.json"
 CONTAINER = ("env", "envFrom", "imagePullPolicy", "resources", "securityContext", "volumeMounts")
-"""The autoscaler's options that are a container's."""
+"""Autoscaler options that are also container fields."""
 ZONE = "topology.kubernetes.io/zone"
 
 
 def manifest(document: dict) -> Iterator[Problem]:
-    """Yield what is wrong with a Kubernetes object: KubeRay's by our schema and rules, Kubernetes' own by its schemas."""
+    """Yield problems of a Kubernetes object: KubeRay's by our schema and rules, others by Kubernetes' schemas."""
     name = (document.get("metadata") or {}).get("name", "x")
     if not re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", str(name)):
         yield "metadata.name", f"{name}; small letters, digits and - inside"
@@ -43,7 +43,7 @@ def manifest(document: dict) -> Iterator[Problem]:
 
 
 def job_problems(spec: dict) -> Iterator[Problem]:
-    """Yield a job that does nothing, one without an end, and what is wrong with its cluster where it has one of its own."""
+    """Yield problems of a job: no command, no time limit, and those of its own cluster."""
     if not spec.get("entrypoint"):
         yield "spec.entrypoint", "missing; python /home/ray/bertstream/jobs/pretrain.py and its options"
     try:
@@ -90,7 +90,7 @@ def cluster_problems(spec: dict, field: str) -> Iterator[Problem]:
 
 
 def head_problems(head: dict, field: str) -> Iterator[Problem]:
-    """Yield a head that takes work, or that the world reaches."""
+    """Yield a head that takes work or is publicly reachable."""
     yield from start_problems(head, field)
     for index, container in enumerate(head["template"].get("spec", {}).get("containers", [])):
         for key in ("requests", "limits"):
@@ -111,7 +111,7 @@ def head_problems(head: dict, field: str) -> Iterator[Problem]:
 
 
 def group_problems(group: dict, field: str) -> Iterator[Problem]:
-    """Yield pods that stay, GPU pods of any type and zone, and pods that take what the trainers need."""
+    """Yield pods that never stop, GPU pods without a type and zone, and pods that take the trainers' resources."""
     yield from start_problems(group, field)
     for key in ("minReplicas", "replicas"):
         if group.get(key, 0) != 0:
@@ -133,7 +133,7 @@ def group_problems(group: dict, field: str) -> Iterator[Problem]:
 
 
 def trainer_problems(pod: dict, field: str) -> Iterator[Problem]:
-    """Yield pods that train on any type of GPU, or in several zones."""
+    """Yield training pods that may have any type of GPU, or several zones."""
     selector, affinity = pod.get("nodeSelector", {}), pod.get("affinity", {})
     if not any(re.search("gpu|accelerator", key) for key in selector) and "nodeAffinity" not in affinity:
         yield (
@@ -148,14 +148,14 @@ def trainer_problems(pod: dict, field: str) -> Iterator[Problem]:
 
 @functools.cache
 def start_options() -> frozenset[str]:
-    """Return the options that `ray start` takes."""
+    """Return the options of `ray start`."""
     from ray.scripts.scripts import start
 
     return frozenset(option.removeprefix("--") for parameter in start.params for option in parameter.opts)
 
 
 def start_problems(group: dict, field: str) -> Iterator[Problem]:
-    """Yield what `ray start` would refuse of a group, and GPUs that its pods do not have."""
+    """Yield options of a group that `ray start` would refuse, and GPUs that its pods do not have."""
     given = group.get("rayStartParams", {})
     for key, value in given.items():
         if key not in start_options():

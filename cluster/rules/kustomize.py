@@ -1,4 +1,4 @@
-"""Folders that kustomize puts together: what kubectl makes of them, and their files where there is no kubectl."""
+"""Build kustomize folders with kubectl, and list their files where kubectl is missing."""
 
 import shutil
 import subprocess
@@ -11,17 +11,17 @@ SETTINGS = "kustomization.yaml"
 
 
 class Refused(Exception):
-    """kustomize cannot put a folder together; the message is its own."""
+    """kustomize's own error for a folder it cannot build."""
 
 
 def command() -> list[str] | None:
-    """Return the words before a folder of the program that is installed: kubectl has kustomize in it."""
+    """Return the command of the installed program: kubectl includes kustomize."""
     programs = {"kubectl": ["kubectl", "kustomize"], "kustomize": ["kustomize", "build"]}
     return next((words for name, words in programs.items() if shutil.which(name)), None)
 
 
 def put_together(folder: Path) -> str:
-    """Return the documents that `kubectl apply -k` would apply, as YAML; raises Refused."""
+    """Return the documents that `kubectl apply -k` would apply, as YAML. Raises Refused."""
     done = subprocess.run([*(command() or ()), str(folder)], capture_output=True, text=True, timeout=60)
     if done.returncode:
         raise Refused(" ".join(done.stderr.split()))
@@ -29,7 +29,7 @@ def put_together(folder: Path) -> str:
 
 
 def files(folder: Path) -> Iterator[Path]:
-    """Yield every file of a folder: its settings, then its resources and components, those of other folders too."""
+    """Yield every file of a folder: its settings, then its resources and components, also of other folders."""
     settings = folder / SETTINGS
     yield settings
     content = yaml.safe_load(settings.read_text())

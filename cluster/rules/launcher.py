@@ -1,4 +1,4 @@
-"""Files of `ray up`: idle heads, nodes that go, closed ports, tokens, pinned versions."""
+"""Rules for `ray up` files: idle heads, nodes that stop, closed ports, tokens, pinned versions."""
 
 import contextlib
 import io
@@ -11,7 +11,7 @@ from cluster.rules.problems import Problem
 from cluster.rules.software import OWN_IMAGE, RAY_IMAGE, environment_problems, pip_problems, right_image
 
 RAISED_BY_RAY = (AssertionError, AttributeError, KeyError, NotImplementedError, RuntimeError, TypeError, ValueError)
-"""Its checks raise whatever they meet."""
+"""Exceptions of Ray's checks, which raise anything they meet."""
 NETWORKS = {
     "aws": (
         "SecurityGroupIds",
@@ -25,7 +25,7 @@ NETWORKS = {
 
 
 def launcher(config: dict) -> Iterator[Problem]:
-    """Yield what Ray's own schema refuses; then, what the cloud's description of a node and our rules do."""
+    """Yield problems found by Ray's schema, then by the cloud's description of a node and by our rules."""
     from jsonschema import ValidationError
     from ray.autoscaler._private.util import prepare_config, validate_config
 
@@ -45,7 +45,7 @@ def launcher(config: dict) -> Iterator[Problem]:
 
 
 def node_types(config: dict) -> Iterator[Problem]:
-    """Yield a head that takes work, nodes that stay, and GPU nodes whose cores are not the trainers' alone."""
+    """Yield a head that takes work, nodes that never stop, and GPU nodes whose cores are not reserved for trainers."""
     head = config["head_node_type"]
     for name, node in config["available_node_types"].items():
         field = f"available_node_types.{name}"
@@ -69,7 +69,7 @@ def node_types(config: dict) -> Iterator[Problem]:
 
 
 def zone(config: dict) -> Iterator[Problem]:
-    """Yield GPU nodes that may start in several zones: gradients between zones are slow, and their traffic is paid for."""
+    """Yield GPU nodes that may start in several zones: traffic between zones is slow and costs money."""
     given = config["provider"].get("availability_zone", "")
     trainers = [node for node in config["available_node_types"].values() if node["resources"].get("GPU")]
     subnets = {tuple(node["node_config"].get("SubnetIds", ())) for node in trainers}
@@ -80,7 +80,7 @@ def zone(config: dict) -> Iterator[Problem]:
 
 
 def network(config: dict) -> Iterator[Problem]:
-    """Yield nodes without a network of their owner's making: what Ray takes by itself is open to the world on port 22."""
+    """Yield nodes without a network of their own: Ray's default opens port 22 to the world."""
     key, instead = NETWORKS.get(config["provider"]["type"], ("", ""))
     for name, node in config["available_node_types"].items() if key else ():
         interfaces = node["node_config"].get(key)
@@ -90,7 +90,7 @@ def network(config: dict) -> Iterator[Problem]:
 
 
 def start_commands(config: dict) -> Iterator[Problem]:
-    """Yield commands that start Ray without a token, a server that others reach, or usage reports."""
+    """Yield commands that start Ray without a token, with a publicly reachable server, or with usage reports."""
     for key in ("head_start_ray_commands", "worker_start_ray_commands"):
         for index, command in enumerate(config[key]):
             field = f"{key}.{index}"
@@ -108,7 +108,7 @@ def start_commands(config: dict) -> Iterator[Problem]:
 
 
 def options(config: dict) -> Iterator[Problem]:
-    """Yield containers without tokens, and secrets that are written out."""
+    """Yield containers without tokens, and secrets in plain text."""
     for key in ("run_options", "head_run_options", "worker_run_options"):
         for index, option in enumerate(config["docker"].get(key, [])):
             name, _, value = option.removeprefix("--env=").partition("=")
@@ -118,7 +118,7 @@ def options(config: dict) -> Iterator[Problem]:
 
 
 def mounts(config: dict) -> Iterator[Problem]:
-    """Yield what keeps the token, or the nodes' key, from the nodes."""
+    """Yield settings that keep the token or the nodes' key from the nodes."""
     if not any(remote.endswith("/.ray/auth_token") for remote in config["file_mounts"]):
         yield "file_mounts", "the token does not reach the nodes; /home/ray/.ray/auth_token: ~/.ray/auth_token"
     for index, pattern in enumerate(config["rsync_exclude"]):
@@ -128,7 +128,7 @@ def mounts(config: dict) -> Iterator[Problem]:
 
 
 def software(config: dict) -> Iterator[Problem]:
-    """Yield images and packages of other versions than the lock's."""
+    """Yield images and packages with other versions than the pinned ones."""
     docker = config["docker"]
     for key in ("image", *(key for key in ("head_image", "worker_image") if key in docker)):
         if not right_image(docker.get(key)):

@@ -1,4 +1,4 @@
-"""A node's fields by the clouds' own descriptions: Ray passes them on unread."""
+"""Check a node's fields against the clouds' own API descriptions: Ray passes them on unchecked."""
 
 import functools
 import json
@@ -12,7 +12,7 @@ TYPES = {"object": dict, "array": list, "boolean": bool, "string": (str, int), "
 
 
 def node_configs(config: dict) -> Iterator[Problem]:
-    """Yield the fields of nodes that their cloud does not know, or not so."""
+    """Yield node fields that their cloud does not accept."""
     problems = {"aws": ec2_problems, "gcp": compute_problems}.get(config["provider"]["type"])
     for name, node in config["available_node_types"].items() if problems else ():
         for field, message in problems(node["node_config"]):
@@ -30,7 +30,7 @@ def ec2_problems(node: dict) -> Iterator[Problem]:
 
 @functools.cache
 def run_instances() -> Any:
-    """Return botocore's description of what EC2's RunInstances takes."""
+    """Return botocore's description of the input of EC2's RunInstances."""
     import botocore.session
 
     return botocore.session.get_session().get_service_model("ec2").operation_model("RunInstances").input_shape
@@ -50,7 +50,7 @@ def compute_schemas() -> dict:
 
 
 def described(value: Any, shape: dict, schemas: dict, field: str) -> Iterator[Problem]:
-    """Yield what does not fit a type of a Google API."""
+    """Yield values that do not fit a type of a Google API."""
     shape = schemas.get(shape.get("$ref"), shape)
     kind = TYPES.get(shape.get("type"), object)
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):

@@ -1,4 +1,4 @@
-"""Pods: Kubernetes' schemas, quantities, our image, no root, no secret in the open."""
+"""Rules for pods: Kubernetes' schemas, quantities, our image, no root, no secrets in plain text."""
 
 import re
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ UNITS = {
 
 
 def pod_problems(template: dict, field: str) -> Iterator[Problem]:
-    """Yield what Kubernetes' schema refuses of a pod template; then, what our rules do."""
+    """Yield problems of a pod template found by Kubernetes' schema, then by our rules."""
     refused = list(kubernetes_problems({"apiVersion": "v1", "kind": "Pod", **template}, field))
     yield from refused
     if refused:
@@ -36,7 +36,7 @@ def pod_problems(template: dict, field: str) -> Iterator[Problem]:
 
 
 def container_problems(container: dict, field: str) -> Iterator[Problem]:
-    """Yield another image than ours, root, open ports, no limits, and secrets that are written out."""
+    """Yield other images than ours, root, open ports, missing limits, and secrets in plain text."""
     if not right_image(container.get("image")):
         yield f"{field}.image", f"{container.get('image', 'missing')}; your own {OWN_IMAGE}, or {RAY_IMAGE}"
     yield from quantity_problems(container.get("resources", {}), f"{field}.resources")
@@ -57,13 +57,13 @@ def container_problems(container: dict, field: str) -> Iterator[Problem]:
 
 
 def quantity(text: Any) -> float | None:
-    """Return the number that a Kubernetes quantity is; None where it is none."""
+    """Return the value of a Kubernetes quantity; None for an invalid one."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([a-zA-Z]*)", str(text))
     return float(found[1]) * UNITS[found[2]] if found and found[2] in UNITS else None
 
 
 def quantity_problems(resources: dict, field: str) -> Iterator[Problem]:
-    """Yield quantities that are none, requests above limits, parts of a GPU, and GPUs that differ."""
+    """Yield invalid quantities, requests above limits, fractions of a GPU, and unequal GPU requests and limits."""
     limits = resources.get("limits", {})
     for key in ("requests", "limits"):
         for name, text in resources.get(key, {}).items():
@@ -82,7 +82,7 @@ def quantity_problems(resources: dict, field: str) -> Iterator[Problem]:
 
 
 def kubernetes_problems(document: dict, field: str) -> Iterator[Problem]:
-    """Yield what Kubernetes' own schema refuses, unknown fields too; the first of each object."""
+    """Yield the first problem of each object that Kubernetes' own schema finds, including unknown fields."""
     import kubernetes_validate
 
     try:

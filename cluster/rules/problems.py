@@ -1,10 +1,10 @@
-"""A problem of a file, and the walk over a document that finds some."""
+"""The problem type, and functions that walk over a document."""
 
 from collections.abc import Iterator
 from typing import Any
 
 Problem = tuple[str, str]
-"""The dotted field, and what it has and what would be right."""
+"""A problem: the dotted field, and its value with what would be right."""
 EVERYWHERE = ("0.0.0.0/0", "::/0")
 
 
@@ -19,7 +19,7 @@ def fields(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def open_ranges(document: dict) -> Iterator[Problem]:
-    """Yield the address ranges that let the world in."""
+    """Yield address ranges that are open to the world."""
     for field, value in fields(document):
         if value in EVERYWHERE:
             yield field, f"{value} opens the nodes to the world; name your own address, as 203.0.113.7/32"

@@ -1,7 +1,7 @@
-"""A file of SkyPilot: its fields as documented, nodes that go, closed ports, tokens, pinned versions.
+"""Rules for SkyPilot files: documented fields, nodes that stop, closed ports, tokens, pinned versions.
 
-SkyPilot cannot be installed beside the versions of cluster/requirements.txt (it wants click below 8.2 and uvicorn below
-0.36), so the fields stand here. In an environment that has SkyPilot, its own parser reads the file too.
+SkyPilot cannot be installed with the versions of cluster/requirements.txt (it needs click below 8.2 and uvicorn below
+0.36), so its fields are listed here. In an environment that has SkyPilot, its own parser reads the file too.
 """
 
 import copy
@@ -38,7 +38,7 @@ NAMES = {
 
 
 def task(document: dict) -> Iterator[Problem]:
-    """Yield the fields that SkyPilot does not know; then, what its own parser, where it is installed, and our rules refuse."""
+    """Yield unknown fields, then problems found by SkyPilot's own parser, where installed, and by our rules."""
     resources = document.get("resources", {})
     refused = list(unknown(document, TASK, ""))
     if isinstance(resources, dict):
@@ -66,7 +66,9 @@ def unknown(given: dict, known: dict[str, Any], prefix: str) -> Iterator[Problem
 
 
 def parsed(document: dict) -> Iterator[Problem]:
-    """Yield what SkyPilot's own parser refuses, where SkyPilot is installed; values that `sky launch` is given are made up."""
+    """Yield problems that SkyPilot's own parser finds, where installed, with made-up values for those given to `sky
+    launch`.
+    """
     if not has_skypilot():
         return
     document = copy.deepcopy(document)  # the parser takes fields out of it
@@ -88,7 +90,7 @@ def has_skypilot() -> bool:
 
 
 def nodes(number: int, resources: dict) -> Iterator[Problem]:
-    """Yield nodes that stay, that the world reaches, or that have any type of GPU or Ray's other versions."""
+    """Yield nodes that never stop, are publicly reachable, have any type of GPU, or another version of Ray."""
     autostop = resources.get("autostop")
     if number < 1:
         yield "num_nodes", f"{number}; 1 or more"
@@ -107,7 +109,7 @@ def nodes(number: int, resources: dict) -> Iterator[Problem]:
 
 
 def variables(document: dict) -> Iterator[Problem]:
-    """Yield variables without which Ray is open or reports usage, and secrets that are written out."""
+    """Yield missing variables that would leave Ray open or report usage, and secrets in plain text."""
     envs = document.get("envs", {})
     if envs.get("RAY_AUTH_MODE") != "token":
         yield "envs.RAY_AUTH_MODE", f"{envs.get('RAY_AUTH_MODE', 'missing')}; an open Ray port is an open shell: token"
@@ -127,6 +129,6 @@ def variables(document: dict) -> Iterator[Problem]:
 
 
 def commands(run: str) -> Iterator[Problem]:
-    """Yield a dashboard that others reach."""
+    """Yield a publicly reachable dashboard."""
     if (host := re.search(r"--dashboard-host[= ](\S+)", run)) and host[1] != "127.0.0.1":
         yield "run", f"--dashboard-host={host[1]}; leave it out, and ssh -L 8265:127.0.0.1:8265"

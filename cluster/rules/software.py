@@ -1,4 +1,4 @@
-"""Versions, images and environment variables: those of cluster/requirements.txt, and no secret in the open."""
+"""Versions, images and environment variables: those of cluster/requirements.txt, and no secrets in plain text."""
 
 import re
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ def right_image(image: str | None) -> bool:
 
 
 def environment_problems(name: str, value: str, field: str) -> Iterator[Problem]:
-    """Yield what is wrong with a variable that turns tokens off, or that holds a secret for all to read."""
+    """Yield variables that turn tokens off or hold a secret in plain text."""
     if name == "RAY_AUTH_MODE" and value != "token":
         yield field, f"RAY_AUTH_MODE={value}; an open Ray port is an open shell: token"
     if re.search("TOKEN|SECRET|PASSWORD|_KEY", name) and value:
@@ -27,7 +27,7 @@ def environment_problems(name: str, value: str, field: str) -> Iterator[Problem]
 
 
 def pip_problems(command: str) -> Iterator[str]:
-    """Yield what a command installs that requirements.txt does not say."""
+    """Yield packages that a command installs with other versions than requirements.txt."""
     for name, version in re.findall(r"([\w.-]+)==([\w.+]+)", command):
         pinned = {normal(key): value for key, value in LOCK.items()}.get(normal(name))
         if version != pinned:
@@ -39,5 +39,5 @@ def pip_problems(command: str) -> Iterator[str]:
 
 
 def normal(name: str) -> str:
-    """Return a distribution's name as pip compares it."""
+    """Return a distribution's name in pip's normal form."""
     return name.lower().replace("_", "-")

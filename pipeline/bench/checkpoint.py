@@ -1,4 +1,4 @@
-"""What a checkpoint costs: how long training stands still for it, and how long it is written beside the steps."""
+"""Measure the cost of a checkpoint: how long training stops for it, and how long it is written in the background."""
 
 import tempfile
 import time
@@ -17,17 +17,17 @@ from pipeline.train.saver import Saver
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """Of one checkpoint."""
+    """Cost of one checkpoint."""
 
     parameters: int
     still: float
-    """Seconds in which training waits: the copy to the host."""
+    """Seconds that training stops: the copy to the host."""
     written: float
-    """Seconds until it is published, beside the steps."""
+    """Seconds until it is published, while training continues."""
 
 
 def measure(config: Pretrain, output: str | None, repetitions: int) -> list[Cost]:
-    """Checkpoints of a model with random weights and an optimiser's state, below `output` or in a temporary folder."""
+    """Write checkpoints of a model with random weights and optimiser state, below `output` or in a temporary folder."""
     vocabulary = train_vocabulary(["a b c d e f g"] * 100, size=100, lowercase=True)
     module = BertPretraining(config.model, config.vocabulary.size)
     optimizer = build_optimizer(config.optimizer, module)
@@ -35,19 +35,21 @@ def measure(config: Pretrain, output: str | None, repetitions: int) -> list[Cost
         parameter.grad = torch.zeros_like(parameter)
     optimizer.step()
     count, costs = sum(parameter.numel() for parameter in module.parameters()), []
-    with tempfile.TemporaryDirectory(prefix="bertstream-bench-", dir=output) as folder:
-        with Saver(
+    with (
+        tempfile.TemporaryDirectory(prefix="bertstream-bench-", dir=output) as folder,
+        Saver(
             folder, replace(config, checkpoint=replace(config.checkpoint, keep=1)), vocabulary, lambda: None, print
-        ) as saver:
-            for step in range(1, repetitions + 1):
-                started = time.perf_counter()
-                saver.save(
-                    State(step=step, cursor=Cursor(epoch=0, window=0, row=0, rows_in_window=1)),
-                    module,
-                    optimizer,
-                    wait=True,
-                )
-                still = time.perf_counter() - started
-                saver.finish()
-                costs.append(Cost(parameters=count, still=still, written=time.perf_counter() - started))
+        ) as saver,
+    ):
+        for step in range(1, repetitions + 1):
+            started = time.perf_counter()
+            saver.save(
+                State(step=step, cursor=Cursor(epoch=0, window=0, row=0, rows_in_window=1)),
+                module,
+                optimizer,
+                wait=True,
+            )
+            still = time.perf_counter() - started
+            saver.finish()
+            costs.append(Cost(parameters=count, still=still, written=time.perf_counter() - started))
     return costs

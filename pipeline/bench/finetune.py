@@ -1,4 +1,6 @@
-"""Fine-tuning beside the Trainer of transformers, with dynamic padding and rows grouped by length: the same rows, weights, rates and precision."""
+"""Compare fine-tuning with transformers' Trainer, with dynamic padding and grouping by length: same rows, weights,
+rates and precision.
+"""
 
 import logging
 import os
@@ -29,39 +31,39 @@ from pipeline.train.tuned import About, save_tuned
 
 AIM, FLOOR = 1.5, 1.2
 NEAR = 0.02
-"""How far below theirs our accuracy may be by chance."""
+"""How far our accuracy may be below theirs by chance."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Fine-tuning beside the Trainer of transformers, in turns."""
+    """Compare fine-tuning with transformers' Trainer, in turns."""
 
     checkpoint: str
     """As in jobs/finetune.py."""
     data: str | None = None
-    """Folder of GLUE; none: the built-in task."""
+    """Folder of GLUE; default: the built-in task."""
     task: str = "sst2"
-    """One of those of classes."""
+    """A classification task."""
     rows: int = 8_000
-    """Training rows, once through."""
+    """Training rows; one epoch."""
     rows_per_step: int = 32
     learning_rate: float = 3e-4
     repetitions: int = 3
-    """Trainings of each side, in turns."""
+    """Trainings per side, in turns."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Side:
-    """What one training came to."""
+    """Result of one training."""
 
     seconds: float
     accuracy: float
     tokens: int
-    """Without padding."""
+    """Tokens without padding."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure and print; 0 where the ratio reaches its floor and the accuracies agree, 1 where not, 2 for what the user can fix."""
+    """Measure and print; return 0 where ratio and accuracy pass, 1 where not, 2 for errors that the user can fix."""
     try:
         wanted = Command(prog="jobs/bench.py finetune", about=str(Settings.__doc__), settings=Settings).read(arguments)
         return measure(wanted)
@@ -71,7 +73,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def measure(wanted: Settings) -> int:
-    """Both sides in turns."""
+    """Train both sides in turns."""
     task = wanted.task if wanted.data else "builtin"
     recipe = Recipe(epochs=1, rows_per_step=wanted.rows_per_step, training_rows=wanted.rows)
     with tempfile.TemporaryDirectory(prefix="bertstream-bench-") as folder:
@@ -85,7 +87,8 @@ def measure(wanted: Settings) -> int:
             )
         torch.set_num_threads(cores())
         print(
-            f"{initial.model.layers} layers of width {initial.model.width}, {cores()} CPU threads, {precision_of(config.placement, initial.model.width, device_of(config))} on both sides"
+            f"{initial.model.layers} layers of width {initial.model.width}, {cores()} CPU threads, "
+            f"{precision_of(config.placement, initial.model.width, device_of(config))} on both sides"
         )
         sides: dict[str, list[Side]] = {"ours": [], "Trainer": []}
         for seed in range(wanted.repetitions):
@@ -93,18 +96,22 @@ def measure(wanted: Settings) -> int:
             sides["Trainer"].append(theirs(config, problem, initial, seed, Path(folder, str(seed))))
             for name, ones in sides.items():
                 print(
-                    f"seed {seed}  {name:<8} {ones[-1].seconds:6.1f} s  {ones[-1].tokens / ones[-1].seconds:8,.0f} tokens/s  accuracy {100 * ones[-1].accuracy:.1f}%",
+                    f"seed {seed}  {name:<8} {ones[-1].seconds:6.1f} s  {ones[-1].tokens / ones[-1].seconds:8,.0f} "
+                    f"tokens/s  accuracy {100 * ones[-1].accuracy:.1f}%",
                     flush=True,
                 )
     return verdict(sides)
 
 
 def verdict(sides: dict[str, list[Side]]) -> int:
-    """Print medians and the ratio of the turns; 1 where it is below its floor, or our accuracy clearly below theirs."""
+    """Print medians and the ratio of the turns; return 1 where it is below its floor, or our accuracy clearly below
+    theirs.
+    """
     ratio = statistics.median(b.seconds / a.seconds for a, b in zip(sides["ours"], sides["Trainer"], strict=True))
     mine, other = (statistics.median(one.accuracy for one in sides[name]) for name in ("ours", "Trainer"))
     print(
-        f"ours / transformers' Trainer: {ratio:.2f} times as fast (aim {AIM:g}); median accuracy {100 * mine:.1f}% and {100 * other:.1f}%"
+        f"ours / transformers' Trainer: {ratio:.2f} times as fast (aim {AIM:g}); "
+        f"median accuracy {100 * mine:.1f}% and {100 * other:.1f}%"
     )
     low = [f"the ratio {ratio:.2f}, floor {FLOOR:g}"] * (ratio < FLOOR) + [
         f"accuracy, by {100 * (other - mine):.1f}"
@@ -115,7 +122,7 @@ def verdict(sides: dict[str, list[Side]]) -> int:
 
 
 def ours(config: Finetune, problem: Problem, initial: Initial, seed: int) -> Side:
-    """One training of ours, evaluation not in its time."""
+    """Train once with our code, timed without evaluation."""
     device = device_of(config)
     autocast = autocast_for(config.placement, initial.model.width, device)
     module = build(config, problem, initial, seed).to(device)
@@ -134,12 +141,12 @@ def ours(config: Finetune, problem: Problem, initial: Initial, seed: int) -> Sid
 
 
 def accuracy(problem: Problem, scores: dict[str, dict[str, float]]) -> float:
-    """The metric that selects, on the development split."""
+    """Return the selection metric on the development split."""
     return scores[next(iter(problem.splits))][problem.task.metrics[0]]
 
 
 def theirs(config: Finetune, problem: Problem, initial: Initial, seed: int, folder: Path) -> Side:
-    """One training of the Trainer's, from the same weights, head and all; evaluation not in its time."""
+    """Train once with the Trainer, from the same weights including the head, timed without evaluation."""
     try:
         import accelerate  # noqa: F401  (the Trainer says so in many lines)
         from transformers import (
@@ -164,11 +171,25 @@ def theirs(config: Finetune, problem: Problem, initial: Initial, seed: int, fold
     rows = sample_rows(problem.train.rows, config.recipe.training_rows, seed)
     dev = next(iter(problem.splits.values()))
     asked = TrainingArguments(
-        output_dir=str(folder / "out"), num_train_epochs=1, per_device_train_batch_size=config.recipe.rows_per_step, per_device_eval_batch_size=64,
-        learning_rate=config.optimizer.learning_rate, weight_decay=config.optimizer.weight_decay, warmup_steps=config.schedule.warmup_share, lr_scheduler_type="linear",
-        bf16=precision_of(config.placement, initial.model.width, device_of(config)) == "bfloat16", train_sampling_strategy="group_by_length", optim="adamw_torch_fused", seed=seed,
-        report_to=[], save_strategy="no", logging_strategy="no", disable_tqdm=True, use_cpu=device_of(config).type == "cpu", dataloader_pin_memory=False,
-    )  # fmt: skip
+        output_dir=str(folder / "out"),
+        num_train_epochs=1,
+        per_device_train_batch_size=config.recipe.rows_per_step,
+        per_device_eval_batch_size=64,
+        learning_rate=config.optimizer.learning_rate,
+        weight_decay=config.optimizer.weight_decay,
+        warmup_steps=config.schedule.warmup_share,
+        lr_scheduler_type="linear",
+        bf16=precision_of(config.placement, initial.model.width, device_of(config)) == "bfloat16",
+        train_sampling_strategy="group_by_length",
+        optim="adamw_torch_fused",
+        seed=seed,
+        report_to=[],
+        save_strategy="no",
+        logging_strategy="no",
+        disable_tqdm=True,
+        use_cpu=device_of(config).type == "cpu",
+        dataloader_pin_memory=False,
+    )
     tokenizer = PreTrainedTokenizerFast.from_pretrained(folder / "model")
     trainer = Trainer(
         model=model,
@@ -188,7 +209,7 @@ def theirs(config: Finetune, problem: Problem, initial: Initial, seed: int, fold
 
 
 def examples(rows: pa.Table) -> list[dict[str, Any]]:
-    """Rows as the Trainer takes them."""
+    """Return rows in the Trainer's format."""
     columns = zip(rows["ids"].to_pylist(), rows["first_length"].to_pylist(), rows["label"].to_pylist())
     return [
         {

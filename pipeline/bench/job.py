@@ -1,7 +1,7 @@
-"""The training loop alone beside the same loop under Ray Train with the live stream, and how long a submitted job takes to its first step.
+"""Compare the training loop alone with the same loop under Ray Train and the live stream, and time a job's first step.
 
-Both sides are up at once and take turns of a few seconds, the other's processes stopped meanwhile (SIGSTOP): machines
-that are shared change their speed by a third within a minute, which would be the larger part of a ratio of whole runs.
+Both sides run at once and take turns of a few seconds, the other's processes stopped meanwhile (SIGSTOP): shared
+machines change their speed by a third within a minute, which would dominate a ratio of whole runs.
 """
 
 import json
@@ -30,14 +30,14 @@ HEAD = str(ROOT / "cluster" / "head.sh")
 STEPS_AN_INTERVAL = 5
 ONE_PHASE = "phases:one-phase"  # kinds come last
 WARM_UP = 4
-"""Intervals before those that count: memory is mapped, code compiled, the stream's first blocks made."""
+"""Log intervals before those that count: memory is mapped, code compiled, the stream's first blocks made."""
 TURN = 8.0
-"""Seconds."""
+"""Seconds per turn."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Turns:
-    """From when to when each side ran while the other stood, in seconds since 1970, one turn of each after the other."""
+    """Start and end of each side's turns, in seconds since 1970."""
 
     alone: tuple[tuple[float, float], ...]
     under_ray: tuple[tuple[float, float], ...]
@@ -45,14 +45,14 @@ class Turns:
 
 @dataclass(frozen=True, kw_only=True)
 class Rates:
-    """Tokens a second in a turn of each side."""
+    """Tokens per second in a turn of each side."""
 
     alone: float
     under_ray: float
 
 
 def prepare(folder: str, corpus: Sequence[str]) -> str:
-    """The folder of the corpus, prepared once."""
+    """Prepare the corpus once and return its folder."""
     prepared = f"{folder}/corpus"
     call(
         [
@@ -67,7 +67,9 @@ def prepare(folder: str, corpus: Sequence[str]) -> str:
 
 
 def first_steps(words: Sequence[str], folder: str, repetitions: int) -> list[float]:
-    """Seconds from submitting a job to the end of its first step, on a head that is up; one job before trains the vocabulary."""
+    """Return the seconds from submitting a job to the end of its first step, on a running head, with a vocabulary
+    trained before.
+    """
     seconds = []
     with head(folder) as environment:
         for number in range(-1, repetitions):
@@ -95,7 +97,7 @@ def first_steps(words: Sequence[str], folder: str, repetitions: int) -> list[flo
 
 
 def rates(words: Sequence[str], folder: str, *, steps: int, compiled: str, threads: int) -> list[Rates]:
-    """Rates of a job under Ray and of the loop alone, turn by turn, until one of them is done; after first_steps."""
+    """Return the rates of a job under Ray and of the loop alone, turn by turn, until one of them ends."""
     every = str(STEPS_AN_INTERVAL)
     like = [f"{folder}/runs/first--1", str(steps), compiled, every, str(threads)]
     with (
@@ -128,13 +130,14 @@ def rates(words: Sequence[str], folder: str, *, steps: int, compiled: str, threa
             turns = take_turns(alone, ray)
             if client.wait():
                 raise PipelineError(
-                    f"the job under Ray ended with exit code {client.returncode}; its log is in {environment['HEAD_FOLDER']}"
+                    f"the job under Ray ended with exit code {client.returncode}; "
+                    f"its log is in {environment['HEAD_FOLDER']}"
                 )
     return by_turn(turns, alone.intervals(), ray.intervals())
 
 
 class Side:
-    """One of the two: a process, and with it a Ray head where there is one, and what it logged so far."""
+    """One side: a process, with a Ray head where it has one, and its log so far."""
 
     def __init__(
         self, process: subprocess.Popen, intervals: Callable[[], list[Interval]], head_pid: Path | None = None
@@ -142,16 +145,17 @@ class Side:
         self.process, self.intervals, self.head_pid = process, intervals, head_pid
 
     def wait(self, intervals: int) -> None:
-        """Wait until it has logged so many intervals. Raises PipelineError where it ends before."""
+        """Wait for this number of log intervals. Raises PipelineError where the process ends before."""
         while len(self.intervals()) < intervals:
             if self.process.poll() is not None:
                 raise PipelineError(
-                    f"{' '.join(map(str, self.process.args))} ended with exit code {self.process.returncode} before its interval {intervals}"
+                    f"{' '.join(map(str, self.process.args))} ended with exit code {self.process.returncode} before "
+                    f"its interval {intervals}"
                 )
             time.sleep(0.5)
 
     def stop(self) -> None:
-        """Stop all its processes where they stand."""
+        """Stop all its processes (SIGSTOP)."""
         self.send(signal.SIGSTOP)
 
     def go_on(self) -> None:
@@ -165,7 +169,7 @@ class Side:
 
 
 def processes(root: int) -> list[psutil.Process]:
-    """A process and all below it; none where it is gone."""
+    """Return a process and all its descendants; empty where it has ended."""
     try:
         top = psutil.Process(root)
         return [top, *top.children(recursive=True)]
@@ -174,7 +178,9 @@ def processes(root: int) -> list[psutil.Process]:
 
 
 def take_turns(alone: Side, ray: Side) -> Turns:
-    """Let one side run, then the other, until one is done; `alone` stands at the start, and the one under Ray runs at the end."""
+    """Run the two sides in turns until one ends; `alone` is stopped at the start, and the one under Ray runs at the
+    end.
+    """
     taken: dict[Side, list[tuple[float, float]]] = {ray: [], alone: []}
     try:
         while all(side.process.poll() is None for side in taken):
@@ -191,7 +197,9 @@ def take_turns(alone: Side, ray: Side) -> Turns:
 
 
 def by_turn(turns: Turns, alone: Sequence[Interval], under_ray: Sequence[Interval]) -> list[Rates]:
-    """The rates of each pair of turns, from the intervals that lie within one; a pair of which one has none is left out."""
+    """Return the rates of each pair of turns, from intervals within one turn; pairs without an interval on a side are
+    left out.
+    """
     found = []
     for pair in zip(turns.alone, turns.under_ray, strict=True):
         sides = [
@@ -204,7 +212,7 @@ def by_turn(turns: Turns, alone: Sequence[Interval], under_ray: Sequence[Interva
 
 
 def logged(folder: str, name: str) -> list[Interval]:
-    """The log intervals of a run so far; none before it is tracked."""
+    """Return the log intervals of a run so far; empty before it is tracked."""
     if not Path(folder, "runs", name, run.RUN).exists():
         return []
     pairs = zip(points(folder, name, RATE), points(folder, name, STEP_TIME), strict=False)
@@ -220,7 +228,7 @@ def logged(folder: str, name: str) -> list[Interval]:
 
 
 def points(folder: str, name: str, metric: str) -> list[Metric]:
-    """A metric's points of a run that has begun."""
+    """Return a metric's points of a started run."""
     recorded = run.read_run(f"{folder}/runs/{name}")
     assert recorded, name
     return history(MlflowRun(uri=f"sqlite:///{folder}/mlflow.db", run_id=recorded["mlflow_run_id"]), metric)
@@ -228,7 +236,7 @@ def points(folder: str, name: str, metric: str) -> list[Metric]:
 
 @contextmanager
 def head(folder: str) -> Iterator[dict[str, str]]:
-    """A Ray head of this bench alone, and the environment that reaches it; its files lie in `folder`."""
+    """Run a Ray head for this bench alone, with files in `folder`; yield the environment that reaches it."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
@@ -245,7 +253,7 @@ def head(folder: str) -> Iterator[dict[str, str]]:
 def running(
     command: Sequence[str], output: TextIO | int, environment: dict[str, str] | None = None
 ) -> Iterator[subprocess.Popen]:
-    """A process that is killed at the end, where it runs still."""
+    """Run a process and kill it at the end if it still runs."""
     process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=output)
     try:
         yield process

@@ -1,4 +1,4 @@
-"""What jobs/bench.py calls: measure, print, compare with the floors."""
+"""The benches of jobs/bench.py: measure, print, compare with the floors."""
 
 import statistics
 import tempfile
@@ -37,7 +37,7 @@ FLOORS = {
     "Ray Data / the same work without it": 0.56,
     "under Ray Train / the loop alone": 0.64,
 }
-"""80% of what was reached; a rate by itself is the machine's and has none."""
+"""80% of the measured ratios; absolute rates depend on the machine and have no floor."""
 
 
 def run_text(specs: Sequence[str], settings: VocabularySettings, sampling: Sampling, windows: int) -> int:
@@ -68,11 +68,13 @@ def run_stream(
         after = stream.plain_rate(wanted, rows)
     alone = (before.tokens_per_second + after.tokens_per_second) / 2
     print(
-        f"one plain process      {alone / 1e6:>8.2f} M tokens/s (before {before.tokens_per_second / 1e6:.2f}, after {after.tokens_per_second / 1e6:.2f})"
+        f"one plain process      {alone / 1e6:>8.2f} M tokens/s (before {before.tokens_per_second / 1e6:.2f}, "
+        f"after {after.tokens_per_second / 1e6:.2f})"
     )
     print(f"through Ray Data       {through.tokens_per_second / 1e6:>8.2f} M tokens/s")
     print(
-        f"largest worker         {peak['worker']:>8.0f} MB of its own, the object store held {peak['object store']:.0f} MB"
+        f"largest worker         {peak['worker']:>8.0f} MB of its own, the object store held "
+        f"{peak['object store']:.0f} MB"
     )
     return verdict({"Ray Data / the same work without it": through.tokens_per_second / alone})
 
@@ -157,16 +159,18 @@ def run_checkpoint(preset: str, output: str | None, step_milliseconds: float, re
     still, written = (statistics.median(getattr(cost, name) for cost in costs) for name in ("still", "written"))
     between = config.checkpoint.every * step_milliseconds / 1000
     print(
-        f"{preset}, {costs[0].parameters / 1e6:.1f} M parameters, median of {repetitions}: training stands still for {1000 * still:,.0f} ms; published after {written:.1f} s, beside the steps"
+        f"{preset}, {costs[0].parameters / 1e6:.1f} M parameters, median of {repetitions}: "
+        f"training stands still for {1000 * still:,.0f} ms; published after {written:.1f} s, beside the steps"
     )
     print(
-        f"every {config.checkpoint.every} steps of {step_milliseconds:g} ms: {still / between:.3%} of the time still; {written / between:.2%} of the time something is being written"
+        f"every {config.checkpoint.every} steps of {step_milliseconds:g} ms: {still / between:.3%} of the time still; "
+        f"{written / between:.2%} of the time something is being written"
     )
     return 0
 
 
 def vocabulary_of(specs: Sequence[str], settings: VocabularySettings, folder: str) -> Vocabulary:
-    """The given vocabulary, or one trained on a few windows of the sources."""
+    """Return the given vocabulary, or one trained on a few windows of the sources."""
     if given := given_vocabulary(settings):
         return given
     corpus, _ = split_corpora(specs, f"{folder}/vocabulary", 4)
@@ -175,7 +179,7 @@ def vocabulary_of(specs: Sequence[str], settings: VocabularySettings, folder: st
 
 
 def verdict(ratios: dict[str, float]) -> int:
-    """Print the ratios beside their aims; 1 when one is below its floor."""
+    """Print the ratios with their aims; return 1 when one is below its floor."""
     print("; ".join(f"{name}: {value:.2f} (aim {AIMS[name]:g})" for name, value in ratios.items()))
     low = [name for name, value in ratios.items() if value < FLOORS.get(name, 0)]
     for name in low:
@@ -199,4 +203,4 @@ JOBS: dict[str, Callable[[Any], int]] = {
         wanted.corpus or (BUILTIN,), wanted.preset, wanted.steps, wanted.compile, wanted.threads, wanted.repetitions
     ),
 }
-"""By the name of the job's settings type."""
+"""Settings type -> bench."""

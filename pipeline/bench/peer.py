@@ -1,4 +1,4 @@
-"""The training step of transformers' BertForPreTraining on our batches, in its best settings, to measure against."""
+"""The training step of transformers' BertForPreTraining on our batches, in its fastest settings, for comparison."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +17,7 @@ CLIP_NORM = AdamW().clip_norm
 
 
 def peer_model(settings: Model, vocabulary_size: int) -> nn.Module:
-    """A BertForPreTraining with scaled dot-product attention and our settings' dropout, ready to train."""
+    """Return a BertForPreTraining with scaled dot-product attention and our dropout, in training mode."""
     from transformers import BertConfig, BertForPreTraining
 
     config = BertConfig(**published_config(settings, vocabulary_size, 0), attn_implementation="sdpa")
@@ -25,7 +25,7 @@ def peer_model(settings: Model, vocabulary_size: int) -> nn.Module:
 
 
 def padded(batch: Batch) -> dict[str, Tensor]:
-    """The batch as transformers takes it: rows of the longest sequence's length, a mask where they differ, labels at all positions."""
+    """Return the batch in transformers' format: padded rows, a mask where lengths differ, labels at all positions."""
     N, S = batch.sequences, batch.maximum_length
     rows_T = torch.repeat_interleave(torch.arange(N), batch.offsets.diff())
     places = rows_T * S + batch.positions_T
@@ -46,13 +46,13 @@ def padded(batch: Batch) -> dict[str, Tensor]:
 
 
 def shipped_loss(model: nn.Module, inputs: dict[str, Tensor]) -> Tensor:
-    """The sum of both mean losses, as the library computes it: logits of all positions."""
+    """Return the sum of both mean losses as the library computes it: with logits of all positions."""
     names = ("input_ids", "token_type_ids", "attention_mask", "labels", "next_sentence_label")
     return model(**{name: inputs[name] for name in names if name in inputs}).loss
 
 
 def masked_only_loss(model: Any, inputs: dict[str, Tensor]) -> Tensor:
-    """The same with the vocabulary head on masked positions alone."""
+    """Return the same with the vocabulary head on masked positions only."""
     output = model.bert(
         **{name: inputs[name] for name in ("input_ids", "token_type_ids", "attention_mask") if name in inputs}
     )
@@ -70,7 +70,7 @@ def peer_step(
     autocast: torch.autocast,
     inputs: dict[str, Tensor],
 ) -> None:
-    """One update on padded inputs: forward, backward, clipping, fused AdamW."""
+    """Take one step on padded inputs: forward, backward, clipping, fused AdamW."""
     device = next(model.parameters()).device
     with autocast:
         total = loss(model, {name: value.to(device, non_blocking=True) for name, value in inputs.items()})
@@ -81,7 +81,7 @@ def peer_step(
 
 
 def peer_optimizer(model: nn.Module) -> torch.optim.Optimizer:
-    """AdamW in its fused kernel, with our defaults."""
+    """Return fused AdamW with our defaults."""
     chosen = AdamW()
     return torch.optim.AdamW(
         model.parameters(), lr=chosen.learning_rate, eps=chosen.epsilon, weight_decay=chosen.weight_decay, fused=True

@@ -1,4 +1,4 @@
-"""The training loop of a run alone: its rows made beforehand, and no Ray; prints a line of JSON a log interval.
+"""Run a run's training loop alone, with rows made in advance and without Ray; print a line of JSON per log interval.
 
 python -m pipeline.bench.plain OUTPUT/runs/NAME STEPS on|off STEPS_BETWEEN_LOG_LINES THREADS
 """
@@ -33,17 +33,17 @@ RATE, STEP_TIME = "speed/tokens_per_second", "speed/step_milliseconds"
 
 @dataclass(frozen=True, kw_only=True)
 class Interval:
-    """What a log line says of the steps since the one before."""
+    """Figures of one log interval."""
 
     step: int
     end: float
-    """When it was logged, in seconds since 1970."""
+    """Time of logging, in seconds since 1970."""
     seconds: float
     tokens_per_second: float
 
 
 def slots(tables: Iterator[pa.Table], rows_per_slot: int) -> Iterator[pa.Table]:
-    """The rows of tables in blocks of so many; rows that are left over at the end are not given."""
+    """Yield the rows of tables in blocks of equal size; leftover rows are dropped."""
     held: list[pa.Table] = []
     for table in tables:
         held = [pa.concat_tables([*held, table])]
@@ -53,7 +53,7 @@ def slots(tables: Iterator[pa.Table], rows_per_slot: int) -> Iterator[pa.Table]:
 
 
 def train_alone(config: Pretrain, settings: StreamSettings, folder: str) -> None:
-    """A whole run in this process, its log intervals printed as they come; checkpoints go into `folder`."""
+    """Train a whole run in this process and print its log intervals; checkpoints go into `folder`."""
     wordpiece, (phase, *_) = WordPiece(settings.vocabulary, settings.table_chunks), config.all_phases
     everything = WindowRange(first=0, count=windows_for(settings, offset(config.steps, config.batch)))
     blocks = list(
@@ -104,7 +104,7 @@ def train_alone(config: Pretrain, settings: StreamSettings, folder: str) -> None
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Train on one worker as the run in a folder did, for so many steps, with its corpus and vocabulary."""
+    """Train on one worker as the run in a folder did, with its corpus and vocabulary, for the given steps."""
     folder, steps, compiled, every, threads = arguments
     recorded = run.read_run(folder)
     assert recorded, folder

@@ -1,4 +1,4 @@
-"""What coordination costs: worlds of several workers on this machine whose computing is a sleep, all fed by one stream."""
+"""Measure the cost of coordination: local workers that sleep instead of computing, fed by one stream."""
 
 import itertools
 import json
@@ -37,33 +37,33 @@ from pipeline.train.dealing import Dealing
 from pipeline.train.slots import exchange, make_slot
 
 WARM_STEPS = 5
-"""Of worlds that sleep, before the clock starts: processes start and tables fill."""
+"""Steps before the clock starts, in worlds that sleep: processes start and tables fill."""
 WORLDS = (1, 2, 4)
 GPU_TOKENS = 500_000
-"""A second of bert-base on one H100 at 30% of its peak, about."""
+"""Approximate tokens per second of bert-base on one H100 at 30% of its peak."""
 WORLDS_ON_PAPER = (8, 64, 512)
 ROWS = (32, 256)
-"""Of slots, in the reckoning for many GPUs."""
+"""Rows per slot in the estimate for many GPUs."""
 WINDOWS_A_TASK = 16
 ROUNDS = {8: 60, 64: 6}
-"""World -> blocks of each of its ranks, that one reader takes."""
+"""World -> blocks per rank that the single reader takes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sleeper:
-    """What each worker is told."""
+    """Settings of each worker."""
 
     batch: Batch
     seconds: float
-    """Slept for each slot."""
+    """Seconds of sleep per slot."""
     steps: int
     warm: int
-    """Steps before them, for which no clock runs."""
+    """Warm-up steps, not timed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pace:
-    """What one world did after the warm-up."""
+    """Figures of one world after the warm-up."""
 
     world: int
     tokens: int
@@ -71,11 +71,13 @@ class Pace:
     blocks: float
     seconds: float
     slept: float
-    """What the sleeps alone take."""
+    """Time of the sleeps alone."""
 
 
 def sleep_instead_of_training(settings: dict[str, Any]) -> None:
-    """A worker's loop: the blocks, the exchange of records and a reduction as in training, and a sleep in place of the model."""
+    """Run a worker's loop: blocks, exchange of records and a reduction as in training, and a sleep instead of the
+    model.
+    """
     about: Sleeper = settings["sleeper"]
     context = ray.train.get_context()
     rank, world = context.get_world_rank(), context.get_world_size()
@@ -130,20 +132,22 @@ def pace(settings: StreamSettings, sleeper: Sleeper, world: int) -> Pace:
 
 @dataclass(frozen=True, kw_only=True)
 class Dealt:
-    """What one stream gave to one reader in the place of a world."""
+    """Figures of one stream with one reader in place of a world."""
 
     world: int
     slots: int
     blocks: int
     tokens: int
     seconds: float
-    """From its start on."""
+    """Seconds from the stream's start."""
     cpu: float
-    """Seconds that the one process took which plans all tasks of the stream, and here also reads; what tasks take, more cores can share."""
+    """CPU seconds of the process that plans the stream's tasks and here also reads; the tasks' own work can spread over
+    cores.
+    """
 
 
 def read_dealt_blocks(settings: StreamSettings, world: int, rounds: int) -> Dealt:
-    """Read the blocks of a world without its workers. The rows are those of one window over and over, so that making them takes no time."""
+    """Read the blocks of a world without its workers. The rows repeat one window, so that making them takes no time."""
     length = settings.sampling.maximum_length
     one_round = rows_of_round(settings.batch, length, world)
     window = next(rows_of_range(settings, WordPiece(settings.vocabulary), WindowRange(first=0, count=1)))
@@ -174,7 +178,7 @@ def read_dealt_blocks(settings: StreamSettings, world: int, rounds: int) -> Deal
 
 
 def dealt_table(found: Sequence[Dealt]) -> str:
-    """A line a world."""
+    """Return a table with one line per world."""
     rows = [
         (
             f"{one.world}",
@@ -202,7 +206,7 @@ def dealt_table(found: Sequence[Dealt]) -> str:
 
 
 def table(paces: Sequence[Pace]) -> str:
-    """A line a world."""
+    """Return a table with one line per world."""
     rows = [
         (
             f"{one.world}",
@@ -220,7 +224,7 @@ def table(paces: Sequence[Pace]) -> str:
 
 
 def estimate_for_many_gpus(blocks_per_second: float, tokens_per_row: float, maximum_length: int) -> str:
-    """What one stream's blocks a second allow at so many GPUs, were larger blocks no slower."""
+    """Estimate from one stream's blocks per second what it feeds at many GPUs, assuming larger blocks are no slower."""
     rows = []
     for gpus in WORLDS_ON_PAPER:
         needed = gpus * GPU_TOKENS

@@ -1,4 +1,4 @@
-"""One training step beside that of transformers' BertForPreTraining: same batches, same dropout, medians of interleaved repetitions.
+"""Compare a training step with transformers' BertForPreTraining: same batches and dropout, interleaved repetitions.
 
 Needs torch, numpy and the modules of the step alone, so that it runs wherever a GPU is:
 
@@ -35,11 +35,11 @@ MASKED_SHARE = 0.15
 BATCHES = 4  # different ones, taken in turn
 WARM_UP = 2  # steps before anything is timed
 DECILES = {128: (9, 73, 114, *[128] * 8), 512: (10, 72, 189, 314, 494, *[512] * 6)}
-"""Lengths of next-sentence examples from English Wikipedia, shortest to longest, at two maximum lengths."""
+"""Deciles of the lengths of next-sentence examples from English Wikipedia, at two maximum lengths."""
 ROWS = {"cpu": {"base": 8, "large": 4}, "cuda": {}}
 ROWS_OTHERWISE = {"cpu": 32, "cuda": 256}
 AIMS = {"tiny": 4.0, "mini": 2.5, "small": 2.0, "base": 1.3}
-"""Of full-length batches on two CPU cores, against transformers as shipped."""
+"""Aims for full-length batches on two CPU cores, against unmodified transformers."""
 FLOORS = {
     "tiny full": 3.5,
     "tiny ragged": 3.7,
@@ -50,17 +50,17 @@ FLOORS = {
     "base full": 1.1,
     "base ragged": 1.2,
 }
-"""80% of what was reached on two CPU cores (tiny full: in the middle of runs from 4.0 to 4.9)."""
+"""80% of the ratios measured on two CPU cores (tiny full: the middle of runs from 4.0 to 4.9)."""
 
 SIZES = ("tiny", "mini", "small", "medium", "base", "large")
 
 Ways = dict[tuple[str, str], Callable[[int], None]]
-"""(column, mode) -> what takes step number i."""
+"""(column, mode) -> function that takes step number i."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """What is measured: a size of model and the batches it sees."""
+    """A measured case: a model size and its batches."""
 
     size: str
     rows: int
@@ -79,7 +79,7 @@ class Case:
 
 
 def lengths_of(case: Case, rng: np.random.Generator) -> np.ndarray:
-    """Lengths (N,) of a batch's sequences: all full, or drawn between the deciles of real ones."""
+    """Return lengths (N,) of a batch's sequences: all full, or sampled between the deciles of real ones."""
     if not case.ragged:
         return np.full(case.rows, case.length)
     deciles = np.array(DECILES[128 if case.length < 512 else 512]) * case.length / (128 if case.length < 512 else 512)
@@ -87,7 +87,7 @@ def lengths_of(case: Case, rng: np.random.Generator) -> np.ndarray:
 
 
 def make_batch(case: Case, seed: int) -> Batch:
-    """Random ids of real lengths; as many positions are masked as in training."""
+    """Return a batch of random ids with real lengths and as many masked positions as in training."""
     rng = np.random.default_rng(seed)
     lengths_N = lengths_of(case, rng)
     offsets = np.concatenate([[0], lengths_N.cumsum()])
@@ -110,7 +110,7 @@ def make_batch(case: Case, seed: int) -> Batch:
 
 
 def counted(batch: Batch) -> TokenCounts:
-    """What the formula of model FLOPs asks of a batch."""
+    """Return a batch's token counts for the model FLOPs formula."""
     return TokenCounts(
         tokens=batch.tokens, squares=int(batch.offsets.diff().long().square().sum()), masked=batch.masked
     )
@@ -119,7 +119,7 @@ def counted(batch: Batch) -> TokenCounts:
 def our_step(
     objective: nn.Module, module: nn.Module, optimizer: torch.optim.Optimizer, autocast: torch.autocast, batch: Batch
 ) -> None:
-    """One update as the training loop takes it; `objective` is the module or its compiled form."""
+    """Take one step as the training loop does; `objective` is the module or its compiled form."""
     counts, device = {"mlm": batch.masked, "nsp": batch.sequences}, next(module.parameters()).device
     compute = Compute(device=device, autocast=autocast, seed=0)
     train_step(
@@ -137,7 +137,7 @@ def our_step(
 def our_ways(
     case: Case, autocast: torch.autocast, device: torch.device, modes: Sequence[str], *, float8: bool = False
 ) -> Ways:
-    """Our step in each mode, over the same weights."""
+    """Return our step in each mode, over the same weights."""
     module = BertPretraining(case.model, VOCABULARY_SIZE).to(device)
     if float8:
         to_float8(module.encoder.layers)
@@ -150,7 +150,9 @@ def our_ways(
 
 
 def their_ways(case: Case, autocast: torch.autocast, device: torch.device, modes: Sequence[str]) -> Ways:
-    """Their step, as shipped and given our head, in each mode, over the same weights; none where transformers is not installed."""
+    """Return their step, unmodified and with masked-only head, in each mode, over the same weights; empty without
+    transformers.
+    """
     if importlib.util.find_spec("transformers") is None:
         return {}
     model = peer_model(case.model, VOCABULARY_SIZE).to(device)
@@ -165,7 +167,7 @@ def their_ways(case: Case, autocast: torch.autocast, device: torch.device, modes
 
 
 def in_turn(step: Callable[[Any], None], inputs: Sequence[Any], number: int) -> None:
-    """Take step `number` on the inputs whose turn it is."""
+    """Take step `number` on the inputs in rotation."""
     step(inputs[number % len(inputs)])
 
 
@@ -178,7 +180,9 @@ def measure(
     *,
     float8: bool = False,
 ) -> dict[tuple[str, str], float]:
-    """Median seconds of a step by column and mode; every repetition takes one step of each in turn, so that all meet the same noise."""
+    """Return median seconds per step by column and mode; repetitions alternate between them, so that all see the same
+    noise.
+    """
     ways = our_ways(case, autocast, device, modes, float8=float8) | their_ways(case, autocast, device, modes)
     for number in range(WARM_UP):
         for take in ways.values():
@@ -200,13 +204,15 @@ def synchronise(device: torch.device) -> None:
 
 
 def best(seconds: dict[tuple[str, str], float], column: str) -> tuple[float, str] | None:
-    """The column's fastest mode; None for one that was not measured."""
+    """Return the column's fastest mode; None for a column that was not measured."""
     found = [(value, mode) for (name, mode), value in seconds.items() if name == column]
     return min(found) if found else None
 
 
 def line(case: Case, seconds: dict[tuple[str, str], float], device: torch.device, precision: str) -> str:
-    """A line of the table: tokens a second of each column in its best mode, ratios, and utilisation where the chip's peak is known."""
+    """Format a table line: tokens per second of each column in its fastest mode, ratios, and utilisation where the peak
+    is known.
+    """
     batches = [make_batch(case, seed) for seed in range(BATCHES)]
     tokens = float(np.mean([batch.tokens for batch in batches]))
     found = {column: best(seconds, column) for column in ("ours", "as shipped", "masked only")}
@@ -235,14 +241,16 @@ def run(
     precision: str,
     modes: Sequence[str],
 ) -> int:
-    """Measure, print the table and the ratios; 1 when one is below its floor."""
+    """Measure, print the table and the ratios; return 1 when one is below its floor."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     autocast = torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision != "float32")
     print(
-        f"{device_name(device)}, {precision}, dropout 0.1, of attention {0.1 if attention_dropout else 0}, torch {torch.__version__}; real tokens/s"
+        f"{device_name(device)}, {precision}, dropout 0.1, of attention {0.1 if attention_dropout else 0}, "
+        f"torch {torch.__version__}; real tokens/s"
     )
     print(
-        f"{'':<18}{'rows':>5}{'ours':>12}{'':<10}{'as shipped':>12}{'':<10}{'masked only':>12}{'':<10}{'/ shipped':>12}{'/ masked':>12}"
+        f"{'':<18}{'rows':>5}{'ours':>12}{'':<10}{'as shipped':>12}{'':<10}"
+        f"{'masked only':>12}{'':<10}{'/ shipped':>12}{'/ masked':>12}"
     )
     ratios = {}
     for size in sizes:
@@ -266,7 +274,7 @@ def device_name(device: torch.device) -> str:
 
 
 def verdict(ratios: dict[str, float], device: torch.device) -> int:
-    """Print the ratios beside their aims; 1 when one on the CPU is below its floor."""
+    """Print the ratios with their aims; return 1 when one on the CPU is below its floor."""
     if not ratios:
         print("no ratio: transformers is not installed")
         return 0
@@ -284,7 +292,7 @@ def verdict(ratios: dict[str, float], device: torch.device) -> int:
 
 
 def at_least_one(word: str) -> int:
-    """A whole number from 1 on; argparse says what it wants of ValueError."""
+    """Parse an integer of at least 1; argparse turns ValueError into its message."""
     if (number := int(word)) < 1:
         raise ValueError
     return number

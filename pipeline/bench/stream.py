@@ -1,4 +1,4 @@
-"""The stream through Ray Data into a consumer, beside the same windows in one plain process."""
+"""Compare the stream through Ray Data with the same windows in one plain process."""
 
 import threading
 import time
@@ -15,12 +15,12 @@ from pipeline.corpus.tasks import quiet_ray_data
 from pipeline.text.wordpiece import WordPiece
 
 WARM_SHARE = 0.25
-"""Of the rows, which come before the clock starts: processes start and tables fill."""
+"""Share of the rows before the clock starts: processes start and tables fill."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rate:
-    """What went through after the warm-up."""
+    """Throughput after the warm-up."""
 
     tokens: int
     seconds: float
@@ -31,7 +31,7 @@ class Rate:
 
 
 def clocked(tables: Iterator, rows: int) -> Rate:
-    """The rate at which `rows` rows come from tables with a column "ids"."""
+    """Measure the rate of `rows` rows from tables with a column "ids"."""
     seen = tokens = 0
     start: float | None = None
     for table in tables:
@@ -47,13 +47,15 @@ def clocked(tables: Iterator, rows: int) -> Rate:
 
 
 def plain_rate(settings: StreamSettings, rows: int) -> Rate:
-    """The rows made in this process, in the stream's order."""
+    """Measure the rate of rows made in this process, in the stream's order."""
     wordpiece = WordPiece(settings.vocabulary)
     return clocked(rows_of_range(settings, wordpiece, WindowRange(first=0, count=windows_for(settings, rows))), rows)
 
 
 def stream_rate(settings: StreamSettings, rows: int) -> tuple[Rate, dict[str, float]]:
-    """The rows made by Ray Data's tasks and taken here block by block, with the largest memory of a task's process in MB and the object store's."""
+    """Measure the rate of rows from Ray Data's tasks, with the peak memory of a task's process and of the object store
+    in MB.
+    """
     stream = blocks_for_ranks(build_stream(settings, None, rows), world=1)
     stream.context.execution_options = ExecutionOptions(preserve_order=True)
     stream.context.enable_progress_bars = False
@@ -63,7 +65,7 @@ def stream_rate(settings: StreamSettings, rows: int) -> tuple[Rate, dict[str, fl
 
 
 class Memory:
-    """Watches the anonymous memory of Ray's workers, and what the object store holds, in MB."""
+    """Watch the anonymous memory of Ray's workers and the object store's use, in MB."""
 
     def __init__(self) -> None:
         self.peak = {"worker": 0.0, "object store": 0.0}
@@ -95,7 +97,7 @@ class Memory:
 
 
 def name(process: psutil.Process) -> str:
-    """A process' title; empty when it is gone."""
+    """Return a process' title; empty when it has ended."""
     try:
         return " ".join(process.cmdline())
     except psutil.Error:
@@ -103,7 +105,7 @@ def name(process: psutil.Process) -> str:
 
 
 def own_bytes(process: psutil.Process) -> int:
-    """Memory of a process that is no file and no part of the object store; 0 when it is gone."""
+    """Return a process' memory without files and object store; 0 when it has ended."""
     try:
         memory = process.memory_info()
         return memory.rss - memory.shared

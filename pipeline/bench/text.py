@@ -1,4 +1,6 @@
-"""The path from text to masked Arrow blocks on one core, stage by stage, beside `tokenizers` and beside the usual preparation."""
+"""Measure the path from text to masked Arrow blocks on one core, stage by stage, against `tokenizers` and common
+preparation.
+"""
 
 import logging
 import time
@@ -29,7 +31,7 @@ class Clock:
     seconds: dict[str, float] = field(default_factory=dict)
 
     def time(self, name: str, work: Callable[..., Any], *arguments: Any, **more: Any) -> Any:
-        """The result of the work, its time added under the name."""
+        """Run the work and add its time under the name; return its result."""
         start = time.perf_counter()
         result = work(*arguments, **more)
         self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
@@ -38,7 +40,7 @@ class Clock:
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """What went through, and how long each stage took."""
+    """Amounts processed, and seconds per stage."""
 
     bytes: int
     tokens: int
@@ -47,10 +49,11 @@ class Measured:
 
 
 def measure(specs: Sequence[str], vocabulary: Vocabulary, sampling: Sampling, windows: int, folder: str) -> Measured:
-    """Each window goes through every way in turn, so that all of them meet the same noise.
+    """Run each window through every method in turn, so that all see the same noise.
 
-    "warm" is a table built on other files' windows, "cold" one that was empty before the first of the measured windows. The ids of both
-    are compared with the tokenizer's own. `folder` is for temporary files. Raises ConfigError where transformers is not installed.
+    "warm" is a table built on other files' windows, "cold" one that was empty before the first measured window. The ids
+    of both are compared with the tokenizer's own. `folder` is for temporary files. Raises ConfigError where
+    transformers is missing.
     """
     collator = transformers_collator(vocabulary, folder)
     others, measured = split_corpora(specs, folder, windows)
@@ -82,7 +85,7 @@ def window_in_all_ways(
     sampling: Sampling,
     collator: Any,
 ) -> tuple[int, int, int, int]:
-    """Bytes, tokens and rows of a window, and tokens of the usual way."""
+    """Return bytes, tokens and rows of a window, and tokens of the common preparation."""
     vocabulary = warm.vocabulary
     documents = clock.time("read the shard", read_window, corpus, window)
     sentences, document_offsets = clock.time("sentences", window_sentences, documents)
@@ -121,7 +124,7 @@ def window_in_all_ways(
 
 
 def transformers_collator(vocabulary: Vocabulary, folder: str) -> Any:
-    """transformers' masking collator for this vocabulary."""
+    """Return transformers' masking collator for this vocabulary."""
     try:
         from transformers import AutoTokenizer, DataCollatorForLanguageModeling
         from transformers import logging as their_logging
@@ -139,7 +142,7 @@ def transformers_collator(vocabulary: Vocabulary, folder: str) -> Any:
 
 
 def table(measured: Measured) -> str:
-    """Of each stage, MB/s, millions of tokens a second, and milliseconds for a megabyte."""
+    """Return a table of MB/s, millions of tokens per second, and milliseconds per megabyte, by stage."""
     lines = [
         f"{measured.bytes / 1e6:.1f} MB of sentences, {measured.tokens:,} tokens, {measured.rows:,} rows, one core",
         f"{'':22}{'MB/s':>10}{'M tokens/s':>14}{'ms/MB':>10}",
@@ -148,13 +151,14 @@ def table(measured: Measured) -> str:
         if name != "usual tokens":
             tokens = measured.seconds["usual tokens"] if name == "usual preparation" else measured.tokens
             lines.append(
-                f"{name:22}{measured.bytes / 1e6 / seconds:>10.1f}{tokens / 1e6 / seconds:>14.2f}{seconds * 1e9 / measured.bytes:>10.2f}"
+                f"{name:22}{measured.bytes / 1e6 / seconds:>10.1f}{tokens / 1e6 / seconds:>14.2f}"
+                f"{seconds * 1e9 / measured.bytes:>10.2f}"
             )
     return "\n".join(lines)
 
 
 def ratios(measured: Measured) -> dict[str, float]:
-    """How many times as fast as the others we are, and millions of tokens a second of the whole path."""
+    """Return speed-ups over the others, and millions of tokens per second of the whole path."""
     seconds = measured.seconds
     ours = measured.tokens / seconds["whole path"]
     return {

@@ -1,4 +1,6 @@
-"""The usual preparation, to measure against: encode_batch_fast, Python pair sampling as in google-research/bert, transformers' collator."""
+"""Common preparation, for comparison: encode_batch_fast, pair sampling as in google-research/bert, transformers'
+collator.
+"""
 
 from collections.abc import Iterator
 from random import Random
@@ -14,7 +16,9 @@ ROWS = 32  # of a batch that is collated
 def usual_examples(
     documents: pa.Table, tokenizer: Tokenizer, cls_id: int, sep_id: int, maximum_length: int, rng: Random
 ) -> Iterator[dict[str, list[int]]]:
-    """Next-sentence examples of a window's documents as lists, by the law of google-research/bert's create_instances_from_document."""
+    """Yield next-sentence examples of a window's documents as lists, as google-research/bert's
+    create_instances_from_document does.
+    """
     sentences, offsets = window_sentences(documents)
     ids = [encoding.ids for encoding in tokenizer.encode_batch_fast(sentences, add_special_tokens=False)]
     every = [[sentence for sentence in ids[start:end] if sentence] for start, end in zip(offsets[:-1], offsets[1:])]
@@ -32,7 +36,7 @@ def usual_examples(
 def document_pairs(
     every: list[list[list[int]]], number: int, document: list[list[int]], maximum: int, rng: Random
 ) -> Iterator[tuple[list[int], list[int], bool]]:
-    """Segments A and B of one document, before they are shortened."""
+    """Return segments A and B of one document, before truncation."""
     target = rng.randint(2, maximum) if rng.random() < 0.1 else maximum
     chunk: list[list[int]] = []
     length = place = 0
@@ -57,7 +61,7 @@ def document_pairs(
 
 
 def random_other_chunk(every: list[list[list[int]]], number: int, wanted: int, rng: Random) -> list[int]:
-    """About so many ids of a random place in another document."""
+    """Return about `wanted` ids from a random position in another document."""
     chosen = rng.randrange(len(every) - 1)
     document = every[chosen + (chosen >= number)]
     found: list[int] = []
@@ -69,7 +73,7 @@ def random_other_chunk(every: list[list[list[int]]], number: int, wanted: int, r
 
 
 def shorten(a: list[int], b: list[int], maximum: int, rng: Random) -> None:
-    """Take ids from the front or the back of the longer segment until both have room."""
+    """Remove ids from the front or the back of the longer segment until both fit."""
     while len(a) + len(b) > maximum:
         longer = a if len(a) > len(b) else b
         if rng.random() < 0.5:
@@ -86,7 +90,7 @@ def usual_batches(
     maximum_length: int,
     rng: Random,
 ) -> tuple[int, int]:
-    """Masked, padded batches of a window, made and thrown away: (rows, tokens without padding)."""
+    """Make masked, padded batches of a window and discard them; return (rows, tokens without padding)."""
     examples = list(usual_examples(documents, tokenizer, *special, maximum_length, rng))
     rng.shuffle(examples)
     for start in range(0, len(examples), ROWS):

@@ -1,4 +1,6 @@
-"""What is left of a Wikipedia dump's articles: markers of markup per million words, and the words that WikiExtractor keeps of the same pages."""
+"""Measure the cleaning of Wikipedia dumps: markup left per million words, and agreement with WikiExtractor on the same
+pages.
+"""
 
 import re
 import time
@@ -19,21 +21,24 @@ NOTE = re.compile(r"\[\d{1,3}\]")
 WORD = re.compile(r"\w+")
 MILLION = 1_000_000
 MOST_BYTES = 1 << 28
-"""Of XML that are measured, as they are held in memory."""
+"""Bytes of XML to measure, held in memory."""
 REASON, SHARE = "dropped: ", " per million words"
 
 
 def measure(dump: str, extracted: str | None = None) -> dict[str, float]:
-    """What became of a dump's pages, the markers left in its articles, and megabytes of XML a second of one core, decompression left out.
+    """Return page outcomes of a dump, markup left in its articles, and megabytes of XML per second on one core, without
+    decompression.
 
-    With WikiExtractor's output of the same wiki also, over the pages of equal titles: "recall", the share of its words (with repetition,
-    in any order) that are here, and "length", the number of words here by the number there. Of a larger dump the first quarter of a
-    gigabyte is measured. Raises DataError where a file cannot be read, is no dump, or holds no article of the other.
+    With WikiExtractor's output of the same wiki also, over pages of equal titles: "recall", the share of its words
+    (with repetition, in any order) found here, and "length", the ratio of word counts, ours to theirs. Of a larger dump
+    the first quarter of a gigabyte is measured. Raises DataError where a file cannot be read, is no dump, or shares no
+    article with the other.
     """
     stored = list(islice(until_cut_off(dump), MOST_BYTES // BLOCK_BYTES))
     if not is_dump(head := b"".join(stored[:1])):
         raise DataError(
-            f"{dump} is no MediaWiki dump: it begins with {head[:40]!r}, a dump with <mediawiki …>; take a file …-pages-articles….xml, compressed or not"
+            f"{dump} is no MediaWiki dump: it begins with {head[:40]!r}, a dump with <mediawiki …>; "
+            "take a file …-pages-articles….xml, compressed or not"
         )
     start = time.process_time()
     items = list(read_dump(stored, dump))
@@ -46,7 +51,7 @@ def measure(dump: str, extracted: str | None = None) -> dict[str, float]:
 
 
 def until_cut_off(location: str) -> Iterator[bytes]:
-    """A file's decompressed blocks, as far as there are any."""
+    """Yield a file's decompressed blocks, up to a truncated end."""
     try:
         yield from blocks(location)
     except CutOff:
@@ -57,7 +62,7 @@ def until_cut_off(location: str) -> Iterator[bytes]:
 
 
 def markers(texts: Iterable[str]) -> dict[str, float]:
-    """The number of words (between white space), and of each marker for a million of them."""
+    """Return the number of words (split at white space), and each marker per million words."""
     texts = list(texts)
     words = sum(len(text.split()) for text in texts)
     counts = {marker: sum(text.count(marker) for text in texts) for marker in MARKERS}
@@ -66,7 +71,7 @@ def markers(texts: Iterable[str]) -> dict[str, float]:
 
 
 def compared(articles: dict[str, str], extracted: str) -> dict[str, float]:
-    """The words of articles against those of WikiExtractor's articles of the same titles."""
+    """Compare the words of articles with those of WikiExtractor's articles of the same titles."""
     pages = both = ours = theirs = 0
     for title, text in extracted_articles(extracted):
         if title in articles:
@@ -75,13 +80,14 @@ def compared(articles: dict[str, str], extracted: str) -> dict[str, float]:
             ours, theirs = ours + here.total(), theirs + there.total()
     if not pages:
         raise DataError(
-            f"{extracted} holds no page of the same title as one of the dump's {len(articles)} articles; take WikiExtractor's output of the same wiki"
+            f"{extracted} holds no page of the same title as one of the dump's {len(articles)} articles; "
+            "take WikiExtractor's output of the same wiki"
         )
     return {"pages in both": pages, "recall": both / max(1, theirs), "length": ours / max(1, theirs)}
 
 
 def extracted_articles(location: str) -> Iterator[tuple[str, str]]:
-    """(title, text) of WikiExtractor's articles in a file or folder."""
+    """Yield (title, text) of WikiExtractor's articles in a file or folder."""
     for file in list_files(parse(location)):
         for item in read_wikiextractor(Opened(location=file.location, name=file.name, blocks=blocks(file.location))):
             if not isinstance(item, Dropped):
@@ -89,7 +95,7 @@ def extracted_articles(location: str) -> Iterator[tuple[str, str]]:
 
 
 def table(found: dict[str, float]) -> str:
-    """The pages by what became of them, the markers that are left, and the rate."""
+    """Return the table of page outcomes, markup left, and rate."""
     reasons = {name.removeprefix(REASON): count for name, count in found.items() if name.startswith(REASON)}
     left = {name.removesuffix(SHARE): count for name, count in found.items() if name.endswith(SHARE)}
     lines = [f"{'articles':24}{found['articles']:>10,}{found['words']:>14,} words"]
@@ -100,6 +106,7 @@ def table(found: dict[str, float]) -> str:
     )
     if "recall" in found:
         lines.append(
-            f"{'beside WikiExtractor':24}{found['pages in both']:>10,} pages: {found['recall']:.1%} of its words are here, {found['length']:.2f} times as many in all"
+            f"{'beside WikiExtractor':24}{found['pages in both']:>10,} pages: "
+            f"{found['recall']:.1%} of its words are here, {found['length']:.2f} times as many in all"
         )
     return "\n".join([*lines, f"{'MB/s of XML, one core':24}{found['megabytes a second']:>10.1f}"])

@@ -19,7 +19,7 @@ SETTINGS = Preparation()
 
 
 def split_corpora(specs: Sequence[str], folder: str, windows: int) -> tuple[Corpus, Corpus]:
-    """Two corpora of at most so many windows each, from files of their own: no document of one is in the other.
+    """Return two corpora of at most the given windows each, from disjoint files: they share no document.
 
     Raises DataError where the sources are too small for a window each.
     """
@@ -30,7 +30,7 @@ def split_corpora(specs: Sequence[str], folder: str, windows: int) -> tuple[Corp
 
 
 def rows(files: Sequence) -> Iterator[dict]:
-    """The documents of files as rows of DOCUMENT."""
+    """Yield the documents of files as rows of DOCUMENT."""
     for file in files:
         for item in file_documents(file, SETTINGS):
             if isinstance(item, Document):
@@ -38,7 +38,7 @@ def rows(files: Sequence) -> Iterator[dict]:
 
 
 def corpus(folder: str, documents: Iterator[dict], windows: int) -> Corpus:
-    """A corpus of one shard, its documents in random order."""
+    """Write a corpus of one shard, its documents in random order."""
     held, characters = [], 0
     for row in documents:
         held.append(row)

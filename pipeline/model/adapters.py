@@ -1,4 +1,4 @@
-"""Training few weights beside a frozen encoder: low-rank changes of its matrices (Hu et al. 2021) and bottlenecks in its layers (Houlsby et al. 2019).
+"""Train few weights next to a frozen encoder: low-rank changes (Hu et al. 2021) and bottlenecks (Houlsby et al. 2019).
 
 Shapes: T tokens of the batch.
 """
@@ -19,18 +19,22 @@ from pipeline.model.weights import FUSED
 
 QKV = FUSED[1]
 CHANGED = ("query", "value")
-"""Of the fused projection (Hu et al. 2021, 4.2 and 7.1)."""
+"""Changed parts of the fused projection (Hu et al. 2021, 4.2 and 7.1)."""
 WHOLE = ("whole",)
-"""The parts of a linear layer that is not fused."""
+"""Parts of a linear layer that is not fused."""
 BOTTLENECK_DEVIATION = 1e-3
-"""Of a bottleneck's first weights, cut at two deviations (google-research/adapter-bert: feedforward_adapter)."""
+"""Standard deviation of a bottleneck's initial weights, truncated at two deviations (google-research/adapter-bert:
+feedforward_adapter).
+"""
 
 
 class LowRankChange(nn.Module):
-    """States (T, inputs) -> scale / rank * B A x (T, outputs); `down` is A, as nn.Linear starts, and `up` is B, from 0 (microsoft/LoRA)."""
+    """Map states (T, inputs) to scale / rank * B A x (T, outputs); `down` is A, initialised as nn.Linear, and `up` is
+    B, from 0 (microsoft/LoRA).
+    """
 
     def __init__(self, adapter: settings.LowRank, like: Tensor, generator: torch.Generator | None) -> None:
-        """`like` (outputs, inputs) is the matrix that is changed."""
+        """Take `like` (outputs, inputs), the matrix to change."""
         super().__init__()
         self.factor = adapter.scale / adapter.rank
         self.down = nn.Parameter(like.new_empty(adapter.rank, like.shape[1]))
@@ -41,12 +45,14 @@ class LowRankChange(nn.Module):
         return F.linear(self.factor * F.linear(states_T, self.down), self.up)
 
     def product(self) -> Tensor:
-        """What is added to the matrix (outputs, inputs)."""
+        """Return the change of the matrix (outputs, inputs)."""
         return self.factor * (self.up @ self.down)
 
 
 class LowRankLinear(nn.Linear):
-    """A linear layer with its parameters under their names, frozen or not, and low-rank changes of some of the equal parts that its output has."""
+    """Linear layer with its parameters under their names, frozen or not, and low-rank changes of some equal parts of
+    its output.
+    """
 
     def __init__(
         self,
@@ -74,7 +80,7 @@ class LowRankLinear(nn.Linear):
 
     @torch.no_grad()
     def merged(self) -> nn.Linear:
-        """A plain layer that computes the same, over this one's parameters, which are changed in place."""
+        """Return a plain layer that computes the same, with this one's parameters changed in place."""
         for name, rows in zip(self.parts, self.weight.chunk(len(self.parts)), strict=True):
             if name in self.changes:
                 rows += self.changes[name].product()
@@ -84,7 +90,7 @@ class LowRankLinear(nn.Linear):
 
 
 class Bottleneck(nn.Module):
-    """States (T, width) -> the same with what a narrow network makes of them added; close to the identity at the start."""
+    """Map states (T, width) to themselves plus a narrow network's output; close to the identity at initialisation."""
 
     def __init__(self, width: int, inner: int, generator: torch.Generator | None) -> None:
         super().__init__()
@@ -97,11 +103,11 @@ class Bottleneck(nn.Module):
 
 
 def add_nothing(encoder: Encoder, adapter: settings.NoAdapter, generator: torch.Generator | None) -> None:
-    """All weights train."""
+    """Leave all weights trainable."""
 
 
 def add_low_rank(encoder: Encoder, adapter: settings.LowRank, generator: torch.Generator | None) -> None:
-    """Freeze embeddings and layers; let changes of their matrices train."""
+    """Freeze embeddings and layers, and add trainable low-rank changes to their matrices."""
     freeze_below_pooler(encoder)
     for layer in encoder.layers:
         layer.attention.qkv = LowRankLinear(
@@ -114,7 +120,7 @@ def add_low_rank(encoder: Encoder, adapter: settings.LowRank, generator: torch.G
 
 
 def add_bottlenecks(encoder: Encoder, adapter: settings.Bottleneck, generator: torch.Generator | None) -> None:
-    """Freeze embeddings and layers but for their LayerNorms; let bottlenecks train."""
+    """Freeze embeddings and layers except LayerNorms, and add trainable bottlenecks."""
     freeze_below_pooler(encoder)
     for part in encoder.modules():
         if isinstance(part, nn.LayerNorm):
@@ -126,7 +132,7 @@ def add_bottlenecks(encoder: Encoder, adapter: settings.Bottleneck, generator: t
 
 
 def freeze_below_pooler(encoder: Encoder) -> None:
-    """Embeddings and layers train no more."""
+    """Freeze embeddings and layers."""
     encoder.embeddings.requires_grad_(False)
     encoder.layers.requires_grad_(False)
 
@@ -139,18 +145,21 @@ ADAPTERS: dict[type, Callable[..., None]] = {
 
 
 def add_adapter(module: nn.Module, adapter: settings.Adapter, generator: torch.Generator | None = None) -> None:
-    """Put adapters into `module.encoder` and freeze the weights that they stand in for; pooler and heads train, as do LayerNorms beside bottlenecks.
+    """Add adapters to `module.encoder` and freeze the weights they replace; pooler and heads train, with bottlenecks
+    LayerNorms too.
 
-    (google-research/adapter-bert trains adapters, LayerNorms and the head, and leaves the pooler as it was; here every fine-tuning trains it.)
-    The plain weights stay the same objects under their names. Adapters start from `generator`, on the weights' device, or from torch's global one.
+    (google-research/adapter-bert trains adapters, LayerNorms and the head, and leaves the pooler as it was; here every
+    fine-tuning trains it.) The plain weights stay the same objects under their names. Adapters are initialised from
+    `generator`, on the weights' device, or from torch's global one.
     """
     ADAPTERS[type(adapter)](module.encoder, adapter, generator)
 
 
 def freeze(module: nn.Module, layers: int, embeddings: bool) -> None:
-    """Let the lowest `layers` of `module.encoder` and its embeddings, where asked, train no more; adapters in these layers neither, if they are there already.
+    """Freeze the lowest `layers` of `module.encoder`, with their adapters if added already, and its embeddings on
+    request.
 
-    Raises ConfigError for more layers than there are.
+    Raises ConfigError for more layers than the encoder has.
     """
     there = len(module.encoder.layers)
     require(layers <= there, f"freeze.layers ({layers}) must be at most the model's layers ({there})")
@@ -160,7 +169,7 @@ def freeze(module: nn.Module, layers: int, embeddings: bool) -> None:
 
 
 def merge(module: nn.Module) -> None:
-    """Add all low-rank changes to the weights beside them, which leaves the module as it was built; bottlenecks stay."""
+    """Merge all low-rank changes into their weights, restoring the module's original structure; bottlenecks stay."""
     for parent in list(module.modules()):
         for name, part in list(parent.named_children()):
             if isinstance(part, LowRankLinear):
@@ -168,27 +177,32 @@ def merge(module: nn.Module) -> None:
 
 
 def adapter_state(module: nn.Module) -> dict[str, Tensor]:
-    """The tensors of all adapters under our names, not copied."""
+    """Return the tensors of all adapters under our names, not copied."""
     starts = tuple(f"{name}." for name, part in module.named_modules() if isinstance(part, LowRankChange | Bottleneck))
     return {name: tensor for name, tensor in module.state_dict().items() if name.startswith(starts)}
 
 
 def plain_state(module: nn.Module) -> dict[str, Tensor]:
-    """All other tensors: those of the module without adapters, not copied."""
+    """Return all other tensors, those of the module without adapters, not copied."""
     adapters = adapter_state(module)
     return {name: tensor for name, tensor in module.state_dict().items() if name not in adapters}
 
 
 def load_adapter_state(module: nn.Module, tensors: dict[str, Tensor]) -> None:
-    """Put back what adapter_state gave, into adapters of the same settings. Raises CheckpointError naming the first tensor that does not fit."""
+    """Load adapter_state into adapters of the same settings.
+
+    Raises CheckpointError naming the first tensor that does not fit.
+    """
     wanted = adapter_state(module)
     if odd := sorted(wanted.keys() ^ tensors.keys()):
         raise CheckpointError(
-            f"adapter tensor {odd[0]} is {'missing' if odd[0] in wanted else 'unexpected'}: load it with the adapter's settings in training"
+            f"adapter tensor {odd[0]} is {'missing' if odd[0] in wanted else 'unexpected'}: "
+            "load it with the adapter's settings in training"
         )
     for name, tensor in wanted.items():
         if tensors[name].shape != tensor.shape:
             raise CheckpointError(
-                f"adapter tensor {name} has shape {list(tensors[name].shape)}, the adapter's settings give {list(tensor.shape)}"
+                f"adapter tensor {name} has shape {list(tensors[name].shape)}, the adapter's settings give "
+                f"{list(tensor.shape)}"
             )
         tensor.copy_(tensors[name])

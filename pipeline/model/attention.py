@@ -1,4 +1,4 @@
-"""Bidirectional attention over flat batches: a token sees the tokens of its own sequence, and no others.
+"""Bidirectional attention over flat batches: a token attends only to tokens of its own sequence.
 
 Shapes: T tokens of the batch, N sequences, S the longest of them, H heads, D width of a head.
 """
@@ -16,29 +16,29 @@ from pipeline.model.dropout import dropout
 
 KERNEL_TYPES = (torch.bfloat16, torch.float16)
 KERNEL_CAPABILITY = 8
-"""Major compute capability that the flash kernels start at (Ampere)."""
+"""Major compute capability from which flash kernels are available (Ampere)."""
 KERNEL_HEAD_WIDTHS = range(8, 257, 8)
 GROUP_COST = 1 << 16
-"""Scores of one head that take about as long as another group of sequences: some twenty operators a layer."""
+"""Fixed cost of a group of sequences, about twenty operators per layer, in scores of one head."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """Sequences that are padded to the longest of them, and where their tokens lie; made once a batch and used by every layer."""
+    """Sequences padded to the longest of them, and the positions of their tokens; made once per batch."""
 
     sequences: int
     """N."""
     maximum_length: int
     """S."""
     slots_T: Tensor
-    """int64: place of each of the group's tokens in the padded (N * S) order."""
+    """int64: index of each of the group's tokens in the padded (N * S) order."""
     key_mask: Tensor | None
-    """bool (N, 1, 1, S): True where there is a token; None when all sequences are of length S."""
+    """bool (N, 1, 1, S): True for tokens, False for padding; None when all sequences have length S."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """Where the sequences of a batch lie, flat and in padded groups."""
+    """Positions of a batch's sequences, flat and in padded groups."""
 
     offsets: Tensor
     """int32, N + 1 entries: cumulative lengths."""
@@ -46,11 +46,11 @@ class Layout:
     """S."""
     groups: tuple[Group, ...]
     order_T: Tensor | None
-    """int64: the tokens in the order of the groups; None for one group, which is in the batch's order."""
+    """int64: token order of the groups; None for one group, which keeps the batch's order."""
 
 
 def layout(batch: Batch) -> Layout:
-    """The layout of a batch, on the batch's device and without waiting for it."""
+    """Return the layout of a batch, on the batch's device and without waiting for it."""
     offsets, longest, device = batch.offsets, batch.maximum_length, batch.ids_T.device
     lengths_N = offsets.diff()
     rows_T = torch.repeat_interleave(torch.arange(batch.sequences, device=device), lengths_N, output_size=batch.tokens)
@@ -76,7 +76,7 @@ def layout(batch: Batch) -> Layout:
 
 
 def padded_group(lengths_N: Tensor) -> Group:
-    """Sequences of these lengths (N,), end to end in the group's tokens."""
+    """Pad sequences of these lengths (N,), end to end in the group's tokens."""
     longest = int(lengths_N.max())
     key_mask = torch.arange(longest) < lengths_N[:, None]
     full = bool(key_mask.all())
@@ -89,7 +89,9 @@ def padded_group(lengths_N: Tensor) -> Group:
 
 
 def group_lengths(lengths: np.ndarray) -> list[int]:
-    """Longest length of each group, rising: sequences are grouped so that the scores of padded groups and the cost of groups are least."""
+    """Return the longest length of each group, ascending, minimising the cost of padded scores plus the groups' fixed
+    cost.
+    """
     sizes, counts = np.unique(lengths, return_counts=True)
     passed = np.concatenate([[0], np.cumsum(counts)])
     best, starts = [0], []
@@ -105,9 +107,10 @@ def group_lengths(lengths: np.ndarray) -> list[int]:
 
 
 def attention(qkv: Tensor, where: Layout, dropout_probability: float) -> Tensor:
-    """Attention of every token over its own sequence, scaled by 1 / sqrt(D).
+    """Return the attention of every token over its own sequence, scaled by 1 / sqrt(D).
 
-    qkv (T, 3, H, D) holds queries, keys and values; the result is (T, H, D). Dropout is that of attention weights, 0 outside training.
+    Maps queries, keys and values qkv (T, 3, H, D) to (T, H, D). Dropout applies to attention weights; pass 0 outside
+    training.
     """
     if dropout_probability == 0 and has_kernel(qkv):
         from torch.nn.attention.varlen import (
@@ -120,7 +123,9 @@ def attention(qkv: Tensor, where: Layout, dropout_probability: float) -> Tensor:
 
 
 def has_kernel(qkv: Tensor) -> bool:
-    """Whether the variable-length kernel takes such a tensor: half precision, on NVIDIA GPUs from Ampere on, heads of a multiple of 8 up to 256 wide."""
+    """Return whether the variable-length kernel supports a tensor: half precision, NVIDIA Ampere or later, head width a
+    multiple of 8 up to 256.
+    """
     return (
         qkv.is_cuda
         and qkv.dtype in KERNEL_TYPES
@@ -145,7 +150,8 @@ def _group_attention(qkv: Tensor, where: Group, dropout_probability: float) -> T
     N, S = where.sequences, where.maximum_length
     padded = qkv.new_zeros(N * S, 3 * H * D).index_copy(0, where.slots_T, qkv.reshape(T, 3 * H * D))
     q, k, v = padded.view(N, S, 3, H, D).permute(2, 0, 3, 1, 4).unbind(0)
-    # On a CPU in bfloat16, explicit products train two to three times as fast as the library's kernel at length 128, and as fast at 512.
+    # On a CPU in bfloat16, explicit products train two to three times as fast as the library's kernel at length 128,
+    # and as fast at 512.
     attend = _explicit if qkv.device.type == "cpu" else F.scaled_dot_product_attention
     out = attend(q, k, v, where.key_mask, dropout_probability)
     return out.transpose(1, 2).reshape(N * S, H * D).index_select(0, where.slots_T).view(T, H, D)

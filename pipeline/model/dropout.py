@@ -1,4 +1,4 @@
-"""Dropout that a CPU can draw quickly."""
+"""Dropout with a fast CPU generator."""
 
 import torch
 from torch import Tensor
@@ -23,12 +23,13 @@ def dropout(x: Tensor, probability: float) -> Tensor:
     return x * (keep.to(x.dtype) * (LEVELS / (LEVELS - dropped)))
 
 
-# torch draws one number an element on one thread, and its compiled code likewise: a quarter of a small model's step.
-# An operator of its own is drawn in eager order when compiled, so compiled code drops what eager code drops. It must fill
-# what it is given: of operators that return their draws, the compiler merges those with equal arguments (torch 2.13, fx_graph_cse).
+# torch draws one number an element on one thread, and its compiled code likewise: a quarter of a small model's step. An
+# operator of its own is drawn in eager order when compiled, so compiled code drops what eager code drops. It must fill
+# what it is given: of operators that return their draws, the compiler merges those with equal arguments (torch 2.13,
+# fx_graph_cse).
 @torch.library.custom_op("pipeline::draw", mutates_args=("keep",))
 def draw(keep: Tensor, dropped: int) -> None:
-    """Fill a bool tensor on the CPU with values that are False with probability dropped / LEVELS."""
+    """Fill a bool CPU tensor with values that are False with probability dropped / LEVELS."""
     numbers = torch.empty((keep.numel() + 3) // 4, dtype=torch.int64).random_(-(1 << 63), None).view(torch.int16)
     torch.ge(numbers[: keep.numel()].view(keep.shape), dropped - LEVELS // 2, out=keep)
 

@@ -1,4 +1,4 @@
-"""The input layer of BERT: words, positions and segments, summed and normalised."""
+"""BERT's input layer: word, position and segment embeddings, summed and normalised."""
 
 from torch import Tensor, nn
 
@@ -8,7 +8,7 @@ from pipeline.model.dropout import dropout
 
 
 class Embeddings(nn.Module):
-    """Flat ids, positions and segments -> hidden states (T, width)."""
+    """Map flat ids, positions and segments to hidden states (T, width)."""
 
     def __init__(self, settings: Model, vocabulary_size: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The BERT encoder (Devlin et al. 2019) over flat batches, and how its weights start.
+"""The BERT encoder (Devlin et al. 2019) over flat batches, and its weight initialisation.
 
 Shapes: T tokens of the batch, N sequences, H heads, D width of a head.
 """
@@ -17,7 +17,7 @@ from pipeline.model.embeddings import Embeddings
 
 
 class SelfAttention(nn.Module):
-    """Hidden states (T, width) -> what each token gathers from its sequence (T, width)."""
+    """Map hidden states (T, width) to attention outputs (T, width)."""
 
     def __init__(self, settings: Model) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class SelfAttention(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """The same two-layer network on every token (T, width); GELU in its exact form, by erf."""
+    """Apply a two-layer network to every token (T, width), with exact GELU (erf)."""
 
     def __init__(self, settings: Model) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class FeedForward(nn.Module):
 
 
 class Layer(nn.Module):
-    """Attention and feed-forward, each added to its input and normalised after that."""
+    """Attention and feed-forward, each with a residual connection and post-LayerNorm."""
 
     def __init__(self, settings: Model) -> None:
         super().__init__()
@@ -71,7 +71,7 @@ class Layer(nn.Module):
 
 
 class Encoder(nn.Module):
-    """Flat batch -> hidden states (T, width), and from these the pooled [CLS] states (N, width)."""
+    """Map a flat batch to hidden states (T, width), and these to pooled [CLS] states (N, width)."""
 
     def __init__(self, settings: Model, vocabulary_size: int) -> None:
         super().__init__()
@@ -80,13 +80,17 @@ class Encoder(nn.Module):
         self.pooler = nn.Linear(settings.width, settings.width)
         self.maximum_positions = settings.maximum_positions
         self.recompute = False
-        """Activation checkpointing in training: layers keep their input alone; losses and gradients stay as they are."""
+        """Activation checkpointing in training: layers store only their input; losses and gradients do not change."""
 
     def forward(self, batch: Batch) -> Tensor:
-        """Hidden states (T, width) of the last layer. Raises DataError when a sequence is longer than the positions learned."""
+        """Return hidden states (T, width) of the last layer.
+
+        Raises DataError for a sequence longer than the learned positions.
+        """
         if batch.maximum_length > self.maximum_positions:
             raise DataError(
-                f"a sequence of {batch.maximum_length} tokens is longer than model.maximum_positions ({self.maximum_positions}): "
+                f"a sequence of {batch.maximum_length} tokens is longer than model.maximum_positions "
+                f"({self.maximum_positions}): "
                 "cut sequences at that length"
             )
         hidden_T = self.embeddings(batch)
@@ -100,14 +104,16 @@ class Encoder(nn.Module):
         return hidden_T
 
     def pool(self, hidden_T: Tensor, batch: Batch) -> Tensor:
-        """One state (N, width) a sequence: a tanh layer on its first token, [CLS]."""
+        """Return one state (N, width) per sequence: a tanh layer on its first token, [CLS]."""
         return torch.tanh(self.pooler(hidden_T[batch.offsets[:-1]]))
 
 
 def initialize(module: nn.Module, deviation: float, generator: torch.Generator | None = None) -> None:
-    """Start all weights from a normal distribution cut at two standard deviations, biases from 0 and LayerNorm weights from 1.
+    """Initialise weights from a normal distribution truncated at two standard deviations, biases to 0, LayerNorm
+    weights to 1.
 
-    The same generator state gives the same weights; None draws from torch's global one (google-research/bert: create_initializer).
+    The same generator state gives the same weights; None uses torch's global generator (google-research/bert:
+    create_initializer).
     """
     for part in module.modules():
         if isinstance(part, nn.Linear | nn.Embedding):

@@ -1,4 +1,4 @@
-"""How much of a chip's arithmetic a training step uses: model FLOPs utilisation (Chowdhery et al. 2022, appendix B), on real tokens only."""
+"""Model FLOPs utilisation of a training step (Chowdhery et al. 2022, appendix B), counting real tokens only."""
 
 from dataclasses import dataclass
 
@@ -35,7 +35,8 @@ PEAKS: dict[str, dict[str, float]] = {
     "L4": {"float32": 30.3 * TERA, "tf32": 60 * TERA, "bfloat16": 121 * TERA, "float8": 242.5 * TERA},
     "L40": {"float32": 90.5 * TERA, "tf32": 90.5 * TERA, "bfloat16": 181.05 * TERA, "float8": 362 * TERA},
     "L40S": {"float32": 91.6 * TERA, "tf32": 183 * TERA, "bfloat16": 362 * TERA, "float8": 733 * TERA},
-    # NVIDIA RTX Blackwell (2025), Ada (2022) and Ampere GA102 (2020) architecture whitepapers: products summed in float32.
+    # NVIDIA RTX Blackwell (2025), Ada (2022) and Ampere GA102 (2020) architecture whitepapers: products summed in
+    # float32.
     "RTX 5090": {"float32": 104.8 * TERA, "tf32": 104.8 * TERA, "bfloat16": 209.5 * TERA, "float8": 419 * TERA},
     "RTX 4090": {"float32": 82.6 * TERA, "tf32": 82.6 * TERA, "bfloat16": 165.2 * TERA, "float8": 330.3 * TERA},
     "RTX 3090": {"float32": 35.6 * TERA, "tf32": 35.6 * TERA, "bfloat16": 71 * TERA},
@@ -51,7 +52,7 @@ PEAKS: dict[str, dict[str, float]] = {
     # AMD Instinct MI300X datasheet (2023).
     "MI300X": {"float32": 163.4 * TERA, "bfloat16": 1307.4 * TERA, "float8": 2614.9 * TERA},
 }
-"""Dense floating-point operations a second by number format."""
+"""Dense peak in operations per second, by number format."""
 NAMES = (
     ("H100 PCIe", "H100 PCIe"),
     ("H100 NVL", "H100 NVL"),
@@ -81,28 +82,29 @@ NAMES = (
     ("V100S PCIE", "V100S"),
     ("MI300X", "MI300X"),
 )
-"""Words of a device's name as its driver gives it -> row of PEAKS."""
+"""Words of a device's name, as its driver reports it -> row of PEAKS."""
 SMALLER = {"MIG", "Laptop", "Ti", "D"}
-"""Words in the names of slices of a GPU, and of chips that share the name of another."""
+"""Words in the names of GPU slices, and of chips that share part of another's name."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TokenCounts:
-    """What went through the model: sums over the real sequences, whose lengths are s."""
+    """Sums over the processed sequences of lengths s, without padding."""
 
     tokens: int
-    """The sum of s."""
+    """Sum of s."""
     squares: int
-    """The sum of s * s."""
+    """Sum of s * s."""
     masked: int
     """Positions that the vocabulary head ran on."""
 
 
 def flops_per_token(model: Model, vocabulary_size: int, counted: TokenCounts) -> float:
-    """Floating-point operations of forward and backward a real token, matrix products alone.
+    """Return floating-point operations of forward and backward per real token, matrix products only.
 
     With L layers of width H: 6 * 12 * L * H^2 for the layers (of which 8 are the feed-forward's, whose width is 4 H),
-    12 * L * H * (sum of s^2) / (sum of s) for attention and 6 * share * (H^2 + V * H) for the head on the masked share of positions.
+    12 * L * H * (sum of s^2) / (sum of s) for attention and 6 * share * (H^2 + V * H) for the head on the masked share
+    of positions.
     """
     L, H, V = model.layers, model.width, vocabulary_size
     layer = 4 * H * H + 2 * H * model.feed_forward
@@ -111,9 +113,9 @@ def flops_per_token(model: Model, vocabulary_size: int, counted: TokenCounts) ->
 
 
 def peak_flops(device_name: str, precision: str) -> float | None:
-    """Dense peak of a device by its driver's name, in operations per second.
+    """Return the dense peak of a device in operations per second, by its driver's name.
 
-    None where the chip or its number format is not in the table, and for slices of a GPU.
+    None where the chip or number format is not in the table, and for slices of a GPU.
     """
     words = device_name.replace("-", " ").split()
     if SMALLER & set(words):
@@ -123,10 +125,12 @@ def peak_flops(device_name: str, precision: str) -> float | None:
 
 
 def contains(words: list[str], name: list[str]) -> bool:
-    """Whether the words of a name stand side by side among others: "A10" is neither in "A100" nor in "A10G"."""
+    """Return whether consecutive words of a name match: "A10" is in neither "A100" nor "A10G"."""
     return any(words[start : start + len(name)] == name for start in range(len(words)))
 
 
 def utilisation(flops: float, tokens_per_second: float, peak: float) -> float:
-    """Model FLOPs utilisation, from 0 to 1: operations a token, tokens a second of one device and its dense peak."""
+    """Return model FLOPs utilisation, from 0 to 1, from operations per token, tokens per second of one device, and its
+    dense peak.
+    """
     return flops * tokens_per_second / peak

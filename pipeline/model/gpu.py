@@ -1,13 +1,15 @@
-"""What a GPU can compute, from its compute capability and torch's build; under ROCm, capabilities are other numbers."""
+"""Number formats that a GPU supports, from its compute capability and torch's build; ROCm numbers capabilities
+differently.
+"""
 
 from dataclasses import dataclass
 
 import torch
 
 AMPERE = (8, 0)
-"""Compute capability from which tensor cores multiply bfloat16 and TF32."""
+"""Compute capability from which tensor cores support bfloat16 and TF32."""
 ADA = (8, 9)
-"""Compute capability from which tensor cores multiply float8: Ada, then Hopper."""
+"""Compute capability from which tensor cores support float8: Ada, then Hopper."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,20 +22,20 @@ class Gpu:
     """Whether torch is built for ROCm."""
 
     def reaches(self, capability: tuple[int, int]) -> bool:
-        """Whether this is an NVIDIA GPU of this compute capability or later."""
+        """Return whether this is an NVIDIA GPU of this compute capability or later."""
         return not self.hip and self.capability >= capability
 
 
 def gpu_of(device: torch.device) -> Gpu:
-    """The GPU behind a CUDA device."""
+    """Return the GPU of a CUDA device."""
     name, capability = torch.cuda.get_device_name(device), torch.cuda.get_device_capability(device)
     return Gpu(name=name, capability=capability, hip=torch.version.hip is not None)
 
 
 def supports_matmul(gpu: Gpu, precision: str) -> bool:
-    """Whether a GPU multiplies matrices in a format by its own arithmetic.
+    """Return whether a GPU multiplies matrices in a format natively.
 
-    Under ROCm float32 and bfloat16 alone: float8 and TF32 have not been tried there.
+    Under ROCm only float32 and bfloat16: float8 and TF32 have not been tried there.
     """
     if precision == "float32" or (gpu.hip and precision == "bfloat16"):
         return True

@@ -1,4 +1,6 @@
-"""What turns hidden states into predictions: of masked tokens and sentence pairs, and after fine-tuning of classes and answers."""
+"""Heads that map hidden states to predictions: masked tokens and sentence pairs, and after fine-tuning classes and
+answers.
+"""
 
 import torch
 from torch import Tensor, nn
@@ -10,7 +12,7 @@ from pipeline.model.vocabulary_loss import pad_vocabulary, vocabulary_loss
 
 
 class MaskedTokenHead(nn.Module):
-    """Hidden states of masked positions (M, width) -> logits (M, V); the output weights are the word embeddings."""
+    """Map hidden states of masked positions (M, width) to logits (M, V); output weights are the word embeddings."""
 
     def __init__(self, settings: Model, vocabulary_size: int) -> None:
         super().__init__()
@@ -19,7 +21,7 @@ class MaskedTokenHead(nn.Module):
         self.bias = nn.Parameter(torch.zeros(vocabulary_size))
 
     def forward(self, hidden_M: Tensor, words: Tensor) -> Tensor:
-        """Float32 logits (M, V); `words` (V, width) are the word embeddings."""
+        """Return float32 logits (M, V); `words` (V, width) are the word embeddings."""
         return self.logits(self.transform(hidden_M), words)
 
     def transform(self, hidden_M: Tensor) -> Tensor:
@@ -30,7 +32,7 @@ class MaskedTokenHead(nn.Module):
         return F.linear(transformed_M, words, self.bias).float()
 
     def loss(self, hidden_M: Tensor, words: Tensor, labels_M: Tensor) -> Tensor:
-        """Summed cross-entropy of the labels (M,), in float32 and without dimensions."""
+        """Return the summed cross-entropy of the labels (M,), a float32 scalar."""
         transformed = self.transform(hidden_M)
         device = transformed.device.type
         if device == "cpu":
@@ -42,14 +44,14 @@ class MaskedTokenHead(nn.Module):
 
 
 class NextSentenceHead(nn.Linear):
-    """Pooled states (N, width) -> logits (N, 2): IsNext, NotNext."""
+    """Map pooled states (N, width) to logits (N, 2): IsNext, NotNext."""
 
     def __init__(self, settings: Model) -> None:
         super().__init__(settings.width, 2)
 
 
 class ClassificationHead(nn.Linear):
-    """Pooled states (N, width), or hidden states (T, width) where tokens are classified -> logits (N or T, classes), after dropout."""
+    """Map pooled states (N, width), or for tags hidden states (T, width), to logits (N or T, classes), with dropout."""
 
     def __init__(self, settings: Model, classes: int) -> None:
         super().__init__(settings.width, classes)
@@ -60,13 +62,15 @@ class ClassificationHead(nn.Linear):
 
 
 class AttentionPooling(nn.Linear):
-    """Hidden states (T, width) of N sequences -> one state (N, width) each: their mean by the softmax of a learnt score."""
+    """Map hidden states (T, width) of N sequences to one state (N, width) each, weighted by the softmax of a learned
+    score.
+    """
 
     def __init__(self, settings: Model) -> None:
         super().__init__(settings.width, 1)
 
     def forward(self, hidden_T: Tensor, lengths_N: Tensor) -> Tensor:
-        """Float32; `lengths_N` are int64."""
+        """Return float32 states; `lengths_N` are int64."""
         scores_T = super().forward(hidden_T)[:, 0].float()
         highest_N = by_segment(scores_T.detach(), "max", lengths_N)
         shares_T = (scores_T - highest_N.repeat_interleave(lengths_N, output_size=len(scores_T))).exp()
@@ -75,13 +79,13 @@ class AttentionPooling(nn.Linear):
 
 
 def by_segment(values_T: Tensor, reduction: str, lengths_N: Tensor) -> Tensor:
-    """Reduce float32 values (T, ...) over segments of these lengths (N,), int64, to (N, ...)."""
+    """Reduce float32 values (T, ...) over segments of lengths (N,), int64, to (N, ...)."""
     # "Unsafe" leaves out torch's check of the lengths, for which the host would wait twice for the device.
     return torch.segment_reduce(values_T, reduction, lengths=lengths_N, unsafe=True)
 
 
 class AnswerHead(nn.Linear):
-    """Hidden states (T, width) -> logits (T, 2): that the answer starts at a token, and that it ends there."""
+    """Map hidden states (T, width) to logits (T, 2) of an answer's start and end."""
 
     def __init__(self, settings: Model) -> None:
         super().__init__(settings.width, 2)

@@ -1,4 +1,4 @@
-"""The files of a published BERT, and the tensors in them, however they were saved."""
+"""Read the files of a published BERT, and their tensors in every common format."""
 
 import hashlib
 import json
@@ -8,6 +8,7 @@ import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,34 +24,34 @@ from pipeline.local_files import scratch_folder
 from pipeline.model.tensor_bundle import read_bundle
 
 CONFIGS = ("config.json", "bert_config.json")
-"""Hugging Face's, and google-research/bert's."""
+"""Config file names of Hugging Face and of google-research/bert."""
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
-"""One that is there is taken, the first; an index names the files of a checkpoint in several."""
+"""Weight files in order of preference; an index lists the files of a sharded checkpoint."""
 BUNDLE = re.compile(r".*ckpt.*\.index")
 MOST_CONFIG, MOST_INDEX = 1 << 24, 1 << 26
-"""Bytes of a config, and of an index of several files: those of published models have some thousands."""
+"""Size limits in bytes of a config, and of the index of a sharded checkpoint; published ones have some thousands."""
 COPIES = 2
-"""How often the bytes of a file may stand in its tensors: output weights are often the word embeddings again."""
+"""How often a file's bytes may appear in its tensors: output weights often repeat the word embeddings."""
 FORBIDDEN = re.compile(r"GLOBAL (\S+)")
-"""How torch names what a pickle asks for beyond tensors."""
+"""torch's error text for a pickle that asks for more than tensors."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Files:
-    """What a folder holds of a published model, by names in it."""
+    """Files of a published model, by name in its folder."""
 
     config: str
     weights: str
-    """The file, the index of several, or the index of a TensorFlow checkpoint."""
+    """The weight file, the index of a sharded checkpoint, or the index of a TensorFlow checkpoint."""
     parts: tuple[str, ...]
     """All files that hold weights."""
 
 
 @contextmanager
 def published_folder(location: str) -> Iterator[tuple[Path, Files]]:
-    """A published model's folder on this machine, fetched where the location is a URL, for as long as the context lasts.
+    """Yield the local folder of a published model, fetched where the location is a URL.
 
-    Raises CheckpointError for what is no such folder, is damaged by its own manifest, or cannot be reached.
+    Raises CheckpointError for any other folder, one damaged by its own manifest, or an unreachable one.
     """
     require_owner(location)
     with scratch_folder("published") as temporary:
@@ -65,16 +66,20 @@ def published_folder(location: str) -> Iterator[tuple[Path, Files]]:
 
 
 def require_owner(location: str) -> None:
-    """Raise ConfigError for a hub's name without its owner: hf://bert-base-uncased."""
+    """Raise ConfigError for a hub name without its owner, such as hf://bert-base-uncased."""
     name = location.removeprefix(storage.HUB).strip("/")
     if location.startswith(storage.HUB) and "/" not in name:
         raise ConfigError(
-            f"{location} names no owner: a model of the hub is hf://OWNER/NAME, such as hf://google-bert/{name or 'NAME'}"
+            f"{location} names no owner: a model of the hub is hf://OWNER/NAME, "
+            f"such as hf://google-bert/{name or 'NAME'}"
         )
 
 
 def files_of(location: str) -> Files:
-    """The files of a folder that count. Raises CheckpointError where config or weights are missing or the folder is damaged."""
+    """Return a folder's model files.
+
+    Raises CheckpointError where config or weights are missing or the folder is damaged.
+    """
     names = storage.children(location)
     config = next((name for name in CONFIGS if name in names), None)
     bundles = [name for name in names if BUNDLE.fullmatch(name)]
@@ -88,7 +93,8 @@ def files_of(location: str) -> Files:
         instead = (
             f"{storage.join(location, 'export')} has them"
             if "export" in names
-            else "give the folder of a published BERT, such as a run's export, or hf://OWNER/NAME of the Hugging Face hub"
+            else "give the folder of a published BERT, such as a run's export, "
+            "or hf://OWNER/NAME of the Hugging Face hub"
         )
         raise CheckpointError(f"{location} has no {wanted}: {instead}")
     if storage.MANIFEST in names and (problem := storage.damage(location)):
@@ -103,15 +109,15 @@ def files_of(location: str) -> Files:
 
 
 def require_files(location: str, names: Sequence[str]) -> None:
-    """Raise CheckpointError for a name in a folder that is no regular file: a pipe or a device may never end."""
+    """Raise CheckpointError for a name that is no regular file: reading a pipe or a device may never end."""
     for name in names:
         system, path = storage.filesystem(storage.join(location, name))
-        if storage.with_retries(lambda: system.get_file_info(path)).type != fs.FileType.File:
+        if storage.with_retries(partial(system.get_file_info, path)).type != fs.FileType.File:
             raise CheckpointError(f"{storage.join(location, name)} is no regular file")
 
 
 def require_header(file: Path) -> None:
-    """Raise CheckpointError for a safetensors file whose header does not fit its size, which is known before it is read through."""
+    """Raise CheckpointError for a safetensors file whose header contradicts its size, before reading it."""
     if file.suffix != ".safetensors":
         return
     try:
@@ -122,7 +128,7 @@ def require_header(file: Path) -> None:
 
 
 def shards(location: str, index: str, names: list[str]) -> list[str]:
-    """Files that the index of a checkpoint in several names. Raises CheckpointError for one that is not in the folder."""
+    """Return the files named by a sharded checkpoint's index. Raises CheckpointError for one missing in the folder."""
     try:
         found = sorted(
             set(json_object(storage.read_at_most(storage.join(location, index), MOST_INDEX))["weight_map"].values())
@@ -139,7 +145,7 @@ def shards(location: str, index: str, names: list[str]) -> list[str]:
 
 
 def fetched(location: str, files: Files, folder: str) -> str:
-    """Copy the files that count from a URL to a folder, and give it."""
+    """Copy the model files from a URL to a folder, and return it."""
     system, path = storage.filesystem(location)
     for name in (files.config, *files.parts):
         fs.copy_files(
@@ -149,7 +155,7 @@ def fetched(location: str, files: Files, folder: str) -> str:
 
 
 def fingerprint(folder: Path, files: Files) -> str:
-    """SHA-256 of the contents of config and weights, in hexadecimal. Raises CheckpointError for weights that cannot be such."""
+    """Return the SHA-256 of config and weights, in hexadecimal. Raises CheckpointError for unusable weight files."""
     for name in files.parts:
         require_header(folder / name)
     return hashlib.sha256(
@@ -158,7 +164,7 @@ def fingerprint(folder: Path, files: Files) -> str:
 
 
 def json_object(content: bytes) -> dict[str, Any]:
-    """A JSON object. Raises ValueError for anything else."""
+    """Return a JSON object. Raises ValueError for anything else."""
     value = storage.parse_json(content)
     if not isinstance(value, dict):
         raise ValueError(f"a {type(value).__name__} stands where an object is wanted")
@@ -166,7 +172,7 @@ def json_object(content: bytes) -> dict[str, Any]:
 
 
 def read_config(folder: Path, files: Files) -> dict[str, Any]:
-    """What the model's config says. Raises CheckpointError when it cannot be read."""
+    """Return the contents of the model's config. Raises CheckpointError when it cannot be read."""
     try:
         return json_object(storage.read_at_most(str(folder / files.config), MOST_CONFIG))
     except (OSError, ValueError) as error:
@@ -174,7 +180,7 @@ def read_config(folder: Path, files: Files) -> dict[str, Any]:
 
 
 def read_weights(folder: Path, files: Files) -> dict[str, Tensor]:
-    """All tensors under the names that Hugging Face publishes them by. Raises CheckpointError for a file that holds more than tensors."""
+    """Return all tensors under Hugging Face's names. Raises CheckpointError for a file that holds more than tensors."""
     if BUNDLE.fullmatch(files.weights):
         return read_bundle(folder / files.weights.removesuffix(".index"))
     tensors: dict[str, Tensor] = {}
@@ -185,7 +191,7 @@ def read_weights(folder: Path, files: Files) -> dict[str, Tensor]:
 
 
 def read_safetensors(file: Path) -> dict[str, Tensor]:
-    """Tensors of a safetensors file."""
+    """Return the tensors of a safetensors file."""
     try:
         return load_file(file)
     except (SafetensorError, OSError) as error:
@@ -193,7 +199,7 @@ def read_safetensors(file: Path) -> dict[str, Tensor]:
 
 
 def read_pickled(file: Path) -> dict[str, Tensor]:
-    """Tensors of a file of torch.save, without running what else a pickle may hold."""
+    """Return the tensors of a torch.save file, without executing its pickle."""
     try:
         # Files from before torch 1.6 are no zip archives, and those cannot be mapped.
         archive = zipfile.is_zipfile(file)
@@ -215,14 +221,16 @@ def read_pickled(file: Path) -> dict[str, Tensor]:
 
 
 def require_uncompressed(file: Path) -> None:
-    """Raise ValueError for an archive with a compressed member, as torch.save writes none: it could become any size."""
+    """Raise ValueError for an archive with a compressed member, of unknown size; torch.save writes none."""
     with zipfile.ZipFile(file) as archive:
         if packed := [member.filename for member in archive.infolist() if member.compress_type != zipfile.ZIP_STORED]:
             raise ValueError(f"{packed[0]} in it is compressed")
 
 
 def require_held(file: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Raise CheckpointError where a file of torch.save does not hold its tensors: their shapes alone may ask for any memory."""
+    """Raise CheckpointError where a torch.save file does not contain its tensors' data: shapes alone may claim any
+    memory.
+    """
     if odd := [
         name for name, tensor in tensors.items() if tensor.layout != torch.strided or tensor.device.type != "cpu"
     ]:

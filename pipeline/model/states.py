@@ -1,6 +1,6 @@
-"""An encoder looked into: hidden states after every layer, and what each token attends to.
+"""Inspect an encoder: hidden states after every layer, and attention weights.
 
-T tokens of the batch, H heads, L layers.
+Shapes: T tokens of the batch, H heads, L layers.
 """
 
 import math
@@ -15,7 +15,9 @@ from pipeline.model.encoder import Encoder, SelfAttention
 
 @torch.inference_mode()
 def layer_states(encoder: Encoder, batch: Batch) -> list[Tensor]:
-    """Return hidden states (T, width) of the embeddings and then of each layer, L + 1 in all; the encoder is in evaluation mode."""
+    """Return hidden states (T, width) of the embeddings and of each layer, L + 1 in all; the encoder must be in
+    evaluation mode.
+    """
     where, found = layout(batch), [encoder.embeddings(batch)]
     for layer in encoder.layers:
         found.append(layer(found[-1], where))
@@ -24,7 +26,7 @@ def layer_states(encoder: Encoder, batch: Batch) -> list[Tensor]:
 
 @torch.inference_mode()
 def attention_weights(encoder: Encoder, batch: Batch) -> Tensor:
-    """Return float32 (L, H, T, T): of each token (row) the share of each token (column), for a batch of one sequence."""
+    """Return float32 (L, H, T, T): the attention of each token (row) on each token (column), for one sequence."""
     states = layer_states(encoder, batch)[:-1]
     return torch.stack(
         [_weights(layer.attention, hidden_T) for layer, hidden_T in zip(encoder.layers, states, strict=True)]

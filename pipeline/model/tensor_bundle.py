@@ -1,6 +1,6 @@
-"""Tensors of TensorFlow checkpoints (google-research/bert's own), read without TensorFlow.
+"""Read tensors of TensorFlow checkpoints (google-research/bert's own) without TensorFlow.
 
-PREFIX.index is a table as LevelDB writes it (google/leveldb, doc/table_format.md) of BundleEntryProto messages by tensor name
+PREFIX.index is a LevelDB table (google/leveldb, doc/table_format.md) of BundleEntryProto messages by tensor name
 (tensorflow/core/protobuf/tensor_bundle.proto); PREFIX.data-?????-of-????? hold the tensors' bytes.
 """
 
@@ -18,23 +18,27 @@ from pipeline.errors import CheckpointError
 
 MAGIC = 0xDB4775248B80FB57
 FOOTER, TRAILER = 48, 5
-"""Bytes: two block handles, padded, and the magic number; after each block how it is compressed, and its checksum."""
+"""Bytes of the footer (two block handles, padded, and a magic number), and of each block's trailer (compression,
+checksum).
+"""
 DTYPES = {1: "<f4", 2: "<f8", 3: "<i4", 9: "<i8", 19: "<f2"}
 """tensorflow/core/framework/types.proto: DT_FLOAT, DT_DOUBLE, DT_INT32, DT_INT64, DT_HALF."""
 MOST_INDEX, LONGEST_NAME, LONGEST_NUMBER = 1 << 24, 1 << 10, 63
-"""Bytes of an index, characters of a name in it, and bits before the last seven of a number: bert-large's index has 50 thousand bytes."""
+"""Limits: bytes of an index, characters of a name in it, and shift of a varint; bert-large's index has 50 thousand
+bytes.
+"""
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5  # wire types of protocol buffers
 OPTIMIZER = re.compile(r"(^|/)(adam_[mv]|lamb_[mv]|Adam(_1)?|beta[12]_power|global_step)$")
-"""What is left of training in a checkpoint."""
+"""Names of training state in a checkpoint."""
 LEAVES = {"kernel": "weight", "gamma": "weight", "beta": "bias", "output_weights": "weight", "output_bias": "bias"}
 
 Fields = dict[int, list[int | bytes]]
 
 
 def read_bundle(prefix: Path) -> dict[str, Tensor]:
-    """The model's tensors under the names that Hugging Face publishes them by.
+    """Return the model's tensors under Hugging Face's names.
 
-    Checksums are verified in the index; of the data only sizes are. Raises CheckpointError for what is no such checkpoint.
+    Verifies checksums of the index, and only sizes of the data. Raises CheckpointError for any other file.
     """
     index = prefix.with_name(f"{prefix.name}.index")
     try:
@@ -58,7 +62,7 @@ def read_bundle(prefix: Path) -> dict[str, Tensor]:
 
 
 def to_published_name(name: str, array: np.ndarray) -> tuple[str, Tensor]:
-    """Name and tensor as Hugging Face publishes them: kernels are transposed."""
+    """Return a name and tensor as Hugging Face publishes them: kernels are transposed."""
     *path, leaf = name.replace("/layer_", "/layer/").split("/")
     if leaf.endswith("_embeddings"):
         path, leaf = [*path, leaf], "weight"
@@ -69,7 +73,7 @@ def to_published_name(name: str, array: np.ndarray) -> tuple[str, Tensor]:
 
 
 def array_of(name: str, entry: Fields, files: list[np.ndarray]) -> np.ndarray:
-    """A tensor's array, still in its file."""
+    """Return a tensor's array, mapped from its file."""
     if number(entry, 1) not in DTYPES or 7 in entry:
         raise ValueError(
             f"tensor {name} is sliced or of data type {number(entry, 1)}, not one of {', '.join(map(str, DTYPES))}"
@@ -83,7 +87,7 @@ def array_of(name: str, entry: Fields, files: list[np.ndarray]) -> np.ndarray:
 
 
 def table(content: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """All (key, value) of a table, in order."""
+    """Yield all (key, value) of a table, in order."""
     if int.from_bytes(content[-8:], "little") != MAGIC:
         raise ValueError("it does not end as a table does")
     _, place = handle(content, len(content) - FOOTER)  # of the metaindex, which is empty
@@ -98,14 +102,14 @@ def table(content: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def handle(content: bytes, place: int) -> tuple[tuple[int, int], int]:
-    """Offset and size of a block, and where what follows begins."""
+    """Return offset and size of a block, and the position after the handle."""
     offset, place = varint(content, place)
     size, place = varint(content, place)
     return (offset, size), place
 
 
 def block(content: bytes, offset: int, size: int) -> Iterator[tuple[bytes, bytes]]:
-    """All (key, value) of a block; a key leaves out what it begins with in common with the one before."""
+    """Yield all (key, value) of a block; keys are stored without the prefix they share with the one before."""
     whole, trailer = content[offset : offset + size], content[offset + size : offset + size + TRAILER]
     if trailer[0]:
         raise ValueError("its index is compressed")
@@ -127,7 +131,7 @@ def block(content: bytes, offset: int, size: int) -> Iterator[tuple[bytes, bytes
 
 
 def varint(content: bytes, place: int) -> tuple[int, int]:
-    """A whole number of seven bits a byte, lowest first, and where what follows begins."""
+    """Return a variable-length integer (seven bits per byte, lowest first) and the position after it."""
     value = shift = 0
     while True:
         byte = content[place]
@@ -140,7 +144,7 @@ def varint(content: bytes, place: int) -> tuple[int, int]:
 
 
 def fields(message: bytes) -> Fields:
-    """Field number -> values of a protocol buffer."""
+    """Return field number -> values of a protocol buffer message."""
     found: Fields = {}
     place = 0
     while place < len(message):
@@ -156,13 +160,13 @@ def fields(message: bytes) -> Fields:
 
 
 def number(message: Fields, field: int) -> int:
-    """The last value of a field of whole numbers; 0 is not written."""
+    """Return the last value of an integer field; the default 0 is not stored."""
     return int(message.get(field, [0])[-1])
 
 
 @cache
 def crc32c_table() -> list[int]:
-    """The remainders of all bytes by the Castagnoli polynomial."""
+    """Return the lookup table of the Castagnoli polynomial."""
     remainders = list(range(256))
     for _ in range(8):
         remainders = [(value >> 1) ^ (0x82F63B78 if value & 1 else 0) for value in remainders]
@@ -170,7 +174,7 @@ def crc32c_table() -> list[int]:
 
 
 def masked_crc32c(content: bytes) -> int:
-    """CRC-32C as LevelDB stores it: rotated by 15 bits, and a constant added."""
+    """Return the CRC-32C as LevelDB stores it: rotated by 15 bits, plus a constant."""
     value, remainders = 0xFFFFFFFF, crc32c_table()
     for byte in content:
         value = remainders[(value ^ byte) & 255] ^ (value >> 8)

@@ -1,4 +1,4 @@
-"""Cross-entropy over the whole vocabulary, with its gradients, so that the logits of a batch never stand in memory at once.
+"""Cross-entropy over the vocabulary with its gradients, without holding all logits of a batch in memory.
 
 Shapes: M masked positions, V vocabulary entries, H width.
 """
@@ -7,27 +7,30 @@ import torch
 from torch import Tensor
 
 MULTIPLE = 64
-"""The products run on a vocabulary filled up to a multiple of this with logits of -inf: kernels are fastest there, and nothing outside sees it."""
+"""The vocabulary is padded to a multiple of this with logits of -inf, for fast kernels; callers never see the padding.
+"""
 LOGIT_BYTES = 31 << 20  # of logits at once: below the 32 MiB from which glibc maps fresh pages for every allocation
 ROWS_AT_ONCE = 32  # whose softmax stays in cache
 
 
 def pad_vocabulary(words: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
-    """Output weights (V, H) and bias (V,) with the entries that make V a multiple of 64: their logits are -inf."""
+    """Pad output weights (V, H) and bias (V,) to a multiple of 64 entries with logits of -inf."""
     missing = -words.shape[0] % MULTIPLE
     return torch.nn.functional.pad(words, (0, 0, 0, missing)), torch.nn.functional.pad(
         bias, (0, missing), value=-torch.inf
     )
 
 
-# One operator, so that compiled code calls what eager code calls. The gradients of a sum are known in the forward, while the logits are at hand.
+# One operator, so that compiled code calls what eager code calls. The gradients of a sum are known in the forward,
+# while the logits are at hand.
 @torch.library.custom_op("pipeline::vocabulary_loss", mutates_args=())
 def vocabulary_loss(
     hidden_M: Tensor, words: Tensor, bias: Tensor, labels_M: Tensor, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Summed cross-entropy (float32, no dimensions), and its gradients by hidden states (M, H), words (V, H) and bias (V,), on a CPU.
+    """Return the summed cross-entropy (float32 scalar) and its gradients for hidden states (M, H), words (V, H) and
+    bias (V,), on a CPU.
 
-    Products are of `dtype`; the softmax and the sums over parts are of float32.
+    Products use `dtype`; the softmax and sums over parts use float32.
     """
     V = words.shape[0]
     words_V, bias_V = pad_vocabulary(words.to(dtype), bias.to(dtype))
@@ -50,7 +53,7 @@ def vocabulary_loss(
 
 
 def _to_gradients(logits: Tensor, labels: Tensor) -> Tensor:
-    """Turn logits, in place, into the gradients of their summed cross-entropy; give that sum."""
+    """Turn logits, in place, into the gradients of their summed cross-entropy; return that sum."""
     wide, labels = logits.float(), labels[:, None]
     largest, wanted = wide.amax(1), wide.gather(1, labels)[:, 0]
     shares = wide.softmax(1)

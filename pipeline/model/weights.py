@@ -1,4 +1,4 @@
-"""Names and shapes of our weights as the published checkpoints have them (Hugging Face's BERT with any of its heads), and back."""
+"""Convert names and shapes of weights to and from the published checkpoints (Hugging Face's BERT with any head)."""
 
 import math
 import re
@@ -36,21 +36,26 @@ PUBLISHED = {
     "answer_head": "qa_outputs",
     "attention_pooling": "attention_pooling",
 }
-"""Our module -> published module; # is the layer's number. Heads that classify sequences and tokens are published alike; nobody else has attention_pooling."""
+"""Our module -> published module; # is the layer's number.
+
+Sequence and token classifiers share published names; attention_pooling is ours alone.
+"""
 ENCODER = ("embeddings.", "encoder.", "pooler.")
-"""How names begin where an encoder is published by itself, without `bert.`."""
+"""Prefixes of an encoder published without `bert.`."""
 FUSED = (".attention.self.", ("query", "key", "value"))
 """Published as three tensors, stacked in this order in our qkv."""
 TIED = {
     "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
     "cls.predictions.decoder.bias": "cls.predictions.bias",
 }
-"""Second copies that some checkpoints hold, and what they are copies of."""
+"""Copies that some checkpoints hold -> the tensors they repeat."""
 BUFFERS = ("bert.embeddings.position_ids", "bert.embeddings.token_type_ids")
 """Constants that old checkpoints hold."""
 
 FEW_LAYERS, FEW_WEIGHTS, SLACK = 1_000, 1 << 24, 64
-"""Layers and weights of a model that is always made, and how many times the weights of its files one may have that is."""
+"""Size checks: layers and weights below which a model is always built, and how many times its files' weights it may
+have otherwise.
+"""
 
 CONFIG_SIZES = {
     "num_hidden_layers": "layers",
@@ -68,13 +73,13 @@ CONFIG_FIELDS = {name: field for field, name in CONFIG_SIZES.items()} | {
 }
 """Our setting -> field of config.json."""
 CONFIG_CONSTANTS = {"model_type": "bert", "hidden_act": "gelu"}
-"""What config.json says of every model that this one can be."""
+"""Fields of config.json that every supported model has."""
 CONFIG_DEFAULTS = {"position_embedding_type": "absolute", "is_decoder": False}
-"""What it need not say, and must not contradict."""
+"""Fields of config.json that may be absent, but must not differ."""
 
 
 def published_name(name: str) -> str:
-    """The published name of one of our parameters; qkv keeps `.attention.self.`, without query, key or value."""
+    """Return the published name of one of our parameters; qkv keeps `.attention.self.`, without query, key or value."""
     module, leaf = name.rsplit(".", 1)
     number = re.search(r"\.layers\.(\d+)\.", name)
     if number is None:
@@ -84,7 +89,7 @@ def published_name(name: str) -> str:
 
 
 def published_names(name: str) -> tuple[str, ...]:
-    """The published names of one of our parameters: three for a qkv, in stacking order, and one for all others."""
+    """Return the published names of one of our parameters: three for a qkv, in stacking order, else one."""
     published = published_name(name)
     infix, parts = FUSED
     if infix not in published:
@@ -94,19 +99,19 @@ def published_names(name: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class Taken:
-    """What a module's state can take from a published checkpoint."""
+    """Weights of a published checkpoint that fit a module."""
 
     state: dict[str, Tensor]
     missing: tuple[str, ...]
-    """Published names of what the module has and the checkpoint has not."""
+    """Published names that the module has and the checkpoint lacks."""
     surplus: tuple[str, ...]
-    """Of what only the checkpoint has."""
+    """Published names that only the checkpoint has."""
 
 
 def to_published(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Tensors of a BertPretraining, or of an encoder with other heads, under their published names; qkv is split, nothing is copied that need not be.
+    """Return the tensors of a BertPretraining, or of an encoder with other heads, under their published names.
 
-    The tied output weights are not repeated.
+    qkv is split, with as few copies as possible. Tied output weights are left out.
     """
     published = {}
     for name, tensor in state.items():
@@ -116,15 +121,17 @@ def to_published(state: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def from_published(tensors: dict[str, Tensor], settings: Model) -> dict[str, Tensor]:
-    """The state of a BertPretraining from a published checkpoint that holds all of it; the vocabulary's size is that of the word embeddings.
+    """Return the state of a BertPretraining from a complete published checkpoint; the word embeddings give the
+    vocabulary's size.
 
-    Raises CheckpointError as `take` does, and naming the first tensor that is missing or unexpected.
+    Raises CheckpointError as `take` does, and for the first tensor that is missing or unexpected.
     """
     require_sizes(settings, tensors)
     taken = take(tensors, pretraining_parts(settings, vocabulary_size(tensors)))
     if taken.surplus:
         raise CheckpointError(
-            f"unexpected tensor {taken.surplus[0]}: a BERT of model.layers {settings.layers} with both pretraining heads has none of that name"
+            f"unexpected tensor {taken.surplus[0]}: a BERT of model.layers {settings.layers} with both pretraining "
+            "heads has none of that name"
         )
     if taken.missing:
         raise CheckpointError(
@@ -134,10 +141,11 @@ def from_published(tensors: dict[str, Tensor], settings: Model) -> dict[str, Ten
 
 
 def take(tensors: dict[str, Tensor], parts: nn.Module) -> Taken:
-    """What a module (on any device, `meta` too) with our names of parts takes from a published checkpoint.
+    """Return the weights of a published checkpoint that fit a module (on any device, also `meta`).
 
-    LayerNorm's gamma and beta of the first checkpoints are weight and bias, an encoder's names may lack `bert.`, copies of tied weights
-    are left out. Raises CheckpointError naming the first tensor that is of a wrong shape or no copy of what it should be tied to.
+    Accepts gamma and beta for LayerNorm as in the first checkpoints, and encoder names without `bert.`; drops copies of
+    tied weights. Raises CheckpointError naming the first tensor with a wrong shape, or that differs from the one it is
+    tied to.
     """
     found = _without_copies(_modern(tensors))
     shapes = {name: tensor.shape for name, tensor in parts.state_dict().items()}
@@ -155,7 +163,9 @@ def take(tensors: dict[str, Tensor], parts: nn.Module) -> Taken:
 
 
 class Uninitialized(TorchFunctionMode):
-    """Within it modules draw no first weights: on the meta device that is no work, but torch would load its compiler for it, two seconds."""
+    """Skip weight initialisation inside the context: on the meta device it does nothing, yet torch would load its
+    compiler for two seconds.
+    """
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if getattr(func, "__module__", None) == "torch.nn.init" or func in (Tensor.normal_, Tensor.uniform_):
@@ -165,13 +175,13 @@ class Uninitialized(TorchFunctionMode):
 
 @contextmanager
 def without_memory() -> Iterator[None]:
-    """Make the modules created inside without memory for their weights, on the meta device."""
+    """Create modules inside the context on the meta device, without memory for weights."""
     with torch.device("meta"), Uninitialized():
         yield
 
 
 def pretraining_parts(settings: Model, vocabulary_size: int) -> nn.Module:
-    """The modules of a BertPretraining by name, without memory for their weights."""
+    """Return the modules of a BertPretraining by name, without memory for weights."""
     with without_memory():
         return nn.ModuleDict(
             {
@@ -183,7 +193,10 @@ def pretraining_parts(settings: Model, vocabulary_size: int) -> nn.Module:
 
 
 def require_sizes(settings: Model, tensors: dict[str, Tensor]) -> None:
-    """Raise CheckpointError for a model that is far larger than its tensors: making it would take any memory or time. A smaller difference is told by the first tensor that does not fit."""
+    """Raise CheckpointError for a model far larger than its tensors, which could take any memory or time to build.
+
+    Smaller differences are reported with the first tensor that does not fit.
+    """
     if settings.layers > max(FEW_LAYERS, len(tensors)):
         raise CheckpointError(
             f"config.json: num_hidden_layers is {settings.layers}, and the weights are {len(tensors)} tensors"
@@ -196,13 +209,13 @@ def require_sizes(settings: Model, tensors: dict[str, Tensor]) -> None:
 
 
 def vocabulary_size(tensors: dict[str, Tensor]) -> int:
-    """Rows of a published checkpoint's word embeddings; 0 where it has none."""
+    """Return the rows of a published checkpoint's word embeddings; 0 where it has none."""
     words = _modern(tensors).get(published_name("encoder.embeddings.words.weight"))
     return words.shape[0] if words is not None and words.dim() else 0
 
 
 def published_config(settings: Model, vocabulary_size: int, pad_id: int) -> dict[str, Any]:
-    """What config.json says of such a model, in the published names."""
+    """Return the config.json of such a model, under the published names."""
     return (
         {field: getattr(settings, name) for name, field in CONFIG_FIELDS.items()}
         | CONFIG_CONSTANTS
@@ -218,9 +231,10 @@ def published_config(settings: Model, vocabulary_size: int, pad_id: int) -> dict
 
 
 def model_settings(config: dict[str, Any]) -> Model:
-    """The settings of a published model from its config.json; what the file leaves out has our default, which is the published one but for sizes.
+    """Return a published model's settings from its config.json; absent fields have our defaults, which are the
+    published ones except sizes.
 
-    Raises CheckpointError for a model that is no BERT as published, and ConfigError for sizes that cannot work.
+    Raises CheckpointError for a model that is not a published BERT, and ConfigError for invalid sizes.
     """
     for field, value in (CONFIG_CONSTANTS | CONFIG_DEFAULTS).items():
         if config.get(field, value) != value:
@@ -243,7 +257,8 @@ def model_settings(config: dict[str, Any]) -> Model:
         name for name, value in found.items() if not (isinstance(value, int) if name in whole else math.isfinite(value))
     ]:
         raise CheckpointError(
-            f"config.json: {CONFIG_FIELDS[wrong[0]]} is {found[wrong[0]]!r}, which is no {'whole' if wrong[0] in whole else 'finite'} number"
+            f"config.json: {CONFIG_FIELDS[wrong[0]]} is {found[wrong[0]]!r}, which is no "
+            f"{'whole' if wrong[0] in whole else 'finite'} number"
         )
     return Model(**found)
 
@@ -267,7 +282,7 @@ def _without_copies(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _assemble(names: tuple[str, ...], shape: torch.Size, found: dict[str, Tensor]) -> Tensor:
-    """One of our tensors from its published parts, each checked against its share of the shape."""
+    """Return one of our tensors from its published parts, each checked for shape."""
     expected = [shape[0] // len(names), *shape[1:]]
     for name in names:
         if list(found[name].shape) != expected:

@@ -1,6 +1,7 @@
-"""The pretraining tasks of BERT and ALBERT: masked tokens, and where the data has pairs, next sentences or the order of sentences.
+"""Pretraining objectives of BERT and ALBERT: masked tokens, and next sentences or sentence order where the data has
+pairs.
 
-An objective is a module that maps a batch to {term: (sum, count)}; whoever adds batches up divides once, at the end.
+An objective maps a batch to {term: (sum, count)}; callers add up batches and divide once.
 """
 
 from itertools import chain
@@ -18,13 +19,13 @@ Terms = dict[str, tuple[Tensor, int]]
 
 
 class BertPretraining(nn.Module):
-    """An encoder with both heads; the sum of the mean losses is what is minimised (Devlin et al. 2019, 3.1).
+    """Encoder with both heads; training minimises the sum of the mean losses (Devlin et al. 2019, 3.1).
 
-    The pair head answers whatever the batch asks of its pairs: "nsp", next-sentence, or "sop", sentence-order (Lan et al. 2020, 3.1).
+    The pair head learns the batch's pair task: "nsp", next sentence, or "sop", sentence order (Lan et al. 2020, 3.1).
     """
 
     def __init__(self, settings: Model, vocabulary_size: int, generator: torch.Generator | None = None) -> None:
-        """Weights are drawn from `generator`, or from torch's global one."""
+        """Initialise weights from `generator`, or from torch's global one."""
         super().__init__()
         self.encoder = Encoder(settings, vocabulary_size)
         self.masked_token_head = MaskedTokenHead(settings, vocabulary_size)
@@ -32,7 +33,9 @@ class BertPretraining(nn.Module):
         initialize(self, settings.initializer_deviation, generator)
 
     def forward(self, batch: Batch) -> Terms:
-        """Loss sums, float32 without dimensions, and their counts: "mlm" over M masked positions, and "nsp" or "sop" over N pairs, if there are any."""
+        """Return loss sums, float32 scalars, with counts: "mlm" over M masked positions, and "nsp" or "sop" over N
+        pairs, if any.
+        """
         hidden_T = self.encoder(batch)
         masked_loss = self.masked_token_head.loss(hidden_T[batch.masked_positions_M], self.words, batch.masked_labels_M)
         labels = pair_labels(batch)
@@ -47,7 +50,7 @@ class BertPretraining(nn.Module):
 
     @torch.no_grad()
     def scores(self, batch: Batch) -> Terms:
-        """The terms of forward, and each also as TERM_accuracy: (right answers, count); for evaluation."""
+        """Return the terms of forward, each also as TERM_accuracy: (correct answers, count); for evaluation."""
         hidden_T = self.encoder(batch)
         asked = {"mlm": (self.masked_logits(hidden_T, batch), batch.masked_labels_M)}
         asked |= {name: (self.pair_logits(hidden_T, batch), label_N) for name, label_N in pair_labels(batch).items()}
@@ -62,7 +65,7 @@ class BertPretraining(nn.Module):
 
     @torch.no_grad()
     def predict_masked(self, batch: Batch) -> Tensor:
-        """Float32 logits (M, V) of every vocabulary entry at the masked positions; the labels are not looked at."""
+        """Return float32 logits (M, V) at the masked positions, without reading the labels."""
         return self.masked_logits(self.encoder(batch), batch)
 
     @property
@@ -70,21 +73,23 @@ class BertPretraining(nn.Module):
         return self.encoder.embeddings.words.weight
 
     def masked_logits(self, hidden_T: Tensor, batch: Batch) -> Tensor:
-        """Float32 logits (M, V) from hidden states (T, width)."""
+        """Return float32 logits (M, V) from hidden states (T, width)."""
         return self.masked_token_head(hidden_T[batch.masked_positions_M], self.words)
 
     def pair_logits(self, hidden_T: Tensor, batch: Batch) -> Tensor:
-        """Float32 logits (N, 2) from hidden states (T, width): 0 for pairs in their order, 1 for NotNext or swapped."""
+        """Return float32 logits (N, 2) from hidden states (T, width): 0 for pairs in order, 1 for NotNext, swapped."""
         return self.next_sentence_head(self.encoder.pool(hidden_T, batch)).float()
 
     def zero_for_pair_weights(self) -> Tensor:
-        """Zero, with gradients of zero for the weights that only pairs use: DistributedDataParallel waits for a gradient of every weight."""
+        """Return zero with zero gradients for the pair-only weights: DistributedDataParallel expects a gradient of
+        every weight.
+        """
         return 0 * sum(
             weight.sum() for weight in chain(self.encoder.pooler.parameters(), self.next_sentence_head.parameters())
         )
 
 
 def pair_labels(batch: Batch) -> dict[str, Tensor]:
-    """Term -> labels (N,) of what the batch asks of its pairs; empty without pairs."""
+    """Return term -> labels (N,) of the batch's pair task; empty without pairs."""
     labels = {"nsp": batch.not_next_N, "sop": batch.swapped_N}
     return {name: label_N for name, label_N in labels.items() if label_N is not None}

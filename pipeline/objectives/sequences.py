@@ -1,6 +1,6 @@
-"""One answer a sequence: a class, by cross-entropy, several labels, each by its own, or a number, by squared error (Devlin et al. 2019, 4.1).
+"""One answer per sequence: a class (cross-entropy), several labels (one binary loss each) or a number (squared error).
 
-N sequences of T tokens in all.
+Devlin et al. 2019, 4.1. Shapes: N sequences of T tokens in all.
 """
 
 import torch
@@ -18,7 +18,7 @@ POOLINGS = ("cls", "mean", "attention")
 
 
 class SequenceTask(nn.Module):
-    """An encoder and a linear layer on one state a sequence: the pooled [CLS] state, or a mean of all."""
+    """Encoder with a linear layer on one state per sequence: the pooled [CLS] state, or a mean of all."""
 
     per_token = False
 
@@ -33,7 +33,10 @@ class SequenceTask(nn.Module):
         pooling: str = "cls",
         class_weights: Tensor | None = None,
     ) -> None:
-        """`outputs`: classes, or 1 for a number. `class_weights` (classes,) scale each row's loss. Weights are drawn from `generator`, or torch's global one."""
+        """Take `outputs` (classes, or 1 for a number) and `class_weights` (classes,), which scale each row's loss.
+
+        Weights are initialised from `generator`, or from torch's global one.
+        """
         super().__init__()
         assert kind in LOSSES and pooling in POOLINGS
         self.encoder = Encoder(settings, vocabulary_size)
@@ -45,7 +48,7 @@ class SequenceTask(nn.Module):
         initialize(self, settings.initializer_deviation, generator)
 
     def forward(self, batch: Batch) -> Terms:
-        """ "task": the summed loss, float32 without dimensions, and its count."""
+        """Return "task": the summed loss, a float32 scalar, and its count."""
         if self.kind == "regression":
             assert batch.label_N is not None
             wanted_N = (batch.label_N - self.mean) / self.deviation
@@ -60,7 +63,7 @@ class SequenceTask(nn.Module):
         return {"task": (total, self.count(batch))}
 
     def count(self, batch: Batch) -> int | Tensor:
-        """What the loss is a mean over: sequences, their classes' weights, or sequences times labels."""
+        """Return the count that the loss is a mean over: sequences, their class weights, or sequences times labels."""
         if self.kind == "multilabel":
             assert batch.labels is not None
             return batch.labels.numel()
@@ -70,23 +73,23 @@ class SequenceTask(nn.Module):
         return self.class_weights[batch.label_N.long()].sum()
 
     def logits(self, batch: Batch) -> Tensor:
-        """Float32 (N, outputs); of a regression values as the labels have them."""
+        """Return float32 (N, outputs); for a regression, values on the labels' scale."""
         return self.scores(batch) * self.deviation + self.mean
 
     def learn_standardised(self, mean: float, deviation: float) -> None:
-        """Train a regression on (label - mean) / deviation: the head's few steps go as far whatever the labels measure."""
+        """Train a regression on (label - mean) / deviation, so that learning does not depend on the labels' scale."""
         self.mean, self.deviation = mean, deviation
 
     @torch.no_grad()
     def fold_standardisation(self) -> None:
-        """Put the labels' mean and deviation into the head's weights, which then gives values by itself, as the published format has it."""
+        """Merge the labels' mean and deviation into the head's weights, as the published format requires."""
         self.classification_head.weight *= self.deviation
         self.classification_head.bias *= self.deviation
         self.classification_head.bias += self.mean
         self.learn_standardised(0.0, 1.0)
 
     def scores(self, batch: Batch) -> Tensor:
-        """What the head says, float32 (N, outputs)."""
+        """Return the head's output, float32 (N, outputs)."""
         hidden_T = self.encoder(batch)
         if self.pooling == "cls":
             return self.classification_head(self.encoder.pool(hidden_T, batch))

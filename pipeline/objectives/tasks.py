@@ -1,4 +1,4 @@
-"""The objective of each kind of task."""
+"""Objective of each kind of task."""
 
 from collections.abc import Callable
 
@@ -14,7 +14,7 @@ Build = Callable[..., TaskObjective]
 
 
 def sequence(kind: str) -> Build:
-    """A SequenceTask of this kind."""
+    """Return a SequenceTask of this kind."""
 
     def build(
         model: Model,
@@ -34,14 +34,14 @@ def sequence(kind: str) -> Build:
 def tags(
     model: Model, vocabulary_size: int, labels: int, generator: torch.Generator, pooling: str, weights: Tensor | None
 ) -> TaskObjective:
-    """A TagTask."""
+    """Return a TagTask."""
     return TagTask(model, vocabulary_size, labels, generator, class_weights=weights)
 
 
 def spans(
     model: Model, vocabulary_size: int, labels: int, generator: torch.Generator, pooling: str, weights: Tensor | None
 ) -> TaskObjective:
-    """An AnswerTask."""
+    """Return an AnswerTask."""
     return AnswerTask(model, vocabulary_size, generator)
 
 

@@ -1,6 +1,6 @@
-"""Answers about tokens: a tag each, or where an answer begins and ends.
+"""Predictions per token: one tag each, or where an answer starts and ends.
 
-N sequences of T tokens in all, L of the longest.
+Shapes: N sequences of T tokens in all, L of the longest.
 """
 
 import torch
@@ -17,7 +17,7 @@ IGNORED = -100  # as pipeline.tasks.tagging writes it, and PyTorch reads it
 
 
 class TagTask(nn.Module):
-    """An encoder whose states a linear layer turns into a class each (Devlin et al. 2019, 5.3)."""
+    """Encoder with a linear layer that classifies each token (Devlin et al. 2019, 5.3)."""
 
     per_token = True
 
@@ -30,7 +30,10 @@ class TagTask(nn.Module):
         *,
         class_weights: Tensor | None = None,
     ) -> None:
-        """`outputs`: tags. `class_weights` (tags,) scale each word's loss. Weights are drawn from `generator`, or from torch's global one."""
+        """Take `outputs` tags and `class_weights` (tags,), which scale each word's loss.
+
+        Weights are initialised from `generator`, or from torch's global one.
+        """
         super().__init__()
         self.encoder = Encoder(settings, vocabulary_size)
         self.classification_head = ClassificationHead(settings, outputs)
@@ -38,7 +41,7 @@ class TagTask(nn.Module):
         initialize(self, settings.initializer_deviation, generator)
 
     def forward(self, batch: Batch) -> Terms:
-        """ "task": the loss summed over the labelled tokens, float32 without dimensions, and its count."""
+        """Return "task": the loss summed over labelled tokens, a float32 scalar, and its count."""
         assert batch.labels is not None
         total = F.cross_entropy(
             self.logits(batch), batch.labels.long(), weight=self.class_weights, ignore_index=IGNORED, reduction="sum"
@@ -46,7 +49,7 @@ class TagTask(nn.Module):
         return {"task": (total, self.count(batch))}
 
     def count(self, batch: Batch) -> Tensor:
-        """What the loss is a mean over: labelled tokens, or their classes' weights; 0 where none is labelled."""
+        """Return the count that the loss is a mean over: labelled tokens, or their class weights; 0 without labels."""
         assert batch.labels is not None
         labels_T = batch.labels.long()
         labelled_T = labels_T != IGNORED
@@ -55,24 +58,26 @@ class TagTask(nn.Module):
         return weights_T.sum()
 
     def logits(self, batch: Batch) -> Tensor:
-        """Float32 (T, tags)."""
+        """Return float32 (T, tags)."""
         return self.classification_head(self.encoder(batch))
 
 
 class AnswerTask(nn.Module):
-    """An encoder whose states a linear layer turns into start and end logits of an answer (Devlin et al. 2019, 4.2)."""
+    """Encoder with a linear layer that gives start and end logits of an answer (Devlin et al. 2019, 4.2)."""
 
     per_token = True
 
     def __init__(self, settings: Model, vocabulary_size: int, generator: torch.Generator | None = None) -> None:
-        """Weights are drawn from `generator`, or from torch's global one."""
+        """Initialise weights from `generator`, or from torch's global one."""
         super().__init__()
         self.encoder = Encoder(settings, vocabulary_size)
         self.answer_head = AnswerHead(settings)
         initialize(self, settings.initializer_deviation, generator)
 
     def forward(self, batch: Batch) -> Terms:
-        """ "task": the mean of start's and end's cross-entropy over each sequence's own tokens, summed over N sequences, and N."""
+        """Return "task": the mean of start and end cross-entropy over each sequence's tokens, summed over N sequences,
+        and N.
+        """
         assert batch.labels is not None
         start_and_end = batch.labels.view(-1, 2).long()
         padded = by_sequence(self.logits(batch), batch)
@@ -82,16 +87,18 @@ class AnswerTask(nn.Module):
         return {"task": (total / 2, self.count(batch))}
 
     def count(self, batch: Batch) -> int:
-        """What the loss is a mean over: sequences."""
+        """Return the count that the loss is a mean over: sequences."""
         return batch.sequences
 
     def logits(self, batch: Batch) -> Tensor:
-        """Float32 (T, 2): start, end."""
+        """Return float32 (T, 2): start, end."""
         return self.answer_head(self.encoder(batch))
 
 
 def by_sequence(logits_T: Tensor, batch: Batch) -> Tensor:
-    """Logits (T, k) as (N, L, k), with minus infinity behind each sequence's end: a softmax over L sees its own tokens alone."""
+    """Return logits (T, k) as (N, L, k), padded with minus infinity, so that a softmax over L covers only the
+    sequence's own tokens.
+    """
     rows_T = torch.repeat_interleave(
         torch.arange(batch.sequences, device=logits_T.device), batch.offsets.diff().long(), output_size=batch.tokens
     )

@@ -1,4 +1,6 @@
-"""Fill in the blank: the model's guesses for one hidden word of held-out sentences, drawn at random and those it is surest of."""
+"""Fill in the blank: the model's guesses for one hidden word in held-out sentences, sampled at random and by
+confidence.
+"""
 
 import re
 from collections.abc import Iterator
@@ -36,7 +38,7 @@ class Blank:
     text: str
     answer: str
     guesses: list[list[str | float]]
-    """[word, probability among all entries], best first; marks and word pieces are left out."""
+    """[word, probability over the whole vocabulary], best first; punctuation and word pieces are left out."""
 
     @property
     def right(self) -> bool:
@@ -46,20 +48,20 @@ class Blank:
 
 @dataclass(frozen=True, kw_only=True)
 class Blanks:
-    """Two selections from the same candidates: at random, and the right answers with the highest probability."""
+    """Two selections from the same candidates: random ones, and the correct answers with the highest probability."""
 
     random: list[Blank]
     surest: list[Blank]
-    """Each with another answer; none where the model gets none right."""
+    """One per answer; empty where the model gets none right."""
     candidates: int
     right: int
-    """How many of the candidates the model gets right."""
+    """Number of candidates that the model gets right."""
 
 
 def sentences_with_blanks(
     corpus: Corpus, wordpiece: WordPiece, vocabulary: Vocabulary
 ) -> Iterator[tuple[np.ndarray, int]]:
-    """Held-out sentences as ids, each with the place of a word that is an entry: one of each parent, then others."""
+    """Yield held-out sentences as ids, each with the position of a whole word: one per parent document, then others."""
     random = generator(0, 0, 0, "blanks")
     parents: set[str] = set()
     later: list[tuple[np.ndarray, np.ndarray]] = []
@@ -77,7 +79,7 @@ def sentences_with_blanks(
 def fitting_sentences(
     document: dict[str, Any], wordpiece: WordPiece, vocabulary: Vocabulary
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Whole sentences of a document, of a length that reads well, as ids with the places of their whole words."""
+    """Yield whole sentences of readable length, as ids with the positions of their whole words."""
     lines, language = document["lines_are_sentences"], document["language"]
     for sentence in split_sentences(document["text"], lines_are_sentences=lines, language=language):
         if sentence[-1] not in SENTENCE_ENDS or not sentence[0].isalpha() or sentence[0].islower():
@@ -89,19 +91,19 @@ def fitting_sentences(
 
 
 def whole_words(ids: np.ndarray, vocabulary: Vocabulary) -> np.ndarray:
-    """Places of entries that are words by themselves: three letters or more, or an ideograph, kana or Hangul."""
+    """Return the positions of whole words: three letters or more, or an ideograph, kana or Hangul."""
     letters = np.array([is_word(vocabulary.tokens[i]) for i in ids])
     continued = np.append(vocabulary.continuation[ids[1:]], False)
     return np.flatnonzero(letters & ~continued)
 
 
 def is_word(token: str) -> bool:
-    """Whether an entry is a word worth guessing."""
+    """Return whether an entry is a word worth guessing."""
     return token.isalpha() and (len(token) >= 3 or WORDY.search(token) is not None)
 
 
 def blank_batch(sentences: list[tuple[np.ndarray, int]], vocabulary: Vocabulary) -> Batch:
-    """Sequences [CLS] sentence [SEP], each with the word at its place masked."""
+    """Collate sequences [CLS] sentence [SEP], each with the chosen word masked."""
     rows = []
     for ids, place in sentences:
         sequence = [vocabulary.cls_id, *ids.tolist(), vocabulary.sep_id]
@@ -117,7 +119,7 @@ def blank_batch(sentences: list[tuple[np.ndarray, int]], vocabulary: Vocabulary)
 
 
 def readable(ids: np.ndarray, place: int, vocabulary: Vocabulary) -> str:
-    """The sentence as text, with a line for the hidden word; no spaces between ideographs."""
+    """Return the sentence as text, with ____ for the hidden word and no spaces between ideographs."""
     words: list[str] = []
     for index, i in enumerate(ids):
         token = vocabulary.tokens[i]
@@ -139,7 +141,7 @@ def fill_in_the_blanks(
     maximum_length: int,
     device: torch.device,
 ) -> Blanks:
-    """The model's top five words for a hidden word in each of up to 64 held-out sentences, and which of them to show."""
+    """Return the top five words for a hidden word in each of up to 64 held-out sentences, and those to show."""
     fitting = (one for one in sentences_with_blanks(corpus, wordpiece, vocabulary) if len(one[0]) + 2 <= maximum_length)
     sentences = list(islice(fitting, CANDIDATES))
     if not sentences:
@@ -165,7 +167,9 @@ def fill_in_the_blanks(
 
 
 def chosen(blanks: list[Blank]) -> Blanks:
-    """The first candidates, whose order is random, and the right ones of highest probability, one per answer."""
+    """Select the first candidates, which are in random order, and the correct ones of highest probability, one per
+    answer.
+    """
     right = sorted((blank for blank in blanks if blank.right), key=lambda blank: blank.guesses[0][1])
     by_answer = {blank.answer: blank for blank in right}  # the last one stays: the surest
     surest = sorted(by_answer.values(), key=lambda blank: blank.guesses[0][1], reverse=True)[:SUREST]

@@ -1,8 +1,8 @@
-"""Training state on disk: published whole or not at all, verified before it is used.
+"""Training state on disk: published atomically, verified before use.
 
 RUN/checkpoints/step-00000500/
     model.safetensors config.json vocab.txt tokenizer.json tokenizer_config.json     the published format
-    optimizer.safetensors state.json                                                 what resuming needs
+    optimizer.safetensors state.json                                                 state needed to resume
     manifest.json                                                                    size and SHA-256 of each, last
 """
 
@@ -32,51 +32,51 @@ TRAINING_ONLY = (OPTIMIZER, STATE)
 
 @dataclass(frozen=True, kw_only=True)
 class State:
-    """Where a run stands after `step` updates."""
+    """Progress of a run after `step` updates."""
 
     step: int = 0
     cursor: Cursor | None = None
-    """Last row consumed; none before the first step."""
+    """Last row consumed; None before the first step."""
     crc32: int = 0
-    """Of the rows of all steps so far, in order."""
+    """CRC-32 of all rows so far, in order."""
     tokens: int = 0
     squares: int = 0
-    """Of the lengths of all sequences so far, summed."""
+    """Sum of squared sequence lengths so far."""
     masked: int = 0
     seconds: float = 0.0
-    """Training time so far; evaluation is not in it."""
+    """Training time so far, without evaluation."""
     wait_seconds: float = 0.0
     step_times: dict[str, float] = field(default_factory=dict)
-    """How many steps took how long, in the meter's buckets."""
+    """Histogram of step times, in the meter's buckets."""
     interval: dict[str, float] = field(default_factory=dict)
-    """What the meter holds since the last logged step."""
+    """The meter's totals since the last logged step."""
     heldout_loss: float | None = None
-    """Of masked tokens, where these weights were evaluated."""
+    """Held-out loss of masked tokens, where these weights were evaluated."""
     heldout_before: dict[str, float] = field(default_factory=dict)
     """Held-out metrics of the untrained model, at the first phase's length."""
 
 
 def folder_of(run_folder: str, step: int) -> str:
-    """Where the checkpoint after `step` updates lies."""
+    """Return the folder of the checkpoint after `step` updates."""
     return storage.join(run_folder, "checkpoints", f"step-{step:08d}")
 
 
 def steps_saved(run_folder: str) -> list[int]:
-    """Steps whose checkpoint folder is there, whole or not, rising."""
+    """Return the steps that have a checkpoint folder, published or not, ascending."""
     names = storage.children(storage.join(run_folder, "checkpoints"))
     return sorted(int(name[5:]) for name in names if name.startswith("step-") and name[5:].isdigit())
 
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """Weights by their published names and the optimiser's state, on the host; training does not change them."""
+    """Weights by published name and the optimiser's state, copied to the host; later training does not change them."""
 
     weights: dict[str, torch.Tensor]
     optimizer: dict[str, torch.Tensor]
 
 
 def snapshot(module: nn.Module, optimizer: torch.optim.Optimizer) -> Snapshot:
-    """A copy of what a checkpoint holds of the model as it is now."""
+    """Copy the model's and the optimiser's current state to the host."""
     weights = {
         name: tensor.detach().to("cpu", copy=True).contiguous()
         for name, tensor in to_published(module.state_dict()).items()
@@ -92,12 +92,12 @@ def save(
     model: Model,
     vocabulary: Vocabulary,
 ) -> str:
-    """Publish a checkpoint of the model as it is now and give its folder."""
+    """Publish a checkpoint of the current state and return its folder."""
     return publish(run_folder, state, snapshot(module, optimizer), model, vocabulary)
 
 
 def publish(run_folder: str, state: State, taken: Snapshot, model: Model, vocabulary: Vocabulary) -> str:
-    """Publish a checkpoint and give its folder. Raises OSError or SafetensorError where it cannot be written."""
+    """Publish a checkpoint and return its folder. Raises OSError or SafetensorError where it cannot be written."""
     target = folder_of(run_folder, state.step)
     with scratch_folder("checkpoint") as folder:
         save_file(taken.weights, folder / WEIGHTS, metadata={"format": "pt"})
@@ -111,24 +111,27 @@ def publish(run_folder: str, state: State, taken: Snapshot, model: Model, vocabu
 
 
 def write_position(run_folder: str, step: int, cursor: Cursor) -> None:
-    """Write down where the stream stands after `step` updates; it stays when the checkpoint goes."""
+    """Write the stream position after `step` updates; it stays when the checkpoint is deleted."""
     storage.write_json(storage.join(run_folder, "positions", f"step-{step:08d}.json"), asdict(cursor))
 
 
 def positions(run_folder: str) -> list[int]:
-    """Steps whose position was written down, rising."""
+    """Return the steps with a recorded stream position, ascending."""
     return sorted(
         int(name[5:-5]) for name in storage.children(storage.join(run_folder, "positions")) if name.endswith(".json")
     )
 
 
 def read_position(run_folder: str, step: int) -> Cursor:
-    """Where the stream stood after `step` updates."""
+    """Return the stream position after `step` updates."""
     return Cursor(**storage.read_json(storage.join(run_folder, "positions", f"step-{step:08d}.json")))
 
 
 def delete_old_checkpoints(run_folder: str, keep: int, step: int, stays: Collection[int] = ()) -> None:
-    """Delete all but the newest `keep` published checkpoints up to `step`, the last one, and but those of the steps in `stays`; what lies beyond it is not sound and does not count."""
+    """Delete checkpoints up to `step` except the newest `keep` published ones and those of the steps in `stays`.
+
+    Checkpoints after `step` are damaged ones of an earlier attempt and do not count.
+    """
     there = [saved for saved in steps_saved(run_folder) if saved <= step]
     kept = [saved for saved in there if storage.exists(storage.join(folder_of(run_folder, saved), storage.MANIFEST))][
         -keep:
@@ -139,9 +142,11 @@ def delete_old_checkpoints(run_folder: str, keep: int, step: int, stays: Collect
 
 
 def best_step(run_folder: str, first: int, last: int, sound: set[int] | None = None) -> int | None:
-    """The step after `first` and up to `last` whose sound checkpoint has the lowest held-out loss; None where none was evaluated. Raises OSError where storage refuses to say.
+    """Return the step in (first, last] whose intact checkpoint has the lowest held-out loss; None where none was
+    evaluated.
 
-    Those in `sound` are not read through again, and one that was is put into it: a whole checkpoint may come from far away.
+    Steps in `sound` are not verified again, and a verified one is added to it: reading a whole checkpoint may be slow.
+    Raises OSError where storage fails.
     """
     losses = {}
     for step in [saved for saved in steps_saved(run_folder) if first < saved <= last]:
@@ -160,7 +165,10 @@ def best_step(run_folder: str, first: int, last: int, sound: set[int] | None = N
 
 
 def roll_back_to(run_folder: str, step: int) -> None:
-    """Make the checkpoint of a step the newest, by deleting those after it. Raises CheckpointError, and deletes nothing, where it is not sound."""
+    """Make the checkpoint of a step the newest by deleting those after it.
+
+    Raises CheckpointError, before anything is deleted, where that checkpoint is damaged.
+    """
     folder = folder_of(run_folder, step)
     if problem := storage.damage(folder):
         raise CheckpointError(
@@ -171,10 +179,11 @@ def roll_back_to(run_folder: str, step: int) -> None:
 
 
 def newest_sound(run_folder: str, report: Callable[[str], None]) -> str | None:
-    """Folder of the newest checkpoint whose files all match its manifest; None when none was ever published.
+    """Return the folder of the newest checkpoint whose files all match its manifest; None when none was ever published.
 
-    Reports each that is passed over. Raises CheckpointError when there are checkpoints and all are damaged, OSError where storage refuses to say: an older one would do the work of the newest again.
-    The one place that picks: the stream's cursor and the weights come from the same checkpoint.
+    Reports each damaged one it skips. Raises CheckpointError when all checkpoints are damaged, OSError where storage
+    fails: falling back to an older one would repeat work. The only place that selects a checkpoint, so the stream's
+    cursor and the weights always agree.
     """
     found = None
     for step in reversed(steps_saved(run_folder)):
@@ -188,20 +197,21 @@ def newest_sound(run_folder: str, report: Callable[[str], None]) -> str | None:
         report(f"checkpoint {folder} is damaged ({problem}); trying the one before it")
     if found:
         raise CheckpointError(
-            f"no sound checkpoint is left ({found}); start again under another --name, or delete {storage.join(run_folder, 'checkpoints')}"
+            f"no sound checkpoint is left ({found}); start again under another --name, "
+            f"or delete {storage.join(run_folder, 'checkpoints')}"
         )
     return None
 
 
 def read_state(folder: str) -> State:
-    """The state of a checkpoint."""
+    """Return the state of a checkpoint."""
     fields: dict[str, Any] = storage.read_json(storage.join(folder, STATE))
     cursor = fields.pop("cursor")
     return State(cursor=Cursor(**cursor) if cursor else None, **fields)
 
 
 def load(folder: str, module: nn.Module, optimizer: torch.optim.Optimizer | None, model: Model) -> State:
-    """Put a checkpoint's weights, and its optimiser state where asked, into place and give its state.
+    """Load a checkpoint's weights, and its optimiser state where given, and return its state.
 
     Raises CheckpointError when a tensor is missing, unexpected or of another shape.
     """
@@ -215,7 +225,7 @@ def load(folder: str, module: nn.Module, optimizer: torch.optim.Optimizer | None
 
 
 def read_tensors(location: str) -> dict[str, torch.Tensor]:
-    """The tensors of a safetensors file anywhere. Raises CheckpointError when it cannot be read."""
+    """Return the tensors of a safetensors file at any location. Raises CheckpointError when it cannot be read."""
     system, path = storage.filesystem(location)
     try:
         if isinstance(system, fs.LocalFileSystem):

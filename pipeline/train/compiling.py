@@ -1,4 +1,4 @@
-"""torch.compile: whether it pays for a run, and compiling a module that several workers train."""
+"""torch.compile: decide whether it pays for a run, and compile a module that several workers train."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -12,20 +12,20 @@ from pipeline.config.phases import Phase
 from pipeline.errors import ConfigError
 
 COMPILE_SECONDS = 60
-"""What torch.compile costs at the start, about."""
+"""Approximate start-up cost of torch.compile in seconds."""
 COMPILE_GAIN = {"cpu": 0.05, "cuda": 0.1}
-"""Share of the time that it saves, about.
+"""Approximate share of the time that torch.compile saves.
 
-On CPUs 4 to 9% from small to base and on ragged lengths, nothing on full ones of tiny.
+On CPUs 4 to 9% from small to base and on ragged lengths, nothing on full-length batches of tiny.
 """
 FLOPS = {"cpu": 1e11, "cuda": 1e14}
-"""Operations a second without it, about."""
+"""Approximate operations per second without torch.compile."""
 
 
 def compiles(
     config: Pretrain, vocabulary_size: int, device: torch.device, phase: Phase, say: Callable[[str], None]
 ) -> bool:
-    """Whether to compile the module for the steps of a phase; says what was chosen."""
+    """Return whether to compile the module for the steps of a phase; report the choice."""
     choice = config.placement.compile
     compiler = shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
     if choice == "auto":
@@ -50,9 +50,9 @@ def compiles(
 
 
 def redraws(config: Pretrain, device: torch.device) -> bool:
-    """Whether compiled code that recomputes layers would draw their dropout anew.
+    """Return whether compiled code that recomputes layers would draw different dropout masks.
 
-    The compiler does not know that the operator of CPUs (model/dropout.py) draws.
+    The compiler does not know that the CPU operator in model/dropout.py is random.
     """
     model = config.model
     return (
@@ -61,7 +61,7 @@ def redraws(config: Pretrain, device: torch.device) -> bool:
 
 
 def eager_seconds(config: Pretrain, vocabulary_size: int, device: torch.device, phase: Phase) -> float:
-    """How long the phase would take without compiling, estimated from its matrix products."""
+    """Return the estimated seconds of the phase without compiling, from its matrix products."""
     width, masked = config.model.width, phase.sampling.masking.share
     tokens = (phase.end - phase.first) * phase.batch.rows_per_step * phase.sampling.maximum_length
     weights = 12 * config.model.layers * width**2 + masked * (width**2 + vocabulary_size * width)
@@ -70,11 +70,11 @@ def eager_seconds(config: Pretrain, vocabulary_size: int, device: torch.device, 
 
 @contextmanager
 def compiled(module: nn.Module, backend: str = "inductor") -> Iterator[None]:
-    """Compile the module's forward as one graph for batches of all sizes, called in this block and by this thread.
+    """Compile the module's forward as one graph for batches of all sizes, within this context and thread.
 
-    Under DistributedDataParallel, Dynamo would split the graph at the ends of gradient buckets, and fails at one
-    because our sizes are symbolic ints, which have no metadata there. As one graph it trains; its gradients are then
-    reduced after the backward instead of during it.
+    Under DistributedDataParallel, Dynamo would split the graph at gradient buckets, which fails here because batch
+    sizes are symbolic ints without metadata. As one graph, training works, but gradients are reduced after the backward
+    instead of during it.
     """
     import torch._dynamo.config  # the compiler takes seconds to import, and most processes never use it
 

@@ -1,4 +1,7 @@
-"""A stream's way to the workers. Alone in its module: the process in which Ray Train deals imports it, and nothing of what trains."""
+"""Deal a stream to the workers.
+
+A module of its own because Ray Train's dealing process imports it without the training code.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +13,7 @@ from pipeline.corpus.stream import blocks_for_ranks
 
 
 class Dealing(DataConfig):
-    """Ray Train's distribution of streams over its workers, as many as there happen to be, by `in_blocks`."""
+    """Ray Train's distribution of streams over the current number of workers, by `in_blocks`."""
 
     def configure(
         self, datasets: Mapping[str, Dataset], world_size: int, *args: Any, **kwargs: Any

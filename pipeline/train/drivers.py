@@ -1,4 +1,4 @@
-"""The process that drives a run, by a name from which processes of the same machine can tell whether it is gone."""
+"""Identify the process that drives a run, so that other processes on the machine can tell whether it has ended."""
 
 import os
 import platform
@@ -7,16 +7,18 @@ from contextlib import suppress
 import psutil
 
 SAME_START = 60.0
-"""Seconds within which two starts of a process id are one: the system's clock may have been set between them."""
+"""Seconds within which two start times of a process id count as the same: the system clock may have been set in
+between.
+"""
 
 
 def this_driver() -> str:
-    """Name of this process: machine, namespace of its process id, process id, start in seconds since 1970."""
+    """Return the name of this process: machine, process-id namespace, process id, start in seconds since 1970."""
     return f"{machine()} {os.getpid()} {psutil.Process().create_time():.0f}"
 
 
 def machine() -> str:
-    """Where process ids mean the same: containers of one machine may share its name."""
+    """Return a name for the machine and process-id namespace: containers of one machine may share its host name."""
     namespace = "-"
     with suppress(OSError):  # there are none outside of Linux
         namespace = os.readlink("/proc/self/ns/pid")
@@ -24,7 +26,7 @@ def machine() -> str:
 
 
 def is_gone(driver: str) -> bool:
-    """Whether a driver was a process of this machine that has ended; False where this cannot be known."""
+    """Return whether a driver on this machine has ended; False where this cannot be known."""
     match driver.rsplit(" ", 2):
         case [where, number, start] if where == machine() and number.isdigit() and start.isdigit():
             return not lives(int(number), float(start))
@@ -32,7 +34,7 @@ def is_gone(driver: str) -> bool:
 
 
 def lives(number: int, start: float) -> bool:
-    """Whether the process of this number that started then has not ended; also where the system does not tell."""
+    """Return whether the process with this id and start time is running; True where the system does not tell."""
     try:
         process = psutil.Process(number)
         return process.status() != psutil.STATUS_ZOMBIE and abs(process.create_time() - start) <= SAME_START

@@ -24,7 +24,9 @@ UNIGRAM_CHARACTERS = 2_000_000  # of training text that the baseline counts
 def heldout_batches(
     corpus: Corpus, wordpiece: WordPiece, sampling: Sampling, *, rows: int, rows_per_batch: int, rank: int, world: int
 ) -> list[Batch]:
-    """This rank's share (windows rank::world) of about `rows` held-out examples: the same set in every world."""
+    """Return this rank's share (windows rank::world) of about `rows` held-out examples; the union is the same in every
+    world.
+    """
     windows = corpus.heldout[: min(rows, HELDOUT_WINDOWS)]
     if not windows:
         return []
@@ -43,9 +45,10 @@ def heldout_batches(
 def evaluate(
     module: BertPretraining, batches: Sequence[Batch], *, world: int, device: torch.device, autocast: torch.autocast
 ) -> dict[str, float]:
-    """Means over all ranks' batches in evaluation mode: losses in nats, accuracies from 0 to 1. Empty without held-out rows.
+    """Return means over all ranks' batches in evaluation mode: losses in nats, accuracies from 0 to 1.
 
-    A pair task is left out where all rows have the same answer: nothing can be measured there.
+    Empty without held-out rows. A pair task is left out where all rows have the same answer, since nothing can be
+    measured.
     """
     was_training = module.training
     module.eval()
@@ -74,7 +77,7 @@ def evaluate(
 
 
 def unigram_counts(corpus: Corpus, wordpiece: WordPiece, size: int) -> np.ndarray:
-    """How often each entry occurs in the first training windows, (V,) int64."""
+    """Count each entry in the first training windows, (V,) int64."""
     counts = np.zeros(size, dtype=np.int64)
     characters = 0
     for window in corpus.train:
@@ -87,7 +90,9 @@ def unigram_counts(corpus: Corpus, wordpiece: WordPiece, size: int) -> np.ndarra
 
 
 def baselines(batches: Sequence[Batch], counts: np.ndarray, world: int) -> dict[str, float]:
-    """What needs no model, on the positions that `evaluate` scores: the unigram distribution (add-one) for MLM, the commoner label for pairs."""
+    """Return baselines on the positions that `evaluate` scores: the add-one unigram distribution for MLM, the majority
+    label for pairs.
+    """
     log_share = np.log(counts + 1.0) - np.log(counts.sum() + len(counts))
     labels = np.concatenate([batch.masked_labels_M.numpy() for batch in batches] or [np.zeros(0, dtype=np.int64)])
     pairs = [yes_and_rows(batches, term) for term in PAIR_TERMS]
@@ -109,18 +114,18 @@ def baselines(batches: Sequence[Batch], counts: np.ndarray, world: int) -> dict[
 
 
 def baseline_metrics(beside: Mapping[str, float]) -> dict[str, float]:
-    """Return the baselines by the names of their metrics: MLflow sorts groups of charts by name, and what was measured comes first."""
+    """Return baselines under their metric names: MLflow sorts chart groups by name, and measured values go first."""
     return {f"heldout_{name}": value for name, value in beside.items()}
 
 
 def yes_and_rows(batches: Sequence[Batch], term: str) -> tuple[int, int]:
-    """How many rows of a pair task have the label 1, and how many rows it has."""
+    """Return how many rows of a pair task have label 1, and how many rows it has."""
     labels = pair_labels_of(batches, term)
     return int(labels.sum()), len(labels)
 
 
 def pair_labels_of(batches: Sequence[Batch], term: str) -> torch.Tensor:
-    """All labels of one pair task, 0 or 1; none where the batches have other pairs or none."""
+    """Return all labels of one pair task, 0 or 1; empty where the batches have other pairs or none."""
     return torch.cat(
         [
             torch.zeros(0, dtype=torch.int64),

@@ -1,27 +1,31 @@
-"""Checkpoints beside those at the asked interval: when a node will be taken away, and in elastic runs, where a resize takes what was done since the last."""
+"""Extra checkpoints: before a node is preempted, and in elastic runs, where a resize loses work."""
 
 from collections.abc import Callable
 
 POLL_SECONDS = 1.0
-"""Between questions, about: Ray's answer is agreed on by all workers, which takes some milliseconds."""
+"""Approximate seconds between polls: all workers agree on Ray's answer, which takes some milliseconds."""
 POLLS_BETWEEN = 10
-"""Questions between the checkpoints that follow a notice: training goes on until the node is gone."""
+"""Polls between checkpoints after a preemption notice: training continues until the node is gone."""
 ELASTIC_SECONDS = 60.0
-"""Between checkpoints of an elastic run, about: Ray gives no notice before it starts the group anew for a node that came."""
+"""Approximate seconds between checkpoints of an elastic run: Ray restarts the group for a new node without notice."""
 
 
 class ExtraCheckpoints:
-    """Counts steps, never the time of day: every rank comes to the same decisions."""
+    """Timing by step counts, never by the clock, so that every rank makes the same decisions."""
 
     def __init__(self, leaving: Callable[[], bool], *, elastic: bool) -> None:
         self.leaving, self.elastic = leaving, elastic
         self.seconds_since = 0.0
-        """That steps took since the last checkpoint."""
+        """Time of the steps since the last checkpoint."""
         self.polls_since: int | None = None
-        """Questions since the last checkpoint because of a notice; None before there is one."""
+        """Polls since the last checkpoint due to a preemption notice; None before the first."""
 
     def is_due(self, step: int, step_seconds: float, *, due: bool = False) -> bool:
-        """Whether to write one after this step, the steps of late having taken `step_seconds`: where it is due; at a notice, and every ten seconds or so from there on; a minute after the last one in an elastic run."""
+        """Return whether to write a checkpoint after this step, `step_seconds` being the recent time per step.
+
+        True when `due`, at a preemption notice and about every ten seconds after it, and every minute in an elastic
+        run.
+        """
         self.seconds_since += step_seconds
         wanted = (
             self._due_to_preemption(step, step_seconds)
@@ -33,7 +37,7 @@ class ExtraCheckpoints:
         return wanted
 
     def _due_to_preemption(self, step: int, step_seconds: float) -> bool:
-        """Whether to write one because of a notice."""
+        """Return whether to write a checkpoint because of a preemption notice."""
         if step % steps_within(POLL_SECONDS, step_seconds) != 0:
             return False
         if not self.leaving():
@@ -44,5 +48,5 @@ class ExtraCheckpoints:
 
 
 def steps_within(seconds: float, step_seconds: float) -> int:
-    """Steps that take so long, 1 at least."""
+    """Return the number of steps in that time, at least 1."""
     return max(1, int(seconds / step_seconds)) if step_seconds else 1

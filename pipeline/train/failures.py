@@ -1,4 +1,4 @@
-"""Errors of workers: which a new start may mend, how they read in one line, and when the same one again ends a run."""
+"""Errors of workers: which ones a restart may fix, their one-line text, and when a repeated error ends a run."""
 
 import re
 from dataclasses import dataclass
@@ -10,52 +10,54 @@ from pipeline import storage
 from pipeline.errors import PipelineError, StorageUnavailable
 
 LONGEST = 300
-"""Characters of an error's text that are shown."""
+"""Characters of an error's text to show."""
 COMPILER = ("torch._dynamo", "torch._inductor", "torch._functorch")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Failure:
-    """A worker's error as it is told: the error itself may not be picklable."""
+    """A worker's error in a picklable form: the error itself may not be picklable."""
 
     worker: str
-    """What people call the worker."""
+    """Name of the worker."""
     text: str
     kind: Literal["final", "echo", "transient", "unknown"]
-    """final: ours, which no start mends; echo: another worker or node was lost; transient: storage or network may be back.
-
-    unknown: may be any of them.
+    """final: our own error, which no restart fixes; echo: another worker or node was lost; transient: storage or
+    network.
     """
     known: PipelineError | None = None
-    """The error of ours, where it is final."""
+    """Our own error, for kind final."""
     remedy: str = ""
-    """What may be tried."""
+    """What the user may try."""
 
 
 class Failures:
-    """Errors of a run's workers: an unknown one is told at once, and ends the run when it comes again without a step between."""
+    """Errors of a run's workers.
+
+    An unknown error is reported at once, and ends the run when it repeats without progress.
+    """
 
     def __init__(self) -> None:
         self.error: PipelineError | None = None
-        """That ends the run; the first one counts."""
+        """Error that ends the run; the first one wins."""
         self.phase: int | None = None
         self.told = ""
-        """Of the running start of the workers: whether and what was said of its end."""
+        """Message reported about the current start of the workers, if any."""
         self.newest = 0
-        """Step that any start came to."""
+        """Newest step that any start reached."""
         self.before: dict[str, int] = {}
-        """Error -> the newest step when it came, of the last start that ended with one."""
+        """Error -> the newest step when it occurred, for the last start that ended with one."""
         self.now: dict[str, int] = {}
-        """The same, of the running start."""
+        """The same for the current start."""
 
     def begin(self, phase: int) -> str | None:
-        """Note that the workers start in a phase; give a line where they start again and nobody has heard why."""
+        """Note that the workers start in a phase; return a line where they restart without a reported reason."""
         again, told = phase == self.phase, self.told
         self.before, self.now, self.phase, self.told = self.now or self.before, {}, phase, ""
         return "the workers start again: one was lost, or nodes came or went" if again and not told else None
 
     def add(self, failure: Failure, step: int) -> str | None:
-        """Note a worker's error, `step` being the last that was logged; give a line for people where it is news."""
+        """Note a worker's error, `step` being the last logged one; return a line for people where it is new."""
         self.newest = max(self.newest, step)
         if failure.known:
             self.error = self.error or failure.known
@@ -79,7 +81,7 @@ class Failures:
 
 
 def failure_of(error: BaseException, worker: str) -> Failure:
-    """A worker's error as it is told to the tracker."""
+    """Return a worker's error in the form sent to the tracker."""
     known = pipeline_cause(error)
     if known and not isinstance(known, StorageUnavailable):
         return Failure(worker=worker, text=str(known), kind="final", known=known)
@@ -90,7 +92,7 @@ def failure_of(error: BaseException, worker: str) -> Failure:
 
 
 def kind_of(error: BaseException) -> Literal["echo", "transient", "unknown"]:
-    """What is known of an error that is not ours."""
+    """Classify an error that is not our own."""
     if isinstance(error, torch.distributed.DistError) or "third_party/gloo" in str(error):
         return "echo"
     if type(error).__module__.split(".")[0] == "ray":
@@ -103,14 +105,14 @@ def kind_of(error: BaseException) -> Literal["echo", "transient", "unknown"]:
 
 
 def unwrapped(error: BaseException) -> BaseException:
-    """The error without what Ray wraps around those of its tasks."""
+    """Return the error without Ray's task wrappers."""
     while isinstance(inner := getattr(error, "cause", None), BaseException):
         error = inner
     return error
 
 
 def error_line(error: BaseException) -> str:
-    """An error's type and text in one line, without what Ray wraps around it."""
+    """Return an error's type and text in one line, without Ray's wrappers."""
     inner = unwrapped(error)
     text = str(inner).strip()
     if text.startswith("Traceback (most recent call last)"):
@@ -120,7 +122,7 @@ def error_line(error: BaseException) -> str:
 
 
 def pipeline_cause(error: BaseException | None) -> PipelineError | None:
-    """The pipeline's own error behind those that Ray wraps around it, if there is one."""
+    """Return our own error inside Ray's wrappers; None without one."""
     while error is not None:
         inner = getattr(error, "cause", None) or error.__cause__
         if isinstance(error, PipelineError) and not isinstance(inner, PipelineError):

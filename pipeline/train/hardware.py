@@ -1,4 +1,4 @@
-"""What a run makes of its device: share of the arithmetic, memory, and what to do when that runs out."""
+"""Device use of a run: FLOPs utilisation, peak memory, and advice when memory runs out."""
 
 import os
 import resource
@@ -17,20 +17,20 @@ CPU_ALLOCATOR_FAILED = "DefaultCPUAllocator:"  # how torch's RuntimeError about 
 
 
 def device_peak(device: torch.device, precision: str) -> float | None:
-    """Dense peak of a GPU for the number format in use, in operations a second; None where it is not known, as on a CPU."""
+    """Return the dense peak of a GPU in operations per second for a number format; None where unknown, as on a CPU."""
     return peak_flops(torch.cuda.get_device_name(device), precision) if device.type == "cuda" else None
 
 
 def utilisation_percent(
     config: Pretrain, vocabulary_size: int, total: Mapping[str, float], seconds: float, peak: float
 ) -> float:
-    """Model FLOPs utilisation of devices of `peak` operations a second in all, from totals of tokens, squares and masked positions."""
+    """Return model FLOPs utilisation in percent of devices with this total peak, from token totals."""
     counted = TokenCounts(tokens=int(total["tokens"]), squares=int(total["squares"]), masked=int(total["masked"]))
     return 100 * utilisation(flops_per_token(config.model, vocabulary_size, counted), counted.tokens / seconds, peak)
 
 
 def peak_memory_bytes(device: torch.device) -> int:
-    """The most memory in use so far: the tensors' on a GPU, all of the process' otherwise."""
+    """Return peak memory in bytes: of tensors on a GPU, of the process elsewhere."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
@@ -40,7 +40,7 @@ def peak_memory_bytes(device: torch.device) -> int:
 def out_of_memory_as_config_error(
     config: Pretrain, phase: Phase, step: int | None, device: torch.device
 ) -> Iterator[None]:
-    """Turn an allocation that fails into a ConfigError; `step` is counted from 1, None for what is done outside of steps."""
+    """Raise ConfigError for a failed allocation, with what to lower; `step` counts from 1, None outside of steps."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
@@ -49,11 +49,12 @@ def out_of_memory_as_config_error(
         length = "sampling" if phase == config.all_phases[0] else "phases"
         remedy = "" if config.placement.recompute else ", or set placement.recompute"
         raise ConfigError(
-            f"out of memory on {device.type} {'outside of steps' if step is None else f'at step {step}'}: lower {'batch' if length == 'sampling' else length}.rows_per_slot ({phase.batch.rows_per_slot}) "
+            f"out of memory on {device.type} {'outside of steps' if step is None else f'at step {step}'}: "
+            f"lower {'batch' if length == 'sampling' else length}.rows_per_slot ({phase.batch.rows_per_slot}) "
             f"or {length}.maximum_length ({phase.sampling.maximum_length}){remedy}"
         ) from error
 
 
 def cores() -> int:
-    """CPU cores that this process may use."""
+    """Return the number of CPU cores available to this process."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

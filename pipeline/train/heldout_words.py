@@ -1,7 +1,7 @@
-"""Held-out loss by word and by byte of text: what models with different vocabularies are compared by.
+"""Held-out loss per word and per byte of text, for comparing models with different vocabularies.
 
-The loss of a masked token says nothing across vocabularies: with longer pieces there are fewer and harder ones. So words of the text, as
-white space parts them, are masked whole, the same ones whatever the vocabulary, and all losses of a word's pieces are added up.
+The loss per masked token is not comparable across vocabularies: longer pieces are fewer and harder. So whole words
+(split at white space) are masked, the same ones for every vocabulary, and the losses of a word's pieces are summed.
 """
 
 import math
@@ -36,11 +36,11 @@ class HeldoutWords:
 
     batches: Sequence[Batch]
     words: int
-    """Masked ones."""
+    """Number of masked words."""
     bytes: int
-    """UTF-8, of the masked words as they stand in the text."""
+    """UTF-8 bytes of the masked words in the text."""
     unknown_bytes: int
-    """Of masked words with an [UNK]."""
+    """Bytes of masked words that contain an [UNK]."""
 
 
 def heldout_words(
@@ -53,7 +53,9 @@ def heldout_words(
     rank: int,
     world: int,
 ) -> HeldoutWords:
-    """This rank's share (windows rank::world) of about so many held-out sentences; 15% of the words of each are [MASK]."""
+    """Return this rank's share (windows rank::world) of about `sentences` held-out sentences, with 15% of the words
+    masked.
+    """
     rows, words, all_bytes, unknown_bytes = [], 0, 0, 0
     for sentence, masked in sample_words(corpus, maximum_length // TOKENS_A_WORD, sentences, rank, world):
         ids, offsets = wordpiece.encode(sentence)
@@ -75,7 +77,9 @@ def heldout_words(
 def sample_words(
     corpus: Corpus, longest: int, sentences: int, rank: int, world: int
 ) -> Iterator[tuple[list[str], list[int]]]:
-    """Sentences as words, at most `longest` of each, with the rising places of those to be masked: a function of the text alone."""
+    """Yield sentences as words, at most `longest` each, with the ascending indices of words to mask, from the text
+    alone.
+    """
     windows = corpus.heldout[: min(sentences, HELDOUT_WINDOWS)]
     for index in range(rank, len(windows), world):
         found = [sentence.split()[:longest] for sentence in window_sentences(read_window(corpus, windows[index]))[0]]
@@ -88,7 +92,7 @@ def sample_words(
 
 
 def masked_row(ids: np.ndarray, offsets: np.ndarray, masked: list[int], wordpiece: WordPiece) -> dict[str, object]:
-    """[CLS] sentence [SEP] with all pieces of the masked words as [MASK], without a pair task."""
+    """Return the row [CLS] sentence [SEP] with all pieces of the masked words as [MASK], without a pair task."""
     vocabulary = wordpiece.vocabulary
     places = [piece for word in masked for piece in range(offsets[word], offsets[word + 1])]
     hidden = ids.copy()
@@ -106,9 +110,10 @@ def masked_row(ids: np.ndarray, offsets: np.ndarray, masked: list[int], wordpiec
 def word_metrics(
     module: BertPretraining, held: HeldoutWords, *, world: int, device: torch.device, autocast: torch.autocast
 ) -> dict[str, float]:
-    """Loss in nats a masked word and in bits a byte of masked text, over all ranks; empty without held-out sentences.
+    """Return loss in nats per masked word and in bits per byte of masked text, over all ranks; empty without sentences.
 
-    A word with an [UNK] costs 8 bits a byte more. What lower-casing and stripped accents lose is not charged.
+    A word with an [UNK] costs 8 bits per byte more. Information lost by lower-casing and stripping accents is not
+    charged.
     """
     was_training = module.training
     module.eval()

@@ -1,8 +1,9 @@
-"""A published model as the start of a run: read, checked, kept once in the output folder, and loaded there by every worker.
+"""A published model as the start of a run: read, checked, copied once into the output folder, loaded there by every
+worker.
 
 OUTPUT/initial/FINGERPRINT/
-    model.safetensors config.json     what was taken, under the published names
-    manifest.json                     where it is from, and what was not there or left out
+    model.safetensors config.json     the tensors used, under the published names
+    manifest.json                     the source, and what was missing or left out
 """
 
 import json
@@ -40,11 +41,11 @@ from pipeline.train.checkpoint import CONFIG, WEIGHTS, read_tensors
 
 POOLER = "bert.pooler."
 HEADS = (POOLER, "cls.predictions.", "cls.seq_relationship.")
-"""Parts of a BertForPreTraining that a checkpoint may lack, each as a whole: an encoder's, or one of masked tokens only."""
+"""Heads of a BertForPreTraining that a checkpoint may lack, each as a whole: bare encoders and MLM-only models do."""
 OTHER_HEADS = ("classifier.", "qa_outputs.", "attention_pooling.")
-"""Of fine-tuned models: left out."""
+"""Heads of fine-tuned models, which are left out."""
 FREE = ("hidden_dropout", "attention_dropout", "initializer_deviation")
-"""Settings that config.json has and another training may set otherwise."""
+"""Settings in config.json that training may override."""
 VOCABULARY_ROWS = ("encoder.embeddings.words.weight", "masked_token_head.bias")
 PADDED_TO = (8, 16, 32, 64, 128)
 MOST_NAMED = 4
@@ -52,7 +53,7 @@ MOST_NAMED = 4
 
 @dataclass(frozen=True, kw_only=True)
 class Initial:
-    """A published model in the output folder, with the vocabulary that it was trained with."""
+    """A published model in the output folder, with its vocabulary."""
 
     folder: str
     fingerprint: str
@@ -62,10 +63,10 @@ class Initial:
 
 
 def read_initial(config: Pretrain, report: Callable[[str], None], used: tuple[str, ...] = HEADS) -> Initial:
-    """The model that config.init names, copied into the output folder unless that was done before.
+    """Read the model that config.init names and copy it into the output folder, unless it is there.
 
-    Says which of the heads that are `used` it lacks.
-    Raises CheckpointError, and ConfigError for settings at odds with it, in one line for all that does not fit.
+    Reports which of the heads in `used` it lacks. Raises CheckpointError, and ConfigError for settings that contradict
+    it, in one line.
     """
     location = storage.absolute(str(config.init))
     try:
@@ -97,7 +98,7 @@ def read_initial(config: Pretrain, report: Callable[[str], None], used: tuple[st
 
 
 def errors_with_location(location: str, read: Callable[..., Any], *arguments: Any) -> Any:
-    """What `read` gives of a model; its errors say where the model lies."""
+    """Return the result of `read`; its errors are prefixed with the model's location."""
     try:
         return read(*arguments)
     except PipelineError as error:
@@ -105,7 +106,10 @@ def errors_with_location(location: str, read: Callable[..., Any], *arguments: An
 
 
 def publish_initial(found: Initial, location: str, folder: Path, files: Files) -> None:
-    """Publish what a checkpoint has of the model in our folder, in float32. Raises CheckpointError for what cannot be used."""
+    """Publish the usable part of a checkpoint in our folder, in float32.
+
+    Raises CheckpointError where it cannot be used.
+    """
     taken, rows, padded = load_usable(found.model, found.vocabulary.size, folder, files)
     about = {
         "source": location,
@@ -124,16 +128,17 @@ def publish_initial(found: Initial, location: str, folder: Path, files: Files) -
 
 
 def load_usable(model: Model, entries: int, folder: Path, files: Files) -> tuple[Taken, int, int]:
-    """Return what a checkpoint has of a model in float32, its rows of word embeddings, and how many more only filled them up.
+    """Return a checkpoint's usable tensors in float32, its rows of word embeddings, and its padding rows.
 
-    `entries` are those of the vocabulary. Raises CheckpointError for what cannot be used.
+    `entries` is the size of the vocabulary. Raises CheckpointError where it cannot be used.
     """
     tensors = {
         name: tensor.float() for name, tensor in read_weights(folder, files).items() if tensor.is_floating_point()
     }
     if not (rows := vocabulary_size(tensors)):
         raise CheckpointError(
-            "tensor bert.embeddings.word_embeddings.weight is missing: without word embeddings there is no BERT to start from"
+            "tensor bert.embeddings.word_embeddings.weight is missing: "
+            "without word embeddings there is no BERT to start from"
         )
     require_sizes(model, tensors)
     taken = take(tensors, pretraining_parts(model, rows))
@@ -145,7 +150,9 @@ def load_usable(model: Model, entries: int, folder: Path, files: Files) -> tuple
 
 
 def padding_rows(rows: int, entries: int) -> int:
-    """How many word embeddings stand behind the vocabulary's last entry only to make their number round (30,522 to 30,528); 0 where they are no such padding."""
+    """Return the number of padding rows after the vocabulary's last entry (30,522 to 30,528); 0 where the excess is no
+    padding.
+    """
     return (
         rows - entries
         if rows > entries and any(rows == -(-entries // multiple) * multiple for multiple in PADDED_TO)
@@ -154,28 +161,30 @@ def padding_rows(rows: int, entries: int) -> int:
 
 
 def require_usable(taken: Taken) -> None:
-    """Raise CheckpointError for tensors that are missing beyond whole heads, surplus, or not finite."""
+    """Raise CheckpointError for tensors that are missing beyond whole heads, unexpected, or not finite."""
     there = set(to_published({name: torch.empty(3) for name in taken.state}))
     replaced = tuple(head for head in HEADS if not any(name.startswith(head) for name in there))
     if missing := [name for name in taken.missing if not name.startswith(replaced)]:
         raise CheckpointError(
-            f"{tensors_named(missing)} missing: only whole heads may be ({', '.join(head.rstrip('.') for head in HEADS)})"
+            f"{tensors_named(missing)} missing: only whole heads may be "
+            f"({', '.join(head.rstrip('.') for head in HEADS)})"
         )
     if surplus := [name for name in taken.surplus if not name.startswith(OTHER_HEADS)]:
         raise CheckpointError(
-            f"{tensors_named(surplus)} unexpected: a BERT of the layers and heads that config.json says has none of that name"
+            f"{tensors_named(surplus)} unexpected: a BERT of the layers and heads that config.json says has none of "
+            "that name"
         )
     if broken := [name for name, tensor in to_published(taken.state).items() if not is_finite(tensor)]:
         raise CheckpointError(f"{tensors_named(broken)} not finite: NaN or infinity among the weights")
 
 
 def is_finite(tensor: Tensor) -> bool:
-    """Whether no value is NaN or infinite: both show in the extremes, found in a fraction of the time of `isfinite` on each."""
+    """Return whether no value is NaN or infinite; checking the extremes is much faster than `isfinite` on each."""
     return not tensor.numel() or torch.stack(tensor.aminmax()).isfinite().all().item()
 
 
 def tensors_named(names: list[str]) -> str:
-    """The first few of some tensors, and how many more there are, with a verb."""
+    """Return the first few tensor names and the number of others, followed by is or are."""
     return f"tensor{'s' * (len(names) > 1)} {listed(names, MOST_NAMED)} {'are' if len(names) > 1 else 'is'}"
 
 
@@ -183,12 +192,13 @@ def require_fitting_vocabulary(location: str, path: str, rows: int, vocabulary: 
     """Raise CheckpointError unless the vocabulary has an entry for each row of the word embeddings."""
     if rows != vocabulary.size:
         raise CheckpointError(
-            f"{location}: the weights have {rows} word embeddings and the vocabulary in {path} has {vocabulary.size} entries: set vocabulary.path to the one that it was trained with"
+            f"{location}: the weights have {rows} word embeddings and the vocabulary in {path} has {vocabulary.size} "
+            "entries: set vocabulary.path to the one that it was trained with"
         )
 
 
 def description(location: str, about: dict[str, Any], used: tuple[str, ...]) -> str:
-    """What was taken of a model, and what was not, on one line."""
+    """Describe on one line what was taken from a model and what was not."""
     missing = [head.rstrip(".") for head in used if any(name.startswith(head) for name in about["missing"])]
     parts = [f"weights of {location}, {about['vocabulary_size']:,} word embeddings"]
     parts += [f"{' and '.join(missing)} not in it and initialised at random"] * bool(missing)
@@ -197,9 +207,9 @@ def description(location: str, about: dict[str, Any], used: tuple[str, ...]) -> 
 
 
 def agreed_model(chosen: Model, initial: Initial, location: str) -> Model:
-    """The settings of config.json, with dropout and deviation as chosen where that is not the default.
+    """Return the settings of config.json, with dropout and initializer deviation overridden where set.
 
-    Raises ConfigError with both values for another setting that is neither the default nor config.json's.
+    Raises ConfigError with both values for another setting that differs from both the default and config.json.
     """
     values = {}
     for name, field in CONFIG_FIELDS.items():
@@ -207,14 +217,15 @@ def agreed_model(chosen: Model, initial: Initial, location: str) -> Model:
         said = mine != getattr(Model(), name)
         if said and mine != theirs and name not in FREE:
             raise ConfigError(
-                f"model.{name} ({mine}) differs from {field} ({theirs}) in the config.json of init {location}: leave it out (preset continue sets none), or choose another init"
+                f"model.{name} ({mine}) differs from {field} ({theirs}) in the config.json of init {location}: "
+                "leave it out (preset continue sets none), or choose another init"
             )
         values[name] = mine if said else theirs
     return replace(chosen, **values)
 
 
 def build_initial_module(initial: Initial, model: Model) -> BertPretraining:
-    """The published model on the CPU; heads that it lacks are drawn from torch's global generator."""
+    """Return the published model on the CPU; heads that it lacks are initialised from torch's global generator."""
     module = BertPretraining(model, initial.vocabulary.size)
     taken = take(read_tensors(storage.join(initial.folder, WEIGHTS)), module)
     module.load_state_dict(taken.state, strict=False)
@@ -223,21 +234,21 @@ def build_initial_module(initial: Initial, model: Model) -> BertPretraining:
 
 @torch.no_grad()
 def set_word_embeddings(module: BertPretraining, words: Tensor) -> None:
-    """Give a model these word embeddings (V, width); where a row is zero its own stays."""
+    """Set a model's word embeddings (V, width); rows that are zero keep their own values."""
     table = module.encoder.embeddings.words.weight
     words = words.to(table)
     table.copy_(torch.where(words.any(1, keepdim=True), words, table))
 
 
 def extended_state(state: dict[str, Tensor], vocabulary: Vocabulary, longer: Vocabulary) -> dict[str, Tensor]:
-    """The state of a BertPretraining for an extended vocabulary: a new word's embedding and output bias are the means of its pieces'."""
+    """Return the state of a BertPretraining for an extended vocabulary: new words are the mean of their pieces."""
     rows = pieces_of_new_words(vocabulary, longer)
     words, bias = "encoder.embeddings.words.weight", "masked_token_head.bias"
     return state | {name: extend_rows(state[name], rows, longer.size) for name in (words, bias)}
 
 
 def extend_rows(table: Tensor, rows: dict[int, list[int]], size: int) -> Tensor:
-    """A table of `size` rows: those there are, and each new one as the mean of the rows of its pieces."""
+    """Return a table extended to `size` rows, each new one the mean of its pieces' rows."""
     longer = table.new_empty(size, *table.shape[1:])
     longer[: len(table)] = table
     for place, pieces in rows.items():

@@ -1,4 +1,4 @@
-"""LAMB: Adam's update, scaled for each matrix to the matrix's own norm (You et al. 2020, algorithm 2)."""
+"""LAMB: Adam's update, scaled per matrix to the matrix's norm (You et al. 2020, algorithm 2)."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -8,13 +8,14 @@ from torch import Tensor
 
 
 class Lamb(torch.optim.Optimizer):
-    """Algorithm 2 with its bias correction, and with the identity as phi, over parameter groups that may set any of the options.
+    """Algorithm 2 with bias correction and the identity as phi; parameter groups may set any of the options.
 
-    As in the code of the paper, groups without weight decay (biases, LayerNorm) are not scaled: their update is Adam's. `matrices` says how many
-    matrices of equal size lie one below the other in each parameter of a group, each with a norm of its own: a fused projection is trained as its parts would be.
+    As in the paper's code, groups without weight decay (biases, LayerNorm) are not scaled: their update is Adam's.
+    `matrices` is the number of equal matrices stacked in each parameter of a group, each with a norm of its own, so
+    that a fused projection is trained like its parts.
 
-    As of torch's fused optimisers, the attributes `grad_scale` (gradients are divided by it) and `found_inf` (not 0: nothing is changed) are heeded, on
-    the device. Parameters of a group count their steps together.
+    Honours the attributes of torch's fused optimisers, on the device: gradients are divided by `grad_scale`, and a
+    non-zero `found_inf` skips the update. Parameters of a group share a step count.
     """
 
     _step_supports_amp_scaling = True
@@ -26,7 +27,7 @@ class Lamb(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:
-        """One update from the gradients; parameters without one stay."""
+        """Take one step from the gradients; parameters without a gradient stay."""
         for group in self.param_groups:
             if parameters := [parameter for parameter in group["params"] if parameter.grad is not None]:
                 self._step_group(parameters, group)
@@ -50,10 +51,11 @@ class Lamb(torch.optim.Optimizer):
         betas: tuple[float, float],
         epsilon: float,
     ) -> list[Tensor]:
-        """Corrected first moments over the roots of corrected second moments, as new tensors; the moments move on unless `skip`."""
+        """Return bias-corrected Adam updates as new tensors; moments advance unless `skip`."""
         states = [self._state(parameter) for parameter in parameters]
         means, squares, steps = ([state[name] for state in states] for name in ("exp_avg", "exp_avg_sq", "step"))
-        # Without `alpha` torch takes a tensor without dimensions for a number: the host waits until the device tells it.
+        # Without `alpha` torch takes a tensor without dimensions for a number: the host waits until the device tells
+        # it.
         torch._foreach_add_(steps, torch.where(skip, 0.0, 1.0), alpha=1)
         for moments, beta in zip((means, squares), betas):
             torch._foreach_mul_(moments, torch.where(skip, 1.0, beta))
@@ -79,12 +81,12 @@ class Lamb(torch.optim.Optimizer):
 
 
 def pieces(tensors: Sequence[Tensor], matrices: int) -> list[Tensor]:
-    """Views of the matrices that lie one below the other in each tensor."""
+    """Return views of the matrices stacked in each tensor."""
     return [piece for tensor in tensors for piece in tensor.chunk(matrices)]
 
 
 def scale_to_norms(updates: list[Tensor], weights: list[Tensor]) -> None:
-    """Give each update the norm of its weights, in place; where either norm is 0 it stays as it is."""
+    """Scale each update in place to the norm of its weights; unchanged where either norm is 0."""
     wanted, found = (torch.stack(torch._foreach_norm(tensors)) for tensors in (weights, updates))
     ratios = torch.where((wanted > 0) & (found > 0), wanted / found, 1.0)
     torch._foreach_mul_(updates, list(ratios.unbind()))

@@ -1,4 +1,4 @@
-"""TorchTrainer around worker.py: the run's lock, the stream at every (re)start, restarts, and errors in one line."""
+"""Run TorchTrainer around worker.py: the run's lock, the stream at every (re)start, restarts, and one-line errors."""
 
 import os
 import signal
@@ -33,7 +33,8 @@ from pipeline.train.worker import STREAM, Job, run
 POLL_SECONDS = 1.0
 SILENT_SECONDS = 60.0  # before a person is told
 SILENT_INTERVALS = 3  # times the longest wait for news so far: some steps take minutes
-START_ATTEMPTS = 60  # of a worker group of fixed size that finds no room, a minute each; where nodes may come, it waits as long as it takes
+# Of a worker group of fixed size that finds no room, a minute each; where nodes may come, it waits as long as it takes
+START_ATTEMPTS = 60
 ELASTIC_START_SECONDS = (
     5  # after which an elastic group that was to be as large as before takes the nodes that are left
 )
@@ -44,7 +45,7 @@ RESIZE_SECONDS = 5.0  # between looks for nodes that came
 
 @contextmanager
 def locked_tracker(folder: str) -> Iterator[ActorHandle]:
-    """The run's tracker actor on this node; its name is the lock, and it dies with this driver.
+    """Yield the run's tracker actor on this node; its name is the lock, and it ends with this driver.
 
     Raises ConfigError when another driver has the run.
     """
@@ -62,7 +63,8 @@ def locked_tracker(folder: str) -> Iterator[ActorHandle]:
     except ValueError as error:
         holder = ray.get(ray.get_actor(name, namespace=NAMESPACE).owner.remote())
         raise ConfigError(
-            f"run {folder} is being trained already by {holder}; wait for it, stop it (ray job stop), or choose another --name"
+            f"run {folder} is being trained already by {holder}; wait for it, stop it (ray job stop), "
+            "or choose another --name"
         ) from error
     try:
         yield tracker
@@ -104,9 +106,9 @@ def tracked(
 
 
 def fit(job: Job, resources: WorkerResources) -> dict[str, Any]:
-    """Train a job to its end and give rank 0's summary.
+    """Train a job to its end and return rank 0's summary.
 
-    Raises the worker's PipelineError where it raised one, PipelineError in one line for all else.
+    Raises the worker's PipelineError where there is one, else a one-line PipelineError.
     """
     before = signal.getsignal(signal.SIGINT)
     wanted = train_environment(job.config)
@@ -132,13 +134,15 @@ def fit(job: Job, resources: WorkerResources) -> dict[str, Any]:
 
 
 def take_reservation(folder: str, requester: str) -> None:
-    """Give up what an earlier driver of the run had reserved of the cluster, and write down the name under which this one does.
+    """Cancel the cluster reservation of the run's previous driver, and record the name of this driver's.
 
-    Ray keeps the nodes of an elastic group for a driver that was killed for another three minutes, in which its successor would find no room.
+    Otherwise Ray keeps the nodes of a killed driver's elastic group for three minutes, in which its successor finds no
+    room.
     """
     note = storage.join(folder, RESERVATION)
     if storage.exists(note):
-        # There may be no coordinator in this cluster, or its node may be gone: what it held is waited for then, or free.
+        # There may be no coordinator in this cluster, or its node may be gone: what it held is waited for then, or
+        # free.
         with suppress(ValueError, KeyError, ray.exceptions.RayError):
             coordinator = ray.get_actor("AutoscalingCoordinator", namespace="AutoscalingCoordinator")
             ray.get(
@@ -149,7 +153,7 @@ def take_reservation(folder: str, requester: str) -> None:
 
 
 def train_environment(config: Pretrain) -> dict[str, str]:
-    """How soon Ray Train gives up a worker that hangs, and waits no more for nodes that went; it reads both from the environment of the driver."""
+    """Return environment variables for the driver: Ray Train's timeout for hung workers and its wait for lost nodes."""
     start = (
         {"RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": str(ELASTIC_START_SECONDS)} if config.worker_range.elastic else {}
     )
@@ -157,13 +161,15 @@ def train_environment(config: Pretrain) -> dict[str, str]:
 
 
 def newest_state(job: Job) -> checkpoint.State:
-    """The state that the run goes on from: that of its newest sound checkpoint."""
+    """Return the state of the newest intact checkpoint, from which the run continues."""
     folder = checkpoint.newest_sound(job.folder, lambda message: None)
     return checkpoint.read_state(folder) if folder else checkpoint.State()
 
 
 def trainer(job: Job, resources: WorkerResources) -> TorchTrainer:
-    """The TorchTrainer of one phase, that of the newest sound checkpoint; from there its stream is built anew whenever the worker group starts."""
+    """Return the TorchTrainer of the phase of the newest intact checkpoint; its stream is rebuilt at every worker
+    (re)start.
+    """
     config = job.config
     DataContext.get_current().enable_progress_bars = False
     DataContext.get_current().execution_no_progress_timeout_s = -1  # an evaluation may pause the stream for long
@@ -216,12 +222,12 @@ def trainer(job: Job, resources: WorkerResources) -> TorchTrainer:
 
 
 def stream_bytes(config: Pretrain) -> int:
-    """What a run's stream may hold in finished blocks."""
+    """Return the bytes of finished blocks that a run's stream may hold."""
     return max(bytes_ahead(most_of_round(config, phase), phase.sampling.maximum_length) for phase in config.all_phases)
 
 
 def most_of_round(config: Pretrain, phase: Phase) -> int:
-    """Rows of one block of every worker at most, as many workers as there may be."""
+    """Return the most rows of one block per worker, over the possible numbers of workers."""
     workers = config.worker_range
     return max(
         rows_of_round(phase.batch, phase.sampling.maximum_length, world)
@@ -235,7 +241,7 @@ def watch(
     report: Callable[[str], None],
     show: Callable[[int, dict[str, float]], None],
 ) -> None:
-    """Pass the tracker's lines and new training metrics on until told to stop, and once after."""
+    """Forward the tracker's lines and new training metrics until `stop` is set, and once after."""
     reason = "where nodes are missing, ray status names them, and the run goes on when they are there"
     if is_loopback(ray.util.get_node_ip_address()):  # no other machine can join
         reason = "the machine is busy, or they are at work on what takes long: a step, a compilation, an evaluation"
@@ -261,7 +267,7 @@ def watch(
 
 
 def plain_error(error: TrainingFailedError, job: Job) -> PipelineError:
-    """The one error that a person needs from a failed training: the pipeline's own where there is one."""
+    """Return the error to show for a failed training: the pipeline's own where there is one."""
     if failure := ray.get(job.tracker.failure.remote()):
         return failure
     causes: list[BaseException] = []
@@ -276,9 +282,11 @@ def plain_error(error: TrainingFailedError, job: Job) -> PipelineError:
     restarts = job.config.placement.restarts
     if isinstance(error, ControllerError):
         return PipelineError(
-            f"the workers could not be started: {text}; ray status says what the cluster lacks, the same command continues from the last checkpoint"
+            f"the workers could not be started: {text}; ray status says what the cluster lacks, "
+            "the same command continues from the last checkpoint"
         )
     logs = keep_logs(storage.join(job.folder, "ray-logs"))
     return PipelineError(
-        f"training failed more often than placement.restarts ({restarts}) allows: {text}; the full error is {logs}, the same command continues from the last checkpoint"
+        f"training failed more often than placement.restarts ({restarts}) allows: {text}; "
+        f"the full error is {logs}, the same command continues from the last checkpoint"
     )

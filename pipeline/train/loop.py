@@ -1,4 +1,7 @@
-"""The training loop: one visible `for`, one plain `if` an event. No Ray here: slots come in, metrics go out through two callables."""
+"""The training loop: one visible `for`, one plain `if` per event.
+
+No Ray: slots come in, metrics go out through callables.
+"""
 
 import dataclasses
 import time
@@ -29,12 +32,12 @@ from pipeline.train.step import Compute, distributed, train_step
 from pipeline.train.stragglers import Stragglers
 
 MOST_SKIPPED = 20
-"""Steps in a row without a finite gradient after which a run that skips them ends all the same."""
+"""Consecutive steps without a finite gradient after which a run that skips them ends."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """What the loop works with on one rank."""
+    """Inputs of the loop on one rank."""
 
     config: Pretrain
     folder: str
@@ -45,25 +48,30 @@ class Work:
     autocast: torch.autocast
     heldout: Sequence[Batch]
     peak_flops: float | None = None
-    """Operations a second of this rank's device at most; None where that is not known."""
+    """Peak operations per second of this rank's device; None where unknown."""
     log: Callable[[int, dict[str, float]], None]
-    """Takes (steps done, metrics); does nothing on ranks other than 0."""
+    """Log (steps done, metrics); a no-op on ranks other than 0."""
     flush: Callable[[], None]
-    """Has what was logged sent before a checkpoint is published: a run resumed from it logs later steps only. Called from another thread."""
+    """Flush logged metrics before a checkpoint is published: a run resumed from it logs later steps only.
+
+    Called from another thread.
+    """
     say: Callable[[str], None] = print
-    """Takes a line for people; does nothing on ranks other than 0. Called from other threads too."""
+    """Report a line to the user; a no-op on ranks other than 0. Called from other threads too."""
     leaving: Callable[[], bool] = lambda: False
-    """Whether a node of the run was told that it will be taken away; every rank calls it at the same steps and gets the same answer."""
+    """Return whether a node of the run will be preempted; all ranks call it at the same steps and get the same answer.
+    """
     worker_name: str = "worker 0"
-    """What people call this rank."""
+    """Name of this rank in messages."""
 
 
 def train(
     work: Work, tables: Iterator[pa.Table], module: BertPretraining, optimizer: torch.optim.Optimizer, state: State
 ) -> State:
-    """Train from `state` to the end of the phase that it stands in and give the last state, which is also the newest checkpoint.
+    """Train from `state` to the end of its phase and return the last state, which is also the newest checkpoint.
 
-    `tables`, a slot each, and the held-out batches are that phase's. Raises DataError when they are not the rows that must follow, or end early.
+    `tables`, one per slot, and the held-out batches belong to that phase. Raises DataError when the tables are not the
+    next rows, or end early.
     """
     objective = distributed(module, work.device, work.world)
     with (
@@ -83,7 +91,7 @@ def train_phase(
     saver: Saver,
     stragglers: Stragglers,
 ) -> State:
-    """`train`, with the module as it is called and what goes on beside the steps."""
+    """Run `train` with the wrapped module and the helpers that run alongside the steps."""
     config, start = work.config, state.step
     phase = config.phase_at(start)
     if state.step == 0:
@@ -144,7 +152,7 @@ def train_phase(
 def take_slots(
     work: Work, tables: Iterator[pa.Table], meter: Meter, places: Sequence[int], step: int, rows_per_slot: int
 ) -> list[Slot]:
-    """This rank's next slots, those of the step; the time they take to come counts as waiting."""
+    """Return this rank's next slots of the step; the time they take to arrive counts as waiting."""
     slots = []
     for place in places:
         asked = time.perf_counter()
@@ -161,7 +169,7 @@ def take_slots(
 
 
 def check_order(state: State, records: Sequence[Record], step: int) -> None:
-    """Raise DataError unless the step's slots are the rows that follow the cursor: Ray's dealing order is its habit, not its promise."""
+    """Raise DataError unless the step's slots are the rows after the cursor: Ray does not promise the dealing order."""
     problem = check_chain(state.cursor, [(record.first, record.last) for record in records])
     if problem:
         raise DataError(
@@ -170,7 +178,7 @@ def check_order(state: State, records: Sequence[Record], step: int) -> None:
 
 
 def advance(state: State, records: Sequence[Record]) -> State:
-    """The state after a step over these slots."""
+    """Return the state after a step over these slots."""
     crc32 = state.crc32
     for record in records:
         crc32 = zlib.crc32(record.crc32.to_bytes(4, "little"), crc32)
@@ -186,7 +194,7 @@ def advance(state: State, records: Sequence[Record]) -> State:
 def step_of(
     number: int, sums: dict[str, torch.Tensor], counts: dict[str, int], norm: torch.Tensor, records: Sequence[Record]
 ) -> Step:
-    """What the meter counts of a step."""
+    """Return the step's counts for the meter."""
     tokens, squares, masked = (
         sum(getattr(record, name) for record in records) for name in ("tokens", "squares", "masked")
     )
@@ -194,9 +202,10 @@ def step_of(
 
 
 def count_time(work: Work, state: State, meter: Meter) -> State:
-    """The state with the meter's totals of the running interval and its time up to now in it.
+    """Return the state with the meter's totals of the current interval and its time.
 
-    Raises ConfigError where a gradient was not finite and the settings do not pass over that; the meter learns of it no sooner.
+    Raises ConfigError where a gradient was not finite and the settings do not skip that; the meter learns of it only
+    here.
     """
     before = dict(meter.total)
     total = meter.reduce()
@@ -213,7 +222,7 @@ def count_time(work: Work, state: State, meter: Meter) -> State:
 
 
 def refuse_nonfinite(work: Work, meter: Meter) -> None:
-    """Raise ConfigError for a step whose gradient is not finite, or for too many in a row where such steps are skipped."""
+    """Raise ConfigError for a step whose gradient is not finite, or too many in a row where they are skipped."""
     skips, config = work.config.on_nonfinite == "skip", work.config
     if "nonfinite" not in meter.total or (skips and meter.nonfinite_in_a_row < MOST_SKIPPED):
         return
@@ -225,7 +234,8 @@ def refuse_nonfinite(work: Work, meter: Meter) -> None:
     )
     otherwise = "" if skips else ", or pass over such steps with on_nonfinite skip"
     raise ConfigError(
-        f"{found}: lower optimizer.learning_rate ({config.optimizer.learning_rate}) and start under another --name{otherwise}; "
+        f"{found}: lower optimizer.learning_rate ({config.optimizer.learning_rate}) "
+        f"and start under another --name{otherwise}; "
         f"{f'the rows of step {number}' if skips else 'its rows'} are shown by jobs/show.py seen {work.folder} {number}"
     )
 
@@ -233,7 +243,7 @@ def refuse_nonfinite(work: Work, meter: Meter) -> None:
 def log_interval(
     work: Work, state: State, meter: Meter, rate: float, norm: torch.Tensor, stragglers: Stragglers
 ) -> State:
-    """Log the means since the last logged step, name a worker that all others wait for, and begin the next interval."""
+    """Log the means since the last logged step, report a straggler, and start the next interval."""
     state = count_time(work, state, meter)
     metrics = training_metrics(meter.total) | {"speed/peak_memory_gigabytes": peak_memory_bytes(work.device) / 1e9}
     if work.peak_flops is not None:
@@ -259,7 +269,7 @@ def log_interval(
 
 
 def evaluate_and_log(work: Work, module: BertPretraining, state: State, phase: Phase) -> dict[str, float]:
-    """Evaluate on the held-out examples, which are made at the phase's length, and log the result beside that length."""
+    """Evaluate on the held-out examples of the phase's length, and log the result with that length."""
     metrics = evaluate(module, work.heldout, world=work.world, device=work.device, autocast=work.autocast)
     if metrics:
         metrics |= {"heldout/maximum_length": phase.sampling.maximum_length}

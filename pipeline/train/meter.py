@@ -9,64 +9,68 @@ import torch
 import torch.distributed as dist
 
 BUCKETS_PER_DECADE = 100
-"""Of the counts of step times: 2.3% wide each."""
+"""Histogram resolution of step times: each bucket is 2.3% wide."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """A step on one rank; what a device computed stays there until the meter is read."""
+    """One step on one rank; computed values stay on the device until the meter is read."""
 
     number: int
-    """1 is the first."""
+    """Step number, from 1."""
     sums: dict[str, torch.Tensor]
     """This rank's loss sums by term."""
     counts: dict[str, int]
-    """Of all ranks, as all that follows."""
+    """Counts per term over all ranks, as are all fields below."""
     norm: torch.Tensor
-    """Of the gradient before clipping."""
+    """Gradient norm before clipping."""
     tokens: int
     squares: int
     masked: int
 
 
 class Meter:
-    """Adds up steps on one rank, and over the ranks when asked.
+    """Add up steps on one rank, and over ranks on request.
 
-    Nothing is read from a device until then. What is not yet logged travels in the checkpoint,
-    so a resumed run logs the same means as one that was never stopped.
+    Nothing is read from the device until then. Unlogged totals travel in the checkpoint, so a resumed run logs the same
+    means as one that was never stopped.
     """
 
     def __init__(self, world: int, carried: dict[str, float] | None = None, device: torch.device | None = None) -> None:
         self.world = world
         self.device = device or torch.device("cpu")
         self.total: dict[str, float] = dict(carried or {})
-        """Over all ranks and reduced: counts, tokens, squares, masked, steps, seconds, wait_seconds, loss sums as `sum.NAME`, step times as `time.BUCKET`.
+        """Totals over all ranks: counts, tokens, squares, masked, steps, seconds, wait_seconds, loss sums as
+        `sum.NAME`, step times as `time.BUCKET`.
 
-        Steps whose gradient is not finite add their number to `nonfinite` and their place to `first_nonfinite`, tokens and time, and no loss.
+        Steps whose gradient is not finite add to `nonfinite`, `first_nonfinite`, tokens and time, but not to losses.
         """
         self.steps: list[Step] = []
         self.marks: list[float | torch.cuda.Event] = [mark(self.device)]
         self.nonfinite_in_a_row = 0
-        """Steps up to the last one read whose gradient was not finite."""
+        """Consecutive non-finite steps, up to the last one read."""
         self.newest_nonfinite = 0
-        """Number of the newest step read whose gradient was not finite; 0 before one."""
+        """Number of the newest non-finite step read; 0 without one."""
         self.step_seconds = 0.0
-        """Mean of the steps that were read last, the same on every rank; 0 before."""
+        """Mean time of the steps read last, the same on every rank; 0 before the first."""
         self.wait = 0.0
         self.started = time.perf_counter()
 
     def add(self, step: Step) -> None:
-        """Count a step that has just been given to the device."""
+        """Count a step that was just queued on the device."""
         self.steps.append(step)
         self.marks.append(mark(self.device))
 
     def resume_clock(self) -> None:
-        """Start counting time again, after a pause that belongs to no step (an evaluation)."""
+        """Restart the clock after a pause that belongs to no step (an evaluation)."""
         self.marks = [mark(self.device)]
         self.started = time.perf_counter()
 
     def reduce(self) -> dict[str, float]:
-        """Bring the totals over all ranks up to now and give them; every rank must call it. The wait is that of the rank that waited longest."""
+        """Return the totals over all ranks up to now; every rank must call it.
+
+        Waiting time is that of the slowest rank.
+        """
         names = sorted({name for step in self.steps for name in step.sums})
         sums, norms = read(self.steps, names)
         now = time.perf_counter()  # after the device has caught up
@@ -85,7 +89,7 @@ class Meter:
         return dict(self.total)
 
     def clear(self) -> None:
-        """Begin the next interval."""
+        """Start the next interval."""
         self.total = {}
 
     def _count(self, step: Step, sums: dict[str, float], *, finite: bool) -> None:
@@ -107,7 +111,7 @@ class Meter:
 
 
 def mark(device: torch.device) -> float | torch.cuda.Event:
-    """This moment in the device's own order of work, in seconds on a CPU; the host does not wait."""
+    """Record a time mark in the device's queue, in seconds on a CPU; the host does not wait."""
     if device.type != "cuda":
         return time.perf_counter()
     event = torch.cuda.Event(enable_timing=True)
@@ -116,7 +120,7 @@ def mark(device: torch.device) -> float | torch.cuda.Event:
 
 
 def durations(marks: Sequence[float | torch.cuda.Event]) -> list[float]:
-    """Milliseconds from each mark to the next; the device has passed them all."""
+    """Return the milliseconds between consecutive marks, all of which the device has passed."""
     pairs = zip(marks[:-1], marks[1:], strict=True)
     return [
         1000 * (after - before) if isinstance(after, float) else before.elapsed_time(after) for before, after in pairs
@@ -124,7 +128,9 @@ def durations(marks: Sequence[float | torch.cuda.Event]) -> list[float]:
 
 
 def read(steps: Sequence[Step], names: Sequence[str]) -> tuple[torch.Tensor, torch.Tensor]:
-    """This rank's loss sums (steps, terms) and the norms (steps,) as float64 on the host: one wait for the device."""
+    """Return this rank's loss sums (steps, terms) and the norms (steps,) as float64 on the host, with one
+    synchronisation.
+    """
     if not steps:
         return torch.zeros(0, len(names), dtype=torch.float64), torch.zeros(0, dtype=torch.float64)
     zero = torch.zeros_like(steps[0].norm, dtype=torch.float64)
@@ -136,12 +142,12 @@ def read(steps: Sequence[Step], names: Sequence[str]) -> tuple[torch.Tensor, tor
 
 
 def bucket(milliseconds: float) -> int:
-    """The bucket of a duration: a hundred to a power of ten, from a microsecond on."""
+    """Return the bucket of a duration: a hundred per decade, from one microsecond."""
     return round(BUCKETS_PER_DECADE * np.log10(max(milliseconds, 1e-3)))
 
 
 def percentile_milliseconds(total: Mapping[str, float], share: float) -> float:
-    """The step time that this share of the counted steps does not exceed, to the width of a bucket; 0 without steps."""
+    """Return the given percentile of step times, to the width of a bucket; 0 without steps."""
     buckets = sorted((int(name[5:]), count) for name, count in total.items() if name.startswith("time."))
     rank, passed = share * sum(count for _, count in buckets), 0.0
     for number, count in buckets:
@@ -152,9 +158,10 @@ def percentile_milliseconds(total: Mapping[str, float], share: float) -> float:
 
 
 def training_metrics(total: dict[str, float]) -> dict[str, float]:
-    """Means and rates of an interval from a meter's totals: losses in nats, real tokens per second of wall time, waiting in percent of it.
+    """Return the means and rates of an interval from a meter's totals.
 
-    Losses are those of the steps whose gradient was finite.
+    Losses in nats, real tokens per second of wall time, waiting in percent of it. Losses include only steps whose
+    gradient was finite.
     """
     means = {name[4:]: value / total[f"count.{name[4:]}"] for name, value in total.items() if name.startswith("sum.")}
     skipped = {"train/nonfinite_steps": total["nonfinite"]} if "nonfinite" in total else {}

@@ -1,4 +1,4 @@
-"""The name of a run that was not given one."""
+"""Default name of a run."""
 
 import dataclasses
 import hashlib
@@ -22,7 +22,9 @@ IDENTITY = (
 
 
 def default_name(preset: str, config: Pretrain) -> str:
-    """The preset's name and a digest of all settings that shape the data and the training, so that the same command means the same run."""
+    """Return the preset's name and a digest of all settings that shape data and training, so that the same command
+    means the same run.
+    """
     groups = (*IDENTITY, "init", "corpus", "prepare", "vocabulary")
     settings = flatten(config)
     shaping = {key: value for key, value in settings.items() if key.split(".")[0] in groups and key not in PASSING}
@@ -33,5 +35,5 @@ def default_name(preset: str, config: Pretrain) -> str:
 
 
 def with_name(config: Pretrain, preset: str) -> Pretrain:
-    """The settings with the run's name filled in."""
+    """Return the settings with the run's name filled in."""
     return config if config.name else dataclasses.replace(config, name=default_name(preset, config))

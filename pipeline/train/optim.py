@@ -1,4 +1,4 @@
-"""The optimiser of the settings, with its groups of parameters, and its state as tensors by parameter name."""
+"""Build the optimiser with its parameter groups, and convert its state to tensors by parameter name."""
 
 import re
 from collections.abc import Callable
@@ -19,24 +19,29 @@ FUSED = re.compile(r"\.qkv\.weight$")  # query, key and value, three matrices in
 
 
 def has_weight_decay(name: str, parameter: nn.Parameter) -> bool:
-    """Whether weight decay applies: to matrices, not to biases and LayerNorm parameters (Devlin et al. 2019; google-research/bert)."""
+    """Return whether weight decay applies: to matrices, not to biases and LayerNorm parameters (Devlin et al.
+
+    2019; google-research/bert).
+    """
     return parameter.ndim > 1
 
 
 def layers_above(name: str, layers: int) -> int:
-    """Layers from a parameter to the heads: 0 for those of pooler and heads, `layers` in the lowest layer, one more for the embeddings."""
+    """Return the number of layers above a parameter: 0 for pooler and heads, `layers` in the lowest layer, one more for
+    embeddings.
+    """
     if found := LAYER.search(name):
         return layers - int(found[1])
     return layers + 1 if "embeddings." in name else 0
 
 
 def trainable_parameters(module: nn.Module) -> list[tuple[str, nn.Parameter]]:
-    """The parameters that are not frozen, by name."""
+    """Return the trainable parameters with their names."""
     return [(name, parameter) for name, parameter in module.named_parameters() if parameter.requires_grad]
 
 
 def parameter_groups(chosen: settings.AdamW, module: nn.Module) -> list[dict[str, Any]]:
-    """The parameters that train (a tied one counts once) by what is done to them: weight decay, share of the rate, matrices in one parameter."""
+    """Group trainable parameters, tied ones once, by weight decay, share of the rate, and matrices per parameter."""
     layers = 1 + max(
         (int(found[1]) for name, _ in module.named_parameters() if (found := LAYER.search(name))), default=-1
     )
@@ -71,12 +76,14 @@ OPTIMIZERS: dict[type, Callable[..., torch.optim.Optimizer]] = {
 
 
 def build_optimizer(chosen: settings.AdamW, module: nn.Module) -> torch.optim.Optimizer:
-    """The optimiser over the module's parameters; the rate of a group is that of the step times the group's `rate_share`."""
+    """Return the optimiser of the module's parameters; a group's rate is the step's rate times the group's
+    `rate_share`.
+    """
     return OPTIMIZERS[type(chosen)](chosen, parameter_groups(chosen, module))
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer, module: nn.Module) -> dict[str, torch.Tensor]:
-    """A copy on the host of the optimiser's state as {parameter.state: tensor}, empty before the first step."""
+    """Copy the optimiser's state to the host as {parameter.state: tensor}; empty before the first step."""
     tensors = {}
     for name, parameter in module.named_parameters():
         for key, value in optimizer.state.get(parameter, {}).items():
@@ -87,9 +94,10 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer, module: nn.Module) -> di
 def load_optimizer(
     optimizer: torch.optim.Optimizer, module: nn.Module, tensors: dict[str, torch.Tensor], *, complete: bool = True
 ) -> None:
-    """Put back what optimizer_tensors gave. Raises CheckpointError when a tensor is missing or shaped otherwise.
+    """Load the state from optimizer_tensors. Raises CheckpointError when a tensor is missing or of another shape.
 
-    `complete`: every parameter has a state; else those without are left as new: they had no gradient yet.
+    With `complete`, every parameter must have a state; else parameters without one start fresh: they had no gradient
+    yet.
     """
     for name, parameter in trainable_parameters(module):
         if not complete and not any(f"{name}.{key}" in tensors for key in STATE):
@@ -99,7 +107,8 @@ def load_optimizer(
             value = tensors.get(f"{name}.{key}")
             if value is None or (key != "step" and value.shape != parameter.shape):
                 raise CheckpointError(
-                    f"optimizer.safetensors: {name}.{key} is missing or has another shape than the parameter's {tuple(parameter.shape)}"
+                    f"optimizer.safetensors: {name}.{key} is missing or has another shape than the parameter's "
+                    f"{tuple(parameter.shape)}"
                 )
             state[key] = value.to(parameter.device) if key != "step" or parameter.is_cuda else value
         optimizer.state[parameter] = state

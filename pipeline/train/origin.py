@@ -1,4 +1,4 @@
-"""What started a run, as tags of MLflow: the commit of this code, the user and the command."""
+"""MLflow tags on the origin of a run: the commit of this code, the user and the command."""
 
 import getpass
 import os
@@ -15,11 +15,11 @@ USER, SOURCE, KIND = "mlflow.user", "mlflow.source.name", "mlflow.source.type"
 COMMAND = "command"
 GIT_SECONDS = 10
 LONGEST = 5_000
-"""Characters of a tag that every MLflow server takes."""
+"""Longest tag value that every MLflow server accepts."""
 
 
 def origin() -> dict[str, str]:
-    """Return the tags; those of the commit are left out where this code lies in no git checkout."""
+    """Return the tags; commit tags are left out where this code is in no git checkout."""
     return (
         commit(__file__)
         | user()
@@ -28,7 +28,7 @@ def origin() -> dict[str, str]:
 
 
 def commit(file: str) -> dict[str, str]:
-    """Return the commit of the checkout that has a file, and whether files of it were changed since; nothing where git does not know it."""
+    """Return the commit of a file's checkout, and whether its files have changes; empty where git does not know it."""
     if (
         git(file, "ls-files", "--error-unmatch", file) is None
     ):  # as where a package is installed below a checkout of something else
@@ -38,7 +38,7 @@ def commit(file: str) -> dict[str, str]:
 
 
 def git(file: str, *words: str) -> str | None:
-    """Return what git prints in the folder of a file; None where it is not there or refuses."""
+    """Return git's output in the folder of a file; None where git is missing or fails."""
     with suppress(OSError, subprocess.TimeoutExpired):
         done = subprocess.run(
             ["git", *words], cwd=os.path.dirname(file), capture_output=True, text=True, timeout=GIT_SECONDS
@@ -48,20 +48,20 @@ def git(file: str, *words: str) -> str | None:
 
 
 def user() -> dict[str, str]:
-    """Return who runs this process; nothing where the system has no name for them, as in some containers."""
+    """Return the user of this process; empty where the system has no name, as in some containers."""
     with suppress(OSError, KeyError):
         return {USER: getpass.getuser()}
     return {}
 
 
 def command(words: Sequence[str]) -> str:
-    """Return a command as a shell takes it, without logins and keys of URLs."""
+    """Return a command in shell syntax, without logins and keys of URLs."""
     shown = shlex.join(without_login(word) for word in words)
     return shown if len(shown) <= LONGEST else f"{shown[: LONGEST - 1]}…"
 
 
 def without_login(word: str) -> str:
-    """Return a word of a command, the value of --OPTION=VALUE too, without the login of its URL."""
+    """Return a command-line word without the login of its URL, also in --OPTION=VALUE."""
     option, equals, value = word.partition("=")
     if word.startswith("-") and equals:
         return f"{option}={storage.without_login(value)}"

@@ -1,4 +1,4 @@
-"""Pictures of a training, from its logged metrics alone: losses with their baselines, and speed."""
+"""Figures of a training run from its logged metrics alone: losses with baselines, and throughput."""
 
 import math
 import textwrap
@@ -15,9 +15,9 @@ LEARNING_CURVE, THROUGHPUT = "pictures/learning-curve.png", "pictures/throughput
 DPI = 150
 BLUE, RED, GREY = "#4477aa", "#cc6677", "#555555"
 MOST_POINTS = 200
-"""Points of a line at most; where more were logged, each is the mean of several."""
+"""Most points per line; where more were logged, each is a mean of several."""
 UNITS = {"mlm": "MLM loss, nats per masked token", "nsp": "NSP loss, nats per pair", "sop": "SOP loss, nats per pair"}
-"""Term of the loss -> its axis."""
+"""Loss term -> axis label."""
 TITLE_WIDTH = 80
 
 Points = Mapping[str, Mapping[int, float]]
@@ -25,13 +25,13 @@ Points = Mapping[str, Mapping[int, float]]
 
 
 def pictures(name: str, points: Points) -> dict[str, Figure]:
-    """Return artifact path -> picture of the run `name`; none before its first steps are logged."""
+    """Return artifact path -> figure of the run `name`; empty before its first steps are logged."""
     drawn = {LEARNING_CURVE: learning_curve(name, points), THROUGHPUT: throughput(name, points)}
     return {path: figure for path, figure in drawn.items() if figure is not None}
 
 
 def learning_curve(name: str, points: Points) -> Figure | None:
-    """Draw a panel per loss term: in training, on held-out text, before training, and what a guess by frequency scores."""
+    """Draw one panel per loss term: training, held-out, before training, and the frequency baseline."""
     terms = [term for term in UNITS if points.get(f"train/{term}_loss")]
     if not terms:
         return None
@@ -65,7 +65,7 @@ def throughput(name: str, points: Points) -> Figure | None:
 
 
 def stacked(name: str, heights: list[float]) -> tuple[Figure, list[Axes]]:
-    """Return a figure titled by the run, and panels one below the other over the same steps."""
+    """Return a figure titled by the run, with panels stacked over a shared step axis."""
     figure = Figure(figsize=(8.5, 1.2 + 2.7 * sum(heights)), layout="constrained", facecolor="white")
     panels = list(figure.subplots(len(heights), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0])
     figure.suptitle(textwrap.fill(name, TITLE_WIDTH), fontsize="medium", fontweight="bold")
@@ -79,7 +79,7 @@ def stacked(name: str, heights: list[float]) -> tuple[Figure, list[Axes]]:
 
 
 def training_line(axes: Axes, logged: Mapping[int, float]) -> None:
-    """Draw the means of intervals; each stands at its last step, as the logged ones do."""
+    """Draw the means of intervals, each at its last step, as logged."""
     steps, values, size = interval_means(logged)
     apart = Counter(after - before for before, after in pairwise(sorted(logged))).most_common(1)
     number = (
@@ -92,7 +92,7 @@ def training_line(axes: Axes, logged: Mapping[int, float]) -> None:
 
 
 def interval_means(logged: Mapping[int, float]) -> tuple[np.ndarray, np.ndarray, int]:
-    """Return last steps and means of groups of consecutive points, MOST_POINTS at most, and how many points a group has."""
+    """Return last steps and means of groups of consecutive points, MOST_POINTS at most, and the points per group."""
     steps, values = np.array(sorted(logged.items()), dtype=np.float64).T
     size = -(-len(steps) // MOST_POINTS)
     starts = np.arange(0, len(steps), size)
@@ -101,7 +101,7 @@ def interval_means(logged: Mapping[int, float]) -> tuple[np.ndarray, np.ndarray,
 
 
 def heldout_lines(axes: Axes, losses: Mapping[int, float], lengths: Mapping[int, float]) -> None:
-    """Draw held-out losses, a line per length of the sequences: losses at two lengths cannot be compared."""
+    """Draw held-out losses, one line per sequence length, since losses at two lengths cannot be compared."""
     there = sorted({lengths.get(step) for step in losses}, key=lambda length: length or 0)
     for length, style in zip(there, ("-", "--", ":")):
         steps = [step for step in sorted(losses) if lengths.get(step) == length]
@@ -120,7 +120,7 @@ def heldout_lines(axes: Axes, losses: Mapping[int, float], lengths: Mapping[int,
 
 
 def baseline_lines(axes: Axes, term: str, points: Points) -> None:
-    """Draw the held-out loss before training, and the newest of a guess by frequency, each as a horizontal line with its value."""
+    """Draw the held-out loss before training and the newest frequency baseline, as horizontal lines with values."""
     untrained = points.get(f"heldout/{term}_loss", {}).get(0)
     if untrained is not None:
         axes.axhline(untrained, color=GREY, linestyle=":", linewidth=1.2, label=f"before training: {untrained:.3f}")
@@ -131,7 +131,7 @@ def baseline_lines(axes: Axes, term: str, points: Points) -> None:
 
 
 def frequency_guess(term: str, points: Points) -> float | None:
-    """Return the loss in nats of the unigram distribution, or of the shares of both answers where the term is one of pairs."""
+    """Return the frequency baseline's loss in nats: unigram for masked tokens, answer shares for a pair task."""
     name = "heldout_baseline/unigram_mlm_loss" if term == "mlm" else f"heldout_baseline/majority_{term}_accuracy"
     logged = points.get(name, {})
     if not logged:
@@ -143,7 +143,7 @@ def frequency_guess(term: str, points: Points) -> float | None:
 
 
 def tokens_axis(axes: Axes, tokens: Mapping[int, float]) -> None:
-    """Put the tokens read so far above the steps, where they were logged."""
+    """Show the tokens read so far above the steps, where logged."""
     if len(tokens) < 2:
         return
     steps, counts = np.array(sorted(tokens.items()), dtype=np.float64).T
@@ -160,7 +160,7 @@ def tokens_axis(axes: Axes, tokens: Mapping[int, float]) -> None:
 
 
 def legend(axes: Axes, *, last: bool) -> None:
-    """Put the legend below the panel, where it hides no line; below the last one stand its axis' numbers and name first."""
+    """Put the legend below the panel, where it hides no line; in the last panel, below the axis labels."""
     axes.legend(
         loc="upper center",
         bbox_to_anchor=(0.5, -0.16 if last else -0.01),

@@ -1,4 +1,4 @@
-"""The number format of matrix products: what is asked for, and what the hardware computes in."""
+"""Number format of matrix products: choose it by settings and hardware."""
 
 import torch
 
@@ -9,7 +9,10 @@ from pipeline.model.gpu import AMPERE, gpu_of, supports_matmul
 
 
 def chosen_precision(placement: Placement | ModelPlacement, device: torch.device) -> str:
-    """The number format of matrix products: that asked for, or bfloat16 where the hardware computes in it. Raises ConfigError where float8 cannot be had."""
+    """Return the number format of matrix products: the setting, or by default bfloat16 where the hardware supports it.
+
+    Raises ConfigError where float8 is not available.
+    """
     if placement.precision == "float8":
         refuse_float8(device)
     if placement.precision == "auto":
@@ -18,15 +21,17 @@ def chosen_precision(placement: Placement | ModelPlacement, device: torch.device
 
 
 def autocast_of(precision: str, device: torch.device) -> torch.autocast:
-    """Autocast to bfloat16, also of what is not multiplied in float8. Sets besides whether this process computes float32 products as TF32.
+    """Return autocast to bfloat16, also around float8 products, and set whether this process uses TF32 for float32
+    products.
 
-    Raises ConfigError where the device does not multiply in the format.
+    Raises ConfigError where the device does not support the format.
     """
     if device.type == "cpu" and precision == "tf32":
         raise ConfigError("placement.precision (tf32) needs a GPU, this is a CPU: use float32, or auto")
     if device.type == "cuda" and precision != "float8" and not supports_matmul(gpu := gpu_of(device), precision):
         raise ConfigError(
-            f"placement.precision ({precision}) needs a GPU of compute capability {'.'.join(map(str, AMPERE))} (Ampere) or later, this is {gpu.name}: use float32, or auto"
+            f"placement.precision ({precision}) needs a GPU of compute capability {'.'.join(map(str, AMPERE))} "
+            f"(Ampere) or later, this is {gpu.name}: use float32, or auto"
         )
     if device.type == "cuda":
         torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
@@ -34,14 +39,14 @@ def autocast_of(precision: str, device: torch.device) -> torch.autocast:
 
 
 def slower_precision(placement: Placement | ModelPlacement, device: torch.device) -> str | None:
-    """A line where auto leaves a GPU at float32."""
+    """Return a line to report where `auto` leaves a GPU at float32."""
     if device.type != "cuda" or placement.precision != "auto" or has_bfloat16(device):
         return None
     return f"placement.precision auto: float32, because {gpu_of(device).name} does not multiply in bfloat16"
 
 
 def has_bfloat16(device: torch.device) -> bool:
-    """Whether the device multiplies matrices in bfloat16."""
+    """Return whether the device multiplies matrices in bfloat16."""
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
     found = torch.cpu.get_capabilities()

@@ -1,4 +1,4 @@
-"""Whether torch can use the GPUs that Ray counts: asked of each node that has some, before anything starts on them."""
+"""Check that torch can use the GPUs that Ray counts, on each node that has some, before anything starts on them."""
 
 import warnings
 from collections.abc import Mapping
@@ -11,15 +11,15 @@ from pipeline import storage
 from pipeline.errors import ConfigError
 
 PROBE_SECONDS = 45.0
-"""How long answers are waited for: a node whose GPUs are all taken gives none, and something computes on those."""
+"""Seconds to wait for answers: a node whose GPUs are all busy gives none, and its GPUs evidently work."""
 LITTLE = 0.0001
-"""Of a GPU, the least that Ray gives: enough to see it."""
+"""Fraction of a GPU to request: the least that Ray assigns."""
 MOST_NAMED = 3
 """Nodes that an error names."""
 
 
 def require_usable_gpus(resource: str | None = None) -> None:
-    """Raise ConfigError where torch cannot use the GPUs of a node; `resource`: only nodes that have it are used."""
+    """Raise ConfigError where torch cannot use the GPUs of a node; with `resource`, check only nodes that have it."""
     wanted = ("GPU", resource) if resource else ("GPU",)
     nodes = [node for node in ray.nodes() if node["Alive"] and all(node["Resources"].get(name) for name in wanted)]
     ask = ray.remote(num_cpus=0, num_gpus=LITTLE, max_retries=1)(gpu_problem)
@@ -35,7 +35,7 @@ def require_usable_gpus(resource: str | None = None) -> None:
 
 
 def answer(reference: ray.ObjectRef) -> str | None:
-    """What a node said; None where it went meanwhile, which is no fault of its GPUs."""
+    """Return a node's answer; None where the node was lost, which is no fault of its GPUs."""
     try:
         return ray.get(reference)
     except ray.exceptions.RayError:
@@ -43,7 +43,7 @@ def answer(reference: ray.ObjectRef) -> str | None:
 
 
 def refuse(problems: Mapping[str, str | None], nodes: int) -> None:
-    """Raise ConfigError where a node, by its address, has a problem; `nodes` is how many were asked."""
+    """Raise ConfigError where a node, by its address, has a problem; `nodes` is the number checked."""
     bad = {address: problem for address, problem in problems.items() if problem}
     if bad:
         first = "; ".join(f"{address}: {problem}" for address, problem in list(bad.items())[:MOST_NAMED])
@@ -54,7 +54,7 @@ def refuse(problems: Mapping[str, str | None], nodes: int) -> None:
 
 
 def gpu_problem() -> str | None:
-    """Why torch cannot compute on the GPU that this process was given; None where it can."""
+    """Describe why torch cannot compute on this process's GPU; None where it can."""
     if torch.version.cuda is None and torch.version.hip is None:
         kind = "for Intel GPUs, which are not used here" if torch.version.xpu else "without CUDA"
         return f"torch {torch.__version__} there is a build {kind}"

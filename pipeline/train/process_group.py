@@ -1,4 +1,4 @@
-"""The process group of workers that are all on one machine: nothing that it opens can be reached from another."""
+"""Process group for workers on a single machine, with sockets that no other machine can reach."""
 
 import os
 import socket
@@ -12,13 +12,13 @@ from ray.train.torch.config import _set_torch_distributed_env_vars, _TorchBacken
 
 LOOPBACK = "127.0.0.1"
 listening: list[socket.socket] = []
-"""In the process of rank 0: the socket of the group's store, until the store takes it over."""
+"""In rank 0's process: the socket of the group's store, until the store takes it over."""
 
 
 class LoopbackConfig(TorchConfig):
-    """Ray Train's process group with the store and the connections of all ranks on 127.0.0.1.
+    """Ray Train's process group with the store and all connections on 127.0.0.1.
 
-    Ray's own store listens on all addresses, and whoever reaches it can change what is in it.
+    Ray's own store listens on all addresses, where anyone could change its contents.
     """
 
     @property
@@ -27,7 +27,7 @@ class LoopbackConfig(TorchConfig):
 
 
 class LoopbackBackend(_TorchBackend):
-    """Sets the group up in the workers."""
+    """Set up the group in the workers."""
 
     def on_start(self, worker_group, backend_config: TorchConfig) -> None:  # the type differs by Ray Train's version
         worker_group.execute(_set_torch_distributed_env_vars)
@@ -38,13 +38,13 @@ class LoopbackBackend(_TorchBackend):
 
 
 def listen() -> int:
-    """Open the socket of the store; give its port."""
+    """Open the store's socket and return its port."""
     listening[:] = [socket.create_server((LOOPBACK, 0))]
     return listening[0].getsockname()[1]
 
 
 def join(rank: int, world: int, port: int, backend: str, timeout: timedelta) -> None:
-    """Join the group; rank 0 has its store."""
+    """Join the group; rank 0 runs the store."""
     if name := loopback_interface():
         os.environ.setdefault("GLOO_SOCKET_IFNAME", name)
         os.environ.setdefault("NCCL_SOCKET_IFNAME", name)
@@ -54,6 +54,6 @@ def join(rank: int, world: int, port: int, backend: str, timeout: timedelta) -> 
 
 
 def loopback_interface() -> str | None:
-    """Name of the network interface that has 127.0.0.1."""
+    """Return the network interface that has 127.0.0.1."""
     addresses = psutil.net_if_addrs().items()
     return next((name for name, ones in addresses if any(one.address == LOOPBACK for one in ones)), None)

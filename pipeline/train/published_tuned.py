@@ -1,6 +1,5 @@
-"""A fine-tuned BERT as transformers writes it: a folder, URL or hf://OWNER/NAME.
-
-Its config.json names its head and its labels.
+"""Load a fine-tuned BERT as transformers writes it, from a folder, URL or hf://OWNER/NAME; config.json names head and
+labels.
 """
 
 import hashlib
@@ -39,7 +38,7 @@ HEADS = {
     "BertForTokenClassification": "classifier",
     "BertForQuestionAnswering": "qa_outputs",
 }
-"""What config.json calls a model with a head that we know, and its head's tensors."""
+"""Architecture in config.json -> prefix of the head's tensors."""
 METRICS: dict[Kind, tuple[str, ...]] = {
     "classification": ("accuracy", "macro_f1"),
     "multilabel": ("micro_f1", "macro_f1", "subset_accuracy"),
@@ -50,23 +49,23 @@ METRICS: dict[Kind, tuple[str, ...]] = {
 ENCODER = "bert."
 POOLER = "bert.pooler."
 QUESTION_LENGTH = 384
-"""Tokens of a question with its context, as transformers' own scripts and pipeline have it; of a text all positions."""
+"""Tokens of a question with its context, as in transformers' scripts and pipeline; other texts use all positions."""
 LEAST_LENGTH = 8
-"""Tokens that a cutting has at least."""
+"""Minimum length limit in tokens."""
 DIGEST = "digest"
-"""In the lineage of a published model: of its files. No other has it."""
+"""Lineage key of published models only: digest of their files."""
 
 
 def load_tuned_or_published(location: str) -> TunedModel:
-    """A fine-tuned model, ours or published by others.
+    """Load a fine-tuned model, ours or published by others.
 
-    Raises CheckpointError where it is none, damaged, or has a head that we do not know.
+    Raises CheckpointError where it is none, damaged, or has an unsupported head.
     """
     return load_published(location) if is_published(location) else load_tuned(location)
 
 
 def is_published(location: str) -> bool:
-    """Whether this is somebody else's model: no task.json, and a head that we know or no manifest of ours.
+    """Return whether this is a model published by others: no task.json, and a supported head or no manifest of ours.
 
     Raises CheckpointError where its storage cannot be reached.
     """
@@ -84,7 +83,7 @@ def is_published(location: str) -> bool:
 
 
 def head_named(location: str) -> str | None:
-    """The head that a folder's config.json names; None where it names none."""
+    """Return the head that a folder's config.json names; None without one."""
     place = storage.join(location, CONFIG)
     if not storage.exists(place):
         return None
@@ -95,16 +94,16 @@ def head_named(location: str) -> str | None:
 
 
 def head_of(config: dict[str, Any]) -> str | None:
-    """The first of a config's architectures; None where it names none."""
+    """Return the first of a config's architectures; None without one."""
     named = config.get("architectures")
     first = named[0] if isinstance(named, list) and named else named
     return first if isinstance(first, str) else None
 
 
 def load_published(location: str) -> TunedModel:
-    """Somebody else's model, in float32.
+    """Load a model published by others, in float32.
 
-    Raises CheckpointError for a head that we do not know, and PipelineError for files that cannot be used.
+    Raises CheckpointError for an unsupported head, and PipelineError for unusable files.
     """
     location = storage.absolute(location)
     try:
@@ -135,7 +134,7 @@ def load_published(location: str) -> TunedModel:
 
 
 def require_entries(rows: int, vocabulary: Vocabulary) -> None:
-    """Raise CheckpointError unless the vocabulary has an entry for each word embedding that does not only fill up."""
+    """Raise CheckpointError unless the vocabulary has an entry for each word embedding, padding rows excepted."""
     if rows != vocabulary.size and not padding_rows(rows, vocabulary.size):
         raise CheckpointError(
             f"the weights have {rows:,} word embeddings and the vocabulary has {vocabulary.size:,} entries: "
@@ -144,7 +143,7 @@ def require_entries(rows: int, vocabulary: Vocabulary) -> None:
 
 
 def require_known_head(config: dict[str, Any]) -> str:
-    """The head that a config names. Raises CheckpointError for one that we do not know."""
+    """Return the head that a config names. Raises CheckpointError for an unsupported one."""
     head = head_of(config)
     if head not in HEADS:
         named = f"architectures is {shown(head)}" if head else "architectures is missing"
@@ -156,7 +155,7 @@ def require_known_head(config: dict[str, Any]) -> str:
 
 
 def task_of(location: str, head: str, config: dict[str, Any], tensors: dict[str, Tensor], model: Model) -> Task:
-    """The task that a head answers, with the labels of config.json.
+    """Return the task of a head, with the labels of config.json.
 
     Raises CheckpointError where they do not fit the head's weights.
     """
@@ -175,7 +174,8 @@ def task_of(location: str, head: str, config: dict[str, Any], tensors: dict[str,
 
 
 def kind_of(head: str, config: dict[str, Any], outputs: int) -> Kind:
-    """The kind of task: of texts as problem_type says, else a value of one output and a class of several.
+    """Return the kind of task: by problem_type for sequences, else regression for one output and classification for
+    several.
 
     Raises CheckpointError for another problem_type.
     """
@@ -193,9 +193,9 @@ def kind_of(head: str, config: dict[str, Any], outputs: int) -> Kind:
 
 
 def labels_of(config: dict[str, Any], outputs: int) -> tuple[str, ...]:
-    """The labels by number; LABEL_0, LABEL_1, … where config.json names none, as transformers calls them.
+    """Return the labels by number; LABEL_0, LABEL_1, … where config.json names none, as in transformers.
 
-    Raises CheckpointError for names that do not fit.
+    Raises CheckpointError for labels that do not fit.
     """
     named = config.get("id2label")
     if not named:
@@ -219,14 +219,14 @@ def labels_of(config: dict[str, Any], outputs: int) -> tuple[str, ...]:
 
 
 def default_labels(outputs: int) -> tuple[str, ...]:
-    """Labels that nobody named, as transformers calls them."""
+    """Return default labels, as in transformers."""
     return tuple(f"LABEL_{number}" for number in range(outputs))
 
 
 def cutting_of(location: str, task: Task, model: Model) -> Cutting:
-    """The model's positions, or the tokenizer's length where that is less.
+    """Return the truncation settings: the model's positions, or the tokenizer's length where that is less.
 
-    Raises DataError for a tokenizer_config.json that cannot be read.
+    Raises DataError for an unreadable tokenizer_config.json.
     """
     said = tokenizer_config(storage.join(location, "tokenizer_config.json")).get("model_max_length")
     limit = int(said) if isinstance(said, int | float) and said >= LEAST_LENGTH else model.maximum_positions
@@ -234,14 +234,14 @@ def cutting_of(location: str, task: Task, model: Model) -> Cutting:
 
 
 def digest_of(files: str, vocabulary: Vocabulary) -> str:
-    """Digest of a model's files and of its vocabulary, in hexadecimal."""
+    """Return the digest of a model's files and vocabulary, in hexadecimal."""
     return hashlib.sha256(f"{files} {vocabulary.fingerprint}".encode()).hexdigest()
 
 
 def with_weights(about: About, model: Model, vocabulary: Vocabulary, tensors: dict[str, Tensor]) -> TunedModel:
-    """The model with its weights.
+    """Return the model with its weights.
 
-    Raises CheckpointError for tensors that are missing, not finite, or of another encoder than config.json describes.
+    Raises CheckpointError for tensors that are missing, not finite, or do not fit config.json.
     """
     rows, outputs = vocabulary_size(tensors), len(about.task.labels)
     module = OBJECTIVES[about.task.kind](
@@ -261,7 +261,7 @@ def with_weights(about: About, model: Model, vocabulary: Vocabulary, tensors: di
 
 
 def with_number_labels(task: Task, labels: set[str]) -> Task:
-    """The task with 0, 1, … for labels that nobody named, where what it is scored on has numbers."""
+    """Return the task with default labels replaced by 0, 1, … where the data to score has numbers."""
     numbers = tuple(str(number) for number in range(len(task.labels)))
     found = labels & set(numbers) and not labels & set(task.labels)
     return replace(task, labels=numbers) if found and task.labels == default_labels(len(numbers)) else task

@@ -1,11 +1,11 @@
-"""The folder of a run: its name, what makes it the run it is, and its summary.
+"""The folder of a run: its identity, vocabulary, checkpoints and summary.
 
 OUTPUT/runs/NAME/
-    vocabulary/         that of the run
+    vocabulary/         the run's vocabulary
     run.json            identity, steps and MLflow run
     checkpoints/        see checkpoint.py
-    positions/          where the stream stood at each checkpoint
-    reservation.json    under which name the last elastic driver asked for nodes
+    positions/          stream position at each checkpoint
+    reservation.json    name under which the last elastic driver requested nodes
     export/             the published format
     summary.json        written last: the run is finished
 """
@@ -39,14 +39,17 @@ MOST_NAMED = 4
 
 
 def run_folder(config: Pretrain) -> str:
-    """Where a named run lies."""
+    """Return the folder of a named run."""
     return storage.join(storage.absolute(config.output), "runs", str(config.name))
 
 
 def identity(
     config: Pretrain, corpus: "Corpus", vocabulary: Vocabulary, init_fingerprint: str | None = None
 ) -> dict[str, Any]:
-    """Dotted name -> value of what must match for a run to be continued. `steps` is among them where the schedule ends with it."""
+    """Return dotted name -> value of the settings that must match to continue a run.
+
+    Includes `steps` unless the schedule allows more steps later.
+    """
     settings = {key: value for key, value in flatten(config).items() if key.split(".")[0] in IDENTITY}
     if not grows(config):
         settings["steps"] = config.steps
@@ -60,13 +63,13 @@ def identity(
 
 
 def versions() -> dict[str, Any]:
-    """Dotted name -> version of what makes rows of text."""
+    """Return dotted name -> version of the libraries that affect rows."""
     libraries = {f"version.{name}": importlib.metadata.version(name) for name in VERSIONED}
     return libraries | {"version.sentences": sentences.VERSION}
 
 
 def refuse_other_versions(folder: str, recorded: dict[str, Any]) -> None:
-    """Raise DataError where the rows of a run, by its recorded identity, came from other versions than those here."""
+    """Raise DataError where a run, by its recorded identity, was made with other versions that may change its rows."""
     for name, value in versions().items():
         before = recorded.get(name)
         if before != value:
@@ -77,7 +80,7 @@ def refuse_other_versions(folder: str, recorded: dict[str, Any]) -> None:
 
 
 def refuse_differences(config: Pretrain, recorded: dict[str, Any], wanted: dict[str, Any]) -> None:
-    """Raise ConfigError naming what differs between the recorded identity and the wanted one."""
+    """Raise ConfigError naming the differences between the recorded and the wanted identity."""
     differing = [key for key in sorted(recorded | wanted) if recorded.get(key) != wanted.get(key)]
     if not differing:
         return
@@ -86,33 +89,37 @@ def refuse_differences(config: Pretrain, recorded: dict[str, Any], wanted: dict[
     )
     more = f" and {len(differing) - MOST_NAMED} more" if len(differing) > MOST_NAMED else ""
     hint = (
-        " (steps may grow under schedule:constant-rate and schedule:warmup-stable-decay only, in one phase: other rates and phases depend on the number of steps)"
+        " (steps may grow under schedule:constant-rate and schedule:warmup-stable-decay only, in one phase: "
+        "other rates and phases depend on the number of steps)"
         if "steps" in differing
         else ""
     )
     raise ConfigError(
-        f"run {config.name} was started with other settings: {named}{more}{hint}; choose another --name, or the settings that it has"
+        f"run {config.name} was started with other settings: {named}{more}{hint}; "
+        "choose another --name, or the settings that it has"
     )
 
 
 def rollback_step(config: Pretrain, recorded: dict[str, Any], done: int) -> int | None:
-    """The step that a run of `done` steps goes back to: where its decay began, when more steps are asked of it now; None where it goes on.
+    """Return the step that a run of `done` steps rolls back to when extended: the start of its decay; None without a
+    rollback.
 
-    Raises ConfigError where fewer steps are asked of a run that was to decay later.
+    Raises ConfigError for fewer steps than before, since the run may have passed the start of a decay.
     """
     start = decay_start(replace(config, steps=recorded["steps"]))
     if start is None or config.steps == recorded["steps"]:
         return None
     if config.steps < recorded["steps"]:
         raise ConfigError(
-            f"steps ({config.steps}) is less than the {recorded['steps']} asked of run {config.name} before, which may have passed the start of a decay: "
+            f"steps ({config.steps}) is less than the {recorded['steps']} asked of run {config.name} before, "
+            "which may have passed the start of a decay: "
             "ask for more, or choose another --name"
         )
     return start if done >= start else None
 
 
 def save_run_vocabulary(folder: str, vocabulary: Vocabulary, maximum_positions: int) -> None:
-    """Put the vocabulary into the run's folder, where it is needed before there is a checkpoint; done once."""
+    """Save the vocabulary in the run's folder once, where it is needed before the first checkpoint."""
     target = storage.join(folder, VOCABULARY)
     if storage.damage(target) is None:
         return
@@ -122,32 +129,32 @@ def save_run_vocabulary(folder: str, vocabulary: Vocabulary, maximum_positions: 
 
 
 def read_run(folder: str) -> dict[str, Any] | None:
-    """What run.json holds; None for a run that has none yet. Raises CheckpointError when it is damaged."""
+    """Return the contents of run.json; None where the run has none yet. Raises CheckpointError when it is damaged."""
     return read(folder, RUN, RECORDED, "restore it, or start under another --name")
 
 
 def write_run(folder: str, wanted: dict[str, Any], steps: int, run_id: str, corpus_folder: str) -> None:
-    """Record a run's identity, the steps asked for, its MLflow run and where its corpus lies."""
+    """Record a run's identity, requested steps, MLflow run and corpus folder."""
     storage.write_json(storage.join(folder, RUN), record(wanted, steps, run_id, corpus_folder))
 
 
 def record(wanted: dict[str, Any], steps: int, run_id: str, corpus_folder: str) -> dict[str, Any]:
-    """What run.json holds."""
+    """Return the contents of run.json."""
     return {"identity": wanted, "steps": steps, "mlflow_run_id": run_id, "corpus": corpus_folder}
 
 
 def settings_of(recorded: dict[str, Any]) -> Pretrain:
-    """What run.json says of the settings; those that may differ from one command to the next are the defaults."""
+    """Return the settings recorded in run.json; settings that may differ between commands have their defaults."""
     return unflatten(Pretrain, flatten(Pretrain()) | recorded["identity"] | {"steps": recorded["steps"]})
 
 
 def read_summary(folder: str) -> dict[str, Any] | None:
-    """The summary of a finished run; None while it is not finished. Raises CheckpointError when it is damaged."""
+    """Return the summary of a finished run; None for an unfinished one. Raises CheckpointError when it is damaged."""
     return read(folder, SUMMARY, ("steps",), "delete it, and the command that trained the run writes it again")
 
 
 def read(folder: str, name: str, wanted: Sequence[str], remedy: str) -> dict[str, Any] | None:
-    """A JSON object of a run's folder with these keys; None where there is no such file."""
+    """Return a JSON object with these keys from a run's folder; None where there is no such file."""
     location = storage.join(folder, name)
     try:
         value = storage.read_json(location)
@@ -163,5 +170,5 @@ def read(folder: str, name: str, wanted: Sequence[str], remedy: str) -> dict[str
 
 
 def is_finished(summary: dict[str, Any] | None, config: Pretrain) -> bool:
-    """Whether a run reached the steps asked for."""
+    """Return whether a run reached the requested steps."""
     return summary is not None and summary["steps"] >= config.steps

@@ -1,4 +1,4 @@
-"""Checkpoints, written by a thread of rank 0 while training goes on."""
+"""Write checkpoints in a thread of rank 0 while training continues."""
 
 import threading
 import time
@@ -19,13 +19,13 @@ from pipeline.train.checkpoint import Snapshot, State
 from pipeline.train.schedule import decay_start
 
 FIRST_WAIT, LONGEST_WAIT = 1.0, 30.0
-"""Seconds between attempts at a write that fails; each wait is twice the one before."""
+"""First and longest seconds between retries of a failed write; each wait doubles."""
 
 
 class Saver:
-    """Publishes one checkpoint at a time, in order; a write that fails is tried again for `checkpoint.patience_seconds`.
+    """Publish one checkpoint at a time, in order; a failed write is retried for `checkpoint.patience_seconds`.
 
-    A context: its end waits for what is being written, and gives up a write that fails when training itself has failed.
+    A context manager: its exit waits for the current write, and stops retrying when training itself has failed.
     """
 
     def __init__(
@@ -41,9 +41,9 @@ class Saver:
         self.writing: Future[None] | None = None
         self.given_up = threading.Event()
         self.failing = threading.Event()
-        """Set while a write is tried again."""
+        """Set while a failed write is retried."""
         self.sound: set[int] = set()
-        """Steps whose checkpoints were read through once."""
+        """Steps whose checkpoints were verified once."""
 
     def __enter__(self) -> "Saver":
         return self
@@ -58,9 +58,10 @@ class Saver:
             self.finish()
 
     def save(self, state: State, module: nn.Module, optimizer: torch.optim.Optimizer, *, wait: bool) -> None:
-        """Copy weights and optimiser state to the host and have them published. While the checkpoint before is being written, wait for it, or do without this one.
+        """Copy weights and optimiser state to the host and publish them in the background.
 
-        Raises CheckpointError as `check` does.
+        While another checkpoint is being written, wait for it, or skip this one without `wait`. Raises CheckpointError
+        as `check` does.
         """
         if not wait and self.writing is not None and not self.writing.done():
             return
@@ -73,7 +74,7 @@ class Saver:
             self.finish()
 
     def finish(self) -> None:
-        """Wait for the checkpoint that is being written, if there is one. Raises CheckpointError as `check` does."""
+        """Wait for the checkpoint being written, if any. Raises CheckpointError as `check` does."""
         if self.writing is not None:
             writing, self.writing = self.writing, None
             writing.result()
@@ -94,13 +95,16 @@ class Saver:
                 left, reason = patience - (time.monotonic() - started), storage.first_line(error)
                 if left <= 0 or self.given_up.is_set():
                     raise CheckpointError(
-                        f"the checkpoint of step {state.step} could not {what} below {self.folder} for {patience} s ({reason}); "
-                        "make room or give access, and start the same command again: it continues from the newest checkpoint that is there"
+                        f"the checkpoint of step {state.step} could not {what} below {self.folder} for {patience} s "
+                        f"({reason}); "
+                        "make room or give access, and start the same command again: "
+                        "it continues from the newest checkpoint that is there"
                     ) from error
                 self.failing.set()
                 if wait == FIRST_WAIT:
                     self.say(
-                        f"the checkpoint of step {state.step} cannot {what} ({reason}); trying again for {patience} s while training goes on"
+                        f"the checkpoint of step {state.step} cannot {what} ({reason}); "
+                        f"trying again for {patience} s while training goes on"
                     )
                 self.given_up.wait(min(wait, left))
                 wait = min(2 * wait, LONGEST_WAIT)

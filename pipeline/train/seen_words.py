@@ -1,4 +1,4 @@
-"""Word embeddings of the words that a training sees, trained in the place of all."""
+"""Train only the word embeddings that a training set uses, with the result of training all."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,12 +11,15 @@ from pipeline.model.embeddings import Embeddings
 
 
 class SeenWords(nn.Module):
-    """The rows of a table of word embeddings that training reads. Under AdamW the others have no gradient, so all that happens to them is weight decay: one more row,
-    of ones, which nothing reads, tells by how much. The result is that of training the whole table, for the work of the rows seen: a fine-tuning sees some thousands of 30,522.
+    """The rows of an embedding table that training reads.
+
+    Under AdamW the other rows have no gradient, so only weight decay changes them; an extra row of ones, which nothing
+    reads, tracks by how much. The result equals training the whole table at the cost of the used rows: fine-tuning uses
+    some thousands of 30,522.
     """
 
     def __init__(self, words: nn.Embedding, ids: Tensor) -> None:
-        """`words` (V, width); `ids` are those that are seen, in any order, repeated or not."""
+        """Take `words` (V, width) and the used `ids`, in any order, with or without repetition."""
         super().__init__()
         seen = torch.zeros(words.num_embeddings, dtype=torch.bool, device=words.weight.device)
         seen[ids.to(seen.device)] = True
@@ -26,18 +29,18 @@ class SeenWords(nn.Module):
         self.weight = nn.Parameter(torch.cat([table[seen], torch.ones_like(table[:1])]))
 
     def forward(self, ids: Tensor) -> Tensor:
-        """Ids, all of them seen -> embeddings, width last."""
+        """Return the embeddings of ids, all of them used ones; width is the last dimension."""
         return F.embedding(self.places[ids], self.weight)
 
     @torch.no_grad()
     def write(self, words: nn.Embedding) -> None:
-        """Bring the whole table to where training is."""
+        """Write the trained rows, and the decay of all others, back to the whole table."""
         words.weight[self.seen] = self.weight[:-1]
         words.weight[~self.seen] = self.start * self.weight[-1]
 
     @contextmanager
     def train_in(self, embeddings: Embeddings) -> Iterator[None]:
-        """Within, the seen words stand in the place of all; after it the whole table is there again, as trained."""
+        """Replace the table by its used rows inside the context; restore the whole trained table after it."""
         words = embeddings.words
         embeddings.words = self
         try:

@@ -1,4 +1,8 @@
-"""The slots of a step: rows of a training stream as batches, and what every rank knows of them before the first backward (contract 6)."""
+"""Slots of a step: rows of a training stream as batches, and the records that all ranks share before the first
+backward.
+
+See contract 6: losses are divided by counts over all ranks.
+"""
 
 import zlib
 from collections.abc import Sequence
@@ -17,17 +21,17 @@ CURSOR = ("epoch", "window", "row", "rows_in_window")
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """What every rank knows of a slot before the step's first backward."""
+    """Counts and positions of a slot that every rank knows before the step's first backward."""
 
     index: int
-    """0..S-1 in the step."""
+    """Index of the slot in the step, 0..S-1."""
     rows: int
     tokens: int
     squares: int
-    """Sum of the squares of the sequences' lengths: what attention costs."""
+    """Sum of squared sequence lengths: the cost of attention."""
     masked: int
     crc32: int
-    """Of the ids and labels: the same in every run that saw the same rows."""
+    """CRC-32 of ids and labels: the same in every run that reads the same rows."""
     first: Cursor
     last: Cursor
 
@@ -56,7 +60,7 @@ class Slot:
 
 
 def make_slot(table: pa.Table, index: int) -> Slot:
-    """A slot from its rows (schema ROW)."""
+    """Return a slot from its rows (schema ROW)."""
     batch = collate(table)
     cursors = [Cursor(**{name: table.column(name)[i].as_py() for name in CURSOR}) for i in (0, table.num_rows - 1)]
     crc32 = zlib.crc32(
@@ -76,7 +80,7 @@ def make_slot(table: pa.Table, index: int) -> Slot:
 
 
 def exchange(records: Sequence[Record], slots_per_step: int, world: int) -> list[Record]:
-    """The records of all slots of the step, in order, from those of every rank."""
+    """Exchange records with all ranks; return those of all slots of the step, in order."""
     if world == 1:
         return sorted(records, key=lambda record: record.index)
     most = -(-slots_per_step // world)

@@ -1,4 +1,4 @@
-"""One training step, of pretraining and of fine-tuning: forward, backward, reduction over ranks, clipping, update.
+"""One training step of pretraining or fine-tuning: forward, backward, reduction over ranks, clipping, update.
 
 Losses are sums over counts that are known before the first backward (contract 6).
 """
@@ -17,19 +17,19 @@ from pipeline.batch import Batch
 CLIP_EPSILON = 1e-6  # of torch.nn.utils.clip_grad_norm_
 
 Slot = tuple[int, Batch]
-"""A slot's number in its step, 0..S-1, and its rows: one forward and backward."""
+"""A slot's index in its step, 0..S-1, and its rows, for one forward and backward."""
 Counts = Mapping[str, int | Tensor]
-"""What each loss term of a step is a mean over, on all ranks."""
+"""Count that each loss term of a step is divided by, over all ranks."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Compute:
-    """Where and how a rank computes its steps."""
+    """Device, number format, seed and world of a rank's steps."""
 
     device: torch.device
     autocast: torch.autocast
     seed: int
-    """Of dropout."""
+    """Seed of dropout."""
     rank: int = 0
     world: int = 1
 
@@ -58,7 +58,7 @@ def train_step(
     rate: float,
     clip_norm: float,
 ) -> tuple[dict[str, Tensor], Tensor]:
-    """Train on this rank's slots of a step; return its loss sums by term and the norm of the step's gradient before clipping.
+    """Train on this rank's slots of a step; return its loss sums by term and the gradient norm before clipping.
 
     The host does not wait for the device.
     """
@@ -67,16 +67,16 @@ def train_step(
 
 
 def seed_dropout(seed: int, step: int, slot: int) -> None:
-    """Seed torch for one slot's forward, so that dropout is the same in every world."""
+    """Seed torch for one slot's forward, so that dropout is the same for every number of workers."""
     torch.manual_seed(int(np.random.SeedSequence((seed, step, slot)).generate_state(1, np.uint64)[0] >> 1))
 
 
 def backward(
     objective: nn.Module, slots: Sequence[Slot], counts: Counts, compute: Compute, *, step: int
 ) -> dict[str, Tensor]:
-    """Leave the gradients of the step's mean loss on the parameters; return this rank's loss sums by term, float64.
+    """Compute the gradients of the step's mean loss; return this rank's loss sums by term, float64.
 
-    `objective` is the module, or DistributedDataParallel around it: its averaging over ranks is undone here.
+    `objective` is the module or DistributedDataParallel around it, whose averaging over ranks is undone here.
     """
     sums: dict[str, Tensor] = {}
     for slot, batch in slots:
@@ -92,9 +92,11 @@ def backward(
 
 
 def update(optimizer: torch.optim.Optimizer, module: nn.Module, *, rate: float, clip_norm: float) -> torch.Tensor:
-    """Clip the reduced gradients, take one optimiser step at learning rate `rate`, clear them; return their norm before clipping.
+    """Clip the reduced gradients, step the optimiser at learning rate `rate`, clear gradients; return the norm before
+    clipping.
 
-    Where that norm is not finite, weights and the optimiser's state stay as they are. All this happens on the device, without waiting for it.
+    Where the norm is not finite, weights and optimiser state stay unchanged. Everything runs on the device, without
+    waiting.
     """
     # Attributes by which torch's mixed precision talks to an optimiser, whose kernel then divides and skips by itself.
     assert getattr(optimizer, "_step_supports_amp_scaling", False), "an optimiser must heed grad_scale and found_inf"

@@ -1,4 +1,4 @@
-"""Which worker the others wait for: the forward passes of all, side by side. Waiting for one another happens in the backward."""
+"""Find the worker that the others wait for, by comparing forward times: waiting happens in the backward."""
 
 from statistics import median
 from types import TracebackType
@@ -11,13 +11,13 @@ from torch import nn
 from pipeline.train.meter import durations, mark
 
 SLOW = 2.0
-"""Times the median of the other workers."""
+"""Ratio to the median of the other workers."""
 INTERVALS = 3
-"""In a row, of those that are logged, before a worker is called slow."""
+"""Consecutive logged intervals before a worker counts as slow."""
 
 
 class Stragglers:
-    """Times the forward passes of this rank's module; a context, in which the hooks that do so are there. Nothing at all with one worker."""
+    """Time the forward passes of this rank's module; a context that installs hooks. A no-op with one worker."""
 
     def __init__(self, objective: nn.Module, rank: int, world: int, place: str, device: torch.device) -> None:
         self.objective, self.rank, self.world, self.device = objective, rank, world, device
@@ -40,7 +40,10 @@ class Stragglers:
             hook.remove()
 
     def read(self) -> str | None:
-        """Compare the passes since the last call, all ranks together; a line on the worker that has just turned out slow, or None. The device has done them all."""
+        """Compare the passes since the last call over all ranks; return a line on a newly slow worker, or None.
+
+        The device must have finished the passes.
+        """
         if self.world == 1:
             return None
         passes, self.marks = durations(self.marks)[::2], []
@@ -56,5 +59,8 @@ class Stragglers:
             others = median(milliseconds[:rank] + milliseconds[rank + 1 :])
             self.slow_for[rank] = self.slow_for[rank] + 1 if own > SLOW * others > 0 else 0
             if self.slow_for[rank] == INTERVALS:
-                found = f"{self.places[rank]} is slow: its forward passes take {own:,.0f} ms, those of the others {others:,.0f} ms; every step waits for it"
+                found = (
+                    f"{self.places[rank]} is slow: its forward passes take {own:,.0f} ms, "
+                    f"those of the others {others:,.0f} ms; every step waits for it"
+                )
         return found

@@ -1,4 +1,4 @@
-"""What a person reads of a run: a line of progress, and the summary at the end."""
+"""User-facing text of a run: progress lines, and the summary at the end."""
 
 import math
 from collections.abc import Iterable
@@ -13,16 +13,19 @@ if TYPE_CHECKING:  # imports Ray, which a reader of summaries does not need
     from pipeline.corpus.prepare import Corpus
 
 TRAINING_VIEW = "workflowType=machine_learning"
-"""Option of a page of MLflow that opens its view of training; it may open on the one of chat models otherwise (3.17)."""
+"""URL option that opens MLflow's training view; without it MLflow may open its view of chat models (3.17)."""
 BITS, NATS = "heldout/bits_per_byte", "heldout/nats_per_word"
 
 
-ONE_ANSWER = "not measured: all held-out pairs have the same answer; hold out more documents (prepare.heldout_share, or more text)"
+ONE_ANSWER = (
+    "not measured: all held-out pairs have the same answer; "
+    "hold out more documents (prepare.heldout_share, or more text)"
+)
 NO_BLANKS = "none: no held-out sentence of 8 to 30 tokens holds a whole word that is an entry of the vocabulary"
 
 
 def duration(seconds: float) -> str:
-    """Seconds as people say them: 45s, 3m20s, 2h05m."""
+    """Format seconds: 45s, 3m20s, 2h05m."""
     seconds = round(seconds)
     if seconds < 60:
         return f"{seconds}s"
@@ -32,9 +35,9 @@ def duration(seconds: float) -> str:
 
 
 class Pace:
-    """Seconds per step: the mean since the start, in which what was half the run ago counts for a third.
+    """Moving average of seconds per step: a step half a run ago has a third of the weight.
 
-    That of the last steps alone jumps where other programs use the machine.
+    The time of the last steps alone jumps where other programs use the machine.
     """
 
     def __init__(self, steps: int, done: int) -> None:
@@ -42,7 +45,7 @@ class Pace:
         self.seconds = self.weight = 0.0
 
     def seconds_left(self, step: int, milliseconds: float) -> float:
-        """Seconds until the last step, after `step`, the steps since the last call having taken `milliseconds` each."""
+        """Return the seconds left after `step`; steps since the last call took `milliseconds` each."""
         since = max(step - self.last, 1)
         kept = math.exp(-since / (self.steps / 2))
         self.seconds, self.weight, self.last = (
@@ -54,7 +57,7 @@ class Pace:
 
 
 def progress_line(steps: int, step: int, metrics: dict[str, float], left: float) -> str:
-    """One line: step, loss terms, real tokens per second, share of time waiting for data, time left in seconds."""
+    """Format one line: step, loss terms, real tokens per second, share of time waiting for data, seconds left."""
     terms = "  ".join(
         f"{key[6:-5]} {value:.3f}"
         for key, value in sorted(metrics.items())
@@ -67,14 +70,15 @@ def progress_line(steps: int, step: int, metrics: dict[str, float], left: float)
 
 
 def figures(summary: dict[str, Any]) -> list[tuple[str, str]]:
-    """The summary's figures as (name, value) in reading order."""
+    """Return the summary's figures as (name, value) in reading order."""
     before, after, beside = summary["heldout_before"], summary["heldout_after"], summary["baselines"]
     rows = []
     if after:
         rows += [
             (
                 "held-out MLM loss",
-                f"{after['heldout/mlm_loss']:.3f} nats at length {summary['maximum_length']} (before training {before['heldout/mlm_loss']:.3f}{other_length(summary)}, "
+                f"{after['heldout/mlm_loss']:.3f} nats at length {summary['maximum_length']} (before training "
+                f"{before['heldout/mlm_loss']:.3f}{other_length(summary)}, "
                 f"unigram baseline {beside['baseline/unigram_mlm_loss']:.3f})",
             ),
             (
@@ -86,13 +90,15 @@ def figures(summary: dict[str, Any]) -> list[tuple[str, str]]:
             rows.append(
                 (
                     "held-out words",
-                    f"{after[BITS]:.3f} bits a byte, {after[NATS]:.3f} nats a word (before training {before[BITS]:.3f} and {before[NATS]:.3f}; comparable across vocabularies)",
+                    f"{after[BITS]:.3f} bits a byte, {after[NATS]:.3f} nats a word (before training "
+                    f"{before[BITS]:.3f} and {before[NATS]:.3f}; comparable across vocabularies)",
                 )
             )
         rows += [
             (
                 f"held-out {term.upper()} accuracy",
-                f"{after[f'heldout/{term}_accuracy']:.1%} (majority baseline {beside[f'baseline/majority_{term}_accuracy']:.1%})",
+                f"{after[f'heldout/{term}_accuracy']:.1%} (majority baseline "
+                f"{beside[f'baseline/majority_{term}_accuracy']:.1%})",
             )
             for term in ("nsp", "sop")
             if f"heldout/{term}_accuracy" in after
@@ -107,11 +113,13 @@ def figures(summary: dict[str, Any]) -> list[tuple[str, str]]:
     return rows + [
         (
             "trained",
-            f"{summary['steps']:,} steps, {summary['tokens']:,} tokens, epoch {summary['epochs']}, in {duration(summary['training_seconds'])}",
+            f"{summary['steps']:,} steps, {summary['tokens']:,} tokens, epoch {summary['epochs']}, "
+            f"in {duration(summary['training_seconds'])}",
         ),
         (
             "speed",
-            f"{summary['tokens_per_second']:,.0f} tokens/s on {summary['workers']} {summary['device']} worker{'s' * (summary['workers'] > 1)}, {summary['precision']}",
+            f"{summary['tokens_per_second']:,.0f} tokens/s on {summary['workers']} {summary['device']} "
+            f"worker{'s' * (summary['workers'] > 1)}, {summary['precision']}",
         ),
         ("95% of the steps", f"within {summary['step_milliseconds_95th']:,.0f} ms"),
         ("waiting for data", f"{summary['data_wait_percent']:.1f}% of the time"),
@@ -121,12 +129,12 @@ def figures(summary: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def pair_task_unmeasured(term: str, after: dict[str, float], beside: dict[str, float]) -> bool:
-    """Whether a pair task was asked and could not be measured."""
+    """Return whether a pair task was trained but could not be evaluated."""
     return f"heldout/{term}_accuracy" not in after and f"baseline/majority_{term}_accuracy" in beside
 
 
 def other_length(summary: dict[str, Any]) -> str:
-    """At which length was measured before training, where it was another one."""
+    """Return the length of the evaluation before training, in words, where it differs."""
     length = summary["heldout_before"]["heldout/maximum_length"]
     return f" at length {length:.0f}" if length != summary["maximum_length"] else ""
 
@@ -140,7 +148,7 @@ def utilisation_text(percent: float | None) -> str:
 
 
 def location_lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
-    """Where things lie."""
+    """Return (name, location) of a run's outputs."""
     return [
         ("checkpoint", summary["checkpoint"]),
         ("model", f"{summary['export']} ({summary['export_check']})"),
@@ -149,7 +157,9 @@ def location_lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def to_open(uri: str, run_id: str, experiment_id: str | None = None) -> str:
-    """Where people find an MLflow run; where its experiment is not known, as of older runs, in whichever view MLflow opens."""
+    """Return how to open an MLflow run; without an experiment id, as in older runs, the link opens MLflow's default
+    view.
+    """
     page = f"#/experiments/{experiment_id}/runs/{run_id}?{TRAINING_VIEW}" if experiment_id else f"#/runs/{run_id}"
     if uri.startswith("sqlite:"):
         return f"run {run_id}; to open it: mlflow ui --workers 1 --backend-store-uri {uri} and http://127.0.0.1:5000/{page}"
@@ -157,7 +167,9 @@ def to_open(uri: str, run_id: str, experiment_id: str | None = None) -> str:
 
 
 def blank_lines(summary: dict[str, Any]) -> list[str]:
-    """The sentences with their answers and guesses: those that the model is surest of, said to be chosen so, then those at random."""
+    """Return the blanked sentences with answers and guesses: the most confident correct ones, labelled as such, then
+    random ones.
+    """
     blanks = summary["blanks"]
     if not blanks["candidates"]:
         return [f"fill in the blank (held-out sentences): {NO_BLANKS}"]
@@ -173,7 +185,7 @@ def blank_lines(summary: dict[str, Any]) -> list[str]:
 
 
 def summary_text(summary: dict[str, Any]) -> str:
-    """The summary for a terminal."""
+    """Return the summary for a terminal."""
     width = max(len(name) for name, _ in figures(summary)) + 2
     lines = [f"run {summary['name']}", *(f"  {name:<{width}}{value}" for name, value in figures(summary))]
     if summary["heldout_after"]:
@@ -182,7 +194,7 @@ def summary_text(summary: dict[str, Any]) -> str:
 
 
 def description(config: Pretrain, corpus: "Corpus", tokens: int, folder: str) -> str:
-    """What a run is, known before its first step, in Markdown; `tokens` are the entries of its vocabulary."""
+    """Return a run's description in Markdown, known before its first step; `tokens` is the vocabulary's size."""
     model = config.model
     like = next((name for name, preset in PRESETS.items() if preset.model == model), None)
     names, counts = listed(map(storage.without_login, corpus.sources)), corpus.counts
@@ -203,11 +215,11 @@ def description(config: Pretrain, corpus: "Corpus", tokens: int, folder: str) ->
 
 
 def table(rows: Iterable[tuple[str, str]]) -> str:
-    """Rows of (name, value) in Markdown, without heads."""
+    """Return rows of (name, value) as a Markdown table without a header."""
     return "| | |\n|---|---|\n" + "\n".join(f"| {name} | {value} |" for name, value in rows)
 
 
 def summary_markdown(summary: dict[str, Any]) -> str:
-    """The summary as it follows the MLflow run's description."""
+    """Return the summary in Markdown, to follow the MLflow run's description."""
     blanks = "\n\n```\n" + "\n".join(blank_lines(summary)) + "\n```\n" if summary["heldout_after"] else "\n"
     return table(figures(summary) + location_lines(summary)) + blanks

@@ -1,4 +1,6 @@
-"""The tracker: the one process that talks to MLflow, the run's lock, and what the driver asks for progress (contract 10)."""
+"""The tracker: the one process that talks to MLflow, holds the run's lock, and reports progress to the driver (contract
+10).
+"""
 
 import json
 import logging
@@ -34,13 +36,13 @@ LAST_FLUSH_SECONDS = 60.0  # how long the end of a run waits for a server that i
 METRICS_A_CALL = 1_000  # MLflow's limit of log_batch
 PARAMETERS_A_CALL = 100
 LONGEST_NAME, LONGEST_DIGEST = 500, 36
-"""Characters of a data set's name and digest that MLflow takes."""
+"""MLflow's limits for a data set's name and digest, in characters."""
 MOST_SOURCES = 100
-"""Sources of a corpus that are named: MLflow takes 64 KB of them."""
+"""Sources of a corpus that are named, since MLflow takes 64 KB of them."""
 DESCRIPTION = "mlflow.note.content"
-"""Tag with the Markdown on the run's first page."""
+"""Tag with the Markdown on the run's overview page."""
 DRIVER = "driver"
-"""Tag of a run with the process that drives it, by which a later start sees that it is gone."""
+"""Tag that names the process driving a run, so that a later start can tell whether it has ended."""
 KIND = {
     "mlflow.experimentKind": "custom_model_development"
 }  # else MLflow's UI may take an experiment for one of chat models, and hides the charts
@@ -48,30 +50,32 @@ KIND = {
 
 @dataclass(frozen=True, kw_only=True)
 class MlflowRun:
-    """Where a run is tracked."""
+    """MLflow store and ids of a run."""
 
     uri: str
     run_id: str
     experiment_id: str | None = None
-    """Part of the address of its page; None where nobody asked."""
+    """Part of the run page's URL; None where it was not looked up."""
 
 
 def tracking_uri(settings: Tracking, output: str) -> str:
-    """The MLflow URI: the setting, MLFLOW_TRACKING_URI, or SQLite in the output folder; SQLite paths made absolute.
+    """Return the MLflow URI: the setting, MLFLOW_TRACKING_URI, or SQLite in the output folder, with an absolute path.
 
-    Raises ConfigError when the output is no local folder and no server is given: SQLite needs a local disk.
+    Raises ConfigError when the output is a URL and no server is given: SQLite needs a local disk.
     """
     uri = settings.uri or os.environ.get("MLFLOW_TRACKING_URI")
     if uri is None:
         if storage.is_url(storage.absolute(output)):
             raise ConfigError(
-                f"tracking.uri is not set and output ({output}) is no local folder: start a server (mlflow server) and set MLFLOW_TRACKING_URI, "
+                f"tracking.uri is not set and output ({output}) is no local folder: "
+                "start a server (mlflow server) and set MLFLOW_TRACKING_URI, "
                 "or give sqlite:////a/local/mlflow.db"
             )
         uri = f"sqlite:///{storage.absolute(storage.join(output, 'mlflow.db'))}"
     if storage.without_login(uri) != uri:
         raise ConfigError(
-            f"tracking.uri ({storage.without_login(uri)}) was given with a login in it, which would stand in summaries and model cards: "
+            f"tracking.uri ({storage.without_login(uri)}) was given with a login in it, "
+            "which would stand in summaries and model cards: "
             "use a server (mlflow server) and MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
         )
     prefix = "sqlite:///"
@@ -87,9 +91,10 @@ def open_run(
     tags: dict[str, str],
     inputs: Sequence[DatasetInput] = (),
 ) -> MlflowRun:
-    """Continue the run `run_id` when the tracking server still has it, else create one with its parameters, data sets and what started it.
+    """Continue the run `run_id` if the tracking server still has it, else create one with parameters, data sets and
+    origin.
 
-    Runs of the experiment whose driver was killed end as KILLED. Raises ConfigError when the server does not answer.
+    Ends the experiment's runs whose driver was killed as KILLED. Raises ConfigError when the server does not answer.
     """
     silence_mlflow()
     try:
@@ -120,7 +125,7 @@ def open_run(
 
 
 def corpus_inputs(corpus: "Corpus") -> list[DatasetInput]:
-    """Return the training and the held-out part of a corpus as MLflow's data sets: where it lies, what it was made of, its fingerprint."""
+    """Return the training and held-out parts of a corpus as MLflow data sets: location, sources, fingerprint."""
     sources = [storage.without_login(location) for location in corpus.sources]
     name = ", ".join(location.split("::")[0].rstrip("/").rsplit("/", 1)[-1] for location in sources) or "corpus"
     folder = storage.without_login(corpus.folder)
@@ -145,7 +150,7 @@ def corpus_inputs(corpus: "Corpus") -> list[DatasetInput]:
 
 
 def end_killed(client: MlflowClient, experiment_id: str) -> None:
-    """End the experiment's runs that MLflow has as running and whose driver is gone, as KILLED when last heard of."""
+    """End the experiment's RUNNING runs whose driver is gone as KILLED, at the time of their last metric."""
     for run in client.search_runs([experiment_id], "attributes.status = 'RUNNING'"):
         if is_gone(run.data.tags.get(DRIVER, "")):
             one = next(iter(run.data.metrics), None)
@@ -154,7 +159,7 @@ def end_killed(client: MlflowClient, experiment_id: str) -> None:
 
 
 def has_run(client: MlflowClient, run_id: str) -> bool:
-    """Whether the tracking server knows the run and has not deleted it."""
+    """Return whether the tracking server has the run and has not deleted it."""
     try:
         return client.get_run(run_id).info.lifecycle_stage == "active"
     except MlflowException as error:
@@ -164,7 +169,9 @@ def has_run(client: MlflowClient, run_id: str) -> bool:
 
 
 def experiments(uri: str) -> dict[str, str]:
-    """Return id -> name of the experiments of a tracking store but for MLflow's own `Default`, the oldest first; none before a SQLite file is there."""
+    """Return id -> name of a store's experiments, oldest first, without MLflow's `Default`; empty before a SQLite file
+    exists.
+    """
     silence_mlflow()
     if uri.startswith("sqlite:///") and not storage.exists(uri[len("sqlite:///") :]):
         return {}
@@ -173,17 +180,21 @@ def experiments(uri: str) -> dict[str, str]:
 
 
 def history(run: MlflowRun, name: str) -> list[Metric]:
-    """A metric's points in the order of steps; `timestamp` is when the tracker took one, in milliseconds since 1970."""
+    """Return a metric's points by step; `timestamp` is when the tracker received one, in milliseconds since 1970."""
     return sorted(MlflowClient(tracking_uri=run.uri).get_metric_history(run.run_id, name), key=lambda point: point.step)
 
 
 def artifact_location(uri: str) -> str | None:
-    """Beside the SQLite file, so that no mlruns folder appears where the command was called; a server decides for itself."""
+    """Return a folder next to the SQLite file, so that no mlruns folder appears in the working directory; None for a
+    server.
+    """
     return f"file://{os.path.dirname(uri[len('sqlite:///') :])}/mlartifacts" if uri.startswith("sqlite:///") else None
 
 
 def silence_mlflow() -> None:
-    """Leave MLflow's and Alembic's own log lines out, and its minutes of retries: the tracker keeps what is not taken and asks again."""
+    """Silence MLflow's and Alembic's logs, and shorten MLflow's retries from minutes: the tracker keeps metrics and
+    retries itself.
+    """
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
     for name in ("mlflow", "alembic"):
@@ -191,9 +202,9 @@ def silence_mlflow() -> None:
 
 
 class Tracker:
-    """Sends metrics to MLflow in the background, each (metric, step) once; keeps what a server that is away did not take.
+    """Send metrics to MLflow in the background, each (metric, step) once; buffer them while the server is unavailable.
 
-    Lives in an actor of the driver's node. Its name makes it the run's lock: `owner` says who holds it.
+    Runs in an actor on the driver's node. The actor's name is the run's lock, and `owner` names its holder.
     """
 
     def __init__(self, owner: str) -> None:
@@ -207,11 +218,11 @@ class Tracker:
         self.run_name = ""
         self.pending: list[Metric] = []
         self.points: dict[str, dict[int, float]] = {}
-        """Metric -> step -> value of all that MLflow has or will be sent."""
+        """Metric -> step -> value of everything MLflow has or will get."""
         self.pictures_due = threading.Event()
-        """Set when a checkpoint is written, of which the pictures are drawn beside the training."""
+        """Set when a checkpoint is written, to redraw the pictures in the background."""
         self.drawing: str | None = None
-        """Why the last pictures were not taken."""
+        """Why the last pictures failed; None after a success."""
         self.lock = threading.Lock()
         self.sending = threading.Lock()
         self.problem: str | None = None
@@ -219,11 +230,11 @@ class Tracker:
         self.sender: threading.Thread | None = None
 
     def owner(self) -> str:
-        """Who holds the run."""
+        """Return who holds the run."""
         return self.owner_name
 
     def start(self, run: MlflowRun) -> None:
-        """Begin sending to an MLflow run; what it already has is not sent again. Raises ConfigError where that cannot be asked."""
+        """Start sending to an MLflow run, leaving out what it already has. Raises ConfigError where MLflow fails."""
         silence_mlflow()
         try:
             self.client, self.run_id = MlflowClient(tracking_uri=run.uri), run.run_id
@@ -235,17 +246,18 @@ class Tracker:
                 }
         except Exception as error:  # as in open_run
             raise ConfigError(
-                f"tracking.uri ({run.uri}) does not work: {storage.first_line(error)}; mend or move it, and the same command continues"
+                f"tracking.uri ({run.uri}) does not work: {storage.first_line(error)}; "
+                "mend or move it, and the same command continues"
             ) from error
         self.sender = threading.Thread(target=self._send_forever, daemon=True)
         self.sender.start()
 
     def missing_losses(self, steps: int, every: int) -> int:
-        """How many of the first `steps` steps, those of which one in `every` is logged, MLflow has no loss of."""
+        """Return how many of the first `steps` steps, one in `every` of them logged, have no loss in MLflow."""
         return sum(step not in self.points.get("train/loss", {}) for step in range(every, steps + 1, every))
 
     def log(self, step: int, metrics: dict[str, float]) -> None:
-        """Take metrics of a step; returns at once."""
+        """Buffer the metrics of a step; returns at once."""
         now = int(time.time() * 1000)
         if "train/loss" in metrics:
             self.latest = (step, metrics)
@@ -256,7 +268,7 @@ class Tracker:
             self.pending += [Metric(key, value, now, step) for key, value in fresh.items()]
 
     def tag(self, tags: dict[str, str]) -> None:
-        """Set tags of the run; a server that is away loses them, and says so."""
+        """Set tags of the run; where the server is unavailable they are lost, with a message."""
         try:
             for key, value in tags.items():
                 self.client.set_tag(self.run_id, key, value)
@@ -264,50 +276,50 @@ class Tracker:
             self.say(f"MLflow did not take the tags {sorted(tags)}: {storage.first_line(error)}")
 
     def say(self, message: str) -> None:
-        """Leave a line for the driver to print."""
+        """Queue a line for the driver to print."""
         with self.lock:
             self.messages.append(message)
 
     def take_messages(self) -> list[str]:
-        """Lines left since the last call."""
+        """Return the lines queued since the last call."""
         with self.lock:
             messages, self.messages = self.messages, []
         return messages
 
     def begin(self, phase: int) -> None:
-        """Note that the workers start in the phase whose first step this is."""
+        """Note that the workers start in the phase with this first step."""
         if line := self.failures.begin(phase):
             self.say(line)
 
     def fail(self, failure: Failure) -> None:
-        """Take a worker's error."""
+        """Record a worker's error."""
         if line := self.failures.add(failure, self.latest[0] if self.latest else 0):
             self.say(line)
 
     def failure(self) -> PipelineError | None:
-        """The error that no restart will mend, when there was one."""
+        """Return the error that no restart will fix; None without one."""
         return self.failures.error
 
     def flush(self) -> None:
-        """Send what is pending, unless the server is known to be away, and have the pictures drawn: training waits for neither."""
+        """Send buffered metrics, unless the server is known to be unavailable, and schedule the pictures."""
         self.pictures_due.set()
         if self.problem is None:
             self._send()
 
     def progress(self) -> tuple[int, dict[str, float]] | None:
-        """The newest training metrics with their step."""
+        """Return the newest training metrics with their step."""
         return self.latest
 
     def result(self, summary: dict[str, Any]) -> None:
-        """Take the summary that rank 0 made at the end."""
+        """Store the summary from rank 0."""
         self.outcome = summary
 
     def summary(self) -> dict[str, Any] | None:
-        """What rank 0 made at the end; None before."""
+        """Return the summary from rank 0; None before the end."""
         return self.outcome
 
     def finish(self, status: str) -> str | None:
-        """Flush and close the run as FINISHED, FAILED or KILLED; gives what was lost in a line, or None."""
+        """Flush and end the run as FINISHED, FAILED or KILLED; return a line on what was lost, or None."""
         self.stopping.set()
         if self.sender is None:
             return None
@@ -334,7 +346,7 @@ class Tracker:
             self.stopping.wait(FLUSH_SECONDS if sent else RETRY_SECONDS)
 
     def _draw(self) -> None:
-        """Log the pictures of all points so far, in place of those before; a server that does not take them is told of once."""
+        """Log the pictures of all points so far, replacing earlier ones; a failure is reported once."""
         from pipeline.train.pictures import DPI, pictures  # matplotlib, which no other process of a run needs
 
         with self.lock:
@@ -349,7 +361,7 @@ class Tracker:
             self.drawing = storage.first_line(error)
 
     def _send(self) -> bool:
-        """Send what is pending; False, and nothing forgotten, when the server does not take it."""
+        """Send buffered metrics; return False, keeping them, when the server does not take them."""
         with self.sending:
             return self._send_batches()
 

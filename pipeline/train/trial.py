@@ -1,4 +1,4 @@
-"""One fine-tuning on one device: encoder and rows in, scores out."""
+"""One fine-tuning run on one device: encoder and rows in, scores out."""
 
 import copy
 import math
@@ -36,29 +36,29 @@ GROUPED_STEPS = 50  # whose rows are sorted by length among themselves
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """What a trial came to."""
+    """Outcome of a trial."""
 
     scores: Scores
-    """Of the weights that are kept."""
+    """Scores of the kept weights."""
     tuned: Tuned
-    """What was chosen on the first development split beside the weights."""
+    """Values tuned on the first development split, such as thresholds."""
     collapsed: bool
-    """Whether the same answer is given to the whole first development split."""
+    """Whether all rows of the first development split get the same answer."""
     details: dict[str, Any]
-    """What more there is to say of the first development split."""
+    """Further results on the first development split."""
     curve: list[tuple[int, float]]
     """(step, mean training loss since the point before)."""
     epochs: list[Scores]
     """Scores after each epoch."""
     best_epoch: int
-    """The one, from 1, whose weights are kept: the last, or where training may stop early the best on the first development split."""
+    """Epoch, from 1, of the kept weights: the last, or with early stopping the best on the first development split."""
     steps: int
     rows: int
-    """Trained on, in an epoch."""
+    """Training rows per epoch."""
     tokens: int
-    """Trained on in all."""
+    """Training tokens in all."""
     seconds: float
-    """Of training; evaluation is not in it."""
+    """Training time, without evaluation."""
 
 
 def run_trial(
@@ -76,10 +76,10 @@ def run_trial(
     checkpoints: TrialCheckpoints | None = None,
     world: int = 1,
 ) -> Result:
-    """Train the module on the rows of `train` and score it on each of `splits`, of which the first selects.
+    """Train the module on the rows of `train` and score it on each of `splits`; the first split selects.
 
-    The module keeps the weights that are scored. With a `checkpoints` a long training keeps its state, and one that was
-    stopped goes on: `after_epoch` is called for the epochs before, too.
+    The module keeps the scored weights. With `checkpoints`, a long training is saved at intervals and a killed one
+    continues: `after_epoch` is called for its earlier epochs too.
     """
     recipe, handlers = config.recipe, KINDS[task.kind]
     compute = Compute(device=device, autocast=autocast, seed=seed, world=world)
@@ -141,7 +141,7 @@ def assist_trial(
 
 
 def agreed(over: bool, compute: Compute) -> bool:
-    """Whether rank 0 says that training is over; every rank calls it after each epoch."""
+    """Return whether rank 0 says that training is over; every rank calls it after each epoch."""
     if compute.world == 1:
         return over
     said = torch.tensor(int(over), device=compute.device)
@@ -150,7 +150,7 @@ def agreed(over: bool, compute: Compute) -> bool:
 
 
 def build_result(task: Task, first: Prepared, answers: Any, state: TrialState, rows: int) -> Result:
-    """What a training came to that is over; `answers` are those of its best epoch to the first split."""
+    """Return the result of a finished training; `answers` are those of its best epoch to the first split."""
     assert state.best is not None
     handlers = KINDS[task.kind]
     tuned = handlers.tune(task, first, answers)
@@ -180,11 +180,11 @@ def train_epoch(
     *,
     checkpoints: TrialCheckpoints | None,
 ) -> None:
-    """Train on all rows once, or on those that are left of an epoch that was begun.
+    """Train on all rows once, or on the remaining rows of an interrupted epoch.
 
     `objective` is the module of the task, or DistributedDataParallel around it.
     """
-    recipe, begun, before = config.recipe, time.perf_counter(), state.seconds
+    recipe, started, before = config.recipe, time.perf_counter(), state.seconds
     per_epoch = math.ceil(rows.num_rows / recipe.rows_per_step)
     steps = recipe.epochs * per_epoch
     every = max(1, steps // POINTS)
@@ -205,16 +205,16 @@ def train_epoch(
             state.curve += points_as_floats(points)
             points = []
             state.total, state.count = float(total), float(count)
-            state.seconds = before + time.perf_counter() - begun
+            state.seconds = before + time.perf_counter() - started
             checkpoints.save(state, task_of(objective), optimizer)
     if state.step % every:
         points.append((state.step, total / count))
     state.curve += points_as_floats(points)
-    state.total, state.count, state.seconds = 0.0, 0.0, before + time.perf_counter() - begun
+    state.total, state.count, state.seconds = 0.0, 0.0, before + time.perf_counter() - started
 
 
 def points_as_floats(points: list[tuple[int, Tensor]]) -> list[tuple[int, float]]:
-    """Points of a learning curve as numbers: one wait for the device."""
+    """Return points of a learning curve as floats, with one synchronisation."""
     values = torch.stack([mean for _, mean in points]).tolist() if points else []
     return [(step, value) for (step, _), value in zip(points, values, strict=True)]
 
@@ -229,9 +229,9 @@ def train_on_slots(
     rate: float,
     clip_norm: float,
 ) -> tuple[Tensor, Tensor | int]:
-    """Train on a step, of which `slots` are those of all ranks.
+    """Train on a step; `slots` are those of all ranks.
 
-    Return the loss sum of all ranks, float64, and the count of its mean. The host does not wait for a GPU.
+    Returns the loss sum over all ranks, float64, and its count. The host does not wait for a GPU.
     """
     there = [(slot, batch.to(compute.device)) for slot, batch in slots]
     count = sum(task_of(objective).count(batch) for _, batch in there)
@@ -255,7 +255,9 @@ def task_of(objective: nn.Module) -> TaskObjective:
 
 
 def seen_words(config: Finetune, module: TaskObjective, rows: pa.Table) -> Callable[[], AbstractContextManager[None]]:
-    """What to train in: of the word embeddings those that the rows have, where the others could only decay (LAMB's update looks at the whole table)."""
+    """Return a context that trains only the word embeddings in the rows; a no-op under LAMB, whose norms need the whole
+    table.
+    """
     embeddings = module.encoder.embeddings
     if isinstance(config.optimizer, Lamb) or not embeddings.words.weight.requires_grad:
         return nullcontext
@@ -266,16 +268,16 @@ def seen_words(config: Finetune, module: TaskObjective, rows: pa.Table) -> Calla
 
 
 def sample_rows(rows: pa.Table, most: int | None, seed: int) -> pa.Table:
-    """The rows, or `most` of them that the seed draws, in their order."""
+    """Return the rows, or a random sample of `most` of them, in their order."""
     if most is None or most >= rows.num_rows:
         return rows
     return rows.take(np.sort(generator(seed, 1 << 32).permutation(rows.num_rows)[:most]))
 
 
 def batches(rows: pa.Table, recipe: Recipe, seed: int, epoch: int, skip: int = 0) -> Iterator[list[Slot]]:
-    """Yield the slots of each step but the first `skip`: all rows once, in an order that is a function of (seed, epoch).
+    """Yield the slots of each step after the first `skip`: all rows once, in an order that depends on (seed, epoch).
 
-    One step, the last unless lengths are grouped, has the rows that are left over.
+    One step, the last unless lengths are grouped, holds the remaining rows.
     """
     order = generator(seed, epoch).permutation(rows.num_rows)
     starts = range(0, len(order), recipe.rows_per_step)
@@ -294,7 +296,7 @@ def batches(rows: pa.Table, recipe: Recipe, seed: int, epoch: int, skip: int = 0
 
 
 def generator(seed: int, stream: int) -> np.random.Generator:
-    """Counter-based, keyed by the two numbers."""
+    """Return a counter-based generator keyed by the two numbers."""
     return np.random.Generator(
         np.random.Philox(key=np.random.SeedSequence((seed, stream)).generate_state(2, np.uint64))
     )
@@ -308,7 +310,7 @@ def compute_logits(
     autocast: torch.autocast,
     after: Callable[[int], None] = lambda rows: None,
 ) -> Logits:
-    """What the module says of each row, in their order; `after` is called with how many more rows are done."""
+    """Return the module's logits of each row, in order; `after` is called with the number of newly finished rows."""
     module.eval()
     # Rows of similar length go together, so that little is computed on padding.
     order = np.argsort(rows["ids"].combine_chunks().value_lengths().to_numpy(), kind="stable")
@@ -323,19 +325,21 @@ def compute_logits(
 
 
 def load_encoder(pretrained: nn.Module, module: TaskObjective) -> TaskObjective:
-    """The module with a pretrained encoder's weights in it."""
+    """Load a pretrained encoder's weights into the module and return it."""
     module.encoder.load_state_dict(pretrained.state_dict())
     return module
 
 
 def label_mean_and_deviation(rows: pa.Table) -> tuple[float, float]:
-    """Mean and standard deviation of the values of a regression; 1 where they do not differ."""
+    """Return mean and standard deviation of regression labels; deviation 1 where all are equal."""
     values = rows["label"].to_numpy().astype(np.float64)
     return float(values.mean()), float(values.std()) or 1.0
 
 
 def class_weights(task: Task, rows: pa.Table) -> Tensor:
-    """Float32 (classes,): the mean number of labels a class, divided by each class's own; a class without any has 1."""
+    """Return float32 (classes,): the mean label count per class divided by each class's own; 1 for a class without
+    labels.
+    """
     found = (
         rows["label"].to_numpy()
         if task.kind == "classification"

@@ -1,8 +1,8 @@
-"""A long fine-tuning's state on disk, so that one that was killed goes on where it was.
+"""State of a long fine-tuning on disk, so that a killed one continues where it was.
 
 TRIAL/checkpoints/step-00000500/
     model.safetensors optimizer.safetensors     by the names of the module's parameters
-    best.safetensors                            weights of the best epoch, where training may stop early
+    best.safetensors                            weights of the best epoch, with early stopping
     state.json                                  curve, scores and counts so far
     manifest.json                               size and SHA-256 of each, last
 """
@@ -24,29 +24,29 @@ from pipeline.train.optim import load_optimizer, optimizer_tensors
 
 BEST = "best.safetensors"
 SECONDS = 300.0
-"""Between two checkpoints of a trial, at least: shorter trials have none."""
+"""Minimum seconds between two checkpoints of a trial; shorter trials write none."""
 SHARE = 0.05
-"""Of the time, that checkpoints may take."""
+"""Maximum share of the time spent on checkpoints."""
 Scores = dict[str, dict[str, float]]
 """Split -> metric -> value."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Best:
-    """The epoch whose weights are kept so far."""
+    """Best epoch so far."""
 
     value: float
-    """Of the metric that selects, higher where the model is better."""
+    """Value of the selection metric, higher where the model is better."""
     epoch: int
     weights: Mapping[str, Tensor]
-    """Empty where training does not stop early: it keeps the last."""
+    """Weights of that epoch; empty without early stopping, which keeps the last."""
     answers: Any
-    """To the first development split; None where they were given before a restart."""
+    """Its answers to the first development split; None after a restart."""
 
 
 @dataclass(kw_only=True)
 class TrialState:
-    """What a training has come to so far."""
+    """Progress of a trial."""
 
     curve: list[tuple[int, float]] = field(default_factory=list)
     step: int = 0
@@ -55,25 +55,25 @@ class TrialState:
     total: float = 0.0
     """Summed loss since the last point of the curve."""
     count: float = 0.0
-    """What it is a mean over."""
+    """Count that `total` is divided by for a mean."""
     epochs: list[Scores] = field(default_factory=list)
-    """Scores after each epoch that is over."""
+    """Scores after each finished epoch."""
     best: Best | None = None
 
 
 class TrialCheckpoints:
-    """Keeps a training's state below a folder, now and then."""
+    """Checkpoints of one trial below a folder, written at intervals."""
 
     def __init__(self, folder: str, seconds: float = SECONDS, share: float = SHARE) -> None:
         self.folder, self.seconds, self.share = folder, seconds, share
         self.saved, self.took = time.monotonic(), 0.0
 
     def due(self) -> bool:
-        """Whether it is time for a checkpoint."""
+        """Return whether a checkpoint is due."""
         return time.monotonic() - self.saved >= max(self.seconds, self.took / self.share)
 
     def save(self, state: TrialState, module: nn.Module, optimizer: Optimizer) -> None:
-        """Publish the state after a step, and delete older ones."""
+        """Publish the state and delete older checkpoints."""
         started, target = time.monotonic(), folder_of(self.folder, state.step)
         written = {name: value for name, value in vars(state).items() if name != "best"}
         written["best"] = {"value": state.best.value, "epoch": state.best.epoch} if state.best else None
@@ -91,7 +91,7 @@ class TrialCheckpoints:
         self.took = self.saved - started
 
     def load(self, module: nn.Module, optimizer: Optimizer) -> TrialState:
-        """Put the newest sound state into place and give its state; an empty one where there is none."""
+        """Load the newest intact checkpoint and return its state; an empty state where there is none."""
         step = resume_step(self.folder)
         if step is None:
             return TrialState()
@@ -106,24 +106,24 @@ class TrialCheckpoints:
         return TrialState(**written, best=best)
 
     def delete(self) -> None:
-        """Delete all that is kept, once the training's result is there."""
+        """Delete all checkpoints, once the trial's result is written."""
         delete_checkpoints(self.folder)
 
 
 def resume_step(folder: str) -> int | None:
-    """The step after which a training goes on that kept its state below a folder; None where none is sound."""
+    """Return the step of the newest intact checkpoint below a folder; None without one."""
     return next(
         (step for step in reversed(steps_saved(folder)) if storage.damage(folder_of(folder, step)) is None), None
     )
 
 
 def delete_checkpoints(folder: str) -> None:
-    """Delete what a training kept below a folder."""
+    """Delete all checkpoints below a folder."""
     for step in steps_saved(folder):
         storage.delete_folder(folder_of(folder, step))
     storage.delete_folder(storage.join(folder, "checkpoints"))
 
 
 def copied_to_host(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Copies as files hold them."""
+    """Copy tensors to the host, contiguous."""
     return {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}

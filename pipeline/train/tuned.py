@@ -1,11 +1,14 @@
-"""A fine-tuned model on disk, in the published format, with what its task needs beside it.
+"""A fine-tuned model on disk, in the published format, with its task's data.
 
 FOLDER/
-    model.safetensors config.json vocab.txt tokenizer.json tokenizer_config.json     what transformers reads
-    task.json                                                                        kind, labels, cutting, pooling, thresholds
-    adapters.safetensors                                                             of a bottleneck adapter, which transformers does not know
-    README.md modules.json sentence_bert_config.json 1_Pooling/config.json           its card; what makes vectors of it, where it has such
-    manifest.json                                                                    size and SHA-256 of each, last
+    model.safetensors config.json vocab.txt      read by transformers, as are
+    tokenizer.json tokenizer_config.json         these two
+    task.json                                    kind, labels, truncation, pooling, thresholds
+    adapters.safetensors                         bottleneck adapter, unknown to transformers
+    README.md                                    model card
+    modules.json sentence_bert_config.json       sentence-transformers' files, where the model has them, as is
+    1_Pooling/config.json                        this one
+    manifest.json                                size and SHA-256 of each, last
 """
 
 import json
@@ -47,20 +50,20 @@ PROBLEMS = {
     "regression": "regression",
 }
 UNUSED = "encoder.pooler."
-"""What transformers' models of tokens have not."""
+"""Prefix of weights that transformers' token models lack."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class About:
-    """What a fine-tuned model is, beside its weights."""
+    """Description of a fine-tuned model, without its weights."""
 
     task: Task
     cutting: Cutting
-    """With a length and a stride."""
+    """Truncation: length and stride."""
     pooling: str
     tuned: Tuned
     lineage: dict[str, Any]
-    """Where it is from: the checkpoint, the settings, scores."""
+    """Origin: the checkpoint, the settings, scores."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,12 +82,13 @@ def save_tuned(
     about: About,
     model: Model,
     vocabulary: Vocabulary,
-    adapter: Adapter = NoAdapter(),
+    adapter: Adapter = NoAdapter(),  # noqa: B008  (frozen, so sharing it is safe)
     beside: Mapping[str, str] | None = None,
 ) -> None:
-    """Publish a module's weights, low-rank adapters and the measure of a regression merged into them (also in the module), and what its task needs.
+    """Publish a module with its task's data; low-rank adapters and regression scaling are merged into the weights, also
+    in the module.
 
-    `beside`: name -> content of further files, such as a card.
+    `beside`: name -> content of further files, such as a model card.
     """
     merge(module)
     if isinstance(module, SequenceTask):
@@ -108,7 +112,7 @@ def save_tuned(
 
 
 def config_of(task: Task, model: Model, vocabulary: Vocabulary) -> dict[str, Any]:
-    """What config.json says: labels by their names, so that none has to be guessed from its number."""
+    """Return the contents of config.json, with labels by name."""
     labels = task.labels or (("score",) if task.kind == "regression" else ())
     named = (
         {"id2label": dict(enumerate(labels)), "label2id": {label: number for number, label in enumerate(labels)}}
@@ -125,7 +129,7 @@ def config_of(task: Task, model: Model, vocabulary: Vocabulary) -> dict[str, Any
 
 
 def task_file(about: About, adapter: Adapter) -> dict[str, Any]:
-    """What task.json says."""
+    """Return the contents of task.json."""
     kept = {name: value for name, value in asdict(about.task).items() if name != "splits"}
     carried = asdict(adapter) if isinstance(adapter, Bottleneck) else None
     return {
@@ -139,11 +143,15 @@ def task_file(about: About, adapter: Adapter) -> dict[str, Any]:
 
 
 def load_tuned(location: str) -> TunedModel:
-    """A fine-tuned model from the folder of one. Raises CheckpointError where it is none, damaged, or says sizes that its files do not hold."""
+    """Load a fine-tuned model from its folder.
+
+    Raises CheckpointError where it is none, damaged, or states sizes that its files do not have.
+    """
     location = storage.absolute(location)
     if not storage.exists(storage.join(location, TASK)):
         raise CheckpointError(
-            f"checkpoint {location} has no {TASK}: give a folder that fine-tuning wrote, such as output/finetune/NAME/model"
+            f"checkpoint {location} has no {TASK}: give a folder that fine-tuning wrote, "
+            "such as output/finetune/NAME/model"
         )
     if problem := storage.damage(location):
         raise CheckpointError(f"checkpoint {location} is damaged: {problem}")
@@ -166,7 +174,8 @@ def load_tuned(location: str) -> TunedModel:
         adapters = read_tensors(storage.join(location, ADAPTERS))
         if bottleneck.width > max((size for tensor in adapters.values() for size in tensor.shape), default=0):
             raise CheckpointError(
-                f"checkpoint {location}: {TASK} says a bottleneck of {bottleneck.width}, and no tensor of {ADAPTERS} is so large"
+                f"checkpoint {location}: {TASK} says a bottleneck of {bottleneck.width}, "
+                f"and no tensor of {ADAPTERS} is so large"
             )
         add_adapter(module, bottleneck, torch.Generator().manual_seed(0))
         load_adapter_state(module, adapters)
@@ -175,7 +184,10 @@ def load_tuned(location: str) -> TunedModel:
 
 
 def about_of(location: str) -> tuple[About, Bottleneck | None]:
-    """What a model's task.json says of its task, and of its bottleneck adapter where it has one. Raises CheckpointError where it says nothing of use."""
+    """Return the task data of a model's task.json, and its bottleneck adapter, if any.
+
+    Raises CheckpointError where the file is unusable.
+    """
     try:
         said = json_object(storage.read_at_most(storage.join(location, TASK), MOST_CONFIG))
         task = Task(

@@ -1,4 +1,4 @@
-"""Print where the pages of an MLflow server on this machine are: `python -m pipeline.train.views TRACKING_URI PORT`."""
+"""Print the page addresses of an MLflow server on this machine: `python -m pipeline.train.views TRACKING_URI PORT`."""
 
 import sys
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from pipeline.train.tracking import experiments
 
 
 def pages(uri: str, port: str) -> list[str]:
-    """Return a line per experiment of a tracking store with the address of its runs, and one where there is none yet."""
+    """Return one line per experiment with the address of its runs, or one line that there is none."""
     server = f"http://127.0.0.1:{port}"
     found = experiments(uri)
     width = max(map(len, found.values()), default=0)

@@ -1,4 +1,4 @@
-"""What each Ray Train worker runs: config -> module, batches, loop, and on rank 0 the summary."""
+"""Entry point of each Ray Train worker: config -> module, batches, loop, and on rank 0 the summary."""
 
 import dataclasses
 from collections.abc import Iterable, Iterator
@@ -50,19 +50,19 @@ STREAM = "train"  # name of the dataset among the trainer's
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What the driver hands to every worker."""
+    """Inputs of every worker, sent by the driver."""
 
     config: Pretrain
     folder: str
     stream: StreamSettings
     initial: Initial | None
     words: str | None
-    """Folder of the word embeddings that the model starts from; None: random ones, or it goes on from a checkpoint."""
+    """Folder of initial word embeddings; None: random ones, or the run continues from a checkpoint."""
     tracker: ActorHandle
 
 
 def run(settings: dict[str, Job]) -> None:
-    """Train; the tracker gets every error, tells of it, and ends the run with those that no restart will mend."""
+    """Train; report every error to the tracker, which ends the run for errors that no restart fixes."""
     job = settings["job"]
     try:
         device = get_device()
@@ -74,16 +74,17 @@ def run(settings: dict[str, Job]) -> None:
 
 
 def worker_name() -> str:
-    """What people call this worker."""
+    """Return this worker's name in messages."""
     return f"worker {ray.train.get_context().get_world_rank()} on {ray.util.get_node_ip_address()}"
 
 
 def run_worker(job: Job, device: torch.device) -> None:
-    """The life of one worker."""
+    """Run one worker from start to end."""
     config, stream = job.config, job.stream
     if read_run(job.folder) is None:  # the driver has written it
         raise ConfigError(
-            f"output ({config.output}) is not the same folder on all machines: run.json of this run is not there on {ray.util.get_node_ip_address()}; use a shared folder or a URL"
+            f"output ({config.output}) is not the same folder on all machines: "
+            f"run.json of this run is not there on {ray.util.get_node_ip_address()}; use a shared folder or a URL"
         )
     context = ray.train.get_context()
     rank, world = context.get_world_rank(), context.get_world_size()
@@ -153,7 +154,7 @@ def run_worker(job: Job, device: torch.device) -> None:
 
 
 def prefetch_first_block(blocks: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """The blocks, of which the first is asked for at once: the stream's processes start while the model is made."""
+    """Return the blocks, requesting the first at once: the stream's processes start while the model is built."""
     coming = iter(blocks)
     first = ThreadPoolExecutor(max_workers=1).submit(next, coming, None)
 
@@ -166,7 +167,7 @@ def prefetch_first_block(blocks: Iterable[pa.Table]) -> Iterator[pa.Table]:
 
 
 class Points:
-    """Metrics on their way to the tracker: sent without waiting, waited for before a checkpoint."""
+    """Send metrics to the tracker without waiting; `flush` waits for all."""
 
     def __init__(self, tracker: ActorHandle) -> None:
         self.tracker = tracker
@@ -182,11 +183,14 @@ class Points:
 
 
 def no_op(*_: Any) -> None:
-    """What ranks other than 0 do with a message."""
+    """Ignore a message, on ranks other than 0."""
 
 
 def initial_state(job: Job, work: Work, module: BertPretraining, wordpiece: WordPiece, precision: str) -> State:
-    """The state before the first step. A published model is put in place, and measured with the vocabulary that it was published with; every rank must call it."""
+    """Return the state before the first step.
+
+    A published model is loaded, and evaluated with its own vocabulary; every rank must call this.
+    """
     if job.config.word_embeddings == "cooccurrence":
         if job.words is None:
             raise CheckpointError(
@@ -204,7 +208,7 @@ def initial_state(job: Job, work: Work, module: BertPretraining, wordpiece: Word
 
 
 def measure_words(job: Job, work: Work, module: BertPretraining, wordpiece: WordPiece, step: int) -> dict[str, float]:
-    """Log and give the held-out loss by word and by byte; every rank must call it."""
+    """Log and return the held-out loss per word and per byte; every rank must call it."""
     config = job.config
     held = heldout_words(
         job.stream.corpus,
@@ -223,7 +227,7 @@ def measure_words(job: Job, work: Work, module: BertPretraining, wordpiece: Word
 def summarise(
     job: Job, work: Work, module: BertPretraining, state: State, phase: Phase, wordpiece: WordPiece
 ) -> dict[str, Any]:
-    """Held-out metrics beside their baselines, speed, and blanks filled in; every rank must call it."""
+    """Return held-out metrics with their baselines, throughput, and filled-in blanks; every rank must call it."""
     config, stream = job.config, job.stream
     after = evaluate(module, work.heldout, world=work.world, device=work.device, autocast=work.autocast)
     if after:
@@ -263,14 +267,14 @@ def summarise(
 
 
 def heldout_baselines(stream: StreamSettings, work: Work, wordpiece: WordPiece) -> dict[str, float]:
-    """Return the baselines on the held-out rows of the phase, none without such rows; every rank must call it."""
+    """Return the baselines on the phase's held-out rows; empty without such rows. Every rank must call it."""
     if not stream.corpus.heldout:
         return {}
     return baselines(work.heldout, unigram_counts(stream.corpus, wordpiece, len(stream.vocabulary.tokens)), work.world)
 
 
 def overall_utilisation(work: Work, state: State) -> float | None:
-    """Model FLOPs utilisation over the whole run in percent; None where the device's peak is not known."""
+    """Return model FLOPs utilisation over the whole run in percent; None where the device's peak is unknown."""
     if work.peak_flops is None:
         return None
     return utilisation_percent(
