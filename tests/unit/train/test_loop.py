@@ -216,7 +216,7 @@ def run_spoilt(
 ) -> tuple[Logged, torch.nn.Module]:
     logged: Logged = {}
     module = training.module(config)
-    monkeypatch.setattr(loop, "distributed", lambda module, work: Spoilt(module, calls))
+    monkeypatch.setattr(loop, "distributed", lambda module, device, world: Spoilt(module, calls))
     train(
         training.work(config, folder, logged),
         iter(training.blocks(config)),
