@@ -1,4 +1,4 @@
-"""The built-in corpus: documentation strings of the installed packages that this project needs to run."""
+"""The built-in corpus: docstrings of the installed packages that this project depends on."""
 
 import dis
 import importlib.metadata
@@ -20,7 +20,7 @@ from pipeline.text.documents import Dropped, Record, dropped
 
 DISTRIBUTION = "bertstream"
 LEAST_CHARACTERS = 200
-"""Shorter documentation strings say little more than a name does."""
+"""Shorter docstrings say little more than the name."""
 WRAPPED_CHARACTERS = 60
 """A line broken before it could reach this width was broken on purpose (PEP 8 wraps at 72)."""
 
@@ -30,7 +30,7 @@ DIRECTIVE = re.compile(r"\.\.\s+[\w-]+::")
 
 
 def own_requirements() -> list[str]:
-    """What this project needs to run, from its installed metadata, else from pyproject.toml beside the package."""
+    """Return this project's requirements from its installed metadata, or from pyproject.toml next to the package."""
     try:
         return importlib.metadata.requires(DISTRIBUTION) or []
     except PackageNotFoundError:
@@ -43,9 +43,9 @@ def own_requirements() -> list[str]:
 
 
 def distributions() -> dict[str, Distribution]:
-    """The installed distributions that this project needs to run, by normalised name, in its order.
+    """Return the installed distributions that this project requires, by normalised name, sorted.
 
-    Requirements are followed through their extras and markers, so what else is installed changes nothing.
+    Requirements are followed through extras and markers, so other installed packages change nothing.
     """
     found: dict[str, Distribution] = {}
     followed: dict[str, set[str]] = {}
@@ -67,7 +67,7 @@ def distributions() -> dict[str, Distribution]:
 
 
 def read_docstrings(blocks: Iterator[bytes], name: str) -> Iterator[Record | Dropped]:
-    """The documentation strings of a Python file that are longer than 200 characters, one record each; nothing is executed."""
+    """Yield one record per docstring of a Python file longer than 200 characters; nothing is executed."""
     source = b"".join(blocks)
     try:
         with warnings.catch_warnings():
@@ -84,7 +84,7 @@ def read_docstrings(blocks: Iterator[bytes], name: str) -> Iterator[Record | Dro
 
 
 def package_docstrings() -> Iterator[tuple[str, str]]:
-    """(package as it is imported, text) of all documentation strings of the built-in corpus."""
+    """Yield (imported package name, text) of all docstrings of the built-in corpus."""
     for distribution in distributions().values():
         for file in sorted(distribution.files or []):
             path = Path(str(distribution.locate_file(file)))
@@ -95,7 +95,7 @@ def package_docstrings() -> Iterator[tuple[str, str]]:
 
 
 def docstrings(code: CodeType) -> Iterator[tuple[str, str]]:
-    """(qualified name, cleaned text) of each documentation string in a code object, in the file's order."""
+    """Yield (qualified name, cleaned text) of each docstring in a code object, in file order."""
     if (text := docstring(code)) is not None:
         yield code.co_qualname, inspect.cleandoc(text)
     for constant in code.co_consts:
@@ -104,7 +104,7 @@ def docstrings(code: CodeType) -> Iterator[tuple[str, str]]:
 
 
 def docstring(code: CodeType) -> str | None:
-    """The documentation string of the function, class or module that a code object was compiled from."""
+    """Return the docstring of the function, class or module that a code object was compiled from."""
     if code.co_flags & inspect.CO_OPTIMIZED:
         return function_docstring(code)
     if "__doc__" not in code.co_names:
@@ -123,14 +123,14 @@ def docstring(code: CodeType) -> str | None:
 
 
 def function_docstring(code: CodeType) -> str | None:
-    """The documentation string of a function: its first constant, from Python 3.14 on only where a flag says so."""
+    """Return the docstring of a function: its first constant, from Python 3.14 on only if a flag is set."""
     has_flag = sys.version_info < (3, 14) or code.co_flags & inspect.CO_HAS_DOCSTRING
     first = code.co_consts[0] if code.co_consts else None
     return first if has_flag and not code.co_name.startswith("<") and isinstance(first, str) else None
 
 
 def unwrap(text: str) -> Iterator[str]:
-    """The paragraphs of a documentation string: hard-wrapped lines are joined; lists, examples and short lines stay as they are."""
+    """Yield the paragraphs of a docstring: wrapped lines are joined; lists, examples and short lines are kept."""
     paragraph, last, example = "", "", False
     for line in text.split("\n"):
         if not line.strip():
@@ -146,7 +146,7 @@ def unwrap(text: str) -> Iterator[str]:
 
 
 def continues(last: str, line: str) -> bool:
-    """Whether a line goes on with the one before it: that was as full as a wrapped line is, and this starts nothing new."""
+    """Whether a line continues the one before it: that is as full as a wrapped line, and this starts nothing new."""
     stripped = line.strip()
     if not stripped or not last.strip() or ITEM.match(stripped) or indent(line) < indent(last):
         return False
@@ -154,11 +154,11 @@ def continues(last: str, line: str) -> bool:
 
 
 def indent(line: str) -> int:
-    """White space before a line."""
+    """Return the width of the white space before a line."""
     return len(line) - len(line.lstrip())
 
 
 def keep_words(paragraph: str) -> Iterator[str]:
-    """The paragraph, unless it is a rule, an underline or a directive without words."""
+    """Yield the paragraph, unless it is a rule, an underline or a directive without words."""
     if any(map(str.isalnum, paragraph)) and not DIRECTIVE.fullmatch(paragraph):
         yield paragraph

@@ -1,4 +1,7 @@
-"""The blocks of bz2 data, of up to 900,000 bytes each and starting at any bit: found by their magic and decompressed one by one, from any byte of a file on."""
+"""Find blocks in bz2 data by their magic and decompress them one by one, from any byte of a file on.
+
+A block has up to 900,000 bytes of text and starts at any bit.
+"""
 
 import bz2
 from collections.abc import Iterator
@@ -8,27 +11,30 @@ MAGIC_BITS = 48
 BLOCK_MAGIC = 0x314159265359
 END_MAGIC = 0x177245385090
 CHECKSUM_BITS = 32
-"""After either magic: of the block, or of the stream that ends."""
+"""After either magic: the checksum of the block, or of the stream that ends."""
 HEADER = b"BZh9"
-"""Of a stream with the largest blocks, whose decoder takes smaller ones as well."""
+"""Header of a stream with the largest blocks; its decoder accepts smaller ones as well."""
 LONGEST_BLOCK = 1_100_000
-"""Compressed bytes within which a block of 900,000 bytes ends, also where nothing could be compressed."""
+"""Maximum compressed bytes of a block of 900,000 bytes, even of incompressible data."""
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
 class Mark:
-    """A magic: `bit` is the place of its first one in the file, from 0 on; `block` tells whether a block starts there or a stream ends."""
+    """A magic: `bit` is its offset in the file; `block` tells whether a block starts or a stream ends there."""
 
     bit: int
     block: bool
 
 
 def find_marks(data: bytes | bytearray, start: int = 0) -> list[Mark]:
-    """All magics that lie in the data, and a byte more, from byte `start` on, in their order; bits are counted from the data's first."""
+    """Find all magics in the data from byte `start` on, in order; each needs one more byte after it.
+
+    Bits are counted from the data's first bit.
+    """
     found = []
     for magic, block in ((BLOCK_MAGIC, True), (END_MAGIC, False)):
         for shift in range(8):
-            whole = (magic << 8 - shift).to_bytes(7)[1:6]  # the bytes that the magic fills: `find` is fast
+            whole = (magic << 8 - shift).to_bytes(7)[1:6]  # the whole bytes of the magic, as `find` is fast
             at = data.find(whole, start + 1)
             while at >= 0:
                 around = data[at - 1 : at + 6]
@@ -39,7 +45,10 @@ def find_marks(data: bytes | bytearray, start: int = 0) -> list[Mark]:
 
 
 def decompress_block(block: int, bits: int) -> bytes:
-    """The text of a block of so many bits, magic and checksum included, as a number. Raises OSError where they are no whole, sound block."""
+    """Return the text of a block, given as a number of `bits` bits with its magic and checksum.
+
+    Raises OSError if this is not a complete, valid block.
+    """
     checksum = block >> bits - MAGIC_BITS - CHECKSUM_BITS & (1 << CHECKSUM_BITS) - 1
     decoder = bz2.BZ2Decompressor()
     text = decoder.decompress(
@@ -51,14 +60,17 @@ def decompress_block(block: int, bits: int) -> bytes:
 
 
 def as_stream(content: int, bits: int) -> bytes:
-    """Bits behind a stream's header; the last byte is filled with zeros."""
+    """Return a stream's header followed by these bits; the last byte is filled with zeros."""
     return HEADER + (content << -bits % 8).to_bytes(-(-bits // 8))
 
 
 class Blocks:
-    """The blocks of bz2 data that comes in pieces, the first of which starts at byte `start` of the file; memory is bounded by a few blocks and a piece.
+    """Blocks of bz2 data that arrives in pieces, the first of which starts at byte `start` of the file.
 
-    `cut_off` says that the data ended in the midst of a stream, `damaged` lists the bytes where blocks start that cannot be decompressed.
+    Memory is bounded by a few blocks and a piece.
+
+    `cut_off` says that the data ended within a stream; `damaged` lists the start bytes of blocks that cannot be
+    decompressed.
     """
 
     def __init__(self, pieces: Iterator[bytes], start: int):
@@ -70,7 +82,10 @@ class Blocks:
         self.damaged: list[int] = []
 
     def texts(self, stop: int | None = None) -> Iterator[bytes | None]:
-        """The text of each next block that starts before bit `stop`, None for one that is damaged; without `stop`, of those that follow without a gap."""
+        """Yield the text of each block that starts before bit `stop`, or None for a damaged one.
+
+        Without `stop`, yield the blocks that follow without a gap.
+        """
         while mark := self.mark(self.at, self.at + 8 * LONGEST_BLOCK if stop is None else stop):
             self.forget(mark.bit)
             self.at = mark.bit + MAGIC_BITS
@@ -80,10 +95,10 @@ class Blocks:
                 self.cut_off = True
 
     def text(self, start: Mark) -> bytes | None:
-        """The text of the block that starts at a mark; behind it the next one is looked for."""
+        """Return the text of the block that starts at a mark, and continue after it."""
         longest = start.bit + 8 * LONGEST_BLOCK
         first = end = self.mark(self.at, longest)
-        for _ in range(2):  # a magic may occur in a block by chance: then it ends at the next one
+        for _ in range(2):  # a magic can occur within a block by chance; then the block ends at the next one
             if end is None:
                 break
             try:
@@ -102,18 +117,18 @@ class Blocks:
         return None
 
     def rest(self, start: Mark) -> bytes | None:
-        """The text of the last block of data that was cut off: none unless only what follows it is missing."""
+        """Return the text of the last block of truncated data; None unless only what follows the block is missing."""
         bits = 8 * (self.base + len(self.held)) - start.bit
         bits -= bits % 8  # zeros to fill a byte would be data
         decoder = bz2.BZ2Decompressor()
         text = decoder.decompress(as_stream(self.bits(start.bit, start.bit + bits), bits))
-        while more := decoder.decompress(b""):  # it stops where its input ends, also in the midst of its output
+        while more := decoder.decompress(b""):  # it stops at the end of its input, even with output left
             text += more
         self.cut_off = True
         return text or None
 
     def mark(self, first: int, stop: int) -> Mark | None:
-        """The first mark at bit `first` or later and before bit `stop`; data is taken as far as needed."""
+        """Return the first mark at bit `first` or later and before bit `stop`, reading as much as needed."""
         while not (found := next((mark for mark in self.found if mark.bit >= first), None)):
             if self.ended or 8 * (self.base + self.searched) >= stop:
                 return None
@@ -121,13 +136,13 @@ class Blocks:
         return found if found.bit < stop else None
 
     def holds(self, stop: int) -> bool:
-        """Whether the data reaches to bit `stop`; it is taken as far as that."""
+        """Whether the data reaches bit `stop`, reading as much as needed."""
         while not self.ended and 8 * (self.base + len(self.held)) < stop:
             self.take()
         return 8 * (self.base + len(self.held)) >= stop
 
     def take(self) -> None:
-        """Hold the next piece, and find what begins in it."""
+        """Append the next piece and find the marks that begin in it."""
         piece = next(self.pieces, None)
         self.ended = piece is None
         self.held += piece or b""
@@ -137,7 +152,7 @@ class Blocks:
         self.searched = max(0, len(self.held) - 7)
 
     def forget(self, bit: int) -> None:
-        """Let go of what lies before a bit."""
+        """Free the data before a bit."""
         gone = bit // 8 - self.base
         del self.held[:gone]
         self.base += gone
@@ -145,6 +160,6 @@ class Blocks:
         self.found = [mark for mark in self.found if mark.bit >= bit]
 
     def bits(self, start: int, stop: int) -> int:
-        """The bits from `start` to before `stop` as a number."""
+        """Return the bits from `start` up to `stop` (exclusive) as a number."""
         data = self.held[start // 8 - self.base : -(-stop // 8) - self.base]
         return int.from_bytes(data) >> -stop % 8 & (1 << stop - start) - 1

@@ -1,4 +1,4 @@
-"""Counts of a corpus' words on a Ray cluster: each task counts some windows, then each partition of the words is added up by one task."""
+"""Count a corpus' words on a Ray cluster: tasks count windows, then one task per partition sums the counts."""
 
 import zlib
 from collections.abc import Iterator, Sequence
@@ -17,19 +17,19 @@ from pipeline.text.splitting import Splitting
 from pipeline.text.training import COUNTS, counts_table, word_counts
 
 PARTITIONS = 64
-"""Of the words, by a hash; a constant, as the words that are kept depend on it."""
+"""Partitions of the words, by a hash; constant, because which words are kept depends on it."""
 MOST_WORDS = 5_000_000
-"""Distinct words kept of a corpus at most, about 200 MB: the rest of web text is misspellings and numbers, seen once or twice."""
+"""Maximum distinct words kept, about 200 MB; the rest of web text is misspellings and numbers, seen once or twice."""
 MOST_UNIGRAM_WORDS = 1_000_000
-"""The same for unigram, whose trainer goes through all of them in every round: 800,000 took 7 minutes on 2 busy cores."""
+"""The same for unigram, whose trainer reads all of them in every round: 800,000 took 7 minutes on 2 busy cores."""
 TASK_CHARACTERS = 32_000_000
 COMBINED_ROWS = 2_000_000
-"""Rows that a task gathers before it adds up those of the same word."""
+"""Rows that a task gathers before it sums those of the same word."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Counts:
-    """Words with their counts (schema COUNTS), and what was counted: characters, words, distinct words, and how many of those were dropped."""
+    """Words with their counts (schema COUNTS), and totals of characters, words, distinct and dropped distinct words."""
 
     table: pa.Table
     characters: int
@@ -48,10 +48,13 @@ def count_words(
     task_characters: int = TASK_CHARACTERS,
     most_words: int = MOST_WORDS,
 ) -> Counts:
-    """The counts of all words in windows of a corpus, the same whatever the tasks, CPUs and order; partial counts are written to a folder.
+    """Count all words in windows of a corpus; the result does not depend on tasks, CPUs or order.
 
-    Memory is bounded: by the distinct words of `task_characters` in the first tasks, by one partition's in the second, by `most_words` here.
-    Beyond those the rarest words of each partition are dropped, of equally rare ones those with the higher code points.
+    Partial counts are written to a folder.
+
+    Memory is bounded: by the distinct words of `task_characters` in the first tasks, by one partition in the second
+    ones, and by `most_words` here. Beyond that, the rarest words of each partition are dropped; ties drop the higher
+    code points.
     """
     tasks = counting_tasks(windows, max(task_characters, sum(window.characters for window in windows) // MOST_BLOCKS))
     characters, files = 0, []
@@ -75,7 +78,7 @@ def count_words(
 
 
 def counting_tasks(windows: Sequence[Window], characters: int) -> list[dict[str, Any]]:
-    """Tasks of about so many characters: a number, and windows as lists of their fields."""
+    """Return tasks of about `characters` each: a number, and windows as lists of their fields."""
     tasks: list[dict[str, Any]] = []
     size = characters
     for window in windows:
@@ -100,13 +103,13 @@ def write_counts(task: dict[str, Any], corpus: Corpus, splitting: Splitting, fol
 
 
 def texts_of(corpus: Corpus, windows: Sequence[Window]) -> Iterator[str]:
-    """The texts of the documents of windows."""
+    """Yield the texts of the documents of windows."""
     for window in windows:
         yield from read_window(corpus, window).column("text").to_pylist()
 
 
 def sum_partition(partition: int, files: list[str], folder: str, most: int) -> dict[str, Any]:
-    """Second task: the sums of one partition of the words over all files, the `most` most frequent of them, ordered by word."""
+    """Second task: sum one partition over all files and keep its `most` most frequent words, ordered by word."""
     gathered = [counts_table({})]
     for file in files:
         gathered.append(read_batch(storage.join(folder, file), partition))
@@ -125,7 +128,7 @@ def sum_partition(partition: int, files: list[str], folder: str, most: int) -> d
 
 
 def sum_by_word(tables: list[pa.Table]) -> pa.Table:
-    """One row for each word, with the sum of its counts."""
+    """Return one row per word with the sum of its counts."""
     added = pa.concat_tables(tables).group_by("word").aggregate([("count", "sum")])
     return added.select(["word", "count_sum"]).rename_columns(["word", "count"]).cast(COUNTS)
 
@@ -145,12 +148,12 @@ def write_batches(location: str, tables: list[pa.Table]) -> None:
 
 @storage.retrying
 def read_batch(location: str, number: int) -> pa.Table:
-    """One batch of an Arrow file."""
+    """Read one batch of an Arrow file."""
     system, path = storage.filesystem(location)
     with system.open_input_file(path) as stream, pa.ipc.open_file(stream) as file:
         return pa.Table.from_batches([file.get_batch(number)])
 
 
 def read_table(location: str) -> pa.Table:
-    """The only batch of an Arrow file."""
+    """Read the only batch of an Arrow file."""
     return read_batch(location, 0)

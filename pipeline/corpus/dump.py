@@ -1,4 +1,4 @@
-"""Pages of a MediaWiki XML export -> articles, in bounded memory, from its beginning or from any page on."""
+"""Read articles from a MediaWiki XML export, in bounded memory, from its beginning or from any page on."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -11,12 +11,12 @@ from pipeline.text.wikinames import DISAMBIGUATIONS, MEANINGS, REDIRECTS
 from pipeline.text.wikitext import prose
 
 LONGEST_PAGE = 50_000_000
-"""Bytes after which a page is dropped; MediaWiki itself refuses texts above two million ($wgMaxArticleSize)."""
+"""Maximum bytes of a page; MediaWiki itself refuses texts above two million ($wgMaxArticleSize)."""
 LONGEST_HEAD = 1 << 18
-"""Bytes before a page that are searched for the wiki's language and names."""
+"""Bytes before the first page that are searched for the wiki's language and names."""
 LONGEST_REDIRECT = 1000
 KEPT_BYTES = 1 << 12
-"""Of a page that is dropped for its length, to tell which it was."""
+"""Bytes kept of a page that is dropped for its length, to identify it."""
 
 EDGE = re.compile(rb"<(/?)page[ \t\r\n]{0,4}>")
 EDGE_BYTES = 11
@@ -25,7 +25,7 @@ PROLOG = re.compile(
     rb"(?:\xef\xbb\xbf)?(?:\s++|<\?[^>]*+>|<!--(?:[^-]++|-(?!->))*+-->|<!DOCTYPE\b[^\[>]*+(?:\[[^\]]*+\]\s*+)?>)*+",
     re.IGNORECASE,
 )
-"""What may stand before the first element of XML: byte order mark, declaration, comments and document type."""
+"""What may come before the first XML element: byte order mark, declaration, comments and document type."""
 MEDIAWIKI = re.compile(rb"<mediawiki\b")
 LANGUAGE = re.compile(rb"\bxml:lang=[\"']([\w-]+)[\"']")
 DATABASE = re.compile(rb"<dbname>([a-z]{2,3}(?:_[a-z_]{1,20})?)wik[a-z]{1,20}</dbname>")
@@ -35,52 +35,53 @@ PAGE_ID = re.compile(rb"<id>(\d{1,20})</id>")
 REDIRECT = re.compile(r"\s*#\s*([^\s\[\]#:]+)\s*:?\s*\[\[[^\[\]\n]+\]\]")
 TEMPLATE_NAME = re.compile(r"\{\{\s*([^{}|\n<]{1,100})")
 DISAMBIGUATION_NAME = re.compile(
-    r"disambig|desambig|dezambig|disamb\b|homonymie$|begriffskl|doorverwijs|ujednoznaczn|неоднознач|багатозначн|многозначн|неадназнач|消歧|曖昧さ回避|동음이의"
+    r"disambig|desambig|dezambig|disamb\b|homonymie$|begriffskl|doorverwijs|ujednoznaczn|неоднознач|багатозначн"
+    r"|многозначн|неадназнач|消歧|曖昧さ回避|동음이의"
 )
-"""What such a template's name holds in wikis whose own name for it is not in the table."""
+"""Parts of template names that mark disambiguation pages, for wikis whose own name is not in the table."""
 HATNOTE = re.compile(r"needed|link|hinweis|redirect|check|^(?:voir|ver|nota|zie|about|other|see) |\?$")
-"""What the names of templates hold that point to such a page or ask for one."""
+"""Parts of the names of templates that link to such a page or ask for one."""
 
 Kind = Literal["outside", "page", "page too long", "broken record", "truncated file", "head"]
 LIMITS: dict[Kind, int] = {"outside": LONGEST_HEAD, "page": LONGEST_PAGE, "page too long": KEPT_BYTES}
 ELEMENTS = frozenset({"title", "ns", "id", "redirect", "revision/text"})
-"""What is read of a page, by path below it."""
+"""Elements read from a page, by path below it."""
 DEEPEST = 10
-"""Levels of elements in a page; the format has five."""
+"""Maximum nesting of elements in a page; the format has five levels."""
 
 
 class TooDeep(Exception):
-    """A page that nests without end."""
+    """A page whose elements are nested too deeply."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Wiki:
-    """What the head of a dump says: the language, and the wiki's own names by namespace number."""
+    """Content of the head of a dump: the language, and the wiki's own names by namespace number."""
 
     language: str | None = None
     namespaces: tuple[tuple[str, str], ...] = ()
 
     def named(self, *numbers: str) -> list[str]:
-        """The names of these namespaces."""
+        """Return the names of these namespaces."""
         return [name for number, name in self.namespaces if number in numbers]
 
 
 def is_dump(head: bytes) -> bool:
-    """Whether a file's first decompressed bytes are those of a MediaWiki export."""
+    """Whether a file's first decompressed bytes are from a MediaWiki export."""
     return MEDIAWIKI.match(head, end_of_prolog(head)) is not None
 
 
 def end_of_prolog(head: bytes) -> int:
-    """Where the first element of XML begins, or other text."""
+    """Return the offset of the first XML element or other text."""
     found = PROLOG.match(head)
     return found.end() if found else 0
 
 
 def read_dump(blocks: Iterable[bytes], name: str) -> Iterator[Record | Dropped]:
-    """The articles of a MediaWiki export, of any version and language; all else is dropped under its reason.
+    """Yield the articles of a MediaWiki export of any version and language, and a drop for every other page.
 
-    A broken page is one "broken record", and reading goes on at the next; XML that ends within a page is a "truncated file".
-    A stream may start at any page; its language is then not known.
+    A broken page is one "broken record", and reading continues at the next; XML that ends within a page is a "truncated
+    file". A stream may start at any page; its language is then unknown.
     """
     wiki = Wiki()
     for number, (kind, content) in enumerate(split_pages(without_prolog(blocks))):
@@ -101,7 +102,7 @@ def read_dump(blocks: Iterable[bytes], name: str) -> Iterator[Record | Dropped]:
 
 
 def article(page: dict[str, str], id: str, wiki: Wiki) -> Record | Dropped:
-    """The record of a page, or why it is no article."""
+    """Return the record of a page, or the reason why it is not an article."""
     title, text = page.get("title", ""), page.get("revision/text", "")
     if reason := reason_to_drop(page, title, text, wiki):
         return dropped(id, reason, title)
@@ -115,7 +116,7 @@ def article(page: dict[str, str], id: str, wiki: Wiki) -> Record | Dropped:
 
 
 def reason_to_drop(page: dict[str, str], title: str, text: str, wiki: Wiki) -> Reason | None:
-    """Why a page is no article, if so. Exports before version 0.6 tell the namespace by the title alone."""
+    """Return why a page is not an article, or None. Before version 0.6, only the title shows the namespace."""
     space = page.get("ns", "").strip() or next(
         (number for number, name in wiki.namespaces if title.startswith(f"{name}:")), "0"
     )
@@ -127,7 +128,7 @@ def reason_to_drop(page: dict[str, str], title: str, text: str, wiki: Wiki) -> R
 
 
 def is_redirect(text: str) -> bool:
-    """Whether a text is #REDIRECT [[…]] in some language: a known word, or any word in capitals of a short page."""
+    """Whether a text is #REDIRECT [[…]] in any language: a known word, or any upper-case word of a short page."""
     found = REDIRECT.match(text)
     return found is not None and (
         found[1].lower() in REDIRECTS or (len(text) < LONGEST_REDIRECT and found[1] == found[1].upper())
@@ -135,7 +136,7 @@ def is_redirect(text: str) -> bool:
 
 
 def is_disambiguation(title: str, text: str) -> bool:
-    """Whether a page lists the meanings of its title: it says so in its title, by a magic word or by a template."""
+    """Whether a page is a disambiguation page, by its title, a magic word or a template."""
     if "__DISAMBIG__" in text or MEANINGS.search(title.lower()):
         return True
     names = {" ".join(name.replace("_", " ").lower().split()) for name in TEMPLATE_NAME.findall(text)}
@@ -145,7 +146,10 @@ def is_disambiguation(title: str, text: str) -> bool:
 
 
 def without_prolog(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """The bytes of a dump from its first element on, so that no comment before it is taken for pages; of any other stream all bytes."""
+    """Yield the bytes of a dump from its first element on, so that no comment before it is taken for a page.
+
+    Other streams are yielded unchanged.
+    """
     rest = iter(blocks)
     head = b""
     for block in rest:
@@ -160,7 +164,7 @@ def without_prolog(blocks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def parse_head(head: bytes) -> Wiki:
-    """What the head of a dump says, as far as it says it."""
+    """Parse the head of a dump; missing fields stay empty."""
     tag = head.partition(b"<mediawiki")[2].partition(b">")[0]
     language = LANGUAGE.search(tag) or DATABASE.search(head)
     names = NAMESPACE.findall(head.decode("utf-8", "replace"))
@@ -168,7 +172,7 @@ def parse_head(head: bytes) -> Wiki:
 
 
 def tokens(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """The bytes of a stream in pieces, each <page> and </page> a piece of its own."""
+    """Yield the bytes of a stream in pieces, with each <page> and </page> as a piece."""
     rest = b""
     for block in blocks:
         rest += block
@@ -185,7 +189,7 @@ def tokens(blocks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def split_pages(blocks: Iterable[bytes]) -> Iterator[tuple[Kind, bytes]]:
-    """("page", its bytes), ("head", what comes before pages), or a reason and the beginning of what is no sound page.
+    """Yield ("page", its bytes), ("head", the bytes before pages), or (reason, beginning) for anything invalid.
 
     Memory is bounded by the longest page.
     """
@@ -210,7 +214,7 @@ def split_pages(blocks: Iterable[bytes]) -> Iterator[tuple[Kind, bytes]]:
 
 
 def finish_piece(kind: Kind, content: bytes, closed: bool) -> Iterator[tuple[Kind, bytes]]:
-    """What has been read when a <page>, a </page> (`closed`) or the end of the stream outside of pages comes."""
+    """Yield what was read up to a <page>, a </page> (`closed`) or the end of the stream outside pages."""
     if kind == "page":
         yield ("page", content + b"</page>") if closed else ("broken record", content)
     elif kind == "page too long":
@@ -222,9 +226,9 @@ def finish_piece(kind: Kind, content: bytes, closed: bool) -> Iterator[tuple[Kin
 
 
 def parse(content: bytes) -> dict[str, str]:
-    """The elements of a page by their paths below it; of several revisions the last. Raises ExpatError or TooDeep.
+    """Return {path: text} of a page's elements; the last revision wins. Raises ExpatError or TooDeep.
 
-    The content begins with <page>: behind it XML allows no document type and no entities, so that there is nothing to expand.
+    The content begins with <page>: after that XML allows no document type and no entities, so nothing can expand.
     """
     found: dict[str, list[str]] = {}
     path: list[str] = []

@@ -1,6 +1,6 @@
-"""Byte ranges of MediaWiki dumps that are compressed with bz2: each can be read by itself, and together they give the pages of the whole file.
+"""Read byte ranges of bz2-compressed MediaWiki dumps independently; together they give the pages of the whole file.
 
-A page is of the range in which the block starts whose text holds its first byte.
+A page belongs to the range in which the block with its first byte starts.
 """
 
 import bz2
@@ -14,26 +14,27 @@ from pipeline.corpus.multistream import STREAM, STREAM_BYTES, index_location, in
 from pipeline.corpus.opening import CutOff, Damaged, read_at, read_stored, refuse_expansion
 
 BEYOND_BYTES = 1 << 20
-"""Fetched after a range to finish its last page: as a rule four blocks of a wiki's text."""
+"""Bytes fetched after a range to finish its last page: usually four blocks of a wiki's text."""
 HEAD_BYTES = 1 << 14
-"""Compressed bytes that hold the head of a dump whose first stream is its head, as those of Wikimedia's multistream dumps are."""
+"""Compressed bytes that contain the head of a dump whose first stream is its head, as in multistream dumps."""
 LONGEST_HEAD = 1 << 18
 NEVER_CLOSED = b"<next-page></page>"
-"""Stands for the page that begins before one has ended: no XML, so that this one counts as broken, and not as the end of a file."""
+"""Replaces a page that begins before one has ended: invalid XML, so that this one is broken, not truncated."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RangeInput:
-    """What is at hand before a range is read: the head of its dump, and what `fetched` gave; None: its bytes are read from the file."""
+    """Inputs for reading a range: the head of its dump, and its fetched bytes; None: they are read from the file."""
 
     head: bytes = b""
     fetched: bytes | None = None
 
 
 def byte_ranges(location: str, size: int, target: int) -> list[tuple[int, int]]:
-    """Byte ranges [start, stop) that make up a dump of `size` bytes, of about `target` bytes each.
+    """Split a dump of `size` bytes into byte ranges [start, stop) of about `target` bytes.
 
-    The index beside a multistream dump tells where its streams start, so that no page needs two ranges. Raises DataError where it is of another file.
+    If a multistream dump has an index next to it, ranges start at its streams, so that no page needs two ranges. Raises
+    DataError if the index belongs to another file.
     """
     index = index_location(location)
     edges = [0, *(indexed_starts(index, location, size, target) if index else ()), size]
@@ -41,18 +42,21 @@ def byte_ranges(location: str, size: int, target: int) -> list[tuple[int, int]]:
 
 
 def equal_ranges(start: int, stop: int, target: int) -> list[tuple[int, int]]:
-    """Equal ranges that make up [start, stop), of about `target` bytes each."""
+    """Split [start, stop) into equal ranges of about `target` bytes."""
     count = max(1, round((stop - start) / target))
     return list(pairwise(start + (stop - start) * number // count for number in range(count + 1)))
 
 
 def is_bz2(location: str, size: int) -> bool:
-    """Whether a file can be opened anywhere and begins as bz2 data does. Raises DataError where a web server knows no Range."""
+    """Whether a file is bz2 data and can be read at any offset.
+
+    Raises DataError if a web server does not support Range.
+    """
     return read_at(location, size - 1, 1) != b"" and STREAM.match(read_at(location, 0, STREAM_BYTES)) is not None
 
 
 def read_dump_head(location: str) -> bytes:
-    """What a dump says before its first page; nothing where it cannot be decompressed."""
+    """Return what comes before a dump's first page; empty if it cannot be decompressed."""
     for size in (HEAD_BYTES, LONGEST_BLOCK):
         decoder = bz2.BZ2Decompressor()
         try:
@@ -65,30 +69,34 @@ def read_dump_head(location: str) -> bytes:
 
 
 def fetch_range(location: str, start: int, stop: int, stamp: str) -> bytes:
-    """The stored bytes of a range, and those by which its last page ends, as a rule. Raises DataError where they cannot be had."""
+    """Return the stored bytes of a range and usually the rest of its last page.
+
+    Raises DataError if they cannot be read.
+    """
     return b"".join(read_stored(location, start, stop + BEYOND_BYTES, stamp))
 
 
 def stored_pieces(location: str, start: int, stop: int, stamp: str, fetched: bytes | None) -> Iterator[bytes]:
-    """The stored bytes from the start of a range on, those that were fetched first; the file is opened where more are asked for."""
+    """Yield the stored bytes from the start of a range on, fetched ones first; the file is opened only if needed."""
     if fetched is None:
         return read_stored(location, start, stamp=stamp)
-    if len(fetched) < stop + BEYOND_BYTES - start:  # the file has no more
+    if len(fetched) < stop + BEYOND_BYTES - start:  # the file ends there
         return iter([fetched])
     return chain([fetched], stored_after(location, stop + BEYOND_BYTES, stamp))
 
 
 def stored_after(location: str, start: int, stamp: str) -> Iterator[bytes]:
-    """The stored bytes of a file from `start` on, which may be its end: servers refuse a range without bytes."""
+    """Yield the stored bytes of a file from `start` on, which may be its end, because servers refuse an empty range."""
     found = read_stored(location, start - 1, stamp=stamp)
     yield next(found)[1:]
     yield from found
 
 
 def range_text(pieces: Iterator[bytes], start: int, stop: int, head: bytes, expansion_limit: int) -> Iterator[bytes]:
-    """The decompressed pages of a range behind the head of their dump, in pieces; damaged blocks and the pages in them are left out.
+    """Yield the decompressed pages of a range after the head of their dump, without damaged blocks and pages.
 
-    `pieces` are the stored bytes from `start` on. Raises CutOff, Damaged or ExpandsTooFar after all that could be decompressed.
+    `pieces` are the stored bytes from `start` on. Raises CutOff, Damaged or ExpandsTooFar after yielding all sound
+    data.
     """
     blocks = Blocks(pieces, start)
     wrong: list[Exception] = []
@@ -102,7 +110,10 @@ def range_text(pieces: Iterator[bytes], start: int, stop: int, head: bytes, expa
 
 
 def texts_in_range(blocks: Blocks, stop: int, expansion_limit: int, wrong: list[Exception]) -> Iterator[bytes | None]:
-    """The texts of the blocks that start before byte `stop`, None for a damaged one, and then what is wrong with them. Raises ExpandsTooFar."""
+    """Yield the texts of the blocks that start before byte `stop`, None for a damaged one; errors go to `wrong`.
+
+    Raises ExpandsTooFar.
+    """
     size, start = 0, blocks.at
     for text in blocks.texts(8 * stop):
         size += len(text or b"")
@@ -119,9 +130,9 @@ def texts_in_range(blocks: Blocks, stop: int, expansion_limit: int, wrong: list[
 
 
 def pages_in_range(own: Iterator[bytes | None], beyond: Iterator[bytes | None]) -> Iterator[bytes]:
-    """The pages that begin in the texts `own`, and what lies between them; `beyond` is taken to finish the last one.
+    """Yield the pages that begin in the texts `own`, and what is between them; `beyond` is read to finish the last one.
 
-    After None, which breaks a page, it goes on at the next one.
+    After None, which breaks a page, it continues at the next page.
     """
     rest, wanted, size = b"", False, None
     for text in own:
@@ -143,7 +154,10 @@ def pages_in_range(own: Iterator[bytes | None], beyond: Iterator[bytes | None]) 
 
 
 def end_of_page(rest: bytes, beyond: Iterator[bytes | None], size: int | None) -> Iterator[bytes]:
-    """The end of a page of which `size` bytes were given, or of one whose first tag begins in `rest`; as much of one too long as shows it."""
+    """Yield the end of a page of which `size` bytes were given, or of one whose first tag begins in `rest`.
+
+    Of a page too long, yield only as much as shows it.
+    """
     own = len(rest)
     for text in beyond:
         if text is None:
@@ -152,10 +166,10 @@ def end_of_page(rest: bytes, beyond: Iterator[bytes | None], size: int | None) -
         for token in found:
             edge = EDGE.fullmatch(token)
             opens = edge is not None and not edge[1]
-            if opens and size is not None:  # the next range's, before which this page was not closed
+            if opens and size is not None:  # the next range's page: this one was not closed before it
                 yield NEVER_CLOSED
                 return
-            if opens and own <= 0:  # the next range's
+            if opens and own <= 0:  # the next range's page
                 return
             own -= len(token)
             if opens:

@@ -1,4 +1,4 @@
-"""Word embeddings of a corpus' own, counted once for a corpus, a vocabulary and a width."""
+"""Word embeddings from a corpus' co-occurrences, made once per corpus, vocabulary and width."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -20,17 +20,17 @@ from pipeline.text.wordpiece import WordPiece
 
 WORDS = "words.safetensors"
 CHARACTERS = 300_000_000
-"""Of text that is counted at most, by a task on one core: at width 256 some two minutes and 2 GB for all of them."""
+"""Maximum characters counted, by a task on one core: at width 256 about two minutes and 2 GB for all of them."""
 METHOD = 1
-"""Counts up with each change of how they are made: others are kept apart."""
+"""Version of the method; embeddings of other versions are kept separately."""
 
 
 def counted_embeddings(
     corpus: Corpus, wordpiece: WordPiece, width: int, output: str, report: Callable[[str], None]
 ) -> str:
-    """The folder of the word embeddings of the corpus, made now unless that was done before, on the Ray that is running.
+    """Return the folder of the corpus' word embeddings; they are made on the running Ray unless they exist.
 
-    Raises DataError when it is damaged and ConfigError when what a task wrote is not there.
+    Raises DataError if it is damaged and ConfigError if this machine cannot see what a task wrote.
     """
     vocabulary = wordpiece.vocabulary
     folder = storage.join(
@@ -40,7 +40,8 @@ def counted_embeddings(
         if not storage.exists(storage.join(folder, storage.MANIFEST)):
             windows = first_windows(corpus, CHARACTERS)
             report(
-                f"word embeddings: counting what stands near what in {sum(window.characters for window in windows) / 1e6:,.0f} M characters"
+                f"word embeddings: counting co-occurrences in "
+                f"{sum(window.characters for window in windows) / 1e6:,.0f} M characters"
             )
             started = time.monotonic()
             work = partial(
@@ -49,10 +50,13 @@ def counted_embeddings(
             (found,) = run_tasks(work, [[astuple(window) for window in windows]])
             if not storage.exists(storage.join(folder, storage.MANIFEST)):
                 raise ConfigError(
-                    f"output ({output}) is not the same folder on all machines: word embeddings {folder} are not there; use a shared folder or a URL"
+                    f"output ({output}) is not the same folder on all machines: word embeddings {folder} are not "
+                    "there; "
+                    "use a shared folder or a URL"
                 )
             report(
-                f"word embeddings: {found['seen']:,} of {vocabulary.size:,} entries in {time.monotonic() - started:.0f} s, in {folder}"
+                f"word embeddings: {found['seen']:,} of {vocabulary.size:,} entries "
+                f"in {time.monotonic() - started:.0f} s, in {folder}"
             )
     if problem := storage.damage(folder):
         raise DataError(
@@ -64,7 +68,10 @@ def counted_embeddings(
 def publish(
     windows: Sequence[Sequence[Any]], corpus: Corpus, wordpiece: WordPiece, width: int, folder: str
 ) -> dict[str, int]:
-    """The task: count windows, each a list of its fields, and publish the embeddings, unless another driver's task was first (a URL has no lock)."""
+    """Task: count windows (lists of their fields) and publish the embeddings, unless another driver's task was first.
+
+    A URL has no lock, so two tasks may run.
+    """
     from pipeline.text.cooccurrence import (
         cooccurrences,
         embeddings,
@@ -85,7 +92,7 @@ def publish(
 
 
 def documents_of(corpus: Corpus, windows: Sequence[Window], wordpiece: WordPiece) -> Iterator[np.ndarray]:
-    """The ids of each document of windows, int64."""
+    """Yield the ids of each document of windows, int64."""
     for window in windows:
         documents = [text.split("\n") for text in texts_of(corpus, [window])]
         ids, offsets = wordpiece.encode([line for lines in documents for line in lines])

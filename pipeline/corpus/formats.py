@@ -1,4 +1,4 @@
-"""The formats of input files: one row each in the table."""
+"""Table of the formats of input files, one row each."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,16 +18,16 @@ HEAD_BYTES = 1 << 16
 
 @dataclass(frozen=True, kw_only=True)
 class Format:
-    """How the files of a format are read and known (by name without the ending of a compression, and first bytes)."""
+    """How files of a format are read and recognised (by name without compression suffix, and first bytes)."""
 
     read: Callable[[Opened], Iterator[Record | Dropped]]
     recognises: Callable[[str, bytes], bool]
     columns: bool = False
-    """Whether the column of the text can be named."""
+    """Whether the text column can be named."""
 
 
 def never(name: str, head: bytes) -> bool:
-    """For formats that cannot be told from others and must be asked for."""
+    """Recognise nothing, for formats that look like others and must be requested."""
     return False
 
 
@@ -45,11 +45,14 @@ FORMATS: dict[str, Format] = {
     "gutenberg": Format(read=read_gutenberg, recognises=is_gutenberg),
     "text": Format(read=read_text, recognises=is_plain_text),
 }
-"""Files of no named format are of the first that recognises them; what none recognises is binary."""
+"""A file without a named format has the first one that recognises it; if none does, it is binary."""
 
 
 def recognise(name: str, head: bytes, *, column: str | None = None) -> str | None:
-    """The name of the format of a file with these first bytes, one with columns where one is asked for; None where there is none."""
+    """Return the format's name for a file with these first bytes, or None.
+
+    If a column is requested, only formats with columns count.
+    """
     bare = bare_name(name)
     return next(
         (format for format, row in FORMATS.items() if (row.columns or column is None) and row.recognises(bare, head)),
@@ -58,5 +61,5 @@ def recognise(name: str, head: bytes, *, column: str | None = None) -> str | Non
 
 
 def bare_name(name: str) -> str:
-    """A file's name without the ending of a compression."""
+    """Return a file's name without its compression suffix."""
     return next((name[: -len(suffix)] for suffix in COMPRESSED if name.lower().endswith(suffix)), name)

@@ -1,4 +1,4 @@
-"""The vocabulary that the settings name; no Ray is needed to read it."""
+"""Load the vocabulary that the settings name, without Ray."""
 
 from pipeline.config.data import VocabularySettings
 from pipeline.errors import ConfigError
@@ -7,9 +7,10 @@ from pipeline.text.vocabulary import Vocabulary, load_vocabulary
 
 
 def given_vocabulary(settings: VocabularySettings) -> Vocabulary | None:
-    """The vocabulary that the settings name, if they name one.
+    """Return the vocabulary that the settings name, or None.
 
-    Raises ConfigError for what is of trained ones only, and ConfigError and DataError as load_vocabulary does.
+    Raises ConfigError for settings that need a trained vocabulary, and ConfigError and DataError as load_vocabulary
+    does.
     """
     if settings.path is None:
         return None
@@ -23,7 +24,7 @@ def given_vocabulary(settings: VocabularySettings) -> Vocabulary | None:
 
 
 def refuse_training(settings: VocabularySettings) -> None:
-    """Raise ConfigError where a vocabulary is given and something was set that only shapes a trained one; the sizes of presets nobody set."""
+    """Raise ConfigError if a vocabulary is given with a setting of trained ones; presets' sizes do not count."""
     unset = {
         "kind": {VocabularySettings.kind},
         "unused": {VocabularySettings.unused},
@@ -32,5 +33,7 @@ def refuse_training(settings: VocabularySettings) -> None:
     for name, values in unset.items():
         if (value := getattr(settings, name)) not in values:
             raise ConfigError(
-                f"vocabulary.{name} ({value}) is of a trained vocabulary, and vocabulary.path ({settings.path}) gives one: leave one of them out"
+                f"vocabulary.{name} ({value}) is of a trained vocabulary, and vocabulary.path ({settings.path}) "
+                "gives one: "
+                "leave one of them out"
             )

@@ -1,4 +1,4 @@
-"""Reader of Project Gutenberg's text files: the book without its licence, its lines joined to paragraphs."""
+"""Read Project Gutenberg's text files: the book without its licence, its lines joined to paragraphs."""
 
 import re
 from collections import deque
@@ -11,9 +11,10 @@ from pipeline.text.documents import Dropped, Record
 
 START = re.compile(r"\s*\*+\s*START OF TH(?:E|IS) PROJECT GUTENBERG", re.I)
 SMALL_PRINT_END = re.compile(r"\s*\*END\s*\*?\s*THE SMALL PRINT!", re.I)
-"""Before 2003 the licence ended so, before or after the title."""
+"""End of the licence before 2003, before or after the title."""
 END = re.compile(
-    r"\s*\**\s*(?:END OF TH(?:E|IS) PROJECT GUTENBERG|End of (?:the |this )?Project Gutenberg(?:['’]s|-tm| E(?:book|text))|"
+    r"\s*\**\s*(?:END OF TH(?:E|IS) PROJECT GUTENBERG"
+    r"|End of (?:the |this )?Project Gutenberg(?:['’]s|-tm| E(?:book|text))|"
     r"\*+\s*START:? ?(?:\*+\s*THE SMALL PRINT|FULL LICENSE)|THE FULL PROJECT GUTENBERG LICENSE)",
     re.I,
 )
@@ -22,12 +23,13 @@ RECOGNISED = re.compile(
 )
 HEADER = re.compile(r"(Title|Language|Character set encoding):\s*(.+)", re.I)
 LANGUAGES = {
-    "english": "en", "french": "fr", "german": "de", "spanish": "es", "italian": "it", "portuguese": "pt", "dutch": "nl", "finnish": "fi",
-    "swedish": "sv", "danish": "da", "norwegian": "no", "polish": "pl", "hungarian": "hu", "greek": "el", "latin": "la", "chinese": "zh",
-    "japanese": "ja", "russian": "ru", "czech": "cs", "catalan": "ca", "esperanto": "eo", "tagalog": "tl",
+    "english": "en", "french": "fr", "german": "de", "spanish": "es", "italian": "it", "portuguese": "pt",
+    "dutch": "nl", "finnish": "fi", "swedish": "sv", "danish": "da", "norwegian": "no", "polish": "pl",
+    "hungarian": "hu", "greek": "el", "latin": "la", "chinese": "zh", "japanese": "ja", "russian": "ru",
+    "czech": "cs", "catalan": "ca", "esperanto": "eo", "tagalog": "tl",
 }  # fmt: skip
 HEADER_LINES = 2_000
-"""Lines within which the licence before a book ends."""
+"""Maximum lines of the licence before a book."""
 
 LICENCE = (
     "project gutenberg",
@@ -38,24 +40,27 @@ LICENCE = (
     "pgdpcanada.net",
     "distributed proofread",
 )
-"""Words of no author: what holds them is of the licence or the credits."""
+"""Words that occur only in the licence and the credits."""
 LICENCE_LINES = 30
-"""Lines of a block that goes as a whole for them; of a longer one, as where no blank lines are left, the lines with them go."""
+"""Maximum lines of a block that is removed as a whole for such words; of longer ones (files without blank lines), only
+the lines with them are removed."""
 CREDITS = re.compile(
     r"(?:This )?(?:e-?(?:text|book)|file|HTML|text)? ?(?:version )?(?:was )?"
-    r"(?:Produced|Prepared|Scanned|Transcribed|Digiti[sz]ed|Typed|Proofread(?:ed)?|Created|Converted)(?: and \w+)? (?:from|by|for)\b"
+    r"(?:Produced|Prepared|Scanned|Transcribed|Digiti[sz]ed|Typed|Proofread(?:ed)?|Created"
+    r"|Converted)(?: and \w+)? (?:from|by|for)\b"
     r"|This (?:e-?text|e-?book|file) was |Images of the original pages",
     re.I,
 )
 CREDIT_BLOCKS = 40
-"""Blocks at the beginning of a book that may tell who made the file; later the same words are the author's."""
+"""Blocks at the beginning of a book that may be credits; later the same words are the author's."""
 TRANSCRIBER = re.compile(
-    r"\W*(?:Note: )?Transcriber['’]?s?['’]? Notes?\b|[|+][^\n]*(?:\n *[|+][^\n]*)+$|Page \d+,[^\n]*(?:added|removed|changed|corrected)",
+    r"\W*(?:Note: )?Transcriber['’]?s?['’]? Notes?\b|[|+][^\n]*(?:\n *[|+][^\n]*)+$"
+    r"|Page \d+,[^\n]*(?:added|removed|changed|corrected)",
     re.I,
 )
-"""A note of the one who typed the book: so called, in a box, or as a list of misprints."""
+"""A transcriber's note: named so, in a box, or as a list of misprints."""
 NOTE_BLOCKS = 6
-"""Blocks after which a bracket that does not close is text again."""
+"""Maximum blocks of a bracket; an unclosed one is text after that."""
 CAPTION = re.compile(r"\s*\[\s*(?:Illustration|Blank Page|Music|Decoration|\*\* ?Transcriber|Transcriber)", re.I)
 PAGE = re.compile(
     r"\s?(?:\[(?:\d{1,3}|[A-Z*])\]|\{\d{1,4}\}|[\[{](?:Pg\.? ?|Page |p\. ?)(?:\d{1,4}|[ivxl]{1,7})[\]}])", re.I
@@ -67,29 +72,29 @@ COLUMNS = "   "
 LOWER = re.compile(r"\W*[a-z]")
 
 WIDTH_LINES = 400
-"""Lines of a book that show how wide it was wrapped."""
+"""Lines of a book from which its wrap width is estimated."""
 NARROW, WIDE = 50, 80
 FULL = 0.8
-"""A line that ends before this share of the width though the next word would fit was broken on purpose: verse, a heading, an address."""
+"""A line shorter than this share of the width, although the next word would fit, was broken on purpose: verse."""
 LONGEST_BLOCK = 2_000
-"""Lines of a paragraph; a longer one is no book's."""
+"""Maximum lines of a paragraph; no book has a longer one."""
 LONGEST_LINE = 1_000
-"""Characters of a line of a licence that are looked at."""
+"""Characters of a line of the licence that are examined."""
 LONGEST_LINES = 200_000
-"""Characters of lines that are held together, whatever their number."""
+"""Maximum characters held in memory, for any number of lines."""
 UNDECODABLE = re.compile("[\udc80-\udcff]")
 
 
 @dataclass
 class Header:
-    """What a book's first lines say about it."""
+    """Information from a book's first lines."""
 
     title: str = ""
     language: str | None = None
     latin: bool = False
-    """Whether bytes that are no UTF-8 may be taken as Windows-1252, which older files are in."""
+    """Whether invalid UTF-8 may be decoded as Windows-1252, as in older files."""
     body: list[str] = field(default_factory=list)
-    """Lines after the header that were read with it."""
+    """Lines after the header that were read together with it."""
 
 
 def is_gutenberg(name: str, head: bytes) -> bool:
@@ -98,10 +103,10 @@ def is_gutenberg(name: str, head: bytes) -> bool:
 
 
 def read_gutenberg(file: Opened) -> Iterator[Record | Dropped]:
-    """One record a book; several books in one file are told apart by their licences.
+    """Yield one record per book; several books in one file are separated by their licences.
 
-    Paragraphs are joined from their lines; the lines of verse, headings and tables stay as they are. Removed are the licence, notes of those who
-    made the file, captions of pictures, page numbers, marks of footnotes, and the underscores that stand for italics.
+    Lines are joined to paragraphs, except those of verse, headings and tables. Removed are the licence, transcribers'
+    notes, captions of pictures, page numbers, footnote marks, and the underscores of italics.
     """
     text = lines(file.blocks)
     title = file.name.rsplit("/", 1)[-1]
@@ -119,7 +124,7 @@ def read_gutenberg(file: Opened) -> Iterator[Record | Dropped]:
 
 
 def first_header(text: Iterator[str]) -> Header:
-    """The header of a file's first book: all up to the last line that ends a licence before the book; none where there is no such line."""
+    """Return the header of a file's first book: all up to the last line that ends a licence, or empty."""
     held: list[str] = []
     at = 0
     for line in next_lines(text, HEADER_LINES):
@@ -136,7 +141,7 @@ def first_header(text: Iterator[str]) -> Header:
 
 
 def next_lines(text: Iterator[str], count: int) -> Iterator[str]:
-    """The next lines, at most `count` and not many more than 200,000 characters."""
+    """Yield the next lines, at most `count` and about 200,000 characters."""
     size = 0
     for line in islice(text, count):
         yield line
@@ -146,7 +151,7 @@ def next_lines(text: Iterator[str], count: int) -> Iterator[str]:
 
 
 def next_header(text: Iterator[str]) -> Header | None:
-    """The header of the next book after the licence of the last one; None where there is none."""
+    """Return the header of the next book, after the licence of the last one; None if there is none."""
     held: deque[str] = deque(maxlen=HEADER_LINES)
     for line in text:
         held.append(line[:LONGEST_LINE])
@@ -156,8 +161,8 @@ def next_header(text: Iterator[str]) -> Header | None:
 
 
 def parse_header(head: list[str], body: list[str]) -> Header:
-    """What the lines of a header say."""
-    # The older licence is of a time when no file was UTF-8, and few said what they were.
+    """Parse the lines of a header."""
+    # The older licence is from a time when no file was UTF-8, and few stated their encoding.
     header = Header(body=body, latin=bool(head) and SMALL_PRINT_END.match(head[-1]) is not None)
     for at, line in enumerate(head):
         if found := HEADER.match(line.strip()):
@@ -175,7 +180,7 @@ def parse_header(head: list[str], body: list[str]) -> Header:
 
 
 def decode_windows_1252(line: str) -> str:
-    """A line whose undecodable bytes are Windows-1252."""
+    """Decode the undecodable bytes of a line as Windows-1252."""
     return (
         line
         if line.isascii()
@@ -184,7 +189,7 @@ def decode_windows_1252(line: str) -> str:
 
 
 def until_end(text: Iterable[str]) -> Iterator[str]:
-    """The lines before the licence after a book."""
+    """Yield the lines before the licence that ends a book."""
     for line in text:
         if END.match(line):
             return
@@ -192,7 +197,7 @@ def until_end(text: Iterable[str]) -> Iterator[str]:
 
 
 def paragraphs(text: Iterator[str]) -> Iterator[str]:
-    """The paragraphs and kept lines of a book."""
+    """Yield the paragraphs and unjoined lines of a book."""
     first = list(next_lines(text, WIDTH_LINES))
     lengths = sorted(len(line) for line in first if line.strip()) or [WIDE]
     width = min(WIDE, max(NARROW, lengths[len(lengths) * 19 // 20]))
@@ -203,7 +208,7 @@ def paragraphs(text: Iterator[str]) -> Iterator[str]:
 
 
 def blocks(text: Iterable[str]) -> Iterator[list[str]]:
-    """Lines that stand together, between blank lines."""
+    """Yield the blocks of lines between blank lines."""
     held: list[str] = []
     size = 0
     for line in text:
@@ -219,7 +224,7 @@ def blocks(text: Iterable[str]) -> Iterator[list[str]]:
 
 
 def without_notes(blocks: Iterable[list[str]]) -> Iterator[list[str]]:
-    """The blocks that are of the book: no captions in brackets, which may go over several blocks, no credits and nothing of the licence."""
+    """Yield the blocks of the book proper, without captions in brackets (over several blocks), credits and licence."""
     depth = inside = 0
     for number, block in enumerate(blocks):
         text = "\n".join(block)
@@ -239,13 +244,13 @@ def without_notes(blocks: Iterable[list[str]]) -> Iterator[list[str]]:
 
 
 def is_licence(text: str) -> bool:
-    """Whether a text is of the licence or the credits."""
+    """Whether a text is part of the licence or the credits."""
     flat = " ".join(text.lower().split())
     return any(word in flat for word in LICENCE)
 
 
 def after_bracket(text: str, depth: int) -> tuple[str, int]:
-    """What follows the bracket that is open at `depth`, or begins here, and how deep it is still open."""
+    """Return the text after a bracket open at `depth` or opened here, and the depth that remains open."""
     for at, c in enumerate(text):
         depth += (c == "[") - (c == "]")
         if depth == 0 and c == "]":
@@ -254,7 +259,7 @@ def after_bracket(text: str, depth: int) -> tuple[str, int]:
 
 
 def join_lines(block: list[str], full: float) -> Iterator[str]:
-    """The lines of a block, joined where one goes on with the one before it."""
+    """Yield the lines of a block, joined if one continues the one before it."""
     paragraph, last = "", ""
     for line in block:
         if last and is_wrapped(last, line, full):
@@ -269,7 +274,7 @@ def join_lines(block: list[str], full: float) -> Iterator[str]:
 
 
 def is_wrapped(last: str, line: str, full: float) -> bool:
-    """Whether a line was wrapped from the one before: that was full, neither is of a table, and this one does not begin a paragraph by its indent."""
+    """Whether a line was wrapped from the one before: that is full, and this is not a table or an indented start."""
     if COLUMNS in last.strip() or COLUMNS in line.strip():
         return False
     deeper = indent(line) - indent(last)
@@ -279,12 +284,12 @@ def is_wrapped(last: str, line: str, full: float) -> bool:
 
 
 def indent(line: str) -> int:
-    """White space before a line."""
+    """Return the width of the white space before a line."""
     return len(line) - len(line.lstrip())
 
 
 def clean_paragraph(paragraph: str) -> str:
-    """A paragraph without page numbers, marks of footnotes and of italics; nothing where no letter or digit is left."""
+    """Remove page numbers and the marks of footnotes and italics; empty if no letter or digit remains."""
     text = FOOTNOTE.sub(r"\1", PAGE.sub("", paragraph)) if "[" in paragraph or "{" in paragraph else paragraph
     text = (
         BOLD.sub(r"\1", RULE.sub(" ", text.replace("_", "")))

@@ -1,4 +1,4 @@
-"""Sources -> the files to read, their names and what tells that one has changed."""
+"""List the files of sources, with their names and a stamp that changes when a file does."""
 
 import os
 import re
@@ -21,16 +21,16 @@ QUERY = re.compile(r"\?\w+=.*$")
 HIDDEN = re.compile(r"(^|/)\.")
 DUMP = "wikipedia-dump"
 RANGE_BYTES = 8_000_000
-"""Of a dump that is compressed with bz2 and read in parts: about a minute of work."""
+"""Size of the ranges in which a bz2-compressed dump is read: about a minute of work."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class InputFile:
     """One file to read.
 
-    `name` is its path below its source, so that ids are the same on every machine; `source` is the location of that source. `bytes` is
-    -1 where it is not known. `stamp` is its time of change in nanoseconds, or a web server's tag or date. `start` and `stop` bound the
-    part of a file that can be read in parts, in stored bytes; None: the whole file.
+    `name` is its path below its source, so that ids are the same on every machine; `source` is the location of that
+    source. `bytes` is -1 if unknown. `stamp` is its modification time in nanoseconds, or a web server's tag or date.
+    `start` and `stop` are the range to read, in stored bytes; None: the whole file.
     """
 
     location: str
@@ -46,16 +46,16 @@ class InputFile:
 
 
 def fingerprint(source: Source, files: Sequence[InputFile]) -> dict[str, list[int | str]]:
-    """What tells that a source has changed: {file: [bytes, stamp]}, of the built-in corpus {distribution: [version]}."""
+    """Return what shows that a source has changed: {file: [bytes, stamp]}, or {distribution: [version]} if built in."""
     if source.location == BUILTIN:
         return {f"{BUILTIN}:{name}": [found.version] for name, found in builtin.distributions().items()}
     return {file.location: [file.bytes, file.stamp] for file in files}
 
 
 def list_files(source: Source) -> list[InputFile]:
-    """The files of a source, sorted by name.
+    """Return the files of a source, sorted by name.
 
-    Raises ConfigError where there are none and DataError where the location cannot be read.
+    Raises ConfigError if there are none and DataError if the location cannot be read.
     """
     if source.location == BUILTIN:
         return builtin_files(source)
@@ -67,30 +67,30 @@ def list_files(source: Source) -> list[InputFile]:
 
 
 def stored_file(source: Source, name: str, info: fs.FileInfo) -> InputFile:
-    """The input file of a file that pyarrow knows."""
+    """Return the input file for a pyarrow file info."""
     location = location_of(source.location, info.path)
     return input_file(source, location=location, name=name, bytes=info.size, stamp=str(info.mtime_ns))
 
 
 def input_file(source: Source, *, location: str, name: str, bytes: int, stamp: str) -> InputFile:
-    """The input file of a source, read as the source says."""
+    """Return an input file with its source's options."""
     about = {"source": source.location, "format": source.format, "column": source.column, "language": source.language}
     return InputFile(location=location, name=name, bytes=bytes, stamp=stamp, **about)
 
 
 def location_of(base: str, path: str) -> str:
-    """The location of a path in the file system of the location `base`, with its host, the name before it and options."""
+    """Return the location of a path in the file system of the location `base`, with its host, login and options."""
     if not storage.is_url(base):
         return path
     options = QUERY.search(base)
     parts = urlsplit(base)
     name, at, _ = parts.netloc.rpartition("@")
-    host = parts.netloc if path.startswith("/") else name + at  # of an object store, the bucket is part of the path
+    host = parts.netloc if path.startswith("/") else name + at  # for an object store, the bucket is part of the path
     return f"{parts.scheme}://{host}{quote(path)}{options[0] if options else ''}"
 
 
 def stored_files(source: Source, system: fs.FileSystem, path: str) -> list[tuple[str, fs.FileInfo]]:
-    """(path below the source, file) of a file, of all files of a folder, or of those that match a glob."""
+    """Return (path below the source, file) for a file, all files of a folder, or those that match a glob."""
     try:
         info = system.get_file_info(path)
         if info.type == fs.FileType.File:
@@ -102,7 +102,7 @@ def stored_files(source: Source, system: fs.FileSystem, path: str) -> list[tuple
             found, nothing = files_below(system, root, path[len(root) + 1 :]), "no file matches this pattern"
         else:
             found, nothing = [], f"no such file or folder; it must be {BUILTIN}, a path, a pattern or a URL"
-    except Exception as error:  # web clients below fsspec raise kinds of their own
+    except Exception as error:  # web clients below fsspec raise their own types
         raise DataError(f"corpus {source.spec} cannot be read: {storage.first_line(error)}") from error
     if not found:
         raise ConfigError(f"corpus {source.spec}: {nothing}")
@@ -110,7 +110,7 @@ def stored_files(source: Source, system: fs.FileSystem, path: str) -> list[tuple
 
 
 def files_below(system: fs.FileSystem, root: str, pattern: str) -> list[tuple[str, fs.FileInfo]]:
-    """The files below a folder whose path, or a folder above them, matches a pattern; hidden ones are left out."""
+    """Return the files below a folder whose path, or a folder above them, matches a pattern; not hidden ones."""
     wanted = glob_expression(pattern)
     if isinstance(system, fs.LocalFileSystem):
         entries = system.get_file_info(list(walk(root or "/")))
@@ -121,7 +121,7 @@ def files_below(system: fs.FileSystem, root: str, pattern: str) -> list[tuple[st
 
 
 def walk(root: str) -> Iterator[str]:
-    """The paths of the files below a local folder, those in a folder that is linked too, but no folder a second time."""
+    """Yield the paths of files below a local folder, following links, but no folder twice."""
     seen: set[str] = set()
     for folder, folders, names in os.walk(root, followlinks=True, onerror=refuse_unreadable):
         real = os.path.realpath(folder)
@@ -130,25 +130,23 @@ def walk(root: str) -> Iterator[str]:
             continue
         seen.add(real)
         folders[:] = [name for name in folders if not name.startswith(".")]
-        folders.sort(
-            key=lambda name: (os.path.islink(f"{folder}/{name}"), name)
-        )  # what lies here before what is linked
+        folders.sort(key=lambda name: (os.path.islink(f"{folder}/{name}"), name))  # real folders before linked ones
         yield from (f"{folder.rstrip('/')}/{name}" for name in names)
 
 
 def refuse_unreadable(error: OSError) -> None:
-    """Raise what keeps a folder from being read, unless it is not there."""
+    """Raise the error of reading a folder, unless it does not exist."""
     if not isinstance(error, FileNotFoundError):
         raise error
 
 
 def glob_expression(pattern: str) -> re.Pattern[str]:
-    """A glob as an expression for paths with a "/" behind: * and ? stay within one name, ** is any number of folders."""
+    """Compile a glob for paths that end in "/": * and ? match within a name, ** any number of folders."""
     return re.compile("".join("(?:[^/]+/)*" if part == "**" else glob_name(part) + "/" for part in pattern.split("/")))
 
 
 def glob_name(pattern: str) -> str:
-    """The glob of one file's or folder's name as an expression."""
+    """Return the expression for the glob of one file or folder name."""
 
     def expression(token: re.Match[str]) -> str:
         if token[0].startswith("[") and len(token[0]) > 1:
@@ -159,7 +157,7 @@ def glob_name(pattern: str) -> str:
 
 
 def web_file(source: Source) -> InputFile:
-    """The one file of a web URL, as its server describes it. Raises DataError where it cannot be had."""
+    """Return the file of a web URL as its server describes it. Raises DataError if it is unavailable."""
     try:
         about = describe(source.location)
     except OSError as error:
@@ -174,7 +172,7 @@ def web_file(source: Source) -> InputFile:
 
 
 def builtin_files(source: Source) -> list[InputFile]:
-    """The Python files of the built-in corpus; each distribution's version stamps its files."""
+    """Return the Python files of the built-in corpus, stamped with their distribution's version."""
     found: dict[str, InputFile] = {}
     for distribution in builtin.distributions().values():
         root, version = str(distribution.locate_file("")).rstrip("/"), distribution.version
@@ -186,9 +184,9 @@ def builtin_files(source: Source) -> list[InputFile]:
 
 
 def split_into_ranges(file: InputFile) -> tuple[list[InputFile], bytes]:
-    """The parts in which a file is read, each as a file of its own, and the head of the dump that they are parts of; most files are one.
+    """Return the ranges in which a file is read, as input files, and the head of their dump; most files are one range.
 
-    Raises DataError where a dump's index does not fit.
+    Raises DataError if a dump's index does not match.
     """
     text = dump_head(file)
     if text is None:
@@ -198,25 +196,25 @@ def split_into_ranges(file: InputFile) -> tuple[list[InputFile], bytes]:
 
 
 def dump_head(file: InputFile) -> bytes | None:
-    """The head of a dump that can be read in parts; None for any other file."""
+    """Return the head of a dump that can be read in ranges; None for any other file."""
     if file.bytes <= RANGE_BYTES or not file.name.lower().endswith(".bz2") or file.format not in (None, DUMP):
         return None
     try:
         text = read_dump_head(file.location) if is_bz2(file.location, file.bytes) else None
-    except DataError:  # a server without Range; or who reads the whole file says what is wrong
+    except DataError:  # a server without Range; or reading the whole file will say what is wrong
         return None
     return text if text is not None and (file.format == DUMP or is_dump(text)) else None
 
 
 def with_distinct_names(files: Sequence[InputFile]) -> list[InputFile]:
-    """The files with distinct names: one whose name is taken by a file before it gets more of its path in front.
+    """Make names distinct: a file whose name is taken by one before it gets more of its path in front.
 
-    So a source that is added after the others renames none of their files. Raises ConfigError where two sources hold the same file.
+    A source added at the end therefore renames no other files. Raises ConfigError if two sources contain the same file.
     """
     sources: dict[str, str] = {}
     named: dict[str, InputFile] = {}
     for file in files:
-        if sources.get(file.location) == file.source:  # of the built-in corpus, where a distribution holds another one
+        if sources.get(file.location) == file.source:  # one built-in distribution may contain another one's file
             continue
         if file.location in sources:
             raise ConfigError(

@@ -1,4 +1,4 @@
-"""The index beside a Wikipedia's multistream dump: many bz2 streams one after the other, each of whole pages (100 as a rule)."""
+"""Read the index of a Wikipedia multistream dump, which is a sequence of bz2 streams of whole pages (usually 100)."""
 
 import re
 
@@ -16,7 +16,7 @@ REMEDY = "delete the index, or get the one of this dump"
 
 
 def index_location(location: str) -> str | None:
-    """Where the index of a dump lies, if there is one."""
+    """Return the location of a dump's index, or None."""
     index = NAME.sub(r"multistream-index\1.txt\2.bz2", location)
     if index == location:
         return None
@@ -30,7 +30,10 @@ def index_location(location: str) -> str | None:
 
 
 def indexed_starts(index: str, location: str, size: int, target: int) -> list[int]:
-    """Starts of streams by the index's lines "offset:page id:title", about `target` bytes apart, each looked at in the dump."""
+    """Return stream offsets from the index's lines "offset:page id:title", about `target` bytes apart.
+
+    Each is checked against the dump.
+    """
     starts: list[int] = []
     last = 0
     try:

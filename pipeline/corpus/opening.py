@@ -1,4 +1,4 @@
-"""Bytes and lines of a file or URL, decompressed as a stream."""
+"""Read the bytes and lines of a file or URL, decompressed as a stream."""
 
 import codecs
 import io
@@ -13,20 +13,20 @@ from pipeline.errors import DataError
 COMPRESSED = (".gz", ".bz2", ".zst", ".xz")
 MAGIC = {b"\x1f\x8b\x08": ".gz", b"BZh": ".bz2", b"\x28\xb5\x2f\xfd": ".zst", b"\xfd7zXZ\x00": ".xz"}
 BZ2_BLOCK = b"1AY&SY"
-"""What follows the four bytes of a bzip2 header: three letters alone could begin a text."""
+"""Bytes after the four of a bzip2 header, checked because "BZh" alone could begin a text."""
 BLOCK_BYTES = 1 << 18
 LONGEST_LINE = 1 << 20
-"""Characters of a line that are held in memory; a longer line arrives in parts."""
+"""Maximum characters of a line; a longer line is split."""
 EXPANSION_LIMIT = 200
 """Default of prepare.expansion_limit."""
 UTF16 = (b"\xff\xfe", b"\xfe\xff")
 """Byte order marks."""
 HARMLESS_BYTES = 64 << 20
-"""What may come out of any file, however small: repeated text is no attack."""
+"""Decompressed bytes allowed for any file, however small, because repeated text is not an attack."""
 
 
 class CutOff(Exception):
-    """Compressed data that ends too early."""
+    """Compressed data that is truncated."""
 
 
 class Damaged(Exception):
@@ -34,14 +34,14 @@ class Damaged(Exception):
 
 
 class ExpandsTooFar(Exception):
-    """Compressed data that would fill the disk."""
+    """Compressed data that expands beyond the limit."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Opened:
-    """One file for a format's reader: its decompressed blocks, and what the user said about it.
+    """One file for a format's reader: its decompressed blocks and the user's options for it.
 
-    `name` is what its records' ids begin with; `column` names the column that holds the text; `language` is a code such as "de".
+    `name` is the prefix of its records' ids; `column` names the text column; `language` is a code such as "de".
     """
 
     location: str
@@ -52,7 +52,7 @@ class Opened:
 
 
 class LocatedStream(io.RawIOBase):
-    """A raw stream whose errors name its location, so that they are told from errors of the decompression above it."""
+    """A raw stream whose errors name its location, to distinguish them from errors of decompression."""
 
     def __init__(self, location: str, opening: Callable[[str], Any] | None = None):
         self.location = location
@@ -76,12 +76,12 @@ class LocatedStream(io.RawIOBase):
     def guarded(self, call: Any, argument: Any) -> Any:
         try:
             return call(argument)
-        except Exception as error:  # file systems and web clients raise kinds of their own
+        except Exception as error:  # file systems and web clients raise their own types
             raise DataError(f"{self.location} cannot be read: {storage.first_line(error)}") from error
 
 
 def open_raw(location: str) -> Any:
-    """A file's bytes as they are stored. Raises what the file system or web client raises."""
+    """Open a file's stored bytes. Raises the errors of the file system or web client."""
     if location.startswith(WEB):
         return WebStream(location)
     system, path = storage.filesystem(location)
@@ -89,9 +89,9 @@ def open_raw(location: str) -> Any:
 
 
 def read_stored(location: str, start: int, stop: int | None = None, stamp: str = "") -> Iterator[bytes]:
-    """The bytes of a file as they are stored, from `start` on to before `stop` or its end, in blocks.
+    """Yield blocks of a file's stored bytes, from `start` up to `stop` (exclusive) or its end.
 
-    Raises DataError where they cannot be read, or where a web server's file has another tag or date than `stamp`.
+    Raises DataError if they cannot be read, or if a web server's file has another tag or date than `stamp`.
     """
     with LocatedStream(location, lambda location: open_at(location, start, stop, stamp)) as stream:
         while (stop is None or start < stop) and (
@@ -102,12 +102,15 @@ def read_stored(location: str, start: int, stop: int | None = None, stamp: str =
 
 
 def read_at(location: str, start: int, size: int) -> bytes:
-    """At most `size` stored bytes from `start` on; fewer at the end of the file."""
+    """Return `size` stored bytes from `start` on, fewer at the end of the file."""
     return b"".join(read_stored(location, start, start + size))
 
 
 def open_at(location: str, start: int, stop: int | None, stamp: str) -> Any:
-    """A file's stored bytes from `start` on, of a web server's none from `stop` on. Raises what the file system or web client raises."""
+    """Open a file's stored bytes at `start`; a web server's end at `stop`.
+
+    Raises errors of the file system or web client.
+    """
     if location.startswith(WEB):
         return WebStream(location, start, stop, stamp)
     system, path = storage.filesystem(location)
@@ -117,15 +120,15 @@ def open_at(location: str, start: int, stop: int | None, stamp: str) -> Any:
 
 
 def blocks(location: str, expansion_limit: int = EXPANSION_LIMIT) -> Iterator[bytes]:
-    """A file's contents in blocks of at most 256 KiB, decompressed as its name says, or else its first bytes.
+    """Yield a file's contents in blocks of at most 256 KiB, decompressed by its name or else by its first bytes.
 
-    Raises CutOff, Damaged or ExpandsTooFar after all that could be decompressed, and DataError where the file cannot be read.
+    Raises CutOff, Damaged or ExpandsTooFar after yielding all sound data, and DataError if the file cannot be read.
     """
-    from smart_open.compression import compression_wrapper  # brings every cloud's library along that is installed
+    from smart_open.compression import compression_wrapper  # imports every installed cloud library
 
     raw = LocatedStream(location)
     with io.BufferedReader(raw, BLOCK_BYTES) as source:
-        # The wrapper's own buffer would lose what was decompressed just before an error: read below it.
+        # The wrapper's own buffer would lose data decompressed just before an error: read below it.
         wrapper: Any = compression_wrapper(
             source, "rb", compression=compression_by_name(location) or compression_by_magic(source.peek(16))
         )
@@ -140,12 +143,12 @@ def blocks(location: str, expansion_limit: int = EXPANSION_LIMIT) -> Iterator[by
             raise
         except EOFError as error:
             raise CutOff from error
-        except Exception as error:  # each compression raises kinds of its own
+        except Exception as error:  # each compression raises its own types
             raise Damaged from error
 
 
 def refuse_expansion(size: int, given: int, limit: int) -> None:
-    """Raise ExpandsTooFar where more came out of so many stored bytes than is harmless."""
+    """Raise ExpandsTooFar if `given` stored bytes expanded to more than the limit."""
     if size > HARMLESS_BYTES and size > limit * given:
         raise ExpandsTooFar(
             f"{size:,} bytes came out of {given:,}: more than prepare.expansion_limit ({limit}) times as many"
@@ -153,25 +156,28 @@ def refuse_expansion(size: int, given: int, limit: int) -> None:
 
 
 def compression_by_name(location: str) -> str | None:
-    """What smart_open calls the compression that a name ends in."""
+    """Return smart_open's name for the compression that a file name ends in, or None."""
     path = location.split("?")[0] if location.startswith(WEB) else location
     return next((suffix for suffix in COMPRESSED if path.lower().endswith(suffix)), None)
 
 
 def compression_by_magic(head: bytes) -> str:
-    """What smart_open calls the compression that first bytes show, for downloads without a telling name."""
+    """Return smart_open's name for the compression shown by first bytes, for downloads without a telling name."""
     found = next((suffix for start, suffix in MAGIC.items() if head.startswith(start)), "disable")
     return "disable" if found == ".bz2" and head[4:10] != BZ2_BLOCK else found
 
 
 def is_utf16(head: bytes) -> bool:
-    """Whether first bytes are UTF-16 with its byte order mark; of what only begins like it, one character in thirty would be no character."""
+    """Whether first bytes are UTF-16 with a byte order mark.
+
+    Data that only begins like it would have an invalid character in every thirty.
+    """
     text = head[: len(head) // 2 * 2].decode("utf-16", "replace") if head.startswith(UTF16) else ""
     return head.startswith(UTF16) and text.count("\ufffd") <= max(2, len(text) // 100)
 
 
 def as_utf8(blocks: Iterator[bytes]) -> Iterator[bytes]:
-    """UTF-16 with its byte order mark as UTF-8; halves of surrogate pairs and of a last character come as bytes that are no UTF-8."""
+    """Convert UTF-16 with a byte order mark to UTF-8; lone surrogates and a cut last character become invalid UTF-8."""
     decoder = codecs.getincrementaldecoder("utf-16")("surrogatepass")
     for block in blocks:
         yield decoder.decode(block).encode("utf-8", "surrogatepass")
@@ -182,7 +188,7 @@ def as_utf8(blocks: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def decode_utf8(blocks: Iterator[bytes]) -> Iterator[str]:
-    """UTF-8 text without BOM and with LF as its line ends; undecodable bytes come as lone surrogates."""
+    """Decode UTF-8 without BOM, with LF line ends; undecodable bytes become lone surrogates."""
     decoder = io.IncrementalNewlineDecoder(codecs.getincrementaldecoder("utf-8-sig")("surrogateescape"), translate=True)
     for block in blocks:
         yield decoder.decode(block)
@@ -190,9 +196,9 @@ def decode_utf8(blocks: Iterator[bytes]) -> Iterator[str]:
 
 
 def lines(blocks: Iterator[bytes]) -> Iterator[str]:
-    """The lines of UTF-8 text without their line ends (LF, CR or CR LF); undecodable bytes come as lone surrogates.
+    """Yield the lines of UTF-8 text without line ends (LF, CR or CR LF); undecodable bytes become lone surrogates.
 
-    A line of more than a million characters comes in parts that end at white space where there is some.
+    A line of more than a million characters is split, at white space if there is some.
     """
     rest = ""
     for text in decode_utf8(blocks):
@@ -206,7 +212,7 @@ def lines(blocks: Iterator[bytes]) -> Iterator[str]:
 
 
 def whole_lines(blocks: Iterator[bytes], longest: int) -> Iterator[tuple[str, bool]]:
-    """(line, True) of each line as `lines` finds them, and of one of more than `longest` characters (its beginning, False)."""
+    """Yield (line, True) for each line of `lines`, or (beginning, False) if it has more than `longest` characters."""
     held: list[str] = []
     size = 0
     for text in decode_utf8(blocks):

@@ -1,8 +1,9 @@
-"""Between the stages of preparation: which texts stand in others, by their sketches, one range of hashes a task.
+"""Middle stage of preparation: find texts contained in others by their sketches, one range of hashes per task.
 
-Of a word sequence that several parents have, one is the owner: a training one before a held-out one, then the one with the larger text,
-then the one that is better written (a text in capitals is the last choice), then the one with the greater hash. So what is both held out and trained on is always owned by the training side, and what stands in a
-larger text by that.
+One parent owns each word sequence that several parents have: a training one before a held-out one, then the one with
+the larger text, then the better written one (text in capitals comes last), then the one with the greater hash. So
+sequences in both held-out and training text are always owned by the training side, and those also in a larger text by
+that one.
 
     parts/PLAN-overlap-00000.parquet   schema OVERLAP, sorted by place
 """
@@ -22,19 +23,19 @@ OVERLAP = pa.schema(
     [
         pa.field("place", pa.uint64(), nullable=False),  # the first 8 bytes of the text's key
         pa.field("parent_hash", pa.uint64(), nullable=False),
-        pa.field("shared", pa.int64(), nullable=False),  # hashes of its sketch that other parents own
-        pa.field("common", pa.int64(), nullable=False),  # of these, how many are below sketches.COMMON
+        pa.field("shared", pa.int64(), nullable=False),  # hashes of its sketch owned by other parents
+        pa.field("common", pa.int64(), nullable=False),  # how many of these are below sketches.COMMON
     ]
 )
 
 
 def overlap_name(plan: str, number: int) -> str:
-    """File of one range of hashes."""
+    """Return the file name of one range of hashes."""
     return f"{plan}-overlap-{number:05d}.parquet"
 
 
 def write_overlap(folder: str, parts: Sequence[str], plan: str, number: int, count: int, heldout_share: float) -> None:
-    """Write the overlaps of the hashes of range `number` of `count`, unless they are there."""
+    """Write the overlaps in range `number` of `count` ranges of hashes, unless the file exists."""
     target = storage.join(folder, "parts", overlap_name(plan, number))
     if storage.exists(target):
         return
@@ -49,12 +50,12 @@ def write_overlap(folder: str, parts: Sequence[str], plan: str, number: int, cou
 
 
 def is_heldout(parent_hashes: np.ndarray, share: float) -> np.ndarray:
-    """Which rows are held out, as bool: those whose parent's hash falls into the share, so that a book or article is never divided."""
+    """Return whether each row is held out: by its parent's hash, so that a book or article is never divided."""
     return parent_hashes < share * 2.0**64
 
 
 def heldout_share(share: float, least_parents: np.ndarray) -> float:
-    """The share of hashes that holds out what `share` does, and at least a tenth of these parents: up to forty, by rising hash.
+    """Return the share of hashes that holds out `share` and at least a tenth of these parents (up to forty, sorted).
 
     A share of 0 holds out none.
     """
@@ -65,7 +66,7 @@ def heldout_share(share: float, least_parents: np.ndarray) -> float:
 
 
 def count_overlaps(sketches: pa.Table, heldout_share: float) -> pa.Table:
-    """How many hashes of each text other parents own (schema OVERLAP), for the texts that have any."""
+    """Count the hashes of each text that other parents own (schema OVERLAP); texts without any are left out."""
     hashes, sizes, casings, parents, places = (sketches[name].to_numpy() for name in SKETCH.names)
     order = np.lexsort((places, parents, casings, sizes, ~is_heldout(parents, heldout_share), hashes))
     hashes, parents, places = hashes[order], parents[order], places[order]

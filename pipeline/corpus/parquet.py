@@ -1,4 +1,4 @@
-"""Readers of Parquet files, such as those of the Hugging Face hub."""
+"""Read Parquet files, such as those of the Hugging Face hub."""
 
 import io
 import tempfile
@@ -20,19 +20,19 @@ from pipeline.text.documents import Dropped, Record, dropped
 
 MAGIC = b"PAR1"
 BATCH_ROWS = 256
-"""Rows decoded at once: what bounds the memory, as row groups may be of any size."""
+"""Rows decoded at once; bounds the memory, because row groups may have any size."""
 BUFFER_BYTES = 1 << 20
 BROKEN = (pa.ArrowException, OSError, ValueError, LookupError, OverflowError)
-"""What pyarrow raises for a file that is damaged."""
+"""Errors that pyarrow raises for damaged files."""
 
 
 def is_parquet(name: str, head: bytes) -> bool:
-    """Whether a file's name or its first bytes say that it is Parquet."""
+    """Whether a file is Parquet, by its name or first bytes."""
     return head.startswith(MAGIC) or name.lower().endswith(".parquet")
 
 
 def open_random(location: str) -> Any:
-    """A stored file that can be read from anywhere. Raises what the file system raises."""
+    """Open a stored file for random access. Raises the errors of the file system."""
     system, path = storage.filesystem(location)
     return system.open_input_file(path)
 
@@ -53,7 +53,7 @@ class Seekable(LocatedStream):
 
 @contextmanager
 def random_access(file: Opened) -> Iterator[Any]:
-    """The file itself, or what a web server or a decompression gives, in a temporary file."""
+    """Open the file itself, or a temporary copy of a web or compressed file."""
     if not file.location.startswith(WEB) and compression_by_name(file.location) is None:
         with Seekable(file.location, open_random) as stream:
             yield stream
@@ -66,9 +66,10 @@ def random_access(file: Opened) -> Iterator[Any]:
 
 
 def read_parquet(file: Opened) -> Iterator[Record | Dropped]:
-    """One record a row, with its text in one column and perhaps an id or url and a title.
+    """Yield one record per row, with its text in one column and perhaps an id or url and a title.
 
-    Raises NoTextColumn where no column is the text; a file that cannot be decoded is damaged, and what came before is kept.
+    Raises NoTextColumn if no column is the text; a file that cannot be decoded is damaged, and rows before that are
+    kept.
     """
     rows = parquet_rows(file)
     for number, row in enumerate(rows):
@@ -76,14 +77,14 @@ def read_parquet(file: Opened) -> Iterator[Record | Dropped]:
 
 
 def read_parquet_sentences(file: Opened) -> Iterator[Record | Dropped]:
-    """One sentence a row, as in the hub's bookcorpus: rows are gathered to documents of 500."""
+    """Read one sentence per row, as in the hub's bookcorpus; rows are grouped to documents of 500."""
     damage: list[Dropped] = []
     yield from sentence_blocks(file.name, sentences(parquet_rows(file), damage))
     yield from damage
 
 
 def sentences(rows: Iterator[tuple[dict[str, Any], list[str]] | Dropped], damage: list[Dropped]) -> Iterator[str]:
-    """The texts of rows; what is no row goes to `damage`."""
+    """Yield the texts of rows; drops go to `damage`."""
     for row in rows:
         if isinstance(row, Dropped):
             damage.append(row)
@@ -92,7 +93,7 @@ def sentences(rows: Iterator[tuple[dict[str, Any], list[str]] | Dropped], damage
 
 
 def parquet_rows(file: Opened) -> Iterator[tuple[dict[str, Any], list[str]] | Dropped]:
-    """(id, title and url as far as there are any, paragraphs) of each row, and at the end what is wrong with the file."""
+    """Yield (existing id, title and url; paragraphs) of each row, and at the end a drop if the file is damaged."""
     with random_access(file) as stream:
         try:
             table = pq.ParquetFile(stream, buffer_size=BUFFER_BYTES, pre_buffer=False)
@@ -115,7 +116,7 @@ def parquet_rows(file: Opened) -> Iterator[tuple[dict[str, Any], list[str]] | Dr
 
 
 def text_columns(schema: pa.Schema, wanted: str | None) -> list[str]:
-    """The columns that hold text or lists of it; bytes are text only in the column that was asked for."""
+    """Return the columns with text or lists of it; bytes count as text only in the requested column."""
     return [
         field.name
         for field in schema
@@ -124,7 +125,7 @@ def text_columns(schema: pa.Schema, wanted: str | None) -> list[str]:
 
 
 def value_type(type: pa.DataType) -> pa.DataType:
-    """The type of what a dictionary or list holds."""
+    """Return the innermost value type of a dictionary or list type."""
     return (
         value_type(type.value_type)
         if kinds.is_dictionary(type) or kinds.is_list(type) or kinds.is_large_list(type)
@@ -137,12 +138,12 @@ def is_string(type: pa.DataType) -> bool:
 
 
 def is_about(type: pa.DataType) -> bool:
-    """Whether a column can name a record."""
+    """Whether a column can be an id, url or title."""
     return kinds.is_integer(type) or (is_string(value_type(type)) and not kinds.is_nested(type))
 
 
 def strings(column: pa.Array) -> list[Any]:
-    """The values of a column; undecodable bytes come as lone surrogates, as everywhere."""
+    """Return the values of a column; undecodable bytes become lone surrogates, as in all readers."""
     if kinds.is_dictionary(column.type):
         column = column.dictionary_decode()
     if kinds.is_list(column.type) or kinds.is_large_list(column.type):

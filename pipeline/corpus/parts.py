@@ -1,8 +1,8 @@
-"""First stage of preparation: a batch of input files -> Parquet parts, sorted by a hash of the text, and the sketches of their texts.
+"""First stage of preparation: turn a batch of input files into Parquet parts, sorted by text hash, and text sketches.
 
 parts/NAME-00000.parquet         schema PART, in order
 parts/NAME-00000.sketch.parquet  schema SKETCH, sorted by hash
-parts/NAME.json                  written last: the files that went in, the parts that came out, the least parent hashes, the tallies by source
+parts/NAME.json                  written last: input files, parts, least parent hashes, tallies by source
 """
 
 import hashlib
@@ -33,43 +33,43 @@ KEY_BYTES = 16
 PART = pa.schema(
     [
         pa.field("key", pa.binary(KEY_BYTES), nullable=False),  # hash of the text
-        pa.field(
-            "parent_hash", pa.uint64(), nullable=False
-        ),  # which parents are held out, and which of two texts is kept
-        pa.field("hashes", pa.int32(), nullable=False),  # of the sketch
-        pa.field("common", pa.int32(), nullable=False),  # of these, how many are below sketches.COMMON
+        # decides which parents are held out, and which of two texts is kept
+        pa.field("parent_hash", pa.uint64(), nullable=False),
+        pa.field("hashes", pa.int32(), nullable=False),  # number of hashes in the sketch
+        pa.field("common", pa.int32(), nullable=False),  # how many of these are below sketches.COMMON
         *DOCUMENT,
     ]
 )
 SKETCH = pa.schema(
     [
         pa.field("hash", pa.uint64(), nullable=False),
-        pa.field("size", pa.uint8(), nullable=False),  # of the text, by powers of two
+        pa.field("size", pa.uint8(), nullable=False),  # of the text, in powers of two
         pa.field("casing", pa.uint8(), nullable=False),  # of the text
         pa.field("parent_hash", pa.uint64(), nullable=False),
         pa.field("place", pa.uint64(), nullable=False),  # the first 8 bytes of the text's key
     ]
 )
 VERSION = 7
-"""Goes up when the same input gives other parts, so that an unfinished preparation is not continued with old ones."""
+"""Increase when the same input gives other parts, so that an unfinished preparation does not resume with old ones."""
 PART_CHARACTERS = 48_000_000
 TABLE_CHARACTERS = 4_000_000
-"""Text held as Python strings before it becomes Arrow memory."""
+"""Characters held as Python strings before they become Arrow memory."""
 GROUP_BYTES = 250_000
-"""Size of a part's row groups, so that a shard reads little more of a part than its share."""
+"""Size of a part's row groups; small, so that a shard reads little more of a part than its share."""
 MUCH_LOST = 0.1
-"""Share of a file's characters, lost with paragraphs that are not UTF-8, from which the file counts as broken."""
+"""Share of a file's characters lost in paragraphs that are not UTF-8 above which the file counts as broken."""
 BATCH_BYTES = 8_000_000
 BATCH_FILES = 500
 MOST_BATCHES = 2_000
 SAMPLES = 5
+WHOLE_FILE = RangeInput()
 MOST_PARENTS = 40
-"""Of so many parents a tenth is enough to be held out."""
+"""Parents of which a tenth is enough to be held out."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SketchedRow:
-    """A row of PART with its sketch, uint64, and the size and casing of its text."""
+    """A row of PART with its sketch, uint64, and the size class and casing of its text."""
 
     row: dict[str, Any]
     sketch: np.ndarray
@@ -79,7 +79,7 @@ class SketchedRow:
 
 @dataclass(kw_only=True)
 class Tally:
-    """What became of some input: counts, and for each reason a few of what was dropped as [id, beginning of the text]."""
+    """Result of reading some input: counts, and for each drop reason a few samples as [id, beginning of the text]."""
 
     files: int = 0
     pieces: int = 0
@@ -115,13 +115,13 @@ def batches(files: Sequence[InputFile]) -> list[list[InputFile]]:
 
 
 def batch_digest(files: Sequence[InputFile], settings: dict[str, Any]) -> str:
-    """Name of the parts of a batch: 16 hexadecimal digits of its files and of the settings that the parts depend on."""
+    """Return the name of a batch's parts: 16 hexadecimal digits of its files and the settings that parts depend on."""
     about = [settings, [astuple(file) for file in files]]
     return hashlib.blake2b(json.dumps(about).encode(), digest_size=8).hexdigest()
 
 
 def part_settings(settings: Preparation) -> dict[str, Any]:
-    """What parts depend on besides their files."""
+    """Return the settings that parts depend on besides their files."""
     names = ("piece_characters", "minimum_characters", "minimum_letters", "expansion_limit")
     return {"version": VERSION} | {name: getattr(settings, name) for name in names}
 
@@ -133,11 +133,12 @@ def write_parts(
     heads: Mapping[str, bytes],
     fetched: Sequence[bytes] | None = None,
 ) -> dict[str, Any]:
-    """Write the parts of a batch into a folder and return their record: {"files", "settings", "parts": names, "parents":
-    their least hashes, "tallies": {source: the fields of a Tally}}.
+    """Write the parts of a batch into a folder and return their record.
+    The record is {"files", "settings", "parts": names, "parents": their least hashes, "tallies": {source: fields of a
+    Tally}}.
 
-    `heads` are those of dumps, by location, and `fetched` holds for each file, a range, what was fetched of it; None: nothing was.
-    Memory is bounded by one part, whatever the size of the files. Raises DataError where a file cannot be read.
+    `heads` are the heads of dumps by location; `fetched` has the fetched bytes of each file's range, or None. Memory is
+    bounded by one part, whatever the size of the files. Raises DataError if a file cannot be read.
     """
     about = part_settings(settings)
     name = batch_digest(files, about)
@@ -169,27 +170,29 @@ def write_parts(
 
 
 def least_parents(*hashes: np.ndarray) -> np.ndarray:
-    """The least of some hashes of parents, distinct and rising, uint64: as many as tell which parents are held out."""
+    """Return the least parent hashes, distinct and sorted, uint64: enough to decide which parents are held out."""
     return np.unique(np.concatenate([np.zeros(0, np.uint64), *hashes]))[:MOST_PARENTS]
 
 
 def records(folder: str, settings: Preparation) -> dict[str, dict[str, Any]]:
-    """{name: record} of the batches that are done below a folder of parts, with these settings, and whose parts are there."""
-    there = set(storage.children(folder))
-    names = [name for name in sorted(there) if name.endswith(".json") and "-" not in name]
+    """Return {name: record} of the finished batches in a folder of parts with these settings, if their parts exist."""
+    present = set(storage.children(folder))
+    names = [name for name in sorted(present) if name.endswith(".json") and "-" not in name]
     found = {
         name: storage.read_object(storage.join(folder, name)) or {} for name in names
     }  # a damaged one is made again
     about = part_settings(settings)
 
     def whole(record: dict[str, Any]) -> bool:
-        return all(f"{part}{suffix}" in there for part in record["parts"] for suffix in (".parquet", ".sketch.parquet"))
+        return all(
+            f"{part}{suffix}" in present for part in record["parts"] for suffix in (".parquet", ".sketch.parquet")
+        )
 
     return {name: record for name, record in found.items() if record.get("settings") == about and whole(record)}
 
 
 def file_rows(file: InputFile, tally: Tally, settings: Preparation, given: RangeInput) -> Iterator[SketchedRow]:
-    """The rows of one file with the sketches of their texts, counted in the tally."""
+    """Yield the rows of one file with the sketches of their texts, counted in the tally."""
     for item in file_documents(file, settings, given):
         if isinstance(item, Dropped):
             tally.drop(item)
@@ -201,21 +204,24 @@ def file_rows(file: InputFile, tally: Tally, settings: Preparation, given: Range
 
 
 def file_documents(
-    file: InputFile, settings: Preparation, given: RangeInput = RangeInput()
+    file: InputFile, settings: Preparation, given: RangeInput = WHOLE_FILE
 ) -> Iterator[Document | Dropped]:
-    """The documents of one file and what is dropped of it; and at the end, whether that was much for its encoding."""
+    """Yield the documents and drops of one file; at the end, a drop if too much of it was not UTF-8."""
     kept = lost = 0
     for item in unchecked_documents(file, settings, given):
         kept += len(item.text) if isinstance(item, Document) else 0
         lost += item.characters if isinstance(item, Dropped) else 0
         yield item
     if lost > MUCH_LOST * (kept + lost):
-        sample = f"{lost:,} of {kept + lost:,} characters stand in paragraphs that are not UTF-8: save it as UTF-8, as iconv -f ENCODING -t UTF-8 does"
+        sample = (
+            f"{lost:,} of {kept + lost:,} characters stand in paragraphs that are not UTF-8: "
+            "save it as UTF-8, as iconv -f ENCODING -t UTF-8 does"
+        )
         yield Dropped(id=file.name, reason="file not UTF-8", sample=sample)
 
 
 def unchecked_documents(file: InputFile, settings: Preparation, given: RangeInput) -> Iterator[Document | Dropped]:
-    """The documents of one file and what is dropped of its records."""
+    """Yield the documents of one file and the drops of its records."""
     for record in file_records(file, settings.expansion_limit, given):
         if isinstance(record, Dropped):
             yield record
@@ -230,11 +236,11 @@ def unchecked_documents(file: InputFile, settings: Preparation, given: RangeInpu
 
 
 def file_records(
-    file: InputFile, expansion_limit: int = EXPANSION_LIMIT, given: RangeInput = RangeInput()
+    file: InputFile, expansion_limit: int = EXPANSION_LIMIT, given: RangeInput = WHOLE_FILE
 ) -> Iterator[Record | Dropped]:
-    """The records of one file, in its own format or the one that its name and first bytes show; what comes before damage is kept.
+    """Yield the records of one file, in its given or recognised format; records before damage are kept.
 
-    A file that is no corpus is dropped. Raises DataError where the user named that very file, its format or its column.
+    An unsupported file is dropped. Raises DataError if the user named that very file, its format or its column.
     """
     damage: list[Dropped] = []
     stream = blocks_until_damage(file, expansion_limit, given, damage)
@@ -253,13 +259,13 @@ def file_records(
             location=file.location, name=file.name, blocks=contents, column=file.column, language=file.language
         )
         for record in read(file, FORMATS[str(format)], opened):
-            if not (damage and isinstance(record, Dropped) and record.reason == "truncated file"):  # `damage` says so
+            if not (damage and isinstance(record, Dropped) and record.reason == "truncated file"):  # as `damage` has it
                 yield record
     yield from damage
 
 
 def read(file: InputFile, format: Format, opened: Opened) -> Iterator[Record | Dropped]:
-    """The records of an opened file; a table that was only recognised as one is dropped where it has no text."""
+    """Yield the records of an opened file; a table that was only recognised is dropped if it has no text."""
     try:
         yield from format.read(opened)
     except NoTextColumn as error:
@@ -269,7 +275,7 @@ def read(file: InputFile, format: Format, opened: Opened) -> Iterator[Record | D
 
 
 def drop_unsupported(file: InputFile, format: str | None, head: bytes) -> Dropped | None:
-    """Why a file is no corpus, if it is none. Raises DataError that says what would work where the user named that very file."""
+    """Return a drop if a file is unsupported. Raises DataError with advice if the user named that very file."""
     reason = unsupported_reason(bare_name(file.name), head)
     advice = UNSUPPORTED[reason].advice if reason else ""
     if reason is None and format is None and file.column is not None:
@@ -285,14 +291,17 @@ def drop_unsupported(file: InputFile, format: str | None, head: bytes) -> Droppe
 
 
 def is_named(file: InputFile) -> bool:
-    """Whether the source is this very file, and not a folder or a pattern."""
+    """Whether the source is this very file, not a folder or a pattern."""
     return file.location == file.source
 
 
 def blocks_until_damage(
     file: InputFile, expansion_limit: int, given: RangeInput, damage: list[Dropped]
 ) -> Iterator[bytes]:
-    """The blocks of a file up to where its compressed data breaks, of a range what is sound, and then what is wrong as the one entry of `damage`."""
+    """Yield the blocks of a file until its compressed data breaks; the reason is added to `damage`.
+
+    Of a range, sound blocks after damage are yielded as well.
+    """
     try:
         if file.start is None or file.stop is None:
             yield from blocks(file.location, expansion_limit)
@@ -308,7 +317,7 @@ def blocks_until_damage(
 
 
 def sketch_document(document: Document, source: str) -> SketchedRow:
-    """A document as a row of PART, with the sketch of its text."""
+    """Return a document as a row of PART, with the sketch of its text."""
     every = shingle_hashes(document.text)
     sketch = sample_hashes(every)
     about = {
@@ -326,12 +335,12 @@ def sketch_document(document: Document, source: str) -> SketchedRow:
 
 
 def parent_hash(parent: str) -> int:
-    """64 bits of a parent's name."""
+    """Hash a parent's name to 64 bits."""
     return int.from_bytes(hashlib.blake2b(parent.encode(), digest_size=8).digest(), "big")
 
 
 def part_tables(rows: Iterable[SketchedRow]) -> Iterator[tuple[pa.Table, pa.Table]]:
-    """Gather rows to sorted tables of about 48 million characters, each with the table of its sketches."""
+    """Group rows to sorted tables of about 48 million characters, each with the table of its sketches."""
     tables: list[tuple[pa.Table, pa.Table]] = []
     held: list[SketchedRow] = []
     characters = gathered = 0
@@ -350,7 +359,7 @@ def part_tables(rows: Iterable[SketchedRow]) -> Iterator[tuple[pa.Table, pa.Tabl
 
 
 def arrow_tables(held: list[SketchedRow]) -> tuple[pa.Table, pa.Table]:
-    """Rows (schema PART) and their sketches (schema SKETCH) in Arrow memory."""
+    """Convert rows (schema PART) and their sketches (schema SKETCH) to Arrow."""
     lengths = [len(item.sketch) for item in held]
     sizes, casings = (np.array([getattr(item, name) for item in held], np.uint8) for name in ("size", "casing"))
     parents = np.array([item.row["parent_hash"] for item in held], np.uint64)
@@ -362,24 +371,24 @@ def arrow_tables(held: list[SketchedRow]) -> tuple[pa.Table, pa.Table]:
 
 
 def leading_number(key: bytes) -> int:
-    """The first 8 bytes of a key as a number."""
+    """Return the first 8 bytes of a key as a number."""
     return int.from_bytes(key[:8], "big")
 
 
 def merge_tables(tables: list[tuple[pa.Table, pa.Table]]) -> tuple[pa.Table, pa.Table]:
-    """One part of several tables, and its sketches."""
+    """Merge several tables to one sorted part and its sketches."""
     return sort_part(pa.concat_tables([rows for rows, _ in tables])), pa.concat_tables(
         [sketches for _, sketches in tables]
     ).sort_by("hash")
 
 
 def sort_part(table: pa.Table) -> pa.Table:
-    """Rows by the hash of their text, and those of the same text by their parents' hashes, the greatest first, and then by id."""
+    """Sort rows by text hash, then by parent hash (greatest first), then by id."""
     return table.sort_by([("key", "ascending"), ("parent_hash", "descending"), ("id", "ascending")])
 
 
 def parquet(table: pa.Table, column: str) -> pa.Buffer:
-    """A Parquet file of small row groups, with statistics of the column that the table is sorted by."""
+    """Write a table to Parquet with small row groups and statistics of its sort column."""
     rows = max(1, table.num_rows * GROUP_BYTES // max(1, table.nbytes))
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, row_group_size=rows, compression="zstd", compression_level=1, write_statistics=[column])

@@ -1,4 +1,4 @@
-"""Readers of plain text: a document a file, or a sentence a line."""
+"""Read plain text: one document per file, or one sentence per line."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -10,27 +10,29 @@ from pipeline.text.documents import Dropped, Record
 TITLE = re.compile(r"#?\s*Title:\s*(.+)")
 BOOKS = re.compile(r"(^|/)books_large_p\d+(\.txt)?$")
 SENTENCES_A_DOCUMENT = 500
-"""Sentences of 13 words (Zhu et al. 2015, table 2) that make about the 32,000 characters of prepare.piece_characters.
+"""Sentences of 13 words (Zhu et al.
 
-Where a book ends is not known. A block is its own parent, so that every window holds other parents to draw NotNext from.
+2015, table 2) that make up about the 32,000 characters of prepare.piece_characters.
+
+Book boundaries are unknown. A block is its own parent, so that every window has other parents to draw NotNext from.
 """
 MUCH = 0.05
-"""Share of undecodable bytes in a file's head that makes it no text in UTF-8."""
+"""Share of undecodable bytes in a file's head above which it is not UTF-8 text."""
 
 
 def is_plain_text(name: str, head: bytes) -> bool:
-    """Whether a file's first bytes are UTF-8, but for a few: no NUL, and less than 5% undecodable."""
+    """Whether a file's first bytes are UTF-8 text: no NUL, and less than 5% undecodable."""
     undecodable = sum("\udc80" <= c <= "\udcff" for c in head.decode("utf-8", "surrogateescape"))
     return b"\0" not in head and undecodable <= max(3, MUCH * len(head))
 
 
 def is_bookscorpus(name: str, head: bytes) -> bool:
-    """Whether a file bears the name of a half of BooksCorpus (books_large_p1.txt, books_large_p2.txt) and is text."""
+    """Whether a file is text and named as a half of BooksCorpus (books_large_p1.txt, books_large_p2.txt)."""
     return BOOKS.search(name) is not None and is_plain_text(name, head)
 
 
 def read_text(file: Opened) -> Iterator[Record | Dropped]:
-    """Plain text: one document a file, one paragraph a line; a first line "Title: X" or "# Title: X" is its title."""
+    """Read one document per file, one paragraph per line; a first line "Title: X" or "# Title: X" is its title."""
     paragraphs = lines(file.blocks)
     first = next(paragraphs)
     title = TITLE.match(first)
@@ -43,7 +45,7 @@ def read_text(file: Opened) -> Iterator[Record | Dropped]:
 
 
 def read_sentences(file: Opened) -> Iterator[Record | Dropped]:
-    """The input of google-research/bert: one sentence a line, a blank line between documents."""
+    """Read the input format of google-research/bert: one sentence per line, a blank line between documents."""
     text = lines(file.blocks)
     number = 0
     for first in text:
@@ -55,12 +57,12 @@ def read_sentences(file: Opened) -> Iterator[Record | Dropped]:
 
 
 def read_bookscorpus(file: Opened) -> Iterator[Record | Dropped]:
-    """BooksCorpus as Zhu et al. (2015) gave it out: one tokenised sentence a line and no bounds of books."""
+    """Read BooksCorpus as released by Zhu et al. (2015): one tokenised sentence per line, without book boundaries."""
     return sentence_blocks(file.name, lines(file.blocks))
 
 
 def sentence_blocks(name: str, sentences: Iterable[str]) -> Iterator[Record]:
-    """Sentences without bounds of documents, cut to documents of 500."""
+    """Group sentences without document boundaries to documents of 500."""
     rest = (sentence for sentence in sentences if sentence.strip())
     for number, first in enumerate(rest):
         id = f"{name}:{number}"

@@ -1,4 +1,4 @@
-"""Sources -> a prepared corpus: document shards in shuffled order, and a manifest that is written last."""
+"""Prepare a corpus from sources: document shards in shuffled order, and a manifest that is written last."""
 
 import hashlib
 import json
@@ -28,14 +28,14 @@ from pipeline.text.schema import DOCUMENT
 
 SPLITS = ("train", "heldout")
 SHARD = re.compile(r"\d{5}-[0-9a-f]{12}\.parquet")
-"""The name of a shard."""
+"""Name of a shard."""
 UNFINISHED = re.compile(r"\.[0-9a-f]{16}\.tmp$")
-"""The end of a file's name while it is written."""
+"""Suffix of a file while it is being written."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Window:
-    """One row group of a shard; `shard` is the file's path below the corpus' folder."""
+    """One row group of a shard; `shard` is the file's path relative to the corpus folder."""
 
     shard: str
     row_group: int
@@ -45,7 +45,7 @@ class Window:
 
 @dataclass(frozen=True, kw_only=True)
 class Corpus:
-    """A prepared corpus: its windows in their order, and what its manifest counts."""
+    """A prepared corpus: its windows in order, and the counts of its manifest."""
 
     folder: str
     fingerprint: str
@@ -54,17 +54,17 @@ class Corpus:
     counts: dict[str, int]
     dropped: dict[str, int]
     sources: dict[str, dict[str, Any]]
-    """Of each source, by location: how it was read, its weight, its counts and what was dropped of it."""
+    """By location of each source: its options, its weight, its counts and what was dropped."""
 
     @property
     def weights(self) -> dict[str, float]:
-        """How often a document of each source occurs in an epoch."""
+        """Occurrences of a document in an epoch, by source."""
         return {location: about["weight"] for location, about in self.sources.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What a corpus is made of: sources, settings and what tells that an input has changed, as its manifest has them."""
+    """Inputs of a corpus as its manifest has them: sources, settings, and stamps of the input files."""
 
     sources: dict[str, dict[str, Any]]
     settings: dict[str, Any]
@@ -72,12 +72,12 @@ class Plan:
 
 
 def prepare(sources: Sequence[str], settings: Preparation, folder: str, report: Report = print) -> Corpus:
-    """Prepare a corpus in `folder`, a path or URL, on the Ray that is running; a finished one is given as it is.
+    """Prepare a corpus in `folder`, a path or URL, on the running Ray; a finished one is returned as it is.
 
-    What it holds is a function of the input's contents and the settings, whatever the machines, CPUs or order of files. An interrupted
-    preparation is continued; where files or sources were added or have changed, those are read and the shuffle runs again: another
-    corpus with a fingerprint of its own, beside whose shards those of the one before stay. Raises ConfigError and DataError for what the
-    user can fix.
+    Its contents are a function of the inputs' contents and the settings, not of machines, CPUs or order of files. An
+    interrupted preparation is continued. If files or sources were added or changed, those are read and everything is
+    shuffled again: a new corpus with its own fingerprint, and the shards of the previous one are kept. Raises
+    ConfigError and DataError.
     """
     folder = storage.absolute(folder)
     with patience(settings.web_timeout, report):
@@ -100,10 +100,10 @@ def prepare(sources: Sequence[str], settings: Preparation, folder: str, report: 
 
 
 def finished_corpus(sources: Sequence[str], settings: Preparation, folder: str) -> Corpus | None:
-    """The corpus in a folder when it is finished and nothing was added or has changed, else None; needs no Ray and writes nothing.
+    """Return the finished corpus in a folder if no input was added or changed, else None; needs no Ray, writes nothing.
 
-    Raises ConfigError with both values when it was prepared with other settings, or from a source that is not named any more; and all that
-    can be refused of the sources and the folder before they are read.
+    Raises ConfigError if it was prepared with other settings, or from a source that is no longer named, and every error
+    in the sources and the folder that can be found before reading.
     """
     folder = storage.absolute(folder)
     with patience(settings.web_timeout, partial(print, flush=True)):
@@ -112,36 +112,37 @@ def finished_corpus(sources: Sequence[str], settings: Preparation, folder: str) 
 
 
 def matching_corpus(listed: dict[Source, list[InputFile]], settings: Preparation, folder: str) -> Corpus | None:
-    """The finished corpus of just these files in a folder, if it is there."""
+    """Return the finished corpus of exactly these files in a folder, or None."""
     if not storage.exists(storage.join(folder, storage.MANIFEST)):
         refuse_unrelated_files(folder)
         return None
     if not matches_plan(folder, plan_of(listed, settings)):
         return None
-    there = {f"{split}/{name}" for split in SPLITS for name in storage.children(storage.join(folder, split))}
-    return load_corpus(folder) if shards_in_use(folder) <= there else None
+    present = {f"{split}/{name}" for split in SPLITS for name in storage.children(storage.join(folder, split))}
+    return load_corpus(folder) if shards_in_use(folder) <= present else None
 
 
 def list_sources(sources: Sequence[str], folder: str) -> dict[Source, list[InputFile]]:
-    """The files of each source, without those of a prepared corpus that lies in it; those of the built-in one are not listed."""
+    """List the files of each source, without those in the corpus folder itself; built-in files are not listed."""
     listed = {source: [] if source.location == BUILTIN else list_files(source) for source in parse_all(sources)}
     return {source: files_outside(source, files, folder) for source, files in listed.items()}
 
 
 def files_outside(source: Source, files: list[InputFile], folder: str) -> list[InputFile]:
-    """The files that do not lie in a folder. Raises ConfigError where all do."""
-    real = cache(lambda place: place if storage.is_url(place) else os.path.realpath(place))
+    """Return the files outside a folder. Raises ConfigError if all are inside."""
+    real = cache(lambda location: location if storage.is_url(location) else os.path.realpath(location))
     inside = f"{real(folder)}/"
     found = [file for file in files if not f"{real(file.location.rsplit('/', 1)[0])}/".startswith(inside)]
     if files and not found:
         raise ConfigError(
-            f"corpus {source.spec}: all its files lie in {folder}, where the corpus is to be prepared: choose another folder"
+            f"corpus {source.spec}: all its files lie in {folder}, where the corpus is to be prepared: "
+            "choose another folder"
         )
     return found
 
 
 def plan_of(listed: dict[Source, Sequence[InputFile]], settings: Preparation) -> Plan:
-    """The plan of sources with these files; those of the built-in corpus need not be listed."""
+    """Return the plan of sources with these files; built-in files need not be listed."""
     stamps = [fingerprint(source, files) for source, files in listed.items()]
     return Plan(
         sources={source.location: {name: getattr(source, name) for name in KEYS} for source in listed},
@@ -151,7 +152,7 @@ def plan_of(listed: dict[Source, Sequence[InputFile]], settings: Preparation) ->
 
 
 def summary(corpus: Corpus) -> str:
-    """What a corpus holds, on one line."""
+    """Return one line with the size of a corpus."""
     counts = corpus.counts
     held = (
         f"{counts['heldout_characters'] / MILLION:.1f} M of them held out"
@@ -162,16 +163,19 @@ def summary(corpus: Corpus) -> str:
 
 
 def parse_all(specs: Sequence[str]) -> list[Source]:
-    """The sources of a corpus; none: the built-in one. Raises ConfigError for one that is given twice."""
+    """Parse the sources of a corpus (none: the built-in one). Raises ConfigError for duplicates."""
     parsed = [parse(spec) for spec in specs or (BUILTIN,)]
-    for place, source in enumerate(parsed):
-        if any(source.location == other.location for other in parsed[:place]):
+    for index, source in enumerate(parsed):
+        if any(source.location == other.location for other in parsed[:index]):
             raise ConfigError(f"corpus {source.spec} is given twice: name it once")
     return parsed
 
 
 def load_corpus(folder: str) -> Corpus:
-    """The corpus in a folder. Raises DataError when there is none, or its manifest cannot be read, and ConfigError when that is of something else."""
+    """Load the corpus in a folder.
+
+    Raises DataError if there is none or its manifest cannot be read, ConfigError if the manifest is of something else.
+    """
     folder = storage.absolute(folder)
     try:
         manifest = storage.read_json(storage.join(folder, storage.MANIFEST))
@@ -193,20 +197,22 @@ def load_corpus(folder: str) -> Corpus:
         return Corpus(folder=folder, **about, **windows)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise DataError(
-            f"{folder} holds no prepared corpus ({storage.MANIFEST} is missing): prepare one there, or name another folder"
+            f"{folder} holds no prepared corpus ({storage.MANIFEST} is missing): "
+            "prepare one there, or name another folder"
         ) from error
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise unreadable_manifest(folder, error) from error
 
 
 def unreadable_manifest(folder: str, error: Exception) -> PipelineError:
-    """What is wrong with a folder whose manifest is no corpus': nobody is told to delete what preparation has not made."""
+    """Return the error for an unreadable manifest; it advises to delete the folder only if preparation made it."""
     if not any(SHARD.fullmatch(name) for split in SPLITS for name in storage.children(storage.join(folder, split))):
         return ConfigError(
             f"{folder} holds {storage.MANIFEST}, which is not of a prepared corpus: choose another folder"
         )
     return DataError(
-        f"{folder}/{storage.MANIFEST} cannot be read ({storage.first_line(error)}): delete the folder and prepare it again"
+        f"{folder}/{storage.MANIFEST} cannot be read ({storage.first_line(error)}): "
+        "delete the folder and prepare it again"
     )
 
 
@@ -221,7 +227,10 @@ def is_prepared(location: str) -> bool:
 
 
 def read_window(corpus: Corpus, window: Window) -> pa.Table:
-    """The documents of a window (schema DOCUMENT). Raises DataError where its shard is missing or damaged, AwayError where its storage refuses to say."""
+    """Read the documents of a window (schema DOCUMENT).
+
+    Raises DataError if its shard is missing or damaged, StorageUnavailable if the storage cannot be read now.
+    """
     location = storage.join(corpus.folder, window.shard)
 
     def read() -> pa.Table:
@@ -242,19 +251,19 @@ def read_window(corpus: Corpus, window: Window) -> pa.Table:
 
 
 def refuse_unrelated_files(folder: str) -> None:
-    """Raise ConfigError when a folder without manifest holds what no unfinished preparation leaves."""
+    """Raise ConfigError if a folder without manifest has files that no unfinished preparation leaves."""
     names = [name for name in storage.children(folder) if not name.startswith(".") and not name.endswith(".tmp")]
-    foreign = [name for name in names if name not in (PARTS, *SPLITS)] or (names if PARTS not in names else [])
-    if foreign:
+    unrelated = [name for name in names if name not in (PARTS, *SPLITS)] or (names if PARTS not in names else [])
+    if unrelated:
         raise ConfigError(
-            f"{folder} holds {foreign[0]}, which is not of a prepared corpus: choose an empty or new folder"
+            f"{folder} holds {unrelated[0]}, which is not of a prepared corpus: choose an empty or new folder"
         )
 
 
 def matches_plan(folder: str, plan: Plan) -> bool:
-    """Whether a finished folder was made by this very plan; a plan with other inputs can be built upon it.
+    """Whether a finished folder was made from exactly this plan; a plan with more inputs can be built upon it.
 
-    Raises ConfigError for other settings, and for a source that the plan has no more.
+    Raises ConfigError for other settings, and for a source that is no longer in the plan.
     """
     try:
         manifest = storage.read_json(storage.join(folder, storage.MANIFEST))
@@ -274,7 +283,7 @@ def matches_plan(folder: str, plan: Plan) -> bool:
 
 
 def build(files: list[InputFile], settings: Preparation, folder: str, plan: Plan, report: Report) -> None:
-    """All stages and the manifest."""
+    """Run all stages and write the manifest."""
     parts, parents, tallies = extract(files, settings, folder, report)
     settings = replace(settings, heldout_share=heldout_share(settings.heldout_share, parents))
     count = shard_count(total_tally(tallies).characters, settings)
@@ -285,16 +294,14 @@ def build(files: list[InputFile], settings: Preparation, folder: str, plan: Plan
     manifest = asdict(plan) | manifest_contents(shards, tallies, plan)
     if not manifest["train"]:
         share = f"prepare.heldout_share ({plan.settings['prepare.heldout_share']})"
-        raise DataError(
-            f"corpus {listed(plan.sources)}: all text fell to the held-out set by {share}: set it to 0 or add documents"
-        )
+        raise DataError(f"corpus {listed(plan.sources)}: {share} leaves no training text: set it to 0 or add documents")
     before = shards_in_use(folder)
     storage.write_json(storage.join(folder, storage.MANIFEST), manifest)
     delete_unused_files(folder, before | shards_in_use(folder), parts, cut)
 
 
 def manifest_contents(shards: list[dict[str, Any]], tallies: Tallies, plan: Plan) -> dict[str, Any]:
-    """The manifest's windows, sources, counts and fingerprint."""
+    """Return the manifest's windows, sources, counts and fingerprint."""
     windows = {
         split: [
             [shard[split]["file"], group, *sizes]
@@ -329,12 +336,12 @@ def manifest_contents(shards: list[dict[str, Any]], tallies: Tallies, plan: Plan
 
 
 def members_of(location: str, shards: list[dict[str, Any]]) -> list[list[str]]:
-    """What tells the documents of a source from those of others, wherever it lies."""
+    """Return digests that identify the documents of a source, independent of its location."""
     return [[shard[split]["members"].get(location, "") for shard in shards] for split in SPLITS]
 
 
 def source_counts(location: str, shards: list[dict[str, Any]], tally: Tally) -> dict[str, Any]:
-    """What came of a source, and what was dropped of it."""
+    """Return the counts and drops of a source."""
     none = dict.fromkeys(COUNTED, 0)
     of = {split: [shard[split]["sources"].get(location, none) for shard in shards] for split in SPLITS}
     sums = {name: sum(found[name] for split in SPLITS for found in of[split]) for name in COUNTED}
@@ -343,7 +350,7 @@ def source_counts(location: str, shards: list[dict[str, Any]], tally: Tally) -> 
 
 
 def shards_in_use(folder: str) -> set[str]:
-    """The shards of the corpus in a folder; none where there is no manifest."""
+    """Return the shards of the corpus in a folder; empty without a manifest."""
     try:
         manifest = storage.read_json(storage.join(folder, storage.MANIFEST))
     except FileNotFoundError:
@@ -352,8 +359,11 @@ def shards_in_use(folder: str) -> set[str]:
 
 
 def delete_unused_files(folder: str, shards: set[str], parts: list[str], cut: str) -> None:
-    """Delete the shards that neither this corpus nor the one before has, what the parts' folder holds for neither this nor a next preparation, and
-    what a killed one was just writing."""
+    """Delete files that no preparation needs.
+
+    These are shards of neither this corpus nor the previous one, parts of neither this nor a next preparation, and
+    unfinished files of a killed one.
+    """
     for split in SPLITS:
         for name in storage.children(storage.join(folder, split)):
             if f"{split}/{name}" not in shards:

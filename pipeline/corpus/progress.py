@@ -1,4 +1,4 @@
-"""How far long work is: a bar with rates and time left in a terminal, plain lines in a log."""
+"""Progress of long work: a bar with rates and time left in a terminal, plain lines in a log."""
 
 import sys
 import time
@@ -16,7 +16,7 @@ MILLION = 1e6
 
 
 class Progress:
-    """Counts what a task has done of `total` things and the characters of text that went through."""
+    """Count finished things out of `total`, and the characters of text processed."""
 
     def __init__(self, report: Report, verb: str, things: str, total: int, task: str = "prepare") -> None:
         self.report, self.verb, self.things, self.total, self.task = report, verb, things, total, task
@@ -49,14 +49,14 @@ class Progress:
             self.report(self.line(time.monotonic() - self.start))
 
     def skip(self, things: int) -> None:
-        """So much was done before."""
+        """Count things that were finished earlier."""
         self.done += things
         self.before += things
         if self.bar:
             self.bar.update(self.row, advance=things)
 
     def advance(self, things: int, characters: int = 0) -> None:
-        """So much more is done."""
+        """Count newly finished things."""
         self.done += things
         self.characters += characters
         now = time.monotonic()
@@ -67,7 +67,7 @@ class Progress:
             self.report(self.line(now - self.start))
 
     def line(self, seconds: float) -> str:
-        """For a log: what is done, how fast, and how long the rest takes at that rate."""
+        """Return a log line: what is done, how fast, and the time left at that rate."""
         left = seconds * (self.total - self.done) / max(1, self.done - self.before)
         parts = [
             f"{self.task}: {self.verb}: {self.done:,} of {self.total:,} {self.things}",
@@ -77,6 +77,6 @@ class Progress:
         return ", ".join(part for part in parts if part)
 
     def rate(self, seconds: float) -> str:
-        """Text so far and a second."""
+        """Return the text processed, in total and per second."""
         millions = self.characters / MILLION
         return f"{millions:,.0f} M characters, {millions / max(1e-3, seconds):,.1f} M/s" if self.characters else ""

@@ -1,4 +1,4 @@
-"""Ranges of sorted Parquet files, of which only the row groups that hold some are read."""
+"""Read ranges of sorted Parquet files, only from the row groups that overlap them."""
 
 import numpy as np
 import pyarrow as pa
@@ -10,24 +10,24 @@ KEYS = 1 << 64
 
 
 def key_edges(number: int, count: int) -> tuple[int, int]:
-    """The first number of range `number` of `count` equal ranges of 64-bit numbers, and one past its last."""
+    """Return the first number of range `number` of `count` equal ranges of 64-bit numbers, and one past its last."""
     return -(-number * KEYS // count), -(-(number + 1) * KEYS // count)
 
 
 @storage.retrying
 def sorted_range(location: str, schema: pa.Schema, column: str, low: int, high: int) -> pa.Table:
-    """The rows of a Parquet file, sorted by `column` and with its statistics, for which that is at least `low` and below `high`.
+    """Return the rows of a Parquet file, sorted by `column` and with its statistics, from `low` to below `high`.
 
-    The column holds 64-bit numbers, or bytes of which the first 8 are taken as a number.
+    The column has 64-bit numbers, or bytes whose first 8 are read as a number.
     """
     system, path = storage.filesystem(location)
     found = [schema.empty_table()]
     with pq.ParquetFile(path, filesystem=system) as file:
-        place = file.schema_arrow.names.index(column)
+        column_index = file.schema_arrow.names.index(column)
         for group in range(file.num_row_groups):
             if not file.metadata.row_group(group).num_rows:
                 continue
-            edges = file.metadata.row_group(group).column(place).statistics
+            edges = file.metadata.row_group(group).column(column_index).statistics
             if number(edges.max) >= low and number(edges.min) < high:
                 table = file.read_row_group(group).cast(schema)
                 keys = numbers(table[column])
@@ -39,17 +39,17 @@ def sorted_range(location: str, schema: pa.Schema, column: str, low: int, high: 
 
 
 def number(key: bytes | int) -> int:
-    """A key as a number."""
+    """Return a key as a number."""
     return int.from_bytes(key[:8], "big") if isinstance(key, bytes) else key
 
 
 def numbers(keys: pa.ChunkedArray) -> np.ndarray:
-    """Keys as numbers, uint64."""
+    """Return keys as numbers, uint64."""
     return keys.to_numpy() if pa.types.is_integer(keys.type) else key_bytes(keys)[:, :8].copy().view(">u8").reshape(-1)
 
 
 def key_bytes(keys: pa.ChunkedArray) -> np.ndarray:
-    """Keys of fixed width as bytes, (rows, width) of uint8."""
+    """Return keys of fixed width as bytes, (rows, width) of uint8."""
     array, width = keys.combine_chunks(), keys.type.byte_width
     every = np.frombuffer(array.buffers()[1] or b"", np.uint8).reshape(-1, width)
     return every[array.offset : array.offset + len(array)]

@@ -1,4 +1,4 @@
-"""Reader of JSON lines, and which column of a record holds its text."""
+"""Read JSON lines, and choose the text column of a record."""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,21 +11,21 @@ from pipeline.text.documents import Dropped, Record, dropped, one_line
 
 TEXT = "text"
 ABOUT = ("id", "title", "url")
-"""Columns that say what a record is; they are its text only where they are asked for."""
+"""Columns that identify a record; they are its text only if requested."""
 LONGEST_RECORD = 20_000_000
-"""Characters after which a line counts as broken: parsed, it may take fifty times as much memory."""
+"""Maximum characters of a line; a longer one counts as broken, as parsing may need fifty times the memory."""
 SAMPLE_RECORDS, SAMPLE_CHARACTERS = 20, 4_000_000
-"""Records that are looked at to find the text column, or as many as have so many characters."""
+"""Records, and characters, at most, from which the text column is found."""
 LONGEST_ID = 200
 NAMES = (".jsonl", ".ndjson", ".json")
 
 
 class NoTextColumn(DataError):
-    """A table of which no column is the text."""
+    """A table in which no column is the text."""
 
 
 def is_jsonl(name: str, head: bytes) -> bool:
-    """Whether a file's name says that it holds JSON, or its first line, as far as it is there, is an object."""
+    """Whether a file is JSON by its name, or its first line (which may be cut) is an object."""
     first, end, _ = head.removeprefix(b"\xef\xbb\xbf").partition(b"\n")
     if name.lower().endswith(NAMES) or not first.startswith(b"{"):
         return name.lower().endswith(NAMES)
@@ -35,15 +35,15 @@ def is_jsonl(name: str, head: bytes) -> bool:
 
 
 def read_jsonl(file: Opened) -> Iterator[Record | Dropped]:
-    """JSON lines: one object a line, with its text in one column and perhaps an id or url and a title.
+    """Read JSON lines: one object per line, with its text in one column and perhaps an id or url and a title.
 
-    Raises NoTextColumn where no column is the text; a line that is no such object is a broken record.
+    Raises NoTextColumn if no column is the text; a line that is not such an object is a broken record.
     """
     return line_records(file.location, file.name, file.blocks, file.column)
 
 
 def line_records(location: str, name: str, blocks: Iterator[bytes], wanted: str | None) -> Iterator[Record | Dropped]:
-    """The records of JSON lines whose text is in the column `wanted`, or None: in the one that it must be."""
+    """Yield the records of JSON lines; the text is in the column `wanted`, or None: in the only possible one."""
     rows = parse_lines(whole_lines(blocks, LONGEST_RECORD))
     first = first_rows(rows)
     found = [value for _, value in first if isinstance(value, dict)]
@@ -62,14 +62,14 @@ def line_records(location: str, name: str, blocks: Iterator[bytes], wanted: str 
 
 
 def parse_lines(rows: Iterable[tuple[str, bool]]) -> Iterator[tuple[str, Any]]:
-    """(line, its value) of the lines that are not blank; the value is None where there is none."""
+    """Yield (line, its value) of the non-blank lines; the value is None if invalid."""
     for line, whole in rows:
         if line.strip():
             yield line, parse_json(line) if whole else None
 
 
 def parse_json(line: str) -> Any:
-    """The value of a line of JSON, or None: also of one that is nested too deeply or holds a number of too many digits."""
+    """Return the value of a line of JSON, or None if invalid, nested too deeply or with a number of too many digits."""
     try:
         return json.loads(line, strict=False)
     except (ValueError, RecursionError):
@@ -77,7 +77,7 @@ def parse_json(line: str) -> Any:
 
 
 def first_rows(rows: Iterator[tuple[str, Any]]) -> list[tuple[str, Any]]:
-    """The first records, as many as show which columns there are."""
+    """Return the first records, enough to know the columns."""
     held: list[tuple[str, Any]] = []
     size = 0
     while len(held) < SAMPLE_RECORDS and size < SAMPLE_CHARACTERS and (row := next(rows, None)):
@@ -87,37 +87,38 @@ def first_rows(rows: Iterator[tuple[str, Any]]) -> list[tuple[str, Any]]:
 
 
 def is_text(value: Any) -> bool:
-    """Whether a value is a text, or a list of them."""
+    """Whether a value is a text or a list of texts."""
     return isinstance(value, str) or (
         isinstance(value, list) and value != [] and all(isinstance(part, str) for part in value)
     )
 
 
 def text_column(location: str, named: Sequence[str], texts: Sequence[str], wanted: str | None) -> str:
-    """The column of a file's text: the one asked for, else "text", else the only one that holds text; id, title and url do not count.
+    """Return the text column: the requested one, else "text", else the only one with text except id, title and url.
 
-    Raises NoTextColumn that names the columns.
+    Raises NoTextColumn, which names the columns.
     """
-    there = f"its columns are {listed(named)}" if named else "it has no columns"
+    columns = f"its columns are {listed(named)}" if named else "it has no columns"
     if wanted is not None and wanted not in named:
-        raise NoTextColumn(f"{location} has no column {wanted}: {there}; name the one of the text with ::column=NAME")
+        raise NoTextColumn(f"{location} has no column {wanted}: {columns}; name the one of the text with ::column=NAME")
     if wanted is not None or TEXT in named:
         column = wanted or TEXT
         if column not in texts:
             raise NoTextColumn(
-                f"{location}: column {column} holds no text: {there}; name the one of the text with ::column=NAME"
+                f"{location}: column {column} holds no text: {columns}; name the one of the text with ::column=NAME"
             )
         return column
     possible = [name for name in texts if name not in ABOUT]
     if len(possible) != 1:
         raise NoTextColumn(
-            f"{location} has no column text, and {len(possible) or 'none'} that may be it: {there}; name it with ::column=NAME"
+            f"{location} has no column text, and {len(possible) or 'none'} that may be it: {columns}; "
+            "name it with ::column=NAME"
         )
     return possible[0]
 
 
 def record(name: str, number: int, line: str, value: Any, column: str) -> Record | Dropped:
-    """A line's value as a record."""
+    """Convert a line's value to a record."""
     if (
         not isinstance(value, dict)
         or column not in value
@@ -129,7 +130,7 @@ def record(name: str, number: int, line: str, value: Any, column: str) -> Record
 
 
 def row_record(name: str, number: int, about: dict[str, Any], paragraphs: Sequence[str]) -> Record:
-    """A record of a table, known by its number, as its own id or url need not be its alone, and by that."""
+    """Return a table row as a record; its id has the row's number, as the row's own id or url may not be unique."""
     own = next(
         (str(about[key]) for key in ("id", "url") if isinstance(about.get(key), str | int) and about[key] != ""), ""
     )

@@ -1,4 +1,4 @@
-"""Second stage of preparation: a range of keys of all parts -> one training and one held-out shard."""
+"""Last stage of preparation: turn a range of keys of all parts into one training and one held-out shard."""
 
 import hashlib
 from collections.abc import Sequence
@@ -20,24 +20,25 @@ from pipeline.text.schema import DOCUMENT
 
 COUNTED = ("documents", "pieces", "characters")
 HELDOUT_OVERLAP = 0.05
-"""Share of a held-out text's word sequences in training texts above which it would not measure what was learnt."""
+"""Share of a held-out text's word sequences in training texts above which it would measure memory, not learning."""
 LEAST_SHARED = 3
-"""Fewer equal word sequences are chance, where they are not all that a held-out text has."""
+"""Fewer equal word sequences are chance, unless they are all that a held-out text has."""
 HELDOUT_WINDOWS = 8
-"""Held-out windows are this many times smaller, so that a small held-out share still has several."""
+"""Factor by which held-out windows are smaller, so that a small held-out share still has several."""
 
 
 def shard_count(characters: int, settings: Preparation) -> int:
-    """How many shards so much text makes."""
+    """Return the number of shards for a number of characters."""
     return max(1, round(characters / (settings.window_characters * settings.windows_per_shard)))
 
 
 def write_shard(
     folder: str, parts: Sequence[str], plan: str, number: int, count: int, settings: Preparation
 ) -> dict[str, Any]:
-    """Write shard `number` of `count` from the parts below folder/parts, unless it is there under this plan's name.
+    """Write shard `number` of `count` from the parts in folder/parts, unless it exists for this plan.
 
-    Returns {"train", "heldout": {"file", "windows": [[documents, characters], ...], "sources": counts of each, "digest", "members": digests of each source}, "tallies": by source}.
+    Returns {"train": ..., "heldout": ..., "tallies": by source}, each split with {"file", "windows": [[documents,
+    characters], ...], "sources": counts of each, "digest", "members": digests of each source}.
     """
     done = storage.join(folder, "parts", f"{plan}-{number:05d}.json")
     if found := finished_shard(folder, done):
@@ -49,7 +50,7 @@ def write_shard(
     tallies: dict[str, Tally] = {}
     table = without_repeats(sort_part(pa.concat_tables([PART.empty_table(), *found])), tallies)
     if settings.near_duplicates is not None:
-        names = [storage.join(folder, "parts", overlap_name(plan, place)) for place in range(count)]
+        names = [storage.join(folder, "parts", overlap_name(plan, index)) for index in range(count)]
         overlaps = pa.concat_tables([sorted_range(name, OVERLAP, "place", low, high) for name in names])
         table = without_near_duplicates(table, overlaps, settings, tallies)
     aside = is_heldout(table["parent_hash"].to_numpy(), settings.heldout_share)
@@ -65,7 +66,7 @@ def write_shard(
 
 
 def finished_shard(folder: str, done: str) -> dict[str, Any] | None:
-    """The report of a shard that is done and whose files are there, else None."""
+    """Return the report of a finished shard whose files exist, else None."""
     report = storage.read_object(done)
     if report is None:
         return None
@@ -74,7 +75,7 @@ def finished_shard(folder: str, done: str) -> dict[str, Any] | None:
 
 
 def without_repeats(table: pa.Table, tallies: dict[str, Tally]) -> pa.Table:
-    """Keep the first row of each text; the table is in order. The others are counted."""
+    """Keep the first row of each text and count the others; the table is sorted."""
     keys = key_bytes(table["key"])
     repeats = np.zeros(len(keys), bool)
     repeats[1:] = (keys[1:] == keys[:-1]).all(axis=1)
@@ -84,7 +85,7 @@ def without_repeats(table: pa.Table, tallies: dict[str, Tally]) -> pa.Table:
 def without_near_duplicates(
     table: pa.Table, overlaps: pa.Table, settings: Preparation, tallies: dict[str, Tally]
 ) -> pa.Table:
-    """Keep the rows of which, by their sketches, little enough stands in texts of other parents; those in training count for held-out rows."""
+    """Keep rows that, by their sketches, share little with other parents' texts (held-out rows: training texts)."""
     sums = overlaps.group_by(["place", "parent_hash"]).aggregate([("shared", "sum"), ("common", "sum")])
     of = {
         (place, parent): counts
@@ -93,7 +94,7 @@ def without_near_duplicates(
     parents = table["parent_hash"].to_numpy()
     keys = zip(numbers(table["key"]).tolist(), parents.tolist())
     shared, common = np.array([of.get(key, (0, 0)) for key in keys], np.int64).reshape(-1, 2).T
-    # Of texts that are sampled alike all hashes tell; of a short text in a long one only those that the long one could have too.
+    # For texts with the same sampling rate, compare all hashes; for a short text in a long one, only the common ones.
     share, part = shared / np.maximum(1, table["hashes"].to_numpy()), common / np.maximum(1, table["common"].to_numpy())
     aside = is_heldout(parents, settings.heldout_share)
     limit = np.where(aside, HELDOUT_OVERLAP, settings.near_duplicates)
@@ -103,7 +104,7 @@ def without_near_duplicates(
 
 
 def drop_rows(table: pa.Table, dropped_rows: np.ndarray, reason: Reason, tallies: dict[str, Tally]) -> pa.Table:
-    """Leave rows out, counted by their source under a reason."""
+    """Drop rows, counted by source under a reason."""
     gone = table.filter(pa.array(dropped_rows))
     for source in pc.unique(gone["source"]).to_pylist():
         rows = gone.filter(pc.equal(gone["source"], source))
@@ -116,7 +117,7 @@ def drop_rows(table: pa.Table, dropped_rows: np.ndarray, reason: Reason, tallies
 
 
 def window_edges(lengths: Sequence[int], limit: int) -> list[tuple[int, int]]:
-    """(start, stop) rows of windows of about `limit` characters; a rest of less than half a window joins the one before it."""
+    """Return (start, stop) rows of windows of about `limit` characters; a rest below half a window joins the last."""
     edges: list[tuple[int, int]] = []
     start = size = 0
     for stop, length in enumerate(lengths, start=1):
@@ -132,9 +133,9 @@ def window_edges(lengths: Sequence[int], limit: int) -> list[tuple[int, int]]:
 
 
 def write_windows(folder: str, split: str, number: int, table: pa.Table, limit: int) -> dict[str, Any]:
-    """Write documents as one Parquet file with a row group for each window; without documents, no file.
+    """Write documents as one Parquet file with one row group per window; without documents, no file.
 
-    The file's name holds a digest of its contents, so that the shards of an older corpus stay what they are.
+    The file's name has a digest of its contents, so that the shards of an older corpus are not overwritten.
     """
     lengths = pc.utf8_length(table["text"]).to_pylist()
     edges = window_edges(lengths, limit)
@@ -157,7 +158,7 @@ def write_windows(folder: str, split: str, number: int, table: pa.Table, limit: 
 
 
 def counts_by_source(table: pa.Table) -> dict[str, dict[str, int]]:
-    """Of each source: documents that start in a table, pieces and characters."""
+    """Return for each source its documents that start in a table, its pieces and characters."""
     firsts = pc.ends_with(table["id"], "#0").cast(pa.int64())
     about = pa.table(
         {
@@ -172,7 +173,7 @@ def counts_by_source(table: pa.Table) -> dict[str, dict[str, int]]:
 
 
 def members(table: pa.Table) -> dict[str, str]:
-    """Of each source, what tells its documents in a table from those of others, wherever the source lies."""
+    """Return for each source a digest of its documents in a table, independent of its location."""
     digests = {source: hashlib.sha256() for source in pc.unique(table["source"]).to_pylist()}
     for source, id in zip(table["source"].to_pylist(), table["id"].to_pylist()):
         digests[source].update(id.encode() + b"\n")
@@ -180,7 +181,10 @@ def members(table: pa.Table) -> dict[str, str]:
 
 
 def content_digest(table: pa.Table, edges: list[tuple[int, int]]) -> str:
-    """SHA-256 of all that examples are made from: the windows, and each document's id, parent, text, language and whether its lines are sentences."""
+    """Return the SHA-256 of everything that examples depend on.
+
+    That is the windows, and each document's id, parent, text, language and whether its lines are sentences.
+    """
     digest = hashlib.sha256()
     columns = ["id", "parent", "text", "language", "lines_are_sentences"]
     for start, stop in edges:

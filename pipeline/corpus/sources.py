@@ -1,4 +1,4 @@
-"""Source specifications, such as "builtin" or "books/*.txt.gz::format=text::weight=2"."""
+"""Parse source specifications, such as "builtin" or "books/*.txt.gz::format=text::weight=2"."""
 
 import math
 from dataclasses import dataclass
@@ -19,17 +19,17 @@ class Source:
     spec: str
     location: str
     format: str | None = None
-    """None: recognised file by file."""
+    """None: recognised for each file."""
     column: str | None = None
     """Column of the text in tables (Parquet, JSON lines); None: found by its name or type."""
     language: str | None = None
-    """Code for the sentence splitter; None: what the files say, else English."""
+    """Code for the sentence splitter; None: as the files say, else English."""
     weight: float = 1.0
-    """How many times a document occurs in an epoch; of a fraction, by a hash of the document and the epoch."""
+    """Occurrences of a document in an epoch; a fraction is decided by a hash of the document and the epoch."""
 
 
 def parse(spec: str) -> Source:
-    """Parse "builtin" or PATH_OR_URL[::KEY=VALUE]…. Raises ConfigError that lists the keys and formats there are, or says what does not fit."""
+    """Parse "builtin" or PATH_OR_URL[::KEY=VALUE]…. Raises ConfigError that lists the valid keys and formats."""
     location, *options = spec.split("::")
     storage.refuse_login(location)
     if not location:
@@ -45,11 +45,13 @@ def parse(spec: str) -> Source:
     if given.get("column") and format is not None and not FORMATS[format].columns:
         tables = ", ".join(name for name, row in FORMATS.items() if row.columns)
         raise ConfigError(
-            f"corpus {spec}: column ({given['column']}) is for the formats {tables}, and the format is {format}: leave one of them out"
+            f"corpus {spec}: column ({given['column']}) is for the formats {tables}, and the format is {format}: "
+            "leave one of them out"
         )
     if not is_language_code(given.get("language", "en")):
         raise ConfigError(
-            f"corpus {spec}: language ({given['language']}) is no code of a language: give one of ISO 639, as in PATH::language=de"
+            f"corpus {spec}: language ({given['language']}) is no code of a language: "
+            "give one of ISO 639, as in PATH::language=de"
         )
     return Source(
         spec=spec,
@@ -62,7 +64,7 @@ def parse(spec: str) -> Source:
 
 
 def weight(spec: str, value: str) -> float:
-    """A weight as a number above 0."""
+    """Parse a weight, a number above 0."""
     try:
         number = float(value)
     except ValueError:
@@ -73,7 +75,7 @@ def weight(spec: str, value: str) -> float:
 
 
 def parse_options(spec: str, options: list[str]) -> dict[str, str]:
-    """What follows the location, as {key: value}. Raises ConfigError for an unknown key, one without a value and one that is given twice."""
+    """Parse the options after the location. Raises ConfigError for unknown and duplicate keys and missing values."""
     values: dict[str, str] = {}
     for option in options:
         key, _, value = option.partition("=")

@@ -1,4 +1,7 @@
-"""The stages of preparation on a Ray cluster: files -> parts -> overlaps -> shards, with their progress and the limit on broken input."""
+"""Run the stages of preparation on a Ray cluster: files -> parts -> overlaps -> shards.
+
+Reports progress and enforces the limit on broken input.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, astuple
@@ -23,19 +26,19 @@ from pipeline.text.documents import BROKEN_FILE, BROKEN_RECORD, Reason
 
 PARTS = "parts"
 WEB_CONNECTIONS = 2
-"""At once to web servers; dumps.wikimedia.org asks for no more."""
+"""Concurrent connections to web servers; dumps.wikimedia.org allows no more."""
 Tallies = dict[str, Tally]
-"""What became of the input, by source."""
+"""Tallies of the input, by source."""
 
 
 def extract(
     files: Sequence[InputFile], settings: Preparation, folder: str, report: Report
 ) -> tuple[list[str], np.ndarray, Tallies]:
-    """First stage: names of all parts, sorted, the least hashes of their parents, and the tallies of all files.
+    """First stage: write parts; return their sorted names, the least hashes of their parents, and the tallies.
 
-    What was extracted before is taken as it is.
+    Files extracted earlier are not read again.
 
-    Raises DataError when no text is left, or too many files or records are broken.
+    Raises DataError if no text is left, or too many files or records are broken.
     """
     cut = {file.location: split_into_ranges(file) for file in files}
     pieces = [part for parts, _ in cut.values() for part in parts]
@@ -64,7 +67,10 @@ def extract(
 def extract_files(
     files: Sequence[InputFile], heads: Mapping[str, bytes], settings: Preparation, folder: str, report: Report
 ) -> Iterator[dict[str, Any]]:
-    """The records of files that are read now; those of web servers through a few connections, which of ranges bring only the bytes."""
+    """Read files now and yield their records.
+
+    Web files are read through few connections; for ranges, these only download.
+    """
     work = partial(parts_task, folder=storage.join(folder, PARTS), settings=settings, heads=heads)
     if web := [file for file in files if file.location.startswith(WEB)]:
         with relay_reports(report) as say:
@@ -78,12 +84,12 @@ def extract_files(
 
 
 def batch_items(files: Sequence[InputFile]) -> list[list[dict[str, Any]]]:
-    """The batches of files as JSON has them."""
+    """Return the batches of files as JSON values."""
     return [[asdict(file) for file in batch] for batch in batches(files)]
 
 
 def fetch_task(batch: list[dict[str, Any]], seconds: float, report: Report) -> list[bytes]:
-    """Task of the first stage that brings the ranges of a batch."""
+    """Task of the first stage: download the ranges of a batch."""
     with patience(seconds, report):
         return [fetch_range(file["location"], file["start"], file["stop"], file["stamp"]) for file in batch]
 
@@ -97,18 +103,18 @@ def parts_task(
     heads: Mapping[str, bytes],
     report: Report = print,
 ) -> dict[str, Any]:
-    """Task of the first stage; `report` takes lines about web servers."""
+    """Task of the first stage: write the parts of a batch; `report` receives lines about web servers."""
     with patience(settings.web_timeout, report):
         return write_parts([InputFile(**file) for file in batch], folder, settings, heads, fetched)
 
 
 def file_key(file: dict[str, Any]) -> tuple[Any, ...]:
-    """What tells one file, or range of a file, from another."""
+    """Return what identifies a file or a range of it."""
     return astuple(InputFile(**file))
 
 
 def reusable(found: dict[str, dict[str, Any]], files: Sequence[InputFile]) -> list[dict[str, Any]]:
-    """The records of which all files are still wanted, each file once."""
+    """Return the records whose files are all still wanted, each file once."""
     wanted = {file_key(asdict(file)) for file in files}
     chosen = []
     for _, record in sorted(found.items()):
@@ -120,7 +126,7 @@ def reusable(found: dict[str, dict[str, Any]], files: Sequence[InputFile]) -> li
 
 
 def find_overlaps(folder: str, parts: list[str], plan: str, count: int, heldout_share: float, report: Report) -> None:
-    """Second stage: which texts stand in others."""
+    """Second stage: find texts contained in others."""
     work = partial(overlap_task, folder=folder, parts=parts, plan=plan, count=count, heldout_share=heldout_share)
     with Progress(report, "comparing", "ranges of hashes", count) as progress:
         for _ in run_tasks(work, list(range(count))):
@@ -128,14 +134,14 @@ def find_overlaps(folder: str, parts: list[str], plan: str, count: int, heldout_
 
 
 def overlap_task(number: int, folder: str, parts: list[str], plan: str, count: int, heldout_share: float) -> None:
-    """Task of the second stage."""
+    """Task of the second stage: compare one range of hashes."""
     write_overlap(folder, parts, plan, number, count, heldout_share)
 
 
 def shuffle_into_shards(
     folder: str, parts: list[str], plan: str, count: int, settings: Preparation, tallies: Tallies, report: Report
 ) -> list[dict[str, Any]]:
-    """Third stage: the reports of all shards, in order; what they drop is added to the tallies."""
+    """Third stage: write all shards and return their reports in order; their drops are added to the tallies."""
     work = partial(shard_task, folder=folder, parts=parts, plan=plan, count=count, settings=settings)
     shards: dict[int, dict[str, Any]] = {}
     with Progress(report, "shuffling", "shards", count) as progress:
@@ -149,18 +155,18 @@ def shuffle_into_shards(
 def shard_task(
     number: int, folder: str, parts: list[str], plan: str, count: int, settings: Preparation
 ) -> tuple[int, dict[str, Any]]:
-    """Task of the third stage."""
+    """Task of the third stage: write one shard."""
     return number, write_shard(folder, parts, plan, number, count, settings)
 
 
 def add_tallies(tallies: Tallies, more: dict[str, dict[str, Any]]) -> None:
-    """Add the tallies of some input, as JSON has them."""
+    """Add tallies given as JSON values."""
     for source, tally in more.items():
         tallies.setdefault(source, Tally()).add(Tally(**tally))
 
 
 def total_tally(tallies: Tallies) -> Tally:
-    """The tally of all sources."""
+    """Return the tally of all sources."""
     every = Tally()
     for tally in tallies.values():
         every.add(tally)
@@ -168,7 +174,7 @@ def total_tally(tallies: Tallies) -> Tally:
 
 
 def require_text(tallies: Tallies) -> None:
-    """Raise DataError when there is no text."""
+    """Raise DataError if there is no text."""
     every = total_tally(tallies)
     if not every.pieces:
         reasons = ", ".join(f"{reason}: {count}" for reason, count in sorted(every.dropped.items())) or "no records"
@@ -176,7 +182,7 @@ def require_text(tallies: Tallies) -> None:
 
 
 def refuse_broken(what: str, reasons: frozenset[Reason], count: int, limit: float, tallies: Tallies) -> None:
-    """Raise DataError when more than a share are broken; one alone is always tolerated, unless the share is 0."""
+    """Raise DataError if more than a share are broken; a single one is tolerated, unless the share is 0."""
     every = total_tally(tallies)
     broken = sum(every.dropped.get(reason, 0) for reason in reasons)
     if broken > limit * count and broken > (limit > 0):

@@ -1,4 +1,4 @@
-"""Shards -> windows -> masked Arrow blocks of slots, dealt to ranks: a Ray Data graph in one global order, from any cursor."""
+"""Ray Data graph from shards to masked Arrow blocks of slots, dealt to ranks in one global order, from any cursor."""
 
 import hashlib
 import math
@@ -24,30 +24,27 @@ from pipeline.text.schema import ROW
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.wordpiece import TABLE_CHUNKS, WordPiece
 
-INPUT_BLOCKS = 2_000  # Ray Data plans more than this for seconds at every start
-BLOCK_BYTES = (
-    4 * 2**20
-)  # the rows of about one window: without it Ray Data collects 128 MiB before it hands anything on
-STREAM_BYTES = 256 * 2**20  # of finished blocks that a stream may hold at least
-ROUNDS_AHEAD = 10  # with less, Ray Data's shares for the steps of a stream are smaller than a round, and it stalls
-TOKEN_BYTES = 6.25  # of a row in a block
-PARTS_OF_ROUND = 16  # blocks, as they come from the tasks that make rows: what Ray Data does for each is done for none of them in parallel
-ROWS_CPUS, ORDER_CPUS = (
-    0.75,
-    0.25,
-)  # of a task that makes rows, and of one that puts a round in order: where one CPU does not hold both, Ray Data starves the second until the first may hold no more
+INPUT_BLOCKS = 2_000  # with more, Ray Data plans for seconds at every start
+# The rows of about one window; without this, Ray Data collects 128 MiB before it passes anything on.
+BLOCK_BYTES = 4 * 2**20
+STREAM_BYTES = 256 * 2**20  # minimum of finished blocks that a stream may hold
+ROUNDS_AHEAD = 10  # with fewer, Ray Data's memory share for an operator is smaller than a round, and the stream stalls
+TOKEN_BYTES = 6.25  # bytes per token of a row in a block
+PARTS_OF_ROUND = 16  # blocks from the tasks that make rows; Ray Data handles blocks one by one, not in parallel
+# CPUs of a task that makes rows, and of one that orders a round. If both do not fit on one CPU, the second waits until
+# the first hits back-pressure.
+ROWS_CPUS, ORDER_CPUS = 0.75, 0.25
 MEASURED_WINDOWS = 2
-REST_SECONDS = 0.01  # a hundred rounds a second, each of which hands on all that is ready
-RESTS = 10  # one after the other at most, while blocks wait
-BATCH_AND_LENGTH = (
-    "bertstream"  # key in a stream's context: where it is dealt there is no other way to learn these of a phase
-)
-CHARACTERS_PER_TOKEN = 5  # of English, for estimates only
+REST_SECONDS = 0.01  # a hundred scheduling rounds per second, each of which passes on all that is ready
+RESTS = 10  # maximum consecutive sleeps while blocks wait
+# Key in a stream's context: where it is dealt to ranks, there is no other way to learn a phase's batch and length.
+BATCH_AND_LENGTH = "bertstream"
+CHARACTERS_PER_TOKEN = 5  # English, for estimates only
 
 
 @dataclass(frozen=True, kw_only=True)
 class StreamSettings:
-    """All that the rows of a stream are a function of, and how many words a process keeps the ids of."""
+    """Everything that a stream's rows depend on, and the size of a process' WordPiece table."""
 
     corpus: Corpus
     vocabulary: Vocabulary
@@ -58,21 +55,21 @@ class StreamSettings:
 
 
 def settings_for_phase(settings: StreamSettings, phase: Phase) -> StreamSettings:
-    """The same stream with a phase's lengths and rows."""
+    """Return the settings with a phase's sampling and batch."""
     return replace(settings, sampling=phase.sampling, batch=phase.batch)
 
 
 def window_rows(
-    settings: StreamSettings, wordpiece: WordPiece, windows: tuple[Window, ...], epoch: int, place: int
+    settings: StreamSettings, wordpiece: WordPiece, windows: tuple[Window, ...], epoch: int, position: int
 ) -> pa.Table:
-    """Rows (schema ROW) of the window at a place of an epoch's order: a pure function of its arguments."""
-    index = int(permutation(settings.seed, epoch, len(windows))[place])
+    """Make the rows (schema ROW) of the window at a position of an epoch's order: a pure function of its arguments."""
+    index = int(permutation(settings.seed, epoch, len(windows))[position])
     documents = repeat_by_weight(read_window(settings.corpus, windows[index]), settings.corpus.weights, epoch)
     examples = make_examples(documents, wordpiece, settings.sampling, seed=settings.seed, epoch=epoch, window=index)
     rows = examples.num_rows
     columns = [
         pa.repeat(pa.scalar(epoch, pa.int64()), rows),
-        pa.repeat(pa.scalar(place, pa.int64()), rows),
+        pa.repeat(pa.scalar(position, pa.int64()), rows),
         pa.array(range(rows), pa.int64()),
         pa.repeat(pa.scalar(rows, pa.int64()), rows),
     ]
@@ -80,27 +77,30 @@ def window_rows(
 
 
 def repeat_by_weight(documents: pa.Table, weights: dict[str, float], epoch: int) -> pa.Table:
-    """Each document as often as its source's weight says, all of them once before any comes again; a fraction is drawn by a hash of the document and the epoch."""
+    """Repeat each document by its source's weight, all of them once before any comes again.
+
+    A fraction is decided by a hash of the document and the epoch.
+    """
     if all(weight == 1 for weight in weights.values()):
         return documents
     identities = zip(documents["source"].to_pylist(), documents["id"].to_pylist())
     times = np.array([int(weights[source] + uniform(id, epoch)) for source, id in identities], np.int64)
-    # A document beside its copy could fill a sequence with it: the answers of its masks would stand in sight.
+    # A document next to its copy could fill a sequence with it: the answers of its masks would be visible.
     rounds = [np.flatnonzero(times > already) for already in range(times.max(initial=0))]
     return documents.take(np.concatenate([np.zeros(0, np.int64), *rounds]))
 
 
 def uniform(id: str, epoch: int) -> float:
-    """A number from [0, 1) for a document and an epoch."""
+    """Return a hash of a document and an epoch as a number in [0, 1)."""
     return int.from_bytes(hashlib.blake2b(f"{epoch}:{id}".encode(), digest_size=6).digest(), "big") / 2**48
 
 
 def rows_of_range(settings: StreamSettings, wordpiece: WordPiece, windows: WindowRange) -> Iterator[pa.Table]:
-    """The rows of a range of windows, one table a window; windows without rows give none."""
+    """Yield the rows of a range of windows, one table per window; windows without rows are skipped."""
     train = settings.corpus.train
     for number in range(windows.first, windows.first + windows.count):
-        epoch, place = divmod(number, len(train))
-        table = window_rows(settings, wordpiece, train, epoch, place)
+        epoch, position = divmod(number, len(train))
+        table = window_rows(settings, wordpiece, train, epoch, position)
         if number == windows.first:
             table = table.slice(windows.skip)
         if table.num_rows:
@@ -108,7 +108,7 @@ def rows_of_range(settings: StreamSettings, wordpiece: WordPiece, windows: Windo
 
 
 def count_rows_if_small(settings: StreamSettings, rows: int) -> int | None:
-    """Rows of the first epoch, counted, when the corpus is small enough that they may be fewer than `rows`; else None."""
+    """Count the rows of the first epoch if the corpus is so small that they may be fewer than `rows`, else None."""
     if characters_of(settings.corpus.train) > 20 * CHARACTERS_PER_TOKEN * rows * settings.sampling.maximum_length:
         return None
     return count_rows(settings, range(len(settings.corpus.train)))
@@ -118,17 +118,18 @@ def characters_of(windows: Sequence[Window]) -> int:
     return sum(window.characters for window in windows)
 
 
-def count_rows(settings: StreamSettings, places: Iterable[int]) -> int:
-    """Rows of the windows at these places of the first epoch's order."""
+def count_rows(settings: StreamSettings, positions: Iterable[int]) -> int:
+    """Count the rows of the windows at these positions of the first epoch's order."""
     wordpiece = WordPiece(settings.vocabulary, settings.table_chunks)
-    return sum(window_rows(settings, wordpiece, settings.corpus.train, 0, place).num_rows for place in places)
+    train = settings.corpus.train
+    return sum(window_rows(settings, wordpiece, train, 0, position).num_rows for position in positions)
 
 
 def windows_for(settings: StreamSettings, rows: int) -> int:
-    """Windows that surely hold `rows` rows: twice what a few of the corpus' windows, read now, let expect."""
+    """Return a number of windows that surely has `rows` rows: twice the estimate from a few windows read now."""
     sample = range(min(MEASURED_WINDOWS, len(settings.corpus.train)))
     index = permutation(settings.seed, 0, len(settings.corpus.train))
-    characters = characters_of([settings.corpus.train[index[place]] for place in sample])
+    characters = characters_of([settings.corpus.train[index[position]] for position in sample])
     per_character = count_rows(settings, sample) / characters
     if per_character == 0:
         raise DataError(
@@ -139,12 +140,13 @@ def windows_for(settings: StreamSettings, rows: int) -> int:
 
 
 class StreamLoop(ExecutionCallback):
-    """Rest and forget in each round of Ray Data's scheduling loop.
+    """Sleep and drop statistics in each round of Ray Data's scheduling loop.
 
-    - It sleeps, up to ten times as long while blocks wait for the consumer. Where the consumer is slower than the stream, all that is ready
-      may not be read yet, and the loop asks again at once (ray 2.60, process_completed_tasks): that took one whole core, beside the training
-      that it waits for.
-    - It drops the statistics that each operator keeps for every finished block, about 1 KB, until the stream ends (ray 2.60; ray issue 66016).
+    - It sleeps, up to ten times as long while blocks wait for the consumer. If the consumer is slower than the stream,
+      Ray may not read all that is ready yet, and the loop polls again at once (ray 2.60, process_completed_tasks): that
+        took a whole core, next to the training that waits.
+    - It drops the statistics of about 1 KB that each operator keeps for every finished block until the stream ends
+      (ray 2.60; ray issue 66016).
     """
 
     def on_execution_step(self, executor: StreamingExecutor) -> None:
@@ -158,7 +160,7 @@ class StreamLoop(ExecutionCallback):
 
 
 def build_stream(settings: StreamSettings, cursor: Cursor | None, rows: int) -> ray.data.Dataset:
-    """Rows (schema ROW) from the row after `cursor` on, at least `rows` of them, in the global order; `blocks_for_ranks` makes blocks of them.
+    """Stream at least `rows` rows (schema ROW) after `cursor`, in the global order, for `blocks_for_ranks`.
 
     The order holds only under ExecutionOptions(preserve_order=True).
     """
@@ -178,26 +180,26 @@ def stream_from_items(
     items: Sequence[Mapping[str, int]],
     rows_of_block: Callable[[pa.Table], Iterator[pa.Table]],
 ) -> ray.data.Dataset:
-    """The rows that tasks make of some items each, as `blocks_for_ranks` takes them."""
+    """Stream the rows that tasks make of items, for `blocks_for_ranks`."""
     stream = ray.data.from_items(items, override_num_blocks=min(len(items), INPUT_BLOCKS)).map_batches(
         rows_of_block, batch_size=None, batch_format="pyarrow", num_cpus=ROWS_CPUS
     )
     stream.context.target_max_block_size = BLOCK_BYTES
     stream.context.custom_execution_callback_classes = [StreamLoop]
-    stream.context.raise_original_map_exception = True  # a DataError must arrive as one
+    stream.context.raise_original_map_exception = True  # so that a DataError stays a DataError
     stream.context.set_config(BATCH_AND_LENGTH, (settings.batch, settings.sampling.maximum_length))
     return stream
 
 
 def bytes_ahead(one_round: int, maximum_length: int) -> int:
-    """What a stream may hold in finished blocks, where one block of every rank has so many rows."""
+    """Return the bytes of finished blocks that a stream may hold, with `one_round` rows in one block of every rank."""
     return max(STREAM_BYTES, round(ROUNDS_AHEAD * TOKEN_BYTES * one_round * maximum_length))
 
 
 def blocks_for_ranks(stream: ray.data.Dataset, world: int) -> ray.data.Dataset:
-    """A stream's rows as blocks of equal size which, dealt in turn to `world` ranks, bring slot k to rank k mod `world`.
+    """Group a stream's rows to equal blocks which, dealt in turn to `world` ranks, give slot k to rank k mod `world`.
 
-    Only where no order is changed, by one rank or blocks of one slot, may the last block have fewer rows.
+    The last block may have fewer rows only if no order changes: with one rank, or blocks of one slot.
     """
     batch, maximum_length = stream.context.get_config(BATCH_AND_LENGTH)
     one_round = rows_of_round(batch, maximum_length, world)
@@ -210,10 +212,13 @@ def blocks_for_ranks(stream: ray.data.Dataset, world: int) -> ray.data.Dataset:
     def by_rank(table: pa.Table) -> pa.Table:
         if not ordered:
             return table
-        whole = table.num_rows == one_round  # the stream's last rows may be fewer: more are asked for than are needed
+        # The stream's last rows may be fewer, because more are requested than needed.
+        whole = table.num_rows == one_round
         return rows_by_rank(table, batch.rows_per_slot, world) if whole else table.slice(0, 0)
 
-    # Ray Data makes one task of the two, with whole rounds as its input, where both ask for as much; what the second asks for can only be told so.
+    # Ray Data fuses the two operators, with whole rounds as input, if both request the same CPUs; the second can be
+    # told
+    # so only like this.
     at_once = one_round if ordered else rows
     blocks = stream.map_batches(by_rank, batch_size=at_once, batch_format="pyarrow", num_cpus=ORDER_CPUS).repartition(
         target_num_rows_per_block=rows, strict=True
@@ -223,12 +228,12 @@ def blocks_for_ranks(stream: ray.data.Dataset, world: int) -> ray.data.Dataset:
 
 
 def rows_by_rank(table: pa.Table, rows_per_slot: int, world: int) -> pa.Table:
-    """The slots of a round of blocks, those of each rank one after the other."""
+    """Reorder the slots of a round of blocks by rank."""
     slots = slots_by_rank(table.num_rows // rows_per_slot, world)
-    return pa.concat_tables([table.slice(place * rows_per_slot, rows_per_slot) for place in slots]).combine_chunks()
+    return pa.concat_tables([table.slice(slot * rows_per_slot, rows_per_slot) for slot in slots]).combine_chunks()
 
 
 def slots_of_blocks(blocks: Iterable[pa.Table], rows_per_slot: int) -> Iterator[pa.Table]:
-    """The slots of a rank's blocks, in order; the last one is shorter where a block does not hold whole slots."""
+    """Yield the slots of a rank's blocks, in order; the last one is shorter if a block is not whole slots."""
     for block in blocks:
         yield from (block.slice(start, rows_per_slot) for start in range(0, block.num_rows, rows_per_slot))

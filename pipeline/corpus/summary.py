@@ -1,4 +1,4 @@
-"""What a prepared corpus holds, for people."""
+"""Summarise a prepared corpus as text."""
 
 from pipeline.columns import aligned
 from pipeline.corpus.prepare import Corpus
@@ -7,7 +7,7 @@ COLUMNS = ("weight", "files", "documents", "pieces", "characters", "heldout_char
 
 
 def corpus_text(corpus: Corpus) -> str:
-    """A table of the sources, their sum, and a line for each reason why documents were dropped."""
+    """Return a table of the sources and their total, and one line per drop reason."""
     rows = [
         (location, *(about[name] for name in COLUMNS), sum(about["dropped"].values()))
         for location, about in corpus.sources.items()
@@ -16,5 +16,8 @@ def corpus_text(corpus: Corpus) -> str:
     lines = [[str(cell) if isinstance(cell, str) else f"{cell:,}" for cell in row] for row in (*rows, every)]
     heads = ["source", *(name.replace("heldout_", "held-out ") for name in COLUMNS), "dropped"]
     reasons = [f"dropped: {reason:20}{count:>12,}" for reason, count in sorted(corpus.dropped.items())]
-    windows = f"{corpus.counts['windows']:,} windows, {corpus.counts['heldout_windows']:,} of them held out; fingerprint {corpus.fingerprint[:12]}"
+    windows = (
+        f"{corpus.counts['windows']:,} windows, {corpus.counts['heldout_windows']:,} of them held out; "
+        f"fingerprint {corpus.fingerprint[:12]}"
+    )
     return "\n".join([*aligned(heads, lines), "", *reasons, *([""] if reasons else []), windows])

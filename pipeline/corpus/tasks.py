@@ -1,4 +1,4 @@
-"""Independent tasks on a Ray cluster, as one Ray Data graph whose rows are tasks."""
+"""Run independent tasks on a Ray cluster, as one Ray Data graph whose rows are tasks."""
 
 import json
 import logging
@@ -16,13 +16,15 @@ from pipeline.errors import PipelineError
 
 LISTEN_SECONDS = 0.5
 MOST_BLOCKS = 2_000
-"""Ray Data plans more input blocks than this for seconds."""
+"""With more input blocks, Ray Data's planning takes seconds."""
 
 
 def run_tasks(work: Callable[[Any], Any], items: Sequence[Any], most_tasks: int | None = None) -> Iterator[Any]:
-    """The results of `work` on each item, as they come; items and results must be JSON values. One CPU a task, at most so many at once.
+    """Yield the results of `work` on each item as they arrive; items and results must be JSON values.
 
-    Raises the PipelineError that a task raised, as itself.
+    Each task takes one CPU; at most `most_tasks` run at once.
+
+    Re-raises the PipelineError of a task.
     """
 
     def working(row: dict[str, Any]) -> dict[str, Any]:
@@ -42,9 +44,10 @@ def fetch_and_run_tasks(
     work: Callable[[Any, list[bytes]], Any],
     items: Sequence[Any],
 ) -> Iterator[Any]:
-    """The results of `work`, one CPU a task, on each item and the bytes that `fetch` gives for it, as they come; at most so many are fetched at once.
+    """Yield the results of `work`, one CPU per task, on each item and the bytes that `fetch` returns for it.
 
-    Fetched bytes wait in the object store, and no more are fetched than it takes. Raises the PipelineError that a task raised, as itself.
+    At most `most_fetches` run at once; fetched bytes wait in the object store, within its capacity. Re-raises the
+    PipelineError of a task.
     """
 
     def fetching(row: dict[str, Any]) -> dict[str, Any]:
@@ -61,14 +64,14 @@ def fetch_and_run_tasks(
     if not items:
         return
     with DataContext.current(context_without_time_limit()), quiet_ray_data():
-        # Without a CPU of its own: a task that waits for a server would keep one from those that work.
+        # No CPU: a task that waits for a server would keep one from tasks that work.
         brought = rows_of(items).map(fetching, num_cpus=0, concurrency=block_count(most_fetches, items))
         yield from unpack_results(brought.map(working, num_cpus=1))
 
 
 @contextmanager
 def relay_reports(report: Callable[[str], None]) -> Iterator[Callable[[str], None]]:
-    """A function for tasks whose lines are reported here, as Ray shows nothing that a task prints."""
+    """Return a function with which tasks report lines to the driver, because Ray does not show what they print."""
     queue = Queue(actor_options={"num_cpus": 0})
     over = threading.Event()
 
@@ -90,18 +93,21 @@ def relay_reports(report: Callable[[str], None]) -> Iterator[Callable[[str], Non
 
 
 def rows_of(items: Sequence[Any]) -> Dataset:
-    """A row for each item."""
+    """Return one row per item."""
     rows = [{"item": json.dumps(item)} for item in items]
     return ray.data.from_items(rows, override_num_blocks=block_count(MOST_BLOCKS, items))
 
 
 def block_count(most: int, items: Sequence[Any]) -> int:
-    """So many, or as many as there are items: Ray Data warns of more tasks at once than there are blocks."""
+    """Return `most`, at most one per item: Ray Data warns of more concurrent tasks than blocks."""
     return min(most, len(items), MOST_BLOCKS)
 
 
 def result_or_error(call: Callable[[], dict[str, Any]], failed: dict[str, Any]) -> dict[str, Any]:
-    """A row of what a call gives, or `failed` with the PipelineError that it raised: Ray would wrap errors in its own and print a traceback for each. A store's passing error is a call made again."""
+    """Return the row of a call, or `failed` with its PipelineError; transient storage errors are retried.
+
+    Ray would wrap errors in its own and print a traceback for each.
+    """
     try:
         return storage.with_retries(call) | {"error": "", "message": ""}
     except PipelineError as error:
@@ -109,7 +115,7 @@ def result_or_error(call: Callable[[], dict[str, Any]], failed: dict[str, Any]) 
 
 
 def unpack_results(rows: Dataset) -> Iterator[Any]:
-    """The results in rows, as they come. Raises the PipelineError of a row that has one."""
+    """Yield the results in rows as they arrive. Raises the PipelineError of a row."""
     for row in rows.iter_rows():
         if row["error"]:
             raise getattr(errors, row["error"])(row["message"])
@@ -117,7 +123,7 @@ def unpack_results(rows: Dataset) -> Iterator[Any]:
 
 
 def context_without_time_limit() -> DataContext:
-    """The caller's context without progress bars, and without the limit on how long one task may take."""
+    """Return the caller's context without progress bars and without the time limit for a task."""
     context = DataContext.get_current().copy()
     context.enable_progress_bars = False
     context.print_on_execution_start = False
@@ -127,7 +133,7 @@ def context_without_time_limit() -> DataContext:
 
 @contextmanager
 def quiet_ray_data() -> Iterator[None]:
-    """Keep Ray Data's notes off the console; its log file has them."""
+    """Keep Ray Data's log messages off the console; its log file has them."""
     consoles = [
         handler for handler in logging.getLogger("ray.data").handlers if isinstance(handler, logging.StreamHandler)
     ]

@@ -1,4 +1,4 @@
-"""Files that are no corpus though they are text: each kind with the reason under which it is counted, and what would work."""
+"""Table of text files that cannot be a corpus: each kind with its drop reason and advice for the user."""
 
 import re
 from collections.abc import Callable
@@ -23,14 +23,14 @@ RTF = re.compile(rb"\{\\rtf\d?\s*[\\{]")
 TABLE_NAMES = (".csv", ".tsv")
 ARRAY = re.compile(rb'\[\s*\{\s*"')
 CONTROL = bytes({*range(32), 127} - {*b"\t\n\x0b\x0c\r\x1a\x1b"})
-"""Bytes that no encoding of text uses; an old file may end in 0x1a, and ISO 2022 needs 0x1b."""
+"""Bytes that no text encoding uses; an old file may end in 0x1a, and ISO 2022 needs 0x1b."""
 MOST_CONTROL_SHARE = 0.005
-"""Share of them that a text may hold by mistake."""
+"""Maximum share of control characters in a text."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class UnsupportedKind:
-    """How files of a kind are known (by name without the ending of a compression, and first bytes), and what their owner can do."""
+    """How a kind of file is recognised (name without compression suffix, first bytes), and advice for its owner."""
 
     recognises: Callable[[str, bytes], bool]
     advice: str
@@ -42,10 +42,11 @@ def is_html(name: str, head: bytes) -> bool:
 
 
 def is_xml(name: str, head: bytes) -> bool:
-    """Whether a file is XML, or SGML with a document type, and neither a dump nor WikiExtractor's output.
+    """Whether a file is XML, or SGML with a document type, but neither a dump nor WikiExtractor's output.
 
-    Without a declaration, a document type or a name that says so, its first bytes must parse as XML: one element around all of the file, or
-    around further elements, of which one has ended. A text that only begins with "<", mentions tags or marks up some words does not.
+    Without a declaration, a document type or an XML file name, its first bytes must parse as XML: one element around
+    the whole file, or around further elements, one of which has ended. A text that only begins with "<", mentions tags
+    or marks up some words does not.
     """
     start = head.lstrip(BLANK)
     if not start.startswith(b"<") or is_dump(head) or is_wikiextractor(name, head):
@@ -59,7 +60,7 @@ def is_xml(name: str, head: bytes) -> bool:
 
 
 def is_element(text: bytes, nested: bool) -> bool:
-    """Whether the beginning of a file parses as XML whose first element has ended, or, `nested`, an element in it."""
+    """Whether the beginning of a file parses as XML whose first element has ended or, if `nested`, an element in it."""
     depth = 0
     ended: list[int] = []
 
@@ -87,12 +88,12 @@ def is_rtf(name: str, head: bytes) -> bool:
 
 
 def is_separated(name: str, head: bytes) -> bool:
-    """Whether a file's name says that it is a table of separated values."""
+    """Whether a file is a table of separated values, by its name."""
     return name.lower().endswith(TABLE_NAMES)
 
 
 def is_json_document(name: str, head: bytes) -> bool:
-    """Whether a file holds JSON that is not one object a line: an array, or an object over several lines."""
+    """Whether a file has JSON that is not one object per line: an array, or an object over several lines."""
     start = head.lstrip(BLANK)
     if not start.startswith((b"[", b"{")) or not (name.lower().endswith(NAMES) or ARRAY.match(start)):
         return False
@@ -104,7 +105,7 @@ def is_json_document(name: str, head: bytes) -> bool:
 
 
 def is_other_encoding(name: str, head: bytes) -> bool:
-    """Whether first bytes look like text, but are hardly UTF-8: no NUL and next to no control characters."""
+    """Whether first bytes look like text but not like UTF-8: no NUL and almost no control characters."""
     controls = len(head) - len(head.translate(None, CONTROL))
     return b"\0" not in head and controls <= MOST_CONTROL_SHARE * len(head) and not is_plain_text(name, head)
 
@@ -115,7 +116,8 @@ UNSUPPORTED: dict[Reason, UnsupportedKind] = {
     ),
     "XML not text": UnsupportedKind(
         recognises=is_xml,
-        advice="this is XML: take the text out of its elements, or read it as it is with ::format=text; a part of a MediaWiki dump is ::format=wikipedia-dump",
+        advice="this is XML: take the text out of its elements, or read it as it is with ::format=text; "
+        "a part of a MediaWiki dump is ::format=wikipedia-dump",
     ),
     "RTF not text": UnsupportedKind(
         recognises=is_rtf,
@@ -137,5 +139,5 @@ UNSUPPORTED: dict[Reason, UnsupportedKind] = {
 
 
 def unsupported_reason(name: str, head: bytes) -> Reason | None:
-    """Why a file with these first bytes is left out; None where it may be a corpus, or is binary."""
+    """Return why a file with these first bytes is unsupported; None if it may be a corpus, or is binary."""
     return next((reason for reason, kind in UNSUPPORTED.items() if kind.recognises(name, head)), None)

@@ -1,4 +1,4 @@
-"""The vocabulary of a run that is given none: trained once on the prepared corpus; and a given one extended by its words."""
+"""Train the vocabulary of a run on the prepared corpus, or extend a given one by its words."""
 
 import hashlib
 import json
@@ -17,13 +17,16 @@ from pipeline.text.splitting import Splitting
 from pipeline.text.vocabulary import Vocabulary, load_vocabulary, save_vocabulary, vocabulary_of_counts
 
 NEW_WORDS = "words.json"
-SHOWN = 8  # of the words added, in the report
+SHOWN = 8  # added words named in the report
 
 
 def trained_vocabulary(
     settings: VocabularySettings, corpus: Corpus, output: str, report: Callable[[str], None]
 ) -> Vocabulary:
-    """The vocabulary trained on the corpus, now unless that was done before, on the Ray that is running. Raises DataError when it is damaged."""
+    """Return the vocabulary trained on the corpus; it is trained on the running Ray unless it exists.
+
+    Raises DataError if it is damaged.
+    """
     splitting = splitting_of(settings)
     about = settings_of_training(settings, splitting)
     digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:8]
@@ -39,13 +42,16 @@ def trained_vocabulary(
 def extended_vocabulary(
     base: Vocabulary, settings: VocabularySettings, corpus: Corpus, output: str, report: Callable[[str], None]
 ) -> Vocabulary:
-    """The vocabulary with settings.extend of the corpus' own words in it, counted now unless that was done before; fewer where there are not so many.
+    """Return the vocabulary extended by settings.extend words of the corpus, or fewer if there are not so many.
 
-    Raises ConfigError for another kind than WordPiece, DataError when what was counted before is damaged.
+    The words are counted unless that was done before.
+
+    Raises ConfigError for another kind than WordPiece, DataError if earlier counts are damaged.
     """
     if base.kind != "wordpiece":
         raise ConfigError(
-            f"vocabulary.extend ({settings.extend}) is for WordPiece vocabularies: this one is {base.kind}, leave it out"
+            f"vocabulary.extend ({settings.extend}) is for WordPiece vocabularies: "
+            f"this one is {base.kind}, leave it out"
         )
     about = {"base": base.fingerprint, "extend": settings.extend, "training_characters": settings.training_characters}
     digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:8]
@@ -59,7 +65,8 @@ def extended_vocabulary(
     longer = extension.extend_vocabulary(base, words)
     shown = f": {', '.join(words[:SHOWN])}{', …' * (len(words) > SHOWN)}" if words else ""
     report(
-        f"vocabulary: {len(words):,} of the corpus' words added, {longer.size - base.size:,} of them behind the {base.size:,} entries{shown}"
+        f"vocabulary: {len(words):,} of the corpus' words added, "
+        f"{longer.size - base.size:,} of them behind the {base.size:,} entries{shown}"
     )
     return longer
 
@@ -72,7 +79,7 @@ def publish_new_words(
     about: dict[str, Any],
     report: Callable[[str], None],
 ) -> None:
-    """Count the corpus' words and publish those that the vocabulary lacks, most frequent first."""
+    """Count the corpus' words and publish those missing in the vocabulary, most frequent first."""
     partial = f"{folder}.counts"
     windows = first_windows(corpus, settings.training_characters)
     counts = count_words(corpus, windows, extension.splitting_of(base), partial, report)
@@ -84,7 +91,7 @@ def publish_new_words(
 
 
 def splitting_of(settings: VocabularySettings) -> Splitting:
-    """How a vocabulary with these settings is trained to split text."""
+    """Return how a vocabulary with these settings splits text."""
     return Splitting(
         kind=settings.kind,
         lowercase=settings.kind == "wordpiece" if settings.lowercase is None else settings.lowercase,
@@ -94,7 +101,7 @@ def splitting_of(settings: VocabularySettings) -> Splitting:
 
 
 def settings_of_training(settings: VocabularySettings, splitting: Splitting) -> dict[str, Any]:
-    """All settings that a trained vocabulary depends on."""
+    """Return all settings that a trained vocabulary depends on."""
     return {
         "size": settings.size,
         "unused": settings.unused,
@@ -110,16 +117,18 @@ def train(
     about: dict[str, Any],
     report: Callable[[str], None],
 ) -> None:
-    """Count the corpus' words and publish the vocabulary learnt from them, with `about` and the counts in its manifest."""
+    """Count the corpus' words, train the vocabulary and publish it, with `about` and the counts in its manifest."""
     report(
-        f"vocabulary: training {settings.size:,} {'uncased' if splitting.lowercase else 'cased'} {settings.kind} entries"
+        f"vocabulary: training {settings.size:,} "
+        f"{'uncased' if splitting.lowercase else 'cased'} {settings.kind} entries"
     )
     partial = f"{folder}.counts"
     most = MOST_UNIGRAM_WORDS if settings.kind == "unigram" else MOST_WORDS
     windows = first_windows(corpus, settings.training_characters)
     counts = count_words(corpus, windows, splitting, partial, report, most_words=most)
     report(
-        f"vocabulary: learning from {counts.words:,} words, {counts.distinct:,} distinct, {counts.dropped:,} of those dropped as too rare"
+        f"vocabulary: learning from {counts.words:,} words, {counts.distinct:,} distinct, "
+        f"{counts.dropped:,} of those dropped as too rare"
     )
     vocabulary = vocabulary_of_counts(counts.table, splitting, size=settings.size, unused=settings.unused)
     found = {
@@ -136,7 +145,7 @@ def train(
 
 
 def first_windows(corpus: Corpus, characters: int | None) -> tuple[Window, ...]:
-    """The first training windows, a random sample as documents lie in shuffled order, up to about `characters`; None: all."""
+    """Return the first training windows up to about `characters` (None: all); shuffled, so a random sample."""
     if characters is None:
         return corpus.train
     taken = []

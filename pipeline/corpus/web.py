@@ -1,4 +1,4 @@
-"""A file behind http:// or https:// as a stream that goes on where a connection broke."""
+"""Read a file over http or https as a stream that resumes after a broken connection."""
 
 import io
 import threading
@@ -18,33 +18,34 @@ WEB = ("http://", "https://")
 WEB_TIMEOUT = 180.0
 """Default of prepare.web_timeout."""
 TRIES_OF_SILENCE = 3
-"""Connections among which the time without a byte is shared."""
+"""Connections that share the time limit without a byte."""
 SHORTEST_TIMEOUT = 0.05
 NOTICE_SECONDS = 10.0
-"""Without a byte, after which a line says so."""
+"""Seconds without a byte after which a line is reported."""
 WAITS = (1.0, 4.0, 15.0, 60.0)
-"""Seconds before each new try; a try that brought a megabyte starts them over."""
+"""Seconds before each retry; a try that read a megabyte resets them."""
 PROGRESS_BYTES = 1 << 20
 TRANSIENT = (408, 425, 429, 500, 502, 503, 504)
-"""Answers that may be another a little later (RFC 9110, 15.5.9, 15.6; RFC 6585, 4; RFC 8470, 5.2)."""
+"""Status codes worth a retry (RFC 9110, 15.5.9, 15.6; RFC 6585, 4; RFC 8470, 5.2)."""
 NO_HEAD = (403, 405, 501)
-"""What servers answer that know no HEAD."""
+"""Status codes of servers that do not support HEAD."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Patience:
-    """How long a server may send nothing, and where a line about that goes."""
+    """Time limit without a byte, and the function that reports about it."""
 
     seconds: float = WEB_TIMEOUT
     report: Callable[[str], None] = partial(print, flush=True)
 
 
-PATIENCE: ContextVar[Patience] = ContextVar("patience", default=Patience())
+DEFAULT_PATIENCE = Patience()
+PATIENCE: ContextVar[Patience] = ContextVar("patience", default=DEFAULT_PATIENCE)
 
 
 @contextmanager
 def patience(seconds: float, report: Callable[[str], None]) -> Iterator[None]:
-    """Read from web servers with this patience."""
+    """Read from web servers with this time limit."""
     token = PATIENCE.set(Patience(seconds=seconds, report=report))
     try:
         yield
@@ -53,7 +54,7 @@ def patience(seconds: float, report: Callable[[str], None]) -> Iterator[None]:
 
 
 class Silence:
-    """The time without a byte while a server is waited for; a line says so after ten seconds."""
+    """Timer of the time without a byte from a server; a line is reported after ten seconds."""
 
     def __init__(self, url: str):
         self.url, self.patience, self.standing = url, PATIENCE.get(), ""
@@ -70,44 +71,47 @@ class Silence:
                 told = since
                 limit = f"{self.patience.seconds:g} s (prepare.web_timeout)"
                 self.patience.report(
-                    f"{self.url}: no byte for {NOTICE_SECONDS:g} s{self.standing}; new tries are made until there was none for {limit}"
+                    f"{self.url}: no byte for {NOTICE_SECONDS:g} s{self.standing}; "
+                    f"new tries are made until there was none for {limit}"
                 )
 
     def begin(self) -> None:
-        """Wait from now on."""
+        """Start waiting."""
         self.since = time.monotonic()
 
     def end(self) -> None:
-        """Wait no more."""
+        """Stop waiting."""
         self.since = None
 
     def left(self) -> float:
-        """Seconds that the server may still send nothing."""
+        """Return the seconds left until the time limit."""
         return self.patience.seconds - (0.0 if self.since is None else time.monotonic() - self.since)
 
     def timeout(self) -> float:
-        """Seconds for one connection."""
+        """Return the timeout of one connection in seconds."""
         return max(SHORTEST_TIMEOUT, min(self.patience.seconds / TRIES_OF_SILENCE, self.left()))
 
     def given_up(self) -> str:
-        """For messages, what was waited in vain."""
+        """Return the words for a passed time limit, for messages."""
         return (
             f"no byte came for {self.patience.seconds:g} s; prepare.web_timeout ({self.patience.seconds:g}) allows more"
         )
 
 
 class Broken(Exception):
-    """A connection that broke, or a server that is busy: a new try may help."""
+    """A broken connection or a busy server: a retry may help."""
 
 
 class Unreachable(Broken):
-    """No connection at all: a name that is wrong, or a server that is away."""
+    """No connection at all: a wrong name, or a server that is down."""
 
 
 class WebStream(io.RawIOBase):
-    """The stored bytes of a URL from byte `start` on, of the file with a tag or date (`stamp`) where one is given; none from `stop` on where the server knows Range.
+    """Stored bytes of a URL, from byte `start` on, up to `stop` if the server supports Range.
 
-    Raises OSError with what was had and what was expected where no new try can help.
+    With `stamp`, the file must have this tag or date.
+
+    Raises OSError with the received and expected bytes if no retry can help.
     """
 
     def __init__(self, url: str, start: int = 0, stop: int | None = None, stamp: str = ""):
@@ -132,7 +136,7 @@ class WebStream(io.RawIOBase):
         return self.persist(lambda: self.receive(size))
 
     def persist(self, call: Callable[[], Answer]) -> Answer:
-        """What a call gives on an open connection, after a wait and a new connection for each time that it breaks."""
+        """Return the result of a call on an open connection; after a broken one, wait, reconnect and call again."""
         self.silence.standing = self.standing()
         self.silence.begin()
         try:
@@ -150,7 +154,7 @@ class WebStream(io.RawIOBase):
             self.silence.end()
 
     def wait(self, error: Broken) -> None:
-        """Wait before a new connection. Raises OSError where there were enough of them, or nothing came for too long."""
+        """Wait before a new connection. Raises OSError after the last retry or at the time limit."""
         if self.answer is not None:
             self.answer.close()
         self.answer = None
@@ -164,7 +168,7 @@ class WebStream(io.RawIOBase):
         time.sleep(wait)
 
     def standing(self) -> str:
-        """How far it came, for messages."""
+        """Return how much was read, for messages."""
         if self.start and self.had == self.start:
             return f" for what lies behind byte {self.start:,}"
         return (
@@ -190,7 +194,7 @@ class WebStream(io.RawIOBase):
         self.answer = answer
 
     def check(self, answer: requests.Response) -> None:
-        """Take the answer's size and tag, or refuse it."""
+        """Store the response's size and tag, or raise an error."""
         about = answer.headers
         validator = strong_tag(about.get("ETag", "")) or about.get("Last-Modified", "")
         refuse_failure(answer, self.standing())
@@ -201,19 +205,20 @@ class WebStream(io.RawIOBase):
         ):
             broke = f"the connection broke{self.standing()}, and " if self.had > self.start else ""
             raise OSError(
-                f"{broke}the server cannot go on {'there' if broke else f'from byte {self.had:,}'}: it knows no Range, or the file has changed"
+                f"{broke}the server cannot go on {'there' if broke else f'from byte {self.had:,}'}: "
+                "it knows no Range, or the file has changed"
             )
         if self.had == self.start:
             self.validator = validator
             self.expected = self.start + int(about["Content-Length"]) if "Content-Length" in about else -1
 
     def receive(self, size: int) -> bytes:
-        """The next bytes; none at the end."""
+        """Return the next bytes, empty at the end."""
         assert self.answer is not None
         try:
             data = self.answer.raw.read1(
                 size, decode_content=False
-            )  # what is there: `read` would lose it where the rest does not come
+            )  # `read` would lose received bytes if the rest does not arrive
         except (HTTPError, OSError) as error:
             raise self.broken() from error
         self.had += len(data)
@@ -222,14 +227,17 @@ class WebStream(io.RawIOBase):
         return data
 
     def broken(self) -> Exception:
-        """The error of a connection that broke in the middle; without a tag nobody knows whether the rest is of the same file."""
+        """Return the error of a broken connection; without a tag, the rest could be of another file."""
         if self.had > self.start and not self.validator:
             return OSError(f"the connection broke{self.standing()}, and the server gives no ETag or date to go on by")
         return Broken("the connection broke")
 
 
 def describe(url: str) -> Mapping[str, str]:
-    """The headers with which a server answers for a file, tried as often as a WebStream would, or for a few seconds where there is no connection: nothing is begun yet. Raises OSError."""
+    """Return a server's headers for a file, retried like a WebStream, or for a few seconds if there is no connection.
+
+    Raises OSError.
+    """
     silence = Silence(url)
     silence.begin()
     try:
@@ -248,7 +256,7 @@ def describe(url: str) -> Mapping[str, str]:
 
 
 def headers(url: str, timeout: float) -> Mapping[str, str]:
-    """The headers of one answer. Raises Broken where a new try may help, else OSError."""
+    """Return the headers of one response. Raises Broken if a retry may help, else OSError."""
     try:
         answer = request_headers(requests.head, url, timeout)
         if answer.status_code in NO_HEAD:
@@ -260,7 +268,7 @@ def headers(url: str, timeout: float) -> Mapping[str, str]:
 
 
 def request_headers(method: Callable[..., requests.Response], url: str, timeout: float) -> requests.Response:
-    """A server's answer without its body."""
+    """Return a server's response without its body."""
     with method(
         url, allow_redirects=True, timeout=timeout, headers={"Accept-Encoding": "identity"}, stream=True
     ) as answer:
@@ -268,7 +276,7 @@ def request_headers(method: Callable[..., requests.Response], url: str, timeout:
 
 
 def refuse_failure(answer: requests.Response, standing: str) -> None:
-    """Raise Broken for an answer that may be another a little later, and OSError for any other that is no file."""
+    """Raise Broken for a transient status code, and OSError for any other error."""
     if answer.status_code in TRANSIENT:
         raise Broken(f"the server answers {answer.status_code} {answer.reason}")
     if answer.status_code >= 400:
@@ -276,12 +284,12 @@ def refuse_failure(answer: requests.Response, standing: str) -> None:
 
 
 def strong_tag(tag: str) -> str:
-    """An entity tag that promises the same bytes; weak ones do not (RFC 9110, 8.8.1)."""
+    """Return an entity tag that guarantees identical bytes; weak ones do not (RFC 9110, 8.8.1)."""
     return "" if tag.startswith("W/") else tag
 
 
 def reason(error: BaseException) -> str:
-    """The innermost cause of a connection's error, without the addresses of objects."""
+    """Return the innermost cause of a connection error, without object addresses."""
     while error.args and isinstance(error.args[-1], BaseException):
         error = error.args[-1]
     cause = getattr(error, "reason", None)

@@ -1,4 +1,4 @@
-"""Reader of WikiExtractor's output: `<doc>` elements, or with --json one object a line."""
+"""Read WikiExtractor's output: `<doc>` elements, or with --json one object per line."""
 
 import html
 import re
@@ -12,7 +12,7 @@ from pipeline.text.extracted import without_leftovers
 
 DOC = re.compile(r"<doc\b[^>]*?\bid=\"(?P<id>[^\"]*)\"(?:.*?\btitle=\"(?P<title>.*)\")?[^\"]*>\s*$")
 LONGEST_ARTICLE = 50_000_000
-"""Characters after which an article that does not end counts as broken, so that memory stays bounded."""
+"""Maximum characters of an article; an unclosed one counts as broken after that, so that memory stays bounded."""
 OBJECT = re.compile(
     rb'\{"id": ?"[^"]*", ?("revid": ?"[^"]*", ?)?"url": ?"[^"]*", ?"title": ?"(?:[^"\\]|\\.)*", ?"text": ?"'
 )
@@ -20,13 +20,13 @@ BLANK = b"\xef\xbb\xbf \r\n"
 
 
 def is_wikiextractor(name: str, head: bytes) -> bool:
-    """Whether a file begins with an article in either of the two forms."""
+    """Whether a file begins with an article in either form."""
     start = head.lstrip(BLANK)
     return start.startswith(b"<doc ") or OBJECT.match(start) is not None
 
 
 def read_wikiextractor(file: Opened) -> Iterator[Record | Dropped]:
-    """Articles without the title that the older form repeats before their text, and without what is left of their markup."""
+    """Yield articles without the title that the older form repeats before the text, and without leftover markup."""
     first = b""
     while not first.strip(BLANK) and (block := next(file.blocks, None)):
         first += block
@@ -40,7 +40,7 @@ def read_wikiextractor(file: Opened) -> Iterator[Record | Dropped]:
 
 
 def without_repeated_title(item: Record | Dropped, language: str) -> Record | Dropped:
-    """A record of lines, without the repetition of its title."""
+    """Return a record of JSON lines without its repeated title."""
     if isinstance(item, Dropped):
         return item
     body = [line for paragraph in item.paragraphs for line in paragraph.split("\n")]
@@ -53,13 +53,13 @@ def without_repeated_title(item: Record | Dropped, language: str) -> Record | Dr
 
 
 def without_title(body: list[str], title: str) -> list[str]:
-    """Paragraphs after the first one with text, where that repeats the title; else all."""
+    """Return the paragraphs without the first non-blank one if that repeats the title."""
     at, first = next(((at, line) for at, line in enumerate(body) if line.strip()), (0, ""))
     return body[at + 1 :] if first and html.unescape(first).strip() == title.strip() else body
 
 
 def read_elements(blocks: Iterator[bytes], name: str, language: str) -> Iterator[Record | Dropped]:
-    """`<doc id= url= title=>`, the title once more, the article, `</doc>`."""
+    """Read `<doc id= url= title=>`, the repeated title, the article, `</doc>`."""
     for number, (head, body, sound) in enumerate(articles(lines(blocks))):
         id = f"{name}:{number}"
         if not sound:
@@ -71,7 +71,7 @@ def read_elements(blocks: Iterator[bytes], name: str, language: str) -> Iterator
 
 
 def articles(text: Iterable[str]) -> Iterator[tuple[str, list[str], bool]]:
-    """(head line, body lines, soundness) of each article; text outside the articles comes with an empty head and is not sound."""
+    """Yield (head line, body lines, is sound) of each article; text between articles is unsound, without head."""
     head, body, size = "", [], 0
     for line in text:
         opens = DOC.match(line) is not None

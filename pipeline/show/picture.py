@@ -1,4 +1,4 @@
-"""The statistics of a corpus as a picture: histograms of lengths, and bars of what was dropped."""
+"""Draw the statistics of a corpus: histograms of lengths, and bars of drop reasons."""
 
 import os
 from pathlib import Path
@@ -15,10 +15,10 @@ from pipeline.train.pictures import BLUE, GREY, RED
 
 ENDINGS = (".png", ".svg", ".pdf")
 SHOWN = 0.99
-"""Share of the lengths that a histogram shows, at least."""
+"""Minimum share of the lengths that a histogram shows."""
 BARS = 50
 ROOM = 6
-"""Reasons that have room at least, so that one alone is no block."""
+"""Bars that fit at least, so that a single one is not a block."""
 TITLES = {
     "characters a piece": "Pieces of documents, in characters",
     "words a sentence": "Sentences, in words",
@@ -27,7 +27,7 @@ TITLES = {
 
 
 def require_picture(path: str) -> None:
-    """Raise ConfigError unless a picture can be written to a file of this name."""
+    """Raise ConfigError unless a picture can be written to this file."""
     folder = Path(path).expanduser().absolute().parent
     if Path(path).suffix.lower() not in ENDINGS:
         raise ConfigError(f"picture ({path}) must end in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}")
@@ -38,12 +38,12 @@ def require_picture(path: str) -> None:
 
 
 def write_picture(found: Statistics, corpus: Corpus, path: str) -> None:
-    """Write the picture; its name's ending says which kind."""
+    """Write the picture in the format of the file name's ending."""
     draw(found, corpus).savefig(Path(path).expanduser(), dpi=130)
 
 
 def draw(found: Statistics, corpus: Corpus) -> Figure:
-    """A panel for each kind of length and one for what was dropped."""
+    """Draw a panel per kind of length and one for drop reasons."""
     rows = 2 if len(found.lengths) == 3 else 1
     figure = Figure(figsize=(5.2 * (len(found.lengths) + 1) / rows, 3.5 * rows + 0.5), layout="constrained")
     panels = (
@@ -56,7 +56,8 @@ def draw(found: Statistics, corpus: Corpus) -> Figure:
         histogram(axes, name, lengths)
     dropped(last, corpus.dropped)
     figure.suptitle(
-        f"{corpus.counts['documents']:,} documents in {corpus.counts['pieces']:,} pieces, {corpus.counts['characters']:,} characters\n"
+        f"{corpus.counts['documents']:,} documents in {corpus.counts['pieces']:,} pieces, "
+        f"{corpus.counts['characters']:,} characters\n"
         f"lengths in a sample of {found.windows} of {len(corpus.train)} training windows",
         fontsize="medium",
     )
@@ -64,7 +65,7 @@ def draw(found: Statistics, corpus: Corpus) -> Figure:
 
 
 def histogram(axes: Axes, name: str, lengths: np.ndarray) -> None:
-    """Bars of equal width, with the median marked."""
+    """Draw a histogram with the median marked."""
     edges = bar_edges(lengths)
     heights, _ = np.histogram(lengths, edges)
     axes.bar(edges[:-1], heights, np.diff(edges), align="edge", color=BLUE, edgecolor="white", linewidth=0.4)
@@ -85,14 +86,14 @@ def histogram(axes: Axes, name: str, lengths: np.ndarray) -> None:
 
 
 def bar_edges(lengths: np.ndarray) -> np.ndarray:
-    """Rising whole numbers from 0, equally far apart, that at least SHOWN of the lengths lie between."""
+    """Return equally spaced integers from 0 that enclose at least SHOWN of the lengths."""
     longest = int(np.quantile(lengths, SHOWN, method="inverted_cdf"))
     step = max(1, -(-longest // BARS))
     return np.arange(0, longest + step + 1, step)
 
 
 def dropped(axes: Axes, counts: dict[str, int]) -> None:
-    """Bars of reasons with their counts, the most at the top; words where nothing was dropped."""
+    """Draw bars of drop reasons, most frequent at the top; text if nothing was dropped."""
     axes.set_title(f"Dropped: {sum(counts.values()):,}")
     if not counts:
         axes.text(0.5, 0.5, "nothing was dropped", ha="center", va="center", color=GREY, transform=axes.transAxes)

@@ -1,4 +1,4 @@
-"""Examples as a person reads them: coloured text for a terminal."""
+"""Render examples as coloured text for a terminal."""
 
 from collections.abc import Iterator
 from itertools import groupby
@@ -25,7 +25,7 @@ LEGEND = Text.assemble(
 
 
 def text_of(vocabulary: Vocabulary, ids: list[int]) -> str:
-    """A run of pieces as the text that they are, with a space before each that begins a word; what is no whole character in UTF-8 is �."""
+    """Return pieces as text, with a space before each that begins a word; incomplete UTF-8 becomes �."""
     tokens = [vocabulary.tokens[id] for id in ids]
     if vocabulary.kind == "byte-bpe":
         return DECODERS["byte-bpe"].decode(tokens)
@@ -38,7 +38,7 @@ def text_of(vocabulary: Vocabulary, ids: list[int]) -> str:
 
 
 def masked_text(vocabulary: Vocabulary, id: int, label: int) -> tuple[str, str]:
-    """A masked position as text, with its answer, and its style."""
+    """Return a masked position as text with its answer, and its style."""
     whole = text_of(vocabulary, [label])
     answer = whole.strip() or BLANK
     before = " " if whole.startswith(" ") else ""
@@ -50,14 +50,14 @@ def masked_text(vocabulary: Vocabulary, id: int, label: int) -> tuple[str, str]:
 
 
 def segments(row: dict[str, Any], vocabulary: Vocabulary) -> list[Text]:
-    """One example, a text for each [SEP]: pieces as they are written, special tokens dim, and each masked position with its answer."""
+    """Render an example, one text per [SEP]: special tokens dim, and each masked position with its answer."""
     ids, labels = row["ids"], dict(zip(row["masked_positions"], row["masked_labels"]))
     special = {vocabulary.cls_id, vocabulary.sep_id, vocabulary.pad_id}
     found, apart = [Text()], False
     for alone, run in groupby(
-        range(len(ids)), key=lambda place: place if place in labels or ids[place] in special else None
+        range(len(ids)), key=lambda index: index if index in labels or ids[index] in special else None
     ):
-        part, style = text_of(vocabulary, [ids[place] for place in run]), ""
+        part, style = text_of(vocabulary, [ids[index] for index in run]), ""
         if alone in labels:
             part, style = masked_text(vocabulary, ids[alone], labels[alone])
         elif alone is not None:
@@ -72,7 +72,7 @@ def segments(row: dict[str, Any], vocabulary: Vocabulary) -> list[Text]:
 
 
 def label(row: dict[str, Any]) -> str:
-    """What the pair task asks, in words; empty where there is none."""
+    """Return the pair label in words; empty without a pair task."""
     if row["not_next"] is not None:
         return "B is from another document (NotNext)" if row["not_next"] else "B follows A (IsNext)"
     if row["swapped"] is not None:
@@ -81,19 +81,22 @@ def label(row: dict[str, Any]) -> str:
 
 
 def example_summary(row: dict[str, Any]) -> str:
-    """The pair label, the tokens and the masked positions, in words."""
+    """Return the pair label and the numbers of tokens and masked positions, in words."""
     return ", ".join(
         part for part in (label(row), f"{len(row['ids'])} tokens", f"{len(row['masked_positions'])} masked") if part
     )
 
 
 def origin(document: dict[str, Any]) -> Text:
-    """The title, id and source of a document."""
+    """Return the title, id and source of a document."""
     return Text(f"{document['title'] or '(no title)'}, {document['id']}, from {document['source']}", "dim")
 
 
 def example_lines(row: dict[str, Any], documents: pa.Table, vocabulary: Vocabulary) -> Iterator[tuple[Text, Text]]:
-    """(margin, text) of an example's documents and segments: those of a pair as A and B, each after its document where there are two."""
+    """Yield (margin, text) of an example's documents and segments.
+
+    Those of a pair are marked A and B, each after its document if there are two.
+    """
     first, last = (origin(documents.slice(row[name], 1).to_pylist()[0]) for name in ("document_a", "document_b"))
     shown, paired, one = segments(row, vocabulary), bool(label(row)), row["document_a"] == row["document_b"]
     none, a, b = (Text.assemble((f"  {name:3}", NAMES.get(name, ""))) for name in ("", "A", "B"))

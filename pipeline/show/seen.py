@@ -1,4 +1,4 @@
-"""What a training run saw at a step and row: recomputed from (seed, epoch, position)."""
+"""Recompute what a training run saw at a step and row, from (seed, epoch, position)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,22 +19,22 @@ from pipeline.train import checkpoint, run
 
 @dataclass(frozen=True, kw_only=True)
 class SeenRow:
-    """One row, with its phase, the documents of its window and the vocabulary that its ids are of."""
+    """One row, with its phase, the documents of its window and its vocabulary."""
 
     row: dict[str, Any]
     phase: Phase
     documents: pa.Table
     vocabulary: Vocabulary
     known: int
-    """The last step that the run is known to have trained; it may be further."""
+    """The last step that the run is known to have trained; it may have trained more."""
 
 
 def recompute_rows(folder: str, step: int, row: int, number: int = 1) -> list[SeenRow]:
-    """So many rows from `row` on of the global batch of step `step` (1 is the first) of the run in a folder.
+    """Return `number` rows from `row` on of the global batch of step `step` (from 1) of the run in a folder.
 
-    Reads from the last position before it that the run wrote down (one a checkpoint), so at most the windows between two checkpoints are
-    made again. Raises ConfigError where there is no such step or row, DataError where the corpus is no more what it was,
-    or the versions here may give other rows.
+    Starts from the last position that the run saved before it (one per checkpoint), so at most the windows between two
+    checkpoints are recomputed. Raises ConfigError if there is no such step or row, DataError if the corpus has changed
+    or the installed versions may give other rows.
     """
     folder = storage.absolute(folder)
     recorded = run.read_run(folder)
@@ -47,15 +47,16 @@ def recompute_rows(folder: str, step: int, row: int, number: int = 1) -> list[Se
     before, cursor = position_before(folder, step - 1)
     if before < phase.first:
         raise ConfigError(
-            f"step ({step}) is in the second phase, from step {phase.first + 1} on, and the run has not come to it: the newest position before it is step {before}'s"
+            f"step ({step}) is in the second phase, from step {phase.first + 1} on, and the run has not come to it: "
+            f"the newest position before it is step {before}'s"
         )
     settings = settings_for_phase(stream_of(folder, recorded), phase)
     skipped = offset(step - 1 - phase.first, phase.batch) + row - offset(before - phase.first, phase.batch)
     found: list[SeenRow] = []
-    for table, place in rows_after(settings, cursor_for_phase(cursor, phase, before)):
+    for table, position in rows_after(settings, cursor_for_phase(cursor, phase, before)):
         rows = table.slice(skipped, number - len(found)).to_pylist()
         if rows:
-            documents = documents_of(settings, rows[0]["epoch"], place)
+            documents = documents_of(settings, rows[0]["epoch"], position)
             found += [
                 SeenRow(row=at, phase=phase, documents=documents, vocabulary=settings.vocabulary, known=known)
                 for at in rows
@@ -67,7 +68,10 @@ def recompute_rows(folder: str, step: int, row: int, number: int = 1) -> list[Se
 
 
 def require_trained(folder: str, planned: int, step: int) -> int:
-    """The last step known to be trained. Raises ConfigError where `step` is above it, for an unfinished run above its planned steps."""
+    """Return the last step known to be trained.
+
+    Raises ConfigError if `step` is above it, or for an unfinished run above its planned steps.
+    """
     summary = run.read_summary(folder)
     ended = summary["steps"] if summary else 0
     known = max([ended, *checkpoint.positions(folder), *checkpoint.steps_saved(folder)])
@@ -83,7 +87,7 @@ def require_trained(folder: str, planned: int, step: int) -> int:
 
 
 def require_rows(step: int, rows: int, row: int, number: int) -> None:
-    """Raise ConfigError unless so many rows from `row` on are rows of a step of `rows`."""
+    """Raise ConfigError unless `number` rows from `row` on are within the `rows` rows of a step."""
     if not 0 <= row < rows:
         raise ConfigError(f"row ({row}) must be from 0 to {rows - 1}: step {step} has {rows} rows")
     if not 1 <= number <= rows - row:
@@ -93,12 +97,16 @@ def require_rows(step: int, rows: int, row: int, number: int) -> None:
 
 
 def stream_of(folder: str, recorded: dict[str, Any]) -> StreamSettings:
-    """The stream of a run's first phase, from what it recorded. Raises DataError where its corpus has another fingerprint now."""
+    """Return the stream settings of a run's first phase from its record.
+
+    Raises DataError if its corpus has another fingerprint now.
+    """
     identity = recorded["identity"]
     corpus = load_corpus(recorded["corpus"])
     if corpus.fingerprint != identity["corpus.fingerprint"]:
         raise DataError(
-            f"{corpus.folder} is no more the corpus of this run: fingerprint {corpus.fingerprint[:12]}, the run's is {identity['corpus.fingerprint'][:12]}; prepare it from the same inputs again"
+            f"{corpus.folder} is no more the corpus of this run: fingerprint {corpus.fingerprint[:12]}, "
+            f"the run's is {identity['corpus.fingerprint'][:12]}; prepare it from the same inputs again"
         )
     config = run.settings_of(recorded)
     return StreamSettings(
@@ -107,32 +115,32 @@ def stream_of(folder: str, recorded: dict[str, Any]) -> StreamSettings:
 
 
 def vocabulary_of(folder: str) -> Vocabulary:
-    """The vocabulary that a run began with. Raises DataError where it is damaged."""
-    place = storage.join(folder, run.VOCABULARY)
-    if problem := storage.damage(place):
-        raise DataError(f"{place} is damaged ({problem}): the command that trained the run writes it again")
-    return load_vocabulary(place, None)
+    """Load the vocabulary that a run started with. Raises DataError if it is damaged."""
+    location = storage.join(folder, run.VOCABULARY)
+    if problem := storage.damage(location):
+        raise DataError(f"{location} is damaged ({problem}): the command that trained the run writes it again")
+    return load_vocabulary(location, None)
 
 
 def position_before(folder: str, step: int) -> tuple[int, Cursor | None]:
-    """The last step up to `step` after which the run wrote its cursor down, and that cursor; 0 and None where there is none."""
+    """Return the last step up to `step` after which the run saved its cursor, and that cursor; or 0 and None."""
     found = max((saved for saved in checkpoint.positions(folder) if saved <= step), default=0)
     return found, checkpoint.read_position(folder, found) if found else None
 
 
 def rows_after(settings: StreamSettings, cursor: Cursor | None) -> Iterator[tuple[pa.Table, int]]:
-    """The rows after a cursor, a table with its window's place in the epoch at a time, without end."""
+    """Yield the rows after a cursor without end: tables, each with its window's position in the epoch."""
     windows = settings.corpus.train
     wordpiece = WordPiece(settings.vocabulary)
     number, skip = row_after(cursor, len(windows)) if cursor else (0, 0)
     while True:
-        epoch, place = divmod(number, len(windows))
-        yield window_rows(settings, wordpiece, windows, epoch, place).slice(skip), place
+        epoch, position = divmod(number, len(windows))
+        yield window_rows(settings, wordpiece, windows, epoch, position).slice(skip), position
         number, skip = number + 1, 0
 
 
-def documents_of(settings: StreamSettings, epoch: int, place: int) -> pa.Table:
-    """The documents of the window at a place of an epoch, as often as they weigh: what rows' document numbers count."""
+def documents_of(settings: StreamSettings, epoch: int, position: int) -> pa.Table:
+    """Return the documents of the window at a position of an epoch, repeated by weight; rows index into them."""
     windows = settings.corpus.train
-    window = windows[int(permutation(settings.seed, epoch, len(windows))[place])]
+    window = windows[int(permutation(settings.seed, epoch, len(windows))[position])]
     return repeat_by_weight(read_window(settings.corpus, window), settings.corpus.weights, epoch)

@@ -1,4 +1,4 @@
-"""What a corpus is like: documents, words, tokens and lengths of a sample of its windows, in words."""
+"""Describe a corpus in words: documents, words, tokens and lengths in a sample of its windows."""
 
 from dataclasses import dataclass
 
@@ -19,22 +19,23 @@ class Statistics:
     windows: int
     characters: int
     piece_characters: np.ndarray
-    """Of pieces, not of documents: those of a long document lie all over the corpus, and a sample holds some of them."""
+    """Lengths of pieces, not documents: the pieces of a long document are spread over the corpus."""
     sentence_words: np.ndarray
     sentence_tokens: np.ndarray | None
     unknown: float | None
-    """Share of tokens that are [UNK]."""
+    """Share of [UNK] among the tokens."""
 
     @property
     def lengths(self) -> dict[str, np.ndarray]:
-        """By what they are the lengths of."""
+        """Lengths by name of their unit."""
         tokens = {} if self.sentence_tokens is None else {"tokens a sentence": self.sentence_tokens}
         return {"characters a piece": self.piece_characters, "words a sentence": self.sentence_words} | tokens
 
 
 def statistics(corpus: Corpus, vocabulary: Vocabulary | None, windows: int) -> Statistics:
-    """Of at most so many windows, evenly spread; they hold pieces in random order. Tokens need a vocabulary."""
-    chosen = [corpus.train[place] for place in np.unique(np.linspace(0, len(corpus.train) - 1, windows).astype(int))]
+    """Measure at most `windows` evenly spaced windows, whose pieces are in random order. Tokens need a vocabulary."""
+    indices = np.unique(np.linspace(0, len(corpus.train) - 1, windows).astype(int))
+    chosen = [corpus.train[index] for index in indices]
     pieces, words, tokens, unknown = [], [], [], 0
     wordpiece = WordPiece(vocabulary) if vocabulary else None
     for window in chosen:
@@ -58,14 +59,15 @@ def statistics(corpus: Corpus, vocabulary: Vocabulary | None, windows: int) -> S
 
 
 def lines(found: Statistics, corpus: Corpus) -> list[str]:
-    """The statistics in words, those of the whole corpus by its share of characters."""
+    """Return the statistics in words; totals of the corpus are extrapolated by its share of characters."""
     factor = (corpus.counts["characters"] - corpus.counts["heldout_characters"]) / found.characters
     words = found.sentence_words.sum()
     said = [
         documents_line(corpus.counts),
         "",
         f"a sample of {found.windows} of {len(corpus.train)} training windows, {found.characters:,} characters",
-        f"{len(found.sentence_words) * factor:,.0f} sentences, {words * factor:,.0f} words in the whole training set, about",
+        f"{len(found.sentence_words) * factor:,.0f} sentences, "
+        f"{words * factor:,.0f} words in the whole training set, about",
     ]
     if found.sentence_tokens is not None:
         tokens = found.sentence_tokens.sum()
@@ -81,9 +83,9 @@ def lines(found: Statistics, corpus: Corpus) -> list[str]:
 
 
 def documents_line(counts: dict[str, int]) -> str:
-    """How long documents are, by the corpus' own counts, and what a piece is."""
+    """Return the number and mean length of documents, by the corpus' counts, and what a piece is."""
     documents, pieces = counts["documents"], counts["pieces"]
-    if not documents:  # of each the first piece was dropped
+    if not documents:  # the first piece of every document was dropped
         return f"{pieces:,} pieces of documents that begin with something dropped"
     mean = f"{counts['characters'] / documents:,.0f} characters a document on average"
     if pieces == documents:

@@ -1,4 +1,4 @@
-"""What jobs/show.py prints, one function a view."""
+"""Print the views of jobs/show.py, one function each."""
 
 from collections.abc import Callable
 from typing import Any
@@ -26,7 +26,7 @@ from pipeline.text.wordpiece import WordPiece
 
 CONSOLE = Console(highlight=False, soft_wrap=True)
 WIDEST = 110
-"""Characters of a line of running text at most: longer ones are hard to read."""
+"""Maximum characters of a line of running text, for readability."""
 LABELS = {"NotNext": "not_next", "swapped": "swapped"}
 TITLE, BESIDE = "bold", "dim"
 
@@ -39,12 +39,13 @@ def documents(folder: str, number: int, window: int, source: str | None, sentenc
         raise ConfigError(
             f"source ({source}) matches no document of window {window}; the corpus has {listed(corpus.sources)}"
         )
-    for place, row in enumerate(rows[:number]):
-        CONSOLE.print(Text("\n" * bool(place) + (row["title"] or "(no title)"), TITLE))
+    for index, row in enumerate(rows[:number]):
+        CONSOLE.print(Text("\n" * bool(index) + (row["title"] or "(no title)"), TITLE))
         split = split_sentences(row["text"], lines_are_sentences=row["lines_are_sentences"], language=row["language"])
         CONSOLE.print(
             Text(
-                f"{row['id']}, from {row['source']}, {row['language']}, {len(row['text']):,} characters, {len(split):,} sentences",
+                f"{row['id']}, from {row['source']}, {row['language']}, "
+                f"{len(row['text']):,} characters, {len(split):,} sentences",
                 BESIDE,
             )
         )
@@ -91,7 +92,8 @@ def examples(
     documents = documents_of(settings, epoch, window)
     CONSOLE.print(
         Text(
-            f"{table.num_rows:,} examples in window {window} of epoch {epoch}, {len(table['ids'].combine_chunks().flatten()):,} tokens{labels(table)}"
+            f"{table.num_rows:,} examples in window {window} of epoch {epoch}, "
+            f"{len(table['ids'].combine_chunks().flatten()):,} tokens{labels(table)}"
         )
     )
     CONSOLE.print(LEGEND)
@@ -100,14 +102,14 @@ def examples(
 
 
 def print_example(name: str, row: dict[str, Any], documents: pa.Table, vocabulary: Vocabulary) -> None:
-    """One example under a heading, its segments apart."""
+    """Print one example under a heading, its segments separately."""
     CONSOLE.print(Text.assemble("\n", (name, TITLE), (f"  {example_summary(row)}", BESIDE)))
     for margin, text in example_lines(row, documents, vocabulary):
         CONSOLE.print(with_margin(margin, text))
 
 
 def with_margin(margin: Text, text: Text) -> Text:
-    """A text wrapped at words to the terminal's width, all of it to the right of its margin."""
+    """Wrap a text at words to the terminal's width, indented by its margin."""
     width = max(20, min(WIDEST, CONSOLE.width) - margin.cell_len)
     lines = text.wrap(CONSOLE, width)
     for line in lines:
@@ -116,7 +118,7 @@ def with_margin(margin: Text, text: Text) -> Text:
 
 
 def labels(table: pa.Table) -> str:
-    """The share of each pair label that the examples have, in words."""
+    """Return the share of each pair label among the examples, in words."""
     shares = {name: pc.mean(table[column]).as_py() for name, column in LABELS.items()}
     return "".join(f", {share:.1%} {name}" for name, share in shares.items() if share is not None)
 
@@ -128,24 +130,28 @@ def seen_rows(folder: str, step: int, row: int, number: int) -> None:
     if step > rows[0].known:
         CONSOLE.print(
             Text(
-                f"the run's newest checkpoint is of step {rows[0].known:,}: this is what it trains on at step {step:,}, done or not"
+                f"the run's newest checkpoint is of step {rows[0].known:,}: "
+                f"this is what it trains on at step {step:,}, done or not"
             )
         )
-    for place, found in enumerate(rows, start=row):
+    for index, found in enumerate(rows, start=row):
         at = found.row
-        stands = f"epoch {at['epoch']}, window {at['window']}, row {at['row']} of {at['rows_in_window']}, sequences to length {found.phase.sampling.maximum_length}"
-        print_example(f"step {step}, row {place}: {stands}", at, found.documents, found.vocabulary)
+        position = (
+            f"epoch {at['epoch']}, window {at['window']}, row {at['row']} of {at['rows_in_window']}, "
+            f"sequences to length {found.phase.sampling.maximum_length}"
+        )
+        print_example(f"step {step}, row {index}: {position}", at, found.documents, found.vocabulary)
 
 
 def require_in_range(name: str, value: int, count: int) -> int:
-    """The value. Raises ConfigError unless it is one of 0 to count - 1."""
+    """Return the value. Raises ConfigError unless it is from 0 to count - 1."""
     if not 0 <= value < count:
         raise ConfigError(f"{name} ({value}) must be from 0 to {count - 1}")
     return value
 
 
 def require_vocabulary(settings: VocabularySettings) -> Vocabulary:
-    """The vocabulary that is named. Raises ConfigError where none is."""
+    """Return the vocabulary that the settings name. Raises ConfigError if none is."""
     if found := given_vocabulary(settings):
         return found
     raise ConfigError(
@@ -160,4 +166,4 @@ VIEWS: dict[str, Callable[..., None]] = {
     "Examples": examples,
     "Seen": seen_rows,
 }
-"""By the name of the settings' type in jobs/show.py."""
+"""Views by the name of their settings' type in jobs/show.py."""

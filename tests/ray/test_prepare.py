@@ -441,7 +441,7 @@ def test_a_corpus_without_text_is_refused_with_its_reasons(tmp_path: Path):
     with pytest.raises(DataError, match=r"a.bin: no text is left of 1 files \(binary: 1\)"):
         quiet_prepare([tmp_path / "a.bin"], tmp_path / "out")
     (tmp_path / "b.txt").write_text("This is the only document there is.")
-    with pytest.raises(DataError, match=r"all text fell to the held-out set by prepare.heldout_share \(0.999\)"):
+    with pytest.raises(DataError, match=r"prepare.heldout_share \(0.999\) leaves no training text"):
         quiet_prepare(
             [tmp_path / "b.txt"], tmp_path / "out2", Preparation(**(vars(SETTINGS) | {"heldout_share": 0.999}))
         )
