@@ -1,4 +1,4 @@
-"""Measure the pipeline on this machine, side by side with what others use; exit code 1 when a ratio is below its floor.
+"""Measure the pipeline on this machine next to its alternatives; exit code 1 if a ratio is below its floor.
 
     python jobs/bench.py text
     python jobs/bench.py text --corpus books/ --vocabulary.path vocab.txt --vocabulary.lowercase
@@ -25,7 +25,7 @@ from pipeline.errors import PipelineError
 
 @dataclass(frozen=True, kw_only=True)
 class Text:
-    """The path from a shard to masked Arrow blocks on one core, stage by stage, beside `tokenizers` and the usual preparation."""
+    """From a shard to masked Arrow blocks on one core, by stage, next to `tokenizers` and the usual preparation."""
 
     corpus: tuple[str, ...] = ()
     """As in jobs/prepare.py. None: the built-in corpus."""
@@ -37,7 +37,7 @@ class Text:
 
 @dataclass(frozen=True, kw_only=True)
 class Stream:
-    """The same through Ray Data into a consumer, beside the same windows in one plain process; memory of the workers."""
+    """The same through Ray Data into a consumer, next to one plain process; memory of the workers."""
 
     corpus: tuple[str, ...] = ()
     """As in jobs/prepare.py. None: the built-in corpus."""
@@ -50,7 +50,7 @@ class Stream:
 
 @dataclass(frozen=True, kw_only=True)
 class Wikitext:
-    """What the reader of Wikipedia dumps makes of one: pages by reason, markup left in the text, MB/s on one core; it has no floors."""
+    """Read a Wikipedia dump: pages by reason, markup left in the text, MB/s on one core; without floors."""
 
     dump: str
     """A file …-pages-articles….xml, compressed or not, or its URL. Of a larger one the first 268 MB of XML are read."""
@@ -60,7 +60,7 @@ class Wikitext:
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """The training loop alone, its rows made beforehand, beside the same loop in a submitted job: under Ray Train, with the live stream."""
+    """The training loop on prepared rows, next to the same loop in a submitted job: Ray Train with the live stream."""
 
     corpus: tuple[str, ...] = ()
     """As in jobs/prepare.py. None: the built-in corpus."""
@@ -78,7 +78,10 @@ class Job:
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """Tokens a second of 1, 2 and 4 workers whose computing is a sleep, so that only coordination shows, and without the sleep, also of slots with next to no text; it has no floors."""
+    """Tokens per second of 1, 2 and 4 workers that sleep instead of computing, so that only coordination shows.
+
+    Also without the sleep, and for slots with next to no text; without floors.
+    """
 
     corpus: tuple[str, ...] = ()
     """As in jobs/prepare.py. None: the built-in corpus."""
@@ -90,7 +93,7 @@ class Scale:
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:
-    """How long training stands still for a checkpoint, and how long it is written beside the steps; it has no floors."""
+    """How long a checkpoint stops training, and how long it is written during the steps; without floors."""
 
     preset: str = "bert-base"
     output: str | None = None
@@ -101,7 +104,7 @@ class Checkpoint:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Parse, measure and print; 0 when every ratio reaches its floor, 1 when one does not, 2 for what the user can fix."""
+    """Parse, measure and print; return 0 if every ratio reaches its floor, 1 if one does not, 2 for user errors."""
     if list(arguments[:1]) == ["step"]:  # all cores, and nothing that a bare GPU machine lacks
         from pipeline.bench import step
 
@@ -113,7 +116,7 @@ def main(arguments: Sequence[str]) -> int:
         from pipeline.bench import finetune
 
         return finetune.main(arguments[1:])
-    # One core: libraries read these when they are imported.
+    # One core: libraries read these at import.
     os.environ |= {"RAYON_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
     from pipeline.config.command import read_one_of
     from pipeline.environment import set_ray_defaults

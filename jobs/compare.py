@@ -1,8 +1,8 @@
-"""Fine-tune two encoders on the same tasks with the same seeds, and tell in plain words whether one is better.
+"""Fine-tune two encoders on the same tasks with the same seeds, and say whether one is better.
 
     python jobs/compare.py --checkpoint A --checkpoint B --data FOLDER --task mrpc --task cola --seeds 5
     python jobs/compare.py --checkpoint A --checkpoint B --train my.csv --text review --label stars
-    python jobs/compare.py --checkpoint A --random-weights --data FOLDER --task sst2     # what did A's pretraining give?
+    python jobs/compare.py --checkpoint A --random-weights --data FOLDER --task sst2  # what did A's pretraining give?
 
 The same command again trains only what has no result yet, so more seeds cost only themselves.
 """

@@ -1,8 +1,8 @@
-"""Fine-tune a pretrained encoder on tasks or on your own files, each with several seeds on Ray Tune, and print their table.
+"""Fine-tune a pretrained encoder on tasks or your own files, with several seeds on Ray Tune, and print a result table.
 
     python jobs/finetune.py --checkpoint output/runs/bert-tiny-5a00950e/export --data FOLDER --task glue
-    python jobs/finetune.py --checkpoint FOLDER_OR_hf://OWNER/NAME --train my.csv --dev my-dev.csv --text review --label stars
-    python jobs/finetune.py --checkpoint FOLDER --data FOLDER --task mrpc --search.over optimizer.learning_rate=1e-4,3e-4 --search.over recipe.rows_per_step=16,32
+    python jobs/finetune.py --checkpoint FOLDER_OR_hf://OWNER/NAME --train my.csv --text review --label stars
+    python jobs/finetune.py --checkpoint FOLDER --data DATA --task mrpc --search.over optimizer.learning_rate=1e-4,3e-4
 
 The same command again trains only what has no result yet.
 """

@@ -1,10 +1,10 @@
 """Answer a file or a corpus with a fine-tuned model, or fill the [MASK]s of texts with a pretrained one.
 
-    python jobs/predict.py --checkpoint output/finetune/NAME/model --input reviews.csv --text body --output answers.parquet
+    python jobs/predict.py --checkpoint output/finetune/NAME/model --input reviews.csv --text body --output out.parquet
     python jobs/predict.py --checkpoint hf://OWNER/NAME --input reviews.csv --text body --output answers.jsonl
     python jobs/predict.py --checkpoint output/runs/NAME/export --input masked.txt --output filled.jsonl
 
-Every column of a table is kept, rows stay in their order, and the same command again goes on with what is not answered yet.
+Every column of a table is kept and rows stay in order. The same command again continues an interrupted job.
 """
 
 import sys

@@ -1,7 +1,7 @@
 """Prepare raw text for pretraining: sources -> shuffled document shards, a held-out set and a manifest.
 
     python jobs/prepare.py --folder corpora/builtin
-    python jobs/prepare.py --corpus books/ --corpus 'https://example.org/dump.txt.gz' --folder corpora/mine --prepare.heldout-share 0.02
+    python jobs/prepare.py --corpus books/ --corpus 'https://example.org/dump.txt.gz' --folder corpora/mine
 
 The same command again continues a preparation that was stopped, and does nothing where it is finished.
 """
@@ -17,10 +17,11 @@ from pipeline.errors import PipelineError
 @dataclass(frozen=True, kw_only=True)
 class Prepare:
     corpus: tuple[str, ...] = ()
-    """A file, folder, glob or URL (https://, s3://, gs://, hf://); may be repeated. None: the built-in corpus. Options follow it,
-    as in PATH::format=NAME (recognised are wikipedia-dump, wikiextractor, gutenberg, bookscorpus, jsonl, parquet and text, and only where asked for
-    sentences and parquet-sentences), ::column=NAME of the text in JSON lines and Parquet, ::language=CODE (else what the files say, or en),
-    and ::weight=TIMES that a document occurs in an epoch (1)."""
+    """A file, folder, glob or URL (https://, s3://, gs://, hf://); may be repeated. None: the built-in corpus. Options
+    follow it, as in PATH::format=NAME (recognised are wikipedia-dump, wikiextractor, gutenberg, bookscorpus, jsonl,
+    parquet and text, and only where asked for sentences and parquet-sentences), ::column=NAME of the text in JSON lines
+    and Parquet, ::language=CODE (else what the files say, or en), and ::weight=TIMES that a document occurs in an epoch
+    (1)."""
     folder: str
     """Folder or URL of the prepared corpus."""
     prepare: Preparation = Preparation()

@@ -1,4 +1,4 @@
-"""A BERT in Python, on one device and without Ray: load one, look into it, get vectors, fill blanks, fine-tune, predict.
+"""Use a BERT in Python, on one device and without Ray: load, inspect, embed, fill blanks, fine-tune, predict.
 
 from pipeline import api
 
@@ -42,7 +42,7 @@ Text = str | tuple[str, str]
 Layers = int | Sequence[int] | Literal["mean of last four"]
 Kind = Literal["classification", "multilabel", "regression"]
 LAST = 4
-"""Layers of the mean (Devlin et al. 2019, 5.3, take their sum)."""
+"""Number of layers in the mean (Devlin et al. 2019, 5.3, take their sum)."""
 MASKED_HEAD = "cls.predictions."
 
 
@@ -64,7 +64,8 @@ class Tokens:
 class LoadedModel:
     """A BERT in evaluation mode, which computes in float32.
 
-    Texts are strings, or pairs as tuples of two; longer ones are cut at the model's positions. "[MASK]" in a text is the mask.
+    Texts are strings, or pairs as tuples of two; longer ones are cut at the model's positions. "[MASK]" in a text is
+    the mask.
     """
 
     location: str
@@ -83,14 +84,14 @@ class LoadedModel:
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer, which cuts at the model's positions."""
+        """The tokenizer, which truncates at the model's positions."""
         found = Tokenizer.from_str(json.dumps(published_tokenizer(self.vocabulary)))
         found.enable_truncation(self.settings.maximum_positions)
         return found
 
     @property
     def scores(self) -> dict[str, dict[str, float]]:
-        """Split -> metric -> value, of a model that was fine-tuned here; of others nothing."""
+        """Split -> metric -> value, for a model that was fine-tuned here; else empty."""
         return self.tuned.about.lineage.get("scores", {}) if self.tuned else {}
 
     def tokenize(self, text: Text) -> Tokens:
@@ -104,10 +105,10 @@ class LoadedModel:
         )
 
     def hidden(self, texts: Sequence[Text], layers: Layers = -1) -> list[np.ndarray]:
-        """Return hidden states of each text, float32 (T, width), T its tokens as `tokenize` gives them.
+        """Return hidden states of each text, float32 (T, width), T its tokens as `tokenize` returns them.
 
-        `layers`: 0 for the embeddings, 1 for the first layer, -1 for the last; of several (layers, T, width), in that order; or
-        "mean of last four". Raises ConfigError for a layer that the model has not.
+        `layers`: 0 for the embeddings, 1 for the first layer, -1 for the last; a sequence gives (layers, T, width), in
+        that order; or "mean of last four". Raises ConfigError for a layer that the model does not have.
         """
         wanted = self.numbers(layers)
         found: list[np.ndarray] = []
@@ -143,7 +144,7 @@ class LoadedModel:
         return found / np.linalg.norm(found, axis=1, keepdims=True)
 
     def attentions(self, text: Text) -> np.ndarray:
-        """Return float32 (layers, heads, T, T): of each token (row) the share of each token (column)."""
+        """Return attention weights, float32 (layers, heads, T, T): row attends to column."""
         (batch,) = self.batches([text])
         return attention_weights(self.encoder, batch).cpu().numpy()
 
@@ -154,7 +155,8 @@ class LoadedModel:
         """
         if self.pretrained is None or any(name.startswith(MASKED_HEAD) for name in self.lacks):
             raise CheckpointError(
-                f"{self.location} has no head for masked tokens ({MASKED_HEAD}*): load a pretrained model, such as a run's export"
+                f"{self.location} has no head for masked tokens ({MASKED_HEAD}*): load a pretrained model, such as a "
+                "run's export"
             )
         (batch,) = self.batches([text])
         if not batch.masked:
@@ -165,17 +167,20 @@ class LoadedModel:
         return fill_masks(self.pretrained, batch, self.vocabulary, top)[0]
 
     def predict(self, rows: Sequence[Text | Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """Return a fine-tuned model's answer to each row, as jobs/predict.py writes them; an empty text has None for all.
+        """Return a fine-tuned model's answer to each row, as jobs/predict.py writes them; an empty text has None for
+        all values.
 
-        A row is a text; a pair; of questions (question, context); or a dictionary: text and second, question and context, or words.
-        Classification gives label, probability and probabilities; multilabel labels and probabilities; regression score; tags words and
-        tags; questions answer, start, end and probability. Raises ConfigError for a model that was not fine-tuned.
+        A row is a text; a pair; for questions (question, context); or a dictionary: text and second, question and
+        context, or words. Classification gives label, probability and probabilities; multilabel labels and
+        probabilities; regression score; tags words and tags; questions answer, start, end and probability. Raises
+        ConfigError for a model that was not fine-tuned.
         """
         from pipeline.predict.rows import predict_rows  # brings scikit-learn along, a second that vectors do not need
 
         if self.tuned is None:
             raise ConfigError(
-                f"{self.location} was not fine-tuned: .fit(texts, labels) gives one that predicts, and .fill answers [MASK]"
+                f"{self.location} was not fine-tuned: .fit(texts, labels) gives one that predicts, and .fill answers "
+                "[MASK]"
             )
         return predict_rows(self.tuned, rows, self.device)
 
@@ -192,10 +197,11 @@ class LoadedModel:
         seed: int = 0,
         report: Callable[[str], None] = lambda line: None,
     ) -> "LoadedModel":
-        """Return a model that is fine-tuned on texts and their labels and that predicts; this one stays as it is.
+        """Return a new model, fine-tuned on texts and labels, that predicts; this one is unchanged.
 
-        Labels are texts or numbers, of multilabel lists of them; predictions name them as texts. `learning_rate` None: by the width.
-        `scores` are of `dev`, (texts, labels), or without it of the training rows, where they say little. `report=print` says how it goes.
+        Labels are texts or numbers, or lists of them for multilabel; predictions are texts. `learning_rate` None: by
+        the encoder's width. `scores` are measured on `dev`, (texts, labels), or without it on the training rows, where
+        they say little. `report=print` shows progress.
         """
         from pipeline.finetune.lists import Lists, fit_lists  # the same second
 
@@ -217,31 +223,33 @@ class LoadedModel:
                 f"{self.location} was not fine-tuned, so that there is nothing new to save: .fit(texts, labels) first"
             )
         if storage.exists(target):
-            raise ConfigError(f"{target} is there already: give a folder that is not")
+            raise ConfigError(f"{target} exists already: give a new folder")
         beside = tuned_files(self.tuned.about, self.settings)
         save_tuned(target, self.tuned.module.cpu(), self.tuned.about, self.settings, self.vocabulary, beside=beside)
         self.tuned.module.to(self.device)
 
     def numbers(self, layers: Layers) -> list[int]:
-        """The layers that are meant. Raises ConfigError for one that the model has not."""
+        """Return the layer numbers. Raises ConfigError for one that the model does not have."""
         most = self.settings.layers
         if isinstance(layers, str):
             if layers != "mean of last four" or most < LAST:
                 raise ConfigError(
-                    f"layers ({layers}) must be numbers, or 'mean of last four' of at least {LAST} layers; this model has {most}"
+                    f"layers ({layers}) must be numbers, or 'mean of last four' of at least {LAST} layers; this model "
+                    f"has {most}"
                 )
             return list(range(-LAST, 0))
         wanted = [layers] if isinstance(layers, int) else list(layers)
         if wrong := [number for number in wanted if not -most - 1 <= number <= most]:
             raise ConfigError(
-                f"layers ({wrong[0]}) must be from {-most - 1} to {most}: this model has {most} layers, and 0 is the embeddings"
+                f"layers ({wrong[0]}) must be from {-most - 1} to {most}: this model has {most} layers, and 0 is the "
+                "embeddings"
             )
         if not wanted:
             raise ConfigError("layers names none: give one or more numbers")
         return wanted
 
     def batches(self, texts: Sequence[Text]) -> Iterator[Batch]:
-        """Texts as batches on the device, in their order."""
+        """Yield texts as batches on the device, in order."""
         given = checked(texts)
         for start in range(0, len(given), TEXTS_AT_ONCE):
             encodings = self.tokenizer.encode_batch(given[start : start + TEXTS_AT_ONCE])
@@ -249,28 +257,31 @@ class LoadedModel:
 
     @torch.inference_mode()
     def vectors(self, texts: Sequence[Text], pool: Callable[[torch.Tensor, Batch], torch.Tensor]) -> np.ndarray:
-        """One vector for each text, from the last hidden states (T, width) of a batch."""
+        """Return one vector per text, from the last hidden states (T, width) of a batch."""
         found = [pool(self.encoder(batch), batch).cpu().numpy() for batch in self.batches(texts)]
         return np.concatenate([np.zeros((0, self.settings.width), np.float32), *found])
 
 
 def checked(texts: Sequence[Text]) -> list[Text]:
-    """The texts as a list. Raises DataError for a single text in place of a list, and for what is no text."""
+    """Return texts as a list.
+
+    Raises DataError for a single text instead of a list, and for values that are not texts.
+    """
     if isinstance(texts, str):
         raise DataError(f"texts is one text ({shown(texts)}): give a list of texts")
     found = list(texts)
-    for place, text in enumerate(found):
+    for index, text in enumerate(found):
         pair = isinstance(text, tuple) and len(text) == 2
         if not all(isinstance(one, str) for one in (text if pair else (text,))):
-            raise DataError(f"texts[{place}] is {shown(text)}: a text is a string, and a pair of texts a tuple of two")
+            raise DataError(f"texts[{index}] is {shown(text)}: a text is a string, and a pair of texts a tuple of two")
     return found
 
 
 def load(location: str, device: Device = "auto") -> LoadedModel:
-    """Return the BERT of a folder, of a run (its newest sound checkpoint), or of the Hugging Face hub (hf://OWNER/NAME).
+    """Load a BERT from a folder, a run (its newest sound checkpoint), or the Hugging Face hub (hf://OWNER/NAME).
 
-    A folder is an export, a fine-tuned model, or any in Hugging Face's layout or google-research's. Raises ConfigError or
-    CheckpointError, on one line, for what is no such model.
+    A folder is an export, a fine-tuned model, or any in Hugging Face's or google-research's layout. Raises ConfigError
+    or CheckpointError, in one line, if there is no such model.
     """
     if device not in ("auto", "cpu", "cuda"):
         raise ConfigError(f"device ({device}) must be auto, cpu or cuda")
@@ -292,13 +303,15 @@ def load(location: str, device: Device = "auto") -> LoadedModel:
 
 
 def require_folder(given: str, location: str) -> None:
-    """Raise ConfigError for a name that is no folder of this machine, and CheckpointError for the folder above a fine-tuned model."""
+    """Raise ConfigError if a local folder does not exist, and CheckpointError for the folder above a
+    fine-tuned model.
+    """
     if storage.is_url(location):
         return
     if not storage.exists(location):
         hub = f"hf://{given}" if given.count("/") == 1 and not given.startswith((".", "/", "~")) else "hf://OWNER/NAME"
         raise ConfigError(
-            f"{location} is not there: give the folder of a model or a run, or {hub} for one of the Hugging Face hub"
+            f"{location} does not exist: give the folder of a model or a run, or {hub} for one of the Hugging Face hub"
         )
     if not storage.exists(storage.join(location, RUN)) and storage.exists(
         inside := storage.join(location, "model", TASK)
@@ -307,7 +320,7 @@ def require_folder(given: str, location: str) -> None:
 
 
 def of_tuned(location: str, tuned: TunedModel, device: torch.device) -> LoadedModel:
-    """A fine-tuned model on a device."""
+    """Return a fine-tuned model on a device."""
     lacks = (POOLER,) if tuned.module.per_token else ()
     tuned.module.to(device).eval()
     return LoadedModel(
@@ -317,7 +330,7 @@ def of_tuned(location: str, tuned: TunedModel, device: torch.device) -> LoadedMo
 
 
 def load_pretrained(location: str, device: torch.device) -> LoadedModel:
-    """A pretrained model with the heads that its files have. Raises CheckpointError for what is none."""
+    """Load a pretrained model with the heads that its files have. Raises CheckpointError if it is not one."""
     with published_folder(location) as (folder, files):
         settings = errors_with_location(
             location, model_settings, errors_with_location(location, read_config, folder, files)

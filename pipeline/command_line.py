@@ -1,4 +1,4 @@
-"""The command `bertstream`, for those who have installed the package and have no clone: `bertstream JOB` is `python jobs/JOB.py`."""
+"""The command `bertstream`, for an installed package without a clone: `bertstream JOB` runs `python jobs/JOB.py`."""
 
 import importlib
 import sys
@@ -11,7 +11,7 @@ HELP = ("-h", "--help")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the job that the first word names; 2 where there is none of that name."""
+    """Run the job named by the first word; return 2 if there is no such job."""
     words = sys.argv[1:] if arguments is None else list(arguments)
     if not words or words[0] in HELP:
         print(usage())
@@ -24,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def usage() -> str:
-    """Return one line per job: the first of its documentation."""
+    """Return one line per job: the first line of its docstring."""
     jobs = {name: str(importlib.import_module(f"pipeline.jobs.{name}").__doc__).splitlines()[0] for name in JOBS}
     lines = [f"  {name:10}{line}" for name, line in jobs.items()]
     return "\n".join(

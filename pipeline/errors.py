@@ -1,21 +1,21 @@
-"""What the user can fix: every message is one line that names the setting or file, both values, and what would work."""
+"""Errors that the user can fix: each message is one line with the setting or file, both values, and what would work."""
 
 from collections.abc import Iterable
 
 LONGEST_SHOWN = 60
-"""Characters of a value that stand in a message."""
+"""Maximum characters of a value in a message."""
 MOST_LISTED = 20
-"""Names of a list that stand in a message: files have thousands of labels, ids or columns."""
+"""Maximum number of names in a message: files have thousands of labels, ids or columns."""
 
 
 class PipelineError(Exception):
-    """Base of the errors that a job reports in one line and answers with its exit code."""
+    """Base of the errors that a job reports in one line, returning its exit code."""
 
     exit_code = 2
 
 
 class ConfigError(PipelineError):
-    """A setting, or two settings together, that cannot work."""
+    """A setting, or a combination of settings, that cannot work."""
 
 
 class DataError(PipelineError):
@@ -23,7 +23,7 @@ class DataError(PipelineError):
 
 
 class BadRow(DataError):
-    """A row of labelled examples that cannot be used; `reason` is its name where left-out rows are counted."""
+    """A row of labelled examples that cannot be used; `reason` names it in the counts of skipped rows."""
 
     def __init__(self, message: str, reason: str = "bad-row") -> None:
         super().__init__(message)
@@ -31,7 +31,9 @@ class BadRow(DataError):
 
 
 class StorageUnavailable(DataError):
-    """Data whose storage does not let it be read now: nothing is known to be wrong with it, and a later try may read it."""
+    """Data whose storage does not let it be read now: nothing is known to be wrong with it, and a later try may read
+    it.
+    """
 
 
 class CheckpointError(PipelineError):
@@ -39,19 +41,24 @@ class CheckpointError(PipelineError):
 
 
 class ClusterLost(PipelineError):
-    """Ray, or a process of it that a command needs, is gone: nothing is wrong with the command, which goes on when it is started again."""
+    """Ray, or one of its processes that a command needs, is gone.
+
+    Nothing is wrong with the command; started again, it continues.
+    """
 
     exit_code = 1
 
 
 def shown(value: object) -> str:
-    """Return a value as it stands in a message: quoted, on one line, cut."""
+    """Return a value for a message: quoted, on one line, truncated."""
     text = value if isinstance(value, str) else str(value)
     return repr(text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…")
 
 
 def listed(names: Iterable[object], most: int = MOST_LISTED) -> str:
-    """Return names as they stand in a message: one line, at most `most` of them, long ones cut in the middle since paths differ at their ends."""
+    """Return names for a message: one line, at most `most` of them, long ones cut in the middle since paths differ at
+    their ends.
+    """
     whole = [" ".join(str(name).splitlines()) for name in names]
     half = LONGEST_SHOWN // 2
     cut = [name if len(name) <= LONGEST_SHOWN else f"{name[:half]}…{name[-half:]}" for name in whole[:most]]

@@ -21,7 +21,9 @@ class LowRank:
     dropout: float = 0.0
     """Dropout of what the product reads."""
     everywhere: bool = False
-    """Beside every linear layer of the encoder's layers; else beside the projections to queries and values alone, as published."""
+    """Beside every linear layer of the encoder's layers; else beside the projections to queries and values alone, as
+    published.
+    """
 
     def __post_init__(self) -> None:
         require_at_least("adapter.rank", self.rank, 1)
@@ -31,7 +33,10 @@ class LowRank:
 
 @dataclass(frozen=True, kw_only=True)
 class Bottleneck:
-    """Train a narrow two-layer network after each attention and each feed-forward, and the LayerNorms (Houlsby et al. 2019); it cannot be merged."""
+    """Train a narrow two-layer network after each attention and each feed-forward, and the LayerNorms (Houlsby et al.
+
+    2019); it cannot be merged.
+    """
 
     width: int = 64
     """Inner width of the network (published: 8, 64 or 256, by task)."""
@@ -45,7 +50,9 @@ Adapter = NoAdapter | LowRank | Bottleneck
 
 @dataclass(frozen=True, kw_only=True)
 class Freeze:
-    """Parts of the encoder, counted from below, that are not trained; where the embeddings are among them, nothing is computed backwards through these."""
+    """Parts of the encoder, counted from below, that are not trained; where the embeddings are among them, nothing is
+    computed backwards through these.
+    """
 
     embeddings: bool = False
     """Words, positions, segments and their LayerNorm."""

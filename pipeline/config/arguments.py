@@ -1,6 +1,7 @@
-"""The words of a command line: checked against the settings, and put in the order that the parser wants.
+"""Check the words of a command line against the settings, and sort them as the parser requires.
 
-Kinds such as `optimizer:lamb` come last, each before its own options."""
+Kinds such as `optimizer:lamb` come last, each before its own options.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -27,24 +28,24 @@ VALUES = ("true", "false", "none")
 
 @dataclass(frozen=True, kw_only=True)
 class Extra:
-    """An option of a command that is no setting."""
+    """A command's option that is not a setting."""
 
     name: str
     text: str
     metavar: str = ""
-    """Form of its value; none: it has no value."""
+    """Placeholder of its value; empty: it takes no value."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Word:
-    """One word of a command line with the values that belong to it."""
+    """One word of a command line with its values."""
 
     text: str
     values: tuple[str, ...] = ()
     option: Option | None = None
-    """The option that it is one of: several kinds may have an option of one name, and then it is that of the first."""
+    """The option that it names; if several kinds have an option of this name, the first kind's."""
     kind: tuple[str, str] | None = None
-    """Setting and kind, where it chooses one."""
+    """Setting and kind, if it chooses one."""
     extra: Extra | None = None
 
     @property
@@ -55,30 +56,30 @@ class Word:
 def words_of(
     arguments: Sequence[str], settings: type, extra: Sequence[Extra] = (), positional: int = 0, several: bool = False
 ) -> list[Word]:
-    """Return the words of a command line; with `several` an option of many takes all values up to the next option.
+    """Return the words of a command line; with `several`, a repeatable option takes all values up to the next option.
 
-    Raises ConfigError, with the nearest name, for a word that is no option, no kind and none of `positional` words
-    without one, and for a value that is missing, of another type or one too many.
+    Raises ConfigError, with the nearest name, for a word that is no option, kind or one of `positional` plain words,
+    and for a value that is missing, of another type or one too many.
     """
     known = Known(settings, extra)
     found: list[Word] = []
-    place = 0
-    while place < len(arguments):
-        word, count = known.word(arguments[place], arguments[place + 1 :], several)
+    position = 0
+    while position < len(arguments):
+        word, count = known.word(arguments[position], arguments[position + 1 :], several)
         found.append(word)
-        place += 1 + count
+        position += 1 + count
     for word in [word for word in found if word.alone][positional:]:
         raise ConfigError(known.unexpected(word.text))
     return found
 
 
 def extras(words: Sequence[Word]) -> dict[str, str]:
-    """The options that are no settings, with their values."""
+    """Return the options that are not settings, with their values."""
     return {word.extra.name: "".join(word.values) for word in words if word.extra is not None}
 
 
 class Known:
-    """What the words of a command may be."""
+    """The options and kinds of a command."""
 
     def __init__(self, settings: type, extra: Sequence[Extra]) -> None:
         self.options: dict[str, Option] = {}
@@ -89,12 +90,12 @@ class Known:
         self.choices = choices(settings)
 
     def option(self, name: str) -> Option | None:
-        """The option that a word names, if any; hyphens and underscores are one."""
+        """Return the option that a word names, if any; hyphens and underscores are equal."""
         name = name.replace("_", "-")
         return self.options.get(name) or self.off.get(name)
 
     def word(self, text: str, following: Sequence[str], several: bool) -> tuple[Word, int]:
-        """A word, and how many of those that follow are its values."""
+        """Return a word, and how many of the following words are its values."""
         name, equals, value = text.partition("=")
         option, extra = self.option(name), self.extras.get(name)
         if option is not None and option.boolean:
@@ -120,7 +121,7 @@ class Known:
         return Word(text=text, extra=extra, kind=kind_in(text, self.choices)), 0
 
     def values(self, following: Sequence[str], many: bool) -> int:
-        """How many of the words that follow an option are its values."""
+        """Return how many of the words after an option are its values."""
         count = 0
         for word in following[: None if many else 1]:
             name = word.partition("=")[0]
@@ -130,7 +131,7 @@ class Known:
         return count
 
     def unexpected(self, word: str) -> str:
-        """The message for a word that is nothing known, with the nearest name."""
+        """Return the message for an unknown word, with the nearest name."""
         names = [option.path for option in self.options.values()] + [one.name for one in self.extras.values()]
         if word.startswith("-"):
             name = word.partition("=")[0]
@@ -142,7 +143,7 @@ class Known:
 
 
 def refuse_value(word: str, option: Option, following: Sequence[str]) -> None:
-    """Raise ConfigError where a yes-or-no option has a value, such as --replace True."""
+    """Raise ConfigError if a yes-or-no option has a value, such as --replace True."""
     name, equals, value = word.partition("=")
     given = value if equals else "".join(following)
     if not equals and given.lower() not in VALUES:
@@ -153,7 +154,7 @@ def refuse_value(word: str, option: Option, following: Sequence[str]) -> None:
 
 
 def refuse_type(option: Option, values: Sequence[str]) -> None:
-    """Raise ConfigError for a value that is none of an option's type."""
+    """Raise ConfigError for a value of the wrong type."""
     types = types_of(option.hint)
     choices = [choice for known in types if get_origin(known) is Literal for choice in get_args(known)]
     for value in values:
@@ -164,7 +165,7 @@ def refuse_type(option: Option, values: Sequence[str]) -> None:
 
 
 def is_number(kind: type, value: str) -> bool:
-    """Whether a word is a number of a kind."""
+    """Return whether a word is a number of this type."""
     try:
         kind(value)
     except ValueError:
@@ -188,7 +189,7 @@ def kind_in(word: str, known: dict[str, dict[str, type]]) -> tuple[str, str] | N
 
 
 def shown(path: str) -> str:
-    """A dotted name as words of a command line have it."""
+    """Return a dotted name as written on the command line."""
     return path.replace("_", "-")
 
 
@@ -221,12 +222,12 @@ def in_order(words: Sequence[Word], settings: type, default: Any = None) -> list
 
 
 def of_choice(word: Word) -> str:
-    """The setting of several kinds that an option belongs to, if any."""
+    """Return the setting of several kinds that an option belongs to, if any."""
     return word.option.choice if word.option is not None else ""
 
 
 def refuse_other_kind(word: Word, settings: type, kind: str) -> None:
-    """Raise ConfigError where an option is not one of the chosen kind's."""
+    """Raise ConfigError if an option does not belong to the chosen kind."""
     assert word.option is not None
     of = [option.kind for option in options_of(settings) if option.path == word.option.path]
     if kind not in of:
@@ -238,7 +239,7 @@ def refuse_other_kind(word: Word, settings: type, kind: str) -> None:
 
 
 def texts(word: Word) -> Iterator[str]:
-    """A word as the parser takes it: an option that may be yes, no or neither has a value there."""
+    """Yield a word as the parser expects it: an option that may be yes, no or unset gets a value."""
     option = word.option
     if option is not None and option.boolean and option.hint is not bool:
         yield from (option.flag, "False" if word.text.replace("_", "-") == option.off else "True")

@@ -1,4 +1,4 @@
-"""Commands in help and messages, as the person started this one."""
+"""Commands in help and messages, written as the user started this one."""
 
 import re
 import sys
@@ -8,7 +8,7 @@ COMMAND = "bertstream"
 
 
 def as_called(text: str) -> str:
-    """Return a text whose commands are `bertstream JOB` where that was started, and `python jobs/JOB.py` else."""
+    """Rewrite commands in a text as `bertstream JOB` if that was started; otherwise keep `python jobs/JOB.py`."""
     if Path(sys.argv[0]).stem != COMMAND:
         return text
     return re.sub(r"(python )?jobs/(\w+)\.py", rf"{COMMAND} \2", text)

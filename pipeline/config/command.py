@@ -1,4 +1,4 @@
-"""A command line to settings: help, words, and tyro, which gives values their types."""
+"""Parse a command line into settings: help, words, and tyro, which converts types."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -16,13 +16,13 @@ HELP = ("-h", "--help")
 
 @dataclass(frozen=True, kw_only=True)
 class Command(Described):
-    """A command that is told its settings by options."""
+    """A command whose settings are given by options."""
 
     several: bool = False
-    """An option of many takes several values, as in --kinds A B; else it is repeated."""
+    """A repeatable option takes several values, as in --kinds A B; otherwise it is repeated."""
 
     def words(self, arguments: Sequence[str], default: Any = None) -> list[Word]:
-        """The words of a command line; where they ask for help, print it and raise SystemExit."""
+        """Return the words of a command line; if they ask for help, print it and raise SystemExit."""
         if set(HELP) & set(arguments):
             print(as_called(help_text(self, arguments, default)))
             raise SystemExit(0)
@@ -30,7 +30,7 @@ class Command(Described):
         return words_of(arguments, self.settings, self.extra, required, self.several)
 
     def parse(self, words: Sequence[Word], default: Any = None) -> Any:
-        """The settings; what no word says is as in `default`, which may be unchecked. Raises ConfigError."""
+        """Return the settings; unset ones are as in `default`, which may be unchecked. Raises ConfigError."""
         import tyro
 
         given = {word.option.path for word in words if word.option is not None}
@@ -48,7 +48,7 @@ class Command(Described):
         return tyro.cli(self.settings, prog=self.prog, args=ordered, config=markers, **known)
 
     def read(self, arguments: Sequence[str]) -> Any:
-        """The settings that a command line says. Raises ConfigError, and SystemExit where help was asked for."""
+        """Return the settings of a command line. Raises ConfigError, and SystemExit after printing help."""
         return self.parse(self.words(arguments))
 
 
@@ -73,7 +73,7 @@ def read_one_of(
 
 
 def without_repeated(default: Any, given: set[str], prefix: str = "") -> Any:
-    """Return the default without the lists that options give: the parser would add to them."""
+    """Return the default without the lists that options set: the parser would append to them."""
     values = {field.name: getattr(default, field.name) for field in dataclasses.fields(default)}
     for name, value in values.items():
         if dataclasses.is_dataclass(value):
@@ -84,7 +84,7 @@ def without_repeated(default: Any, given: set[str], prefix: str = "") -> Any:
 
 
 def unchecked(kind: type, values: dict[str, Any]) -> Any:
-    """Settings that are not checked yet: options may still replace what does not fit."""
+    """Build settings without checks: options may still replace invalid values."""
     made = object.__new__(kind)
     for name, value in values.items():
         object.__setattr__(made, name, value)

@@ -1,4 +1,4 @@
-"""Settings of the way from text to examples."""
+"""Settings for turning text into examples."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -6,7 +6,7 @@ from typing import Literal
 from pipeline.config.checks import require, require_at_least, require_share
 
 PASSING = frozenset({"prepare.web_timeout"})
-"""Settings that decide nothing of what a prepared corpus holds."""
+"""Settings that do not affect the content of a prepared corpus."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -14,8 +14,9 @@ class Preparation:
     """How sources become document shards."""
 
     heldout_share: float = 0.01
-    """Share of parents (whole books, articles) set aside for evaluation, chosen by a hash; above 0, at least four of forty or more, and a
-    tenth of fewer, as a next-sentence pair needs two parents."""
+    """Share of parents (whole books, articles) set aside for evaluation, chosen by a hash; above 0, at least four of
+    forty or more, and a tenth of fewer, as a next-sentence pair needs two parents.
+    """
     window_characters: int = 2_000_000
     """Text of one window (a Parquet row group): the unit of reading, shuffling and resuming."""
     windows_per_shard: int = 32
@@ -23,18 +24,29 @@ class Preparation:
     piece_characters: int = 32_000
     """Longer documents are cut at paragraph bounds into pieces of at most about this length."""
     minimum_characters: int = 100
-    """Shorter documents are dropped (reason: too short). A Chinese character, kana or Hangul syllable counts as three, as it says what three letters do."""
+    """Shorter documents are dropped (reason: too short).
+
+    A Chinese character, kana or Hangul syllable counts as three, as it says what three letters do.
+    """
     minimum_letters: float = 0.5
-    """Documents with a smaller share of letters among their characters, white space apart, are dropped (reason: not language)."""
+    """Documents with a smaller share of letters among their characters, white space apart, are dropped (reason: not
+    language).
+    """
     near_duplicates: float | None = 0.8
-    """Documents are dropped when this share of their sequences of eight words stands in others (reason: near-duplicate), and held-out ones
-    when a twentieth stands in training documents. None: only equal texts are dropped."""
+    """Documents are dropped when this share of their sequences of eight words stands in others (reason:
+    near-duplicate), and held-out ones when a twentieth stands in training documents. None: only equal texts are
+    dropped.
+    """
     error_limit: float = 0.05
     """Share of broken files or records that is counted and skipped; above it preparation stops."""
     expansion_limit: int = 200
-    """A compressed file is cut where more than this many times its size, and more than 64 MB, has come out; text gives 3 to 20 times."""
+    """A compressed file is cut where more than this many times its size, and more than 64 MB, has come out; text gives
+    3 to 20 times.
+    """
     web_timeout: float = 180.0
-    """Seconds without a byte after which a web server is given up; three connections are tried in them, and after ten seconds a line says so."""
+    """Seconds without a byte after which a web server is given up; three connections are tried in them, and after ten
+    seconds a line says so.
+    """
 
     def __post_init__(self) -> None:
         require_share("prepare.heldout_share", self.heldout_share)
@@ -53,7 +65,8 @@ class Preparation:
         require_at_least("prepare.web_timeout", self.web_timeout, 1)
         require(
             self.minimum_characters <= self.piece_characters,
-            f"prepare.minimum_characters ({self.minimum_characters}) must be at most prepare.piece_characters ({self.piece_characters})",
+            f"prepare.minimum_characters ({self.minimum_characters}) must be at most prepare.piece_characters "
+            f"({self.piece_characters})",
         )
         require(
             self.piece_characters * 2 <= self.window_characters,
@@ -67,24 +80,36 @@ class VocabularySettings:
     """Which vocabulary to use: a given one, or one trained on the prepared corpus."""
 
     path: str | None = None
-    """A vocab.txt, tokenizer.json, vocab.json with its merges.txt, or a folder with one; none: train one on the prepared corpus."""
+    """A vocab.txt, tokenizer.json, vocab.json with its merges.txt, or a folder with one; none: train one on the
+    prepared corpus.
+    """
     kind: Literal["wordpiece", "byte-bpe", "unigram"] = "wordpiece"
     """Of a trained one: WordPiece as BERT's, byte-level BPE as RoBERTa's, or unigram as ALBERT's and DeBERTa-v3's."""
     size: int = 30_522
     """Entries of a trained one, special and unused ones counted (Devlin et al. 2019: 30,522)."""
     lowercase: bool | None = None
-    """Lower-case text. None: as the given tokenizer's config says (a bare vocab.txt says nothing and needs it); a trained WordPiece does, other kinds do not."""
+    """Lower-case text.
+
+    None: as the given tokenizer's config says (a bare vocab.txt says nothing and needs it); a trained WordPiece does,
+    other kinds do not.
+    """
     strip_accents: bool | None = None
     """Remove accents. None: as the given tokenizer's config says, else where text is lower-cased (BERT's rule)."""
     chinese_characters: bool = True
     """WordPiece: every Chinese character is a word of its own; the other kinds never split them."""
     unused: int = 0
-    """Entries [unused0], [unused1], … of a trained one, kept free for words of a later task; their ids follow the five special tokens'."""
+    """Entries [unused0], [unused1], … of a trained one, kept free for words of a later task; their ids follow the five
+    special tokens'.
+    """
     training_characters: int | None = 100_000_000
-    """Text that one is trained on at most: the first windows of the shuffled corpus, some 20 million English words, counted in seconds; none: all of it."""
+    """Text that one is trained on at most: the first windows of the shuffled corpus, some 20 million English words,
+    counted in seconds; none: all of it.
+    """
     extend: int = 0
-    """With init: so many words of the corpus become entries of the vocabulary, the most frequent of those that it splits into three pieces or more,
-    counted in training_characters; they take the places of [unused] entries first. WordPiece only."""
+    """With init: so many words of the corpus become entries of the vocabulary, the most frequent of those that it
+    splits into three pieces or more, counted in training_characters; they take the places of [unused] entries first.
+    WordPiece only.
+    """
 
     def __post_init__(self) -> None:
         require_at_least("vocabulary.size", self.size, 100)
@@ -93,12 +118,14 @@ class VocabularySettings:
         least = 5 + (256 if self.kind == "byte-bpe" else 50)
         require(
             self.size - self.unused >= least,
-            f"vocabulary.size ({self.size}) less vocabulary.unused ({self.unused}) must be at least {least}: the 5 special tokens and "
+            f"vocabulary.size ({self.size}) less vocabulary.unused ({self.unused}) must be at least {least}: the 5 "
+            "special tokens and "
             f"{'the 256 bytes' if self.kind == 'byte-bpe' else '50 more'} need room",
         )
         require(
             self.kind == "wordpiece" or self.chinese_characters,
-            f"vocabulary.chinese_characters (False) is for vocabulary.kind wordpiece: {self.kind} never splits Chinese characters, leave it out",
+            f"vocabulary.chinese_characters (False) is for vocabulary.kind wordpiece: {self.kind} never splits "
+            "Chinese characters, leave it out",
         )
         if self.training_characters is not None:
             require_at_least("vocabulary.training_characters", self.training_characters, 1_000)
@@ -117,7 +144,10 @@ class NextSentence:
 
 @dataclass(frozen=True, kw_only=True)
 class SentenceOrder:
-    """Consecutive segments of one document, swapped by a fair coin, for sentence-order prediction (Lan et al. 2020, 3.1)."""
+    """Consecutive segments of one document, swapped by a fair coin, for sentence-order prediction (Lan et al.
+
+    2020, 3.1).
+    """
 
     short_probability: float = 0.1
     """Share of documents whose target length is drawn uniformly from 2 to the maximum."""
@@ -131,7 +161,9 @@ class FullSentences:
     """Full sentences in order, as many as have room, without a pair task (Liu et al. 2019, 4.2)."""
 
     across_documents: bool = True
-    """Go on into the next document after a [SEP] (FULL-SENTENCES); False: a sequence ends with its document (DOC-SENTENCES)."""
+    """Go on into the next document after a [SEP] (FULL-SENTENCES); False: a sequence ends with its document
+    (DOC-SENTENCES).
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,18 +194,24 @@ class TokenMasking:
         require_share("sampling.masking.random_share", self.random_share)
         require(
             self.mask_share + self.random_share <= 1 + 1e-9,
-            f"sampling.masking.mask_share ({self.mask_share}) and sampling.masking.random_share ({self.random_share}) must add up to at most 1",
+            f"sampling.masking.mask_share ({self.mask_share}) and sampling.masking.random_share ({self.random_share}) "
+            "must add up to at most 1",
         )
 
 
 @dataclass(frozen=True, kw_only=True)
 class WholeWordMasking(TokenMasking):
-    """Words are drawn, and all pieces of a drawn word are masked (google-research/bert, May 2019), up to the same count."""
+    """Words are drawn, and all pieces of a drawn word are masked (google-research/bert, May 2019), up to the same
+    count.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
 class SpanMasking(TokenMasking):
-    """Spans of whole words are masked, and each span is replaced as one (Joshi et al. 2020, 3.1), up to the same count."""
+    """Spans of whole words are masked, and each span is replaced as one (Joshi et al.
+
+    2020, 3.1), up to the same count.
+    """
 
     stop_probability: float = 0.2
     """Of the geometric distribution of a span's words: the larger, the shorter the spans."""
@@ -191,7 +229,10 @@ class SpanMasking(TokenMasking):
 
 @dataclass(frozen=True, kw_only=True)
 class NgramMasking(TokenMasking):
-    """Runs of n whole words are masked, n with a probability in proportion to 1/n (Lan et al. 2020, 4.2), up to the same count."""
+    """Runs of n whole words are masked, n with a probability in proportion to 1/n (Lan et al.
+
+    2020, 4.2), up to the same count.
+    """
 
     longest: int = 3
     """Words of a run at most."""

@@ -15,8 +15,10 @@ class Export:
     run: str
     """Folder or URL of the run, or of a fine-tuned model (TRIAL/model)."""
     kinds: tuple[str, ...] = EXPORT_KINDS[:1]
-    """huggingface: a folder for transformers; onnx: graphs of fill-mask logits and sentence embeddings; int8: the same with 8-bit weights, measured
-    beside float32's; mlflow: a model in the run's MLflow that fills masks and gives embeddings."""
+    """huggingface: a folder for transformers; onnx: graphs of fill-mask logits and sentence embeddings; int8: the same
+    with 8-bit weights, measured beside float32's; mlflow: a model in the run's MLflow that fills masks and gives
+    embeddings.
+    """
     step: int | None = None
     """Which checkpoint; none: the newest sound one."""
     folder: str | None = None
@@ -26,14 +28,18 @@ class Export:
     register: str | None = None
     """Name in MLflow's registry under which the kind mlflow becomes a new version; none: it is not registered."""
     mlflow_uri: str | None = None
-    """MLflow tracking URI; none: what the run's summary says, else MLFLOW_TRACKING_URI, else SQLite at OUTPUT/mlflow.db."""
+    """MLflow tracking URI; none: what the run's summary says, else MLFLOW_TRACKING_URI, else SQLite at
+    OUTPUT/mlflow.db.
+    """
     license: str | None = None
     """License of the model, by its SPDX identifier such as apache-2.0; its card names it. None: the card names none."""
     language: tuple[str, ...] = ()
     """Languages of the texts, by their codes such as en; none: what the sources of the corpus were said to be in."""
     push_to_hub: str | None = None
-    """OWNER/NAME on the Hugging Face hub, where the one kind asked for is uploaded with its card. Needs the extra [hub], a license,
-    and a token that may write (HF_TOKEN, or hf auth login)."""
+    """OWNER/NAME on the Hugging Face hub, where the one kind asked for is uploaded with its card.
+
+    Needs the extra [hub], a license, and a token that may write (HF_TOKEN, or hf auth login).
+    """
     private: bool = False
     """Whether a repository that push_to_hub makes is private; without it, everybody sees it."""
 
@@ -55,7 +61,8 @@ class Export:
         require_hub_name(self.push_to_hub)
         require(
             self.license is not None,
-            f"push_to_hub ({self.push_to_hub}) needs license: say under which one others may use the model, by its SPDX "
+            f"push_to_hub ({self.push_to_hub}) needs license: say under which one others may use the model, by its "
+            "SPDX "
             "identifier, such as --license apache-2.0",
         )
         require(

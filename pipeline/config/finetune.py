@@ -12,18 +12,18 @@ COMMON = (
     *("checkpoint", "task", "data", "train", "dev", "text", "label", "seeds", "minutes", "output"),
     *("recipe.epochs", "optimizer.learning_rate"),
 )
-"""What --help shows first."""
+"""Settings that --help shows first."""
 OnBadRows = Literal["refuse", "skip"]
 RATES = ((256, 3e-4), (512, 1e-4))
-"""Width of an encoder at most -> the peak learning rate of its fine-tuning, where none is asked for: small encoders take the highest of the miniatures' grid."""
+"""Maximum encoder width -> default peak learning rate; small encoders get the highest of the miniatures' grid."""
 WIDE_RATE = 5e-5
-"""That of wider encoders: the highest of BERT's grid."""
+"""Default peak learning rate of wider encoders: the highest of BERT's grid."""
 HIGH_RATE = 4
-"""Learning rates of more than so many times that are warned of."""
+"""Factor above the usual learning rate from which a warning is shown."""
 
 
 def usual_rate(width: int) -> float:
-    """The peak learning rate that an encoder of this width is fine-tuned with where none is asked for."""
+    """Return the default peak learning rate for an encoder of this width."""
     return next((rate for most, rate in RATES if width <= most), WIDE_RATE)
 
 
@@ -32,15 +32,21 @@ class Cutting:
     """How texts that are too long are cut."""
 
     maximum_length: int | None = None
-    """Tokens of a row with its special tokens; none: the task's (128, questions 384), or the checkpoint's positions where those are fewer."""
+    """Tokens of a row with its special tokens; none: the task's (128, questions 384), or the checkpoint's positions
+    where those are fewer.
+    """
     stride: int | None = None
-    """Tokens that a window, or a passage, shares with the next; none: 128 for questions, 32 for others, or a third of the length where that is less."""
+    """Tokens that a window, or a passage, shares with the next; none: 128 for questions, 32 for others, or a third of
+    the length where that is less.
+    """
     question_length: int = 64
     """Tokens of a question; longer ones are cut."""
     longest_answer: int = 30
     """Tokens of an answer."""
     passages: bool = False
-    """Whether a long text becomes several passages, each trained on with its label and answered by the mean of their logits; else its end is cut off."""
+    """Whether a long text becomes several passages, each trained on with its label and answered by the mean of their
+    logits; else its end is cut off.
+    """
     label_all_pieces: bool = False
     """Whether all pieces of a word have its tag; else the first alone (Devlin et al. 2019, 5.3)."""
 
@@ -63,19 +69,27 @@ class Recipe:
     rows_per_step: int = 32
     """Rows of one optimiser update; the last one of an epoch has what is left."""
     rows_per_slot: int | None = None
-    """Rows of one forward and backward, whose gradients add up to the step's: lower it when memory runs out; default: all of the step."""
+    """Rows of one forward and backward, whose gradients add up to the step's: lower it when memory runs out; default:
+    all of the step.
+    """
     training_rows: int | None = None
     """Rows trained on at most, drawn by the seed; none: all."""
     pooling: Literal["cls", "mean", "attention"] = "cls"
-    """What stands for a text: the pooled [CLS] state (as published), the mean of the last states, or their mean by learnt weights."""
+    """What stands for a text: the pooled [CLS] state (as published), the mean of the last states, or their mean by
+    learnt weights.
+    """
     dropout: float | None = None
     """Hidden and attention dropout; none: the checkpoint's."""
     patience: int | None = None
-    """Epochs without a better development score after which training stops, and the best epoch's weights are taken; none: all epochs, the last one's."""
+    """Epochs without a better development score after which training stops, and the best epoch's weights are taken;
+    none: all epochs, the last one's.
+    """
     balance_classes: bool = False
     """Whether a class counts in the loss in inverse proportion to its rows."""
     group_lengths: bool = True
-    """Whether rows of similar length share a step (each 50 steps' rows are sorted among themselves, as transformers' Trainer can): less padding where attention pads."""
+    """Whether rows of similar length share a step (each 50 steps' rows are sorted among themselves, as transformers'
+    Trainer can): less padding where attention pads.
+    """
     metric: str | None = None
     """Metric on the development set that selects settings, the epoch (recipe.patience) and the best model: accuracy,
     f1 (of the second of two classes), macro_f1, matthews (or mcc), auc, average_precision, mean_absolute_error, …;
@@ -100,15 +114,22 @@ class Search:
     """Which settings are tried, and how many seeds select and report."""
 
     grid: Literal["none", "bert", "miniatures"] = "none"
-    """bert: 16 or 32 rows, 5e-5, 3e-5 or 2e-5, 2 to 4 epochs (Devlin et al. 2019, A.3); miniatures: 8 to 128 rows, 3e-4 to 3e-5, 4 epochs (google-research/bert)."""
+    """bert: 16 or 32 rows, 5e-5, 3e-5 or 2e-5, 2 to 4 epochs (Devlin et al.
+
+    2019, A.3); miniatures: 8 to 128 rows, 3e-4 to 3e-5, 4 epochs (google-research/bert).
+    """
     over: tuple[str, ...] = ()
-    """NAME=VALUE,VALUE of a setting of cutting, recipe, optimizer, schedule, freeze or adapter to try all of (adapter=no-adapter,low-rank tries kinds), or NAME=LOW..HIGH to draw from, evenly in the logarithm; may be repeated."""
+    """NAME=VALUE,VALUE of a setting of cutting, recipe, optimizer, schedule, freeze or adapter to try all of
+    (adapter=no-adapter,low-rank tries kinds), or NAME=LOW..HIGH to draw from, evenly in the logarithm; may be repeated.
+    """
     samples: int = 8
     """Settings drawn where there is a range, each with all values of the others."""
     seeds: int = 1
     """Seeds that a setting is selected on; those that are reported are others."""
     folds: int | None = None
-    """Cross-validation of your own file, for small ones: each of so many folds of its rows (classes stratified) is the development split of trials on the others; no model is kept. None: one development split."""
+    """Cross-validation of your own file, for small ones: each of so many folds of its rows (classes stratified) is the
+    development split of trials on the others; no model is kept. None: one development split.
+    """
     stop_early: bool = False
     """Whether trials that lag behind after an epoch are stopped (asynchronous successive halving, Li et al. 2020)."""
 
@@ -168,23 +189,34 @@ class Finetune:
     test: str | None = None
     """Labelled file like train, which the model that dev selects scores and answers at the end."""
     text: str = "text"
-    """Column of the text in your own file; of the words, for tags (a list, or divided by spaces); of the context, for questions, whose default is context."""
+    """Column of the text in your own file; of the words, for tags (a list, or divided by spaces); of the context, for
+    questions, whose default is context.
+    """
     pair: str | None = None
     """Column of the second text of a pair; of the question, for questions, whose default is question."""
     label: tuple[str, ...] = ()
-    """Column of the label or value, of the tags, or of the answers; none: label, for questions answers or answer; several: one 0/1 column a label. In CoNLL's columns a number from 0, -1 for the last."""
+    """Column of the label or value, of the tags, or of the answers; none: label, for questions answers or answer;
+    several: one 0/1 column a label. In CoNLL's columns a number from 0, -1 for the last.
+    """
     kind: Literal["auto", "classification", "regression", "multilabel", "tags", "spans"] = "auto"
     """What the labels of your own file are; auto: recognised."""
     on_bad_rows: OnBadRows = "refuse"
-    """Rows with an empty text, without a label, or with a label of the development file that training has not: refuse (the first is an error), or skip (they are left out and counted)."""
+    """Rows with an empty text, without a label, or with a label of the development file that training has not: refuse
+    (the first is an error), or skip (they are left out and counted).
+    """
     seeds: int = 3
     """Runs of each task's setting, with seeds of their own: the head's first weights, the order of rows and dropout."""
     minutes: float | None = None
-    """Time from the start to the table, about: where more would be needed, seeds, epochs and then rows of the large tasks are made fewer, and a line says which."""
+    """Time from the start to the table, about: where more would be needed, seeds, epochs and then rows of the large
+    tasks are made fewer, and a line says which.
+    """
     random_weights: bool = False
     """Start from random weights of the checkpoint's sizes: what the task alone teaches."""
     start_from: str | None = None
-    """Task whose fine-tuned encoder starts RTE, MRPC and STS-B, where both are asked for: mnli (Devlin et al. 2019 do not; Liu et al. 2019 do)."""
+    """Task whose fine-tuned encoder starts RTE, MRPC and STS-B, where both are asked for: mnli (Devlin et al.
+
+    2019 do not; Liu et al. 2019 do).
+    """
     register: str | None = None
     """Name in MLflow's registry of the best model; of several tasks each has its name added: NAME-sst2."""
     output: str = "output"
@@ -205,7 +237,8 @@ class Finetune:
     def __post_init__(self) -> None:
         require(
             (self.task == ()) != (self.train is None),
-            f"task ({', '.join(self.task) or 'none'}) or train ({self.train}): give one of both, such as --task sst2 or --train my.csv",
+            f"task ({', '.join(self.task) or 'none'}) or train ({self.train}): give one of both, such as --task sst2 "
+            "or --train my.csv",
         )
         require(self.dev is None or self.train is not None, f"dev ({self.dev}) belongs to train, which is not given")
         require(self.test is None or self.train is not None, f"test ({self.test}) belongs to train, which is not given")
@@ -224,7 +257,8 @@ class Finetune:
         require(self.minutes is None or self.minutes > 0, f"minutes ({self.minutes}) must be above 0")
         require(
             not self.vocabulary.extend,
-            f"vocabulary.extend ({self.vocabulary.extend}) is for pretraining, which learns the words that are added: leave it out",
+            f"vocabulary.extend ({self.vocabulary.extend}) is for pretraining, which learns the words that are added: "
+            "leave it out",
         )
         require(
             self.placement.device != "cuda" or self.trials.gpus != 0,
@@ -238,7 +272,8 @@ class Finetune:
     def for_workers(self) -> "Finetune":
         """With rows_per_slot so that every worker of a trial has a slot of each step.
 
-        Slots decide which dropout is drawn, so trials of the same rows_per_slot have the same losses on any number of workers.
+        Slots decide which dropout is drawn, so trials of the same rows_per_slot have the same losses on any
+        number of workers.
         """
         workers, recipe = self.trials.workers, self.recipe
         if workers == 1:
@@ -253,7 +288,7 @@ class Finetune:
         return replace(self, recipe=replace(recipe, rows_per_slot=slot))
 
     def for_width(self, width: int) -> "Finetune":
-        """With the learning rate that is asked for, or that of an encoder of this width."""
+        """Return the settings with the learning rate filled in: as set, or the default for this width."""
         if self.optimizer.learning_rate is not None:
             return self
         return replace(self, optimizer=replace(self.optimizer, learning_rate=usual_rate(width)))

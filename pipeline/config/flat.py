@@ -1,11 +1,13 @@
-"""Settings by dotted name: one name serves everywhere, as flag, MLflow parameter and in messages."""
+"""Settings by dotted name, the same for flags, MLflow parameters and messages."""
 
 import dataclasses
 from typing import Any, get_args, get_type_hints
 
 
 def flatten(settings: Any, prefix: str = "") -> dict[str, Any]:
-    """Dotted name -> value of every setting; a choice between kinds also gives its kind's name, as `schedule: LinearDecay`."""
+    """Return dotted name -> value of every setting; a choice between kinds also gives its kind's name, as `schedule:
+    LinearDecay`.
+    """
     flat: dict[str, Any] = {}
     for f in dataclasses.fields(settings):
         value = getattr(settings, f.name)
@@ -19,7 +21,7 @@ def flatten(settings: Any, prefix: str = "") -> dict[str, Any]:
 
 
 def unflatten(kind: type, flat: dict[str, Any], prefix: str = "") -> Any:
-    """The settings of a kind from what `flatten` made of them; names beside them are passed over."""
+    """Rebuild settings from the result of `flatten`; other names are ignored."""
     values: dict[str, Any] = {}
     for name, hint in get_type_hints(kind).items():
         key = prefix + name

@@ -1,4 +1,4 @@
-"""The help of a command: its common options and the kinds, the options of a kind, or all."""
+"""The help of a command: common options and kinds, one kind's options, or all options."""
 
 import shutil
 import textwrap
@@ -11,28 +11,30 @@ from pipeline.config.arguments import Extra, kind_in, shown
 from pipeline.config.options import Option, choices, default_kind, options_of, types_of
 
 WIDEST = 110
-"""Columns of a help text, on a terminal that has as many."""
+"""Maximum columns of a help text."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Described:
-    """A command as its help describes it."""
+    """A command's description for its help."""
 
     prog: str
-    """How it is called."""
+    """The command as it is called."""
     about: str
-    """What it is for, with examples."""
+    """Purpose, with examples."""
     settings: type
     common: tuple[str, ...] = ()
-    """Dotted names that --help shows; none: those without a dot."""
+    """Dotted names that --help shows; default: those without a dot."""
     extra: tuple[Extra, ...] = ()
-    """Options that are no settings."""
+    """Options that are not settings."""
     positional: bool = False
-    """Settings that must be given are words without an option."""
+    """Required settings are words without an option."""
 
 
 def help_text(command: Described, arguments: Sequence[str], default: Any = None) -> str:
-    """The help of a command: with `all` every option, after the word of a kind that kind's, else the common ones."""
+    """Return the help of a command: with `all` every option, after a kind's word that kind's options, else the common
+    ones.
+    """
     known = choices(command.settings)
     options = list(options_of(command.settings, default))
     kinds = {path: default_kind(command.settings, default, path) for path in known}
@@ -50,14 +52,14 @@ def help_text(command: Described, arguments: Sequence[str], default: Any = None)
 
 
 def usage(command: Described, options: Iterable[Option], known: dict[str, dict[str, type]]) -> str:
-    """The order of the words of a command line."""
+    """Return the order of words on the command line."""
     required = [option for option in options if option.required]
     words = [option.path.upper() if command.positional else f"{option.flag} {option.metavar}" for option in required]
     return " ".join([*words, "[OPTIONS]", *["[KINDS]"] * bool(known)])
 
 
 def list_of_kinds(known: dict[str, dict[str, type]], defaults: dict[str, str]) -> list[str]:
-    """The section of the kinds; none where there are none."""
+    """Return the section of kinds; empty if there are none."""
     if not known:
         return []
     lines = [
@@ -69,7 +71,7 @@ def list_of_kinds(known: dict[str, dict[str, type]], defaults: dict[str, str]) -
 
 
 def groups(command: Described, options: Sequence[Option], known: dict[str, dict[str, type]]) -> list[str]:
-    """Every option, by its group and kind."""
+    """Return a section per group and kind, with every option."""
     names = dict.fromkeys(option.path.rpartition(".")[0] for option in options if not option.choice)
     found = []
     for name in names:
@@ -80,18 +82,18 @@ def groups(command: Described, options: Sequence[Option], known: dict[str, dict[
 
 
 def of_kind(options: Iterable[Option], path: str, name: str, kind: type) -> str:
-    """The section of a kind."""
+    """Return the section of a kind."""
     own = [option for option in options if (option.choice, option.kind) == (path, name)]
     return section(f"{shown(path)}:{name}", [wrapped(f"  {' '.join(str(kind.__doc__).split())}"), *lines_of(own)])
 
 
 def section(title: str, lines: Iterable[str]) -> str:
-    """Lines below their title."""
+    """Join lines below their title."""
     return "\n".join([title, *lines])
 
 
 def lines_of(options: Iterable[Option], positional: bool = False) -> list[str]:
-    """Two lines or more of each option: its form, and what it is."""
+    """Return the help lines of options: form and description."""
     lines = []
     for option in options:
         name = option.path.upper() if positional and option.required else f"{option.flag} {option.metavar}"
@@ -101,7 +103,7 @@ def lines_of(options: Iterable[Option], positional: bool = False) -> list[str]:
 
 
 def lines_of_extra(command: Described) -> list[str]:
-    """The same of the options that are no settings."""
+    """Return the help lines of options that are not settings."""
     lines = []
     for extra in command.extra:
         lines += [f"  --{extra.name} {extra.metavar}".rstrip(), wrapped(f"      {extra.text}")]
@@ -109,7 +111,7 @@ def lines_of_extra(command: Described) -> list[str]:
 
 
 def default_of(option: Option) -> str:
-    """What a setting is where no option says it."""
+    """Return a setting's default, for its help line."""
     if option.required:
         return "required"
     several = "may be repeated, " if option.many else ""
@@ -120,7 +122,7 @@ def default_of(option: Option) -> str:
 
 
 def wrapped(line: str) -> str:
-    """A line cut to the terminal, its rest below its first letter."""
+    """Wrap a line to the terminal, with following lines indented below its first letter."""
     indent = " " * (len(line) - len(line.lstrip()))
     further = indent if len(indent) > 2 else f"{indent}    "
     width = min(shutil.get_terminal_size((100, 24)).columns, WIDEST)

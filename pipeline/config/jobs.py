@@ -22,7 +22,9 @@ from pipeline.config.training import (
 from pipeline.config.workers import WorkerRange, worker_range
 
 COUNTED_RATE = 0.1
-"""Share of the rate of word embeddings that start from counts: at 1e-3 they are as good as new after 500 steps at the whole rate, and keep what they were at a tenth."""
+"""Share of the learning rate for word embeddings initialised from counts: at the full rate (1e-3) their initial values
+are lost after 500 steps, at a tenth they stay.
+"""
 COMMON = (
     *("corpus", "init", "steps", "workers", "name", "output", "seed"),
     *(
@@ -33,11 +35,13 @@ COMMON = (
         "placement.device",
     ),
 )
-"""What --help shows first."""
+"""Settings that --help shows first."""
 FEWEST_EVALUATIONS, MOST_BETWEEN = 10, 1_000
-"""Evaluations of a run, and steps from one to the next, where evaluation.every is not set."""
+"""Minimum evaluations per run and maximum steps between them, if evaluation.every is not set."""
 LONGEST_NAME = 200
-"""Bytes of a run's name: file systems take 255, and locks and temporary files beside a folder have longer names."""
+"""Maximum bytes of a run's name: file systems allow 255, and locks and temporary files next to its folder have longer
+names.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,27 +49,44 @@ class Pretrain:
     """Pretrain an encoder on raw text."""
 
     corpus: tuple[str, ...] = ()
-    """A file, folder, glob or URL (https://, s3://, gs://, hf://); may be repeated. None: the built-in corpus. Options follow it,
-    as in PATH::format=NAME (recognised are wikipedia-dump, wikiextractor, gutenberg, bookscorpus, jsonl, parquet and text, and only where asked for
-    sentences and parquet-sentences), ::column=NAME of the text in JSON lines and Parquet, ::language=CODE (else what the files say, or en),
-    and ::weight=TIMES that a document occurs in an epoch (1). Or one folder that jobs/prepare.py has prepared."""
+    """A file, folder, glob or URL (https://, s3://, gs://, hf://); may be repeated.
+
+    None: the built-in corpus. Options follow it, as in PATH::format=NAME (recognised are wikipedia-dump, wikiextractor,
+    gutenberg, bookscorpus, jsonl, parquet and text, and only where asked for sentences and parquet-sentences),
+    ::column=NAME of the text in JSON lines and Parquet, ::language=CODE (else what the files say, or en), and
+    ::weight=TIMES that a document occurs in an epoch (1). Or one folder that jobs/prepare.py has prepared.
+    """
     init: str | None = None
-    """Folder, s3:// or gs:// URL or hf://OWNER/NAME of a published BERT to start from, such as a run's export: its weights, vocabulary and sizes. None: random weights."""
+    """Folder, s3:
+
+    or gs:
+
+    URL or hf://OWNER/NAME of a published BERT to start from, such as a run's export: its weights, vocabulary and sizes.
+    None: random weights.
+    """
     word_embeddings: Literal["random", "cooccurrence"] = "random"
-    """What word embeddings start from: random values, as published, or counts of what stands near what in the corpus (of 300 M characters in
-    two minutes of one core at width 256, once), which helps a run on little text."""
+    """What word embeddings start from: random values, as published, or counts of what stands near what in the corpus
+    (of 300 M characters in two minutes of one core at width 256, once), which helps a run on little text.
+    """
     steps: int = 1_000
     """Optimiser updates in all."""
     workers: int | str = 1
-    """Ray Train workers; every number from 1 to the slots of the smallest step sees the same global batches. LEAST..MOST, as in 2..8, takes as many
-    as there is room for, fewer when nodes go and more when they come."""
+    """Ray Train workers; every number from 1 to the slots of the smallest step sees the same global batches.
+
+    LEAST..MOST, as in 2..8, takes as many as there is room for, fewer when nodes go and more when they come.
+    """
     name: str | None = None
-    """Name of the run; none: the preset's name and a digest of the settings, so the same command continues the same run."""
+    """Name of the run; none: the preset's name and a digest of the settings, so the same command continues the same
+    run.
+    """
     output: str = "output"
     """Folder or URL of prepared corpora, runs and the MLflow database."""
     seed: int = 0
     on_nonfinite: Literal["stop", "skip"] = "stop"
-    """What a step does whose gradient is not finite: end the run, or be passed over and counted. No update is made from it either way."""
+    """What a step does whose gradient is not finite: end the run, or be passed over and counted.
+
+    No update is made from it either way.
+    """
     prepare: Preparation = Preparation()
     vocabulary: VocabularySettings = VocabularySettings()
     sampling: Sampling = Sampling()
@@ -87,16 +108,19 @@ class Pretrain:
             refuse_surplus_workers(most, phase.batch, batch)
             require(
                 phase.sampling.maximum_length <= self.model.maximum_positions,
-                f"{sampling}.maximum_length ({phase.sampling.maximum_length}) must be at most model.maximum_positions ({self.model.maximum_positions})",
+                f"{sampling}.maximum_length ({phase.sampling.maximum_length}) must be at most model.maximum_positions "
+                f"({self.model.maximum_positions})",
             )
         refuse_long_warmups(self)
         require(
             self.init is not None or not self.vocabulary.extend,
-            f"vocabulary.extend ({self.vocabulary.extend}) needs init, the published model whose vocabulary is extended: a vocabulary of the corpus' own has its words already",
+            f"vocabulary.extend ({self.vocabulary.extend}) needs init, the published model whose vocabulary is "
+            "extended: a vocabulary of the corpus' own has its words already",
         )
         require(
             self.init is None or self.word_embeddings == "random",
-            f"word_embeddings ({self.word_embeddings}) cannot be set beside init ({self.init}), which brings its own: leave one of them out",
+            f"word_embeddings ({self.word_embeddings}) cannot be set beside init ({self.init}), which brings its own: "
+            "leave one of them out",
         )
         require(
             self.name is None
@@ -123,38 +147,41 @@ class Pretrain:
         return split(self.phases, self.steps, self.sampling, self.batch)
 
     def phase_at(self, step: int) -> Phase:
-        """The phase that a step (from 0) belongs to; the last one also after the last step."""
+        """Return the phase of a step (from 0); the last one also for later steps."""
         return next((phase for phase in self.all_phases if step < phase.end), self.all_phases[-1])
 
 
 def refuse_surplus_workers(workers: int, batch: Batch, prefix: str) -> None:
-    """Raise ConfigError where a worker would have no slot in some step; `prefix` is where the batch is set."""
+    """Raise ConfigError if a worker would have no slot in some step; `prefix` is the group of the batch settings."""
     rows = "warmup_rows" if batch.warmup_rows else "rows_per_step"
     require(
         workers <= batch.fewest_slots,
-        f"workers ({workers}) must be at most the slots of a step ({batch.fewest_slots} = {prefix}.{rows} {getattr(batch, rows)} / "
+        f"workers ({workers}) must be at most the slots of a step ({batch.fewest_slots} = {prefix}.{rows} "
+        f"{getattr(batch, rows)} / "
         f"{prefix}.rows_per_slot {batch.rows_per_slot}): use fewer workers or smaller slots",
     )
 
 
 def refuse_long_warmups(config: Pretrain) -> None:
-    """Raise ConfigError where the batch or the rate would not come to its full size."""
+    """Raise ConfigError if the batch or the learning rate would never reach its full size."""
     first, *others = config.all_phases
     require(
         first.batch.warmup_steps <= first.end,
-        f"batch.warmup_steps ({first.batch.warmup_steps}) must be at most the steps{' of the first phase' if others else ''} ({first.end})",
+        f"batch.warmup_steps ({first.batch.warmup_steps}) must be at most the "
+        f"steps{' of the first phase' if others else ''} ({first.end})",
     )
     if isinstance(config.schedule, WarmupStableDecay):
         stable = config.schedule.stable_until(config.steps)
         require(
             config.schedule.warmup_steps <= stable,
-            f"schedule.warmup_steps ({config.schedule.warmup_steps}) must be at most {stable}, where the decay of steps ({config.steps}) "
+            f"schedule.warmup_steps ({config.schedule.warmup_steps}) must be at most {stable}, where the decay of "
+            f"steps ({config.steps}) "
             f"by schedule.decay_share ({config.schedule.decay_share}) begins",
         )
 
 
 def with_words_rate(config: Pretrain) -> Pretrain:
-    """The settings with the share of the rate that word embeddings have where they start from counts and none was set."""
+    """Return the settings with the default word_embeddings_rate filled in if word embeddings start from counts."""
     if config.word_embeddings == "random" or config.optimizer.word_embeddings_rate is not None:
         return config
     return replace(config, optimizer=replace(config.optimizer, word_embeddings_rate=COUNTED_RATE))

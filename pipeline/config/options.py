@@ -1,4 +1,4 @@
-"""The settings of a class as options: dotted names, types, kinds, descriptions, and the names near a misspelt one."""
+"""The settings of a class as options: dotted names, types, kinds, descriptions, and suggestions for misspelt names."""
 
 import ast
 import dataclasses
@@ -15,9 +15,9 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from pipeline.errors import listed
 
 NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "a text", tuple: "a list of texts"}
-"""Types of values, for people."""
+"""Readable names of value types."""
 MOST_NEAR = 3
-"""Names that a message offers for a misspelt one."""
+"""Maximum number of suggestions for a misspelt name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,13 +29,13 @@ class Option:
     hint: Any
     """Type of its values."""
     default: Any
-    """Its value where none is given; dataclasses.MISSING where one must be."""
+    """Default value; dataclasses.MISSING if it is required."""
     text: str
-    """What it is, for people."""
+    """Description."""
     choice: str = ""
     """Dotted name of the setting of several kinds that it belongs to, if any."""
     kind: str = ""
-    """Kind of that setting, as options write it."""
+    """Kind of that setting, as written on the command line."""
 
     @property
     def flag(self) -> str:
@@ -43,7 +43,7 @@ class Option:
 
     @property
     def off(self) -> str:
-        """The flag that sets it to False."""
+        """Flag that sets it to False."""
         group, _, name = self.path.rpartition(".")
         return flag(f"{group}.no_{name}" if group else f"no_{name}")
 
@@ -61,7 +61,7 @@ class Option:
 
     @property
     def metavar(self) -> str:
-        """The form of a value, as the help shows it."""
+        """Placeholder of its value in the help."""
         options = [str] if self.many else [option for option in types_of(self.hint) if option is not NoneType]
         names = {str: "TEXT", int: "INT", float: "FLOAT", bool: ""}
         return "|".join(dict.fromkeys("|".join(map(str, get_args(option))) or names[option] for option in options))
@@ -85,7 +85,7 @@ def options_of(
 
 
 def choices(settings: type, prefix: str = "") -> dict[str, dict[str, type]]:
-    """Dotted name of every setting that is one of several kinds -> the kinds by the names that options write."""
+    """Return dotted name -> {name on the command line: kind} of every setting with several kinds."""
     found: dict[str, dict[str, type]] = {}
     for name, hint in get_type_hints(settings).items():
         kinds = kinds_of(hint)
@@ -97,7 +97,7 @@ def choices(settings: type, prefix: str = "") -> dict[str, dict[str, type]]:
 
 
 def default_kind(settings: type, default: Any, path: str) -> str:
-    """The kind of a setting where none is named, as options write it."""
+    """Return the default kind of a setting, as written on the command line."""
     value, owner = default, settings
     for name in path.split("."):
         hints = get_type_hints(owner)
@@ -111,17 +111,17 @@ def default_kind(settings: type, default: Any, path: str) -> str:
 
 
 def kinds_of(hint: Any) -> list[type]:
-    """The settings classes that a value may be; none where it is a plain value."""
+    """Return the settings classes that a value may have; empty for a plain value."""
     return [option for option in (hint, *get_args(hint)) if dataclasses.is_dataclass(option)]
 
 
 def types_of(hint: Any) -> tuple[Any, ...]:
-    """The plain types that a value may have."""
+    """Return the plain types that a value may have."""
     return (hint,) if get_origin(hint) in (Literal, tuple, None) else get_args(hint)
 
 
 def wanted(hint: Any, value: object) -> str:
-    """What a value must be, where one is of another type or none of the choices."""
+    """Return what a value must be, for the message about another one."""
     options = [option for option in types_of(hint) if option is not NoneType]
     choices = [choice for option in options if get_origin(option) is Literal for choice in get_args(option)]
     if choices:
@@ -130,17 +130,17 @@ def wanted(hint: Any, value: object) -> str:
 
 
 def flag_of(kind: type) -> str:
-    """A kind's name as options write it."""
+    """Return a kind's name as written on the command line."""
     return re.sub(r"(?<!^)(?=[A-Z])", "-", kind.__name__).lower()
 
 
 def flag(path: str) -> str:
-    """A dotted name as an option."""
+    """Return a dotted name as an option."""
     return f"--{path.replace('_', '-')}"
 
 
 def field_texts(settings: type) -> dict[str, str]:
-    """Field -> the string below it in the source, those of base classes included."""
+    """Return field -> its docstring in the source, including base classes."""
     found: dict[str, str] = {}
     for base in reversed(settings.__mro__):
         source = getattr(sys.modules.get(base.__module__), "__file__", None)  # a file may run without being a module
@@ -151,7 +151,7 @@ def field_texts(settings: type) -> dict[str, str]:
 
 @functools.cache
 def texts_in(source: str) -> dict[str, dict[str, str]]:
-    """Class -> field -> the string below the field, of a Python file."""
+    """Return class -> field -> the field's docstring, from a Python file."""
     found: dict[str, dict[str, str]] = {}
     for node in ast.parse(Path(source).read_text("utf-8")).body:
         if not isinstance(node, ast.ClassDef):
@@ -178,11 +178,11 @@ def nearest(word: str, known: Iterable[str]) -> list[str]:
 
 
 def initials(name: str) -> str:
-    """First letters of the words of a dotted name's last part."""
+    """Return the initials of the words in a dotted name's last part."""
     return "".join(part[:1] for part in re.split("[-_]", name.rpartition(".")[2]))
 
 
 def did_you_mean(names: Iterable[str]) -> str:
-    """The question that ends a message, or nothing where no name is near."""
+    """Return the question that ends a message, empty if no name is near."""
     text = " or ".join(names)
     return f"; did you mean {text}?" if text else ""

@@ -1,4 +1,4 @@
-"""Phases of a run: steps of one sequence length each, and how many rows they take."""
+"""Phases of a run: consecutive steps with one sequence length, and their batch size."""
 
 from dataclasses import dataclass, replace
 
@@ -16,7 +16,8 @@ class OnePhase:
 class TwoPhases:
     """The last steps have longer sequences (Devlin et al. 2019, A.2: length 128 for 90% of the steps, then 512).
 
-    The second phase reads on at the window after the one that the first ended in: the examples of a window are made for one length.
+    The second phase reads on at the window after the one that the first ended in: the examples of a window are made for
+    one length.
     """
 
     share: float = 0.1
@@ -35,13 +36,14 @@ class TwoPhases:
         require_at_least("phases.rows_per_step", self.rows_per_step, 1)
         require(
             self.rows_per_step % self.rows_per_slot == 0,
-            f"phases.rows_per_step ({self.rows_per_step}) must be a multiple of phases.rows_per_slot ({self.rows_per_slot})",
+            f"phases.rows_per_step ({self.rows_per_step}) must be a multiple of phases.rows_per_slot "
+            f"({self.rows_per_slot})",
         )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Phase:
-    """Steps `first` to `end` - 1 of a run, all of one length."""
+    """Steps `first` to `end` - 1 of a run, with one sequence length."""
 
     first: int
     end: int
@@ -50,13 +52,14 @@ class Phase:
 
 
 def split(phases: OnePhase | TwoPhases, steps: int, sampling: Sampling, batch: Batch) -> tuple[Phase, ...]:
-    """The phases of so many steps, in order. Raises ConfigError where one would have no step."""
+    """Return the phases of `steps` steps, in order. Raises ConfigError if one would have no step."""
     if isinstance(phases, OnePhase):
         return (Phase(first=0, end=steps, sampling=sampling, batch=batch),)
     second = round(phases.share * steps)
     require(
         0 < second < steps,
-        f"phases.share ({phases.share}) of steps ({steps}) is {second}, and each phase needs a step: ask for more steps, or for phases:one-phase",
+        f"phases.share ({phases.share}) of steps ({steps}) is {second}, and each phase needs a step: ask for more "
+        "steps, or for phases:one-phase",
     )
     longer = Batch(rows_per_step=phases.rows_per_step, rows_per_slot=phases.rows_per_slot)
     return (

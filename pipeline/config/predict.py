@@ -1,4 +1,4 @@
-"""Settings of what is done with a fine-tuned model: answers, scores, and the comparison of two encoders."""
+"""Settings for using a fine-tuned model: predictions, scores, and the comparison of two encoders."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -9,7 +9,7 @@ from pipeline.config.training import ModelPlacement
 
 OUTPUTS = (".parquet", ".csv", ".jsonl", ".ndjson", ".json")
 COMMON_OF_COMPARE = ("random_weights", *(name for name in COMMON if name != "minutes"))
-"""What --help of the comparison shows first."""
+"""Settings that the comparison's --help shows first."""
 Format = Literal["auto", "table", "squad", "words", "text"]
 
 
@@ -18,19 +18,26 @@ class Predict:
     """Answer a file, or a corpus of files, with a model."""
 
     checkpoint: str
-    """Folder, URL or hf://OWNER/NAME of a fine-tuned model, such as output/finetune/NAME/model or one that
-    transformers wrote (BertForSequenceClassification, BertForTokenClassification or BertForQuestionAnswering); or the folder of a
-    run's export, which fills [MASK]s."""
+    """Folder, URL or hf://OWNER/NAME of a fine-tuned model, such as output/finetune/NAME/model or one that transformers
+    wrote (BertForSequenceClassification, BertForTokenClassification or BertForQuestionAnswering); or the folder of a
+    run's export, which fills [MASK]s.
+    """
     input: str
     """File, folder, glob or URL of what is answered."""
     output: str
-    """File or URL of the answers: .parquet, .csv or .jsonl; of SQuAD's questions also .json, {id: answer} as its official scripts read it."""
+    """File or URL of the answers: .parquet, .csv or .jsonl; of SQuAD's questions also .json, {id: answer} as its
+    official scripts read it.
+    """
     format: Format = "auto"
-    """table: CSV, TSV, JSON lines, Parquet; squad: SQuAD's JSON; words: CoNLL's columns, of which the first is read; text: a text a line; auto: by each file's name."""
+    """table: CSV, TSV, JSON lines, Parquet; squad: SQuAD's JSON; words: CoNLL's columns, of which the first is read;
+    text: a text a line; auto: by each file's name.
+    """
     text: str | None = None
     """Column of the text; none: text, of questions context, of tags words."""
     pair: str | None = None
-    """Column of the second text of a pair; of questions the question's; none: question there, and no second text elsewhere."""
+    """Column of the second text of a pair; of questions the question's; none: question there, and no second text
+    elsewhere.
+    """
     top: int = 5
     """Likeliest words of each [MASK]."""
     rows_per_part: int = 2_000
@@ -83,13 +90,19 @@ class Score:
     split: str = "dev"
     """Which of the task's splits."""
     text: str = "text"
-    """Column of the text; of the words, for tags (a list, or divided by spaces); of the context, for questions, whose default is context."""
+    """Column of the text; of the words, for tags (a list, or divided by spaces); of the context, for questions, whose
+    default is context.
+    """
     pair: str | None = None
     """Column of the second text of a pair; of the question, for questions, whose default is question."""
     label: tuple[str, ...] = ()
-    """Column of the label or value, of the tags, or of the answers; none: label, for questions answers or answer; several: one 0/1 column a label. In CoNLL's columns a number from 0, -1 for the last."""
+    """Column of the label or value, of the tags, or of the answers; none: label, for questions answers or answer;
+    several: one 0/1 column a label. In CoNLL's columns a number from 0, -1 for the last.
+    """
     on_bad_rows: OnBadRows = "refuse"
-    """Rows with an empty text, without a label, or with a label that the model does not know: refuse (the first is an error), or skip (they are left out and counted)."""
+    """Rows with an empty text, without a label, or with a label that the model does not know: refuse (the first is an
+    error), or skip (they are left out and counted).
+    """
     placement: ModelPlacement = ModelPlacement()
 
     def __post_init__(self) -> None:
@@ -137,11 +150,13 @@ class Compare(Finetune):
         require_at_least("seeds", self.seeds, 2)
         require(
             self.minutes is None,
-            f"minutes ({self.minutes}) would give the two encoders unequal trials: leave it out, and lower --seeds or --recipe.training-rows",
+            f"minutes ({self.minutes}) would give the two encoders unequal trials: leave it out, and lower --seeds or "
+            "--recipe.training-rows",
         )
         require(
             self.search.folds is None,
-            f"search.folds ({self.search.folds}) is for one encoder: leave it out, and name a development file with --dev",
+            f"search.folds ({self.search.folds}) is for one encoder: leave it out, and name a development file with "
+            "--dev",
         )
         require(
             self.register is None, f"register ({self.register}) is for one encoder: fine-tune the better one by itself"

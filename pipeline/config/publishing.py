@@ -1,4 +1,4 @@
-"""What publishing a model needs: a license by its SPDX identifier, and a name on the Hugging Face hub."""
+"""Checks for publishing a model: its license as an SPDX identifier, and its name on the Hugging Face hub."""
 
 import difflib
 import re
@@ -8,22 +8,67 @@ from pipeline.config.options import did_you_mean
 from pipeline.errors import ConfigError
 
 REPOSITORY = re.compile(r"[A-Za-z0-9]([\w.-]*\w)?", re.ASCII)
-"""An owner, or a name that he gave, as the hub allows them."""
+"""An owner or repository name, as the hub allows them."""
 LONGEST = 96
-"""Characters of a name on the hub."""
+"""Maximum characters of a name on the hub."""
 MOST_NEAR = 3
 ON_THE_HUB = frozenset(
-    """afl-3.0 agpl-3.0 apache-2.0 artistic-2.0 bsd-2-clause bsd-3-clause bsd-3-clause-clear bsl-1.0 cc-by-2.0
-    cc-by-2.5 cc-by-3.0 cc-by-4.0 cc-by-nc-2.0 cc-by-nc-3.0 cc-by-nc-4.0 cc-by-nc-nd-3.0 cc-by-nc-nd-4.0 cc-by-nc-sa-2.0
-    cc-by-nc-sa-3.0 cc-by-nc-sa-4.0 cc-by-nd-4.0 cc-by-sa-3.0 cc-by-sa-4.0 cc0-1.0 cdla-permissive-1.0
-    cdla-permissive-2.0 cdla-sharing-1.0 ecl-2.0 epl-1.0 epl-2.0 etalab-2.0 eupl-1.1 gpl-2.0 gpl-3.0 isc lgpl-2.1
-    lgpl-3.0 lppl-1.3c mit mpl-2.0 ms-pl ncsa ofl-1.1 osl-3.0 postgresql unlicense wtfpl zlib""".split()
+    [
+        "afl-3.0",
+        "agpl-3.0",
+        "apache-2.0",
+        "artistic-2.0",
+        "bsd-2-clause",
+        "bsd-3-clause",
+        "bsd-3-clause-clear",
+        "bsl-1.0",
+        "cc-by-2.0",
+        "cc-by-2.5",
+        "cc-by-3.0",
+        "cc-by-4.0",
+        "cc-by-nc-2.0",
+        "cc-by-nc-3.0",
+        "cc-by-nc-4.0",
+        "cc-by-nc-nd-3.0",
+        "cc-by-nc-nd-4.0",
+        "cc-by-nc-sa-2.0",
+        "cc-by-nc-sa-3.0",
+        "cc-by-nc-sa-4.0",
+        "cc-by-nd-4.0",
+        "cc-by-sa-3.0",
+        "cc-by-sa-4.0",
+        "cc0-1.0",
+        "cdla-permissive-1.0",
+        "cdla-permissive-2.0",
+        "cdla-sharing-1.0",
+        "ecl-2.0",
+        "epl-1.0",
+        "epl-2.0",
+        "etalab-2.0",
+        "eupl-1.1",
+        "gpl-2.0",
+        "gpl-3.0",
+        "isc",
+        "lgpl-2.1",
+        "lgpl-3.0",
+        "lppl-1.3c",
+        "mit",
+        "mpl-2.0",
+        "ms-pl",
+        "ncsa",
+        "ofl-1.1",
+        "osl-3.0",
+        "postgresql",
+        "unlicense",
+        "wtfpl",
+        "zlib",
+    ]
 )
 """SPDX identifiers that the hub lists (huggingface.co/docs/hub/repositories-licenses); others are its `other`."""
 
 
 def spdx_identifier(given: str) -> str:
-    """Return the SPDX identifier as SPDX writes it. Raises ConfigError, with the nearest ones, for what is none."""
+    """Return the SPDX identifier in SPDX's spelling. Raises ConfigError, with the nearest ones, if it is unknown."""
     from packaging.licenses._spdx import LICENSES  # the list itself: its public function does not offer the nearest
 
     known = {name: str(about["id"]) for name, about in LICENSES.items()}
@@ -37,7 +82,7 @@ def spdx_identifier(given: str) -> str:
 
 
 def license_fields(identifier: str) -> dict[str, str]:
-    """Return the fields of a model card's header that name a license to the hub."""
+    """Return the license fields of a model card's header."""
     name = identifier.lower()
     if name in ON_THE_HUB:
         return {"license": name}
@@ -45,7 +90,7 @@ def license_fields(identifier: str) -> dict[str, str]:
 
 
 def require_hub_name(name: str) -> None:
-    """Raise ConfigError for what is no OWNER/NAME of the hub."""
+    """Raise ConfigError unless a name is a valid OWNER/NAME of the hub."""
     owner, slash, own = name.partition("/")
     require(slash != "", f"push_to_hub ({name}) names no owner: give OWNER/NAME, such as my-name/{name or 'my-bert'}")
     usable = all(REPOSITORY.fullmatch(part) and "--" not in part and ".." not in part for part in (owner, own))

@@ -1,4 +1,6 @@
-"""Settings as a TOML file and back: a table per group, of a setting of several kinds with its `kind`; None left out."""
+"""Settings as a TOML file and back: one table per group, with `kind` for settings of several kinds;
+None is left out.
+"""
 
 import dataclasses
 import json
@@ -13,16 +15,16 @@ from pipeline.config.options import did_you_mean, flag_of, kinds_of, nearest, op
 from pipeline.errors import ConfigError, shown
 
 NONE = "None"
-"""Value of a setting that is None where the preset has another value: TOML has no word for it."""
+"""Stands for None where the preset has another value, because TOML has no null."""
 
 
 def to_toml(settings: Any, base: Any) -> str:
-    """The settings as TOML; where one is None it is left out, but for those that are not None in `base`."""
+    """Return the settings as TOML; those that are None are left out unless they are set in `base`."""
     return "\n".join(lines_of(settings, base)).strip() + "\n"
 
 
 def lines_of(settings: Any, base: Any, path: str = "", kind: str = "") -> Iterator[str]:
-    """The lines of a table and of those below it."""
+    """Yield the lines of a table and its subtables."""
     tables, hints = [], get_type_hints(type(settings))
     values = [f"kind = {toml_value(kind)}"] if kind else []
     for field in dataclasses.fields(settings):
@@ -41,7 +43,7 @@ def lines_of(settings: Any, base: Any, path: str = "", kind: str = "") -> Iterat
 
 
 def toml_value(value: Any) -> str:
-    """A value as TOML writes it."""
+    """Return a value in TOML syntax."""
     if isinstance(value, tuple):
         return f"[{', '.join(map(toml_value, value))}]"
     if isinstance(value, bool):
@@ -61,13 +63,13 @@ class ConfigFile:
     settings: type
 
     def error(self, path: str, problem: str) -> ConfigError:
-        """The error that names the line of a setting: the first at which the file, cut there, has it."""
+        """Return an error with the line of a setting: the first line at which the truncated file has it."""
         lines = self.text.split("\n")
         line = next((n for n in range(1, len(lines) + 1) if has(parsed("\n".join(lines[:n])), path)), len(lines))
         return ConfigError(f"config ({self.name}), line {line}: {path} {problem}")
 
     def unknown(self, path: str, kind: str) -> str:
-        """What is wrong with a name that a table, of a kind, does not have."""
+        """Return the message for a name that a table of this kind does not have."""
         options = list(options_of(self.settings))
         of = [option.kind for option in options if option.path == path]
         if of:
@@ -78,7 +80,7 @@ class ConfigFile:
 
 
 def read_config(name: str, settings: type) -> ConfigFile:
-    """A file of settings of a class. Raises ConfigError where there is none, or where it is no TOML."""
+    """Read a settings file. Raises ConfigError if it does not exist or is not TOML."""
     try:
         text = Path(name).read_text("utf-8")
         return ConfigFile(name=name, text=text, values=tomllib.loads(text), settings=settings)
@@ -93,15 +95,15 @@ def read_config(name: str, settings: type) -> ConfigFile:
 
 
 def settings_of(file: ConfigFile, base: Any) -> Any:
-    """Return the settings of a file, unchecked, as options may still replace them; what it leaves out is as in `base`.
+    """Return a file's settings, unchecked because options may still replace them; missing ones are as in `base`.
 
-    Raises ConfigError for an unknown name or a value of another type, with the line.
+    Raises ConfigError, with the line, for an unknown name or a value of another type.
     """
     return table_of(file, file.values, type(base), base, "")
 
 
 def table_of(file: ConfigFile, table: dict[str, Any], kind: type, base: Any, path: str) -> Any:
-    """The settings of a table."""
+    """Return the settings of a table."""
     hints = get_type_hints(kind)
     for name in table:
         if name not in hints:
@@ -119,7 +121,7 @@ def table_of(file: ConfigFile, table: dict[str, Any], kind: type, base: Any, pat
 
 
 def part_of(file: ConfigFile, table: Any, kinds: list[type], known: Any, path: str) -> Any:
-    """The settings of a table below another, of the kind that it names, or of that of `known`."""
+    """Return the settings of a subtable, of the kind that it names or else that of `known`."""
     named = {flag_of(kind): kind for kind in kinds}
     if not isinstance(table, dict):
         kind = f' with kind = "{next(iter(named))}" or another' if len(kinds) > 1 else ""
@@ -136,7 +138,7 @@ def part_of(file: ConfigFile, table: Any, kinds: list[type], known: Any, path: s
 
 
 def value_of(file: ConfigFile, value: Any, hint: Any, path: str) -> Any:
-    """A value as the setting has it. Raises ConfigError where it has another type."""
+    """Return a value in the setting's type. Raises ConfigError if its type does not fit."""
     types = types_of(hint)
     if value == NONE and NoneType in types:
         return None
@@ -151,12 +153,12 @@ def value_of(file: ConfigFile, value: Any, hint: Any, path: str) -> Any:
 
 
 def value_shown(value: Any) -> str:
-    """A value of a file in a message: a text in quotation marks."""
+    """Return a value for a message, texts in quotation marks."""
     return shown(value) if isinstance(value, str) else str(value)
 
 
 def parsed(text: str) -> dict[str, Any]:
-    """TOML as far as it goes; nothing where it ends inside a value."""
+    """Parse TOML; empty if it ends inside a value."""
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError:
@@ -164,7 +166,7 @@ def parsed(text: str) -> dict[str, Any]:
 
 
 def has(values: Any, path: str) -> bool:
-    """Whether a dotted name is there."""
+    """Return whether nested values contain a dotted name."""
     for name in path.split("."):
         if not isinstance(values, dict) or name not in values:
             return False

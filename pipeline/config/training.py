@@ -15,7 +15,9 @@ class Batch:
     rows_per_slot: int = 32
     """Rows of one slot, the unit dealt to workers, and as many as are computed at once."""
     warmup_steps: int = 0
-    """Steps over which the rows of a step grow evenly, by whole slots, from warmup_rows to rows_per_step; the learning rate of a step stays as it is."""
+    """Steps over which the rows of a step grow evenly, by whole slots, from warmup_rows to rows_per_step; the learning
+    rate of a step stays as it is.
+    """
     warmup_rows: int | None = None
     """Rows of the first step where the batch warms up."""
 
@@ -24,17 +26,20 @@ class Batch:
         require_at_least("batch.rows_per_step", self.rows_per_step, 1)
         require(
             self.rows_per_step % self.rows_per_slot == 0,
-            f"batch.rows_per_step ({self.rows_per_step}) must be a multiple of batch.rows_per_slot ({self.rows_per_slot})",
+            f"batch.rows_per_step ({self.rows_per_step}) must be a multiple of batch.rows_per_slot "
+            f"({self.rows_per_slot})",
         )
         require_at_least("batch.warmup_steps", self.warmup_steps, 0)
         require(
             (self.warmup_rows is None) == (self.warmup_steps == 0),
-            f"batch.warmup_steps ({self.warmup_steps}) and batch.warmup_rows ({self.warmup_rows}) go together: set both or neither",
+            f"batch.warmup_steps ({self.warmup_steps}) and batch.warmup_rows ({self.warmup_rows}) go together: set "
+            "both or neither",
         )
         require(
             self.warmup_rows is None
             or (0 < self.warmup_rows <= self.rows_per_step and self.warmup_rows % self.rows_per_slot == 0),
-            f"batch.warmup_rows ({self.warmup_rows}) must be a multiple of batch.rows_per_slot ({self.rows_per_slot}) and at most batch.rows_per_step ({self.rows_per_step})",
+            f"batch.warmup_rows ({self.warmup_rows}) must be a multiple of batch.rows_per_slot ({self.rows_per_slot}) "
+            f"and at most batch.rows_per_step ({self.rows_per_step})",
         )
 
     @property
@@ -62,9 +67,15 @@ class AdamW:
     clip_norm: float = 1.0
     """Gradients of the whole step are scaled to this norm at most."""
     layer_decay: float = 1.0
-    """Each layer's rate is this share of the next one's: its (layers + 1)th power for the embeddings, 1 for pooler and heads (as Clark et al. 2020 fine-tune)."""
+    """Each layer's rate is this share of the next one's: its (layers + 1)th power for the embeddings, 1 for pooler and
+    heads (as Clark et al. 2020 fine-tune).
+    """
     word_embeddings_rate: float | None = None
-    """Share of the rate that word embeddings have. None: all of it, but a tenth in a pretraining whose word embeddings start from counts, which the whole rate undoes in some hundred steps."""
+    """Share of the rate that word embeddings have.
+
+    None: all of it, but a tenth in a pretraining whose word embeddings start from counts, which the whole rate undoes
+    in some hundred steps.
+    """
 
     def __post_init__(self) -> None:
         require(0 < self.learning_rate < 1, f"optimizer.learning_rate ({self.learning_rate}) must lie between 0 and 1")
@@ -82,10 +93,16 @@ class AdamW:
 
 @dataclass(frozen=True, kw_only=True)
 class Lamb(AdamW):
-    """Adam whose update of each matrix has a norm in proportion to the matrix's, for large batches (You et al. 2020, algorithm 2), with bias correction."""
+    """Adam whose update of each matrix has a norm in proportion to the matrix's, for large batches (You et al.
+
+    2020, algorithm 2), with bias correction.
+    """
 
     learning_rate: float = 6.25e-4
-    """Peak learning rate (You et al. 2020, untuned: 5 / (2^3 * 10^3) at 512 rows a step, in proportion to the root of the rows)."""
+    """Peak learning rate (You et al.
+
+    2020, untuned: 5 / (2^3 * 10^3) at 512 rows a step, in proportion to the root of the rows).
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +139,9 @@ class CosineDecay:
 
 @dataclass(frozen=True, kw_only=True)
 class PolynomialDecay:
-    """Linear warm-up, then a power of the share of steps that is left (google-research/bert: 1; NVIDIA's examples of BERT with LAMB: 0.5)."""
+    """Linear warm-up, then a power of the share of steps that is left (google-research/bert: 1; NVIDIA's examples of
+    BERT with LAMB: 0.5).
+    """
 
     warmup_share: float = 0.01
     """Share of the steps that warms up."""
@@ -136,7 +155,8 @@ class PolynomialDecay:
 
 @dataclass(frozen=True, kw_only=True)
 class WarmupStableDecay:
-    """Linear warm-up, a constant rate, and a linear decay to zero in the last steps (Hu et al. 2024, 4; linear as in Hägele et al. 2024).
+    """Linear warm-up, a constant rate, and a linear decay to zero in the last steps (Hu et al. 2024, 4; linear as in
+    Hägele et al. 2024).
 
     --steps may grow as long as the run has not begun to decay.
     """
@@ -164,7 +184,10 @@ class Evaluation:
     every: int | None = None
     """Steps between evaluations; one always follows the last step. None: a tenth of the steps, 1,000 at most."""
     rows: int = 2_048
-    """Held-out rows evaluated at most. Estimated cost of an evaluation: that of training on a third as many rows, since there is no backward pass."""
+    """Held-out rows evaluated at most.
+
+    Estimated cost of an evaluation: that of training on a third as many rows, since there is no backward pass.
+    """
 
     def __post_init__(self) -> None:
         require(self.every is None or self.every >= 1, f"evaluation.every ({self.every}) must be at least 1")
@@ -233,7 +256,9 @@ class TrialPlacement(ModelPlacement):
     """Where and how a model is fine-tuned; none of it changes what is trained, but for rounding."""
 
     recompute: bool = False
-    """Activation checkpointing: keep each layer's input alone and compute the layer anew in the backward; less memory, a third more time."""
+    """Activation checkpointing: keep each layer's input alone and compute the layer anew in the backward; less memory,
+    a third more time.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,15 +267,22 @@ class Placement:
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
     precision: Literal["auto", "float32", "tf32", "bfloat16", "float8"] = "auto"
-    """Format of matrix products; auto: bfloat16 where the hardware computes in it; tf32: float32 whose products keep 10 bits of the mantissa, on NVIDIA GPUs from Ampere on; float8, in the layers alone, needs torchao and an NVIDIA GPU from Ada or Hopper on."""
+    """Format of matrix products; auto: bfloat16 where the hardware computes in it; tf32: float32 whose products keep 10
+    bits of the mantissa, on NVIDIA GPUs from Ampere on; float8, in the layers alone, needs torchao and an NVIDIA GPU
+    from Ada or Hopper on.
+    """
     compile: Literal["auto", "on", "off"] = "auto"
     """torch.compile; auto: where there is a C++ compiler and the run is long enough to pay."""
     recompute: bool = False
-    """Activation checkpointing: keep each layer's input alone and compute the layer anew in the backward; less memory, a third more time."""
+    """Activation checkpointing: keep each layer's input alone and compute the layer anew in the backward; less memory,
+    a third more time.
+    """
     threads: int | None = None
     """CPU threads of each worker; none: the node's cores divided by its workers."""
     table_chunks: int = 1_000_000
-    """Distinct words whose WordPiece ids each data process keeps, some 200 bytes each; beyond that its table starts anew."""
+    """Distinct words whose WordPiece ids each data process keeps, some 200 bytes each; beyond that its table starts
+    anew.
+    """
     restarts: int = 8
     """Worker failures after which the run gives up; nodes that are taken away with notice do not count."""
     hang_seconds: int = 120
@@ -258,7 +290,9 @@ class Placement:
     worker_cpus: float | None = None
     """CPUs that each worker asks Ray for; none: its share of those that are there with one left for data, 1 at most."""
     worker_resource: str | None = None
-    """Resource of the nodes that train, of which each worker takes 1 (ray start --resources '{"NAME": 4}'): other nodes are left to data."""
+    """Resource of the nodes that train, of which each worker takes 1 (ray start --resources '{"NAME": 4}'): other nodes
+    are left to data.
+    """
     autoscaled: bool = False
     """The cluster adds nodes when asked: workers that have no room yet are waited for instead of being refused."""
     address: str | None = None

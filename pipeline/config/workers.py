@@ -1,4 +1,4 @@
-"""How many workers a run may have."""
+"""The allowed number of workers of a run."""
 
 import re
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from pipeline.errors import ConfigError
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerRange:
-    """From `least` to `most` workers; elastic where these differ."""
+    """From `least` to `most` workers; elastic if they differ."""
 
     least: int
     most: int
@@ -22,7 +22,7 @@ class WorkerRange:
 
 
 def worker_range(workers: int | str) -> WorkerRange:
-    """The range that a number, or two with two dots between them, means. Raises ConfigError for anything else."""
+    """Parse a number, or two numbers with two dots between them. Raises ConfigError otherwise."""
     found = re.fullmatch(r"(\d+)(?:\.\.(\d+))?", str(workers))
     least = int(found[1]) if found else 0
     most = int(found[2] or found[1]) if found else 0

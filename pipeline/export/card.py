@@ -1,4 +1,4 @@
-"""The model card of a pretrained model: what it is, how it is used, what it reaches, and what it comes from."""
+"""The model card of a pretrained model: description, use, results and lineage."""
 
 import html
 from collections.abc import Sequence
@@ -37,50 +37,50 @@ FORMS = {
     "int8": "ONNX graphs with 8-bit weights",
     "mlflow": "the files of a model in MLflow",
 }
-"""Kind of export -> what it is."""
+"""Kind of export -> its description."""
 PAIRS = {NextSentence: "next-sentence prediction", SentenceOrder: "sentence-order prediction"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Lineage:
-    """Where a checkpoint comes from, and what is said of the model for others."""
+    """Where a checkpoint comes from, and how the model is published."""
 
     name: str
-    """Of the run."""
+    """Name of the run."""
     recorded: dict[str, Any]
-    """What run.json holds."""
+    """Content of run.json."""
     summary: dict[str, Any] | None
-    """Of the finished run."""
+    """Summary of the finished run."""
     corpus: Corpus | DataError
-    """The prepared corpus, or why there is none to read any more."""
+    """The prepared corpus, or why it cannot be read any more."""
     license: str | None = None
     """SPDX identifier."""
     language: tuple[str, ...] = ()
-    """Codes; none: those of the corpus."""
+    """Language codes; default: those of the corpus."""
     repository: str | None = None
-    """OWNER/NAME on the hub, where it goes there."""
+    """OWNER/NAME on the hub, if it is pushed there."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Made:
-    """What a kind of export says of the files that it wrote."""
+    """What an exporter reports about the files that it wrote."""
 
     checked: str
-    """In a few words; begins with "checked" or "not checked"."""
+    """Short description of the check; begins with "checked" or "not checked"."""
     use: str
-    """Markdown: how to call it; FOLDER and PLACE stand for the model, as transformers and pipeline.api name it."""
+    """Markdown usage example; FOLDER and PLACE stand for the model, as transformers and pipeline.api name it."""
     library: str = "transformers"
-    """The hub's name of the library that loads it."""
+    """The hub's name of the library that loads the model."""
     tags: tuple[str, ...] = ()
-    """Further tags."""
+    """Additional tags."""
     extra: tuple[str, ...] = ()
-    """Further sections of the card."""
+    """Additional sections of the card."""
     figures: str = ""
-    """What was measured, in a line."""
+    """Measurements, in one line."""
 
 
 def corpus_of(recorded: dict[str, Any]) -> Corpus | DataError:
-    """The corpus that a run was trained on, or what is wrong with it now."""
+    """Return the corpus that a run was trained on, or the reason why it cannot be read."""
     try:
         corpus = load_corpus(recorded["corpus"])
     except DataError as error:
@@ -95,7 +95,7 @@ def corpus_of(recorded: dict[str, Any]) -> Corpus | DataError:
 
 
 def card(trained: Trained, lineage: Lineage, kind: str, made: Made) -> str:
-    """README.md of an export."""
+    """Return the README.md of an export."""
     step, asked = read_state(trained.checkpoint).step, settings_of(lineage.recorded)
     parts = [
         f"# {lineage.name}, step {step:,}",
@@ -123,7 +123,7 @@ def card(trained: Trained, lineage: Lineage, kind: str, made: Made) -> str:
 
 
 def metadata(lineage: Lineage, made: Made, step: int) -> dict[str, Any]:
-    """What the hub reads of the card, its license apart."""
+    """Return the card's metadata for the hub, except the license."""
     sources = {} if isinstance(lineage.corpus, DataError) else lineage.corpus.sources
     found = [match[1] for location in sources if (match := DATASET.match(location))]
     return {
@@ -138,25 +138,25 @@ def metadata(lineage: Lineage, made: Made, step: int) -> dict[str, Any]:
 
 
 def use(made: Made, lineage: Lineage) -> str:
-    """How the model is called, from the hub or, before it is there, in its folder."""
+    """Return the usage example, with the model's hub name or, without one, its folder."""
     if lineage.repository:
         return made.use.replace("FOLDER", lineage.repository).replace("PLACE", f"hf://{lineage.repository}")
     return f"In this folder; elsewhere give its path.\n\n{made.use.replace('FOLDER', '.').replace('PLACE', '.')}"
 
 
 def languages(sources: dict[str, dict[str, Any]]) -> list[str]:
-    """The languages that the sources of a corpus were said to be in; none where one of them says nothing."""
+    """Return the languages of a corpus' sources; empty if one source does not state any."""
     said = {"en" if location == BUILTIN else about.get("language") for location, about in sources.items()}
     return [] if None in said else sorted(map(str, said))
 
 
 def initial_model(lineage: Lineage) -> str:
-    """The model that the run started from, as it was named; empty where none is known."""
+    """Return the model that the run started from, as the user named it; empty if unknown."""
     return str((lineage.summary or {}).get("init") or "")
 
 
 def results(summary: dict[str, Any] | None, step: int) -> list[dict[str, Any]]:
-    """The results of a model-index: what was measured on held-out text after this step."""
+    """Return the results of a model-index: measurements on held-out text after this step."""
     after = measured(summary, step)
     names = {
         "heldout/mlm_accuracy": ("accuracy", "accuracy at masked tokens"),
@@ -170,12 +170,12 @@ def results(summary: dict[str, Any] | None, step: int) -> list[dict[str, Any]]:
 
 
 def measured(summary: dict[str, Any] | None, step: int) -> dict[str, float]:
-    """What was measured on held-out text after this step; nothing where the run ended at another, or has none."""
+    """Return the measurements on held-out text after this step; empty if the run ended at another step or has none."""
     return summary["heldout_after"] if summary and summary["steps"] == step else {}
 
 
 def introduction(trained: Trained, lineage: Lineage, asked: Pretrain, step: int) -> str:
-    """What the model is, in three sentences."""
+    """Return a description of the model in three sentences."""
     initial = model_place(initial_model(lineage)) or "another model"
     started = f"the weights of {initial}" if "init.fingerprint" in lineage.recorded["identity"] else "random weights"
     objectives = " and ".join(filter(None, ("masked-language modelling", PAIRS.get(type(asked.sampling.pairs)))))
@@ -191,7 +191,7 @@ def introduction(trained: Trained, lineage: Lineage, asked: Pretrain, step: int)
 
 
 def texts(lineage: Lineage) -> str:
-    """How much text it was trained on, and of which sources."""
+    """Return how much text the model was trained on, and its sources."""
     if isinstance(lineage.corpus, DataError):
         return ""
     sources = lineage.corpus.sources
@@ -200,7 +200,7 @@ def texts(lineage: Lineage) -> str:
 
 
 def limits(trained: Trained, lineage: Lineage, asked: Pretrain, step: int) -> str:
-    """What a visitor must know before using it."""
+    """Return the model's limitations as a list."""
     tokens, longest = read_state(trained.checkpoint).tokens, trained_length(asked)
     lines = [
         "It fills blanks and gives vectors to start from; it writes no text. For a task, fine-tune it.",
@@ -220,17 +220,17 @@ def limits(trained: Trained, lineage: Lineage, asked: Pretrain, step: int) -> st
 
 
 def trained_length(asked: Pretrain) -> int:
-    """Tokens of the longest sequences that a run was asked to train on."""
+    """Return the length in tokens of the longest training sequences."""
     return max(phase.sampling.maximum_length for phase in asked.all_phases)
 
 
 def parameters(trained: Trained) -> int:
-    """Weights of the encoder and both heads; tied ones count once."""
+    """Return the number of weights of the encoder and both heads; tied ones count once."""
     return sum(weight.numel() for weight in trained.module.parameters())
 
 
 def metrics(summary: dict[str, Any] | None, step: int) -> str:
-    """What the run measured at its end, beside baselines."""
+    """Return the run's final measurements, next to baselines."""
     if summary is None:
         return "None: the run is not finished, and its held-out loss is measured at its end."
     if summary["steps"] != step:
@@ -241,7 +241,7 @@ def metrics(summary: dict[str, Any] | None, step: int) -> str:
 
 
 def data(lineage: Lineage) -> str:
-    """Sources, their counts, and what was left out for which reason."""
+    """Return the sources, their counts, and what was left out, by reason."""
     corpus = lineage.corpus
     if isinstance(corpus, DataError):
         return f"Not described: {html.escape(corpus_problem(lineage))}."
@@ -260,24 +260,24 @@ def data(lineage: Lineage) -> str:
 
 
 def corpus_problem(lineage: Lineage) -> str:
-    """Why the corpus cannot be read any more, without the folders above it."""
+    """Return why the corpus cannot be read, without parent folders."""
     folder = str(lineage.recorded["corpus"])
     return str(lineage.corpus).replace(folder, public_place(folder))
 
 
 def dropped(counts: dict[str, int]) -> str:
-    """Reasons with their counts, commonest first."""
+    """Return reasons with their counts, most frequent first."""
     ordered = sorted(counts.items(), key=lambda item: -item[1])
     return ", ".join(f"{reason} {count:,}" for reason, count in ordered) or "nothing"
 
 
 def settings(identity: dict[str, Any]) -> Sequence[tuple[str, str]]:
-    """What made the run what it is; fingerprints belong to the lineage."""
+    """Return the settings that define the run, without fingerprints, which are in the lineage."""
     return [(f"`{name}`", str(value)) for name, value in identity.items() if not name.endswith(".fingerprint")]
 
 
 def places(trained: Trained, lineage: Lineage, step: int) -> list[tuple[str, str]]:
-    """Fingerprints and names that lead back to what the model was made of, without folders of this machine."""
+    """Return fingerprints and names that identify the model's origin, without this machine's folders."""
     identity = lineage.recorded["identity"]
     weights = storage.read_json(storage.join(trained.checkpoint, storage.MANIFEST))["files"][WEIGHTS]
     return [

@@ -1,4 +1,4 @@
-"""An export on the Hugging Face hub: one commit of all its files."""
+"""Upload an export to the Hugging Face hub, all files in one commit."""
 
 import importlib.util
 import json
@@ -23,7 +23,7 @@ REFUSALS = {
 
 
 def require_hub(repository: str) -> None:
-    """Raise ConfigError where the hub's library is not installed or no token is there."""
+    """Raise ConfigError if the hub's library is not installed or there is no token."""
     if importlib.util.find_spec("huggingface_hub") is None:
         raise ConfigError(f"push_to_hub ({repository}) needs huggingface_hub: pip install 'bertstream[hub]'")
     from huggingface_hub import get_token
@@ -33,9 +33,9 @@ def require_hub(repository: str) -> None:
 
 
 def push(target: str, repository: str, private: bool) -> str:
-    """Upload a published folder to OWNER/NAME, which is made where it is not there, and return its URL.
+    """Upload a published folder to OWNER/NAME, creating it if necessary, and return its URL.
 
-    Raises CheckpointError where the hub refuses it or cannot be reached; the token is never in a message.
+    Raises CheckpointError if the hub refuses it or cannot be reached; the token never appears in a message.
     """
     from huggingface_hub import CommitOperationAdd, HfApi
     from huggingface_hub.utils import disable_progress_bars
@@ -58,23 +58,26 @@ def push(target: str, repository: str, private: bool) -> str:
 def fetch(target: str, folder: Path) -> list[str]:
     """Copy a published folder to a local one and return the names of its files.
 
-    Its manifest.json then names the checkpoint without the folders above it.
+    The copied manifest.json names the checkpoint without its parent folders.
     """
     manifest = storage.read_json(storage.join(target, storage.MANIFEST))
     for name in manifest["files"]:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        system, path = storage.filesystem(storage.join(target, name))
-        local = fs.LocalFileSystem()
-        storage.with_retries(
-            lambda: fs.copy_files(path, f"{folder}/{name}", source_filesystem=system, destination_filesystem=local)
-        )
+        copy_file(storage.join(target, name), f"{folder}/{name}")
     said = {key: public_place(value) if key == "checkpoint" else value for key, value in manifest.items()}
     (folder / storage.MANIFEST).write_text(json.dumps(said, indent=1, ensure_ascii=False, sort_keys=True) + "\n")
     return [*manifest["files"], storage.MANIFEST]
 
 
+def copy_file(source: str, target: str) -> None:
+    """Copy a file from any storage to a local path, with retries."""
+    system, path = storage.filesystem(source)
+    local = fs.LocalFileSystem()
+    storage.with_retries(lambda: fs.copy_files(path, target, source_filesystem=system, destination_filesystem=local))
+
+
 def reason(error: Exception, api: "HfApi") -> str:
-    """Why an upload failed, in a line without the token."""
+    """Return why an upload failed, in one line without the token."""
     from huggingface_hub import get_token
 
     status = getattr(getattr(error, "response", None), "status_code", None)

@@ -1,17 +1,17 @@
-"""A trained encoder in the published format: a folder that transformers loads with from_pretrained."""
+"""Export a trained encoder in the published format: a folder that transformers loads with from_pretrained."""
 
 import importlib.util
 from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from pyarrow import fs
 from torch import Tensor
 
 from pipeline import storage
 from pipeline.batch import Batch
 from pipeline.errors import CheckpointError
 from pipeline.export.card import Lineage, Made, card, trained_length
+from pipeline.export.hub import copy_file
 from pipeline.export.markdown import CARD
 from pipeline.export.probe import TOLERANCE, difference, padded, probes
 from pipeline.export.sentence_files import sentence_files
@@ -49,15 +49,15 @@ model = api.load("PLACE")
 print(model.fill("A text with a [MASK] in it."))
 print(model.embed(["A first text.", "A second one."]).shape)
 ```"""
-"""Of a folder of the published format; PLACE is the folder as pipeline.api names it."""
+"""Usage of a folder of the published format; PLACE is the folder as pipeline.api names it."""
 Logits = Callable[[Batch], tuple[Tensor, Tensor]]
-"""Batch -> logits (M, V) of its scored tokens and (N, 2) of its pairs."""
+"""Batch -> logits (M, V) of its masked tokens and (N, 2) of its pairs."""
 
 
 def export(checkpoint: str, target: str, lineage: Lineage) -> str:
-    """Publish a checkpoint's model, tokenizer and card to `target` and say in a few words how it was checked.
+    """Publish a checkpoint's model, tokenizer and card to `target`, and return how it was checked.
 
-    Raises CheckpointError when the checkpoint is damaged, or the logits computed from what was written differ from its own.
+    Raises CheckpointError if the checkpoint is damaged, or the exported model's logits differ from its own.
     """
     trained = load_trained(checkpoint)
     with scratch_folder("export") as temporary:
@@ -68,7 +68,7 @@ def export(checkpoint: str, target: str, lineage: Lineage) -> str:
 
 
 def write_published(trained: Trained, lineage: Lineage, folder: Path) -> Made:
-    """Write the published format, and what sentence-transformers reads, to an empty folder, and check it."""
+    """Write the published format and sentence-transformers' files to an empty folder, and check them."""
     copy_model(trained.checkpoint, folder)
     for name, content in sentence_files(trained.model.width, trained_length(settings_of(lineage.recorded))).items():
         storage.write_bytes(str(folder / name), content.encode())
@@ -76,25 +76,24 @@ def write_published(trained: Trained, lineage: Lineage, folder: Path) -> Made:
 
 
 def copy_model(checkpoint: str, folder: Path) -> None:
-    """Copy what a checkpoint holds in the published format to a local folder."""
+    """Copy a checkpoint's files of the published format to a local folder."""
     for name in storage.read_json(storage.join(checkpoint, storage.MANIFEST))["files"]:
         if name not in TRAINING_ONLY:
-            system, path = storage.filesystem(storage.join(checkpoint, name))
-            storage.with_retries(
-                lambda: fs.copy_files(
-                    path, f"{folder}/{name}", source_filesystem=system, destination_filesystem=fs.LocalFileSystem()
-                )
-            )
+            copy_file(storage.join(checkpoint, name), f"{folder}/{name}")
 
 
 def check(folder: Path, trained: Trained) -> str:
-    """Load an exported folder, with transformers where it is installed, and compare its logits with the checkpoint's. Raises CheckpointError when they differ."""
+    """Load an exported folder, with transformers if installed, and compare its logits with the checkpoint's.
+
+    Raises CheckpointError if they differ.
+    """
     installed = importlib.util.find_spec("transformers") is not None
     theirs = published_logits(folder) if installed else own_logits(load_module(str(folder), trained.model)[0])
     found = largest_difference(theirs, trained)
     if not found <= TOLERANCE:
         raise CheckpointError(
-            f"export {folder}: {'transformers' if installed else 'our'} logits differ from the checkpoint's by {found:.2g} of the largest, more than {TOLERANCE}"
+            f"export {folder}: {'transformers' if installed else 'our'} logits differ from the checkpoint's by "
+            f"{found:.2g} of the largest, more than {TOLERANCE}"
         )
     return (
         f"checked: logits equal transformers' within {TOLERANCE} of the largest"
@@ -104,7 +103,9 @@ def check(folder: Path, trained: Trained) -> str:
 
 
 def largest_difference(theirs: Logits, trained: Trained) -> float:
-    """Largest difference from the checkpoint's logits, in float32, as a share of the largest logit (of 1 where that is smaller)."""
+    """Return the largest difference from the checkpoint's logits in float32, relative to the largest logit (to 1 if
+    that is smaller).
+    """
     ours = own_logits(trained.module)
     with torch.inference_mode():
         found = [
@@ -116,12 +117,12 @@ def largest_difference(theirs: Logits, trained: Trained) -> float:
 
 
 def own_logits(module: BertPretraining) -> Logits:
-    """Our way to the logits."""
+    """Return a function that computes our model's logits."""
     return lambda batch: (module.predict_masked(batch), module.pair_logits(module.encoder(batch), batch))
 
 
 def published_logits(folder: Path) -> Logits:
-    """transformers' way to the logits, from a folder."""
+    """Return a function that computes transformers' logits of a folder's model."""
     from transformers import AutoModelForPreTraining
     from transformers.utils import logging
 

@@ -1,4 +1,4 @@
-"""Texts -> words for their blanks, or one vector a text: what an exported model is asked.
+"""Run an exported model on texts: predict their blanks, or compute one vector per text.
 
 N texts, T tokens of all of them, M [MASK]s in them, V vocabulary entries.
 """
@@ -19,22 +19,24 @@ TEXTS_AT_ONCE = 32
 
 
 def read_tokenizer(folder: str, maximum_length: int) -> Tokenizer:
-    """The tokenizer.json of a local folder, which reads [MASK] as the mask and cuts texts at `maximum_length` tokens."""
+    """Load a local folder's tokenizer.json, which reads [MASK] as the mask and truncates texts at `maximum_length`
+    tokens.
+    """
     tokenizer = Tokenizer.from_file(f"{folder}/tokenizer.json")
     tokenizer.enable_truncation(maximum_length)
     return tokenizer
 
 
 def encode(texts: Sequence[str], tokenizer: Tokenizer, mask_id: int) -> Batch:
-    """One sequence [CLS] text [SEP] a text; the masked positions are those of [MASK], and their labels say nothing."""
+    """Encode each text as [CLS] text [SEP]; the masked positions are those of [MASK], with dummy labels."""
     return batch_of(tokenizer.encode_batch(list(texts)), mask_id)
 
 
 def batch_of(encodings: Sequence[Encoding], mask_id: int) -> Batch:
-    """The same from what the tokenizer made of the texts."""
+    """Build the same batch from the tokenizer's encodings."""
     rows = []
     for encoding in encodings:
-        blanks = [place for place, i in enumerate(encoding.ids) if i == mask_id]
+        blanks = [position for position, id in enumerate(encoding.ids) if id == mask_id]
         row = {
             "ids": encoding.ids,
             "first_length": encoding.type_ids.count(0),
@@ -49,7 +51,7 @@ def batch_of(encodings: Sequence[Encoding], mask_id: int) -> Batch:
 def fill_masks(
     trained: Trained, batch: Batch, vocabulary: Vocabulary, top: int
 ) -> list[list[list[dict[str, str | float]]]]:
-    """Of each text, of each of its [MASK]s in their order: the `top` likeliest entries with their probabilities, best first."""
+    """Return the `top` most likely entries for each [MASK] of each text, best first, with probabilities."""
     best = trained.module.predict_masked(batch).softmax(-1).topk(min(top, trained.vocabulary_size))
     guesses: list[list[list[dict[str, str | float]]]] = [[] for _ in range(batch.sequences)]
     rows_M = torch.searchsorted(batch.offsets.long(), batch.masked_positions_M, right=True) - 1
@@ -65,5 +67,7 @@ def fill_masks(
 
 @torch.inference_mode()
 def embeddings(trained: Trained, batch: Batch) -> Tensor:
-    """One vector (N, width) a sequence: the mean of its last hidden states, [CLS] and [SEP] among them (Reimers & Gurevych 2019, MEAN)."""
+    """Return one vector per sequence, (N, width): the mean of its last hidden states, [CLS] and [SEP] included (Reimers
+    & Gurevych 2019, MEAN).
+    """
     return torch.segment_reduce(trained.module.encoder(batch), "mean", lengths=batch.offsets.diff().long())

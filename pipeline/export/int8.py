@@ -1,4 +1,4 @@
-"""The ONNX graphs with 8-bit weights for CPUs, and what that costs and gains: accuracy and latency beside float32's."""
+"""Quantise the ONNX graphs to 8-bit weights for CPUs, and compare accuracy and latency with float32."""
 
 import time
 from collections.abc import Sequence
@@ -21,38 +21,42 @@ if TYPE_CHECKING:
     from onnxruntime import InferenceSession
 
 WORST = 0.5
-"""Root-mean-square difference of int8's logits from float32's, as a share of their standard deviation, above which the graph is broken:
-unrelated logits have 1.4, sound graphs a few hundredths."""
+"""Maximum root-mean-square difference of int8's logits from float32's, relative to their standard deviation; above it
+the graph is broken.
+
+Unrelated logits have 1.4, sound graphs a few hundredths.
+"""
 WARM_UP = 5
-"""Sequences that are not timed."""
+"""Sequences run before timing."""
 PERCENTILES = (50, 99)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """One fill-mask graph on the machine that exported it."""
+    """Measurements of one fill-mask graph on the exporting machine."""
 
     megabytes: float
-    """Of both graphs' files."""
+    """Size of both graphs' files."""
     loss: float
     """Mean cross-entropy at the masked positions, in nats."""
     accuracy: float
-    """Share of them whose likeliest entry is the one that stood there."""
+    """Share of masked positions where the most likely entry is the original one."""
     milliseconds: tuple[float, ...]
     """Latency of one sequence's logits, at PERCENTILES."""
 
 
 def quantize_graphs(float32: Path, folder: Path) -> None:
-    """Write both graphs with 8-bit weights; activations are quantised as they come (dynamic).
+    """Write both graphs with 8-bit weights and dynamically quantised activations.
 
-    7 bits of each weight are used: processors without VNNI add 8-bit products in 16 bits, which would overflow.
+    Only 7 bits per weight are used: processors without VNNI add 8-bit products in 16 bits, which would overflow.
     """
     from onnxruntime.quantization import QuantType, quantize_dynamic
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
     for name in (FILL_MASK, EMBEDDING):
         with quiet(), scratch_folder("export") as temporary:
-            # The output weights are transposed embeddings: only weights that are transposed beforehand are quantised, half of a small model's time.
+            # The output weights are transposed embeddings. Only weights that are transposed beforehand get quantised,
+            # and they take half of a small model's time.
             quant_pre_process(float32 / name, f"{temporary}/{name}", skip_symbolic_shape=True)
             quantize_dynamic(
                 f"{temporary}/{name}", folder / name, weight_type=QuantType.QInt8, per_channel=True, reduce_range=True
@@ -60,7 +64,10 @@ def quantize_graphs(float32: Path, folder: Path) -> None:
 
 
 def check_int8(float32: Path, folder: Path, trained: Trained) -> str:
-    """Load the quantised graphs from disk and compare them with float32's. Raises CheckpointError where they are broken."""
+    """Load the quantised graphs from disk and compare them with float32's.
+
+    Raises CheckpointError if they are broken.
+    """
     batch = probe(trained.vocabulary_size, [min(length, trained.model.maximum_positions) for length in (19, 7, 64)])
     found = {
         name: deviation(run(session(folder / name), batch), run(session(float32 / name), batch))
@@ -69,18 +76,25 @@ def check_int8(float32: Path, folder: Path, trained: Trained) -> str:
     for name, share in found.items():
         if not share <= WORST:
             raise CheckpointError(
-                f"export {folder / name}: int8's outputs differ from float32's by {share:.2g} of their standard deviation, more than {WORST}: this model does not stand 8 bits"
+                f"export {folder / name}: int8's outputs differ from float32's by {share:.2g} of their standard "
+                f"deviation, more than {WORST}: this model cannot be quantised to 8 bits"
             )
-    return f"checked: int8's logits differ from float32's by {found[FILL_MASK]:.2g} of their standard deviation, embeddings by {found[EMBEDDING]:.2g}"
+    return (
+        f"checked: int8's logits differ from float32's by {found[FILL_MASK]:.2g} of their standard deviation, "
+        f"embeddings by {found[EMBEDDING]:.2g}"
+    )
 
 
 def deviation(theirs: torch.Tensor, ours: torch.Tensor) -> float:
-    """Root-mean-square difference as a share of our standard deviation; NaN where there is any."""
+    """Return the root-mean-square difference relative to our standard deviation; NaN if there is any NaN."""
     return ((theirs - ours).square().mean().sqrt() / ours.std()).item()
 
 
 def compare(float32: Path, int8: Path, rows: Sequence[Batch]) -> tuple[Measured, Measured]:
-    """Scores and latency of both fill-mask graphs on batches of one sequence each; they take turns, so that both meet the same machine."""
+    """Return scores and latency of both fill-mask graphs on batches of one sequence each.
+
+    The graphs alternate, so that both see the same load on the machine.
+    """
     graphs = [session(folder / FILL_MASK) for folder in (float32, int8)]
     for graph in graphs:
         for batch in rows[:WARM_UP]:
@@ -98,7 +112,9 @@ def compare(float32: Path, int8: Path, rows: Sequence[Batch]) -> tuple[Measured,
 
 
 def score(graph: "InferenceSession", batch: Batch) -> tuple[float, int, float]:
-    """Summed cross-entropy in nats and right answers at the masked positions of one sequence, and the seconds that the graph took."""
+    """Return one sequence's summed cross-entropy in nats, its right answers at masked positions, and the graph's
+    seconds.
+    """
     inputs = {name: tensor.numpy() for name, tensor in padded(batch).items()}
     begun = time.perf_counter()
     (logits,) = graph.run(None, inputs)

@@ -1,4 +1,4 @@
-"""A run's model taken out: every kind asked for is made, checked, published, and read back before it counts."""
+"""The export job: make, check and publish each requested kind of export, and read it back."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -25,9 +25,9 @@ Report = Callable[[str], None]
 
 
 def export_run(config: Export, report: Report) -> None:
-    """Make every kind of config.kinds, and push it where asked; report where each is and how it was checked.
+    """Make every kind in config.kinds, push it if requested, and report where it is and how it was checked.
 
-    All that can be refused is refused before any is made.
+    All settings are checked before anything is made.
     """
     folder = storage.absolute(config.run)
     require_languages(config.language)
@@ -51,7 +51,8 @@ def export_run(config: Export, report: Report) -> None:
         storage.require_writable("folder", target)
     lineage = Lineage(
         name=folder.rsplit("/", 1)[1], recorded=recorded, summary=run.read_summary(folder), corpus=corpus_of(recorded),
-        license=config.license and spdx_identifier(config.license), language=config.language, repository=config.push_to_hub,
+        license=config.license and spdx_identifier(config.license), language=config.language,
+        repository=config.push_to_hub,
     )  # fmt: skip
     for kind in config.kinds:
         if kind in FOLDERS:
@@ -75,19 +76,19 @@ def export_run(config: Export, report: Report) -> None:
 
 
 def require_languages(codes: Sequence[str]) -> None:
-    """Raise ConfigError for what is no code of a language."""
+    """Raise ConfigError for an invalid language code."""
     if wrong := [code for code in codes if not is_language_code(code)]:
         raise ConfigError(f"language ({wrong[0]}) is no code of a language: give one of ISO 639, such as en")
 
 
 def mlflow_uri(config: Export, folder: str, lineage: Lineage) -> str:
-    """The MLflow that tracked the run. Raises ConfigError where it cannot be told."""
+    """Return the MLflow URI that tracked the run. Raises ConfigError if it is unknown."""
     known = config.mlflow_uri or (lineage.summary["mlflow_uri"] if lineage.summary else None)
     return tracking_uri(Tracking(uri=known), folder.rsplit("/", 2)[0]) if "mlflow" in config.kinds else ""
 
 
 def require_free(target: str, replace: bool) -> None:
-    """Raise ConfigError unless nothing is at `target`, or an export that may be replaced."""
+    """Raise ConfigError unless `target` is empty, or an export that may be replaced."""
     there = storage.children(target)
     if not there:
         return
@@ -103,7 +104,7 @@ def require_free(target: str, replace: bool) -> None:
 
 
 def publish(trained: Trained, lineage: Lineage, kind: str, scratch: Path, target: str) -> str:
-    """Make a kind's folder, publish it with its card, and give its place and how it was checked."""
+    """Make a kind's folder, publish it with its card, and return its location and how it was checked."""
     with scratch_folder("export") as folder:
         made = FOLDERS[kind](trained, lineage, scratch, folder)
         (folder / CARD).write_text(card(trained, lineage, kind, made))
@@ -114,7 +115,7 @@ def publish(trained: Trained, lineage: Lineage, kind: str, scratch: Path, target
 
 
 def log(trained: Trained, lineage: Lineage, config: Export, uri: str) -> str:
-    """Log the model to its run, and register it where asked; gives its URI and how it was checked."""
+    """Log the model to its run, register it if requested, and return its URI and how it was checked."""
     with scratch_folder("export") as temporary:
         written, published = temporary / "written", temporary / "model"
         written.mkdir()

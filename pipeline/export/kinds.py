@@ -1,4 +1,4 @@
-"""The kinds of export that are folders: each writes its files to a local folder, checks them, and says how they are used."""
+"""Kinds of export that are folders: each writes its files to a local folder, checks them, and describes their use."""
 
 import os
 import platform
@@ -24,9 +24,10 @@ from pipeline.train.checkpoint import WEIGHTS
 from pipeline.train.evaluate import heldout_batches
 
 HELDOUT_ROWS = 256
-"""Held-out sequences that int8 is compared on."""
-ONNX_USE = f"""`fill_mask.onnx` gives `logits` (batch, length, vocabulary), `embedding.onnx` gives `sentence_embedding` (batch, width), the mean of the last
-hidden states over the attention mask. Opset {OPSET}; inputs are int64 (batch, length), both sizes free up to the model's positions.
+"""Number of held-out sequences for int8's comparison."""
+ONNX_USE = f"""`fill_mask.onnx` gives `logits` (batch, length, vocabulary), `embedding.onnx` gives `sentence_embedding`
+(batch, width), the mean of the last hidden states over the attention mask. Opset {OPSET}; inputs are int64
+(batch, length), both sizes free up to the model's positions.
 
 ```python
 import numpy, onnxruntime, tokenizers
@@ -44,19 +45,19 @@ session.run(None, {{
 
 
 def huggingface(trained: Trained, lineage: Lineage, scratch: Path, folder: Path) -> Made:
-    """The published format."""
+    """Export the published format."""
     return write_published(trained, lineage, folder)
 
 
 def onnx(trained: Trained, lineage: Lineage, scratch: Path, folder: Path) -> Made:
-    """Float32 graphs, with the tokenizer."""
+    """Export float32 graphs with the tokenizer."""
     copy_tokenizer(trained, folder)
     shutil.copytree(float32_graphs(trained, scratch), folder, dirs_exist_ok=True)
     return Made(checked=check_graphs(folder, trained), use=ONNX_USE, library="onnx", tags=("onnx",))
 
 
 def int8(trained: Trained, lineage: Lineage, scratch: Path, folder: Path) -> Made:
-    """Graphs with 8-bit weights, measured beside float32's."""
+    """Export graphs with 8-bit weights, compared with float32."""
     copy_tokenizer(trained, folder)
     float32 = float32_graphs(trained, scratch)
     check_graphs(float32, trained)
@@ -70,13 +71,13 @@ def int8(trained: Trained, lineage: Lineage, scratch: Path, folder: Path) -> Mad
 
 
 def copy_tokenizer(trained: Trained, folder: Path) -> None:
-    """Put all of the published format but the weights into the folder."""
+    """Copy the published format without the weights."""
     copy_model(trained.checkpoint, folder)
     (folder / WEIGHTS).unlink()
 
 
 def float32_graphs(trained: Trained, scratch: Path) -> Path:
-    """The folder of the float32 graphs, made once a job."""
+    """Return the folder of the float32 graphs, made once per job."""
     published, folder = scratch / "published", scratch / "float32"
     if not folder.exists():
         published.mkdir()
@@ -87,7 +88,7 @@ def float32_graphs(trained: Trained, scratch: Path) -> Path:
 
 
 def sequences(trained: Trained, lineage: Lineage) -> tuple[list[Batch], str | None]:
-    """Held-out sequences, a batch each, as the run's evaluations mask them; where there are none, random ones, and why."""
+    """Return held-out sequences, one per batch, masked as in the run's evaluations; or random ones, and the reason."""
     if isinstance(lineage.corpus, DataError):
         why = corpus_problem(lineage)
     else:
@@ -103,7 +104,7 @@ def sequences(trained: Trained, lineage: Lineage) -> tuple[list[Batch], str | No
 
 
 def comparison(float32: Measured, int8: Measured, rows: list[Batch], problem: str | None) -> str:
-    """The card's table of both graphs."""
+    """Return the card's table of both graphs."""
     figures = {
         "megabytes, both graphs": [f"{m.megabytes:.1f}" for m in (float32, int8)],
         "held-out MLM accuracy": ["not measured" if problem else f"{m.accuracy:.2%}" for m in (float32, int8)],
@@ -113,12 +114,15 @@ def comparison(float32: Measured, int8: Measured, rows: list[Batch], problem: st
     }
     tokens, masked = sum(batch.tokens for batch in rows) / len(rows), sum(batch.masked for batch in rows)
     what = f"random sequences ({problem})" if problem else f"held-out sequences with {masked:,} masked positions"
-    about = f"{len(rows)} {what}, {tokens:.0f} tokens long on average, one at a time through `fill_mask.onnx`, both graphs in turns, on {processor()}."
+    about = (
+        f"{len(rows)} {what}, {tokens:.0f} tokens long on average, one at a time through `fill_mask.onnx`, both "
+        f"graphs in turns, on {processor()}."
+    )
     return f"{table(('', 'float32', 'int8'), [(name, *values) for name, values in figures.items()])}\n\n{about}"
 
 
 def in_a_line(float32: Measured, int8: Measured, problem: str | None) -> str:
-    """The same for a terminal."""
+    """Return the comparison in one line, for a terminal."""
     accuracy = (
         f"accuracy not measured ({problem})"
         if problem
@@ -132,7 +136,7 @@ def in_a_line(float32: Measured, int8: Measured, problem: str | None) -> str:
 
 
 def processor() -> str:
-    """The machine's processor and cores, as figures need them beside them."""
+    """Return the machine's processor and cores, to state next to measurements."""
     try:
         names = [
             line.split(":", 1)[1].strip()
@@ -149,4 +153,4 @@ FOLDERS: dict[str, Callable[[Trained, Lineage, Path, Path], Made]] = {
     "onnx": onnx,
     "int8": int8,
 }
-"""Kind -> (model, lineage, scratch folder of the job, empty folder to fill) -> what was made."""
+"""Kind -> (model, lineage, the job's scratch folder, empty folder to fill) -> description of what was made."""

@@ -1,4 +1,4 @@
-"""Pieces of a model card: tables, names of places, and the YAML header that the Hugging Face hub reads."""
+"""Parts of a model card: tables, names of locations, and the YAML header for the Hugging Face hub."""
 
 import html
 import importlib.metadata
@@ -13,7 +13,7 @@ from pipeline.config.publishing import license_fields
 
 CARD = "README.md"
 DEVELOPMENT = "development set"
-"""What the name of every data set of a card's figures ends in: none is a test set."""
+"""Suffix of each data set's name in a card's results: none is a test set."""
 DATASET = re.compile(r"hf://datasets/([^/@]+/[^/@]+)")
 UNSAID = (
     "Not stated: whoever publishes this model chooses one (`--license` of `jobs/export.py`). What the licenses of its "
@@ -30,12 +30,12 @@ def header(fields: Mapping[str, Any], license: str | None) -> str:
 
 
 def license_text(license: str | None) -> str:
-    """Return what the card's last section says."""
+    """Return the card's license section."""
     return f"[{license}]({LICENSES}/{license}.html)." if license else UNSAID
 
 
 def result(task: str, dataset: Mapping[str, Any], metrics: Sequence[tuple[str, str, float]]) -> dict[str, Any]:
-    """Return one result of a model-index; metrics are (the hub's name, name for people, value)."""
+    """Return one result of a model-index; metrics are (the hub's name, readable name, value)."""
     measured = [{"type": type, "value": round(value, 4), "name": name} for type, name, value in metrics]
     marked = dict(dataset) | {"name": f"{dataset['name']}, {DEVELOPMENT}", "split": "validation"}
     return {"task": {"type": task}, "dataset": marked, "metrics": measured}
@@ -52,18 +52,18 @@ def hub_name(location: str) -> str | None:
 
 
 def public_place(location: str) -> str:
-    """Return a location as others may read it: a URL whole, of a local path its last name."""
+    """Return a location for publication: a URL unchanged, a local path reduced to its last part."""
     return location if storage.is_url(location) else location.rstrip("/").rpartition("/")[2]
 
 
 def model_place(location: str) -> str:
-    """Return the place of a model as others may read it: of one of this machine the run or trial, and what of it."""
+    """Return a model's location for publication: a local one reduced to its run or trial and what is inside."""
     inside = location.rpartition("/runs/")[2] if "/runs/" in location else location.rpartition("/finetune/")[2]
     return location if storage.is_url(location) else public_place(location) if inside == location else inside
 
 
 def version() -> str:
-    """Return the version of this package; a tree that was not installed has none."""
+    """Return this package's version; a tree that is not installed has none."""
     try:
         return importlib.metadata.version("bertstream")
     except importlib.metadata.PackageNotFoundError:
@@ -71,11 +71,11 @@ def version() -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a Markdown table; what looks like HTML, a link or a picture in it is text."""
+    """Return a Markdown table; HTML, links and pictures in cells are escaped."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join("| " + " | ".join(as_cell(cell) for cell in line) + " |" for line in lines)
 
 
 def as_cell(text: str) -> str:
-    """Return a text as it stands in a cell of a table."""
+    """Escape a text for a table cell."""
     return re.sub(r"([|\[\]])", r"\\\1", html.escape(text, quote=False)).replace("\n", " ")

@@ -1,7 +1,7 @@
 """The model as ONNX graphs, and onnxruntime's way to their outputs.
 
-    fill_mask.onnx     input_ids, attention_mask, token_type_ids -> logits (batch, length, V)
-    embedding.onnx     the same inputs -> sentence_embedding (batch, width): the mean of the last hidden states, [CLS] and [SEP] among them
+fill_mask.onnx input_ids, attention_mask, token_type_ids -> logits (batch, length, V) embedding.onnx the same inputs ->
+sentence_embedding (batch, width): the mean of the last hidden states, [CLS] and [SEP] among them
 
 Inputs are int64 (batch, length); both sizes are free, length up to the positions learned.
 """
@@ -29,11 +29,13 @@ if TYPE_CHECKING:
     from onnxruntime import InferenceSession
 
 OPSET = 18
-"""The newest that has LayerNormalization and that runtimes of the last years all have."""
+"""The newest opset that supports LayerNormalization and that all recent runtimes implement."""
 FILL_MASK, EMBEDDING = "fill_mask.onnx", "embedding.onnx"
 NEEDED = ("transformers", "onnx", "onnxscript", "onnxruntime")
 WEIGHTS_INSIDE = 2**30
-"""Bytes of weights above which they lie beside the graph: a protobuf message ends at 2^31, and the exporter may hold tied weights twice."""
+"""Bytes of weights above which they are stored next to the graph: a protobuf message ends at 2^31, and the exporter may
+store tied weights twice.
+"""
 
 
 class FillMask(nn.Module):
@@ -48,7 +50,7 @@ class FillMask(nn.Module):
 
 
 class Embedding(nn.Module):
-    """A published encoder -> the mean of the last hidden states over what the mask leaves in."""
+    """A published encoder -> the mean of its last hidden states over the attention mask."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -63,7 +65,7 @@ class Embedding(nn.Module):
 
 
 def require_onnx(kind: str) -> None:
-    """Raise ConfigError that names what is not installed."""
+    """Raise ConfigError with the names of missing packages."""
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         raise ConfigError(f"kind {kind} needs {', '.join(missing)}: {INSTALL}")
@@ -83,7 +85,7 @@ def write_graphs(published: Path, folder: Path) -> None:
 
 
 def write_graph(module: nn.Module, file: Path, output: str) -> None:
-    """Trace a module of the three inputs and write its graph."""
+    """Trace a module with the three inputs and write its graph."""
     config = module.model.config
     sizes = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length", max=config.max_position_embeddings)}
     shape = (2, min(8, config.max_position_embeddings))
@@ -106,7 +108,7 @@ def write_graph(module: nn.Module, file: Path, output: str) -> None:
 
 
 def session(file: Path) -> "InferenceSession":
-    """A graph from disk, ready to run on the CPU."""
+    """Load a graph from disk for the CPU."""
     from onnxruntime import InferenceSession, SessionOptions
 
     options = SessionOptions()
@@ -117,14 +119,17 @@ def session(file: Path) -> "InferenceSession":
 
 
 def run(graph: "InferenceSession", batch: Batch) -> Tensor:
-    """A graph's output for a batch: (M, V) logits of all its tokens, or (N, width) embeddings."""
+    """Return a graph's output for a batch: (M, V) logits of all its tokens, or (N, width) embeddings."""
     inputs = padded(batch)
     output = torch.from_numpy(graph.run(None, {name: tensor.numpy() for name, tensor in inputs.items()})[0])
     return output[inputs["attention_mask"].bool()] if output.dim() == 3 else output
 
 
 def check_graphs(folder: Path, trained: Trained) -> str:
-    """Load both graphs from disk and compare their outputs with the checkpoint's on ragged batches. Raises CheckpointError when they differ."""
+    """Load both graphs from disk and compare their outputs with the checkpoint's on ragged batches.
+
+    Raises CheckpointError if they differ.
+    """
     ours = {FILL_MASK: trained.module.predict_masked, EMBEDDING: lambda batch: embeddings(trained, batch)}
     for file, answer in ours.items():
         graph = session(folder / file)
@@ -136,7 +141,8 @@ def check_graphs(folder: Path, trained: Trained) -> str:
         largest = torch.tensor(found).max().item()
         if not largest <= TOLERANCE:
             raise CheckpointError(
-                f"export {folder / file}: outputs differ from the checkpoint's by {largest:.2g} of the largest, more than {TOLERANCE}"
+                f"export {folder / file}: outputs differ from the checkpoint's by {largest:.2g} of the largest, more "
+                f"than {TOLERANCE}"
             )
     return (
         f"checked: onnxruntime's logits and embeddings equal ours on ragged batches within {TOLERANCE} of the largest"
@@ -145,7 +151,7 @@ def check_graphs(folder: Path, trained: Trained) -> str:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Leave out what exporters say to their own developers."""
+    """Suppress the exporters' developer messages."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

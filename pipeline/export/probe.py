@@ -1,4 +1,4 @@
-"""What every export is checked on: ragged batches of random ids, flat for our model and padded for the others.
+"""Test inputs for every export: ragged batches of random ids, flat for our model and padded for others.
 
 N sequences, S the longest of them, M their tokens together.
 """
@@ -14,20 +14,20 @@ from pipeline.batch import Batch, collate
 from pipeline.text.schema import EXAMPLE
 
 TOLERANCE = 1e-5
-"""Largest difference of outputs in float32, as a share of the largest output (of 1 where that is smaller)."""
+"""Largest allowed difference of outputs in float32, relative to the largest output (to 1 if that is smaller)."""
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
-"""What published BERTs take, each int64 (N, S)."""
+"""Inputs of published BERTs, each int64 (N, S)."""
 
 
 def probes(vocabulary_size: int, maximum_positions: int) -> Iterator[Batch]:
-    """Batches of other sizes each: one token alone, lengths that differ, and the longest that the model takes."""
+    """Yield batches of different shapes: a single token, unequal lengths, and the model's maximum length."""
     longest = maximum_positions
     for lengths in ((1,), (min(7, longest), 1, min(19, longest)), (longest, (longest + 1) // 2)):
         yield probe(vocabulary_size, lengths)
 
 
 def probe(vocabulary_size: int, lengths: Sequence[int]) -> Batch:
-    """Sequences of random ids, scored at every position."""
+    """Return sequences of random ids, with labels at every position."""
     random = np.random.default_rng(0)
     rows = [
         {
@@ -45,7 +45,7 @@ def probe(vocabulary_size: int, lengths: Sequence[int]) -> Batch:
 
 
 def padded(batch: Batch) -> dict[str, Tensor]:
-    """The batch as published models take it, filled up with entry 0 of segment 0 that the attention mask leaves out."""
+    """Return the batch as published models take it, padded with id 0 of segment 0 under a zero attention mask."""
     rows_T = torch.repeat_interleave(torch.arange(batch.sequences), batch.offsets.diff())
     values = (batch.ids_T, torch.ones_like(batch.ids_T), batch.segments_T)
     filled = {name: torch.zeros(batch.sequences, batch.maximum_length, dtype=torch.int64) for name in INPUTS}
@@ -55,7 +55,9 @@ def padded(batch: Batch) -> dict[str, Tensor]:
 
 
 def difference(theirs: Tensor, ours: Tensor) -> float:
-    """Largest difference as a share of our largest value, of 1 where that is smaller; NaN where there is any."""
+    """Return the largest difference relative to our largest value (to 1 if that is smaller); NaN if
+    there is any NaN.
+    """
     return (
         (theirs - ours).abs().max() / ours.abs().max().clamp(min=1)
     ).item()  # torch's max lets NaN win, Python's does not

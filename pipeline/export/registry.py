@@ -1,4 +1,6 @@
-"""The model in MLflow: logged to its run as code and files, never pickled; loaded and compared; then registered."""
+"""The model in MLflow: log it to its run as code and files (never pickled), load it back, compare it,
+then register it.
+"""
 
 import importlib.metadata
 import os
@@ -68,9 +70,10 @@ def require_run(uri: str, run_id: str) -> None:
 
 
 def log(published: Path, trained: Trained, uri: str, run_id: str, step: int) -> str:
-    """Log a published folder's model to a run, load it back, compare its answers with the checkpoint's, and give its models:/ URI.
+    """Log a published folder's model to a run, load it back, compare its answers with the checkpoint's, and return its
+    models:/ URI.
 
-    Raises CheckpointError, and deletes what was logged, when they differ.
+    Raises CheckpointError and deletes the logged model if they differ.
     """
     with at(uri), without_warnings():
         logged = log_code(CODE, str(published), run_id, "model", step, SIGNATURE, REQUIRED)
@@ -78,7 +81,8 @@ def log(published: Path, trained: Trained, uri: str, run_id: str, step: int) -> 
         if not worst <= TOLERANCE:
             MlflowClient().delete_logged_model(logged.model_id)
             raise CheckpointError(
-                f"export {logged.model_uri}: answers differ from the checkpoint's by {worst:.2g} of the largest, more than {TOLERANCE}"
+                f"export {logged.model_uri}: answers differ from the checkpoint's by {worst:.2g} of the largest, more "
+                f"than {TOLERANCE}"
             )
     return logged.model_uri
 
@@ -86,9 +90,9 @@ def log(published: Path, trained: Trained, uri: str, run_id: str, step: int) -> 
 def log_code(
     code: Path, folder: str, run_id: str, name: str, step: int, signature: ModelSignature, required: Sequence[str]
 ) -> ModelInfo:
-    """Log code and the folder that it loads, as its artifact `model`, to a run of the MLflow that is set."""
+    """Log code, with the folder that it loads as its artifact `model`, to a run of the current MLflow."""
     client = MlflowClient()
-    # Made beforehand: Model.log would put it into the default experiment, and its files where the command was called.
+    # Created first: Model.log would put it into the default experiment, and its files into the current folder.
     made = client.create_logged_model(client.get_run(run_id).info.experiment_id, name=name, source_run_id=run_id)
     return Model.log(
         artifact_path=None,
@@ -104,9 +108,10 @@ def log_code(
 
 
 def log_tuned(folder: str, asked: Mapping[str, Sequence[str | None]], uri: str, run_id: str, name: str) -> str:
-    """Log a fine-tuned model's folder to a run, load it back, compare its answers to what is asked with the folder's, and give its models:/ URI.
+    """Log a fine-tuned model's folder to a run, load it back, compare its answers to `asked` with the folder's, and
+    return its models:/ URI.
 
-    Raises CheckpointError, and deletes what was logged, when they differ.
+    Raises CheckpointError and deletes the logged model if they differ.
     """
     os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
     tuned = load_tuned(folder)
@@ -123,7 +128,7 @@ def log_tuned(folder: str, asked: Mapping[str, Sequence[str | None]], uri: str, 
 
 
 def task_signature(task: Task) -> ModelSignature:
-    """The columns of a task's questions and answers; a text may have a second beside it."""
+    """Return the input and output columns of a task; the second text is optional."""
     sequences = [ColSpec("string", "text"), ColSpec("string", "second", required=False)]
     inputs = {
         "tags": [ColSpec("string", "text")],
@@ -136,7 +141,7 @@ def task_signature(task: Task) -> ModelSignature:
 
 
 def mlflow_type(kind: pa.DataType) -> str | Array | Map:
-    """What MLflow calls a type of a column of answers."""
+    """Return MLflow's type for a column of answers."""
     if pa.types.is_struct(kind):
         return Map(DataType.double)
     return (
@@ -147,7 +152,7 @@ def mlflow_type(kind: pa.DataType) -> str | Array | Map:
 
 
 def alike(ours: Any, theirs: Any) -> bool:
-    """Whether answers are equal, numbers to the tolerance."""
+    """Return whether answers are equal, numbers within the tolerance."""
     if isinstance(ours, dict):
         return (
             isinstance(theirs, dict)
@@ -164,7 +169,9 @@ def alike(ours: Any, theirs: Any) -> bool:
 
 
 def register(model_uri: str, name: str, uri: str, tags: dict[str, str] | None = None) -> str:
-    """Make a logged model the newest version under a name, and give the version's models:/ URI. Raises ConfigError for a name that MLflow refuses."""
+    """Register a logged model as the newest version of a name, and return the version's models:/ URI. Raises
+    ConfigError for a name that MLflow refuses.
+    """
     with at(uri), without_warnings():
         try:
             version = mlflow.register_model(model_uri, name, tags=tags)
@@ -174,7 +181,7 @@ def register(model_uri: str, name: str, uri: str, tags: dict[str, str] | None = 
 
 
 def largest_difference(served: mlflow.pyfunc.PyFuncModel, published: Path, trained: Trained) -> float:
-    """Largest difference between a served model's answers and the checkpoint's, as a share of the largest."""
+    """Return the largest difference between a served model's answers and the checkpoint's, relative to the largest."""
     vocabulary = load_vocabulary(str(published), None)
     words = [vocabulary.tokens[i] for i in vocabulary.ordinary_ids[:: max(1, len(vocabulary.ordinary_ids) // 8)]]
     mask = vocabulary.tokens[vocabulary.mask_id]
@@ -188,18 +195,18 @@ def largest_difference(served: mlflow.pyfunc.PyFuncModel, published: Path, train
 
 
 def shares(guesses: list[list[list[dict[str, str | float]]]]) -> list[float]:
-    """All probabilities of an answer in their order."""
+    """Return all probabilities of an answer, in order."""
     return [guess["probability"] for text in guesses for blank in text for guess in blank]
 
 
 def requirements(required: Sequence[str]) -> list[str]:
-    """The installed versions of what the code imports; a local label such as +cpu is no part of them."""
+    """Return the installed versions of the code's imports, without local labels such as +cpu."""
     found = {name: importlib.metadata.version(name).split("+")[0] for name in required if has_distribution(name)}
     return [f"{name}=={version}" for name, version in found.items()]
 
 
 def has_distribution(name: str) -> bool:
-    """Whether a distribution is installed; this package may run from its source tree."""
+    """Return whether a distribution is installed; this package may run from its source tree."""
     try:
         importlib.metadata.distribution(name)
     except importlib.metadata.PackageNotFoundError:
@@ -209,8 +216,10 @@ def has_distribution(name: str) -> bool:
 
 @contextmanager
 def at(uri: str) -> Iterator[None]:
-    """MLflow's global tracking and registry URIs inside: logging a model knows no others."""
-    # MLflow writes both into the environment, for processes that are started from here; what was not set must not be set afterwards.
+    """Set MLflow's global tracking and registry URIs while the context is open, since logging a model
+    uses only those.
+    """
+    # MLflow also writes both into the environment, for child processes; restore what was unset.
     before = os.environ.get(TRACKING), os.environ.get(REGISTRY)
     mlflow.set_tracking_uri(uri)
     mlflow.set_registry_uri(uri)

@@ -1,4 +1,6 @@
-"""What a logged MLflow model runs: MLflow copies this file into the model and executes it when the model is loaded (models from code)."""
+"""Code of a logged MLflow model: MLflow copies this file into the model and executes it when the model is loaded
+(models from code).
+"""
 
 from typing import Any
 
@@ -15,7 +17,7 @@ TASKS = ("fill-mask", "embeddings")
 
 
 class Served(PythonModel):
-    """Texts in a column `text` -> of each, the words for its [MASK]s or its vector, as the parameter `task` says."""
+    """Texts in a column `text` -> words for their [MASK]s, or vectors, according to the parameter `task`."""
 
     def load_context(self, context: PythonModelContext) -> None:
         folder = context.artifacts["model"]

@@ -1,4 +1,6 @@
-"""What a logged MLflow model of a fine-tuned task runs: MLflow copies this file into the model and executes it when the model is loaded (models from code)."""
+"""Code of a logged MLflow model of a fine-tuned task: MLflow copies this file into the model and executes it when the
+model is loaded (models from code).
+"""
 
 from typing import Any
 
@@ -12,7 +14,7 @@ from pipeline.train.tuned import load_tuned
 
 
 class ServedTask(PythonModel):
-    """Texts, sentences or questions in columns -> of each row its answer as a record."""
+    """Columns of texts, sentences or questions -> one answer record per row."""
 
     def load_context(self, context: PythonModelContext) -> None:
         self.tuned = load_tuned(context.artifacts["model"])
@@ -27,7 +29,7 @@ class ServedTask(PythonModel):
 
 
 def texts(column: pd.Series, missing: str | None) -> list[str | None]:
-    """The column's texts; an empty cell of a CSV file is missing."""
+    """Return a column's texts, with `missing` for empty cells of a CSV file."""
     return [missing if pd.isna(value) else str(value) for value in column]
 
 

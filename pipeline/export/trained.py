@@ -1,4 +1,4 @@
-"""A checkpoint that goes out: found in its run, verified and loaded."""
+"""Find a checkpoint in its run, verify it and load it for export."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ CONFIG = "config.json"
 
 @dataclass(frozen=True, kw_only=True)
 class Trained:
-    """The model of a checkpoint, in evaluation mode and float32 on the CPU."""
+    """A checkpoint's model, in evaluation mode and float32 on the CPU."""
 
     checkpoint: str
     model: Model
@@ -26,7 +26,10 @@ class Trained:
 
 
 def recorded_run(folder: str) -> dict[str, Any]:
-    """What the run in a folder recorded of itself. Raises ConfigError where there is no run, CheckpointError where the record is damaged."""
+    """Return the run.json of a run's folder.
+
+    Raises ConfigError if there is no run, CheckpointError if the record is damaged.
+    """
     recorded = run.read_run(folder)
     if recorded is None:
         raise ConfigError(f"{folder} is not the folder of a run: {run.RUN} is missing; runs lie in OUTPUT/runs")
@@ -34,9 +37,9 @@ def recorded_run(folder: str) -> dict[str, Any]:
 
 
 def find_checkpoint(folder: str, step: int | None, report: Callable[[str], None]) -> str:
-    """Folder of the run's checkpoint after `step` updates, or of its newest sound one.
+    """Return the folder of the run's checkpoint after `step` updates, or of its newest sound one.
 
-    Raises ConfigError where there is none, CheckpointError where it is damaged.
+    Raises ConfigError if there is none, CheckpointError if it is damaged.
     """
     steps = [
         saved
@@ -60,7 +63,10 @@ def find_checkpoint(folder: str, step: int | None, report: Callable[[str], None]
 
 
 def load_trained(folder: str) -> Trained:
-    """The model of a checkpoint or of an exported folder. Raises CheckpointError when it is damaged or another architecture."""
+    """Load the model of a checkpoint or exported folder.
+
+    Raises CheckpointError if it is damaged or has another architecture.
+    """
     if problem := storage.damage(folder):
         raise CheckpointError(f"checkpoint {folder} is damaged ({problem})")
     try:
@@ -72,9 +78,9 @@ def load_trained(folder: str) -> Trained:
 
 
 def load_module(folder: str, model: Model) -> tuple[BertPretraining, int]:
-    """The weights in a folder of the published format, in evaluation mode, and how many word embeddings they have.
+    """Load the weights of a published folder, in evaluation mode, and return them with the number of word embeddings.
 
-    Raises CheckpointError when they are not those of such a model.
+    Raises CheckpointError if they do not fit such a model.
     """
     try:
         tensors = checkpoint.read_tensors(storage.join(folder, checkpoint.WEIGHTS))

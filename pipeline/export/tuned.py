@@ -1,4 +1,4 @@
-"""A fine-tuned model taken out: its files with a card for others, and without the folders of this machine."""
+"""Export a fine-tuned model: its files with a model card, without this machine's folders."""
 
 from collections.abc import Callable
 
@@ -18,25 +18,25 @@ CHECKED = "checked: read back from its files"
 
 
 def is_tuned(location: str) -> bool:
-    """Whether a folder is a fine-tuned model's."""
+    """Return whether a folder holds a fine-tuned model."""
     return storage.exists(storage.join(location, TASK))
 
 
 def target_of(config: Export, location: str) -> str:
-    """Where it goes: TRIAL/exports/huggingface, or as asked."""
+    """Return the target folder: TRIAL/exports/huggingface, or as requested."""
     folder = storage.absolute(config.folder) if config.folder else storage.join(location.rpartition("/")[0], "exports")
     return storage.join(folder, ONLY[0])
 
 
 def require_published_format(config: Export) -> None:
-    """Raise ConfigError for what only a run's model can be."""
+    """Raise ConfigError for settings that only apply to runs."""
     kinds = ", ".join(config.kinds)
     require(config.kinds == ONLY, f"kinds ({kinds}) are of runs: a fine-tuned model is exported as {ONLY[0]}")
     require(config.step is None, f"step ({config.step}) is of runs: a fine-tuned model has one state, leave it out")
 
 
 def export_tuned(config: Export, location: str, target: str, report: Callable[[str], None]) -> None:
-    """Publish a fine-tuned model's folder with its card, push it where asked, and report where it is."""
+    """Publish a fine-tuned model's folder with its card, push it if requested, and report its location."""
     tuned = load_tuned(location)
     with scratch_folder("export") as folder:
         for name in fetch(location, folder):

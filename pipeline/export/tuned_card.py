@@ -1,4 +1,4 @@
-"""The model card of a fine-tuned model, and the files that make vectors of it where its training made such."""
+"""The model card of a fine-tuned model, and the sentence-transformers files if its head pools by the mean."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -28,7 +28,7 @@ PIPELINES = {
     "tags": "token-classification",
     "spans": "question-answering",
 }
-"""Kind of task -> pipeline of transformers, which is the hub's name of it too."""
+"""Kind of task -> pipeline of transformers, which is also the hub's task name."""
 GLUE, ENGLISH = "nyu-mll/glue", ("en",)
 DATASETS: dict[str, tuple[str, str]] = {
     **{name: (GLUE, name) for name in ("cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte", "wnli", "ax")},
@@ -36,7 +36,7 @@ DATASETS: dict[str, tuple[str, str]] = {
     "squad2": ("rajpurkar/squad_v2", "squad_v2"),
     **dict.fromkeys(("conll2003", "conll2003-pos", "conll2003-chunks"), ("eriktks/conll2003", "conll2003")),
 }
-"""Known task -> its data set on the hub and the part of it; all are English."""
+"""Known task -> its data set on the hub, and the configuration; all are English."""
 WHAT = {
     "classification": "tells which of {labels} a text is",
     "multilabel": "tells which of {labels} apply to a text, any number of them",
@@ -45,7 +45,7 @@ WHAT = {
     "spans": "finds the answer to a question in a text",
 }
 MOST_LABELS = 8
-"""Labels that the card's first sentence names."""
+"""Maximum number of labels named in the card's first sentence."""
 METRICS = {
     "f1": "f1",
     "exact": "exact_match",
@@ -53,7 +53,7 @@ METRICS = {
     "spearman": "spearmanr",
     "matthews": "matthews_correlation",
 }
-"""Our metric -> the hub's name, where they differ or the hub has one."""
+"""Our metric name -> the hub's, where it differs."""
 ASKED = {
     "classification": '["A text."]',
     "multilabel": '["A text."]',
@@ -61,7 +61,7 @@ ASKED = {
     "tags": '["A text of some words"]',
     "spans": '[("What is asked?", "The text that holds the answer.")]',
 }
-"""What the example asks of pipeline.api; of pairs another."""
+"""Example inputs for pipeline.api; pairs have another."""
 PIPELINE = "from transformers import pipeline"
 SENTENCES = "from sentence_transformers import SentenceTransformer"
 CALLED = {
@@ -79,9 +79,9 @@ def tuned_files(
     language: tuple[str, ...] = (),
     repository: str | None = None,
 ) -> dict[str, str]:
-    """Return name -> content of what stands in a fine-tuned model's folder for its readers.
+    """Return file name -> content of the card and related files of a fine-tuned model.
 
-    `plain`: transformers can have its encoder, that is, it has no bottleneck adapters. Where its head reads the mean of
+    `plain`: transformers can load its encoder, that is, it has no bottleneck adapters. If its head reads the mean of
     the last hidden states, that mean is its vector.
     """
     files = {CARD: tuned_card(about, model, plain, license, language, repository)}
@@ -91,14 +91,14 @@ def tuned_files(
 
 
 def has_vectors(about: About, plain: bool) -> bool:
-    """Whether its training made vectors of texts that others can compute."""
+    """Return whether its training produced text vectors that other libraries can compute."""
     return plain and about.pooling == "mean" and PIPELINES[about.task.kind] == "text-classification"
 
 
 def tuned_card(
     about: About, model: Model, plain: bool, license: str | None, language: tuple[str, ...], repository: str | None
 ) -> str:
-    """README.md of a fine-tuned model."""
+    """Return the README.md of a fine-tuned model."""
     task, said = about.task, about.lineage
     name = str(said.get("trial") or task.name)
     encoder = model_place(str(said.get("checkpoint") or "")) or "an encoder of which nothing is recorded"
@@ -122,21 +122,21 @@ def tuned_card(
 
 
 def what(task: Task) -> str:
-    """What a model of the task does, with its first labels."""
+    """Return what a model of the task does, with its first labels."""
     more = len(task.labels) - MOST_LABELS
     labels = ", ".join(task.labels[:MOST_LABELS]) + (f" and {more} more labels" if more > 0 else "")
     return WHAT[task.kind].format(labels=labels)
 
 
 def training(about: About, encoder: str) -> list[tuple[str, str]]:
-    """How it was trained."""
+    """Return the training settings as table rows."""
     counted = about.lineage.get("training", {}).items()
     rows = [(name, f"{value:,}" if isinstance(value, int) else str(value)) for name, value in counted]
     return [("encoder", encoder), ("pooling", about.pooling), *rows]
 
 
 def metadata(about: About, name: str, plain: bool, language: tuple[str, ...]) -> dict[str, Any]:
-    """What the hub reads of the card, its license apart."""
+    """Return the card's metadata for the hub, except the license."""
     task, known = about.task, DATASETS.get(about.task.name)
     kind = PIPELINES[task.kind]
     return {
@@ -151,7 +151,7 @@ def metadata(about: About, name: str, plain: bool, language: tuple[str, ...]) ->
 
 
 def results(scores: Mapping[str, Mapping[str, float]], task: Task, kind: str) -> list[dict[str, Any]]:
-    """The results of a model-index: the scores of development splits, none of those that were trained on."""
+    """Return the results of a model-index: scores of development splits, without the training split."""
     known = DATASETS.get(task.name)
     data = {"type": known[0], "config": known[1]} if known else {"type": task.name}
     return [
@@ -199,18 +199,18 @@ def use(about: About, plain: bool, repository: str | None) -> str:
 
 
 def in_pairs(task: Task) -> bool:
-    """Whether its rows are pairs of texts; what a folder says of a known task leaves that out."""
+    """Return whether the task's rows are pairs of texts; a model's folder omits that for known tasks."""
     splits = glue.TASKS[task.name].splits if task.name in glue.TASKS else ()
     return task.kind != "spans" and (task.paired or any(split.second for split in splits))
 
 
 def python(code: str) -> str:
-    """Code in Markdown."""
+    """Return code as a Markdown block."""
     return f"```python\n{code}\n```"
 
 
 def limits(about: About) -> list[str]:
-    """What a visitor must know before using it."""
+    """Return the model's limitations."""
     lines = [
         f"It knows this task alone, as its rows show it; only texts of {data_name(about.task)} were tried.",
         "It repeats what its rows and its encoder's texts say, errors and prejudice included; neither was examined.",
@@ -221,7 +221,7 @@ def limits(about: About) -> list[str]:
 
 
 def figures(said: Mapping[str, Any]) -> str:
-    """Scores beside those of an answer that needs no model."""
+    """Return the scores next to the model-free baseline's."""
     scores, baselines, rows = said.get("scores", {}), said.get("baselines", {}), said.get("rows", {})
     if not scores:
         return "None are recorded."

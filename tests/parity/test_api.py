@@ -99,7 +99,8 @@ def test_attentions_and_blanks_are_theirs(folder: Path, theirs) -> None:
 def test_the_mean_of_the_last_four_layers_is_theirs(tiny_vocabulary: Vocabulary, tmp_path: Path) -> None:
     torch.manual_seed(0)
     settings = transformers.BertConfig(
-        vocab_size=tiny_vocabulary.size, hidden_size=16, num_hidden_layers=5, num_attention_heads=2, intermediate_size=32,
+        vocab_size=tiny_vocabulary.size, hidden_size=16, num_hidden_layers=5, num_attention_heads=2,
+        intermediate_size=32,
         max_position_embeddings=32, attn_implementation="eager",
     )  # fmt: skip
     encoder = transformers.BertModel(settings, add_pooling_layer=False).eval()

@@ -1,4 +1,6 @@
-"""BERT with each of its heads and with vocabularies of each sort, from transformers to us and back: the same names, shapes and logits."""
+"""BERT with each of its heads and with vocabularies of each sort, from transformers to us and back: the same names,
+shapes and logits.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -40,7 +42,9 @@ def cased() -> Vocabulary:
 
 
 def multilingual() -> Vocabulary:
-    """Cased, accents kept, letters of several scripts, Chinese characters each by itself (as bert-base-multilingual-cased)."""
+    """Cased, accents kept, letters of several scripts, Chinese characters each by itself (as
+    bert-base-multilingual-cased).
+    """
     others = (
         "中",
         "文",

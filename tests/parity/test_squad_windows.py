@@ -16,7 +16,10 @@ VOCABULARIES = [
     Vocabulary(tokens=ENTRIES, lowercase=True),
     Vocabulary(tokens=(*ENTRIES, *"ÉTZK", "The"), lowercase=False),
 ]
-SENTENCE = "The café in Köln (24–10) cost £20,980; the raining, Zoë's cafe\u0301 力加 🤖 wasn't\u00a0there.\tNo\nline\u200bend\x07 İ ß! "
+SENTENCE = (
+    "The café in Köln (24–10) cost £20,980; the raining, Zoë's cafe\u0301 力加 🤖 "
+    "wasn't\u00a0there.\tNo\nline\u200bend\x07 İ ß! "
+)
 CONTEXTS = ["", " ", "The.", SENTENCE, SENTENCE * 4, SENTENCE * 11, "x" * 500]
 QUESTIONS = ["", "Rain?", "  What did the café in Köln cost, and why?", "İ 🤖 \u200b ß"]
 CUTS = [

@@ -72,7 +72,9 @@ def test_windows_are_those_of_transformers(vocabulary: Vocabulary, tagging: Tagg
 
 @pytest.mark.parametrize("label_all_pieces", [False, True])
 def test_labels_are_aligned_as_in_the_examples_of_transformers(label_all_pieces: bool, tmp_path: Path) -> None:
-    """Theirs, run_ner.py's: by word, a word's later pieces ignored or with I- for B-. In one window, where all labels stand."""
+    """Theirs, run_ner.py's: by word, a word's later pieces ignored or with I- for B-. In one window, where all labels
+    stand.
+    """
     transformers = pytest.importorskip("transformers")
     save_vocabulary(VOCABULARIES[0], tmp_path, 512)
     tokenizer = transformers.AutoTokenizer.from_pretrained(str(tmp_path))

@@ -57,7 +57,8 @@ def batch_of(kind: str, lengths: tuple[int, ...]) -> Batch:
     nothing = torch.zeros(0, dtype=torch.int64)
     positions = torch.cat([torch.arange(length) for length in lengths])
     return Batch(
-        ids_T=torch.randint(1, SIZE, (tokens,), generator=random), segments_T=(positions > 3).long(), positions_T=positions,
+        ids_T=torch.randint(1, SIZE, (tokens,), generator=random), segments_T=(positions > 3).long(),
+        positions_T=positions,
         offsets=torch.tensor([0, *torch.tensor(lengths).cumsum(0)], dtype=torch.int32), maximum_length=max(lengths),
         masked_positions_M=nothing, masked_labels_M=nothing, **labels,
     )  # fmt: skip
@@ -83,9 +84,10 @@ def peer_of(kind: str, module: TaskObjective) -> torch.nn.Module:
 def theirs(kind: str, model: torch.nn.Module, batch: Batch) -> torch.Tensor:
     """transformers' loss, on padded inputs."""
     lengths = batch.offsets.diff().tolist()
-    pad = lambda values, filler=0: torch.nn.utils.rnn.pad_sequence(
-        list(values.split(lengths)), batch_first=True, padding_value=filler
-    )  # noqa: E731
+
+    def pad(values: torch.Tensor, filler: int = 0) -> torch.Tensor:
+        return torch.nn.utils.rnn.pad_sequence(list(values.split(lengths)), batch_first=True, padding_value=filler)
+
     inputs = {
         "input_ids": pad(batch.ids_T),
         "token_type_ids": pad(batch.segments_T),
@@ -103,7 +105,8 @@ def theirs(kind: str, model: torch.nn.Module, batch: Batch) -> torch.Tensor:
 
 @pytest.mark.parametrize("kind", list(OBJECTIVES))
 def test_losses_and_gradients_equal_transformers(kind: str) -> None:
-    # Of questions transformers' softmax runs over padding too, ours over a window's own tokens: windows of one length have none.
+    # Of questions transformers' softmax runs over padding too, ours over a window's own tokens: windows of one length
+    # have none.
     batch = batch_of(kind, (9, 9, 9, 9) if kind == "spans" else (9, 5, 12, 7))
     module = module_of(kind)
     peer = peer_of(kind, module)
@@ -124,10 +127,12 @@ def test_the_softmax_of_an_answer_sees_its_own_window_alone() -> None:
         first = module(alone)["task"][0]
         both = module(beside)["task"][0]
         rest = Batch(**vars(beside) | {
-            "ids_T": beside.ids_T[6:], "segments_T": beside.segments_T[6:], "positions_T": beside.positions_T[6:], "offsets": torch.tensor([0, 20], dtype=torch.int32), "labels": beside.labels[2:],
+            "ids_T": beside.ids_T[6:], "segments_T": beside.segments_T[6:], "positions_T": beside.positions_T[6:],
+            "offsets": torch.tensor([0, 20], dtype=torch.int32), "labels": beside.labels[2:],
         })  # fmt: skip
         mine = Batch(**vars(beside) | {
-            "ids_T": beside.ids_T[:6], "segments_T": beside.segments_T[:6], "positions_T": beside.positions_T[:6], "offsets": torch.tensor([0, 6], dtype=torch.int32), "labels": beside.labels[:2], "maximum_length": 6,
+            "ids_T": beside.ids_T[:6], "segments_T": beside.segments_T[:6], "positions_T": beside.positions_T[:6],
+            "offsets": torch.tensor([0, 6], dtype=torch.int32), "labels": beside.labels[:2], "maximum_length": 6,
         })  # fmt: skip
         torch.testing.assert_close(both, module(mine)["task"][0] + module(rest)["task"][0], rtol=1e-5, atol=1e-6)
     assert first > 0

@@ -1,4 +1,6 @@
-"""Ids against transformers' tokenizers: the one in Rust, and the one in Python that goes back to google-research/bert."""
+"""Ids against transformers' tokenizers: the one in Rust, and the one in Python that goes back to
+google-research/bert.
+"""
 
 from pathlib import Path
 

@@ -74,7 +74,7 @@ def test_a_fitted_model_is_saved_and_loaded(classifier: api.LoadedModel, tmp_pat
     again = api.load(str(tmp_path / "model"))
     rows = ["kar mist", {"text": "lost mist"}]
     assert again.predict(rows) == classifier.predict(rows)
-    with pytest.raises(ConfigError, match=r"model is there already: give a folder that is not$"):
+    with pytest.raises(ConfigError, match=r"model exists already: give a new folder$"):
         classifier.save(str(tmp_path / "model"))
     with pytest.raises(CheckpointError, match=rf"^{tmp_path} is no model: {tmp_path}/model is one$"):
         api.load(str(tmp_path))
@@ -96,7 +96,10 @@ def test_other_kinds_of_labels(model: api.LoadedModel) -> None:
 
 
 LOADS: dict[str, tuple[str, str]] = {
-    "no-folder": ("FOLDER/none", r"none is not there: give the folder of a model or a run, or hf://OWNER/NAME for one"),
+    "no-folder": (
+        "FOLDER/none",
+        r"none does not exist: give the folder of a model or a run, or hf://OWNER/NAME for one",
+    ),
     "hub-without-scheme": ("some-owner/name", r"or hf://some-owner/name for one of the Hugging Face hub$"),
     "hub-without-owner": (
         "hf://bert-base",
@@ -173,6 +176,9 @@ def test_the_readme_s_example_runs_without_ray_and_mlflow(model: api.LoadedModel
     )
     (named,) = re.findall(r'api\.load\("([^"]*)"\)', example)
     heavy = ["ray", "mlflow", "transformers"]
-    code = f"{example.replace(named, model.location)}\nimport json, sys\nprint(json.dumps([name for name in {heavy} if name in sys.modules]))"
+    code = (
+        f"{example.replace(named, model.location)}\nimport json, sys\nprint(json.dumps([name for name in {heavy} if "
+        "name in sys.modules]))"
+    )
     found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert json.loads(found.splitlines()[-1]) == []

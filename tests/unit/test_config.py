@@ -50,7 +50,8 @@ from pipeline.presets import PRESETS, split_preset, starting_point
 ROOT = Path(__file__).parents[2]
 PRESET_NAMES = (
     "bert-tiny, bert-mini, bert-small, bert-medium, bert-base, bert-large, continue, continue-small, "
-    "bert-tiny-fast, bert-mini-fast, bert-small-fast, bert-medium-fast, bert-base-fast, bert-large-fast, continue-fast, continue-small-fast"
+    "bert-tiny-fast, bert-mini-fast, bert-small-fast, bert-medium-fast, bert-base-fast, bert-large-fast, "
+    "continue-fast, continue-small-fast"
 )
 WRONG_NAME = "may hold letters, digits, '-', '_' and '.' only and must not start with '.'"
 
@@ -99,11 +100,13 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     ),
     (
         lambda: Pretrain(workers=3, batch=Batch(warmup_steps=9, warmup_rows=64)),
-        "workers (3) must be at most the slots of a step (2 = batch.warmup_rows 64 / batch.rows_per_slot 32): use fewer workers or smaller slots",
+        "workers (3) must be at most the slots of a step (2 = batch.warmup_rows 64 / batch.rows_per_slot 32): use "
+        "fewer workers or smaller slots",
     ),
     (
         lambda: Pretrain(workers=3, phases=TwoPhases(rows_per_step=64, rows_per_slot=32)),
-        "workers (3) must be at most the slots of a step (2 = phases.rows_per_step 64 / phases.rows_per_slot 32): use fewer workers or smaller slots",
+        "workers (3) must be at most the slots of a step (2 = phases.rows_per_step 64 / phases.rows_per_slot 32): use "
+        "fewer workers or smaller slots",
     ),
     (lambda: TwoPhases(share=0.0), "phases.share (0.0) must lie between 0 and 1"),
     (lambda: TwoPhases(share=1.0), "phases.share (1.0) must lie between 0 and 1"),
@@ -116,7 +119,8 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     ),
     (
         lambda: Pretrain(steps=4, phases=TwoPhases()),
-        "phases.share (0.1) of steps (4) is 0, and each phase needs a step: ask for more steps, or for phases:one-phase",
+        "phases.share (0.1) of steps (4) is 0, and each phase needs a step: ask for more steps, or for "
+        "phases:one-phase",
     ),
     (
         lambda: Pretrain(model=Model(maximum_positions=128), phases=TwoPhases()),
@@ -141,7 +145,8 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: WarmupStableDecay(decay_share=1.5), "schedule.decay_share (1.5) must lie between 0 and 1"),
     (
         lambda: Pretrain(steps=100, schedule=WarmupStableDecay(warmup_steps=91)),
-        "schedule.warmup_steps (91) must be at most 90, where the decay of steps (100) by schedule.decay_share (0.1) begins",
+        "schedule.warmup_steps (91) must be at most 90, where the decay of steps (100) by schedule.decay_share (0.1) "
+        "begins",
     ),
     (lambda: TokenMasking(share=1.15), "sampling.masking.share (1.15) must lie between 0 and 1"),
     (lambda: TokenMasking(mask_share=-0.8), "sampling.masking.mask_share (-0.8) must lie between 0 and 1"),
@@ -173,7 +178,8 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     ),
     (
         lambda: Preparation(piece_characters=501, window_characters=1_000),
-        "prepare.piece_characters (501) must be at most half of prepare.window_characters (1000): a window needs several documents",
+        "prepare.piece_characters (501) must be at most half of prepare.window_characters (1000): a window needs "
+        "several documents",
     ),
     (lambda: VocabularySettings(size=99), "vocabulary.size (99) must be at least 100"),
     (lambda: VocabularySettings(training_characters=10), "vocabulary.training_characters (10) must be at least 1000"),
@@ -236,13 +242,15 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     ),
     (
         lambda: Pretrain(workers="2..9", batch=Batch(rows_per_step=256, rows_per_slot=32)),
-        "workers (9) must be at most the slots of a step (8 = batch.rows_per_step 256 / batch.rows_per_slot 32): use fewer workers or smaller slots",
+        "workers (9) must be at most the slots of a step (8 = batch.rows_per_step 256 / batch.rows_per_slot 32): use "
+        "fewer workers or smaller slots",
     ),
     (lambda: Pretrain(seed=-1), "seed (-1) must be a whole number from 0 to 2^63 - 1"),
     (lambda: Pretrain(seed=2**63), "seed (9223372036854775808) must be a whole number from 0 to 2^63 - 1"),
     (
         lambda: Pretrain(workers=5, batch=Batch(rows_per_step=64, rows_per_slot=16)),
-        "workers (5) must be at most the slots of a step (4 = batch.rows_per_step 64 / batch.rows_per_slot 16): use fewer workers or smaller slots",
+        "workers (5) must be at most the slots of a step (4 = batch.rows_per_step 64 / batch.rows_per_slot 16): use "
+        "fewer workers or smaller slots",
     ),
     (
         lambda: Pretrain(sampling=Sampling(maximum_length=513)),
@@ -256,7 +264,8 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     ),
     (
         lambda: Pretrain(vocabulary=VocabularySettings(extend=200)),
-        "vocabulary.extend (200) needs init, the published model whose vocabulary is extended: a vocabulary of the corpus' own has its words already",
+        "vocabulary.extend (200) needs init, the published model whose vocabulary is extended: a vocabulary of the "
+        "corpus' own has its words already",
     ),
     (lambda: Pretrain(name="a/b"), f"name ('a/b') {WRONG_NAME}"),
     (lambda: Pretrain(name=""), f"name ('') {WRONG_NAME}"),
@@ -500,7 +509,8 @@ def test_what_cannot_be_parsed_is_refused_without_a_traceback(arguments: list[st
         (["bert-base", "--model.heads", "7"], "model.width (768) must be a multiple of model.heads (7)"),
         (
             ["--workers", "9"],
-            "workers (9) must be at most the slots of a step (2 = batch.rows_per_step 64 / batch.rows_per_slot 32): use fewer workers or smaller slots",
+            "workers (9) must be at most the slots of a step (2 = batch.rows_per_step 64 / batch.rows_per_slot 32): "
+            "use fewer workers or smaller slots",
         ),
         (
             ["optimizer:lamb", "--optimizer.learning-rate", "3"],

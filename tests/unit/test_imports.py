@@ -92,7 +92,10 @@ def importers(package: str) -> list[str]:
 
 
 def test_imports_are_found_in_every_form() -> None:
-    source = "import a.b, c as d\nfrom pipeline import storage\nfrom pipeline.errors import DataError\ndef f():\n    from ray.data import x, y\n"
+    source = (
+        "import a.b, c as d\nfrom pipeline import storage\nfrom pipeline.errors import DataError\ndef f():\n    from "
+        "ray.data import x, y\n"
+    )
     assert list(imports(ast.parse(source))) == [
         "a.b",
         "c",
@@ -184,7 +187,10 @@ def test_every_init_is_empty() -> None:
 
 def loaded_after(modules: list[str], asked: list[str]) -> list[str]:
     """Which of `asked` a fresh interpreter has loaded after importing these modules."""
-    code = f"import importlib, json, sys\nfor m in {modules!r}: importlib.import_module(m)\nprint(json.dumps([m for m in {asked!r} if m in sys.modules]))"
+    code = (
+        f"import importlib, json, sys\nfor m in {modules!r}: importlib.import_module(m)\nprint(json.dumps([m for m in "
+        f"{asked!r} if m in sys.modules]))"
+    )
     return json.loads(
         subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     )

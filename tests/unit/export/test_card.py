@@ -70,7 +70,8 @@ def test_parameters_are_counted_once(trained: Trained, lineage: Lineage) -> None
 def test_data_with_what_was_left_out(lineage: Lineage) -> None:
     assert data(lineage) == (
         "| source | weight | documents | pieces | characters | left out |\n| --- | --- | --- | --- | --- | --- |\n"
-        "| made up | 1 | 30 | 31 | 12,345 | duplicate 4, too-short 2 |\n\nIn all: 30 documents; left out: duplicate 4, too-short 2."
+        "| made up | 1 | 30 | 31 | 12,345 | duplicate 4, too-short 2 |\n\nIn all: 30 documents; left out: duplicate "
+        "4, too-short 2."
     )
     gone = replace(lineage, corpus=DataError("/c/d holds no prepared corpus"), recorded={"corpus": "/c/d"})
     assert data(gone) == "Not described: d holds no prepared corpus."
@@ -94,8 +95,8 @@ def test_metrics_are_those_of_the_step_or_none(lineage: Lineage) -> None:
         "baselines": {"baseline/unigram_mlm_loss": 6.3, "baseline/unigram_mlm_accuracy": 0.06},
     }
     assert (
-        "| held-out MLM loss | 5.500 nats at length 32 (before training 9.100, unigram baseline 6.300) |\n| held-out MLM accuracy | 25.0% (unigram baseline 6.0%) |"
-        in metrics(measured, 3)
+        "| held-out MLM loss | 5.500 nats at length 32 (before training 9.100, unigram baseline 6.300) |\n| held-out "
+        "MLM accuracy | 25.0% (unigram baseline 6.0%) |" in metrics(measured, 3)
     )
     assert metrics(lineage.summary, 2) == "None at this step; the run was measured at its end, after 3 steps."
     assert metrics(None, 2) == "None: the run is not finished, and its held-out loss is measured at its end."

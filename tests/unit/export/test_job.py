@@ -87,8 +87,8 @@ def test_what_is_there_is_not_overwritten_unless_told(
     before = storage.sha256(str(tmp_path / "huggingface" / "model.safetensors"))
     said = refused(capsys, *arguments, "3")
     assert (
-        said
-        == f"{tmp_path}/huggingface holds an export of {folder_of(str(tiny_run), 1)}: give --replace, or choose another --folder"
+        said == f"{tmp_path}/huggingface holds an export of {folder_of(str(tiny_run), 1)}: give --replace, or choose "
+        "another --folder"
     )
     assert storage.sha256(str(tmp_path / "huggingface" / "model.safetensors")) == before
     assert main([*arguments, "3", "--replace"]) == 0

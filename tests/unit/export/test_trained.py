@@ -53,7 +53,8 @@ def test_a_damaged_checkpoint_is_refused_by_name_and_passed_over_otherwise(run: 
         find_checkpoint(str(run), 3, pytest.fail)
     assert (
         str(refused.value)
-        == f"checkpoint {newest} is damaged (model.safetensors does not match its SHA-256): export another step (1, 2, 3)"
+        == f"checkpoint {newest} is damaged (model.safetensors does not match its SHA-256): export another step (1, "
+        "2, 3)"
     )
 
 

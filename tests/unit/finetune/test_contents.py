@@ -66,7 +66,8 @@ def test_texts_that_training_has_too_are_counted() -> None:
     dev = table(("a b", "0"), ("c", "0"), ("d", "1"), ("x", "0"))
     assert (
         shared_in_words(CLASSES, train, dev)
-        == "3 of 4 have a text that is in train too, so that scores are too good; 1 of them with another label than there"
+        == "3 of 4 have a text that is in train too, so that scores are too good; 1 of them with another label than "
+        "there"
     )
     assert shared_in_words(CLASSES, train, table(("c", "1"), second="other")) == ""
     assert contradictions_in_words(CLASSES, train) == "2 of 4 have a text that is there with another label too"
@@ -74,7 +75,8 @@ def test_texts_that_training_has_too_are_counted() -> None:
     sentences = [Sentence(words=("x",), tags=("O",)), Sentence(words=("x",), tags=("B-A",))]
     assert (
         shared_in_words(CLASSES, sentences[:1], sentences)
-        == "2 of 2 have a text that is in train too, so that scores are too good; 1 of them with another label than there"
+        == "2 of 2 have a text that is in train too, so that scores are too good; 1 of them with another label than "
+        "there"
     )
     questions = [
         Question(id="1", question="q", context="c", answers=()),
@@ -93,7 +95,8 @@ def test_all_of_it_is_said_before_training(tmp_path: Path, tiny_vocabulary: Voca
     config = Finetune(checkpoint="c", train=str(tmp_path / "a.csv"), dev=str(tmp_path / "b.csv"), on_bad_rows="skip")
     read_problems(config, Initial(folder="f", fingerprint="e", model=Model(), vocabulary=tiny_vocabulary), said.append)
     assert said == [
-        f"a train: 3 rows, classification of 2 labels, 1 rows left out (empty-text, the first: {tmp_path}/a.csv:5: column text is empty)",
+        f"a train: 3 rows, classification of 2 labels, 1 rows left out (empty-text, the first: {tmp_path}/a.csv:5: "
+        "column text is empty)",
         "a dev: 2 rows",
         "a train: labels 1 2, 0 1; tokens per row: median 3, 95% at most 3, longest 3",
         "a train: 2 of 3 have a text that is there with another label too",

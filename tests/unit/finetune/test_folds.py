@@ -104,7 +104,8 @@ def test_a_fold_without_which_one_class_is_left_is_named(tmp_path: Path, tiny_vo
     config = Finetune(checkpoint="c", train=str(tmp_path / "a.csv"), search=Search(folds=2))
     with pytest.raises(
         DataError,
-        match=r"a.csv without fold [12] of 2: all 2 rows have the label '0'; training needs two different ones at least$",
+        match=r"a.csv without fold [12] of 2: all 2 rows have the label '0'; "
+        r"training needs two different ones at least$",
     ):
         read_problems(
             config, Initial(folder="f", fingerprint="e", model=Model(), vocabulary=tiny_vocabulary), lambda line: None

@@ -84,7 +84,8 @@ def test_the_bootstrap_of_a_mean_is_about_as_wide_as_the_normal_interval() -> No
         (
             Difference(mean=0.111, low=0.111, high=0.111),
             {},
-            "no difference can be told on mrpc: all seeds differ by the same, +11.1, which says nothing of the spread; give more seeds or development rows",
+            "no difference can be told on mrpc: all seeds differ by the same, +11.1, which says nothing of the "
+            "spread; give more seeds or development rows",
         ),
         (
             Difference(mean=-0.2, low=-0.3, high=-0.1),

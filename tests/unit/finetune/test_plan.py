@@ -48,7 +48,10 @@ from pipeline.train.step import Slot
 
 def problem(name: str, rows: int, dev: int = 320) -> SimpleNamespace:
     """As much of a problem as a plan asks of it."""
-    sized = lambda number: SimpleNamespace(rows=SimpleNamespace(num_rows=number))  # noqa: E731
+
+    def sized(number: int) -> SimpleNamespace:
+        return SimpleNamespace(rows=SimpleNamespace(num_rows=number))
+
     return SimpleNamespace(
         task=SimpleNamespace(name=name, metrics=("accuracy",)),
         train=sized(rows),
@@ -211,7 +214,8 @@ def test_a_damaged_plan_is_named(tmp_path: Path, content: str) -> None:
     (tmp_path / "plan.json").write_text(content)
     with pytest.raises(
         DataError,
-        match=rf"^{tmp_path}/plan.json cannot be read \(.+\): delete it, and the same command plans these trials again$",
+        match=rf"^{tmp_path}/plan.json cannot be read \(.+\): delete it, "
+        "and the same command plans these trials again$",
     ):
         read_plan(str(tmp_path / "plan.json"))
 
@@ -280,7 +284,8 @@ def test_the_best_median_selects_and_trials_stopped_early_do_not_count() -> None
         for trial in trials
     }
     assert select(trials, results, problem("a", 10)) == ({"rate": 2}, 0.6)
-    # One seed that did well while the others were stopped does not win; where all lost some, those with the most are left.
+    # One seed that did well while the others were stopped does not win; where all lost some, those with the most are
+    # left.
     del values["2-1"], values["2-2"]
     results |= {f"2-{seed}": {"score": 0.1} for seed in (1, 2)}
     assert select(trials, results, problem("a", 10)) == ({"rate": 1}, 0.5)
@@ -299,9 +304,11 @@ def test_of_errors_the_lowest_median_selects() -> None:
 def test_the_published_figure_is_of_the_same_metric() -> None:
     base = PUBLISHED[(12, 768)][1]
     mini = PUBLISHED[(4, 256)][1]
-    figure = lambda task, name, row: published_figure(
-        Reported(task=task, name=name, values=(0.0,), baseline=None, collapsed=0, setting=""), row
-    )  # noqa: E731
+
+    def figure(task: str, name: str, row: dict[str, str]) -> str:
+        reported = Reported(task=task, name=name, values=(0.0,), baseline=None, collapsed=0, setting="")
+        return published_figure(reported, row)
+
     assert [figure("mrpc", name, mini) for name in ("dev accuracy", "dev f1")] == ["71.8", "81.1"] and [
         figure("mrpc", name, base) for name in ("dev accuracy", "dev f1")
     ] == ["", "88.9"]

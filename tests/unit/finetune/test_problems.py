@@ -88,7 +88,8 @@ def test_a_file_with_a_known_tasks_name_is_not_that_task(tmp_path: Path, tiny_vo
     rows = found.train.rows.num_rows
     assert (
         said[1]
-        == f"own-stsb train: {rows} rows, regression, {rows} whole numbers as values (--kind classification takes them as classes)"
+        == f"own-stsb train: {rows} rows, regression, {rows} whole numbers as values (--kind classification takes "
+        "them as classes)"
     )
 
 
@@ -144,7 +145,10 @@ def test_a_trial_is_named_by_all_that_shapes_it_and_nothing_else(glue: Path, tin
     problem = Problem(task=TASKS["stsb"], cutting=cutting, train=train, splits={}, digest=digest([train]))
     initial = Initial(folder="f", fingerprint="e", model=Model(), vocabulary=tiny_vocabulary)
     config = Finetune(checkpoint="c", task=("stsb",), data="d")
-    name = lambda config, problem=problem, seed=0: make_trial(config, problem, initial, seed, {}, "report").name  # noqa: E731
+
+    def name(config: Finetune, problem: Problem = problem, seed: int = 0) -> str:
+        return make_trial(config, problem, initial, seed, {}, "report").name
+
     assert name(config) == name(
         replace(
             config,
@@ -157,12 +161,15 @@ def test_a_trial_is_named_by_all_that_shapes_it_and_nothing_else(glue: Path, tin
         )
     ) and name(config).startswith("stsb-seed0-")
     others = [
-        name(config, seed=1), name(replace(config, recipe=Recipe(epochs=4))), name(replace(config, optimizer=replace(config.optimizer, learning_rate=1e-4))),
-        name(replace(config, adapter=LowRank())), name(replace(config, random_weights=True)), name(config, replace(problem, cutting=Cutting(maximum_length=16, stride=8))),
+        name(config, seed=1), name(replace(config, recipe=Recipe(epochs=4))),
+        name(replace(config, optimizer=replace(config.optimizer, learning_rate=1e-4))),
+        name(replace(config, adapter=LowRank())), name(replace(config, random_weights=True)),
+        name(config, replace(problem, cutting=Cutting(maximum_length=16, stride=8))),
         name(config, replace(problem, digest="other")),
     ]  # fmt: skip
     others += [
-        name(config, replace(problem, task=replace(TASKS["stsb"], labels=("other",)))), name(replace(config, schedule=LinearDecay(warmup_share=0.2))), name(replace(config, freeze=Freeze(layers=1))),
+        name(config, replace(problem, task=replace(TASKS["stsb"], labels=("other",)))),
+        name(replace(config, schedule=LinearDecay(warmup_share=0.2))), name(replace(config, freeze=Freeze(layers=1))),
         name(replace(config, vocabulary=replace(config.vocabulary, lowercase=False))),
     ]  # fmt: skip
     assert len({name(config), *others}) == 12

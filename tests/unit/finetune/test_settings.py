@@ -89,17 +89,20 @@ def test_kinds_are_tried_with_their_own_settings_alone() -> None:
     [
         (
             "recipe.rows_per_step",
-            r"search\.over \(recipe\.rows_per_step\) must be NAME=VALUE,VALUE or NAME=LOW\.\.HIGH with a name of cutting\.maximum_length, ",
+            r"search\.over \(recipe\.rows_per_step\) must be NAME=VALUE,VALUE or NAME=LOW\.\.HIGH with a name of "
+            r"cutting\.maximum_length, ",
         ),
         ("seeds=1,2", r"search\.over \(seeds=1,2\) must be NAME=VALUE"),
         ("recipe.epochs=two", r"search\.over \(recipe\.epochs=two\): two is none of int$"),
         (
             "optimizer.learning_rate=1..0.1",
-            r"search\.over \(optimizer\.learning_rate=1\.\.0\.1\): a range is LOW\.\.HIGH with 0 < LOW < HIGH, such as 1e-5\.\.1e-3$",
+            r"search\.over \(optimizer\.learning_rate=1\.\.0\.1\): a range is LOW\.\.HIGH with 0 < LOW < HIGH, such "
+            r"as 1e-5\.\.1e-3$",
         ),
         (
             "recipe.pooling=1..3",
-            r"search\.over \(recipe\.pooling=1\.\.3\): recipe\.pooling is not a number and has no range; give recipe\.pooling=VALUE,VALUE$",
+            r"search\.over \(recipe\.pooling=1\.\.3\): recipe\.pooling is not a number and has no range; give "
+            r"recipe\.pooling=VALUE,VALUE$",
         ),
         (
             "freeze.embeddings=1..2",
@@ -132,7 +135,8 @@ def test_rates_far_above_the_usual_and_no_warm_up_are_warned_of() -> None:
         == []
     )
     assert warnings(config(), [{"optimizer.learning_rate": 1e-3}, {}], model) == [
-        "warning: optimizer.learning_rate 0.001 is far above 5e-05, which is usual at width 1024: the encoder may forget what it learnt"
+        "warning: optimizer.learning_rate 0.001 is far above 5e-05, which is usual at width 1024: the encoder may "
+        "forget what it learnt"
     ]
     (line,) = warnings(replace(config(), schedule=LinearDecay(warmup_share=0.0)), [{}], model)
     assert line.startswith("warning: schedule.warmup_share is 0")

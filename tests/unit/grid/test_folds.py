@@ -48,7 +48,8 @@ def test_folds_select_one_setting_and_are_one_row(
         "text;label\n" + "".join(f"{'kar mist' if row % 2 else 'lond sur'} {row};{row % 2}\n" for row in range(24))
     )
     config = Finetune(
-        checkpoint="c", train=str(tmp_path / "my.csv"), output=str(tmp_path), seeds=2, random_weights=True, recipe=Recipe(epochs=1), placement=TrialPlacement(threads=1),
+        checkpoint="c", train=str(tmp_path / "my.csv"), output=str(tmp_path), seeds=2,
+        random_weights=True, recipe=Recipe(epochs=1), placement=TrialPlacement(threads=1),
         search=Search(folds=3, over=("optimizer.learning_rate=1e-4,1e-3",)),
     )  # fmt: skip
     initial = Initial(

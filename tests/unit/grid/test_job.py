@@ -107,8 +107,12 @@ def test_a_trial_has_the_rows_of_the_cutting_and_the_adapter_that_are_tried(
     trials = [
         trial_of(replace(grid, cuttings={"cola": cuttings}), "cola", 0, setting, "select") for setting in grid.settings
     ]
-    assert [(type(one.config.adapter).__name__, getattr(one.config.adapter, "rank", None), one.config.cutting.maximum_length) for one in trials] == [
-        ("NoAdapter", None, 32), ("NoAdapter", None, 8), ("LowRank", 2, 32), ("LowRank", 4, 32), ("LowRank", 2, 8), ("LowRank", 4, 8)
+    assert [
+        (type(config.adapter).__name__, getattr(config.adapter, "rank", None), config.cutting.maximum_length)
+        for config in (trial.config for trial in trials)
+    ] == [
+        ("NoAdapter", None, 32), ("NoAdapter", None, 8), ("LowRank", 2, 32),
+        ("LowRank", 4, 32), ("LowRank", 2, 8), ("LowRank", 4, 8)
     ]  # fmt: skip
     assert len({one.name for one in trials}) == 6
     with pytest.raises(
@@ -175,7 +179,8 @@ def test_a_result_that_cannot_be_read_is_named(glue: Path, tiny_vocabulary: Voca
     Path(trial.folder, "result.json").mkdir(parents=True)
     with pytest.raises(
         DataError,
-        match=rf"^{trial.folder}/result.json cannot be read \(.+\): give access to it, or delete it to train the trial again$",
+        match=rf"^{trial.folder}/result.json cannot be read \(.+\): give access to it, or delete it to train the trial "
+        r"again$",
     ):
         finished_result(trial, may_stop=False)
 

@@ -1,4 +1,6 @@
-"""Grids and trials in a real MLflow store: a SQLite file, whose table of metrics is renamed where the server is to be away."""
+"""Grids and trials in a real MLflow store: a SQLite file, whose table of metrics is renamed where the server is to be
+away.
+"""
 
 import json
 import sqlite3
@@ -144,7 +146,8 @@ def test_a_grid_says_from_its_start_what_it_is_and_what_started_it(uri: str, ini
     opened = open_grid(uri, CONFIG, "described-0a", initial)
     run = MlflowClient(tracking_uri=uri).get_run(opened.run_id)
     assert run.data.tags["mlflow.note.content"] == (
-        "Fine-tuning **described-0a**\n\n| | |\n|---|---|\n| checkpoint | /models/bert |\n| tasks | mrpc |\n| models, when they are done | output/finetune |"
+        "Fine-tuning **described-0a**\n\n| | |\n|---|---|\n| checkpoint | /models/bert |\n| tasks | mrpc |\n| models, "
+        "when they are done | output/finetune |"
     )
     assert run.data.tags["command"] and opened.experiment_id == run.info.experiment_id
 
@@ -179,7 +182,8 @@ def test_a_grid_whose_run_is_gone_from_mlflow_says_so(uri: str, tmp_path: Path, 
     record_run(second, place, lines.append)
     record_run(second, place, lines.append)
     assert lines == [
-        f"MLflow ({uri}) does not have the run {'a' * 32} that this search had at {uri}: a new one takes all trials, also those that are done"
+        f"MLflow ({uri}) does not have the run {'a' * 32} that this search had at {uri}: a new one takes all trials, "
+        "also those that are done"
     ]
     for damaged in ("", "[]", '{"uri": "x"}'):
         Path(place).write_text(damaged)

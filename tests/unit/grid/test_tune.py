@@ -66,7 +66,8 @@ def test_results_that_this_machine_does_not_see_are_an_error(tmp_path: Path) -> 
         published(ones, {}, may_stop=False)
     assert (
         str(lost.value)
-        == f"1 trials wrote their results where this machine does not see them, the first at {ones[1].folder}: give an output that all machines see, or a URL"
+        == f"1 trials wrote their results where this machine does not see them, the first at {ones[1].folder}: give "
+        "an output that all machines see, or a URL"
     )
     assert not storage.exists(f"{ones[1].folder}/{STOPPED}")
     assert published(ones, {1: {"epoch": 2, "score": -0.5, "value": 0.5}}, may_stop=True)["b"] == {

@@ -41,7 +41,7 @@ Make = Callable[..., TunedModel]
 def make(tiny_vocabulary: Vocabulary) -> Make:
     """A model of a kind with weights at random."""
 
-    def build(kind: Kind, tuned: Tuned = {}, unanswerable: bool = False, passages: bool = False) -> TunedModel:
+    def build(kind: Kind, tuned: Tuned | None = None, unanswerable: bool = False, passages: bool = False) -> TunedModel:
         task = Task(
             name="made-up", kind=kind, labels=LABELS.get(kind, ()), metrics=("accuracy",), unanswerable=unanswerable
         )
@@ -51,7 +51,7 @@ def make(tiny_vocabulary: Vocabulary) -> Make:
         ).eval()
         cutting = Cutting(maximum_length=16, stride=4, question_length=4, passages=passages)
         return TunedModel(
-            about=About(task=task, cutting=cutting, pooling="cls", tuned=tuned, lineage={}),
+            about=About(task=task, cutting=cutting, pooling="cls", tuned=tuned or {}, lineage={}),
             model=model,
             vocabulary=tiny_vocabulary,
             module=module,

@@ -99,7 +99,8 @@ def test_questions_sentences_and_lines(tmp_path: Path) -> None:
         (
             "a.jsonl",
             '{"text": "a"}\n{"text": \n',
-            "{file}:2: not JSON (Expecting value: line 1 column 9 (char 8)); expected one object per line, or one list of objects",
+            "{file}:2: not JSON (Expecting value: line 1 column 9 (char 8)); expected one object per line, or one "
+            "list of objects",
         ),
         ("a.jsonl", "[1]\n", "{file}:1: '[1]' is not an object; expected one object per line, or one list of objects"),
     ],
@@ -139,7 +140,8 @@ def test_the_form_of_a_file(tmp_path: Path) -> None:
     ]
     with pytest.raises(
         DataError,
-        match=r"a.doc: its name does not tell its form; end it in .csv, .tsv, .*, .txt, or give --format table, squad, words or text$",
+        match=r"a.doc: its name does not tell its form; end it in .csv, .tsv, .*, .txt, or give --format table, squad, "
+        r"words or text$",
     ):
         form_of(str(written(tmp_path / "a.doc", "a text\n")), "auto", False)
 
@@ -153,7 +155,8 @@ def test_files_are_listed_by_name_and_what_is_not_there_is_named(tmp_path: Path)
         list_inputs(f"{tmp_path}/*.tsv", "auto", False)
     assert (
         str(error.value)
-        == f"input ({tmp_path}/*.tsv): there is no such file, nothing in this folder, or nothing that matches; give a file, a folder or a pattern in quotes"
+        == f"input ({tmp_path}/*.tsv): there is no such file, nothing in this folder, or nothing that matches; give "
+        "a file, a folder or a pattern in quotes"
     )
 
 

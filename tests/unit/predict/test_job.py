@@ -66,13 +66,15 @@ def test_processes_fit_the_cluster_beside_the_reader(
             {"actors": 4},
             4,
             0,
-            "actors (4) of 1 CPUs do not fit: the cluster has 4 CPUs, of which 1 reads; at most 3 fit: lower --actors or --cpus",
+            "actors (4) of 1 CPUs do not fit: the cluster has 4 CPUs, of which 1 reads; at most 3 fit: lower --actors "
+            "or --cpus",
         ),
         (
             {},
             1,
             0,
-            "actors (1) of 1 CPUs do not fit: the cluster has 1 CPUs, of which 1 reads; give Ray 2 CPUs (ray start --head --num-cpus 2)",
+            "actors (1) of 1 CPUs do not fit: the cluster has 1 CPUs, of which 1 reads; give Ray 2 CPUs (ray start "
+            "--head --num-cpus 2)",
         ),
         (
             {"cpus": 4.0},

@@ -133,7 +133,8 @@ def test_answers_by_somebody_else_are_scored_as_the_official_script_does(
     [
         (
             ["--predictions", "{folder}/answers.json", "--input", "{folder}/dev.json"],
-            "has 1 answers, and not one is to a question of {folder}/dev.json, such as 'a': give the answers to these questions",
+            "has 1 answers, and not one is to a question of {folder}/dev.json, such as 'a': give the answers to these "
+            "questions",
         ),
         (
             ["--predictions", "{folder}/list.json", "--input", "{folder}/dev.json"],
@@ -141,7 +142,8 @@ def test_answers_by_somebody_else_are_scored_as_the_official_script_does(
         ),
         (
             ["--predictions", "{folder}/dev.json", "--input", "{folder}/answers.json"],
-            "predictions {folder}/dev.json is a file of questions: is it swapped with input? Give {{id: answer}} as predictions, and",
+            "predictions {folder}/dev.json is a file of questions: is it swapped with input? Give {{id: answer}} as "
+            "predictions, and",
         ),
         (
             ["--predictions", "{folder}/answers.json", "--task", "sst2", "--data", "{folder}"],
@@ -153,7 +155,8 @@ def test_answers_by_somebody_else_are_scored_as_the_official_script_does(
         ),
         (
             ["--checkpoint", "{folder}/model", "--task", "rte", "--data", "{folder}"],
-            "task (rte) has the labels entailment, not_entailment, and the model's (made-up) are 0, 1: choose a model of that task",
+            "task (rte) has the labels entailment, not_entailment, and the model's (made-up) are 0, 1: choose a model "
+            "of that task",
         ),
         (
             ["--checkpoint", "{folder}/model", "--task", "sst2", "--data", "{folder}", "--split", "test"],
@@ -165,7 +168,8 @@ def test_answers_by_somebody_else_are_scored_as_the_official_script_does(
         ),
         (
             ["--checkpoint", "{folder}/model", "--input", "{folder}/dev.json"],
-            "is of the form squad, and the model's task (made-up) is of the kind classification: give a file that suits it",
+            "is of the form squad, and the model's task (made-up) is of the kind classification: give a file that "
+            "suits it",
         ),
         (
             ["--checkpoint", "{folder}/model", "--input", "{folder}/a.csv"],
@@ -192,7 +196,8 @@ def test_answers_in_place_of_questions_are_a_short_line(tmp_path: Path, capsys: 
     assert main(["--predictions", str(tmp_path / "answers.json"), "--input", str(tmp_path / "answers.json")]) == 2
     error = capsys.readouterr().err
     assert (
-        f"{tmp_path}/answers.json has 10,570 ids with answers and no questions: is it swapped with the file of questions?"
+        f"{tmp_path}/answers.json has 10,570 ids with answers and no questions: is it swapped with the file of "
+        "questions?"
         in error
         and len(error) < 400
     )
@@ -247,12 +252,14 @@ def test_figures_in_percent_or_their_unit() -> None:
         (lambda: Compare(checkpoint=("a", "a"), task=("mrpc",)), "checkpoint (a) is given twice: give two that differ"),
         (
             lambda: Compare(checkpoint=("a", "b"), random_weights=True, task=("mrpc",)),
-            "checkpoint (a, b) must be given once with --random-weights: it is compared with random weights of its sizes",
+            "checkpoint (a, b) must be given once with --random-weights: it is compared with random weights of its "
+            "sizes",
         ),
         (lambda: Compare(checkpoint=("a", "b"), task=("mrpc",), seeds=1), "seeds (1) must be at least 2"),
         (
             lambda: Compare(checkpoint=("a", "b"), task=("mrpc",), minutes=5.0),
-            "minutes (5.0) would give the two encoders unequal trials: leave it out, and lower --seeds or --recipe.training-rows",
+            "minutes (5.0) would give the two encoders unequal trials: leave it out, and lower --seeds or "
+            "--recipe.training-rows",
         ),
         (
             lambda: Compare(checkpoint=("a", "b"), task=("mrpc",), register="x"),

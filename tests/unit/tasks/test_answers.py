@@ -182,7 +182,9 @@ def of_margin(margin: float, text: str) -> Answer:
 
 
 def test_a_threshold_by_hand() -> None:
-    """Answering up to -1 gets a right and c wrong; up to 2 also b right, twice as much as d's mistake; up to 5 only e's mistake more."""
+    """Answering up to -1 gets a right and c wrong; up to 2 also b right, twice as much as d's mistake; up to 5 only e's
+    mistake more.
+    """
     answers = {
         "a": of_margin(-3, "x"),
         "c": of_margin(-1, "x"),

@@ -38,8 +38,10 @@ def test_bad_rows_of_texts_are_left_out_under_their_reasons(tmp_path: Path) -> N
         and task.labels == ("0", "1")
     )
     assert lost["train"] == (
-        f"2 rows left out (no-label, the first: {train}:5: column label has no label (''); leave the row out or give it one)",
-        f"1 rows left out (number-of-columns, the first: {train}:6: 3 columns where the first line names 2; enclose a text that holds a separator in quotes (CSV))",
+        f"2 rows left out (no-label, the first: {train}:5: column label has no label (''); leave the row out or give "
+        "it one)",
+        f"1 rows left out (number-of-columns, the first: {train}:6: 3 columns where the first line names 2; enclose a "
+        "text that holds a separator in quotes (CSV))",
         f"1 rows left out (empty-text, the first: {train}:3: column text is empty)",
     )
     assert lost["dev"] == (
@@ -58,7 +60,8 @@ def test_without_skip_the_first_bad_row_is_the_error(tmp_path: Path) -> None:
 def test_a_file_of_bad_rows_alone_says_why(tmp_path: Path) -> None:
     with pytest.raises(
         DataError,
-        match=r"a.csv has no row that can be used: 2 rows left out \(empty-text, the first: .*a.csv:2: column text is empty\)$",
+        match=r"a.csv has no row that can be used: 2 rows left out \(empty-text, the first: .*a.csv:2: column text is "
+        r"empty\)$",
     ):
         read(written(tmp_path / "a.csv", "text,label", ",1", ",0"), on_bad_rows="skip")
 
@@ -95,14 +98,17 @@ def test_sentences_and_questions_are_left_out(tmp_path: Path) -> None:
         one.words for one in items["dev"]
     ] == [("EU",)]
     assert lost["train"] == (
-        f"1 rows left out (number-of-columns, the first: {train}, line 4 ('here O X') has 3 columns, and the file's first word has 2: give each word the same number)",
+        f"1 rows left out (number-of-columns, the first: {train}, line 4 ('here O X') has 3 columns, and the file's "
+        "first word has 2: give each word the same number)",
     )
     assert lost["dev"][0].startswith(
-        f"1 rows left out (unknown-tag, the first: {dev}, sentence 2: tag 'B-PER' is not among the 5 tags of a (O, B-LOC, "
+        f"1 rows left out (unknown-tag, the first: {dev}, sentence 2: tag 'B-PER' is not among the 5 tags of a (O, "
+        "B-LOC, "
     )
     with pytest.raises(
         DataError,
-        match=r"sentence 2: tag 'B-PER' is not among the 3 tags of c \(O, B-ORG, I-ORG\); correct the file or train with that tag$",
+        match=r"sentence 2: tag 'B-PER' is not among the 3 tags of c \(O, B-ORG, I-ORG\); correct the file or train "
+        r"with that tag$",
     ):
         read(written(tmp_path / "c.conll", "EU B-ORG", "is O", ""), dev)
     table = written(

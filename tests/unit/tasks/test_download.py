@@ -89,7 +89,10 @@ def test_mrpc_is_divided_by_the_listed_ids(served: tuple[Path, str], tmp_path: P
 
 
 def test_what_cannot_be_fetched_is_one_line_with_url_and_remedy(served: tuple[Path, str], tmp_path: Path) -> None:
-    remedy = r"fetch GLUE by other means and name its folder in the official layout, such as GLUE/CoLA/train.tsv: GLUE=folder of make, --data folder of the job$"
+    remedy = (
+        r"fetch GLUE by other means and name its folder in the official layout, such as GLUE/CoLA/train.tsv: "
+        r"GLUE=folder of make, --data folder of the job$"
+    )
     for base, why in ((served[1], "404 Client Error: .*"), ("http://127.0.0.1:1", ".*refused.*|HTTPConnectionPool.*")):
         with pytest.raises(
             DataError, match=rf"^{base}/glue/data/CoLA.zip cannot be fetched \(({why})\): {remedy}"
@@ -180,6 +183,7 @@ def test_every_task_has_its_archive_and_others_are_refused(tmp_path: Path) -> No
         fetch_glue(str(tmp_path), ("rte", "squad"), lambda _: None)
     with pytest.raises(
         ConfigError,
-        match=r"^data \(s3://x/glue\) must be a local folder to fetch archives into: name one, or copy the archives there unpacked$",
+        match=r"^data \(s3://x/glue\) must be a local folder to fetch archives into: name one, or copy the archives "
+        r"there unpacked$",
     ):
         fetch_glue("s3://x/glue", ("rte",), lambda _: None)

@@ -61,7 +61,9 @@ def test_entities_are_counted_as_conlleval_walks_through_them(pair: tuple[list[s
 
 
 def walked(true: list[str], predicted: list[str]) -> int:
-    """Right entities as conlleval finds them: one is open while both began together with one type, and right when both end together."""
+    """Right entities as conlleval finds them: one is open while both began together with one type, and right when both
+    end together.
+    """
     right, open_, before = 0, False, ("O", "O")
     for pair in [*zip(true, predicted), ("O", "O")]:
         ended = [old != "O" and (new == "O" or new[0] == "B" or new[2:] != old[2:]) for old, new in zip(before, pair)]
@@ -73,9 +75,11 @@ def walked(true: list[str], predicted: list[str]) -> int:
 
 
 def test_scores_by_hand() -> None:
-    """True: PER, LOC of two words, LOC. Found: PER, LOC cut short, LOC as PER, ORG: one right of four, of three there are; 4 of 8 tags."""
-    true = ["B-PER O B-LOC I-LOC".split(), "O B-LOC O O".split()]
-    predicted = ["I-PER O B-LOC O".split(), "O B-PER O B-ORG".split()]
+    """True: PER, LOC of two words, LOC. Found: PER, LOC cut short, LOC as PER, ORG: one right of four, of three there
+    are; 4 of 8 tags.
+    """
+    true = [["B-PER", "O", "B-LOC", "I-LOC"], ["O", "B-LOC", "O", "O"]]
+    predicted = [["I-PER", "O", "B-LOC", "O"], ["O", "B-PER", "O", "B-ORG"]]
     assert score_entities(true, predicted) == pytest.approx(
         {
             "accuracy": 50,

@@ -105,12 +105,14 @@ def test_a_long_text_in_csv_is_read(tmp_path: Path):
         (
             "t.csv",
             "text,stars\nx,1\n",
-            r"t.csv has no column review: its columns are text, stars; name yours with --text, --pair and --label \(no header line\? put one before the rows\)",
+            r"t.csv has no column review: its columns are text, stars; name yours with --text, --pair and --label "
+            r"\(no header line\? put one before the rows\)",
         ),
         (
             "t.tsv",
             f"{'Good ' * 20}\t1\n",
-            rf"t.tsv has no column review: its columns are {'Good ' * 6}…{'Good ' * 6}, 1; name yours with --text, --pair and --label \(no header line\? put one before the rows\)",
+            rf"t.tsv has no column review: its columns are {'Good ' * 6}…{'Good ' * 6}, 1; name yours with --text, "
+            r"--pair and --label \(no header line\? put one before the rows\)",
         ),
         (
             "t.csv",
@@ -149,7 +151,8 @@ def test_a_long_text_in_csv_is_read(tmp_path: Path):
         (
             "t.xlsx",
             "x",
-            r"t.xlsx: the name of a file tells its format; end it in one of .csv, .tsv, .jsonl, .ndjson, .json, .parquet",
+            r"t.xlsx: the name of a file tells its format; end it in one of .csv, .tsv, .jsonl, .ndjson, .json, "
+            r".parquet",
         ),
         (
             "t.jsonl",
@@ -161,12 +164,14 @@ def test_a_long_text_in_csv_is_read(tmp_path: Path):
         (
             "t.jsonl",
             '{"review": "x", "stars": {"a": 1}}\n',
-            r"t.jsonl:1: column stars is not a label but .*; a label is one text, number or truth value, or, for kind multilabel, a list of them",
+            r"t.jsonl:1: column stars is not a label but .*; a label is one text, number or truth value, or, for kind "
+            r"multilabel, a list of them",
         ),
         (
             "t.jsonl",
             '{"review": "x", "stars": [[1]]}\n',
-            r"t.jsonl:1: column stars is not a label but '\[1\]'; a label is one text, number or truth value, or, for .*",
+            r"t.jsonl:1: column stars is not a label but '\[1\]'; a label is one text, number or truth value, or, for "
+            r".*",
         ),
         (
             "t.jsonl",
@@ -231,7 +236,8 @@ def test_a_slip_among_values_is_named_and_makes_no_classes(slip: str):
         own_task("x.csv", labelled("1.5", "2.5", *map(str, range(20)), slip))
     assert (
         str(found.value)
-        == f"x.csv:22: label {slip!r} is not a number, and 22 others are; correct it, or pass --kind classification if each of them is a class"
+        == f"x.csv:22: label {slip!r} is not a number, and 22 others are; correct it, or pass --kind classification "
+        "if each of them is a class"
     )
     assert (
         own_task("x.csv", labelled("1.5", "2.5", *map(str, range(20)), slip), "classification").kind == "classification"
@@ -362,7 +368,8 @@ def test_labels_that_are_nearly_one_a_row_are_no_classes():
     with pytest.raises(DataError) as found:
         own_task("x.csv", labelled(*texts))
     assert str(found.value) == (
-        "x.csv: 300 different labels in 300 rows, the first 'text 0': fewer than 2 rows for each; name the column of the label with --label, or pass --kind classification if each of them is a class"
+        "x.csv: 300 different labels in 300 rows, the first 'text 0': fewer than 2 rows for each; name the column of "
+        "the label with --label, or pass --kind classification if each of them is a class"
     )
     assert len(own_task("x.csv", labelled(*texts), "classification").labels) == 300
     assert len(own_task("x.csv", labelled(*texts, *texts)).labels) == 300
@@ -400,5 +407,6 @@ def test_a_file_of_another_task_is_told_so():
     with pytest.raises(DataError) as found:
         require_labels(own_task("train.csv", labelled("a", "b")), "dev.csv", labelled("some text", "more"))
     assert str(found.value) == (
-        "dev.csv: not one of its 2 rows has a label of train (a, b); the first is 'some text': is it another task's file, or are the columns of text and label swapped?"
+        "dev.csv: not one of its 2 rows has a label of train (a, b); the first is 'some text': is it another task's "
+        "file, or are the columns of text and label swapped?"
     )

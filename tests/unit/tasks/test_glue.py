@@ -14,7 +14,10 @@ from pipeline.tasks.metrics import METRICS
 from pipeline.tasks.schema import TEXTS
 from pipeline.tasks.tables import left_out, read_split, tab_separated
 
-MNLI = "index\tpromptID\tpairID\tgenre\tsentence1_binary_parse\tsentence2_binary_parse\tsentence1_parse\tsentence2_parse\tsentence1\tsentence2"
+MNLI = (
+    "index\tpromptID\tpairID\tgenre\tsentence1_binary_parse\tsentence2_binary_parse\t"
+    "sentence1_parse\tsentence2_parse\tsentence1\tsentence2"
+)
 
 FIELD = st.text(st.characters(exclude_characters="\t\n\r", exclude_categories=["Cs"]), max_size=5)
 
@@ -49,7 +52,10 @@ def test_cola_has_no_header_but_in_its_test_split(tmp_path: Path):
 
 
 def test_quotes_are_characters_and_a_byte_order_mark_is_none(tmp_path: Path):
-    content = '\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\r\n1\t11\t12\t" He left .\tHe " left " .\r\n0\t13\t14\tA \u2028 b\tC\r\n'
+    content = (
+        '\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\r\n1\t11\t12\t" He left .\tHe " left " .\r\n0\t13\t14\tA '
+        "\u2028 b\tC\r\n"
+    )
     assert rows(read(tmp_path, "mrpc", "train", content)) == [
         ("0", '" He left .', 'He " left " .', "1"),
         ("1", "A \u2028 b", "C", "0"),
@@ -100,7 +106,8 @@ def test_qqp_s_broken_lines_are_left_out_and_named(tmp_path: Path):
         tmp_path,
         "qqp",
         "train",
-        f"{header}9\t1\t2\tWhy?\tHow?\t0\n10\t3\t4\tIs it\nso?\tYes?\t1\n\n11\t5\t6\t \tWho?\t1\n12\t7\t8\tWho?\tHim?\t1\n",
+        f"{header}9\t1\t2\tWhy?\tHow?\t0\n10\t3\t4\tIs it\nso?\tYes?\t1\n\n11\t5\t6\t "
+        "\tWho?\t1\n12\t7\t8\tWho?\tHim?\t1\n",
     )
     assert rows(texts) == [("9", "Why?", "How?", "0"), ("12", "Who?", "Him?", "1")]
     assert left_out(texts) == [

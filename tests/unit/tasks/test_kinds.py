@@ -77,7 +77,8 @@ def test_questions_become_windows_and_logits_that_say_their_answers_score_100() 
     prepared = KINDS["spans"].prepare(SPANS, QUESTIONS, VOCABULARY, CUTTING)
     assert prepared.rows.schema == ENCODED and prepared.rows["row"].to_pylist() == [0, 0, 1, 2]
     assert prepared.notes == ("1 contexts in several windows of 16 tokens, 4 windows in all",)
-    # The answer stands in both windows of the first question: [CLS] red [SEP] and ten pieces before it; then from the window that begins at the tenth piece.
+    # The answer stands in both windows of the first question: [CLS] red [SEP] and ten pieces before it; then from the
+    # window that begins at the tenth piece.
     assert prepared.rows["labels"].to_pylist() == [[13.0, 13.0], [4.0, 4.0], [4.0, 5.0], [0.0, 0.0]]
     logits = saying(prepared, 2)
     assert KINDS["spans"].score(SPANS, prepared, said("spans", SPANS, prepared, logits), {}) == dict.fromkeys(

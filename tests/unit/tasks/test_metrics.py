@@ -64,7 +64,8 @@ close = np.float32(3.1) + np.array([0, 0, 0, 4e-16])
 cases = [(same, two), (two, same), (same, same), (same[:1], two[:1]), (close, two)]
 print([METRICS[name](p, l) for name in ("pearson", "spearman") for p, l in [*cases, (nan, two)]])
 print([METRICS["matthews"](p, l) for p, l in cases[:4]])
-print([METRICS[name](np.zeros(4), same * 0) for name in ("f1", "macro_f1", "accuracy", "matthews")], METRICS["f1"](np.zeros(4), same))
+classes = [METRICS[name](np.zeros(4), same * 0) for name in ("f1", "macro_f1", "accuracy", "matthews")]
+print(classes, METRICS["f1"](np.zeros(4), same))
 """
 
 

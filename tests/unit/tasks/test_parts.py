@@ -17,7 +17,10 @@ def test_parts_by_hand() -> None:
 
 
 def test_the_most_context_by_hand() -> None:
-    """Token 3 has no token on its right in (0, 4) and one on its left in (2, 6): the second. Token 2 has one in (0, 4): the first."""
+    """Token 3 has no token on its right in (0, 4) and one on its left in (2, 6): the second.
+
+    Token 2 has one in (0, 4): the first.
+    """
     assert [part.tolist() for part in most_context([(0, 4), (2, 6)])] == [
         [True, True, True, False],
         [False, True, True, True],

@@ -19,7 +19,10 @@ def rows(pieces: Pieces) -> list[tuple[int, int, int, int]]:
 
 
 def test_characters_are_those_of_the_text_as_it_was_given() -> None:
-    """The robot is one character, and no word of the vocabulary. An accent that is a character of its own is in no piece where accents are dropped."""
+    """The robot is one character, and no word of the vocabulary.
+
+    An accent that is a character of its own is in no piece where accents are dropped.
+    """
     pieces = TOKENIZATION.of_texts(["🤖 Cafés\u00a0the cafe\u0301."])[0]
     assert rows(pieces) == [(1, 0, 1, 0), (6, 2, 6, 1), (7, 6, 7, 1), (5, 8, 11, 2), (6, 12, 16, 3), (11, 17, 18, 4)]
 

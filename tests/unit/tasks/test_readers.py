@@ -87,7 +87,8 @@ def test_a_file_without_a_header_is_told_so(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("I liked it,1\nI did not,0\n")
     with pytest.raises(
         DataError,
-        match=r"a.csv has no column text: its columns are I liked it, 1; name yours with --text, --pair and --label \(no header line\? put one before the rows\)$",
+        match=r"a.csv has no column text: its columns are I liked it, 1; name yours with --text, --pair and --label "
+        r"\(no header line\? put one before the rows\)$",
     ):
         trained_on(tmp_path / "a.csv")
 

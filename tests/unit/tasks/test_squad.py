@@ -111,7 +111,8 @@ def test_a_broken_entry_is_named(qa: Any, message: str, tmp_path: Path) -> None:
         (b'{"a": 1, "b": 2}', "{file}: data is missing, the keys there are a, b: give a SQuAD file"),
         (
             gzip.compress(b"{}", mtime=0)[:-9],
-            "{file} cannot be read (Compressed file ended before the end-of-stream marker was reached): give a plain or compressed file that can",
+            "{file} cannot be read (Compressed file ended before the end-of-stream marker was reached): give a plain "
+            "or compressed file that can",
         ),
         (b"[" * 100_000, "{file} is not valid JSON (maximum recursion depth exceeded"),
     ],

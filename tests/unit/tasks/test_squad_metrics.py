@@ -1,4 +1,6 @@
-"""Exact match and F1 of answers worked by hand, and a published submission on the real development set where it is at hand."""
+"""Exact match and F1 of answers worked by hand, and a published submission on the real development set where it is at
+hand.
+"""
 
 import json
 import os
@@ -42,7 +44,9 @@ def test_words_are_shared_as_often_as_in_both() -> None:
 
 
 def test_1_1_by_hand() -> None:
-    """a: right by its second answer. b: one of two words, so F1 2/3. c: no prediction. d: both empty when normalised, so exact without F1."""
+    """a: right by its second answer. b: one of two words, so F1 2/3. c: no prediction. d: both empty when normalised,
+    so exact without F1.
+    """
     questions = [asked("a", "x y", "z"), asked("b", "x y"), asked("c", "x"), asked("d", "the")]
     scores = score({"a": "Z.", "b": "an x", "d": "a", "other": "x"}, questions)
     assert scores == pytest.approx({"exact": 50, "f1": 100 * (1 + 2 / 3) / 4, "total": 4, "missing": 1})
@@ -55,7 +59,10 @@ def test_the_best_answer_may_differ_for_both_scores() -> None:
 
 
 def test_2_0_by_hand() -> None:
-    """Answered: a right, b half, c not answered though it could be. Impossible: d left empty, e answered, f answered by an article alone."""
+    """Answered: a right, b half, c not answered though it could be.
+
+    Impossible: d left empty, e answered, f answered by an article alone.
+    """
     questions = [asked("a", "x"), asked("b", "x y z"), asked("c", "x"), *(asked(id, impossible=True) for id in "def")]
     scores = score({"a": "x", "b": "x", "c": "", "d": "", "e": "x", "f": "The"}, questions)
     assert scores == pytest.approx(
@@ -75,7 +82,9 @@ def test_2_0_by_hand() -> None:
 
 
 def test_answers_of_articles_alone_do_not_count_in_2_0() -> None:
-    """Without "the" the question has only "x"; a question whose answers are all such has the empty one, and counts among those with answers."""
+    """Without "the" the question has only "x"; a question whose answers are all such has the empty one, and counts
+    among those with answers.
+    """
     scores = score({"a": "a", "b": "an"}, [asked("a", "the", "x"), asked("b", "the"), asked("c", impossible=True)])
     assert (
         scores["HasAns_exact"],

@@ -54,7 +54,9 @@ def test_without_a_task_there_is_no_zip(tmp_path: Path):
     some = {name: answers for name, answers in ALL.items() if name not in ("QQP", "AX")}
     with pytest.raises(
         DataError,
-        match=r"glue.zip is not written: predictions of QQP, AX are missing, and a GLUE submission has all of CoLA, .*, AX$",
+        match=r"glue.zip is not written: predictions of QQP, AX are missing, "
+        r"and a GLUE submission has all of CoLA, .*, "
+        r"AX$",
     ):
         write_submission(str(tmp_path / "glue.zip"), some)
     with pytest.raises(

@@ -53,7 +53,10 @@ def sentence(words: str, tags: str) -> Sentence:
     return Sentence(words=tuple(words.split(" ")), tags=tuple(tags.split()))
 
 
-def one(words: str, tags: str, tagging: Tagging = Tagging()) -> list[TaggingWindow]:
+DEFAULT = Tagging()
+
+
+def one(words: str, tags: str, tagging: Tagging = DEFAULT) -> list[TaggingWindow]:
     return encode(TOKENIZATION, [sentence(words, tags)], NAMES, tagging)[0]
 
 
@@ -104,22 +107,26 @@ def test_any_column_has_the_tags(tmp_path: Path) -> None:
         (
             b"\na X O\n",
             3,
-            "{file}, line 2 has 3 columns, and the tags should be in column 3: choose one of 1 to 2, column 0 has the words",
+            "{file}, line 2 has 3 columns, and the tags should be in column 3: choose one of 1 to 2, column 0 has the "
+            "words",
         ),
         (
             b"a X O\n",
             0,
-            "{file}, line 1 has 3 columns, and the tags should be in column 0: choose one of 1 to 2, column 0 has the words",
+            "{file}, line 1 has 3 columns, and the tags should be in column 0: choose one of 1 to 2, column 0 has the "
+            "words",
         ),
         (
             b"a X O\n",
             -3,
-            "{file}, line 1 has 3 columns, and the tags should be in column -3: choose one of 1 to 2, column 0 has the words",
+            "{file}, line 1 has 3 columns, and the tags should be in column -3: choose one of 1 to 2, column 0 has "
+            "the words",
         ),
         (
             b"-DOCSTART- O\n\n",
             -1,
-            "{file} has 0 sentences: give a file with a word and its tags on each line, and blank lines between sentences",
+            "{file} has 0 sentences: give a file with a word and its tags on each line, and blank lines between "
+            "sentences",
         ),
         (b"a O\n\xe4 O\n", -1, "{file}:2: byte 0xe4 is not UTF-8; save the file as UTF-8"),
     ],
@@ -169,7 +176,9 @@ def test_all_pieces_of_tags_that_are_no_chunks_have_the_tag() -> None:
 
 
 def test_a_long_sentence_by_hand() -> None:
-    """Five letters of which two are one word, in windows of four pieces that share two: each label stands once, where it has the most context."""
+    """Five letters of which two are one word, in windows of four pieces that share two: each label stands once, where
+    it has the most context.
+    """
     first, second = one("a b cd e", "B-X I-X O B-X", Tagging(maximum_length=6, stride=2))
     assert (first.ids.tolist(), second.ids.tolist()) == ([2, 5, 6, 7, 16, 3], [2, 7, 16, 9, 3])
     assert (first.words.tolist(), second.words.tolist()) == ([-1, 0, 1, 2, 2, -1], [-1, 2, 2, 3, -1])
@@ -190,7 +199,9 @@ def test_a_sentence_without_pieces_is_one_window() -> None:
 
 
 def test_predictions_come_back_to_words_by_hand() -> None:
-    """A word's tag is its first piece's; one without pieces, and one beyond the only window that was predicted, are O and counted."""
+    """A word's tag is its first piece's; one without pieces, and one beyond the only window that was predicted, are O
+    and counted.
+    """
     windows = one(f"a {NOTHING} bc d e f", "O O O O O O", Tagging(maximum_length=6, stride=1))
     assert [window.words.tolist() for window in windows] == [[-1, 0, 2, 2, 3, -1], [-1, 3, 4, 5, -1]]
     predicted = predicted_tags(6, windows[:1], [np.array([0, 1, 2, 0, 1, 0])], NAMES)
@@ -296,7 +307,8 @@ def test_broken_lists_are_named_with_file_and_line(row: dict[str, object], messa
 def test_files_that_hold_no_lists_are_named(tmp_path: Path) -> None:
     with pytest.raises(
         DataError,
-        match=r"a.conll: the name of a file tells its format; end it in one of .csv, .tsv, .jsonl, .ndjson, .json, .parquet$",
+        match=r"a.conll: the name of a file tells its format; end it in one of .csv, .tsv, .jsonl, .ndjson, .json, "
+        r".parquet$",
     ):
         read_tagged(str(tmp_path / "a.conll"), "words", "tags")
     (tmp_path / "a.jsonl").write_text("\n")
@@ -304,7 +316,8 @@ def test_files_that_hold_no_lists_are_named(tmp_path: Path) -> None:
         read_tagged(str(tmp_path / "a.jsonl"), "tokens", "tags")
     with pytest.raises(
         DataError,
-        match=r"a.jsonl has 0 sentences: give a file with a word on each line and blank lines between sentences, or JSON lines .*",
+        match=r"a.jsonl has 0 sentences: give a file with a word on each line and blank lines between sentences, or "
+        r"JSON lines .*",
     ):
         read_words(str(tmp_path / "a.jsonl"))
 
