@@ -1,4 +1,6 @@
-"""What can happen to a run, each as a function that does it to a running one and gives the seconds to the next new step."""
+"""What can happen to a run, each as a function that does it to a running one and gives the seconds to the next new
+step.
+"""
 
 import os
 import signal
@@ -37,7 +39,9 @@ class Scene:
         return self.driver.wait_for_step(self.driver.step + AHEAD, LONG)
 
     def begin_again(self, before: int) -> float:
-        """Wait until the workers have started anew, `before` being the times that they had, and for new steps; give the seconds."""
+        """Wait until the workers have started anew, `before` being the times that they had, and for new steps; give the
+        seconds.
+        """
         return self.driver.wait_for(lambda: self.starts > before, LONG, "another start of the workers") + self.go_on()
 
     @property

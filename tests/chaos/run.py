@@ -1,8 +1,11 @@
-"""Faults at random on a simulated cluster: `make chaos MINUTES=20 SEED=0`. Every kind comes once before any comes again.
+"""Faults at random on a simulated cluster: `make chaos MINUTES=20 SEED=0`.
+
+Every kind comes once before any comes again.
 
     python -m tests.chaos.run --minutes 20 --seed 0 [--only "node added"]
 
-Each run is compared, step by step, with one that nothing happened to; the tally comes at the end. Exit code 1 when a row or a loss differs.
+Each run is compared, step by step, with one that nothing happened to; the tally comes at the end. Exit code 1 when a
+row or a loss differs.
 """
 
 import argparse
@@ -59,7 +62,8 @@ def chaos(folder: Path, site: Site, server: Server, chosen: argparse.Namespace) 
     reference.drive(site.address).wait_for_end()
     undisturbed = history(reference)
     print(
-        f"an undisturbed run of {chosen.steps:,} steps is there; faults for {chosen.minutes:g} minutes from seed {chosen.seed}",
+        f"an undisturbed run of {chosen.steps:,} steps is there; faults for {chosen.minutes:g} minutes from seed "
+        f"{chosen.seed}",
         flush=True,
     )
     started, waiting, number = time.monotonic(), kinds(chosen.seed, chosen.only), 0
@@ -79,7 +83,8 @@ def chaos(folder: Path, site: Site, server: Server, chosen: argparse.Namespace) 
                 return 1 + tally(seconds, differences)
             seconds.setdefault(kind, []).append(took)
             print(
-                f"{time.monotonic() - started:6.0f} s  {run.name} step {scene.driver.step:5}  {kind}: a new step after {took:.0f} s",
+                f"{time.monotonic() - started:6.0f} s  {run.name} step {scene.driver.step:5}  {kind}: "
+                f"a new step after {took:.0f} s",
                 flush=True,
             )
             if scene.driver.step < chosen.steps - CALM_STEPS:
@@ -100,7 +105,8 @@ def tally(seconds: dict[str, list[float]], differences: list[Difference]) -> int
     missing, loss = sum(len(d.missing) for d in differences), max((d.loss for d in differences), default=0.0)
     faults = sum(map(len, seconds.values()))
     print(
-        f"\n{faults} faults survived in {len(differences)} runs; {rows:,} rows compared, {wrong} lost or doubled; {missing} points missing; largest difference of a loss {loss:.1e} nats"
+        f"\n{faults} faults survived in {len(differences)} runs; {rows:,} rows compared, {wrong} lost or doubled; "
+        f"{missing} points missing; largest difference of a loss {loss:.1e} nats"
     )
     return int(wrong > 0 or missing > 0 or loss > LOSS_TOLERANCE)
 

@@ -168,7 +168,10 @@ class Driver:
         return max((step for _, step in self.steps), default=0)
 
     def wait_for(self, reached: Callable[[], bool], seconds: float, what: str) -> float:
-        """Wait until something is so and give the seconds that it took. Raises AssertionError when it takes too long or the driver ends."""
+        """Wait until something is so and give the seconds that it took.
+
+        Raises AssertionError when it takes too long or the driver ends.
+        """
         started = time.monotonic()
         while not reached():
             if time.monotonic() - started > seconds or (self.process.poll() is not None and not reached()):
@@ -176,7 +179,8 @@ class Driver:
                 raise AssertionError(
                     "\n".join(
                         [
-                            f"{what} did not come within {seconds:.0f} s; the job (exit code {self.process.poll()}) said:",
+                            f"{what} did not come within {seconds:.0f} s; the job (exit code {self.process.poll()}) "
+                            "said:",
                             *self.lines[-15:],
                         ]
                     )
@@ -317,7 +321,9 @@ def finished(process: subprocess.Popen[str]) -> str:
 
 
 def small_corpus(folder: Path) -> Path:
-    """A folder of 80 short made-up documents in which each word follows from the one before, so that there is something to learn."""
+    """A folder of 80 short made-up documents in which each word follows from the one before, so that there is something
+    to learn.
+    """
     import numpy as np
 
     folder.mkdir(parents=True, exist_ok=True)

@@ -50,7 +50,9 @@ CHOICES = [
     ("NVIDIA B200", (10, 0), None, "bfloat16", True, ("float32", "tf32", "bfloat16", "float8")),
     ("AMD Instinct MI300X", (9, 4), "6.4", "bfloat16", False, ("float32", "bfloat16")),
 ]
-"""Name, compute capability, ROCm's version, and what comes of them: precision, variable-length kernel, what may be asked for."""
+"""Name, compute capability, ROCm's version, and what comes of them: precision, variable-length kernel, what may be
+asked for.
+"""
 
 
 @pytest.mark.parametrize(("name", "capability", "hip", "precision", "kernel", "allowed"), CHOICES)

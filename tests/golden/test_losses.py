@@ -1,6 +1,7 @@
 """The losses of one small training, recorded: who changes them changes what everybody's runs learn, and says so here.
 
-To record anew: run this file and copy what the failed comparison shows. Where only the rows' CRC differs, it is the data that changed.
+To record anew: run this file and copy what the failed comparison shows. Where only the rows' CRC differs, it is the
+data that changed.
 """
 
 from dataclasses import replace

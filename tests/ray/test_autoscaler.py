@@ -1,4 +1,6 @@
-"""Ray's autoscaler at work: a head that offers nothing, nodes that come when a run, a fine-tuning or a prediction asks for them and go when it is done. Ray's own fake provider starts them on this machine."""
+"""Ray's autoscaler at work: a head that offers nothing, nodes that come when a run, a fine-tuning or a prediction asks
+for them and go when it is done. Ray's own fake provider starts them on this machine.
+"""
 
 import contextlib
 import json
@@ -55,7 +57,9 @@ def node_types(most: int) -> dict[str, object]:
 
 
 class AutoscaledSite:
-    """A head whose autoscaler starts and ends nodes (`ray.cluster_utils.AutoscalingCluster` would stop every Ray of the machine)."""
+    """A head whose autoscaler starts and ends nodes (`ray.cluster_utils.AutoscalingCluster` would stop every Ray of the
+    machine).
+    """
 
     def __init__(self, most: int) -> None:
         subprocess.run([program("ray"), "get-auth-token", "--generate"], check=True, capture_output=True)
@@ -121,7 +125,8 @@ class AutoscaledSite:
         found: Counter[str] | str = "nothing yet"
         while found != wanted:
             assert self.head.poll() is None and time.monotonic() < end, (
-                f"{wanted} did not come within {seconds:.0f} s, there was {found}; the head said:\n{self.log.read_text()[-2000:]}"
+                f"{wanted} did not come within {seconds:.0f} s, there was {found}; "
+                f"the head said:\n{self.log.read_text()[-2000:]}"
             )
             time.sleep(0.5)
             try:
@@ -252,7 +257,8 @@ def test_an_elastic_group_takes_the_nodes_that_come_in_place_of_those_that_go(si
     driver.wait_for_end()
     difference = compare(history(undisturbed), history(run), STEPS)
     print(
-        f"two workers after {first:.0f} s; a node was killed, and one worker went on after {alone:.0f} s; two again {again:.0f} s later; {difference}"
+        f"two workers after {first:.0f} s; a node was killed, and one worker went on after {alone:.0f} s; "
+        f"two again {again:.0f} s later; {difference}"
     )
     assert (difference.rows_wrong, difference.missing) == (0, []) and difference.loss < 1e-4
     site.wait_for(HEAD_ALONE, 60)

@@ -1,4 +1,7 @@
-"""A run on a simulated cluster of several nodes that loses one without warning and gets another: nothing is lost. `make chaos` has the other faults."""
+"""A run on a simulated cluster of several nodes that loses one without warning and gets another: nothing is lost.
+
+`make chaos` has the other faults.
+"""
 
 from pathlib import Path
 

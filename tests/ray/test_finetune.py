@@ -34,8 +34,30 @@ pytestmark = pytest.mark.usefixtures("local_ray")
 
 
 def command(tiny_run: Path, glue: Path, output: Path, *more: str) -> list[str]:
-    return ["--checkpoint", folder_of(str(tiny_run), 3), "--data", str(glue), "--task", "glue", "--output", str(output), "--recipe.epochs", "2", "--seeds", "1",
-            "--recipe.rows-per-step", "16", "--cutting.maximum-length", "32", "--placement.threads", "1", "--trials.cpus", "3", *more]  # fmt: skip
+    return [
+        "--checkpoint",
+        folder_of(str(tiny_run), 3),
+        "--data",
+        str(glue),
+        "--task",
+        "glue",
+        "--output",
+        str(output),
+        "--recipe.epochs",
+        "2",
+        "--seeds",
+        "1",
+        # Fmt: skip
+        "--recipe.rows-per-step",
+        "16",
+        "--cutting.maximum-length",
+        "32",
+        "--placement.threads",
+        "1",
+        "--trials.cpus",
+        "3",
+        *more,
+    ]
 
 
 def write_glue(folder: Path, vocabulary: Vocabulary, rows: int) -> None:
@@ -78,8 +100,8 @@ def test_a_grid_selects_reports_and_continues_after_a_kill(
     assert "6 trials: 4 that select one of 2 settings, 2 that report it on fresh seeds" in out
     assert "cola: selected learning rate 0.00" in out and "(best of 2: " in out and "selected on dev" in out
     assert (
-        "no GLUE submission file: a model of sst2, a model of mrpc, a model of qqp, a model of mnli, a model of qnli and "
-        in out
+        "no GLUE submission file: a model of sst2, a model of mrpc, a model of qqp, a model of mnli, "
+        "a model of qnli and " in out
     )
     names = list(scores(tmp_path / "a"))
     assert [name.rsplit("-", 1)[0] for name in names] == [
@@ -100,7 +122,8 @@ def test_a_grid_selects_reports_and_continues_after_a_kill(
         and {run.info.status for run in found} == {"FINISHED"}
     )
 
-    # Killed when the first trial has its result, and continued, it comes to the same scores; what was there is not trained again.
+    # Killed when the first trial has its result, and continued, it comes to the same scores; what was there is not
+    # trained again.
     environment = os.environ | {"RAY_ADDRESS": ray.get_runtime_context().gcs_address}
     asked = command(tiny_run, glue, tmp_path / "b", *searched)
     with subprocess.Popen(
@@ -171,7 +194,8 @@ def test_what_cannot_be_trained_is_one_line(
         (("--freeze.layers", "7"), "freeze.layers (7) must be at most the checkpoint's layers (2)"),
         (
             ("--start-from", "mnli"),
-            "start_from (mnli) must be one of the tasks asked for (cola, stsb), and none of rte, mrpc, stsb, which it starts",
+            "start_from (mnli) must be one of the tasks asked for (cola, stsb), and none of rte, mrpc, stsb, "
+            "which it starts",
         ),
         (
             ("--train", "my.csv"),
@@ -193,8 +217,37 @@ def test_one_s_own_file_with_its_tenth_set_aside(
     ]
     (tmp_path / "my.csv").write_text("\n".join(lines) + "\n")
     (tmp_path / "test.csv").write_text("\n".join([lines[0], *lines[-7:]]) + "\n")
-    asked = ["--checkpoint", folder_of(str(tiny_run), 3), "--train", str(tmp_path / "my.csv"), "--test", str(tmp_path / "test.csv"), "--text", "review", "--label", "stars", "--output", str(tmp_path / "o"), "--seeds", "1",
-             "--recipe.epochs", "4", "--search.over", "adapter=no-adapter,low-rank", "--search.over", "cutting.maximum-length=16,32", "--search.stop-early", "--trials.cpus", "3", "--recipe.patience", "2", "adapter:low-rank", "--adapter.rank", "4"]  # fmt: skip
+    asked = [
+        "--checkpoint",
+        folder_of(str(tiny_run), 3),
+        "--train",
+        str(tmp_path / "my.csv"),
+        "--test",
+        str(tmp_path / "test.csv"),
+        "--text",
+        "review",
+        "--label",
+        "stars",
+        "--output",
+        str(tmp_path / "o"),
+        "--seeds",
+        "1",
+        # Fmt: skip
+        "--recipe.epochs",
+        "4",
+        "--search.over",
+        "adapter=no-adapter,low-rank",
+        "--search.over",
+        "cutting.maximum-length=16,32",
+        "--search.stop-early",
+        "--trials.cpus",
+        "3",
+        "--recipe.patience",
+        "2",
+        "adapter:low-rank",
+        "--adapter.rank",
+        "4",
+    ]
     assert main(asked) == 0
     out = capsys.readouterr().out
     assert (
@@ -276,8 +329,31 @@ def test_all_of_glue_gives_the_submission_file_and_mnli_s_encoder_starts_others(
     files = {name: replace(one, rows=6) for name, one in FILES.items()}  # the official splits have up to 390,965
     monkeypatch.setattr(submission, "FILES", files)
     monkeypatch.setattr("pipeline.finetune.submission.FILES", files)
-    asked = ["--checkpoint", folder_of(str(tiny_run), 3), "--data", str(tmp_path / "glue"), "--task", "glue", "--output", str(tmp_path / "o"), "--recipe.epochs", "1", "--seeds", "1",
-             "--recipe.rows-per-step", "6", "--cutting.maximum-length", "32", "--trials.cpus", "3", "--start-from", "mnli", "--optimizer.learning-rate", "1e-3"]  # fmt: skip
+    asked = [
+        "--checkpoint",
+        folder_of(str(tiny_run), 3),
+        "--data",
+        str(tmp_path / "glue"),
+        "--task",
+        "glue",
+        "--output",
+        str(tmp_path / "o"),
+        "--recipe.epochs",
+        "1",
+        "--seeds",
+        "1",
+        # Fmt: skip
+        "--recipe.rows-per-step",
+        "6",
+        "--cutting.maximum-length",
+        "32",
+        "--trials.cpus",
+        "3",
+        "--start-from",
+        "mnli",
+        "--optimizer.learning-rate",
+        "1e-3",
+    ]
     assert main(asked) == 0
     out = capsys.readouterr().out
     assert "then the 66 test rows of GLUE's submission file, about " in out

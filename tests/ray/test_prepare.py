@@ -102,7 +102,9 @@ def server(tmp_path: Path) -> Iterator[tuple[Path, str]]:
 
 
 class Handler(SimpleHTTPRequestHandler):
-    """A file server that has a file which can be asked about and not be had; of dumps it serves ranges, and counts how many at once."""
+    """A file server that has a file which can be asked about and not be had; of dumps it serves ranges, and counts how
+    many at once.
+    """
 
     lock: ClassVar[threading.Lock] = threading.Lock()
     open: ClassVar[int] = 0
@@ -271,7 +273,7 @@ def test_a_corpus_of_other_settings_or_without_a_source_is_refused(own: Path, bo
         finished_corpus([str(books)], SETTINGS, str(own))
 
 
-def test_an_added_file_is_read_alone_and_gives_another_corpus_while_the_one_before_stays_readable(tmp_path: Path):
+def test_adding_a_file_reads_only_that_file_and_keeps_the_old_corpus(tmp_path: Path):
     books = write_books(tmp_path / "books")
     before = quiet_prepare([books], tmp_path / "out")
     texts = documents(before, "train")
@@ -410,7 +412,7 @@ def test_what_was_deleted_is_made_again(own: Path, corpus: Corpus, books: Path, 
     assert quiet_prepare([books], own).fingerprint == corpus.fingerprint
 
 
-def test_a_foreign_file_beside_a_corpus_is_left_out_and_some_are_too_much(tmp_path: Path):
+def test_unsupported_files_are_skipped_up_to_a_limit(tmp_path: Path):
     data = write_books(tmp_path / "data")
     (data / "meta.json").write_text('{"version": 1}\n')
     assert quiet_prepare([data], tmp_path / "one").dropped["no text column"] == 1

@@ -1,4 +1,6 @@
-"""The job's own main on a small corpus: every world sees the same global batches, and what is killed goes on as if it never was."""
+"""The job's own main on a small corpus: every world sees the same global batches, and what is killed goes on as if it
+never was.
+"""
 
 import json
 import os
@@ -214,7 +216,8 @@ def test_a_run_with_other_settings_is_refused(config: Pretrain, undisturbed: tup
         pretrain(replace(config, name="world-1", steps=240), print)
 
 
-@pytest.mark.long  # below, a run of two that is killed is compared row by row, and a killed driver's three in the same way
+# Below, a run of two that is killed is compared row by row, and a killed driver's three in the same way
+@pytest.mark.long
 @pytest.mark.parametrize("world", [2, 3, 4])
 def test_every_world_sees_the_same_batches_and_losses(
     config: Pretrain, undisturbed: tuple[dict, History], world: int
@@ -299,7 +302,8 @@ def test_a_published_model_is_gone_on_with(config: Pretrain, undisturbed: tuple[
         pretrain(replace(again, sampling=Sampling()), print)
     continued = pretrain(again, lines.append)
     assert any(line.startswith(f"init: weights of {summary['export']}, ") for line in lines)
-    # The exported weights are those that were measured last: on the same held-out words and rows they give the same figures.
+    # The exported weights are those that were measured last: on the same held-out words and rows they give the same
+    # figures.
     before = {name: value for name, value in continued["heldout_before"].items() if name != "heldout/maximum_length"}
     assert before == pytest.approx(summary["heldout_after"], abs=1e-5)
     assert {"heldout/bits_per_byte", "heldout/nats_per_word"} <= continued["heldout_after"].keys()
@@ -373,7 +377,9 @@ def step_of(line: str) -> int:
 
 @contextmanager
 def killing(config: Pretrain, step: int, kill: Callable[[], None]) -> Iterator[None]:
-    """Call `kill` as soon as the run has a checkpoint after `step` or later; what a driver prints comes up to a second later, when a small run may be over."""
+    """Call `kill` as soon as the run has a checkpoint after `step` or later; what a driver prints comes up to a second
+    later, when a small run may be over.
+    """
     stop, called = threading.Event(), threading.Event()
 
     def wait() -> None:
@@ -383,7 +389,8 @@ def killing(config: Pretrain, step: int, kill: Callable[[], None]) -> Iterator[N
                 for manifest in Path(run_folder(config)).glob("checkpoints/step-*/manifest.json")
             ):
                 kill()
-                return called.set()
+                called.set()
+                return
 
     thread = threading.Thread(target=wait)
     thread.start()
@@ -410,7 +417,9 @@ def test_a_killed_worker_changes_nothing(config: Pretrain, undisturbed: tuple[di
 
 
 def rows_by_hand(config: Pretrain) -> dict[int, float]:
-    """Step -> CRC of all rows up to it, from the windows in their order: the second phase begins at the window after the first one's last."""
+    """Step -> CRC of all rows up to it, from the windows in their order: the second phase begins at the window after
+    the first one's last.
+    """
     stream, state, found = stream_settings(config, None, print), State(), {}
     for phase in config.all_phases:
         tables = rows_after(settings_for_phase(stream, phase), cursor_for_phase(state.cursor, phase, phase.first))

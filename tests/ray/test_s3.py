@@ -1,4 +1,6 @@
-"""The jobs' own mains against an S3 server on this machine that answers slowly now and then, and now and then with an error; no secret of theirs is left anywhere."""
+"""The jobs' own mains against an S3 server on this machine that answers slowly now and then, and now and then with an
+error; no secret of theirs is left anywhere.
+"""
 
 import itertools
 import json

@@ -40,7 +40,9 @@ def blank(field: pa.Field) -> Any:
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
-    """12 windows of 5 documents whose words come at rates as in text, some with accents, capitals and Chinese characters."""
+    """12 windows of 5 documents whose words come at rates as in text, some with accents, capitals and Chinese
+    characters.
+    """
     random = np.random.default_rng(3)
     words = [
         f"{a}{b}{c}" for a in ("Ka", "lo", "mé", "ne", "力") for b in ("r", "nd", "") for c in ("ta", "su", "x1", ".")

@@ -55,7 +55,7 @@ def test_workers_share_what_one_cpu_for_data_leaves(cpus: float, workers: int, s
     assert fit_workers(Placement(), worker_range(workers), [node(cpus)]) == WorkerResources(cpus=share, gpu=False)
 
 
-def test_a_whole_cpu_is_left_for_data_in_every_cluster_and_the_most_that_is_named_fits() -> None:
+def test_one_cpu_is_left_for_data_and_the_suggested_worker_count_fits() -> None:
     for cpus in range(2, 20):
         for workers in range(1, 400):
             try:
@@ -69,7 +69,7 @@ def test_a_whole_cpu_is_left_for_data_in_every_cluster_and_the_most_that_is_name
         assert most == 16 * (cpus - 1)
 
 
-def test_a_whole_cpu_is_left_on_some_node_wherever_the_workers_are_put() -> None:
+def test_some_node_keeps_a_whole_cpu_for_any_placement() -> None:
     # Ray may put three workers on each of three nodes, or four on one: 4 CPUs less 4 shares of 0.75 is 1.
     assert fit_workers(Placement(), worker_range(12), [node(4, 4)] * 3).cpus == 0.75
     assert (
@@ -87,17 +87,20 @@ def test_a_whole_cpu_is_left_on_some_node_wherever_the_workers_are_put() -> None
         (
             1,
             1,
-            "workers (1) do not fit: the cluster has 1 CPUs, and one whole CPU must be left for data; give Ray 2 CPUs or more",
+            "workers (1) do not fit: the cluster has 1 CPUs, and one whole CPU must be left for data; "
+            "give Ray 2 CPUs or more",
         ),
         (
             2,
             32,
-            "workers (32) do not fit: the cluster has 2 CPUs, and one whole CPU must be left for data; use at most 16 workers",
+            "workers (32) do not fit: the cluster has 2 CPUs, and one whole CPU must be left for data; "
+            "use at most 16 workers",
         ),
         (
             0,
             1,
-            "workers (1) do not fit: the cluster has 0 CPUs, and one whole CPU must be left for data; give Ray 2 CPUs or more",
+            "workers (1) do not fit: the cluster has 0 CPUs, and one whole CPU must be left for data; "
+            "give Ray 2 CPUs or more",
         ),
     ],
 )
@@ -160,16 +163,18 @@ def test_an_address_that_does_not_answer_is_refused_by_its_name(name: str, monke
     with pytest.raises(ConfigError) as refused:
         connect(address if name == "placement.address" else None)
     assert str(refused.value) == (
-        f"{name} ({address}) does not answer; start a head there (ray start --head), or leave the address out to run on this machine alone"
+        f"{name} ({address}) does not answer; start a head there (ray start --head), "
+        "or leave the address out to run on this machine alone"
     )
 
 
-def test_an_elastic_run_must_not_be_able_to_fill_what_is_left_when_nodes_go() -> None:
+def test_an_elastic_group_cannot_fill_the_remaining_nodes() -> None:
     elastic, whole = worker_range("1..5"), Placement(worker_cpus=1)
     with pytest.raises(ConfigError) as refused:
         fit_workers(whole, elastic, [node(2)] * 3)
     assert str(refused.value) == (
-        "workers (1..5) do not fit: the cluster has 6 CPUs, and one whole CPU must be left for data; use at most 1 worker, or name the nodes that train with placement.worker_resource"
+        "workers (1..5) do not fit: the cluster has 6 CPUs, and one whole CPU must be left for data; "
+        "use at most 1 worker, or name the nodes that train with placement.worker_resource"
     )
     assert fit_workers(Placement(), elastic, [node(2)] * 3).cpus == 0.1875  # five of them leave a CPU on one node
     assert fit_workers(whole, elastic, [node(6)]) == WorkerResources(cpus=1, gpu=False)
@@ -187,7 +192,8 @@ def test_nodes_that_train_must_be_there_for_the_least_workers() -> None:
     with pytest.raises(ConfigError) as refused:
         fit_workers(Placement(worker_resource="trainer"), worker_range("2..4"), [node(8, trainer=1)])
     assert str(refused.value) == (
-        "workers (2..4) need as many units of placement.worker_resource (trainer), the cluster has 1; start nodes with --resources '{\"trainer\": 1}', or use placement.autoscaled"
+        "workers (2..4) need as many units of placement.worker_resource (trainer), the cluster has 1; "
+        "start nodes with --resources '{\"trainer\": 1}', or use placement.autoscaled"
     )
     assert WorkerResources(cpus=1.0, gpu=True, custom="trainer").to_ray() == {"CPU": 1.0, "GPU": 1, "trainer": 1}
 
@@ -221,7 +227,8 @@ def test_more_workers_than_a_cluster_may_start_are_refused() -> None:
         with pytest.raises(ConfigError) as refused:
             fit_workers(AUTOSCALED, worker_range(workers), [], GROUPS)
         assert str(refused.value) == (
-            f"workers ({workers}) need more than the cluster may start: its nodes hold 16 workers of 1 CPU, 1 GPU; use fewer, or raise max_workers (maxReplicas on Kubernetes) of a kind of node"
+            f"workers ({workers}) need more than the cluster may start: its nodes hold 16 workers of 1 CPU, 1 GPU; "
+            "use fewer, or raise max_workers (maxReplicas on Kubernetes) of a kind of node"
         )
     assert fit_workers(
         AUTOSCALED,

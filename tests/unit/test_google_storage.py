@@ -54,7 +54,7 @@ def test_folders_are_listed_published_and_deleted(google: None, tmp_path: Path) 
     assert storage.children(RUN) == ["run.json"] and not storage.exists(f"{RUN}/export")
 
 
-def test_a_run_goes_on_from_its_newest_checkpoint_and_keeps_as_many_as_it_should(
+def test_a_run_resumes_from_its_newest_checkpoint_and_deletes_old_ones(
     google: None, training, tiny_config: Pretrain, tiny_vocabulary: Vocabulary
 ) -> None:
     module = training.module(tiny_config)

@@ -39,7 +39,7 @@ def test_a_scratch_folder_is_empty_and_ends_with_its_context(temporary: Path):
     assert list(temporary.iterdir()) == []
 
 
-def test_scratch_folders_of_killed_processes_are_deleted_and_those_in_use_stay(temporary: Path):
+def test_sweep_deletes_abandoned_scratch_folders_only(temporary: Path):
     killed, killed_folder = holder(temporary)
     living, living_folder = holder(temporary)
     try:
@@ -111,12 +111,14 @@ def test_a_lock_that_is_a_link_or_a_pipe_is_refused(tmp_path: Path):
     (tmp_path / "b").mkdir()
     os.mkfifo(tmp_path / "b" / ".lock")
     for name in ("a", "b"):
-        with pytest.raises(
-            ConfigError,
-            match=rf"^{tmp_path}/{name}/\.lock cannot be used as a lock \(.+\); delete it, or choose another folder$",
+        with (
+            pytest.raises(
+                ConfigError,
+                match=rf"^{tmp_path}/{name}/\.lock cannot be used as a lock \(.+\); delete it, or choose another folder$",
+            ),
+            storage.locked(str(tmp_path / name)),
         ):
-            with storage.locked(str(tmp_path / name)):
-                pass
+            pass
     assert (tmp_path / "precious").read_text() == "mine"
 
 

@@ -103,7 +103,7 @@ def test_gradients_take_the_slower_of_links_and_network_that_they_pass():
     assert gradients.seconds(2, machine(gpus=1, network=8.0, link=None)) == pytest.approx(4e8 / 1e9)
 
 
-def test_gradients_are_hidden_by_the_last_backward_but_for_the_embeddings():
+def test_gradient_traffic_overlaps_the_last_backward_except_embeddings():
     sent = Gradients(count=100_000_000, last=25_000_000, overlapped=True)
     box = machine(flops=1e12, gpus=4, network=40.0)  # 0.14 s of gradients for 8 workers
     assert sent.wait(8, box, slot_flops=0.03e12) == pytest.approx(0.14 - 0.02)  # two thirds of a slot are its backward
@@ -134,10 +134,10 @@ def test_base_on_eight_l4s_of_two_machines_waits_for_its_gradients():
     assert 3 < found["AWS g6.12xlarge"] < 4.5 and 1.4 < found["AWS p5.48xlarge"] < 1.8
 
 
-def test_where_gpus_ask_for_more_blocks_than_a_stream_gives_time_is_the_streams(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    """Of the published recipe the first phase has 900,000 steps of 8 slots, the second 100,000 of 32, 64 of them in a block: the second may be bound by its arithmetic alone."""
+def test_a_slow_stream_determines_the_estimated_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Of the published recipe the first phase has 900,000 steps of 8 slots, the second 100,000 of 32, 64 of them in a
+    block: the second may be bound by its arithmetic alone.
+    """
     work = list(loads(PRESETS["bert-base"]))
     streamed = (900_000 * 8 + 100_000 * 32) / 64 / STREAM_BLOCKS
     assert run_seconds_with_stream(work, 8, machine(1e18), NONE_SENT) == pytest.approx(streamed)

@@ -99,7 +99,7 @@ def test_what_needs_no_ray_is_refused_before_it_is_asked_for(
             pretrain(replace(config, **changed), print)
 
 
-def test_what_the_driver_cannot_write_is_one_line_and_what_ray_loses_is_not_called_so() -> None:
+def test_driver_write_errors_become_checkpoint_errors_and_ray_errors_do_not() -> None:
     config = Pretrain(name="a", output="/full")
     with pytest.raises(CheckpointError) as refused, os_errors_as_checkpoint_error(config):
         raise OSError(28, "No space left on device")

@@ -19,7 +19,8 @@ def test_a_line_a_world():
     ("gpus", "rows", "blocks", "times"), [(64, 32, 39, "0.4"), (64, 256, 39, "0.4"), (512, 256, 2_500, "25.0")]
 )
 def test_blocks_that_many_gpus_need(gpus: int, rows: int, blocks: int, times: str):
-    # Rows of 100 tokens: 64 GPUs take 32 million tokens a second, which is 320,000 rows, or 10,000 slots of 32, 256 in a block; of 256 rows 32, of 512 ranks 4.
+    # Rows of 100 tokens: 64 GPUs take 32 million tokens a second, which is 320,000 rows, or 10,000 slots of 32, 256 in
+    # a block; of 256 rows 32, of 512 ranks 4.
     assert GPU_TOKENS == 500_000
     line = next(
         line.split()

@@ -19,7 +19,8 @@ def test_batches_are_full_or_of_real_lengths() -> None:
     full = make_batch(replace(CASE, ragged=False), 0)
     assert full.offsets.diff().tolist() == [16] * 6 and full.masked == 6 * 2  # 0.15 of 16, rounded
     many = make_batch(replace(CASE, rows=4_000, length=128), 0)
-    # Between the deciles 9, 73, 114 and 128 lengths lie evenly: the mean is (9 + 73) / 20 + (73 + 114) / 20 + (114 + 128) / 20 + 0.7 * 128.
+    # Between the deciles 9, 73, 114 and 128 lengths lie evenly: the mean is (9 + 73) / 20 + (73 + 114) / 20 + (114 +
+    # 128) / 20 + 0.7 * 128.
     assert many.offsets.diff().double().mean().item() == pytest.approx(4.1 + 9.35 + 12.1 + 89.6, rel=0.01)
     assert many.masked_positions_M.unique().numel() == many.masked and many.maximum_length == 128
     assert torch.equal(many.ids_T, make_batch(replace(CASE, rows=4_000, length=128), 0).ids_T)

@@ -55,7 +55,8 @@ Resources:
         ("provider: {type: moon}", "is refused by Ray: NotImplementedError: "),
         (
             GROUP,
-            "Resources.G.Properties.SecurityGroupIngress.0.CidrIpv6: ::/0 opens the nodes to the world; name your own address, as 203.0.113.7/32",
+            "Resources.G.Properties.SecurityGroupIngress.0.CidrIpv6: ::/0 opens the nodes to the world; "
+            "name your own address, as 203.0.113.7/32",
         ),
         (
             "{apiVersion: v1, kind: Secret, metadata: {nam: x}}",

@@ -76,7 +76,8 @@ KUBERAY: list[tuple[Change, str]] = [
     ),
     (
         lambda document: head(document).update(serviceType="LoadBalancer"),
-        "SPEC.headGroupSpec.serviceType: the dashboard would be open to the world; ClusterIP, no ingress, and kubectl port-forward",
+        "SPEC.headGroupSpec.serviceType: the dashboard would be open to the world; "
+        "ClusterIP, no ingress, and kubectl port-forward",
     ),
     (
         lambda document: spec_of(document)["autoscalerOptions"].update(version="v1"),
@@ -84,11 +85,13 @@ KUBERAY: list[tuple[Change, str]] = [
     ),
     (
         lambda document: spec_of(document)["autoscalerOptions"].update(resources={"limit": {}}),
-        "SPEC.autoscalerOptions.spec.containers.0.resources: Additional properties are not allowed ('limit' was unexpected)",
+        "SPEC.autoscalerOptions.spec.containers.0.resources: Additional properties are not allowed ('limit' was "
+        "unexpected)",
     ),
     (
         lambda document: container(document).update(imagePullpolicy="Always"),
-        "SPEC.workerGroupSpecs.1.template.spec.containers.0: Additional properties are not allowed ('imagePullpolicy' was unexpected)",
+        "SPEC.workerGroupSpecs.1.template.spec.containers.0: Additional properties are not allowed ('imagePullpolicy' "
+        "was unexpected)",
     ),
     (
         lambda document: container(document)["resources"]["limits"].pop("memory"),
@@ -96,28 +99,33 @@ KUBERAY: list[tuple[Change, str]] = [
     ),
     (
         lambda document: container(document).update(image="rayproject/ray:nightly"),
-        f"SPEC.workerGroupSpecs.1.template.spec.containers.0.image: rayproject/ray:nightly; your own {OWN_IMAGE}, or {RAY_IMAGE}",
+        "SPEC.workerGroupSpecs.1.template.spec.containers.0.image: rayproject/ray:nightly; "
+        f"your own {OWN_IMAGE}, or {RAY_IMAGE}",
     ),
     (
         lambda document: container(document).update(env=[{"name": "AWS_SECRET_ACCESS_KEY", "value": "a"}]),
-        "SPEC.workerGroupSpecs.1.template.spec.containers.0.env: AWS_SECRET_ACCESS_KEY is written out; a secret by reference (on Kubernetes valueFrom.secretKeyRef), or a role",
+        "SPEC.workerGroupSpecs.1.template.spec.containers.0.env: AWS_SECRET_ACCESS_KEY is written out; "
+        "a secret by reference (on Kubernetes valueFrom.secretKeyRef), or a role",
     ),
     *(
         (
             lambda document, one=one: spec_of(document)["workerGroupSpecs"][0]["template"]["spec"][
                 "tolerations"
             ].append(one),
-            "SPEC.workerGroupSpecs.0.template.spec.tolerations: pods without a GPU would take the GPU nodes' last cores; leave nvidia.com/gpu out, and name the key of every other",
+            "SPEC.workerGroupSpecs.0.template.spec.tolerations: pods without a GPU would take the GPU nodes' last "
+            "cores; leave nvidia.com/gpu out, and name the key of every other",
         )
         for one in ({"key": "nvidia.com/gpu", "operator": "Exists"}, {"operator": "Exists"})
     ),
     (
         lambda document: group(document)["template"]["spec"].pop("nodeSelector"),
-        "SPEC.workerGroupSpecs.1.template.spec.nodeSelector: no type of GPU; name a label of your nodes, as {nvidia.com/gpu.product: NVIDIA-L4}",
+        "SPEC.workerGroupSpecs.1.template.spec.nodeSelector: no type of GPU; "
+        "name a label of your nodes, as {nvidia.com/gpu.product: NVIDIA-L4}",
     ),
     (
         lambda document: group(document)["template"]["spec"].pop("affinity"),
-        "SPEC.workerGroupSpecs.1.template.spec.affinity.podAffinity: trainers would start in several zones, which is slow and paid for; "
+        "SPEC.workerGroupSpecs.1.template.spec.affinity.podAffinity: "
+        "trainers would start in several zones, which is slow and paid for; "
         "topology.kubernetes.io/zone as topologyKey",
     ),
     (
@@ -157,7 +165,8 @@ def pod(part: dict[str, Any]) -> dict[str, Any]:
 WRONG_KUBERAY: list[tuple[Change, str]] = [
     (
         lambda document: both(pod(head(document))["containers"][0], GPU=1),
-        "headGroupSpec.template.spec.containers.0.resources.limits.nvidia.com/gpu: the head must take no work, and no GPU: leave it out",
+        "headGroupSpec.template.spec.containers.0.resources.limits.nvidia.com/gpu: "
+        "the head must take no work, and no GPU: leave it out",
     ),
     (
         lambda document: head(document).update(resources={"GPU": "1"}),
@@ -169,7 +178,8 @@ WRONG_KUBERAY: list[tuple[Change, str]] = [
     ),
     (
         lambda document: container(document)["resources"]["limits"].update({"nvidia.com/gpu": 2}),
-        "workerGroupSpecs.1.template.spec.containers.0.resources.requests.nvidia.com/gpu: 4, and the limit is 2; the same of both",
+        "workerGroupSpecs.1.template.spec.containers.0.resources.requests.nvidia.com/gpu: 4, and the limit is 2; "
+        "the same of both",
     ),
     (
         lambda document: both(container(document), GPU=2),
@@ -185,7 +195,8 @@ WRONG_KUBERAY: list[tuple[Change, str]] = [
     ),
     (
         lambda document: both(container(document), memory="56Gib"),
-        "workerGroupSpecs.1.template.spec.containers.0.resources.limits.memory: 56Gib is no quantity; as 500m, 4 or 56Gi",
+        "workerGroupSpecs.1.template.spec.containers.0.resources.limits.memory: 56Gib is no quantity; "
+        "as 500m, 4 or 56Gi",
     ),
     (
         lambda document: container(document)["resources"]["requests"].update(cpu="60"),
@@ -201,11 +212,13 @@ WRONG_KUBERAY: list[tuple[Change, str]] = [
     ),
     (
         lambda document: container(document)["env"].append({"name": "RAY_AUTH_MODE", "value": "disabled"}),
-        "workerGroupSpecs.1.template.spec.containers.0.env: RAY_AUTH_MODE=disabled; an open Ray port is an open shell: token",
+        "workerGroupSpecs.1.template.spec.containers.0.env: RAY_AUTH_MODE=disabled; "
+        "an open Ray port is an open shell: token",
     ),
     (
         lambda document: head(document).update(headService={"spec": {"type": "LoadBalancer"}}),
-        "headGroupSpec.serviceType: the dashboard would be open to the world; ClusterIP, no ingress, and kubectl port-forward",
+        "headGroupSpec.serviceType: the dashboard would be open to the world; "
+        "ClusterIP, no ingress, and kubectl port-forward",
     ),
     (
         lambda document: pod(head(document)).update(hostNetwork=True),
@@ -213,15 +226,18 @@ WRONG_KUBERAY: list[tuple[Change, str]] = [
     ),
     (
         lambda document: container(document).update(ports=[{"containerPort": 8265, "hostPort": 8265}]),
-        "workerGroupSpecs.1.template.spec.containers.0.ports: a hostPort opens the node; leave it out, and kubectl port-forward",
+        "workerGroupSpecs.1.template.spec.containers.0.ports: a hostPort opens the node; "
+        "leave it out, and kubectl port-forward",
     ),
     (
         lambda document: container(document).update(securityContext={"privileged": True}),
-        "workerGroupSpecs.1.template.spec.containers.0.securityContext: may become root; {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}",
+        "workerGroupSpecs.1.template.spec.containers.0.securityContext: may become root; {allowPrivilegeEscalation: "
+        "false, capabilities: {drop: [ALL]}}",
     ),
     (
         lambda document: pod(head(document))["containers"][1].update(command=["mlflow", "server", "--host", "0.0.0.0"]),
-        "headGroupSpec.template.spec.containers.1.command: the MLflow server has no login; --host 127.0.0.1, and kubectl port-forward",
+        "headGroupSpec.template.spec.containers.1.command: the MLflow server has no login; "
+        "--host 127.0.0.1, and kubectl port-forward",
     ),
 ]
 

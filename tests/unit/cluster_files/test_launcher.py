@@ -45,7 +45,8 @@ EVERY_LAUNCHER: list[tuple[Change, str]] = [
     (node("cpu", min_workers=1), "available_node_types.cpu.min_workers: 1 nodes would stay and be paid for; 0"),
     (
         node("gpu-spot", resources={"CPU": 48, "GPU": 4}),
-        "available_node_types.gpu-spot.resources.CPU: 48; data stages would take the trainers' cores, one for each GPU is enough: 4",
+        "available_node_types.gpu-spot.resources.CPU: 48; data stages would take the trainers' cores, "
+        "one for each GPU is enough: 4",
     ),
     (
         command("head_start_ray_commands", "--dashboard-host=127.0.0.1", "--dashboard-host=0.0.0.0"),
@@ -89,7 +90,8 @@ EVERY_LAUNCHER: list[tuple[Change, str]] = [
     ),
     (
         lambda config: config["docker"]["run_options"].append("--env=AWS_SECRET_ACCESS_KEY=a"),
-        "docker.run_options.4: AWS_SECRET_ACCESS_KEY is written out; a secret by reference (on Kubernetes valueFrom.secretKeyRef), or a role",
+        "docker.run_options.4: AWS_SECRET_ACCESS_KEY is written out; "
+        "a secret by reference (on Kubernetes valueFrom.secretKeyRef), or a role",
     ),
     (
         lambda config: config["provider"].update(aws_credentials={"aws_access_key_id": "a"}),
@@ -112,13 +114,15 @@ EVERY_LAUNCHER: list[tuple[Change, str]] = [
 AWS: list[tuple[Change, str]] = [
     (
         lambda config: config["available_node_types"]["cpu"]["node_config"].pop("SecurityGroupIds"),
-        "available_node_types.cpu.node_config.SecurityGroupIds: missing; Ray would make a group that opens port 22 to 0.0.0.0/0; name the one of cluster/aws-account.yaml",
+        "available_node_types.cpu.node_config.SecurityGroupIds: missing; "
+        "Ray would make a group that opens port 22 to 0.0.0.0/0; name the one of cluster/aws-account.yaml",
     ),
     (
         lambda config: config["provider"].update(
             security_group={"IpPermissions": [{"FromPort": 8265, "IpRanges": [{"CidrIp": "0.0.0.0/0"}]}]}
         ),
-        "provider.security_group.IpPermissions.0.IpRanges.0.CidrIp: 0.0.0.0/0 opens the nodes to the world; name your own address, as 203.0.113.7/32",
+        "provider.security_group.IpPermissions.0.IpRanges.0.CidrIp: 0.0.0.0/0 opens the nodes to the world; "
+        "name your own address, as 203.0.113.7/32",
     ),
     (
         lambda config: config["provider"].pop("cache_stopped_nodes"),
@@ -142,7 +146,8 @@ AWS += [
 GCP: list[tuple[Change, str]] = [
     (
         lambda config: config["available_node_types"]["head"]["node_config"].pop("networkInterfaces"),
-        "available_node_types.head.node_config.networkInterfaces: missing; Ray would take the default network, which opens port 22 to 0.0.0.0/0; name a subnetwork of your own",
+        "available_node_types.head.node_config.networkInterfaces: missing; "
+        "Ray would take the default network, which opens port 22 to 0.0.0.0/0; name a subnetwork of your own",
     ),
     (node_config("cpu", machinetype="n2"), "available_node_types.cpu.node_config.machinetype: no such field"),
     (
@@ -151,7 +156,8 @@ GCP: list[tuple[Change, str]] = [
     ),
     (
         node_config("gpu-spot", scheduling={"provisioningModel": "CHEAP"}),
-        "available_node_types.gpu-spot.node_config.scheduling.provisioningModel: CHEAP must be one of FLEX_START, RESERVATION_BOUND, SPOT, STANDARD",
+        "available_node_types.gpu-spot.node_config.scheduling.provisioningModel: "
+        "CHEAP must be one of FLEX_START, RESERVATION_BOUND, SPOT, STANDARD",
     ),
 ]
 

@@ -45,7 +45,8 @@ def resources(**values: object) -> Change:
         (lambda task: task["envs"].pop("RAY_USAGE_STATS_ENABLED"), 'envs.RAY_USAGE_STATS_ENABLED: missing; "0"'),
         (
             lambda task: task["envs"].update(HF_TOKEN="a"),
-            "envs.HF_TOKEN: HF_TOKEN is written out; a secret by reference (on Kubernetes valueFrom.secretKeyRef), or a role",
+            "envs.HF_TOKEN: HF_TOKEN is written out; a secret by reference (on Kubernetes valueFrom.secretKeyRef), "
+            "or a role",
         ),
         (
             lambda task: task["secrets"].update(RAY_AUTH_TOKEN="a"),

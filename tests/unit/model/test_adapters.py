@@ -119,8 +119,9 @@ def test_an_adapted_model_starts_as_the_plain_one(adapter: Adapter) -> None:
         assert torch.equal(found, wanted)
 
 
-# One layer's: queries and values 2 * 2 * 16 * rank each; everywhere 3 of these, output 2 * 16 * rank, inner and outer (16 + 32) * rank each;
-# a bottleneck 16 * 4 + 4 + 4 * 16 + 16 = 148, twice. Five LayerNorms of 32; pooler 272 and head 51 always; all of the model is 5,523.
+# One layer's: queries and values 2 * 2 * 16 * rank each; everywhere 3 of these, output 2 * 16 * rank, inner and outer
+# (16 + 32) * rank each; a bottleneck 16 * 4 + 4 + 4 * 16 + 16 = 148, twice. Five LayerNorms of 32; pooler 272 and head
+# 51 always; all of the model is 5,523.
 @pytest.mark.parametrize(
     ("adapter", "count"),
     [
@@ -184,7 +185,8 @@ def test_dropout_thins_what_the_change_reads_in_training_alone() -> None:
 
 
 def test_a_bottleneck_follows_the_dropout_of_attention_and_of_feed_forward() -> None:
-    # Where dropout takes everything, what a layer adds to its input is what the bottlenecks make of zeros: their last bias.
+    # Where dropout takes everything, what a layer adds to its input is what the bottlenecks make of zeros: their last
+    # bias.
     module = adapted(Bottleneck(width=4))
     layer = module.encoder.layers[0]
     layer.dropout = 1.0
@@ -294,7 +296,7 @@ def test_no_backward_runs_where_nothing_below_trains(
 
 
 @pytest.mark.parametrize("adapter", KINDS)
-def test_adapters_compute_in_the_type_of_the_layers_and_keep_gradients_whole(adapter: Adapter) -> None:
+def test_adapters_compute_in_the_layers_dtype_with_full_precision_gradients(adapter: Adapter) -> None:
     module, types = adapted(adapter), set()
     module.encoder.layers[0].attention.qkv.register_forward_hook(lambda _, given, out: types.add(out.dtype))
     module.encoder.layers[0].feed_forward_adapter.register_forward_hook(lambda _, given, out: types.add(out.dtype))

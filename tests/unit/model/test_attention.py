@@ -59,7 +59,8 @@ def test_sequences_of_one_length_need_no_mask():
 
 
 def test_groups_by_hand(monkeypatch):
-    # 3 sequences of up to 2 and 2 of 5 tokens: one group has 5 * 25 = 125 scores, two have 3 * 4 + 2 * 25 = 62, three 1 + 2 * 4 + 50 = 59.
+    # 3 sequences of up to 2 and 2 of 5 tokens: one group has 5 * 25 = 125 scores, two have 3 * 4 + 2 * 25 = 62, three 1
+    # + 2 * 4 + 50 = 59.
     lengths = np.array([5, 2, 1, 5, 2])
     for cost, ends in ((64, [5]), (62, [2, 5]), (4, [2, 5]), (2, [1, 2, 5])):
         monkeypatch.setattr(attention_module, "GROUP_COST", cost)

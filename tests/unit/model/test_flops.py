@@ -21,7 +21,8 @@ def test_operations_by_hand() -> None:
 
 
 def test_large_at_length_128_on_an_h200() -> None:
-    # 6 * 12 * 24 * 1024^2 = 1,811,939,328;  12 * 24 * 1024 * 128 = 37,748,736;  6 * 0.15 * (1024^2 + 30522 * 1024) = 29,072,794.
+    # 6 * 12 * 24 * 1024^2 = 1,811,939,328;  12 * 24 * 1024 * 128 = 37,748,736;  6 * 0.15 * (1024^2 + 30522 * 1024) =
+    # 29,072,794.
     flops = flops_per_token(bert(24, 1024, 16), 30_522, TokenCounts(tokens=12_800, squares=128 * 12_800, masked=1_920))
     assert flops == pytest.approx(1_811_939_328 + 37_748_736 + 29_072_794, rel=1e-9)
     # 237,000 tokens/s are 45% of 989.4 TFLOP/s.
@@ -36,7 +37,8 @@ def test_a_wider_feed_forward_costs_its_products() -> None:
 
 
 def test_equals_what_torch_counts_of_a_step() -> None:
-    # Four sequences of one length, so that nothing is padded; the pooler's and the pair head's products of N rows are not in the formula.
+    # Four sequences of one length, so that nothing is padded; the pooler's and the pair head's products of N rows are
+    # not in the formula.
     settings = bert(2, 64, 2)
     model = BertPretraining(settings, 128).eval()
     length, sequences = 32, 4

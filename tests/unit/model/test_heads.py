@@ -20,7 +20,8 @@ def make_head(vocabulary_size: int) -> tuple[MaskedTokenHead, torch.Tensor]:
 
 
 def test_logits_by_hand():
-    # A dense layer of identity weights; GELU(0) = 0 and GELU(10) = 10, so LayerNorm sees 0, 10, 0, 10 and gives -1, 1, -1, 1.
+    # A dense layer of identity weights; GELU(0) = 0 and GELU(10) = 10, so LayerNorm sees 0, 10, 0, 10 and gives -1, 1,
+    # -1, 1.
     head = MaskedTokenHead(SETTINGS, 2)
     with torch.no_grad():
         head.dense.weight.copy_(torch.eye(4))
@@ -61,14 +62,14 @@ def test_a_label_of_no_chance_at_all_has_a_finite_loss():
     assert head.loss(torch.zeros(1, 4), torch.zeros_like(words), torch.tensor([1])).item() == pytest.approx(200)
 
 
-def test_the_vocabulary_is_filled_up_with_logits_that_have_no_share():
+def test_vocabulary_padding_gets_no_probability():
     words, bias = vocabulary_loss.pad_vocabulary(torch.ones(3, 2), torch.zeros(3))
     assert words.shape == (64, 2) and not words[3:].any()
     assert bias.tolist() == [0.0] * 3 + [-math.inf] * 61
     assert vocabulary_loss.pad_vocabulary(torch.ones(128, 2), torch.zeros(128))[0].shape == (128, 2)
 
 
-def test_loss_and_gradients_in_bfloat16_are_those_of_float32_within_its_rounding():
+def test_bfloat16_loss_and_gradients_match_float32():
     head, words = make_head(11)
     generator = torch.Generator().manual_seed(2)
     hidden, labels = (

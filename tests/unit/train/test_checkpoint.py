@@ -124,7 +124,7 @@ def test_weights_of_another_model_are_refused_with_the_folder(training, save_at,
     )
 
 
-def test_the_newest_sound_checkpoint_is_picked_and_damaged_ones_are_passed_over(save_at, tmp_path: Path) -> None:
+def test_newest_sound_skips_damaged_checkpoints(save_at, tmp_path: Path) -> None:
     assert newest_sound(str(tmp_path), pytest.fail) is None
     older, newer, newest = save_at(9), save_at(10), save_at(1_000)
     assert newest_sound(str(tmp_path), pytest.fail) == str(newest) == folder_of(str(tmp_path), 1_000)
@@ -150,7 +150,8 @@ def test_when_all_are_damaged_nothing_is_trained_over(save_at, tmp_path: Path) -
         newest_sound(str(tmp_path), lambda message: None)
     size = json.loads(Path(folder_of(str(tmp_path), 2), "manifest.json").read_text())["files"]["state.json"]["bytes"]
     assert str(refused.value) == (
-        f"no sound checkpoint is left ({tmp_path}/checkpoints/step-00000002: state.json has 2 bytes, the manifest says {size}); "
+        f"no sound checkpoint is left ({tmp_path}/checkpoints/step-00000002: "
+        f"state.json has 2 bytes, the manifest says {size}); "
         f"start again under another --name, or delete {tmp_path}/checkpoints"
     )
 
@@ -178,7 +179,7 @@ def test_the_newest_are_kept(tmp_path: Path) -> None:
     assert steps_saved(str(tmp_path)) == [20, 100]
 
 
-def test_what_was_never_published_is_not_kept_in_the_place_of_what_was(tmp_path: Path) -> None:
+def test_unpublished_checkpoints_do_not_count_as_kept(tmp_path: Path) -> None:
     for step in (50, 100, 150, 160, 170, 200, 210):
         Path(folder_of(str(tmp_path), step)).mkdir(parents=True)
         if step % 50 == 0:
@@ -206,7 +207,7 @@ def test_storage_that_refuses_to_say_picks_no_older_checkpoint(
     assert newest_sound(str(tmp_path), pytest.fail) == str(newer) and older.exists()
 
 
-def test_a_state_that_its_disk_has_lost_is_not_the_best_and_stops_nothing(
+def test_a_lost_state_is_not_the_best_step_and_raises_nothing(
     save_at, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     newer = save_at(2)

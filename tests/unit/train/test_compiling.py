@@ -117,7 +117,9 @@ def losses(rank: int, backend: str | None, *, recompute: bool = False, dropout: 
 
 
 def rank_of_two(rank: int, folder: str) -> None:
-    """Write down this process's losses in eager and compiled code, and in both without dropout, recomputed where compiled."""
+    """Write down this process's losses in eager and compiled code, and in both without dropout, recomputed where
+    compiled.
+    """
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
     backend = "aot_eager"

@@ -60,7 +60,9 @@ def test_a_pair_task_with_one_answer_is_not_measured(training, tiny_config, answ
 
 
 def test_baselines_by_hand() -> None:
-    """Add-one counts of 3, 2 and five times 1: the labels 5, 5 and 6 have the shares 3/10, 3/10 and 2/10; of the pairs two in three are NotNext."""
+    """Add-one counts of 3, 2 and five times 1: the labels 5, 5 and 6 have the shares 3/10, 3/10 and 2/10; of the pairs
+    two in three are NotNext.
+    """
     counts = np.array([0, 0, 0, 0, 0, 2, 1])
     expected = {
         "baseline/unigram_mlm_loss": -(2 * np.log(0.3) + np.log(0.2)) / 3,

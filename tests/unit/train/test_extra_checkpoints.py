@@ -4,7 +4,9 @@ from pipeline.train.extra_checkpoints import POLLS_BETWEEN, ExtraCheckpoints
 
 
 def saved(steps: int, step_seconds: float, leaving: range, elastic: bool = False) -> tuple[list[int], list[int]]:
-    """Steps after which was asked, and after which a checkpoint was wanted, where the node is leaving in the steps of a range."""
+    """Steps after which was asked, and after which a checkpoint was wanted, where the node is leaving in the steps of a
+    range.
+    """
     asked: list[int] = []
     now = [0]
 
@@ -20,17 +22,17 @@ def saved(steps: int, step_seconds: float, leaving: range, elastic: bool = False
     return asked, wanted
 
 
-def test_fast_steps_are_asked_after_once_a_second_and_slow_ones_each():
+def test_polls_are_a_second_apart_or_every_step():
     assert saved(100, 0.05, range(0))[0] == [20, 40, 60, 80, 100]
     assert saved(4, 3.0, range(0))[0] == [1, 2, 3, 4] == saved(4, 0.0, range(0))[0]
 
 
-def test_a_notice_is_a_checkpoint_at_once_and_every_ten_looks_from_there_on():
+def test_a_preemption_notice_gives_a_checkpoint_at_once_and_every_ten_polls():
     _, wanted = saved(40, 1.0, range(5, 32))
     assert wanted == [5, 5 + POLLS_BETWEEN, 5 + 2 * POLLS_BETWEEN]
 
 
-def test_a_second_notice_is_one_like_the_first():
+def test_a_second_preemption_notice_is_handled_like_the_first():
     assert saved(20, 1.0, range(5, 7))[1] == [5]
     _, wanted = saved(20, 1.0, range(12, 13))
     assert wanted == [12]
@@ -42,7 +44,7 @@ def test_an_elastic_run_writes_one_every_minute():
     assert saved(2, 100.0, range(0), elastic=True)[1] == [1, 2]
 
 
-def test_a_minute_is_counted_from_the_checkpoint_before_however_steps_take_longer_and_shorter():
+def test_elastic_checkpoints_are_a_minute_apart_at_varying_step_times():
     extra, since, most = ExtraCheckpoints(lambda: False, elastic=True), 0.0, 0.0
     for step in range(1, 5_001):
         seconds = 0.2 * (0.95, 1.0, 1.05)[step // 10 % 3]

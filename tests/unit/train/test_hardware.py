@@ -17,7 +17,8 @@ def test_memory_that_runs_out_says_what_to_lower() -> None:
     with pytest.raises(ConfigError) as told, out_of_memory_as_config_error(Pretrain(), Pretrain().phase_at(6), 7, CPU):
         torch.empty(1 << 60, dtype=torch.uint8)
     assert str(told.value) == (
-        "out of memory on cpu at step 7: lower batch.rows_per_slot (32) or sampling.maximum_length (128), or set placement.recompute"
+        "out of memory on cpu at step 7: lower batch.rows_per_slot (32) or sampling.maximum_length (128), "
+        "or set placement.recompute"
     )
     recomputing = replace(Pretrain(), placement=Placement(recompute=True))
     with (
@@ -49,7 +50,8 @@ def test_memory_in_use_is_more_than_a_tensor_that_is_held() -> None:
 
 
 def test_utilisation_by_hand() -> None:
-    # As in the formula's own test: (2304 + 320 + 60) operations a token at 2 layers of width 4; 6 tokens in 3 seconds, 10,736 operations a second.
+    # As in the formula's own test: (2304 + 320 + 60) operations a token at 2 layers of width 4; 6 tokens in 3 seconds,
+    # 10,736 operations a second.
     config = replace(Pretrain(), model=Model(layers=2, width=4, heads=1, feed_forward=16))
     total = {"tokens": 6, "squares": 20, "masked": 1}
     assert utilisation_percent(config, 11, total, 3.0, 10_736) == pytest.approx(50)

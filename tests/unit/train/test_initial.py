@@ -1,4 +1,6 @@
-"""A published model as the start of a run: what is taken of it, what is refused and in what words, and rows of new words by hand."""
+"""A published model as the start of a run: what is taken of it, what is refused and in what words, and rows of new
+words by hand.
+"""
 
 import json
 import os
@@ -236,7 +238,8 @@ def test_a_vocabulary_that_does_not_fit_is_refused_with_both_sizes(
     other = replace(config, vocabulary=VocabularySettings(path=str(tmp_path / "other")))
     size = tiny_vocabulary.size
     assert refusal(other) == (
-        f"init MODEL: the weights have {size} word embeddings and the vocabulary in {tmp_path}/other has {size + 2} entries: "
+        f"init MODEL: the weights have {size} word embeddings and the vocabulary in {tmp_path}/other has {size + 2} "
+        "entries: "
         "set vocabulary.path to the one that it was trained with"
     )
     for name in ("tokenizer.json", "vocab.txt"):

@@ -27,8 +27,8 @@ def test_two_steps_by_hand() -> None:
     # Step 1: the corrected moments are g and g^2, so r = (1, -1); r + 0.5 w = (2.5, 1), norm 2.692582, that of w is 5:
     # w = (3, 4) - 0.1 * 1.856953 * (2.5, 1).
     assert updated([[3.0, 4.0]], [[[1.0, -2.0]]], 0.5)[0].tolist() == pytest.approx([2.535762, 3.814305], rel=1e-6)
-    # Step 2: m = (1.75, -0.5) / 0.75, v = (2.4375, 0.75) / 0.4375, r = (0.988538, -0.509175), r + 0.5 w = (2.256419, 1.397977),
-    # norm 2.654386, that of w 4.580285: w - 0.1 * 1.725554 * (2.256419, 1.397977).
+    # Step 2: m = (1.75, -0.5) / 0.75, v = (2.4375, 0.75) / 0.4375, r = (0.988538, -0.509175), r + 0.5 w = (2.256419,
+    # 1.397977), norm 2.654386, that of w 4.580285: w - 0.1 * 1.725554 * (2.256419, 1.397977).
     assert updated([[3.0, 4.0]], [[[1.0, -2.0]], [[3.0, 0.0]]], 0.5)[0].tolist() == pytest.approx(
         [2.146404, 3.573076], rel=1e-6
     )
@@ -75,7 +75,7 @@ def finite(gradient: list[float]) -> bool:
     return all(map(math.isfinite, gradient))
 
 
-def test_gradients_are_divided_by_the_scale_and_what_is_not_finite_changes_nothing() -> None:
+def test_gradients_are_unscaled_and_non_finite_steps_are_skipped() -> None:
     """As torch's fused AdamW does, without weight decay step for step the same."""
     for nonfinite in (float("nan"), float("inf")):
         ours, theirs = (torch.nn.Parameter(torch.tensor([[3.0, 4.0]])) for _ in range(2))

@@ -65,7 +65,8 @@ def test_learning_rates_by_hand(training, tiny_config: Pretrain, tmp_path: Path)
 
 
 def test_a_stopped_run_goes_on_exactly_as_if_never_stopped(training, tiny_config: Pretrain, tmp_path: Path) -> None:
-    # Checkpoints after 5 and 10 steps and points every 3: the mean of steps 4 to 6 is begun before the stop and ended after it.
+    # Checkpoints after 5 and 10 steps and points every 3: the mean of steps 4 to 6 is begun before the stop and ended
+    # after it.
     config = replace(tiny_config, checkpoint=Checkpoints(every=5), tracking=Tracking(every=3))
     whole: Logged = {}
     state, module = training.run(config, tmp_path / "whole", whole)
@@ -189,7 +190,8 @@ def test_a_loss_that_is_no_number_ends_the_run(training, tiny_config: Pretrain, 
     with pytest.raises(ConfigError) as refused:
         train(work, iter(training.blocks(tiny_config)), module, build_optimizer(tiny_config.optimizer, module), State())
     assert str(refused.value) == (
-        "the gradient of step 1 is not finite; nothing was learned from it: lower optimizer.learning_rate (0.002) and start under another --name, "
+        "the gradient of step 1 is not finite; nothing was learned from it: "
+        "lower optimizer.learning_rate (0.002) and start under another --name, "
         f"or pass over such steps with on_nonfinite skip; its rows are shown by jobs/show.py seen {tmp_path} 1"
     )
     assert checkpoint.steps_saved(str(tmp_path)) == []

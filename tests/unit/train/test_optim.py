@@ -91,7 +91,8 @@ def test_every_kind_of_optimiser_has_its_function() -> None:
 
 @pytest.mark.parametrize("kind", [AdamW, Lamb])
 def test_rates_fall_from_the_heads_to_the_embeddings(training, tiny_config: Pretrain, kind: type[AdamW]) -> None:
-    # Two layers: heads and pooler 1, layer 1 a half, layer 0 a quarter, the embeddings (and with them the tied output words) an eighth.
+    # Two layers: heads and pooler 1, layer 1 a half, layer 0 a quarter, the embeddings (and with them the tied output
+    # words) an eighth.
     model = training.module(tiny_config)
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     groups = build_optimizer(kind(layer_decay=0.5), model).param_groups

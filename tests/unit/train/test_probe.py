@@ -27,7 +27,8 @@ def test_nodes_are_named() -> None:
     with pytest.raises(ConfigError) as told:
         refuse({"10.0.0.1": None, "10.0.0.2": "torch 2.13.0+cpu there is a build without CUDA"}, 2)
     assert str(told.value) == (
-        "torch cannot use the GPUs of 1 of 2 nodes that have some (10.0.0.2: torch 2.13.0+cpu there is a build without CUDA); "
+        "torch cannot use the GPUs of 1 of 2 nodes that have some (10.0.0.2: "
+        "torch 2.13.0+cpu there is a build without CUDA); "
         "mend that, leave those nodes out, or set placement.device cpu"
     )
     with pytest.raises(ConfigError, match=r"of 9 of 9 nodes .*\(1: old; 2: old; 3: old\); mend"):

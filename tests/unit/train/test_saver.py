@@ -103,7 +103,7 @@ def test_storage_that_refuses_for_too_long_ends_the_run_in_one_line(
             pytest.fail("the loop would train on")
 
 
-def test_a_training_that_failed_does_not_wait_for_storage_that_refuses(
+def test_a_failed_training_does_not_wait_for_failing_storage(
     module, tiny_config: Pretrain, tiny_vocabulary, tmp_path: Path
 ):
     blocked(tmp_path)
@@ -135,7 +135,8 @@ def test_what_is_published_stays_where_older_ones_cannot_be_deleted(
             writer.save(state(step), module, build_optimizer(AdamW(), module), wait=True)
     assert published == [1, 2] and checkpoint.steps_saved(str(tmp_path)) == [2]
     assert said == [
-        "the checkpoint of step 1 cannot take the place of older ones (AWS Error ACCESS_DENIED); trying again for 300 s while training goes on"
+        "the checkpoint of step 1 cannot take the place of older ones (AWS Error ACCESS_DENIED); "
+        "trying again for 300 s while training goes on"
     ]
 
 

@@ -28,7 +28,8 @@ def test_cosine_decay_by_hand() -> None:
 
 
 def test_polynomial_decay_by_hand() -> None:
-    # 1 of 5 steps warms up, then the roots of 4/4, 3/4, 2/4 and 1/4; with a power of 2 their squares; with 1 the linear decay.
+    # 1 of 5 steps warms up, then the roots of 4/4, 3/4, 2/4 and 1/4; with a power of 2 their squares; with 1 the linear
+    # decay.
     assert [rate_share(PolynomialDecay(warmup_share=0.2), step, 5) for step in range(6)] == pytest.approx(
         [1, 1, 0.8660254, 0.7071068, 0.5, 0]
     )

@@ -7,7 +7,7 @@ from pipeline.model.embeddings import Embeddings
 from pipeline.train.seen_words import SeenWords
 
 
-def test_training_the_words_that_are_seen_equals_training_all_of_them() -> None:
+def test_training_used_embeddings_equals_training_all() -> None:
     torch.manual_seed(0)
     embeddings = Embeddings(Model(layers=1, width=8, heads=2, feed_forward=16, maximum_positions=8), 12)
     whole = torch.nn.Embedding.from_pretrained(embeddings.words.weight.detach().clone(), freeze=False)

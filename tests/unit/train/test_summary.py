@@ -217,12 +217,12 @@ def test_the_summary_of_other_pair_tasks_and_of_none() -> None:
     assert summary_text(ordered) == TEXT.replace(line, line.replace("NSP", "SOP"))
 
 
-def test_a_pair_task_that_could_not_be_measured_and_missing_blanks_are_said() -> None:
+def test_unmeasured_pair_tasks_and_missing_blanks_are_reported() -> None:
     after = {key: value for key, value in SUMMARY["heldout_after"].items() if "nsp" not in key}
     text = summary_text(SUMMARY | {"heldout_after": after, "blanks": NO_SENTENCES})
     assert (
-        "  held-out NSP accuracy    not measured: all held-out pairs have the same answer; hold out more documents (prepare.heldout_share"
-        in text
+        "  held-out NSP accuracy    not measured: all held-out pairs have the same answer; "
+        "hold out more documents (prepare.heldout_share" in text
     )
     assert (
         "fill in the blank (held-out sentences): none: no held-out sentence of 8 to 30 tokens holds a whole word"
@@ -236,7 +236,7 @@ def test_utilisation_where_the_peak_is_known() -> None:
     )
 
 
-def test_what_is_comparable_across_vocabularies_is_shown_where_it_was_measured() -> None:
+def test_vocabulary_independent_losses_are_shown_where_measured() -> None:
     before = SUMMARY["heldout_before"] | {"heldout/bits_per_byte": 3.25, "heldout/nats_per_word": 12.5}
     after = SUMMARY["heldout_after"] | {"heldout/bits_per_byte": 2.125, "heldout/nats_per_word": 8.0}
     measured = SUMMARY | {"heldout_before": before, "heldout_after": after}

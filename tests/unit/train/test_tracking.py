@@ -1,4 +1,6 @@
-"""The tracker against a real MLflow store: a SQLite file, whose table of metrics is renamed where the server is to be away."""
+"""The tracker against a real MLflow store: a SQLite file, whose table of metrics is renamed where the server is to be
+away.
+"""
 
 import getpass
 import json
@@ -226,7 +228,7 @@ def test_pictures_show_the_whole_run_after_each_checkpoint_and_a_restart(new_run
     assert first.take_messages() == second.take_messages() == []
 
 
-def test_pictures_that_cannot_be_kept_stop_nothing_and_are_told_of_once(new_run: NewRun, quick: None) -> None:
+def test_failed_pictures_are_reported_once_and_do_not_stop_training(new_run: NewRun, quick: None) -> None:
     run, tracker = new_run("pictures_due"), Tracker("job 1")
     tracker.start(run)
     artifacts(run).parent.mkdir(parents=True, exist_ok=True)
@@ -369,7 +371,8 @@ def test_a_file_cannot_lie_beside_an_output_behind_a_url(monkeypatch: pytest.Mon
     with pytest.raises(ConfigError) as refused:
         tracking_uri(Tracking(), "s3://bucket/x")
     assert str(refused.value) == (
-        "tracking.uri is not set and output (s3://bucket/x) is no local folder: start a server (mlflow server) and set MLFLOW_TRACKING_URI, "
+        "tracking.uri is not set and output (s3://bucket/x) is no local folder: "
+        "start a server (mlflow server) and set MLFLOW_TRACKING_URI, "
         "or give sqlite:////a/local/mlflow.db"
     )
 

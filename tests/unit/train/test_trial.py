@@ -233,9 +233,7 @@ def test_rows_of_a_step_are_of_similar_length_where_asked(glue: Path, tiny_vocab
     )
 
 
-def test_training_stops_where_the_development_score_no_longer_rises_and_keeps_the_best_weights(
-    glue: Path, tiny_vocabulary: Vocabulary
-) -> None:
+def test_early_stopping_keeps_the_best_weights(glue: Path, tiny_vocabulary: Vocabulary) -> None:
     rows, module = prepared("stsb", glue, tiny_vocabulary), module_of("stsb", tiny_vocabulary)
     config = config_of("stsb", epochs=12, patience=2)
     result = run_trial(

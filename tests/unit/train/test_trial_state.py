@@ -104,7 +104,7 @@ def test_a_damaged_state_does_not_count(glue: Path, tiny_vocabulary: Vocabulary,
     assert not (tmp_path / "checkpoints").exists()
 
 
-def test_a_short_training_keeps_nothing_and_a_slow_disk_is_asked_less_often(tmp_path: Path) -> None:
+def test_short_trials_write_no_checkpoint_and_slow_disks_get_fewer(tmp_path: Path) -> None:
     assert not TrialCheckpoints(str(tmp_path)).due()
     keeper = TrialCheckpoints(str(tmp_path), seconds=0.0, share=0.05)
     assert keeper.due()

@@ -45,7 +45,9 @@ def batch(size: int) -> Batch:
 def saved(
     kind: str, folder: Path, vocabulary: Vocabulary, pooling: str = "cls", adapter: Adapter = NoAdapter()
 ) -> TaskObjective:
-    """A module with random weights, adapters' included, in a folder; what it was before its adapters were merged is gone."""
+    """A module with random weights, adapters' included, in a folder; what it was before its adapters were merged is
+    gone.
+    """
     task = TASKS[kind]
     module = OBJECTIVES[kind](
         SETTINGS, vocabulary.size, len(task.labels), torch.Generator().manual_seed(1), pooling, None

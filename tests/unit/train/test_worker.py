@@ -104,7 +104,7 @@ def test_the_first_block_is_asked_for_before_it_is_wanted() -> None:
     assert list(found) == [0, 1, 2] and list(prefetch_first_block(blocks(0))) == []
 
 
-def test_what_a_stream_fails_with_comes_where_its_blocks_are_taken() -> None:
+def test_stream_errors_are_raised_where_blocks_are_consumed() -> None:
     def damaged() -> Iterator[int]:
         raise OSError("gone")
         yield
