@@ -93,7 +93,7 @@ def connect(address: str | None) -> None:
         else:
             with listening_on_loopback() if listens_only_on_loopback(given) else nullcontext():
                 ray.init(address=given, namespace=NAMESPACE, log_to_driver=False, logging_level="ERROR")
-    except Exception as error:  # Ray raises bare ones where a start takes too long
+    except Exception as error:  # Ray raises plain Exceptions where a start takes too long
         if given in (None, "local"):
             raise ConfigError(
                 f"Ray did not start on this machine: {storage.first_line(error)}; "
@@ -140,7 +140,7 @@ def watch_head() -> None:
                 file=sys.stderr,
                 flush=True,
             )
-            os._exit(ClusterLost.exit_code)  # the main thread waits for an answer of Ray
+            os._exit(ClusterLost.exit_code)  # the main thread is blocked in Ray
 
     threading.Thread(target=end, name="watch-head", daemon=True).start()
 
@@ -169,7 +169,7 @@ def start(**options: Any) -> None:
 
     def end() -> None:
         ray.shutdown()
-        with suppress(OSError):  # a process of Ray's may still write; the next one deletes the folder
+        with suppress(OSError):  # a Ray process may still write; the next start deletes the folder
             folders.close()
 
     atexit.register(end)
@@ -183,7 +183,7 @@ def keep_logs(folder: str) -> str:
     node = ray._private.worker._global_node
     if not node.ray_init_cluster or storage.is_url(folder):
         return "in Ray's logs"
-    with suppress(shutil.Error):  # of files that are written or deleted meanwhile
+    with suppress(shutil.Error):  # files may change during the copy
         shutil.copytree(node.get_logs_dir_path(), folder, symlinks=True, dirs_exist_ok=True)
     return f"below {folder}"
 

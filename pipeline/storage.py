@@ -126,7 +126,7 @@ def filesystem(location: str) -> tuple[fs.FileSystem, str]:
         system, root = with_retries(
             lambda: store(f"{scheme}://{bucket}?{options}" if options else f"{scheme}://{bucket}")
         )
-    except Exception as error:  # pyarrow raises several kinds here, all of them about this location
+    except Exception as error:  # pyarrow raises several types here, all about this location
         if is_transient(error):
             raise
         raise ConfigError(

@@ -22,11 +22,11 @@ from pipeline.text.sentences import split_sentences
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.wordpiece import WordPiece
 
-WINDOWS = 8  # held-out ones that are looked through
+WINDOWS = 8  # held-out windows to search
 SENTENCE_ENDS = ".!?…。！？؟।۔"
-MOST_LATER = 8  # sentences of parents that have given one, for corpora with few held-out parents
+MOST_LATER = 8  # further sentences of parents already used, for corpora with few held-out parents
 BETWEEN_WORDY = re.compile(rf"(?<={WORDY.pattern}) (?={WORDY.pattern})")
-WORDS = range(8, 31)  # pieces of a sentence that a person reads at a glance
+WORDS = range(8, 31)  # pieces of a sentence that is readable at a glance
 CANDIDATES = 64
 RANDOM, SUREST = 3, 2
 
@@ -171,6 +171,6 @@ def chosen(blanks: list[Blank]) -> Blanks:
     answer.
     """
     right = sorted((blank for blank in blanks if blank.right), key=lambda blank: blank.guesses[0][1])
-    by_answer = {blank.answer: blank for blank in right}  # the last one stays: the surest
+    by_answer = {blank.answer: blank for blank in right}  # the last one wins: the highest probability
     surest = sorted(by_answer.values(), key=lambda blank: blank.guesses[0][1], reverse=True)[:SUREST]
     return Blanks(random=blanks[:RANDOM], surest=surest, candidates=len(blanks), right=len(right))

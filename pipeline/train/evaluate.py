@@ -17,7 +17,7 @@ SEED = 0  # of held-out examples, whatever the run's: runs are compared on the s
 PAIR_TERMS = ("nsp", "sop")
 # All that BertPretraining.scores may give: a rank without held-out rows must know them too.
 SCORES = tuple(f"{term}{kind}" for kind in ("", "_accuracy") for term in ("mlm", *PAIR_TERMS))
-HELDOUT_WINDOWS = 64  # read at most: each is split and encoded whole, at every start
+HELDOUT_WINDOWS = 64  # at most: each is split and encoded in full at every start
 UNIGRAM_CHARACTERS = 2_000_000  # of training text that the baseline counts
 
 

@@ -23,7 +23,7 @@ from pipeline.text.wordpiece import WordPiece
 from pipeline.train.evaluate import HELDOUT_WINDOWS, SEED
 
 MASKED_SHARE = 0.15
-LEAST_WORDS = 8  # of a sentence: shorter ones give too little to go by
+LEAST_WORDS = 8  # per sentence: shorter ones give too little context
 TOKENS_A_WORD = 3  # more than words have on average in any vocabulary, so that no word falls off a sequence's end
 BITS_A_BYTE = (
     8  # what a masked word costs beside its pieces where one of them is [UNK], which does not say what stands there

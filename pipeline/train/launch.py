@@ -31,7 +31,7 @@ from pipeline.train.tracking import MlflowRun, Tracker
 from pipeline.train.worker import STREAM, Job, run
 
 POLL_SECONDS = 1.0
-SILENT_SECONDS = 60.0  # before a person is told
+SILENT_SECONDS = 60.0  # before the user is told
 SILENT_INTERVALS = 3  # times the longest wait for news so far: some steps take minutes
 # Of a worker group of fixed size that finds no room, a minute each; where nodes may come, it waits as long as it takes
 START_ATTEMPTS = 60
@@ -40,7 +40,7 @@ ELASTIC_START_SECONDS = (
 )
 RESERVATION = "reservation.json"
 COORDINATOR_SECONDS = 5.0
-RESIZE_SECONDS = 5.0  # between looks for nodes that came
+RESIZE_SECONDS = 5.0  # between checks for new nodes
 
 
 @contextmanager
@@ -129,7 +129,7 @@ def fit(job: Job, resources: WorkerResources) -> dict[str, Any]:
         for name, value in environment.items():
             os.environ.pop(name) if value is None else os.environ.update({name: value})
         if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGINT, before)  # Ray leaves its own behind
+            signal.signal(signal.SIGINT, before)  # Ray leaves its own handler installed
     return ray.get(job.tracker.summary.remote())
 
 
@@ -251,7 +251,7 @@ def watch(
         last = stop.wait(POLL_SECONDS)
         try:
             messages, progress = ray.get([tracker.take_messages.remote(), tracker.progress.remote()])
-        except ray.exceptions.RayError:  # the main thread hears of it too, and says so
+        except ray.exceptions.RayError:  # the main thread reports it
             return
         for message in messages:
             report(message)

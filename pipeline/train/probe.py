@@ -62,6 +62,6 @@ def gpu_problem() -> str | None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # says of an old driver what the error says
             torch.ones(1, device="cuda").sum().item()
-    except Exception as error:  # of the driver, of the build, or of the chip: all of them are why
+    except Exception as error:  # driver, build or chip: any of them explains it
         return f"torch {torch.__version__} there: {storage.first_line(error)}"
     return None

@@ -32,7 +32,7 @@ if TYPE_CHECKING:  # imports Ray, which the tracker does not need
 
 FLUSH_SECONDS = 2.0
 RETRY_SECONDS = 5.0
-LAST_FLUSH_SECONDS = 60.0  # how long the end of a run waits for a server that is away
+LAST_FLUSH_SECONDS = 60.0  # how long the end of a run waits for an unavailable server
 METRICS_A_CALL = 1_000  # MLflow's limit of log_batch
 PARAMETERS_A_CALL = 100
 LONGEST_NAME, LONGEST_DIGEST = 500, 36
@@ -272,7 +272,7 @@ class Tracker:
         try:
             for key, value in tags.items():
                 self.client.set_tag(self.run_id, key, value)
-        except Exception as error:  # a dead run for a lost tag helps nobody
+        except Exception as error:  # a lost tag must not end the run
             self.say(f"MLflow did not take the tags {sorted(tags)}: {storage.first_line(error)}")
 
     def say(self, message: str) -> None:
@@ -355,7 +355,7 @@ class Tracker:
             for path, figure in pictures(self.run_name, points).items():
                 self.client.log_figure(self.run_id, figure, path, save_kwargs={"dpi": DPI})
             self.drawing = None
-        except Exception as error:  # training goes on without its pictures
+        except Exception as error:  # training continues without pictures
             if self.drawing is None:
                 self.say(f"MLflow did not take the pictures: {storage.first_line(error)}")
             self.drawing = storage.first_line(error)
@@ -372,7 +372,7 @@ class Tracker:
             return True
         try:
             self.client.log_batch(self.run_id, metrics=batch)
-        except Exception as error:  # kept and sent again: training goes on without its tracker
+        except Exception as error:  # kept and retried: training continues meanwhile
             if self.problem is None:
                 self.say(f"MLflow does not answer, points are kept: {storage.first_line(error)}")
             self.problem = storage.first_line(error)

@@ -112,7 +112,7 @@ def run_trial(
     if recipe.patience:
         module.load_state_dict(state.best.weights)
     answers = state.best.answers
-    if answers is None:  # given before a restart; the same weights give the same
+    if answers is None:  # computed before a restart; the same weights give the same answers
         answers = handlers.answers(
             task, splits[first], compute_logits(module, splits[first].rows, device, autocast), cutting
         )
@@ -236,7 +236,7 @@ def train_on_slots(
     there = [(slot, batch.to(compute.device)) for slot, batch in slots]
     count = sum(task_of(objective).count(batch) for _, batch in there)
     if isinstance(count, Tensor):
-        count = count.clamp(min=1e-9)  # no label in the whole step
+        count = count.clamp(min=1e-9)  # a step without labels
     mine = there[compute.rank :: compute.world]
     # A rank without a slot of an epoch's last step must take part in the reduction all the same: with gradients of 0.
     taken, share = (mine, count) if mine else (there[:1], math.inf)
