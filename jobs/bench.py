@@ -67,13 +67,13 @@ class Job:
     preset: str = "bert-tiny"
     """One that starts from random weights; its first phase is measured."""
     steps: int = 400
-    """Of both, which take turns until one is done."""
+    """Steps of each; both take turns until one is done."""
     compile: Literal["on", "off"] = "off"
     """torch.compile, of both."""
     threads: int | None = None
     """CPU threads of both; none: all cores, which Ray's own processes then share."""
     repetitions: int = 3
-    """Of the time from submission to the first step."""
+    """Measurements of the time from submission to the first step."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +99,7 @@ class Checkpoint:
     output: str | None = None
     """Local folder on the disk that is measured; none: the temporary one."""
     step_milliseconds: float = 200.0
-    """Of the steps that the cost is shared among."""
+    """Duration of the steps over which the cost is spread."""
     repetitions: int = 5
 
 

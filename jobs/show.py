@@ -28,7 +28,7 @@ class Documents:
     source: str | None = None
     """Only those of sources with this in their location."""
     sentences: int = 12
-    """Of each document at most."""
+    """Maximum sentences per document."""
 
     def __post_init__(self) -> None:
         require_at_least("number", self.number, 1)
@@ -37,7 +37,7 @@ class Documents:
 
 @dataclass(frozen=True, kw_only=True)
 class Dropped:
-    """What was left out of a prepared corpus: counts, and a few of each reason."""
+    """Documents left out of a prepared corpus: counts, and a few for each reason."""
 
     folder: str
 
@@ -52,7 +52,7 @@ class Statistics:
     windows: int = 8
     """Windows of the sample."""
     picture: str | None = None
-    """Where the picture goes (.png, .svg, .pdf); none: no picture."""
+    """File of the picture (.png, .svg, .pdf); none: no picture."""
 
     def __post_init__(self) -> None:
         require_at_least("windows", self.windows, 1)
@@ -79,14 +79,14 @@ class Examples:
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """What a training run saw at a step and row, with the document's title and source."""
+    """The rows that a training run saw at a step, with the document's title and source."""
 
     folder: str
     """Folder or URL of the run."""
     step: int
     """1 is the first step."""
     row: int = 0
-    """Of the step's global batch."""
+    """Index in the step's global batch."""
     number: int = 1
     """Rows shown, from that one on."""
 

@@ -11,7 +11,7 @@ PASSING = frozenset({"prepare.web_timeout"})
 
 @dataclass(frozen=True, kw_only=True)
 class Preparation:
-    """How sources become document shards."""
+    """Settings for preparing sources as document shards."""
 
     heldout_share: float = 0.01
     """Share of parents (whole books, articles) set aside for evaluation, chosen by a hash; above 0, at least four of
@@ -84,7 +84,9 @@ class VocabularySettings:
     prepared corpus.
     """
     kind: Literal["wordpiece", "byte-bpe", "unigram"] = "wordpiece"
-    """Of a trained one: WordPiece as BERT's, byte-level BPE as RoBERTa's, or unigram as ALBERT's and DeBERTa-v3's."""
+    """Kind of a trained vocabulary: WordPiece as BERT's, byte-level BPE as RoBERTa's, or unigram as ALBERT's and
+    DeBERTa-v3's.
+    """
     size: int = 30_522
     """Entries of a trained one, special and unused ones counted (Devlin et al. 2019: 30,522)."""
     lowercase: bool | None = None
@@ -214,7 +216,7 @@ class SpanMasking(TokenMasking):
     """
 
     stop_probability: float = 0.2
-    """Of the geometric distribution of a span's words: the larger, the shorter the spans."""
+    """Parameter of the geometric distribution of a span's words: the larger, the shorter the spans."""
     longest: int = 10
     """Words of a span at most; longer ones are drawn again."""
 
@@ -244,7 +246,7 @@ class NgramMasking(TokenMasking):
 
 @dataclass(frozen=True, kw_only=True)
 class Sampling:
-    """How documents become examples."""
+    """Settings for turning documents into examples."""
 
     maximum_length: int = 128
     """Longest sequence in tokens, [CLS] and [SEP] included."""

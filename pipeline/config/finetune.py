@@ -29,7 +29,7 @@ def usual_rate(width: int) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Cutting:
-    """How texts that are too long are cut."""
+    """Truncation and splitting of long texts."""
 
     maximum_length: int | None = None
     """Tokens of a row with its special tokens; none: the task's (128, questions 384), or the checkpoint's positions
@@ -62,7 +62,7 @@ class Cutting:
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """What a trial does with an encoder and a task's rows."""
+    """Training recipe of a trial."""
 
     epochs: int = 3
     """Times that each training row is seen, at most where training stops early."""
@@ -85,7 +85,7 @@ class Recipe:
     none: all epochs, the last one's.
     """
     balance_classes: bool = False
-    """Whether a class counts in the loss in inverse proportion to its rows."""
+    """Weight each class in the loss in inverse proportion to its rows."""
     group_lengths: bool = True
     """Whether rows of similar length share a step (each 50 steps' rows are sorted among themselves, as transformers'
     Trainer can): less padding where attention pads.
@@ -131,7 +131,7 @@ class Search:
     development split of trials on the others; no model is kept. None: one development split.
     """
     stop_early: bool = False
-    """Whether trials that lag behind after an epoch are stopped (asynchronous successive halving, Li et al. 2020)."""
+    """Stop trials that lag behind after an epoch (asynchronous successive halving, Li et al. 2020)."""
 
     def __post_init__(self) -> None:
         require_at_least("search.samples", self.samples, 1)
@@ -141,7 +141,7 @@ class Search:
 
 @dataclass(frozen=True, kw_only=True)
 class Trials:
-    """What a trial may use."""
+    """Resources of a trial."""
 
     cpus: float = 1.0
     """CPUs of one trial; its threads, where it has no GPU and placement.threads is not set, are as many."""

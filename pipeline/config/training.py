@@ -8,7 +8,7 @@ from pipeline.config.checks import require, require_above_zero, require_at_least
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """How rows are dealt: a step is a whole number of slots, whatever the number of workers."""
+    """Rows per step and slot: a step is a whole number of slots, whatever the number of workers."""
 
     rows_per_step: int = 256
     """Rows of one optimiser update, over all workers."""
@@ -44,12 +44,12 @@ class Batch:
 
     @property
     def slots_per_step(self) -> int:
-        """Of every step after the warm-up."""
+        """Slots of every step after the warm-up."""
         return self.rows_per_step // self.rows_per_slot
 
     @property
     def fewest_slots(self) -> int:
-        """Of the first step."""
+        """Slots of the first step."""
         return (self.warmup_rows or self.rows_per_step) // self.rows_per_slot
 
 
@@ -215,7 +215,7 @@ class Checkpoints:
 
 @dataclass(frozen=True, kw_only=True)
 class Tracking:
-    """Where metrics go."""
+    """Destination of metrics."""
 
     uri: str | None = None
     """MLflow tracking URI; none: MLFLOW_TRACKING_URI, else SQLite at OUTPUT/mlflow.db."""
@@ -229,7 +229,7 @@ class Tracking:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelPlacement:
-    """Where and how a fine-tuned model computes; none of it changes what it is, but for rounding."""
+    """Device and precision of a fine-tuned model; results differ only by rounding."""
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
     precision: Literal["auto", "float32", "tf32", "bfloat16"] = "auto"
@@ -253,7 +253,7 @@ class ModelPlacement:
 
 @dataclass(frozen=True, kw_only=True)
 class TrialPlacement(ModelPlacement):
-    """Where and how a model is fine-tuned; none of it changes what is trained, but for rounding."""
+    """Device and precision of fine-tuning; results differ only by rounding."""
 
     recompute: bool = False
     """Activation checkpointing: keep each layer's input alone and compute the layer anew in the backward; less memory,
@@ -263,7 +263,7 @@ class TrialPlacement(ModelPlacement):
 
 @dataclass(frozen=True, kw_only=True)
 class Placement:
-    """Where and how the work runs; none of it changes what is trained, but for rounding."""
+    """Device, precision and cluster resources; results differ only by rounding."""
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
     precision: Literal["auto", "float32", "tf32", "bfloat16", "float8"] = "auto"

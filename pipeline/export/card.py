@@ -43,7 +43,7 @@ PAIRS = {NextSentence: "next-sentence prediction", SentenceOrder: "sentence-orde
 
 @dataclass(frozen=True, kw_only=True)
 class Lineage:
-    """Where a checkpoint comes from, and how the model is published."""
+    """Origin of a checkpoint, and how the model is published."""
 
     name: str
     """Name of the run."""
@@ -63,7 +63,7 @@ class Lineage:
 
 @dataclass(frozen=True, kw_only=True)
 class Made:
-    """What an exporter reports about the files that it wrote."""
+    """Report of an exporter about the files that it wrote."""
 
     checked: str
     """Short description of the check; begins with "checked" or "not checked"."""

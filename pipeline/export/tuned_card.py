@@ -172,7 +172,7 @@ def data_name(task: Task) -> str:
 
 
 def use(about: About, plain: bool, repository: str | None) -> str:
-    """How the model is called: with transformers where that gives its answers, and with pipeline.api."""
+    """Return the usage examples: with transformers if it gives the same answers, and with pipeline.api."""
     kind, folder = PIPELINES[about.task.kind], repository or "."
     place = f"hf://{repository}" if repository else "."
     pair = in_pairs(about.task)

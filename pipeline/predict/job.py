@@ -34,7 +34,7 @@ COUNTED_BYTES = 2 << 30
 
 @dataclass(frozen=True, kw_only=True)
 class ModelResources:
-    """What the processes that hold the model request from the cluster."""
+    """Cluster resources of the processes that hold the model."""
 
     actors: int
     cpus: float

@@ -155,7 +155,9 @@ def test_a_broken_int8_graph_is_found(exported: Path, tiny_run: Path, tmp_path: 
     with pytest.raises(CheckpointError) as refused:
         check_int8(exported / "onnx", tmp_path, trained)
     assert str(refused.value).startswith(f"export {tmp_path}/fill_mask.onnx: int8's outputs differ from float32's by ")
-    assert str(refused.value).endswith(" of their standard deviation, more than 0.5: this model does not stand 8 bits")
+    assert str(refused.value).endswith(
+        " of their standard deviation, more than 0.5: this model cannot be quantised to 8 bits"
+    )
 
 
 def test_a_deviation_is_a_share_of_the_spread() -> None:

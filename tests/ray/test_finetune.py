@@ -182,7 +182,7 @@ def test_what_cannot_be_trained_is_one_line(
             f"data ({tmp_path}/empty) is no folder with files: name the folder of the files of glue",
         ),
         (("--task", "ax"), "task (ax) cannot be trained: choose from cola, sst2,"),
-        (("--task", "rte"), f"{glue}/RTE/train.tsv (split train of rte) is not there; {glue} has CoLA, STS-B"),
+        (("--task", "rte"), f"{glue}/RTE/train.tsv (split train of rte) does not exist; {glue} has CoLA, STS-B"),
         (
             ("--trials.gpus", "0.5"),
             "trials.gpus (0.5) is more than there is: the cluster has 0 GPUs; ask for at most that, or for 0",

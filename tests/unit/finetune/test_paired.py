@@ -29,7 +29,7 @@ def test_the_interval_is_that_of_the_paired_test() -> None:
 
 
 @given(SCORES)
-def test_what_is_added_to_every_seed_of_both_changes_nothing_and_exchanging_both_turns_it_round(
+def test_interval_is_shift_invariant_and_antisymmetric(
     pairs: list[tuple[float, float]],
 ) -> None:
     a, b = zip(*pairs)
