@@ -1,9 +1,10 @@
 """Damaged inputs for every reader: python tests/fuzz/readers.py --seconds 60 --seed 0
 
-Small sound files of every format are damaged as a seed says and read in a process of their own, with a time limit. Counted are hangs, errors
-that are not for people, and losses: an undamaged file of which not every record is given or dropped by name, a damaged one of which a text that
-stood whole before the damage is not given, or of which the reader gives nothing and says nothing. The same seed makes the same inputs.
-Kinds of files that are no corpus (XML, TEI, SVG, RTF) are made too: an undamaged one must be refused, and dumps stand behind comments at times.
+Small valid files of every format are damaged by a seed and read in a separate process with a time limit. It counts
+hangs, errors that are not PipelineErrors, and losses: an undamaged file with a record neither read nor dropped, a
+damaged file with a text before the damage that is not read, or a reader that yields nothing. The same seed makes the
+same inputs. Unsupported kinds of files (XML, TEI, SVG, RTF) are made too: undamaged ones must be refused. Some dumps
+begin with comments.
 """
 
 import argparse
@@ -38,7 +39,8 @@ from pipeline.text.documents import Dropped
 
 LIMIT = 20.0
 """Seconds after which an input of some kilobytes counts as a hang."""
-WORDS = "the cat sat on a mat, and saw one of many dogs that ran by — schön, 雨, 😀".split()
+TEXT = "the cat sat on a mat, and saw one of many dogs that ran by — schön, 雨, 😀"
+WORDS = TEXT.split()
 COMPRESSIONS: dict[str, Callable[[bytes], bytes]] = {
     "": bytes,
     ".gz": gzip.compress,
@@ -46,9 +48,41 @@ COMPRESSIONS: dict[str, Callable[[bytes], bytes]] = {
     ".xz": lzma.compress,
     ".zst": zstd.compress,
 }
-MAGIC = [b"</doc>\n", b"<doc id=\"", b"<page>", b"</page>", b"<text", b"<![CDATA[", b"<!DOCTYPE a [<!ENTITY b 'c'>]>", b"&#0;", b"{{", b"[[", b"<ref>", b"{|", b"PAR1", b"\x1f\x8b\x08",
-         b"BZh91AY&SY", b"\x28\xb5\x2f\xfd", b"\xfd7zXZ\x00", b"\xef\xbb\xbf", b"\0", b"\xff\xfe", b"\xed\xa0\x80", b"\r", b"\n\n", b"\\ud800", b'"', b"[" * 3000, b"{" * 3000, b"9" * 5000,
-         b"*** START OF THE PROJECT GUTENBERG EBOOK", b"*** END OF THE PROJECT GUTENBERG EBOOK", b"[Illustration", b" " * 3000, b'"text": null, ']  # fmt: skip
+MAGIC = [
+    b"</doc>\n",
+    b'<doc id="',
+    b"<page>",
+    b"</page>",
+    b"<text",
+    b"<![CDATA[",
+    b"<!DOCTYPE a [<!ENTITY b 'c'>]>",
+    b"&#0;",
+    b"{{",
+    b"[[",
+    b"<ref>",
+    b"{|",
+    b"PAR1",
+    b"\x1f\x8b\x08",
+    b"BZh91AY&SY",
+    b"\x28\xb5\x2f\xfd",
+    b"\xfd7zXZ\x00",
+    b"\xef\xbb\xbf",
+    b"\0",
+    b"\xff\xfe",
+    b"\xed\xa0\x80",
+    b"\r",
+    b"\n\n",
+    b"\\ud800",
+    b'"',
+    b"[" * 3000,
+    b"{" * 3000,
+    b"9" * 5000,
+    b"*** START OF THE PROJECT GUTENBERG EBOOK",
+    b"*** END OF THE PROJECT GUTENBERG EBOOK",
+    b"[Illustration",
+    b" " * 3000,
+    b'"text": null, ',
+]
 SETTINGS = Preparation(minimum_characters=1, minimum_letters=0)
 
 
@@ -88,7 +122,8 @@ def dump(lines: list[str], draw: random.Random) -> bytes:
         "'''b''' [[a|b]] ",
     ]
     pages = (
-        f"<page><title>T{n}</title><ns>0</ns><id>{n + 1}</id><revision><text>{draw.choice(markup).replace('<', '&lt;')}{line}</text></revision></page>\n"
+        f"<page><title>T{n}</title><ns>0</ns><id>{n + 1}</id><revision><text>"
+        f"{draw.choice(markup).replace('<', '&lt;')}{line}</text></revision></page>\n"
         for n, line in enumerate(lines)
     )
     before = draw.choice(
@@ -187,7 +222,7 @@ def damaged(data: bytes, draw: random.Random) -> bytes:
 
 
 def made(format: str, number: int, seed: int) -> tuple[str, bytes, int | None, list[str]]:
-    """(name, contents, records that must come out: None of a damaged one, texts that must) of an input; of some the format must be found out."""
+    """Return (name, contents, required records or None if damaged, required texts) of an input; some name no format."""
     draw = random.Random(f"{seed}/{format}/{number}")
     lines = texts(draw)
     data = undamaged = (SOUND | FOREIGN)[format](lines, draw)
@@ -227,7 +262,7 @@ def worker(pipe: Connection, folder: str) -> None:
 
 
 def outcome(spec: str, data: bytes, expected: int | None, kept: list[str], quiet: bool) -> tuple[str, str]:
-    """(what came of an input, what is wrong with that); files of Python may hold no documentation, and white space is no loss."""
+    """Return (outcome of an input, what is wrong with it); Python files may have no docstrings, and white space is no loss."""
     try:
         (file,) = list_files(parse(spec))
         items = list(file_documents(file, SETTINGS))

@@ -198,7 +198,8 @@ def test_a_text_in_another_encoding_is_called_so(tmp_path: Path, encoding: str):
         read(tmp_path / "a.txt")
     assert (
         str(refused.value)
-        == f"{tmp_path}/a.txt: this is text in another encoding, not UTF-8: save it as UTF-8, as iconv -f ENCODING -t UTF-8 does"
+        == f"{tmp_path}/a.txt: this is text in another encoding, not UTF-8: save it as UTF-8, as iconv -f ENCODING "
+        "-t UTF-8 does"
     )
 
 
@@ -211,7 +212,7 @@ def test_utf_16_with_its_mark_is_read(tmp_path: Path, format: str, encoding: str
     assert kept(texts).split("\n") == lines and dropped == {}
 
 
-def test_utf_16_is_recognised_as_what_it_holds_and_what_is_broken_in_it_is_dropped(tmp_path: Path):
+def test_utf_16_is_recognised_by_content_and_broken_text_is_dropped(tmp_path: Path):
     (tmp_path / "a").write_bytes("".join(json.dumps({"text": line}) + "\n" for line in sentences(2)).encode("utf-16"))
     assert read(tmp_path / "a") == (sentences(2), {})
     lines = [f"{line}\n".encode("utf-16-le") for line in sentences(50)]
@@ -223,7 +224,7 @@ def test_utf_16_is_recognised_as_what_it_holds_and_what_is_broken_in_it_is_dropp
     assert kept(texts).split("\n") == sentences(50) and dropped == {"not UTF-8": 2}
 
 
-def test_bytes_of_another_encoding_cost_their_paragraphs_and_a_tenth_of_the_text_makes_it_a_broken_file(tmp_path: Path):
+def test_undecodable_paragraphs_are_dropped_and_a_tenth_of_the_text_breaks_the_file(tmp_path: Path):
     lines = [line.encode() for line in sentences(3000)]
     for every, broken in ((35, {}), (5, {"file not UTF-8": 1})):
         bad = [line.replace(b"says", b"s\xe4ys") if number % every == 0 else line for number, line in enumerate(lines)]
@@ -265,7 +266,7 @@ FOREIGN = [
 
 
 @pytest.mark.parametrize(("name", "content", "reason"), FOREIGN, ids=str)
-def test_files_that_are_no_corpus_are_counted_by_name_in_a_folder_and_refused_where_they_are_named(
+def test_unsupported_files_are_dropped_in_a_folder_and_refused_if_named(
     tmp_path: Path, name: str, content: bytes, reason: str
 ):
     (tmp_path / name).write_bytes(content)
@@ -339,7 +340,8 @@ def test_a_dump_that_is_cut_is_a_truncated_file(tmp_path: Path):
 def test_the_advice_for_files_that_are_no_corpus():
     assert {reason: kind.advice for reason, kind in unsupported.UNSUPPORTED.items()} == {
         "HTML not text": "this is a web page: take the text out of it, or read it as it is with ::format=text",
-        "XML not text": "this is XML: take the text out of its elements, or read it as it is with ::format=text; a part of a MediaWiki dump is ::format=wikipedia-dump",
+        "XML not text": "this is XML: take the text out of its elements, or read it as it is with ::format=text; a part of a "
+        "MediaWiki dump is ::format=wikipedia-dump",
         "RTF not text": "this is Rich Text: save it as plain text in UTF-8, or read it as it is with ::format=text",
         "CSV not JSON lines": "this is a table: save it as JSON lines or Parquet, or read its lines as prose with ::format=text",
         "JSON not JSON lines": "this is JSON, but JSON lines are wanted, one object a line, as jq -c '.[]' makes them of an array",

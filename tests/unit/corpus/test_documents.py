@@ -94,7 +94,7 @@ def test_of_a_long_paragraph_with_undecodable_bytes_most_is_kept():
     assert kept.text.count(sentence.strip()) == 200 - lost.characters // len(sentence) and "caf" not in kept.text
 
 
-def test_a_long_document_is_cut_at_paragraphs_and_its_last_two_pieces_are_balanced():
+def test_long_documents_are_cut_at_paragraphs_with_balanced_last_pieces():
     lines = [letter * 10 for letter in "abcdefgh"]
     assert [piece.split("\n") for piece in join_into_pieces(lines, 33)] == [lines[0:3], lines[3:6], lines[6:8]]
     assert [piece.split("\n") for piece in join_into_pieces(lines[:4], 33)] == [lines[0:2], lines[2:4]]

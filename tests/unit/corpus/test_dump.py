@@ -21,7 +21,10 @@ BODY = "Dies ist ein ganzer Satz."
 
 def page(id: int, title: str = "T", text: str = BODY, ns: str | None = "0", more: str = "") -> str:
     space = "" if ns is None else f"<ns>{ns}</ns>\n    "
-    return f'  <page>\n    <title>{title}</title>\n    {space}<id>{id}</id>\n{more}    <revision>\n      <id>99</id>\n      <text xml:space="preserve">{text}</text>\n    </revision>\n  </page>\n'
+    return (
+        f"  <page>\n    <title>{title}</title>\n    {space}<id>{id}</id>\n{more}    <revision>\n      <id>99</id>\n  "
+        f'    <text xml:space="preserve">{text}</text>\n    </revision>\n  </page>\n'
+    )
 
 
 def read(content: str | bytes, size: int = 7) -> list[tuple]:

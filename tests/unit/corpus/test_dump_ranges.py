@@ -35,7 +35,10 @@ WORDS = random.Random(0).sample([a + b + c for a in "bdfgklmnprst" for b in "aei
 
 
 def page(id: int, text: str = "Dies ist ein ganzer Satz.") -> str:
-    return f"  <page>\n    <title>T{id}</title>\n    <ns>0</ns>\n    <id>{id}</id>\n    <revision>\n      <text>{text}</text>\n    </revision>\n  </page>\n"
+    return (
+        f"  <page>\n    <title>T{id}</title>\n    <ns>0</ns>\n    <id>{id}</id>\n    <revision>\n      "
+        f"<text>{text}</text>\n    </revision>\n  </page>\n"
+    )
 
 
 def prose(words: int, seed: int) -> str:

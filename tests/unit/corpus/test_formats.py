@@ -328,14 +328,17 @@ The result is of the type that the first number has, which may be the type
 3
 """
     assert list(unwrap(text)) == [
-        "Return the sum of the numbers that were given, or of those numbers that were given before, if there are none now.",
+        "Return the sum of the numbers that were given, or of those numbers that were given before, if there are "
+        "none now.",
         "Parameters",
         "first : int",
-        "The first of the numbers, which may be as large as the memory of this machine allows, but not larger than the number that is called here the",
+        "The first of the numbers, which may be as large as the memory of this machine allows, but not larger than "
+        "the number that is called here the",
         "second : int",
         "- an item of a list that goes on for a long time and does not fit in one line",
         "- another",
-        "The result is of the type that the first number has, which may be the type :class:`int` or *any* other, as is said where that type is described, so that *nothing* is lost.",
+        "The result is of the type that the first number has, which may be the type :class:`int` or *any* other, as "
+        "is said where that type is described, so that *nothing* is lost.",
         ":param first: a number that is at least as large as the other number is, a",
         ":returns: a number",
         ">>> a_very_long_function_name_that_needs_much_space(1, 2, 3, 4, 5, 6, 7)",

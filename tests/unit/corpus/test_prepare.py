@@ -60,7 +60,8 @@ def test_a_corpus_prepared_inside_its_source_is_not_read(books: Path, tmp_path: 
     with pytest.raises(ConfigError) as refused:
         names(books / "prepared", books / "prepared")
     assert str(refused.value) == (
-        f"corpus {books}/prepared: all its files lie in {books}/prepared, where the corpus is to be prepared: choose another folder"
+        f"corpus {books}/prepared: all its files lie in {books}/prepared, where the corpus is to be prepared: choose "
+        "another folder"
     )
 
 

@@ -87,7 +87,7 @@ def test_held_out_is_the_share_of_the_hash_worked_out():
     assert is_heldout(hashes, value / 2**64 + 1e-6)[0] and not is_heldout(hashes, value / 2**64 - 1e-6)[0]
 
 
-def test_of_the_same_text_the_parent_with_the_greatest_hash_keeps_it_and_of_its_own_the_first():
+def test_equal_texts_stay_with_the_parent_of_the_greatest_hash():
     tallies: dict[str, Tally] = {}
     parents = sorted(("a", "b", "c"), key=parent_hash)
     found = [item("same", f"{parent}{place}", parent, f"from {parent}") for parent in parents for place in (1, 0)] + [
@@ -149,7 +149,8 @@ def test_overlaps_count_what_others_own_and_how_much_of_it_is_common():
         0.5,
     )
     assert found.schema == OVERLAP
-    # Of 5 the held-out parent and the smaller text are not the owner; of COMMON the held-out parent is not; of the next the lesser hash is not.
+    # Of 5 the held-out parent and the smaller text are not the owner; of COMMON the held-out parent is not; of the next
+    # the lesser hash is not.
     assert found.to_pylist() == [
         {"place": 11, "parent_hash": 1, "shared": 2, "common": 1},
         {"place": 12, "parent_hash": half + 2, "shared": 1, "common": 1},
@@ -176,7 +177,7 @@ def near(found: list[SketchedRow], folder: Path, **settings: float) -> tuple[lis
     return sorted(kept["id"].to_pylist()), tallies
 
 
-def test_a_text_in_other_formatting_and_one_that_is_part_of_another_are_near_duplicates(tmp_path: Path):
+def test_reformatted_and_contained_texts_are_near_duplicates(tmp_path: Path):
     small, great = sorted(("x", "y"), key=parent_hash)
     whole = " ".join(WORDS)
     found = [
@@ -234,7 +235,7 @@ def parts_of_long(words: int) -> list[SketchedRow]:
 
 
 @pytest.mark.parametrize("words", [60, 120, 250, 500, 1000])
-def test_what_stands_in_a_longer_text_is_a_near_duplicate_whatever_its_length_and_parent(words: int, tmp_path: Path):
+def test_text_contained_in_a_longer_one_is_a_near_duplicate(words: int, tmp_path: Path):
     fresh = [
         item(" ".join(f"own{number}x{word}" for word in range(words)), f"own {number}", f"other {number}")
         for number in range(20)

@@ -73,11 +73,13 @@ def test_specifications():
         ("a::language=jp", "language (jp) is no code of a language"),
         (
             "a::format=text::column=body",
-            "column (body) is for the formats parquet-sentences, parquet, jsonl, and the format is text: leave one of them out",
+            "column (body) is for the formats parquet-sentences, parquet, jsonl, and the format is text: leave one "
+            "of them out",
         ),
         (
             "builtin::column=body",
-            "column (body) is for the formats parquet-sentences, parquet, jsonl, and the format is builtin: leave one of them out",
+            "column (body) is for the formats parquet-sentences, parquet, jsonl, and the format is builtin: leave "
+            "one of them out",
         ),
         ("builtin::format=text", "the built-in corpus has no format text; a folder of that name is ./builtin"),
     ],
@@ -208,7 +210,7 @@ def test_the_fingerprint_follows_size_and_time(folder: Path):
     assert stamps() == {str(folder / "b.txt"): [4, "5"]}
 
 
-def test_a_file_whose_name_is_taken_gets_more_of_its_path_and_those_before_keep_theirs():
+def test_duplicate_names_get_more_of_their_path():
     files = [some_file("t.txt", location=f"/m/{place}/x/t.txt") for place in "abc"] + [some_file("u.txt")]
     assert [file.name for file in with_distinct_names(files)] == ["t.txt", "x/t.txt", "c/x/t.txt", "u.txt"]
     assert with_distinct_names(files)[:2] == with_distinct_names(files[:2])

@@ -45,7 +45,7 @@ def test_a_weight_is_how_often_a_document_occurs() -> None:
     assert repeat_by_weight(DOCUMENTS, {"a": 0, "b": 0}, 0).num_rows == 0
 
 
-def test_a_fraction_is_drawn_anew_in_every_epoch_and_is_a_function_of_the_document() -> None:
+def test_fractional_weights_are_drawn_per_epoch_and_document() -> None:
     epochs = [times({"a": 1, "b": 0.3}, epoch) for epoch in range(10)]
     drawn = [{id for id in found if int(id[:-2]) % 2} for found in epochs]
     assert all(240 < len(ids) < 360 for ids in drawn) and all(
@@ -73,9 +73,7 @@ def test_rows_of_a_window_come_from_its_documents_as_often_as_they_weigh(
     assert all(a % documents != b % documents for a, b, not_next in pairs if not_next)
 
 
-def test_the_words_that_a_process_keeps_are_bounded_by_a_setting_that_changes_no_row(
-    tiny_corpus: Corpus, tiny_vocabulary: Vocabulary
-) -> None:
+def test_table_size_does_not_change_rows(tiny_corpus: Corpus, tiny_vocabulary: Vocabulary) -> None:
     settings = StreamSettings(
         corpus=tiny_corpus, vocabulary=tiny_vocabulary, sampling=Sampling(maximum_length=32), batch=Batch(), seed=0
     )

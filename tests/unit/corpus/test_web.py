@@ -130,7 +130,8 @@ def test_a_connection_that_breaks_again_and_again_is_reported(server: str):
 def test_a_file_that_changed_meanwhile_is_not_mixed(server: str):
     Server.files["/a"], Server.plan["/a"], Server.tags["/a"] = DATA, ["break 1000"], ['"one"', '"two"']
     assert message(f"{server}/a") == (
-        f"{server}/a cannot be read: the connection broke after 1,000 of 3,000,000 bytes, and the server cannot go on there: it knows no Range, or the file has changed"
+        f"{server}/a cannot be read: the connection broke after 1,000 of 3,000,000 bytes, and the server cannot go "
+        "on there: it knows no Range, or the file has changed"
     )
 
 
@@ -205,7 +206,8 @@ def test_a_body_that_stalls_is_reported_and_given_up_with_what_had_come(server: 
         " after 2,000 of 3,000,000 bytes: no byte came for 0.9 s; prepare.web_timeout (0.9) allows more"
     )
     assert lines == [
-        f"{server}/a: no byte for 0.2 s after 2,000 of 3,000,000 bytes; new tries are made until there was none for 0.9 s (prepare.web_timeout)"
+        f"{server}/a: no byte for 0.2 s after 2,000 of 3,000,000 bytes; new tries are made until there was none for "
+        "0.9 s (prepare.web_timeout)"
     ]
     assert [asked for _, asked in Server.asked[:2]] == ["", "bytes=2000-"]
 

@@ -102,7 +102,8 @@ def test_statistics_and_their_picture(
         (
             6,
             67,
-            "6 documents in 67 pieces, as long ones are cut (prepare.piece_characters); 200,000 characters a document on average",
+            "6 documents in 67 pieces, as long ones are cut (prepare.piece_characters); 200,000 characters a "
+            "document on average",
         ),
         (0, 4, "4 pieces of documents that begin with something dropped"),
     ],

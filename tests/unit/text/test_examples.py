@@ -185,7 +185,10 @@ def test_masks_do_not_change_the_pairs() -> None:
 
 
 def test_another_process_makes_the_same_bytes() -> None:
-    program = f"import sys; sys.path.insert(0, {str(__file__.rsplit('/', 1)[0])!r}); import test_examples as t; print(t.digest(t.make(t.corpus(), seed=3)))"
+    program = (
+        f"import sys; sys.path.insert(0, {str(__file__.rsplit('/', 1)[0])!r}); import test_examples as t; "
+        "print(t.digest(t.make(t.corpus(), seed=3)))"
+    )
     out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
     assert out.strip() == digest(make(corpus(), seed=3))
 

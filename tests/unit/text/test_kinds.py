@@ -264,7 +264,8 @@ def test_the_lowest_scores_are_dealt_by_code_point() -> None:
 def test_training_gives_the_same_entries_in_every_process(kind: str) -> None:
     program = (
         "import random; from pipeline.text.vocabulary import train_vocabulary; random.seed(1); "
-        "texts = [' '.join(''.join(random.choices('abcdefgh力', k=random.randint(1, 6))) for _ in range(300)) for _ in range(40)]; "
+        "texts = [' '.join(''.join(random.choices('abcdefgh力', k=random.randint(1, 6))) for _ in range(300)) for _ "
+        "in range(40)]; "
         f"v = train_vocabulary(texts, size=400, lowercase=True, kind={kind!r}); print(v.size, v.fingerprint)"
     )
     runs = [

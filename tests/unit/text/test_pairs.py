@@ -99,7 +99,10 @@ def test_a_window_without_pairs_gives_none(window: list[list[int]]) -> None:
 
 
 def test_chunks_end_at_the_target_and_unused_sentences_come_back() -> None:
-    """Five tokens are the target. With one parent the chunks are [2, 3] and [1, 4]; after a NotNext pair the rest of its chunk starts the next."""
+    """Five tokens are the target.
+
+    With one parent the chunks are [2, 3] and [1, 4]; after a NotNext pair the rest of its chunk starts the next.
+    """
     assert rows(draw([[2, 3, 1, 4, 9]], [0], 8, short=0)) == [(0, 2, 2, 5, False, 0, 0), (5, 6, 6, 10, False, 0, 0)]
     seen = set()
     for seed in range(400):

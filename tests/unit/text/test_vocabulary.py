@@ -139,7 +139,8 @@ def test_lower_casing_must_be_said_where_nothing_tells_it(tmp_path: Path) -> Non
     file = write(tmp_path, ENTRIES)
     with pytest.raises(
         ConfigError,
-        match=f"^vocabulary.lowercase must be said: {file} does not tell whether text is lower-cased; pass True .* False",
+        match=f"^vocabulary.lowercase must be said: {file} does not tell whether text is lower-cased; pass True .* "
+        "False",
     ):
         load_vocabulary(file, None)
     write(tmp_path, ENTRIES, {"model_max_length": 512})
@@ -251,7 +252,8 @@ def test_a_tokenizer_json_of_another_kind(tmp_path: Path) -> None:
     Tokenizer(BPE()).save(str(tmp_path / "tokenizer.json"))
     with pytest.raises(
         DataError,
-        match="tokenizer.json is a BPE tokenizer that splits by nothing: only WordPiece as BERT's, BPE with ByteLevel .* Unigram with Metaspace",
+        match="tokenizer.json is a BPE tokenizer that splits by nothing: only WordPiece as BERT's, BPE with ByteLevel "
+        ".* Unigram with Metaspace",
     ):
         load_vocabulary(str(tmp_path), True)
     (tmp_path / "tokenizer.json").write_text("{}")
@@ -335,7 +337,8 @@ def test_training_cased_without_upper_case_is_refused() -> None:
 def test_training_gives_the_same_entries_in_every_process() -> None:
     program = (
         "import random; from pipeline.text.vocabulary import train_vocabulary; random.seed(1); "
-        "texts = [' '.join(''.join(random.choices('abcdefgh力', k=random.randint(1, 6))) for _ in range(300)) for _ in range(40)]; "
+        "texts = [' '.join(''.join(random.choices('abcdefgh力', k=random.randint(1, 6))) for _ in range(300)) for _ "
+        "in range(40)]; "
         "v = train_vocabulary(texts, size=400, lowercase=True); print(v.size, v.fingerprint)"
     )
     runs = [

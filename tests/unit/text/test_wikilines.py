@@ -23,7 +23,8 @@ HOLE = "<math>\\begin{matrix} a \\end{matrix}</math>"
             ["These are all.", "another thing that is here too."],
         ),
         (
-            "It really is as follows:\n* If it rains, the street is wet.\n* It rains.\n* Therefore the street is now wet.",
+            "It really is as follows:\n* If it rains, the street is wet.\n* It rains.\n* Therefore the street is now "
+            "wet.",
             [
                 "It really is as follows:",
                 "If it rains, the street is wet.",
@@ -144,7 +145,7 @@ def test_a_sentence_with_a_hole_is_left_out_whole(hole: str) -> None:
     assert prose(f"It is here.\n\n{hole}\n\nIt is there.") == ["It is here.", "It is there."]
 
 
-def test_a_sentence_around_a_displayed_formula_that_cannot_be_written_is_left_out_whole() -> None:
+def test_a_sentence_with_an_unwritable_displayed_formula_is_dropped() -> None:
     assert prose(f"It is\n:{HOLE}\nwhere it is not. It is there.") == ["It is there."]
 
 

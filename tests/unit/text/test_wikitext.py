@@ -302,7 +302,8 @@ DEEP = 30_000
 )
 @pytest.mark.timeout(20)
 def test_unbalanced_text_takes_linear_time(text: str):
-    # Anything quadratic takes minutes at these lengths, which the time limit turns into a failure: mwparserfromhell takes half a minute for 10,000 times "{{a|".
+    # Anything quadratic takes minutes at these lengths, which the time limit turns into a failure: mwparserfromhell
+    # takes half a minute for 10,000 times "{{a|".
     assert prose(f"A sentence comes before it.\n\n{text}\n\n== Heading ==\n")[:1] in (
         ["A sentence comes before it."],
         [],

@@ -49,7 +49,10 @@ def test_words_by_hand() -> None:
 
 
 def test_spans_of_one_length_by_hand() -> None:
-    """All spans have two words. Segments of words of 1, 2 and of 2, 2 pieces, and room for 3: the first pair, or one word of the second."""
+    """All spans have two words.
+
+    Segments of words of 1, 2 and of 2, 2 pieces, and room for 3: the first pair, or one word of the second.
+    """
     words = words_of([[[1, 2], [2, 2]]] * 500)
     for over_masked in (False, True):
         taken, tied = draw_spans(
@@ -61,7 +64,8 @@ def test_spans_of_one_length_by_hand() -> None:
         T, F = True, False
         expected = {
             ((T, T, F, F), (F, T, F, F)),  # from the first word on
-            ((T, F, F, T), (F, F, F, F)), ((T, F, T, F), (F, F, F, F)),  # a single word of the second segment, then the first word
+            # a single word of the second segment, then the first word
+            ((T, F, F, T), (F, F, F, F)), ((T, F, T, F), (F, F, F, F)),
             ((T, T, F, F), (F, F, F, F)),  # the last word of the first segment, then, trimmed, the first
         }  # fmt: skip
         if over_masked:  # the first word's span goes on over the second, and is one with it
