@@ -59,7 +59,7 @@ def learn(counts: pa.Table, splitting: Splitting, *, size: int, unused: int) -> 
     The same counts give the same entries in the same order, in every process and for any order of the words.
     [PAD] [UNK] [CLS] [SEP] [MASK] come first, then [unused0] and so on, then the alphabet of byte-bpe and WordPiece,
     and then the learnt entries. Above 50 million words, counts are scaled down to that many, and remainders are rounded
-    by a hash of the word: frequent words keep their share, and rarer words are sampled, so that their pieces keep theirs.
+    by a hash of the word: frequent words keep their share, and rarer words are sampled, so that their pieces do too.
     """
     reserved = [*SPECIALS, *(f"[unused{number}]" for number in range(unused))]
     if splitting.kind == "wordpiece":

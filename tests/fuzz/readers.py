@@ -262,7 +262,7 @@ def worker(pipe: Connection, folder: str) -> None:
 
 
 def outcome(spec: str, data: bytes, expected: int | None, kept: list[str], quiet: bool) -> tuple[str, str]:
-    """Return (outcome of an input, what is wrong with it); Python files may have no docstrings, and white space is no loss."""
+    """Return (outcome of an input, what is wrong with it); Python without docstrings and blank text are no loss."""
     try:
         (file,) = list_files(parse(spec))
         items = list(file_documents(file, SETTINGS))

@@ -1,4 +1,4 @@
-"""Bad input of every kind, in every format: it ends in documents, in something dropped by name, or in an error of one line."""
+"""Bad input of every kind, in every format: it gives documents, a drop with a reason, or a one-line error."""
 
 import bz2
 import gzip
@@ -25,7 +25,8 @@ from pipeline.errors import DataError
 from pipeline.text.documents import BROKEN_FILE, Dropped
 
 SETTINGS = Preparation(piece_characters=1000, minimum_characters=1, minimum_letters=0)
-WORDS = "the cat sat on a mat and saw one of many dogs that ran by so fast it was gone".split()
+TEXT = "the cat sat on a mat and saw one of many dogs that ran by so fast it was gone"
+WORDS = TEXT.split()
 COMPRESSIONS: dict[str, Callable[[bytes], bytes]] = {
     ".gz": gzip.compress,
     ".bz2": bz2.compress,
@@ -64,7 +65,8 @@ def gutenberg_file(lines: list[str]) -> bytes:
 
 def dump_file(lines: list[str]) -> bytes:
     pages = "".join(
-        f"<page><title>T{number}</title><ns>0</ns><id>{number + 1}</id><revision><text>{line}</text></revision></page>\n"
+        f"<page><title>T{number}</title><ns>0</ns><id>{number + 1}</id>"
+        f"<revision><text>{line}</text></revision></page>\n"
         for number, line in enumerate(lines)
     )
     return f'<mediawiki xml:lang="en">\n{pages}</mediawiki>\n'.encode()
@@ -81,7 +83,7 @@ FORMS: dict[str, Callable[[list[str]], bytes]] = {
 
 
 def read(path: Path, format: str | None = None) -> tuple[list[str], dict[str, int]]:
-    """The texts of a file's documents and {reason: count}; a name of its own tells the format but where one is given."""
+    """Return the texts of a file's documents and {reason: count}; its name tells the format unless one is given."""
     texts: list[str] = []
     dropped: Counter[str] = Counter()
     (file,) = list_files(parse(f"{path}::format={format}" if format else str(path)))
@@ -340,12 +342,16 @@ def test_a_dump_that_is_cut_is_a_truncated_file(tmp_path: Path):
 def test_the_advice_for_files_that_are_no_corpus():
     assert {reason: kind.advice for reason, kind in unsupported.UNSUPPORTED.items()} == {
         "HTML not text": "this is a web page: take the text out of it, or read it as it is with ::format=text",
-        "XML not text": "this is XML: take the text out of its elements, or read it as it is with ::format=text; a part of a "
+        "XML not text": "this is XML: take the text out of its elements, or read it as it is with ::format=text; "
+        "a part of a "
         "MediaWiki dump is ::format=wikipedia-dump",
         "RTF not text": "this is Rich Text: save it as plain text in UTF-8, or read it as it is with ::format=text",
-        "CSV not JSON lines": "this is a table: save it as JSON lines or Parquet, or read its lines as prose with ::format=text",
-        "JSON not JSON lines": "this is JSON, but JSON lines are wanted, one object a line, as jq -c '.[]' makes them of an array",
-        "file not UTF-8": "this is text in another encoding, not UTF-8: save it as UTF-8, as iconv -f ENCODING -t UTF-8 does",
+        "CSV not JSON lines": "this is a table: save it as JSON lines or Parquet, "
+        "or read its lines as prose with ::format=text",
+        "JSON not JSON lines": "this is JSON, but JSON lines are wanted, one object a line, "
+        "as jq -c '.[]' makes them of an array",
+        "file not UTF-8": "this is text in another encoding, not UTF-8: "
+        "save it as UTF-8, as iconv -f ENCODING -t UTF-8 does",
     }
 
 
@@ -362,7 +368,8 @@ def test_a_column_that_was_asked_for_makes_tables_the_only_formats(tmp_path: Pat
         list(file_records(list_files(parse(f"{tmp_path}/b.md::column=title"))[0]))
     with pytest.raises(
         DataError,
-        match=r"a.jsonl has no column body: its columns are id, url, title, text; name the one of the text with ::column=NAME$",
+        match=r"a.jsonl has no column body: its columns are id, url, title, text; "
+        r"name the one of the text with ::column=NAME$",
     ):
         list(file_records(list_files(parse(f"{tmp_path}::column=body"))[0]))
 

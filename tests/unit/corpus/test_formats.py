@@ -146,7 +146,8 @@ def test_wikiextractor_broken_records(content: str, expected: list):
     assert read(read_wikiextractor, content) == expected
 
 
-WIKI_JSON = """{"id": "12", "revid": "1", "url": "https://x.org?curid=12", "title": "Tom \\"T\\" Cat", "text": "Tom \\"T\\" Cat\\n\\nTom is a cat.\\nJerry is a mouse."}
+WIKI_JSON = """{"id": "12", "revid": "1", "url": "https://x.org?curid=12", "title": "Tom \\"T\\" Cat", \
+"text": "Tom \\"T\\" Cat\\n\\nTom is a cat.\\nJerry is a mouse."}
 {"id": "13", "url": "u", "title": "Other", "text": "No title line here."}
 {"id": "14", "url": "u", "title": "Cut", "text": "Cut o
 """

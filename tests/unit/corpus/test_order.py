@@ -159,7 +159,10 @@ def test_a_batch_grows_without_a_step_back_and_offsets_add_its_rows_up(batch: Ba
 
 @given(batch=GROWING, world=st.integers(1, 6), start=st.integers(0, 14))
 def test_every_world_sees_the_same_steps_of_a_growing_batch(batch: Batch, world: int, start: int) -> None:
-    """Round-robin dealing from step `start` on, in mid-warm-up too: each rank finds a slot in every step, and together they are the step's."""
+    """Round-robin dealing from step `start` on, also within the warm-up.
+
+    Each rank gets a slot in every step, and together they are the step's slots.
+    """
     world = min(world, batch.fewest_slots)
     first, last = offset(start, batch) // 4, offset(start + 6, batch) // 4
     dealt = [[slot for slot in range(first, last) if (slot - first) % world == rank] for rank in range(world)]

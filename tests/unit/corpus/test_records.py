@@ -154,7 +154,8 @@ def test_the_columns_are_named_where_none_is_the_text(
 def test_json_lines_without_a_text_column_are_refused():
     with pytest.raises(
         DataError,
-        match=r"^/x/f.jsonl: column text holds no text: its columns are text; name the one of the text with ::column=NAME$",
+        match=r"^/x/f.jsonl: column text holds no text: its columns are text; "
+        r"name the one of the text with ::column=NAME$",
     ):
         jsonl({"text": 7})
 

@@ -24,7 +24,10 @@ DATA = random.Random(0).randbytes(3_000_000)
 
 
 class Server(BaseHTTPRequestHandler):
-    """Serves `files` with a tag; each path's `plan` says what its next answers do: a status, or after how many bytes they break off."""
+    """Serve `files` with a tag.
+
+    Each path's `plan` lists its next responses: a status, or the bytes after which the connection breaks.
+    """
 
     files: ClassVar[dict[str, bytes]] = {}
     plan: ClassVar[dict[str, list[str]]] = {}

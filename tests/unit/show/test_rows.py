@@ -21,9 +21,14 @@ SENTENCES = ["2012年12月、東京で。", "Ça va? Naïve café — über 🙂
 
 def row(ids: list[int], masked: dict[int, int], not_next: bool | None = None) -> dict[str, object]:
     return {
-        "ids": ids, "masked_positions": list(masked), "masked_labels": list(masked.values()), "not_next": not_next, "swapped": None,
-        "document_a": 0, "document_b": 1 if not_next else 0,
-    }  # fmt: skip
+        "ids": ids,
+        "masked_positions": list(masked),
+        "masked_labels": list(masked.values()),
+        "not_next": not_next,
+        "swapped": None,
+        "document_a": 0,
+        "document_b": 1 if not_next else 0,
+    }
 
 
 def plain(ids: list[int], masked: dict[int, int], vocabulary: Vocabulary) -> list[str]:
@@ -104,8 +109,11 @@ def test_the_segments_of_a_pair_are_named_and_stand_by_their_documents() -> None
         "  B  sat [SEP]",
     ]
     assert lines(row(ids, {}) | {"document_b": 1}) == [
-        "     begins in Cats, 0#0, from made up", "     ends in (no title), 1#0, from made up", "     [CLS] cat [SEP]", "     sat [SEP]",
-    ]  # fmt: skip
+        "     begins in Cats, 0#0, from made up",
+        "     ends in (no title), 1#0, from made up",
+        "     [CLS] cat [SEP]",
+        "     sat [SEP]",
+    ]
 
 
 def test_the_name_of_a_segment_does_not_colour_its_text() -> None:

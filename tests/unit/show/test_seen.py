@@ -111,7 +111,8 @@ def test_a_second_phase_that_has_not_begun_is_refused(training, tiny_config: Pre
     assert recompute_rows(str(tmp_path), 8, 0)[0].phase.first == 0
     with pytest.raises(
         ConfigError,
-        match=r"step \(9\) is in the second phase, from step 9 on, and the run has not come to it: the newest position before it is step 5's",
+        match=r"step \(9\) is in the second phase, from step 9 on, and the run has not come to it: "
+        r"the newest position before it is step 5's",
     ):
         recompute_rows(str(tmp_path), 9, 0)
 

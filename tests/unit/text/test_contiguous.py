@@ -45,7 +45,7 @@ def test_full_sentences_of_one_document_by_hand() -> None:
 
 
 def test_full_sentences_across_documents_by_hand() -> None:
-    """After the 5 there is room for a [SEP], the 2, a [SEP] and 1 of the last document; then its 9 and 1 fill the rest."""
+    """After the 5 there is room for [SEP], the 2, [SEP] and 1 of the last document; its 9 and 1 fill the rest."""
     window = [[4, 6, 3, 3, 5], [], [0, 2], [1, 9, 1]]
     sequences = draw(ACROSS, window, 12)
     assert ranges(sequences) == [[(0, 10)], [(10, 16)], [(16, 21), (21, 23), (23, 24)], [(24, 34)]]
@@ -55,7 +55,7 @@ def test_full_sentences_across_documents_by_hand() -> None:
 
 
 def test_a_long_sentence_is_cut_into_parts_by_hand() -> None:
-    """Of 23 tokens the parts are 10, 10 and 3; the sentence before has no room for the first, and the one after joins the last."""
+    """23 tokens become 10, 10 and 3; the sentence before has no room for the first, the one after joins the last."""
     for settings in (ACROSS, WITHIN):
         assert ranges(draw(settings, [[2, 23, 7]], 12)) == [[(0, 2)], [(2, 12)], [(12, 22)], [(22, 32)]]
 
@@ -102,7 +102,7 @@ def test_every_token_is_in_exactly_one_sequence(
 def test_full_sentences_are_packed_one_after_the_other(
     settings: FullSentences, window: list[list[int]], maximum_length: int
 ) -> None:
-    """The same, a sentence at a time: each joins the sequence before it unless that would be too long or of another document."""
+    """Reference, one sentence at a time: each joins the sequence before unless too long or of another document."""
     maximum = maximum_length - 2
     expected: list[int] = []  # where sequences begin
     place = room = 0

@@ -85,7 +85,7 @@ def test_every_number_and_purpose_has_its_own_stream() -> None:
 
 
 def test_an_example_by_hand() -> None:
-    """One document of two sentences: [CLS] ba be . [SEP] bi . [SEP]; of seven tokens and specials 0.15 * 8 = 1.2 is one mask."""
+    """One document of two sentences: [CLS] ba be . [SEP] bi . [SEP]; 0.15 * 8 tokens = 1.2, so one mask."""
     [row] = make(table(("p", "Ba be.\n\nBI."))).to_pylist()
     ids = WORDPIECE.vocabulary.ids
     assert restored(row) == [2, ids["ba"], ids["be"], 5, 3, ids["bi"], 5, 3]

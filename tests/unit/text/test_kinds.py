@@ -1,4 +1,4 @@
-"""Byte-level BPE and unigram vocabularies: training, the forms in which they are published, and what is text in them."""
+"""Byte-level BPE and unigram vocabularies: training, published forms, and which entries are text."""
 
 import json
 import subprocess
@@ -287,7 +287,8 @@ def test_few_texts_give_fewer_entries(kind: str) -> None:
         ({"unused": -1}, r"^vocabulary.unused \(-1\) must be at least 0"),
         (
             {"size": 100, "unused": 46},
-            r"^vocabulary.size \(100\) less vocabulary.unused \(46\) must be at least 55: the 5 special tokens and 50 more",
+            r"^vocabulary.size \(100\) less vocabulary.unused \(46\) must be at least 55: "
+            r"the 5 special tokens and 50 more",
         ),
         (
             {"size": 260, "kind": "byte-bpe"},
@@ -308,11 +309,16 @@ def test_settings_that_cannot_work(settings: dict, message: str) -> None:
 @pytest.mark.parametrize("charsmap", ["AAAA", "AQAAAA=="])  # one fails when it is read, the other when it is used
 def test_a_tokenizer_that_panics_is_named(tmp_path: Path, charsmap: str):
     whole = {
-        "version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "post_processor": None, "decoder": None,
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [],
+        "post_processor": None,
+        "decoder": None,
         "normalizer": {"type": "Precompiled", "precompiled_charsmap": charsmap},
         "pre_tokenizer": {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "always"},
         "model": {"type": "Unigram", "unk_id": 0, "vocab": [["<unk>", 0.0]]},
-    }  # fmt: skip
+    }
     (tmp_path / "tokenizer.json").write_text(json.dumps(whole))
     with pytest.raises(
         DataError, match=rf"^{tmp_path}/tokenizer.json is no tokenizer that can be read \(.+\): use a vocab.txt$"

@@ -145,7 +145,7 @@ def test_pairs_of_places_are_equally_likely() -> None:
 
 
 def test_long_and_short_words_come_in_random_order() -> None:
-    """Words of 1, 1 and 2 pieces and room for 2: taken are both single ones, or the long one when it is first (1 in 3)."""
+    """Words of 1, 1 and 2 pieces, room for 2: both single ones are taken, or the long one if it is first (1 in 3)."""
     a, b, c = 6, 7, 8
     ids, offsets = flat([([a, b, c, FIRST_CONTINUATION], [])] * 30_000)
     masked = draw(WholeWordMasking(share=0.3), ids, offsets)  # round(0.3 * 7) = 2
@@ -228,7 +228,7 @@ def test_the_same_generator_gives_the_same_masks(kind: type) -> None:
 
 
 def test_a_span_is_replaced_as_one() -> None:
-    """Sequences of one word of six pieces: the draws for [MASK], random entries and the ids as they are fall for all six at once."""
+    """Sequences of one word of six pieces: [MASK], random entries or kept ids are drawn for all six at once."""
     word, n = [6] + [FIRST_CONTINUATION] * 5, 20_000
     ids, offsets = flat([(word, [])] * n)
     masked = draw(SpanMasking(share=1.0), ids, offsets)
@@ -243,7 +243,7 @@ def test_a_span_is_replaced_as_one() -> None:
 
 
 def runs_masked(settings: TokenMasking) -> np.ndarray:
-    """How many neighbours are masked in four long sequences of words of one piece, so few of them that hardly any two spans meet."""
+    """Count masked neighbours in four long sequences of single-piece words, so few that spans hardly ever meet."""
     masked = draw(settings, *flat([([6] * 400_000, [])] * 4))
     ends = np.append(np.flatnonzero(np.diff(masked.positions) > 1), len(masked.positions) - 1)
     return np.diff(ends, prepend=-1)

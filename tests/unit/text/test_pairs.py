@@ -1,4 +1,4 @@
-"""The law of next-sentence pairs, against hand-worked cases and against google's algorithm written out token by token."""
+"""Distribution of next-sentence pairs, against hand-worked cases and a token-by-token form of google's algorithm."""
 
 import random
 import typing
@@ -163,7 +163,10 @@ def test_documents_of_other_parents_are_equally_likely() -> None:
 
 
 def test_the_share_of_short_targets() -> None:
-    """Of documents of 400 sentences of a token each, a short one has a first pair below 97 tokens; of targets 2 to 97 one in 96 is 97."""
+    """Documents have 400 sentences of one token: a short one has a first pair below 97 tokens.
+
+    One in 96 of the targets 2 to 97 is 97.
+    """
     pairs = draw([[1] * 400] * 4_000, list(range(4_000)), 100, short=0.3)
     first = np.flatnonzero(np.diff(pairs.document_a, prepend=-1))
     assert pairs.not_next is not None
@@ -206,7 +209,7 @@ def test_truncation_cuts_from_both_ends_by_a_fair_coin() -> None:
 def google_pairs(
     window: list[list[list[int]]], maximum: int, short: float, rng: random.Random
 ) -> list[tuple[list[int], list[int], bool]]:
-    """google-research/bert's create_instances_from_document for every document, told again: sentences are lists of tokens."""
+    """Reimplementation of google-research/bert's create_instances_from_document; sentences are lists of tokens."""
     found = []
     for number, document in enumerate(window):
         target = rng.randint(2, maximum) if rng.random() < short else maximum
@@ -243,7 +246,10 @@ def google_pairs(
     [([[3, 2], [4], [1, 3, 2]], 11, 0.1), ([[2, 1, 1, 3, 1, 2], [9]], 8, 0.5), ([[1, 1, 2], [5, 4]], 9, 1.0)],
 )
 def test_pairs_have_the_distribution_of_googles(kinds: list[list[int]], maximum_length: int, short: float) -> None:
-    """A window of many copies of a few documents, each copy a parent of its own; tokens are told apart by their place in the first copies."""
+    """Return a window of many copies of a few documents, each copy its own parent.
+
+    Tokens are identified by their position in the first copies.
+    """
     copies = 6_000
     window = kinds * copies
     period = sum(map(sum, kinds))

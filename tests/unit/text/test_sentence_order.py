@@ -67,7 +67,7 @@ def test_every_pair_keeps_the_rules(window: list[list[int]], maximum_length: int
 def albert_pairs(
     window: list[list[list[int]]], maximum: int, short: float, rng: random.Random
 ) -> list[tuple[list[int], list[int], bool]]:
-    """create_instances_from_document without random_next_sentence, told again; chunks of a single sentence are passed over."""
+    """Reimplementation of create_instances_from_document without random_next_sentence or single-sentence chunks."""
     found = []
     for document in window:
         target = rng.randint(2, maximum) if rng.random() < short else maximum

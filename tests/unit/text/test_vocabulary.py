@@ -163,13 +163,15 @@ def test_lower_casing_at_odds_with_the_entries(tmp_path: Path) -> None:
     file = write(tmp_path, (*CASED.tokens, "[CLS2]", "##ER"))
     with pytest.raises(
         ConfigError,
-        match=r"^vocabulary.lowercase \(True\) does not fit .*: 2 of 15 .* upper-case letters, such as 'The'; make it False",
+        match=r"^vocabulary.lowercase \(True\) does not fit .*: 2 of 15 .* upper-case letters, such as 'The'; "
+        r"make it False",
     ):
         load_vocabulary(file, True)
     file = write(tmp_path, ENTRIES)
     with pytest.raises(
         ConfigError,
-        match=r"^vocabulary.lowercase \(False\) does not fit .*: 0 of 12 .* 4 have lower-case ones, such as 'the'; make it True",
+        match=r"^vocabulary.lowercase \(False\) does not fit .*: 0 of 12 .* 4 have lower-case ones, such as 'the'; "
+        r"make it True",
     ):
         load_vocabulary(file, False)
     file = write(tmp_path, ENTRIES, {"do_lower_case": False})
