@@ -25,7 +25,7 @@ PROLOG = re.compile(
     rb"(?:\xef\xbb\xbf)?(?:\s++|<\?[^>]*+>|<!--(?:[^-]++|-(?!->))*+-->|<!DOCTYPE\b[^\[>]*+(?:\[[^\]]*+\]\s*+)?>)*+",
     re.IGNORECASE,
 )
-"""What may come before the first XML element: byte order mark, declaration, comments and document type."""
+"""Prolog before the first XML element: byte order mark, declaration, comments and document type."""
 MEDIAWIKI = re.compile(rb"<mediawiki\b")
 LANGUAGE = re.compile(rb"\bxml:lang=[\"']([\w-]+)[\"']")
 DATABASE = re.compile(rb"<dbname>([a-z]{2,3}(?:_[a-z_]{1,20})?)wik[a-z]{1,20}</dbname>")

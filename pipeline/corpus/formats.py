@@ -18,7 +18,7 @@ HEAD_BYTES = 1 << 16
 
 @dataclass(frozen=True, kw_only=True)
 class Format:
-    """How files of a format are read and recognised (by name without compression suffix, and first bytes)."""
+    """Reader and recognition of a format's files, by name without compression suffix and by first bytes."""
 
     read: Callable[[Opened], Iterator[Record | Dropped]]
     recognises: Callable[[str, bytes], bool]

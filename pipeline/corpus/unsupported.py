@@ -30,7 +30,7 @@ MOST_CONTROL_SHARE = 0.005
 
 @dataclass(frozen=True, kw_only=True)
 class UnsupportedKind:
-    """How a kind of file is recognised (name without compression suffix, first bytes), and advice for its owner."""
+    """Recognition of a kind of file (name without compression suffix, first bytes), and advice for its owner."""
 
     recognises: Callable[[str, bytes], bool]
     advice: str

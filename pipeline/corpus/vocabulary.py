@@ -42,7 +42,7 @@ def trained_vocabulary(
 def extended_vocabulary(
     base: Vocabulary, settings: VocabularySettings, corpus: Corpus, output: str, report: Callable[[str], None]
 ) -> Vocabulary:
-    """Return the vocabulary extended by settings.extend words of the corpus, or fewer if there are not so many.
+    """Return the vocabulary extended by settings.extend words of the corpus, or fewer if it has fewer.
 
     The words are counted unless that was done before.
 
