@@ -19,7 +19,7 @@ TORCH := $(shell sed -n 's/^torch==//p' cluster/requirements.txt)
 # Where pip finds the CPU build of torch, when its own settings do not say: the index that pytorch.org names for "CPU".
 TORCH_INDEX ?=
 
-.PHONY: help pretrain finetune finetune-glue test test-long fuzz bench chaos audit cluster-check mlflow stop clean
+.PHONY: help pretrain finetune finetune-glue check test test-long fuzz bench chaos audit cluster-check mlflow stop clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
@@ -45,6 +45,14 @@ finetune: $(VENV)/.installed ## fine-tune the newest run's model, or CHECKPOINT=
 
 finetune-glue: $(VENV)/.installed ## the same on GLUE, in GLUE=folder or downloaded once; GRID=bert or miniatures for the published grids, else within MINUTES=20
 	@$(newest); $(BIN)/python jobs/finetune.py --checkpoint "$$checkpoint" --task glue $(if $(GLUE),--data '$(GLUE)') --output '$(OUTPUT)' $(minutes) $(ARGS)
+
+QUICK := tests/unit/text tests/unit/tasks tests/unit/objectives tests/unit/show tests/unit/test_arguments.py tests/unit/test_config.py \
+    tests/unit/test_errors.py tests/unit/test_imports.py tests/unit/test_toml.py tests/unit/test_tree.py
+
+check: $(VENV)/.installed-test ## lint, formatting, and the tests that need neither Ray nor minutes
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/python -m pytest --numprocesses 2 $(QUICK)
 
 test: $(VENV)/.installed-test ## run the tests, those that start Ray in one process and the others in another
 	$(BIN)/python -m pytest --numprocesses 2 --no-loadscope-reorder

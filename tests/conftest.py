@@ -58,7 +58,9 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 
 
 class OneRay(LoadScopeScheduling):
-    """Several processes of tests (pytest --numprocesses): one has all that starts Ray, since two Rays are in each other's way; the others have whole files."""
+    """Several processes of tests (pytest --numprocesses): one has all that starts Ray, since two Rays are in each
+    other's way; the others have whole files.
+    """
 
     def _split_scope(self, nodeid: str) -> str:
         return RAY_TESTS if nodeid.startswith(RAY_TESTS) else nodeid.split("::")[0]
@@ -155,7 +157,7 @@ class Training:
     def module(self, config: Pretrain) -> BertPretraining:
         return BertPretraining(config.model, self.vocabulary.size, torch.Generator().manual_seed(config.seed))
 
-    def blocks(self, config: Pretrain, state: State = State()) -> list[pa.Table]:
+    def blocks(self, config: Pretrain, state: State = State()) -> list[pa.Table]:  # noqa: B008 (it is frozen)
         """All slots of the first windows after the state's cursor, in the global order of the phase that it stands in."""
         phase = config.phase_at(state.step)
         stream = StreamSettings(
@@ -177,7 +179,9 @@ class Training:
         stop_at: int | None = None,
         step: int = 0,
     ) -> Work:
-        """Work of a single rank from a step on that logs into a dict, and raises KeyboardInterrupt when the step `stop_at` is logged."""
+        """Work of a single rank from a step on that logs into a dict, and raises KeyboardInterrupt when the step
+        `stop_at` is logged.
+        """
 
         sampling = config.phase_at(step).sampling
 
@@ -215,7 +219,9 @@ class Training:
         blocks: Iterator[pa.Table] | None = None,
         stop_at: int | None = None,
     ) -> tuple[State, BertPretraining]:
-        """Train from the folder's newest checkpoint, or from the start, to the end of the phase and give the last state and the module."""
+        """Train from the folder's newest checkpoint, or from the start, to the end of the phase and give the last
+        state and the module.
+        """
         module = self.module(config)
         optimizer = build_optimizer(config.optimizer, module)
         found = checkpoint.newest_sound(str(folder), lambda line: None)
@@ -228,7 +234,9 @@ class Training:
 
 @pytest.fixture
 def training(tiny_corpus: Corpus, tiny_vocabulary: Vocabulary) -> Iterator[Training]:
-    """One thread: models this small spend their time waiting for a second one, and golden losses should not depend on their number."""
+    """One thread: models this small spend their time waiting for a second one, and golden losses should not depend on
+    their number.
+    """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield Training(corpus=tiny_corpus, vocabulary=tiny_vocabulary)
@@ -244,7 +252,9 @@ def without_dropout(tiny_config: Pretrain) -> Pretrain:
 def tiny_run(
     tiny_corpus: Corpus, tiny_vocabulary: Vocabulary, tiny_config: Pretrain, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
-    """The folder of a finished run of three steps, with a checkpoint after each, its corpus, its summary and its MLflow run."""
+    """The folder of a finished run of three steps, with a checkpoint after each, its corpus, its summary and its
+    MLflow run.
+    """
     output = tmp_path_factory.mktemp("tiny-run")
     folder, database = output / "runs" / "tiny", f"sqlite:///{output}/mlflow.db"
     config = replace(tiny_config, steps=3, checkpoint=Checkpoints(every=1, keep=3))
@@ -331,7 +341,9 @@ def hub(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def glue(tmp_path: Path, tiny_vocabulary: Vocabulary) -> Path:
-    """CoLA and STS-B of made-up sentences; a sentence is acceptable where its first word is one of half of the words, and a pair is as like as it has words in common."""
+    """CoLA and STS-B of made-up sentences; a sentence is acceptable where its first word is one of half of the words,
+    and a pair is as like as it has words in common.
+    """
     words = sorted(word for word in tiny_vocabulary.tokens if word.isalpha() and len(word) > 2)
     random = np.random.default_rng(0)
     for folder in ("CoLA", "STS-B"):

@@ -1,4 +1,6 @@
-"""jobs/finetune.py on Ray Tune: a table, models, MLflow; again from its results; killed and continued; what is refused."""
+"""jobs/finetune.py on Ray Tune: a table, models, MLflow; again from its results; killed and continued; what is
+refused.
+"""
 
 import json
 import os
@@ -61,7 +63,9 @@ def command(tiny_run: Path, glue: Path, output: Path, *more: str) -> list[str]:
 
 
 def write_glue(folder: Path, vocabulary: Vocabulary, rows: int) -> None:
-    """Every file of GLUE, with `rows` rows of made-up words; a task's splits have the same texts, and AX those of MNLI."""
+    """Every file of GLUE, with `rows` rows of made-up words; a task's splits have the same texts, and AX those of
+    MNLI.
+    """
     words = sorted(word for word in vocabulary.tokens if word.isalpha() and len(word) > 2)
     for task in TASKS.values():
         for split in task.splits:
@@ -291,8 +295,24 @@ def test_folds_are_trials_of_their_own_and_one_row_of_the_table(
 ) -> None:
     rows = [f"{'kar mist' if row % 2 else 'lond sur'} {row};{'good' if row % 2 else 'bad'}" for row in range(24)]
     (tmp_path / "my.csv").write_text("\n".join(["text;label", *rows, ";bad", "kar;"]) + "\n")
-    asked = ["--checkpoint", folder_of(str(tiny_run), 3), "--train", str(tmp_path / "my.csv"), "--output", str(tmp_path / "o"), "--seeds", "1", "--recipe.epochs", "1",
-             "--search.folds", "2", "--on-bad-rows", "skip", "--trials.cpus", "3"]  # fmt: skip
+    asked = [
+        "--checkpoint",
+        folder_of(str(tiny_run), 3),
+        "--train",
+        str(tmp_path / "my.csv"),
+        "--output",
+        str(tmp_path / "o"),
+        "--seeds",
+        "1",
+        "--recipe.epochs",
+        "1",
+        "--search.folds",
+        "2",
+        "--on-bad-rows",
+        "skip",
+        "--trials.cpus",
+        "3",
+    ]
     assert main(asked) == 0
     out = capsys.readouterr().out
     assert (

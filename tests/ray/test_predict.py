@@ -1,4 +1,6 @@
-"""jobs/predict.py: every row answered once and in order, and a killed job continued to the bytes of an undisturbed one."""
+"""jobs/predict.py: every row answered once and in order, and a killed job continued to the bytes of an undisturbed
+one.
+"""
 
 import json
 import os

@@ -359,7 +359,8 @@ def test_one_source_may_be_named_once(books: Path, tmp_path: Path):
 
 def test_several_sources_of_several_formats(tmp_path: Path):
     (tmp_path / "wiki").write_text(
-        '<doc id="1" url="u" title="Cat">\nCat\n\nThe cat sat on the mat in the sun.\n</doc>\n<doc id="2" url="u" title="Dog">\nThe dog is'
+        '<doc id="1" url="u" title="Cat">\nCat\n\nThe cat sat on the mat in the sun.\n</doc>\n<doc id="2" '
+        'url="u" title="Dog">\nThe dog is'
     )
     (tmp_path / "lines").write_text(
         "One sentence of the first.\nAnother of the first.\n\nThe second document has one.\n"
@@ -419,7 +420,8 @@ def test_unsupported_files_are_skipped_up_to_a_limit(tmp_path: Path):
     (data / "labels.csv").write_text("id,label\n")
     with pytest.raises(
         DataError,
-        match=r"2 of 34 files are broken, more than prepare.error_limit \(0.05\); the first: (labels.csv \(CSV not|meta.json \(no text)",
+        match=r"2 of 34 files are broken, more than prepare.error_limit \(0.05\); the first: (labels.csv \(CSV "
+        r"not|meta.json \(no text)",
     ):
         quiet_prepare([data], tmp_path / "two")
 
@@ -431,7 +433,8 @@ def test_broken_records_are_limited(tmp_path: Path):
     )
     with pytest.raises(
         DataError,
-        match=r"2 of 10 records are broken, more than prepare.error_limit \(0.05\); the first: wiki:0 \(broken record\)",
+        match=r"2 of 10 records are broken, more than prepare.error_limit \(0.05\); the first: wiki:0 \(broken "
+        r"record\)",
     ):
         quiet_prepare([tmp_path / "wiki"], tmp_path / "out")
     loose = Preparation(**(vars(SETTINGS) | {"error_limit": 0.2, "heldout_share": 0.0}))
@@ -481,7 +484,10 @@ def said(number: int, say: Callable[[str], None]) -> int:
 
 
 def test_a_multistream_dump_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    page = "<page><title>T{0}</title><ns>0</ns><id>{0}</id><revision><text>Der [[Text|Artikel]] Nummer {0} hat ein paar eigene Worte.</text></revision></page>"
+    page = (
+        "<page><title>T{0}</title><ns>0</ns><id>{0}</id><revision><text>Der [[Text|Artikel]] Nummer {0} hat "
+        "ein paar eigene Worte.</text></revision></page>"
+    )
     streams = [
         '<mediawiki xml:lang="de"><siteinfo></siteinfo>',
         *(page.format(number) for number in range(1, 7)),

@@ -211,7 +211,8 @@ def test_a_run_with_other_settings_is_refused(config: Pretrain, undisturbed: tup
         pretrain(replace(config, name="world-1", seed=1), print)
     with pytest.raises(
         ConfigError,
-        match="steps 120 there and 240 here .steps may grow under schedule:constant-rate and schedule:warmup-stable-decay only",
+        match="steps 120 there and 240 here .steps may grow under schedule:constant-rate and "
+        "schedule:warmup-stable-decay only",
     ):
         pretrain(replace(config, name="world-1", steps=240), print)
 
@@ -318,7 +319,8 @@ def test_a_published_model_is_gone_on_with(config: Pretrain, undisturbed: tuple[
     (other / "manifest.json").unlink()  # it has the sums of the files as they were
     with pytest.raises(
         ConfigError,
-        match="run continued was started with other settings: init.fingerprint '[0-9a-f]{64}' there and '[0-9a-f]{64}' here",
+        match="run continued was started with other settings: init.fingerprint '[0-9a-f]{64}' there and "
+        "'[0-9a-f]{64}' here",
     ):
         pretrain(replace(again, init=str(other)), print)
 

@@ -44,7 +44,8 @@ class Flaky:
             environment["wsgi.input"].read(int(environment.get("CONTENT_LENGTH") or 0))
             start("500 Internal Server Error", [("Content-Type", "application/xml")])
             return [
-                b"<Error><Code>InternalError</Code><Message>We encountered an internal error. Please try again.</Message></Error>"
+                b"<Error><Code>InternalError</Code><Message>We encountered an internal error. Please try "
+                b"again.</Message></Error>"
             ]
         if not self.calm and number % SLOW_EVERY == 0:
             time.sleep(SLOW_SECONDS)

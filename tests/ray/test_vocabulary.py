@@ -242,8 +242,8 @@ def test_a_vocabulary_is_extended_by_the_corpus_words_once(corpus: Corpus, tmp_p
     assert len(words) == 3 and min(counted[word] for word in words) >= 5
     assert (longer.tokens[1], longer.tokens[BY_LETTERS.size :]) == (words[0], (words[1], words[2]))
     assert (
-        lines[-1]
-        == f"vocabulary: 3 of the corpus' words added, 2 of them behind the {BY_LETTERS.size} entries: {', '.join(words)}"
+        lines[-1] == f"vocabulary: 3 of the corpus' words added, 2 of them behind the {BY_LETTERS.size} entries: "
+        f"{', '.join(words)}"
     )
     lines.clear()
     assert extended_vocabulary(BY_LETTERS, settings, corpus, str(tmp_path), lines.append) == longer and len(lines) == 1

@@ -106,12 +106,14 @@ def test_an_error_that_no_start_mends_is_told_at_once_and_ends_the_run(
     lines: list[str] = []
     with pytest.raises(
         PipelineError,
-        match=r"^worker \d on \S+ failed twice in the same way and with no step between: RuntimeError: the module is broken; the full error is in",
+        match=r"^worker \d on \S+ failed twice in the same way and with no step between: RuntimeError: the "
+        r"module is broken; the full error is in",
     ):
         pretrain(config, lines.append)
     (told,) = [line for line in lines if " failed" in line]
     assert re.fullmatch(
-        r"worker \d on \S+ failed: RuntimeError: the module is broken; the workers start again, as often as placement.restarts allows",
+        r"worker \d on \S+ failed: RuntimeError: the module is broken; the workers start again, as often as "
+        r"placement.restarts allows",
         told,
     )
     assert sum(line.startswith("torch.compile is off") for line in lines) == 2  # starts

@@ -123,7 +123,8 @@ def test_cuda_without_gpus_is_refused() -> None:
         fit_workers(Placement(device="cuda"), worker_range(2), [node(8, 1)])
     assert (
         str(refused.value)
-        == "workers (2) with placement.device cuda need as many GPUs, the cluster has 1; use fewer workers, placement.device cpu, or placement.autoscaled"
+        == "workers (2) with placement.device cuda need as many GPUs, the cluster has 1; use fewer workers, "
+        "placement.device cpu, or placement.autoscaled"
     )
 
 

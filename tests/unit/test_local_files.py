@@ -11,7 +11,10 @@ from pipeline import storage
 from pipeline.errors import ConfigError
 from pipeline.local_files import replace_file, scratch_folder
 
-HOLDER = "from pipeline.local_files import scratch_folder\nwith scratch_folder('checkpoint') as folder:\n    (folder / 'weights').write_bytes(b'w')\n    print(folder, flush=True)\n    input()\n"
+HOLDER = (
+    "from pipeline.local_files import scratch_folder\nwith scratch_folder('checkpoint') as folder:\n    "
+    "(folder / 'weights').write_bytes(b'w')\n    print(folder, flush=True)\n    input()\n"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -114,7 +117,8 @@ def test_a_lock_that_is_a_link_or_a_pipe_is_refused(tmp_path: Path):
         with (
             pytest.raises(
                 ConfigError,
-                match=rf"^{tmp_path}/{name}/\.lock cannot be used as a lock \(.+\); delete it, or choose another folder$",
+                match=rf"^{tmp_path}/{name}/\.lock cannot be used as a lock \(.+\); delete it, or choose "
+                rf"another folder$",
             ),
             storage.locked(str(tmp_path / name)),
         ):

@@ -105,7 +105,8 @@ def test_driver_write_errors_become_checkpoint_errors_and_ray_errors_do_not() ->
         raise OSError(28, "No space left on device")
     assert (
         str(refused.value)
-        == "a file of run a below /full cannot be read or written ([Errno 28] No space left on device); the same command continues from the newest checkpoint"
+        == "a file of run a below /full cannot be read or written ([Errno 28] No space left on device); the "
+        "same command continues from the newest checkpoint"
     )
     with pytest.raises(ConnectionError), os_errors_as_checkpoint_error(config):
         raise ConnectionError("the head is gone")

@@ -14,7 +14,10 @@ from pipeline.bench.job import Rates, Side, Turns, by_turn, running, take_turns
 from pipeline.bench.plain import Interval, slots
 from pipeline.errors import PipelineError
 
-LOGS = "import json, time\nwhile True:\n    begun = time.time(); time.sleep(0.05)\n    print(json.dumps(dict(step=1, end=time.time(), seconds=time.time() - begun, tokens_per_second={})), flush=True)"
+LOGS = (
+    "import json, time\nwhile True:\n    begun = time.time(); time.sleep(0.05)\n    "
+    "print(json.dumps(dict(step=1, end=time.time(), seconds=time.time() - begun, tokens_per_second={})), flush=True)"
+)
 
 
 def interval(begun: float, end: float, rate: float) -> Interval:

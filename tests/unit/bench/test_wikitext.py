@@ -118,7 +118,8 @@ def test_the_output_of_another_wiki_is_refused(dump: str, tmp_path: Path) -> Non
     (tmp_path / "wiki_00").write_text(EXTRACTED.replace("Cat", "Katze"))
     with pytest.raises(
         DataError,
-        match="wiki_00 holds no page of the same title as one of the dump's 2 articles; take WikiExtractor's output of the same wiki",
+        match="wiki_00 holds no page of the same title as one of the dump's 2 articles; take WikiExtractor's "
+        "output of the same wiki",
     ):
         measure(dump, str(tmp_path / "wiki_00"))
 

@@ -60,7 +60,8 @@ KUBERAY: list[tuple[Change, str]] = [
     ),
     (
         lambda document: group(document)["rayStartParams"].pop("num-cpus"),
-        'SPEC.workerGroupSpecs.1.rayStartParams.num-cpus: left to Ray; data stages would take the trainers\' cores, one for each GPU is enough: "4"',
+        "SPEC.workerGroupSpecs.1.rayStartParams.num-cpus: left to Ray; data stages would take the trainers' "
+        'cores, one for each GPU is enough: "4"',
     ),
     (
         lambda document: spec_of(document).pop("authOptions"),

@@ -130,7 +130,8 @@ AWS: list[tuple[Change, str]] = [
     ),
     (
         node_config("gpu-spot", InstanceMarketOptions={"Market": "spot"}),
-        'available_node_types.gpu-spot.node_config: Unknown parameter in InstanceMarketOptions: "Market", must be one of: MarketType, SpotOptions',
+        'available_node_types.gpu-spot.node_config: Unknown parameter in InstanceMarketOptions: "Market", must '
+        "be one of: MarketType, SpotOptions",
     ),
 ]
 

@@ -32,7 +32,8 @@ def losses(module: BertPretraining, steps: int) -> list[float]:
 def test_layers_are_rounded_to_8_bits_and_learn() -> None:
     pytest.importorskip(
         "torchao",
-        reason="pip install 'bertstream[float8]'; it is no part of [test], since transformers imports it wherever it is",
+        reason="pip install 'bertstream[float8]'; it is no part of [test], since transformers imports it "
+        "wherever it is",
     )
     whole, rounded = (BertPretraining(SETTINGS, 30_522, torch.Generator().manual_seed(0)) for _ in range(2))
     names, parameters = list(rounded.state_dict()), [id(parameter) for parameter in rounded.parameters()]
@@ -49,7 +50,10 @@ def test_layers_are_rounded_to_8_bits_and_learn() -> None:
 
 
 def test_refused_where_it_cannot_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
-    lacking = r"^placement.precision \(float8\) needs an NVIDIA GPU of compute capability 8.9 \(Ada, Hopper\) or later, this is {}: use bfloat16$"
+    lacking = (
+        r"^placement.precision \(float8\) needs an NVIDIA GPU of compute capability 8.9 \(Ada, Hopper\) "
+        r"or later, this is {}: use bfloat16$"
+    )
     with pytest.raises(ConfigError, match=lacking.format("a CPU")):
         refuse_float8(CPU)
     monkeypatch.setattr("torch.cuda.get_device_name", lambda device: "NVIDIA A100")

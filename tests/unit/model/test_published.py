@@ -69,17 +69,20 @@ def test_a_checkpoint_in_several_files_is_one(folder: Path) -> None:
     (folder / "model-00002-of-00002.safetensors").unlink()
     assert (
         refusal(folder)
-        == f"{folder} has no model-00002-of-00002.safetensors, which model.safetensors.index.json names: fetch all of its 2 files"
+        == f"{folder} has no model-00002-of-00002.safetensors, which model.safetensors.index.json names: fetch "
+        f"all of its 2 files"
     )
     (folder / "model.safetensors.index.json").write_text('{"weight_map": {"a": "../elsewhere.safetensors"}}')
     assert (
         refusal(folder)
-        == f"{folder} has no ../elsewhere.safetensors, which model.safetensors.index.json names: fetch all of its 1 files"
+        == f"{folder} has no ../elsewhere.safetensors, which model.safetensors.index.json names: fetch all of "
+        f"its 1 files"
     )
     (folder / "model.safetensors.index.json").write_text("[]")
     assert (
         refusal(folder)
-        == f"{folder}/model.safetensors.index.json is no index of weights: weight_map cannot be read (a list stands where an object is wanted)"
+        == f"{folder}/model.safetensors.index.json is no index of weights: weight_map cannot be read (a list "
+        f"stands where an object is wanted)"
     )
 
 
@@ -98,7 +101,10 @@ def test_a_pickle_that_wants_more_than_tensors_is_refused_and_not_run(
     torch.save(
         {"a": torch.ones(1), "more": Runs()}, folder / "pytorch_model.bin", _use_new_zipfile_serialization=zipped
     )
-    message = "pytorch_model.bin holds more than tensors, and unpickling it could run anything (it asks for posix.system): save it as safetensors"
+    message = (
+        "pytorch_model.bin holds more than tensors, and unpickling it could run anything (it asks for "
+        "posix.system): save it as safetensors"
+    )
     assert refusal(folder) == message and not (folder / "ran").exists()
 
 
@@ -150,7 +156,10 @@ def test_an_index_that_is_none_is_named(folder: Path, content: str) -> None:
 
 def test_missing_files_are_named(folder: Path) -> None:
     ending = ": give the folder of a published BERT, such as a run's export, or hf://OWNER/NAME of the Hugging Face hub"
-    several = "model.safetensors, model.safetensors.index.json, pytorch_model.bin, pytorch_model.bin.index.json or one TensorFlow checkpoint (*.ckpt.index)"
+    several = (
+        "model.safetensors, model.safetensors.index.json, pytorch_model.bin, "
+        "pytorch_model.bin.index.json or one TensorFlow checkpoint (*.ckpt.index)"
+    )
     assert refusal(folder) == f"{folder} has no {several}{ending}"
     (folder / "config.json").unlink()
     assert refusal(folder) == f"{folder} has no config.json or bert_config.json{ending}"
@@ -202,7 +211,8 @@ def test_a_model_of_the_hub_is_fetched(hub: Path) -> None:
     assert_same(weights("hf://google/bert"))
     assert (
         refusal("hf://google/none")
-        == "hf://google/none has no config.json or bert_config.json: give the folder of a published BERT, such as a run's export, or hf://OWNER/NAME of the Hugging Face hub"
+        == "hf://google/none has no config.json or bert_config.json: give the folder of a published BERT, such "
+        "as a run's export, or hf://OWNER/NAME of the Hugging Face hub"
     )
 
 

@@ -167,7 +167,8 @@ def test_damage_is_said(tmp_path: Path) -> None:
     (tmp_path / "model.ckpt.data-00000-of-00001").write_bytes(data[:-12])
     assert (
         refusal(prefix)
-        == f"tensor cls/seq_relationship/output_weights of shape [2, 2] has 16 bytes at {len(data) - 24} of a file of {len(data) - 12}"
+        == f"tensor cls/seq_relationship/output_weights of shape [2, 2] has 16 bytes at {len(data) - 24} of a "
+        f"file of {len(data) - 12}"
     )
     for place in range(0, len(index) - FOOTER, 7):
         flipped = bytearray(index)

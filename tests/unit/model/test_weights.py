@@ -112,13 +112,17 @@ def test_a_missing_tensor_is_named():
     del published["bert.encoder.layer.3.attention.self.key.bias"]
     assert (
         refusal(published)
-        == "tensor bert.encoder.layer.3.attention.self.key.bias is missing: only whole BertForPreTraining checkpoints can be loaded"
+        == "tensor bert.encoder.layer.3.attention.self.key.bias is missing: only whole BertForPreTraining "
+        "checkpoints can be loaded"
     )
     assert "bert.embeddings.word_embeddings.weight is missing" in refusal({})
 
 
 def test_an_unexpected_tensor_is_named():
-    message = "unexpected tensor bert.encoder.layer.11.attention.self.query.weight: a BERT of model.layers 11 with both pretraining heads has none of that name"
+    message = (
+        "unexpected tensor bert.encoder.layer.11.attention.self.query.weight: a BERT of model.layers 11 "
+        "with both pretraining heads has none of that name"
+    )
     assert refusal(make_published(), dataclasses.replace(SETTINGS, layers=11)) == message
 
 
@@ -130,7 +134,10 @@ def test_a_tensor_of_another_shape_is_named_with_both_shapes():
 def test_untied_output_weights_are_refused():
     published = make_published()
     published["cls.predictions.decoder.weight"] = torch.zeros(VOCABULARY_SIZE, 4)
-    message = "tensor cls.predictions.decoder.weight differs from bert.embeddings.word_embeddings.weight: only checkpoints that tie the two can be loaded"
+    message = (
+        "tensor cls.predictions.decoder.weight differs from bert.embeddings.word_embeddings.weight: only "
+        "checkpoints that tie the two can be loaded"
+    )
     assert refusal(published) == message
 
 

@@ -120,7 +120,8 @@ def test_weights_of_another_model_are_refused_with_the_folder(training, save_at,
         load(str(folder), module, None, wider)
     assert (
         str(refused.value)
-        == f"{folder}: tensor bert.encoder.layer.0.intermediate.dense.weight has shape [64, 32], the model's settings give [80, 32]"
+        == f"{folder}: tensor bert.encoder.layer.0.intermediate.dense.weight has shape [64, 32], the model's "
+        f"settings give [80, 32]"
     )
 
 

@@ -57,7 +57,8 @@ def test_dropout_that_would_be_drawn_anew_is_not_compiled(monkeypatch: pytest.Mo
     assert chosen("bert-mini", recompute=True) == (False, "torch.compile is off (placement.recompute is on, on a CPU)")
     with pytest.raises(
         ConfigError,
-        match=r"^placement.compile \(on\) with placement.recompute \(True\) would drop other elements in the backward than in the forward on a CPU: leave one",
+        match=r"^placement.compile \(on\) with placement.recompute \(True\) would drop other elements in the "
+        r"backward than in the forward on a CPU: leave one",
     ):
         chosen("bert-mini", compile="on", recompute=True)
     config = replace(PRESETS["bert-mini"], placement=Placement(compile="on", recompute=True))

@@ -31,8 +31,8 @@ def test_an_unknown_error_is_told_at_once_and_twice_ends_the_run() -> None:
         (RuntimeError("shapes differ\nat 0x7f12"), 0), (RuntimeError("shapes differ\nat 0x8f34"), 0)
     )
     assert (
-        line
-        == f"{PLACE} failed: RuntimeError: shapes differ at 0x7f12; the workers start again, as often as placement.restarts allows"
+        line == f"{PLACE} failed: RuntimeError: shapes differ at 0x7f12; the workers start again, as often as "
+        f"placement.restarts allows"
     )
     assert ended == (
         f"{PLACE} failed twice in the same way and with no step between: RuntimeError: shapes differ at 0x8f34; "

@@ -166,7 +166,8 @@ def test_tensors_that_are_missing_or_too_many_are_named(config: Pretrain, publis
     change(published, lambda _: whole | {"generator.bias": torch.ones(1)})
     assert (
         refusal(config)
-        == "init MODEL: tensor generator.bias is unexpected: a BERT of the layers and heads that config.json says has none of that name"
+        == "init MODEL: tensor generator.bias is unexpected: a BERT of the layers and heads that config.json "
+        "says has none of that name"
     )
 
 
@@ -211,7 +212,8 @@ def test_weights_that_cannot_be_used_are_refused(config: Pretrain, published: Pa
     change(published, lambda _: without("bert.embeddings.word_embeddings.weight")(whole))
     assert (
         refusal(config)
-        == "init MODEL: tensor bert.embeddings.word_embeddings.weight is missing: without word embeddings there is no BERT to start from"
+        == "init MODEL: tensor bert.embeddings.word_embeddings.weight is missing: without word embeddings "
+        "there is no BERT to start from"
     )
     change(published, lambda _: whole | {"bert.pooler.dense.bias": torch.zeros(31)})
     assert refusal(config) == "init MODEL: tensor bert.pooler.dense.bias has shape [31], the model's settings give [32]"
@@ -265,7 +267,8 @@ def test_sizes_are_the_checkpoints_and_dropout_is_the_users(config: Pretrain) ->
         agreed_model(Model(layers=12), initial, "MODEL")
     assert (
         str(refused.value)
-        == "model.layers (12) differs from num_hidden_layers (2) in the config.json of init MODEL: leave it out (preset continue sets none), or choose another init"
+        == "model.layers (12) differs from num_hidden_layers (2) in the config.json of init MODEL: leave it "
+        "out (preset continue sets none), or choose another init"
     )
 
 

@@ -248,7 +248,8 @@ def test_skipping_has_an_end(training, tiny_config: Pretrain, tmp_path: Path, mo
     monkeypatch.setattr(loop, "MOST_SKIPPED", 3)
     with pytest.raises(
         ConfigError,
-        match=r"^4 steps in a row, up to step 5, have no finite gradient: lower optimizer.learning_rate \(0.002\) and start under another --name; the rows of step 5 are",
+        match=r"^4 steps in a row, up to step 5, have no finite gradient: lower optimizer.learning_rate "
+        r"\(0.002\) and start under another --name; the rows of step 5 are",
     ):
         run_spoilt(
             training,

@@ -81,8 +81,15 @@ def test_a_step_without_a_finite_gradient_adds_its_time_and_no_loss() -> None:
         meter.add(step(number, {"mlm": loss}, {"mlm": 10}, tokens=1, norm=norm))
     total = meter.reduce()
     assert without_times(total) == {
-        "sum.mlm": 40.0, "count.mlm": 20, "tokens": 104, "squares": 10_004, "masked": 10, "steps": 5, "nonfinite": 3, "first_nonfinite": 5
-    }  # fmt: skip
+        "sum.mlm": 40.0,
+        "count.mlm": 20,
+        "tokens": 104,
+        "squares": 10_004,
+        "masked": 10,
+        "steps": 5,
+        "nonfinite": 3,
+        "first_nonfinite": 5,
+    }
     assert meter.nonfinite_in_a_row == 1
     assert training_metrics(total)["train/nonfinite_steps"] == 3 and training_metrics(total)["train/loss"] == 2.0
     meter.clear()

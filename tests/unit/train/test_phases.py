@@ -28,7 +28,9 @@ LOSSES = (
 
 @pytest.fixture
 def config(tiny_config: Pretrain) -> Pretrain:
-    """Steps 0 to 7 of 2, 2, 3, 3, 4, ... slots of 4 rows to length 16, steps 8 to 11 of 4 slots of 2 rows to length 32."""
+    """Steps 0 to 7 of 2, 2, 3, 3, 4, ... slots of 4 rows to length 16, steps 8 to 11 of 4 slots of 2 rows to length
+    32.
+    """
     return replace(
         tiny_config,
         sampling=replace(tiny_config.sampling, maximum_length=16),
@@ -132,7 +134,8 @@ def test_without_the_checkpoint_of_its_start_a_decay_stays(training, tiny_config
     training.run(replace(tiny_config, steps=2), tmp_path, {})
     with pytest.raises(
         CheckpointError,
-        match="step-00000001, from which the run would go on with more steps, is not sound .manifest.json is missing.: choose another --name",
+        match="step-00000001, from which the run would go on with more steps, is not sound .manifest.json is "
+        "missing.: choose another --name",
     ):
         roll_back_to(str(tmp_path), 1)
     assert steps_saved(str(tmp_path)) == [2]

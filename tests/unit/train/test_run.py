@@ -254,7 +254,8 @@ def test_a_damaged_summary_says_how_to_get_it_back(tmp_path: Path) -> None:
     (tmp_path / "summary.json").write_text('{"steps": 1')
     with pytest.raises(
         CheckpointError,
-        match=r"summary.json is damaged \(Expecting .*\): delete it, and the command that trained the run writes it again$",
+        match=r"summary.json is damaged \(Expecting .*\): delete it, and the command that trained the run "
+        r"writes it again$",
     ):
         read_summary(str(tmp_path))
 

@@ -240,7 +240,10 @@ def test_vocabulary_independent_losses_are_shown_where_measured() -> None:
     before = SUMMARY["heldout_before"] | {"heldout/bits_per_byte": 3.25, "heldout/nats_per_word": 12.5}
     after = SUMMARY["heldout_after"] | {"heldout/bits_per_byte": 2.125, "heldout/nats_per_word": 8.0}
     measured = SUMMARY | {"heldout_before": before, "heldout_after": after}
-    line = "  held-out words           2.125 bits a byte, 8.000 nats a word (before training 3.250 and 12.500; comparable across vocabularies)\n"
+    line = (
+        "  held-out words           2.125 bits a byte, 8.000 nats a word (before training 3.250 and 12.500; "
+        "comparable across vocabularies)\n"
+    )
     accuracy = "  held-out NSP accuracy"
     assert summary_text(measured) == TEXT.replace(accuracy, line + accuracy)
 

@@ -37,13 +37,22 @@ def batch(size: int) -> Batch:
         torch.zeros(0, dtype=torch.int64),
     )
     return Batch(
-        ids_T=torch.randint(1, size, (17,), generator=random), segments_T=(positions > 2).long(), positions_T=positions, offsets=torch.tensor([0, 5, 14, 17], dtype=torch.int32),
-        maximum_length=9, masked_positions_M=nothing, masked_labels_M=nothing,
-    )  # fmt: skip
+        ids_T=torch.randint(1, size, (17,), generator=random),
+        segments_T=(positions > 2).long(),
+        positions_T=positions,
+        offsets=torch.tensor([0, 5, 14, 17], dtype=torch.int32),
+        maximum_length=9,
+        masked_positions_M=nothing,
+        masked_labels_M=nothing,
+    )
 
 
 def saved(
-    kind: str, folder: Path, vocabulary: Vocabulary, pooling: str = "cls", adapter: Adapter = NoAdapter()
+    kind: str,
+    folder: Path,
+    vocabulary: Vocabulary,
+    pooling: str = "cls",
+    adapter: Adapter = NoAdapter(),  # noqa: B008 (it is frozen)
 ) -> TaskObjective:
     """A module with random weights, adapters' included, in a folder; what it was before its adapters were merged is
     gone.
@@ -139,7 +148,8 @@ def test_poolings_and_adapters_come_back(
 def test_what_is_no_fine_tuned_model_is_refused(tmp_path: Path, tiny_vocabulary: Vocabulary) -> None:
     with pytest.raises(
         CheckpointError,
-        match=r"^checkpoint .*nothing has no task\.json: give a folder that fine-tuning wrote, such as output/finetune/NAME/model$",
+        match=r"^checkpoint .*nothing has no task\.json: give a folder that fine-tuning wrote, such as "
+        r"output/finetune/NAME/model$",
     ):
         load_tuned(str(tmp_path / "nothing"))
     saved("tags", tmp_path / "m", tiny_vocabulary)
