@@ -158,7 +158,7 @@ class Training:
         return BertPretraining(config.model, self.vocabulary.size, torch.Generator().manual_seed(config.seed))
 
     def blocks(self, config: Pretrain, state: State = State()) -> list[pa.Table]:  # noqa: B008 (it is frozen)
-        """All slots of the first windows after the state's cursor, in the global order of the phase that it stands in."""
+        """All slots of the first windows after the cursor, in the global order of the phase of the state."""
         phase = config.phase_at(state.step)
         stream = StreamSettings(
             corpus=self.corpus, vocabulary=self.vocabulary, sampling=phase.sampling, batch=phase.batch, seed=config.seed
