@@ -89,7 +89,7 @@ def description(config: Finetune, name: str) -> str:
     return f"Fine-tuning **{name}**\n\n" + table(
         [
             ("checkpoint", model),
-            ("tasks", listed(config.task)),
+            ("tasks", listed(config.task or (storage.without_login(str(config.train)),))),
             ("models, when they are done", storage.join(config.output, "finetune")),
         ]
     )

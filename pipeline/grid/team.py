@@ -1,7 +1,7 @@
 """The other workers of a trial: actors on its machine that train their slots of each step."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 
 import ray
@@ -17,7 +17,9 @@ from pipeline.train.initial import Initial
 from pipeline.train.process_group import join, listen
 
 LONGEST_WAIT = timedelta(hours=12)
-"""For rank 0, which scores the development splits alone; that a worker is gone is seen at once."""
+"""For rank 0, which scores the development splits alone; that a worker of the group is gone is seen at once."""
+START_WAIT = timedelta(minutes=5)
+"""For all workers to join the group."""
 
 
 @contextmanager
@@ -41,11 +43,12 @@ def workers(trial: Trial, problem: ray.ObjectRef, initial: Initial, share: dict[
         ray.get([other.ready.remote() for other in others])
         port = listen()
         done = [other.train.remote(port) for other in others]
-        join(0, world, port, backend(config), LONGEST_WAIT)
         try:
+            join(0, world, port, backend(config), LONGEST_WAIT, START_WAIT)
             yield
-        except RuntimeError:
-            ray.get(done, timeout=10)  # an error of theirs is the cause of ours
+        except RuntimeError:  # of which dist.DistError is one
+            with suppress(ray.exceptions.GetTimeoutError):  # they wait for this process: the error is ours
+                ray.get(done, timeout=10)  # an error of theirs is the cause of ours
             raise
         ray.get(done)
     finally:
@@ -73,7 +76,8 @@ class Worker:
 
     def train(self, port: int) -> None:
         """Join the group of rank 0 at this port, and train until it ends."""
-        join(self.rank, self.trial.config.trials.workers, port, backend(self.trial.config), LONGEST_WAIT)
+        config = self.trial.config
+        join(self.rank, config.trials.workers, port, backend(config), LONGEST_WAIT, START_WAIT)
         try:
             trial_work.assist(self.trial, self.problem, self.initial, self.rank)
         finally:

@@ -84,6 +84,11 @@ def fit(config: Finetune, total: Mapping[str, float]) -> dict[str, float]:
         raise ConfigError("placement.device cuda needs GPUs, and the cluster has none")
     if gpus > 1 and gpus != int(gpus):
         raise ConfigError(f"trials.gpus ({gpus:g}) must be at most 1, or whole: a trial uses one")
+    if config.trials.workers > 1 and 0 < gpus < 1:
+        raise ConfigError(
+            f"trials.gpus ({gpus:g}) with trials.workers ({config.trials.workers}): workers of a trial cannot share a GPU; "
+            "give each one, or use one worker"
+        )
     if config.trials.cpus > total.get("CPU", 0.0):
         raise ConfigError(
             f"trials.cpus ({config.trials.cpus:g}) is more than there is: the cluster has {total.get('CPU', 0.0):g} "

@@ -13,7 +13,7 @@ from pipeline.corpus.stream import blocks_for_ranks
 
 
 class Dealing(DataConfig):
-    """Ray Train's distribution of streams over the current number of workers, by `in_blocks`."""
+    """Ray Train's distribution of streams over the current number of workers, by `blocks_for_ranks`."""
 
     def configure(
         self, datasets: Mapping[str, Dataset], world_size: int, *args: Any, **kwargs: Any

@@ -43,13 +43,16 @@ def listen() -> int:
     return listening[0].getsockname()[1]
 
 
-def join(rank: int, world: int, port: int, backend: str, timeout: timedelta) -> None:
+def join(
+    rank: int, world: int, port: int, backend: str, timeout: timedelta, start_timeout: timedelta | None = None
+) -> None:
     """Join the group; rank 0 runs the store."""
     if name := loopback_interface():
         os.environ.setdefault("GLOO_SOCKET_IFNAME", name)
         os.environ.setdefault("NCCL_SOCKET_IFNAME", name)
     opened = listening.pop().detach() if rank == 0 else None
-    store = dist.TCPStore(LOOPBACK, port, world, is_master=rank == 0, timeout=timeout, master_listen_fd=opened)
+    wait = start_timeout or timeout
+    store = dist.TCPStore(LOOPBACK, port, world, is_master=rank == 0, timeout=wait, master_listen_fd=opened)
     dist.init_process_group(backend, store=store, rank=rank, world_size=world, timeout=timeout)
 
 

@@ -44,13 +44,19 @@ def test_a_trial_asks_for_what_is_there(settings: dict, total: dict[str, float],
             {"trials": Trials(gpus=0.5)},
             "trials.gpus (0.5) is more than there is: the cluster has 0 GPUs; ask for at most that, or for 0",
         ),
+        (
+            {"trials": Trials(gpus=0.5, workers=2), "total": {"CPU": 2, "GPU": 1}},
+            "trials.gpus (0.5) with trials.workers (2): workers of a trial cannot share a GPU; give each one, or use one "
+            "worker",
+        ),
         ({"trials": Trials(cpus=3)}, "trials.cpus (3) is more than there is: the cluster has 2 CPUs"),
         ({"placement": TrialPlacement(device="cuda")}, "placement.device cuda needs GPUs, and the cluster has none"),
     ],
 )
 def test_more_than_there_is_is_refused(settings: dict, message: str) -> None:
     with pytest.raises(ConfigError) as refused:
-        fit(config(**settings), {"CPU": 2})
+        total = settings.get("total", {"CPU": 2})
+        fit(config(**{name: value for name, value in settings.items() if name != "total"}), total)
     assert str(refused.value) == message
 
 
