@@ -86,7 +86,8 @@ def fit(config: Finetune, total: Mapping[str, float]) -> dict[str, float]:
         raise ConfigError(f"trials.gpus ({gpus:g}) must be at most 1, or whole: a trial uses one")
     if config.trials.workers > 1 and 0 < gpus < 1:
         raise ConfigError(
-            f"trials.gpus ({gpus:g}) with trials.workers ({config.trials.workers}): workers of a trial cannot share a GPU; "
+            f"trials.gpus ({gpus:g}) with trials.workers ({config.trials.workers}): workers of a trial cannot "
+            f"share a GPU; "
             "give each one, or use one worker"
         )
     if config.trials.cpus > total.get("CPU", 0.0):
