@@ -96,7 +96,7 @@ class LoadedModel:
 
     def tokenize(self, text: Text) -> Tokens:
         """Return a text's tokens."""
-        (found,) = self.tokenizer.encode_batch(checked([text]))
+        (found,) = self.tokenizer.encode_batch(_checked([text]))
         return Tokens(
             ids=np.array(found.ids, np.int64),
             pieces=tuple(found.tokens),
@@ -210,7 +210,7 @@ class LoadedModel:
             self.encoder, self.settings, self.vocabulary, given, kind=kind, epochs=epochs, rows_per_step=rows_per_step,
             learning_rate=learning_rate, seed=seed, device=self.device, report=report, checkpoint=self.location,
         )  # fmt: skip
-        return of_tuned(self.location, tuned, self.device)
+        return _of_tuned(self.location, tuned, self.device)
 
     def save(self, folder: str) -> None:
         """Write a fine-tuned model to a new folder, which `load`, transformers and jobs/predict.py read.
@@ -250,7 +250,7 @@ class LoadedModel:
 
     def batches(self, texts: Sequence[Text]) -> Iterator[Batch]:
         """Yield texts as batches on the device, in order."""
-        given = checked(texts)
+        given = _checked(texts)
         for start in range(0, len(given), TEXTS_AT_ONCE):
             encodings = self.tokenizer.encode_batch(given[start : start + TEXTS_AT_ONCE])
             yield batch_of(encodings, self.vocabulary.mask_id).to(self.device)
@@ -262,7 +262,7 @@ class LoadedModel:
         return np.concatenate([np.zeros((0, self.settings.width), np.float32), *found])
 
 
-def checked(texts: Sequence[Text]) -> list[Text]:
+def _checked(texts: Sequence[Text]) -> list[Text]:
     """Return texts as a list.
 
     Raises DataError for a single text instead of a list, and for values that are not texts.
@@ -290,7 +290,7 @@ def load(location: str, device: Device = "auto") -> LoadedModel:
     chosen = torch.device("cuda" if device != "cpu" and torch.cuda.is_available() else "cpu")
     given, location = location, storage.absolute(location)
     require_owner(location)
-    require_folder(given, location)
+    _require_folder(given, location)
     try:
         if storage.exists(storage.join(location, RUN)):
             location = find_checkpoint(location, None, warnings.warn)
@@ -299,10 +299,12 @@ def load(location: str, device: Device = "auto") -> LoadedModel:
         raise
     except Exception as error:  # file systems and web clients raise kinds of their own
         raise CheckpointError(f"{location} cannot be read: {storage.first_line(error)}") from error
-    return of_tuned(location, load_tuned_or_published(location), chosen) if tuned else load_pretrained(location, chosen)
+    return (
+        _of_tuned(location, load_tuned_or_published(location), chosen) if tuned else _load_pretrained(location, chosen)
+    )
 
 
-def require_folder(given: str, location: str) -> None:
+def _require_folder(given: str, location: str) -> None:
     """Raise ConfigError if a local folder does not exist, and CheckpointError for the folder above a
     fine-tuned model.
     """
@@ -319,7 +321,7 @@ def require_folder(given: str, location: str) -> None:
         raise CheckpointError(f"{location} is no model: {inside.rpartition('/')[0]} is one")
 
 
-def of_tuned(location: str, tuned: TunedModel, device: torch.device) -> LoadedModel:
+def _of_tuned(location: str, tuned: TunedModel, device: torch.device) -> LoadedModel:
     """Return a fine-tuned model on a device."""
     lacks = (POOLER,) if tuned.module.per_token else ()
     tuned.module.to(device).eval()
@@ -329,7 +331,7 @@ def of_tuned(location: str, tuned: TunedModel, device: torch.device) -> LoadedMo
     )  # fmt: skip
 
 
-def load_pretrained(location: str, device: torch.device) -> LoadedModel:
+def _load_pretrained(location: str, device: torch.device) -> LoadedModel:
     """Load a pretrained model with the heads that its files have. Raises CheckpointError if it is not one."""
     with published_folder(location) as (folder, files):
         settings = errors_with_location(

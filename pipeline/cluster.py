@@ -91,7 +91,7 @@ def connect(address: str | None) -> None:
         if given in (None, "local"):
             start(log_to_driver=False, logging_level="ERROR")
         else:
-            with listening_on_loopback() if listens_only_on_loopback(given) else nullcontext():
+            with _listening_on_loopback() if listens_only_on_loopback(given) else nullcontext():
                 ray.init(address=given, namespace=NAMESPACE, log_to_driver=False, logging_level="ERROR")
     except Exception as error:  # Ray raises plain Exceptions where a start takes too long
         if given in (None, "local"):
@@ -173,7 +173,7 @@ def start(**options: Any) -> None:
             folders.close()
 
     atexit.register(end)
-    with listening_on_loopback():
+    with _listening_on_loopback():
         places = {"_temp_dir": str(folder), "object_spilling_directory": str(spilled)}
         ray.init(address="local", namespace=NAMESPACE, include_dashboard=False, **places, **options)
 
@@ -189,7 +189,7 @@ def keep_logs(folder: str) -> str:
 
 
 @contextmanager
-def listening_on_loopback() -> Iterator[None]:
+def _listening_on_loopback() -> Iterator[None]:
     """Make Ray listen on 127.0.0.1 only, where it is started or joined inside this context."""
     # Ray's switch for it, read at import; meant for firewalls that ask, and the same on Linux.
     switch, constants = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", ray._private.ray_constants
@@ -291,7 +291,7 @@ def fit_workers(
     """
     name, least = placement.worker_resource, workers.least
     if placement.autoscaled:
-        return fit_autoscaled_workers(placement, workers, groups)
+        return _fit_autoscaled_workers(placement, workers, groups)
     cpus, gpus, units = (sum(node.get(resource, 0) for node in nodes) for resource in ("CPU", "GPU", str(name)))
     if placement.device == "cuda" and gpus < least:
         raise ConfigError(
@@ -306,16 +306,16 @@ def fit_workers(
     gpu = placement.device != "cpu" and gpus >= least
     bounds = [resource for resource in ("GPU" if gpu else None, name) if resource]
     shares = [placement.worker_cpus] if placement.worker_cpus else SHARES
-    share = next((share for share in shares if leaves_one_cpu(nodes, bounds, workers, share)), None)
+    share = next((share for share in shares if _leaves_one_cpu(nodes, bounds, workers, share)), None)
     if share is None:
         raise ConfigError(
             f"workers ({workers}) do not fit: the cluster has {cpus:g} CPUs, and one whole CPU must be left for data; "
-            f"{remedy(nodes, bounds, workers, shares[-1])}"
+            f"{_remedy(nodes, bounds, workers, shares[-1])}"
         )
     return WorkerResources(cpus=share, gpu=gpu, custom=name)
 
 
-def leaves_one_cpu(
+def _leaves_one_cpu(
     nodes: Sequence[Mapping[str, float]], bounds: Sequence[str], workers: WorkerRange, share: float
 ) -> bool:
     """Return whether some node keeps a whole CPU, however the workers are placed.
@@ -333,13 +333,13 @@ def leaves_one_cpu(
     return not workers.elastic and workers.most < needed
 
 
-def remedy(nodes: Sequence[Mapping[str, float]], bounds: Sequence[str], workers: WorkerRange, share: float) -> str:
+def _remedy(nodes: Sequence[Mapping[str, float]], bounds: Sequence[str], workers: WorkerRange, share: float) -> str:
     """Return what to change where workers of this share leave no CPU for data."""
     most = max(
         (
             most
             for most in range(1, workers.most)
-            if leaves_one_cpu(nodes, bounds, WorkerRange(least=min(most, workers.least), most=most), share)
+            if _leaves_one_cpu(nodes, bounds, WorkerRange(least=min(most, workers.least), most=most), share)
         ),
         default=0,
     )
@@ -353,7 +353,7 @@ def remedy(nodes: Sequence[Mapping[str, float]], bounds: Sequence[str], workers:
     return f"use at most {most} worker{'s' * (most > 1)}{beside}"
 
 
-def fit_autoscaled_workers(placement: Placement, workers: WorkerRange, groups: Sequence[NodeGroup]) -> WorkerResources:
+def _fit_autoscaled_workers(placement: Placement, workers: WorkerRange, groups: Sequence[NodeGroup]) -> WorkerResources:
     """Return the resources that each worker requests where nodes are started on demand.
 
     Raises ConfigError where all nodes that may be started could not hold the most workers: Ray's autoscaler starts

@@ -14,7 +14,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the job named by the first word; return 2 if there is no such job."""
     words = sys.argv[1:] if arguments is None else list(arguments)
     if not words or words[0] in HELP:
-        print(usage())
+        print(_usage())
         return 0 if words else 2
     if words[0] not in JOBS:
         choices = ", ".join(JOBS)
@@ -23,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return importlib.import_module(f"pipeline.jobs.{words[0]}").main(words[1:])
 
 
-def usage() -> str:
+def _usage() -> str:
     """Return one line per job: the first line of its docstring."""
     jobs = {name: str(importlib.import_module(f"pipeline.jobs.{name}").__doc__).splitlines()[0] for name in JOBS}
     lines = [f"  {name:10}{line}" for name, line in jobs.items()]

@@ -83,7 +83,7 @@ def scratch_folder(purpose: str, parent: Path | None = None) -> Iterator[Path]:
     Scratch folders that killed processes of this user left there are deleted first.
     """
     parent = parent or Path(tempfile.gettempdir())
-    sweep(parent)
+    _sweep(parent)
     with tempfile.TemporaryDirectory(prefix=f"{SCRATCH}{purpose}-", dir=parent) as name:
         folder = Path(name)
         with open_lock(str(folder / f"{LOCK}.new")) as lock:
@@ -93,7 +93,7 @@ def scratch_folder(purpose: str, parent: Path | None = None) -> Iterator[Path]:
             yield folder / FILES
 
 
-def sweep(parent: Path) -> None:
+def _sweep(parent: Path) -> None:
     """Delete the scratch folders in `parent` whose process is gone."""
     with os.scandir(parent) as entries:
         names = [

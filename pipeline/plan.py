@@ -116,10 +116,10 @@ def read_prices(path: Path = PRICES) -> list[Machine]:
         raise ConfigError(f"{path} is missing: it holds what machines cost, and comes with the project") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not TOML: {error}") from error
-    return [machine_of(path, name, row) for name, row in table.items()]
+    return [_machine_of(path, name, row) for name, row in table.items()]
 
 
-def machine_of(path: Path, name: str, row: Any) -> Machine:
+def _machine_of(path: Path, name: str, row: Any) -> Machine:
     """Return a validated row of the price table."""
     wanted = [field.name for field in fields(Machine) if field.name != "name"]
     if isinstance(row, dict) and row.get("gpus") == 1:
@@ -166,21 +166,21 @@ def parameters(config: Pretrain) -> int:
         )
 
 
-def slots_of_busiest_rank(slots: int, world: int) -> int:
+def _slots_of_busiest_rank(slots: int, world: int) -> int:
     """Return the slots per step of the rank with the most."""
     return math.ceil(slots / world)
 
 
 def imbalance(slots: int, world: int) -> float:
     """Return how much longer a step takes than with evenly dealt slots, as a share; all ranks wait for the busiest."""
-    return slots_of_busiest_rank(slots, world) * world / slots - 1
+    return _slots_of_busiest_rank(slots, world) * world / slots - 1
 
 
-def compute_seconds(load: Load, world: int, flops: float) -> float:
+def _compute_seconds(load: Load, world: int, flops: float) -> float:
     """Return the seconds that `world` GPUs of `flops` operations per second each take for a phase, uneven dealing
     included.
     """
-    return load.flops / (world * flops) * (1 + imbalance(slots_of(load.phase), world))
+    return load.flops / (world * flops) * (1 + imbalance(_slots_of(load.phase), world))
 
 
 def gradient_wait_seconds(load: Load, world: int, machine: Machine, gradients: Gradients) -> float:
@@ -190,37 +190,37 @@ def gradient_wait_seconds(load: Load, world: int, machine: Machine, gradients: G
     return (phase.end - phase.first) * gradients.wait(world, machine, slot_flops)
 
 
-def training_seconds(load: Load, world: int, machine: Machine, gradients: Gradients) -> float:
+def _training_seconds(load: Load, world: int, machine: Machine, gradients: Gradients) -> float:
     """Return the seconds of a phase where GPUs never wait for data."""
-    return compute_seconds(load, world, machine.flops) + gradient_wait_seconds(load, world, machine, gradients)
+    return _compute_seconds(load, world, machine.flops) + gradient_wait_seconds(load, world, machine, gradients)
 
 
 def stream_seconds(load: Load, world: int) -> float:
     """Return the seconds in which one stream delivers a phase's blocks, text processing left out."""
-    return blocks_of(load, world) / STREAM_BLOCKS
+    return _blocks_of(load, world) / STREAM_BLOCKS
 
 
 def run_seconds(work: list[Load], world: int, machine: Machine, gradients: Gradients) -> float:
     """Return the seconds of a run where GPUs never wait for data."""
-    return sum(training_seconds(load, world, machine, gradients) for load in work)
+    return sum(_training_seconds(load, world, machine, gradients) for load in work)
 
 
 def run_seconds_with_stream(work: list[Load], world: int, machine: Machine, gradients: Gradients) -> float:
     """Return the seconds of a run with one stream as fast as the measured one: per phase, the longer of training and
     streaming.
     """
-    return sum(max(training_seconds(load, world, machine, gradients), stream_seconds(load, world)) for load in work)
+    return sum(max(_training_seconds(load, world, machine, gradients), stream_seconds(load, world)) for load in work)
 
 
-def blocks_of(load: Load, world: int) -> float:
+def _blocks_of(load: Load, world: int) -> float:
     """Return the number of a phase's blocks that are dealt to `world` workers."""
     phase = load.phase
     return (
-        (phase.end - phase.first) * slots_of(phase) / slots_of_block(phase.batch, phase.sampling.maximum_length, world)
+        (phase.end - phase.first) * _slots_of(phase) / slots_of_block(phase.batch, phase.sampling.maximum_length, world)
     )
 
 
-def slots_of(phase: Phase) -> int:
+def _slots_of(phase: Phase) -> int:
     """Return the slots per step after the batch warm-up."""
     return slots_at(phase.end - phase.first - 1, phase.batch)
 
@@ -241,14 +241,14 @@ def plan_text(config: Pretrain, machines: list[Machine]) -> str:
     kept = (stay + 1) * count * CHECKPOINT_BYTES / 1e9
     facts = [
         ("parameters", f"{count / 1e6:,.1f} M (vocabulary of {config.vocabulary.size:,})"),
-        ("steps", "; ".join(phase_text(load) for load in work)),
+        ("steps", "; ".join(_phase_text(load) for load in work)),
         (
             "tokens",
             f"about {tokens / 1e9:,.2f} billion in {rows:,} rows ({FILL:.0%} of the length is text in English books "
             "and Wikipedia)",
         ),
         ("arithmetic", f"{flops:.2e} floating-point operations in matrix products, forward and backward"),
-        ("gradients", gradients_text(gradients, world)),
+        ("gradients", _gradients_text(gradients, world)),
         (
             "storage",
             f"{kept:,.1f} GB of checkpoints ({stay} kept, one being written), "
@@ -261,7 +261,7 @@ def plan_text(config: Pretrain, machines: list[Machine]) -> str:
             f"plan of {config.name} on {world} GPU worker{'s' * (world > 1)}; nothing is run",
             *(f"  {name:<{width}}{value}" for name, value in facts),
             "",
-            *machine_lines(work, tokens, world, machines, gradients),
+            *_machine_lines(work, tokens, world, machines, gradients),
             "  Prices (on demand / spot), the assumed utilisation and the bandwidths are those of "
             "pipeline/prices.toml;",
             "  the head and CPU nodes come on top.",
@@ -270,12 +270,12 @@ def plan_text(config: Pretrain, machines: list[Machine]) -> str:
             f"  * to what one stream takes at the {STREAM_BLOCKS} blocks a second that it gave on two cores, "
             "its text made beforehand, where the GPUs ask for more.",
             "",
-            *(line for load in work for line in dealing_lines(load.phase, config.worker_range)),
+            *(line for load in work for line in _dealing_lines(load.phase, config.worker_range)),
         ]
     )
 
 
-def phase_text(load: Load) -> str:
+def _phase_text(load: Load) -> str:
     """Return a phase's steps, rows and length as text."""
     phase = load.phase
     return (
@@ -283,7 +283,7 @@ def phase_text(load: Load) -> str:
     )
 
 
-def gradients_text(gradients: Gradients, world: int) -> str:
+def _gradients_text(gradients: Gradients, world: int) -> str:
     """Return the gradient traffic per step as text."""
     if world == 1:
         return "not sent: one worker"
@@ -293,7 +293,7 @@ def gradients_text(gradients: Gradients, world: int) -> str:
     return f"{sent} after its last slot, since compiled code gives all at once"
 
 
-def machine_lines(
+def _machine_lines(
     work: list[Load], tokens: float, world: int, machines: list[Machine], gradients: Gradients
 ) -> list[str]:
     """Return one line per machine: count, speed, hours and cost.
@@ -302,7 +302,7 @@ def machine_lines(
     """
     heads = ("machine", "GPU", "machines", "of peak", "gradients", "tokens/s", "cores to feed", "blocks/s")
     heads += ("an hour", "time", "on demand", "spot", "a billion tokens")
-    rows, blocks = [], sum(blocks_of(load, world) for load in work)
+    rows, blocks = [], sum(_blocks_of(load, world) for load in work)
     for machine in machines:
         needed = math.ceil(world / machine.gpus)
         computed, streamed = (
@@ -340,12 +340,12 @@ def dollars(price: float) -> str:
     return f"${price:,.0f}" if price >= 10 else f"${price:,.2f}"
 
 
-def dealing_lines(phase: Phase, asked: WorkerRange) -> list[str]:
+def _dealing_lines(phase: Phase, asked: WorkerRange) -> list[str]:
     """Return lines on how the slots of a step are dealt in worlds of several sizes."""
-    slots = slots_of(phase)
+    slots = _slots_of(phase)
     rows = []
     for world in worlds_to_show(slots, asked):
-        most, least = slots_of_busiest_rank(slots, world), slots // world
+        most, least = _slots_of_busiest_rank(slots, world), slots // world
         rows.append(
             (f"  {world}", str(most) if most == least else f"{least} to {most}", f"{imbalance(slots, world):.0%}")
         )

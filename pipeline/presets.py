@@ -30,7 +30,7 @@ def small_model(steps: int, rate: float) -> Pretrain:
     return replace(PUBLISHED, steps=steps, optimizer=AdamW(learning_rate=rate), schedule=LinearDecay(warmup_share=0.1))
 
 
-def fast(preset: Pretrain) -> Pretrain:
+def _fast(preset: Pretrain) -> Pretrain:
     """Return the preset without attention dropout, which variable-length kernels do not support."""
     return replace(preset, model=replace(preset.model, attention_dropout=0.0))
 
@@ -65,7 +65,7 @@ PRESETS |= {
         CONTINUED, steps=2_000, optimizer=AdamW(learning_rate=2e-4), batch=Batch(rows_per_step=64, rows_per_slot=32)
     ),
 }
-PRESETS |= {f"{name}-fast": fast(preset) for name, preset in PRESETS.items()}
+PRESETS |= {f"{name}-fast": _fast(preset) for name, preset in PRESETS.items()}
 
 
 DEFAULT_PRESET = "bert-tiny"
@@ -80,11 +80,11 @@ def split_preset(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
         return None, list(arguments)
     if arguments[0] not in PRESETS:
         text = f"; text is named by --corpus {arguments[0]}" if Path(arguments[0]).exists() else ""
-        raise ConfigError(unknown_preset(arguments[0]) + text)
+        raise ConfigError(_unknown_preset(arguments[0]) + text)
     return arguments[0], list(arguments[1:])
 
 
-def unknown_preset(name: Any) -> str:
+def _unknown_preset(name: Any) -> str:
     """Return the message for a preset that does not exist."""
     near = did_you_mean(nearest(str(name), PRESETS))
     return f"preset ({name}) does not exist{f'{near} Choose' if near else '; choose'} one of {', '.join(PRESETS)}"
@@ -100,7 +100,7 @@ def starting_point(preset: str | None, config: str | None) -> tuple[str, Pretrai
     file = read_config(config, Pretrain)
     named = file.values.pop("preset", preset or DEFAULT_PRESET)
     if not isinstance(named, str) or named not in PRESETS:
-        raise file.error("preset", unknown_preset(named).removeprefix("preset "))
+        raise file.error("preset", _unknown_preset(named).removeprefix("preset "))
     if preset not in (None, named):
         problem = f"({named}) is not the preset of the command ({preset}): leave one of them out"
         raise file.error("preset", problem)

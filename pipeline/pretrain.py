@@ -54,7 +54,7 @@ def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
     if initial:
         config = replace(config, model=agreed_model(config.model, initial, str(config.init)))
     uri = tracking_uri(config.tracking, config.output)
-    refuse_early(config)
+    _refuse_early(config)
     cluster.connect(config.placement.address)
     if uri.startswith("sqlite:") and cluster.count_nodes() > 1:
         raise ConfigError(
@@ -111,7 +111,7 @@ def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
                 report,
             )
         about = description(config, stream.corpus, stream.vocabulary.size, folder)
-        parameters = flatten(config) | corpus_parameters(stream.corpus) | tags
+        parameters = flatten(config) | _corpus_parameters(stream.corpus) | tags
         mlflow = open_run(
             uri,
             config.tracking.experiment,
@@ -160,7 +160,7 @@ def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
             lineage = Lineage(name=str(config.name), recorded=recorded, summary=summary, corpus=stream.corpus)
             summary |= {"export_check": export(summary["checkpoint"], summary["export"], lineage)}
             storage.write_json(storage.join(folder, run.SUMMARY), summary)
-            log_summary(tracker, summary, about)
+            _log_summary(tracker, summary, about)
         return summary
 
 
@@ -178,17 +178,17 @@ def os_errors_as_checkpoint_error(config: Pretrain) -> Iterator[None]:
         ) from error
 
 
-def refuse_early(config: Pretrain) -> None:
+def _refuse_early(config: Pretrain) -> None:
     """Refuse an unusable vocabulary or corpus before Ray starts, which takes seconds."""
     if not config.init:
         given_vocabulary(config.vocabulary)
-    if is_prepared_corpus(config):
+    if _is_prepared_corpus(config):
         load_corpus(config.corpus[0])
     else:
-        finished_corpus(config.corpus or (BUILTIN,), config.prepare, corpus_folder(config))
+        finished_corpus(config.corpus or (BUILTIN,), config.prepare, _corpus_folder(config))
 
 
-def is_prepared_corpus(config: Pretrain) -> bool:
+def _is_prepared_corpus(config: Pretrain) -> bool:
     """Return whether config.corpus names a prepared corpus.
 
     Raises ConfigError where prepare settings are given as well.
@@ -245,10 +245,10 @@ def stream_settings(config: Pretrain, initial: Initial | None, report: Report) -
 
 def load_or_prepare_corpus(config: Pretrain, report: Report) -> Corpus:
     """Return the prepared corpus that config.corpus names, or prepare one from its sources."""
-    if is_prepared_corpus(config):
+    if _is_prepared_corpus(config):
         corpus = load_corpus(config.corpus[0])
     else:
-        corpus = prepare(config.corpus or (BUILTIN,), config.prepare, corpus_folder(config), report)
+        corpus = prepare(config.corpus or (BUILTIN,), config.prepare, _corpus_folder(config), report)
     if isinstance(config.sampling.pairs, NextSentence) and corpus.counts["documents"] == 1:
         report(
             "note: the corpus is one document, so no segment B can come from another (NotNext) "
@@ -258,7 +258,7 @@ def load_or_prepare_corpus(config: Pretrain, report: Report) -> Corpus:
     return corpus
 
 
-def corpus_folder(config: Pretrain) -> str:
+def _corpus_folder(config: Pretrain) -> str:
     """Return the folder of the corpus prepared from these sources and settings."""
     sources = [
         source if storage.is_url(source) or source == BUILTIN else storage.absolute(source)
@@ -269,7 +269,7 @@ def corpus_folder(config: Pretrain) -> str:
     return storage.join(config.output, "corpora", digest)
 
 
-def corpus_parameters(corpus: Corpus) -> dict[str, Any]:
+def _corpus_parameters(corpus: Corpus) -> dict[str, Any]:
     """Return each source's counts and the corpus' drop reasons, as MLflow parameters."""
     names = ("weight", "files", *COUNTED)
     of_sources = enumerate(
@@ -279,7 +279,7 @@ def corpus_parameters(corpus: Corpus) -> dict[str, Any]:
     return sources | {f"corpus.dropped.{reason}": count for reason, count in corpus.dropped.items()}
 
 
-def log_summary(tracker: ActorHandle, summary: dict[str, Any], about: str) -> None:
+def _log_summary(tracker: ActorHandle, summary: dict[str, Any], about: str) -> None:
     """Send the summary's figures and locations to the tracker, and append the summary to the run's description."""
     figures = {
         f"summary/{name}": summary[name]

@@ -116,7 +116,7 @@ def filesystem(location: str) -> tuple[fs.FileSystem, str]:
     if not is_url(location):
         return fs.LocalFileSystem(), location
     if location.startswith(HUB):
-        return hub(location), unquote(location.removeprefix(HUB))
+        return _hub(location), unquote(location.removeprefix(HUB))
     place, _, options = location.partition("?")
     scheme, _, path = place.partition("://")
     bucket, slash, key = path.partition("/")
@@ -143,7 +143,7 @@ def store(bucket: str) -> tuple[fs.FileSystem, str]:
     return fs.FileSystem.from_uri(bucket)
 
 
-def hub(location: str) -> fs.FileSystem:
+def _hub(location: str) -> fs.FileSystem:
     """Return the Hugging Face hub's filesystem, with paths datasets/OWNER/NAME/FILE.
 
     Raises ConfigError where huggingface_hub is not installed.
@@ -212,21 +212,21 @@ def children(location: str) -> list[str]:
 @retrying
 def read_bytes(location: str) -> bytes:
     """Return the contents of a file. Raises OSError (FileNotFoundError where there is none)."""
-    with opened(location) as stream:
+    with _opened(location) as stream:
         return stream.read()
 
 
 @retrying
 def read_at_most(location: str, most: int) -> bytes:
     """Return the contents of a small file. Raises OSError, also where it has more than `most` bytes."""
-    with opened(location) as stream:
+    with _opened(location) as stream:
         content = stream.read(most + 1)
     if len(content) > most:
         raise OSError(errno.EFBIG, f"it has more than {most:,} bytes", location)
     return content
 
 
-def opened(location: str) -> NativeFile:
+def _opened(location: str) -> NativeFile:
     """Open a stream of a file's raw bytes. Raises OSError, also for a local pipe or device."""
     system, path = filesystem(location)
     if isinstance(system, fs.LocalFileSystem):
@@ -238,7 +238,7 @@ def opened(location: str) -> NativeFile:
 def write_bytes(location: str, content: bytes) -> None:
     """Write a whole file under a temporary name and move it into place."""
     system, path = filesystem(location)
-    make_folder(location.rsplit("/", 1)[0])
+    _make_folder(location.rsplit("/", 1)[0])
     if is_url(absolute(location)):  # an object store shows an object only when it is whole
         with system.open_output_stream(path, compression=None) as stream:
             stream.write(content)
@@ -277,7 +277,7 @@ def write_json(location: str, value: Any) -> None:
 
 
 @retrying
-def make_folder(location: str) -> None:
+def _make_folder(location: str) -> None:
     """Create a local folder and its parents; a no-op for object stores."""
     if not is_url(absolute(location)):
         os.makedirs(absolute(location), exist_ok=True)
@@ -323,8 +323,8 @@ def locked(folder: str, *, wait: bool = False) -> Iterator[None]:
     if is_url(absolute(folder)):
         yield
         return
-    make_folder(folder)
-    with hold_lock(f"{absolute(folder)}/.lock", folder, wait):
+    _make_folder(folder)
+    with _hold_lock(f"{absolute(folder)}/.lock", folder, wait):
         yield
 
 
@@ -335,10 +335,10 @@ def locked_name(location: str, *, wait: bool = False) -> Iterator[None]:
         yield
         return
     folder, _, name = absolute(location).rpartition("/")
-    make_folder(folder)
+    _make_folder(folder)
     path = f"{folder}/.{name}.lock"
     while True:
-        with hold_lock(path, location, wait) as lock:
+        with _hold_lock(path, location, wait) as lock:
             try:
                 mine = os.path.samestat(os.fstat(lock.fileno()), os.lstat(path))
             except FileNotFoundError:
@@ -353,7 +353,7 @@ def locked_name(location: str, *, wait: bool = False) -> Iterator[None]:
 
 
 @contextmanager
-def hold_lock(path: str, location: str, wait: bool) -> Iterator[IO[str]]:
+def _hold_lock(path: str, location: str, wait: bool) -> Iterator[IO[str]]:
     """Hold a lock file. Raises ConfigError, naming `location`, where another process holds it and `wait` is False."""
     try:
         stream = open_lock(path)
@@ -379,13 +379,13 @@ def publish(folder: Path, target: str, about: dict[str, Any]) -> None:
     """Copy a local folder to `target`, then write its manifest: `about` and {file: {bytes, sha256}} as `files`."""
     if exists(target):
         delete_folder(target)
-    make_folder(target)
+    _make_folder(target)
     system, path = filesystem(target)
     files = {}
     for file in sorted(p for p in folder.rglob("*") if p.is_file()):
         name = file.relative_to(folder).as_posix()
         files[name] = {"bytes": file.stat().st_size, "sha256": sha256(str(file))}
-        make_folder(join(target, name).rsplit("/", 1)[0])
+        _make_folder(join(target, name).rsplit("/", 1)[0])
         with_retries(
             partial(
                 fs.copy_files,
@@ -402,7 +402,7 @@ def publish(folder: Path, target: str, about: dict[str, Any]) -> None:
 def sha256(location: str) -> str:
     """Return the SHA-256 of a file's bytes, in hexadecimal."""
     digest = hashlib.sha256()
-    with opened(location) as stream:
+    with _opened(location) as stream:
         while block := stream.read(1 << 20):
             digest.update(block)
     return digest.hexdigest()
@@ -431,7 +431,7 @@ def mismatch(target: str) -> str | None:
     file.
     """
     try:
-        files = manifest_files(read_json(join(target, MANIFEST)))
+        files = _manifest_files(read_json(join(target, MANIFEST)))
     except FileNotFoundError:
         return f"{MANIFEST} is missing"
     except (OSError, ValueError) as error:
@@ -466,14 +466,14 @@ def is_file_lost(error: OSError) -> bool:
 def is_unavailable(location: str) -> bool:
     """Return whether a file cannot be read now because its storage fails, which says nothing about the file."""
     try:
-        with opened(location) as stream:
+        with _opened(location) as stream:
             stream.read(1)
     except OSError as error:
         return not is_file_lost(error)
     return False
 
 
-def manifest_files(manifest: Any) -> dict[str, tuple[int, str]]:
+def _manifest_files(manifest: Any) -> dict[str, tuple[int, str]]:
     """Return name -> (size, SHA-256) of a manifest's files. Raises ValueError where they are missing."""
     try:
         return {name: (int(expected["bytes"]), str(expected["sha256"])) for name, expected in manifest["files"].items()}

@@ -66,13 +66,13 @@ def main(arguments: Sequence[str]) -> int:
     """Measure and print; return 0 where ratio and accuracy pass, 1 where not, 2 for errors that the user can fix."""
     try:
         wanted = Command(prog="jobs/bench.py finetune", about=str(Settings.__doc__), settings=Settings).read(arguments)
-        return measure(wanted)
+        return _measure(wanted)
     except PipelineError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
 
 
-def measure(wanted: Settings) -> int:
+def _measure(wanted: Settings) -> int:
     """Train both sides in turns."""
     task = wanted.task if wanted.data else "builtin"
     recipe = Recipe(epochs=1, rows_per_step=wanted.rows_per_step, training_rows=wanted.rows)
@@ -92,18 +92,18 @@ def measure(wanted: Settings) -> int:
         )
         sides: dict[str, list[Side]] = {"ours": [], "Trainer": []}
         for seed in range(wanted.repetitions):
-            sides["ours"].append(ours(config, problem, initial, seed))
-            sides["Trainer"].append(theirs(config, problem, initial, seed, Path(folder, str(seed))))
+            sides["ours"].append(_ours(config, problem, initial, seed))
+            sides["Trainer"].append(_theirs(config, problem, initial, seed, Path(folder, str(seed))))
             for name, ones in sides.items():
                 print(
                     f"seed {seed}  {name:<8} {ones[-1].seconds:6.1f} s  {ones[-1].tokens / ones[-1].seconds:8,.0f} "
                     f"tokens/s  accuracy {100 * ones[-1].accuracy:.1f}%",
                     flush=True,
                 )
-    return verdict(sides)
+    return _verdict(sides)
 
 
-def verdict(sides: dict[str, list[Side]]) -> int:
+def _verdict(sides: dict[str, list[Side]]) -> int:
     """Print medians and the ratio of the turns; return 1 where it is below its floor, or our accuracy clearly below
     theirs.
     """
@@ -121,7 +121,7 @@ def verdict(sides: dict[str, list[Side]]) -> int:
     return 1 if low else 0
 
 
-def ours(config: Finetune, problem: Problem, initial: Initial, seed: int) -> Side:
+def _ours(config: Finetune, problem: Problem, initial: Initial, seed: int) -> Side:
     """Train once with our code, timed without evaluation."""
     device = device_of(config)
     autocast = autocast_for(config.placement, initial.model.width, device)
@@ -137,15 +137,15 @@ def ours(config: Finetune, problem: Problem, initial: Initial, seed: int) -> Sid
         device=device,
         autocast=autocast,
     )
-    return Side(seconds=found.seconds, accuracy=accuracy(problem, found.scores), tokens=found.tokens)
+    return Side(seconds=found.seconds, accuracy=_accuracy(problem, found.scores), tokens=found.tokens)
 
 
-def accuracy(problem: Problem, scores: dict[str, dict[str, float]]) -> float:
+def _accuracy(problem: Problem, scores: dict[str, dict[str, float]]) -> float:
     """Return the selection metric on the development split."""
     return scores[next(iter(problem.splits))][problem.task.metrics[0]]
 
 
-def theirs(config: Finetune, problem: Problem, initial: Initial, seed: int, folder: Path) -> Side:
+def _theirs(config: Finetune, problem: Problem, initial: Initial, seed: int, folder: Path) -> Side:
     """Train once with the Trainer, from the same weights including the head, timed without evaluation."""
     try:
         import accelerate  # noqa: F401  (the Trainer says so in many lines)
@@ -194,8 +194,8 @@ def theirs(config: Finetune, problem: Problem, initial: Initial, seed: int, fold
     trainer = Trainer(
         model=model,
         args=asked,
-        train_dataset=examples(rows),
-        eval_dataset=examples(dev.rows),
+        train_dataset=_examples(rows),
+        eval_dataset=_examples(dev.rows),
         data_collator=DataCollatorWithPadding(tokenizer),
     )
     begun = time.perf_counter()
@@ -208,7 +208,7 @@ def theirs(config: Finetune, problem: Problem, initial: Initial, seed: int, fold
     return Side(seconds=seconds, accuracy=scored, tokens=len(rows["ids"].combine_chunks().flatten()))
 
 
-def examples(rows: pa.Table) -> list[dict[str, Any]]:
+def _examples(rows: pa.Table) -> list[dict[str, Any]]:
     """Return rows in the Trainer's format."""
     columns = zip(rows["ids"].to_pylist(), rows["first_length"].to_pylist(), rows["label"].to_pylist())
     return [

@@ -54,7 +54,7 @@ class Rates:
 def prepare(folder: str, corpus: Sequence[str]) -> str:
     """Prepare the corpus once and return its folder."""
     prepared = f"{folder}/corpus"
-    call(
+    _call(
         [
             sys.executable,
             "jobs/prepare.py",
@@ -71,10 +71,10 @@ def first_steps(words: Sequence[str], folder: str, repetitions: int) -> list[flo
     trained before.
     """
     seconds = []
-    with head(folder) as environment:
+    with _head(folder) as environment:
         for number in range(-1, repetitions):
             submitted = time.time()
-            call(
+            _call(
                 [
                     HEAD,
                     "submit",
@@ -91,7 +91,7 @@ def first_steps(words: Sequence[str], folder: str, repetitions: int) -> list[flo
                 ],
                 environment,
             )
-            (point,) = points(folder, f"first-{number}", RATE)
+            (point,) = _points(folder, f"first-{number}", RATE)
             seconds.append(point.timestamp / 1000 - submitted)
     return seconds[1:]
 
@@ -101,7 +101,7 @@ def rates(words: Sequence[str], folder: str, *, steps: int, compiled: str, threa
     every = str(STEPS_AN_INTERVAL)
     like = [f"{folder}/runs/first--1", str(steps), compiled, every, str(threads)]
     with (
-        head(folder) as environment,
+        _head(folder) as environment,
         open(f"{folder}/alone", "w+") as printed,
         running([sys.executable, "-m", "pipeline.bench.plain", *like], printed) as plain,
     ):
@@ -125,7 +125,7 @@ def rates(words: Sequence[str], folder: str, *, steps: int, compiled: str, threa
             ONE_PHASE,
         ]
         with running(submission, subprocess.DEVNULL, environment) as client:
-            ray = Side(client, lambda: logged(folder, "under-ray"), Path(environment["HEAD_FOLDER"], "pid"))
+            ray = Side(client, lambda: _logged(folder, "under-ray"), Path(environment["HEAD_FOLDER"], "pid"))
             ray.wait(WARM_UP)
             turns = take_turns(alone, ray)
             if client.wait():
@@ -163,12 +163,12 @@ class Side:
 
     def send(self, number: signal.Signals) -> None:
         for root in [self.process.pid, *([int(self.head_pid.read_text())] if self.head_pid else [])]:
-            for process in processes(root):
+            for process in _processes(root):
                 with suppress(psutil.NoSuchProcess):
                     process.send_signal(number)
 
 
-def processes(root: int) -> list[psutil.Process]:
+def _processes(root: int) -> list[psutil.Process]:
     """Return a process and all its descendants; empty where it has ended."""
     try:
         top = psutil.Process(root)
@@ -211,11 +211,11 @@ def by_turn(turns: Turns, alone: Sequence[Interval], under_ray: Sequence[Interva
     return found
 
 
-def logged(folder: str, name: str) -> list[Interval]:
+def _logged(folder: str, name: str) -> list[Interval]:
     """Return the log intervals of a run so far; empty before it is tracked."""
     if not Path(folder, "runs", name, run.RUN).exists():
         return []
-    pairs = zip(points(folder, name, RATE), points(folder, name, STEP_TIME), strict=False)
+    pairs = zip(_points(folder, name, RATE), _points(folder, name, STEP_TIME), strict=False)
     return [
         Interval(
             step=rate.step,
@@ -227,7 +227,7 @@ def logged(folder: str, name: str) -> list[Interval]:
     ]
 
 
-def points(folder: str, name: str, metric: str) -> list[Metric]:
+def _points(folder: str, name: str, metric: str) -> list[Metric]:
     """Return a metric's points of a started run."""
     recorded = run.read_run(f"{folder}/runs/{name}")
     assert recorded, name
@@ -235,18 +235,18 @@ def points(folder: str, name: str, metric: str) -> list[Metric]:
 
 
 @contextmanager
-def head(folder: str) -> Iterator[dict[str, str]]:
+def _head(folder: str) -> Iterator[dict[str, str]]:
     """Run a Ray head for this bench alone, with files in `folder`; yield the environment that reaches it."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
     environment = {name: value for name, value in os.environ.items() if name != "MLFLOW_TRACKING_URI"}
     environment |= {"DASHBOARD_PORT": str(port), "HEAD_FOLDER": f"{folder}/head"}
-    call([HEAD, "start"], environment)
+    _call([HEAD, "start"], environment)
     try:
         yield environment
     finally:
-        call([HEAD, "stop"], environment)
+        _call([HEAD, "stop"], environment)
 
 
 @contextmanager
@@ -258,13 +258,13 @@ def running(
     try:
         yield process
     finally:
-        for one in processes(process.pid):
+        for one in _processes(process.pid):
             with suppress(psutil.NoSuchProcess):
                 one.kill()
         process.wait()
 
 
-def call(command: Sequence[str], environment: dict[str, str] | None = None) -> None:
+def _call(command: Sequence[str], environment: dict[str, str] | None = None) -> None:
     """Run a command. Raises PipelineError with its last line where it fails."""
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     if done.returncode:

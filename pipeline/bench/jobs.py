@@ -40,19 +40,19 @@ FLOORS = {
 """80% of the measured ratios; absolute rates depend on the machine and have no floor."""
 
 
-def run_text(specs: Sequence[str], settings: VocabularySettings, sampling: Sampling, windows: int) -> int:
+def _run_text(specs: Sequence[str], settings: VocabularySettings, sampling: Sampling, windows: int) -> int:
     with tempfile.TemporaryDirectory(prefix="bertstream-bench-") as folder:
-        measured = text.measure(specs, vocabulary_of(specs, settings, folder), sampling, windows, folder)
+        measured = text.measure(specs, _vocabulary_of(specs, settings, folder), sampling, windows, folder)
     print(text.table(measured))
     return verdict(text.ratios(measured))
 
 
-def run_stream(
+def _run_stream(
     specs: Sequence[str], settings: VocabularySettings, sampling: Sampling, rows_per_slot: int, rows: int
 ) -> int:
     cluster.connect(None)
     with tempfile.TemporaryDirectory(prefix="bertstream-bench-") as folder:
-        vocabulary = vocabulary_of(specs, settings, folder)
+        vocabulary = _vocabulary_of(specs, settings, folder)
         corpus = prepare(specs, Preparation(), f"{folder}/corpus", report=lambda line: print(line, flush=True))
         ray.shutdown()  # where Ray runs for this alone: its processes keep what preparation took
         cluster.connect(None)
@@ -79,12 +79,12 @@ def run_stream(
     return verdict({"Ray Data / the same work without it": through.tokens_per_second / alone})
 
 
-def run_wikitext(dump: str, extracted: str | None) -> int:
+def _run_wikitext(dump: str, extracted: str | None) -> int:
     print(wikitext.table(wikitext.measure(storage.absolute(dump), extracted)))
     return 0
 
 
-def run_job(
+def _run_job(
     corpus: Sequence[str], preset: str, steps: int, compiled: str, threads: int | None, repetitions: int
 ) -> int:
     startable = [name for name in PRESETS if not name.startswith("continue")]
@@ -116,10 +116,10 @@ def run_job(
     return verdict({"under Ray Train / the loop alone": statistics.median(one.under_ray / one.alone for one in found)})
 
 
-def run_scale(specs: Sequence[str], settings: VocabularySettings, milliseconds: float, steps: int) -> int:
+def _run_scale(specs: Sequence[str], settings: VocabularySettings, milliseconds: float, steps: int) -> int:
     cluster.connect(None)
     with tempfile.TemporaryDirectory(prefix="bertstream-bench-") as folder:
-        vocabulary = vocabulary_of(specs, settings, folder)
+        vocabulary = _vocabulary_of(specs, settings, folder)
         corpus = prepare(specs, Preparation(), f"{folder}/corpus", report=lambda line: print(line, flush=True))
         batch = Batch(rows_per_step=128, rows_per_slot=32)
         wanted = StreamSettings(corpus=corpus, vocabulary=vocabulary, sampling=Sampling(), batch=batch, seed=0)
@@ -152,7 +152,7 @@ def run_scale(specs: Sequence[str], settings: VocabularySettings, milliseconds: 
     return 0
 
 
-def run_checkpoint(preset: str, output: str | None, step_milliseconds: float, repetitions: int) -> int:
+def _run_checkpoint(preset: str, output: str | None, step_milliseconds: float, repetitions: int) -> int:
     require(preset in PRESETS, f"preset ({preset}) must be one of {', '.join(PRESETS)}")
     config = PRESETS[preset]
     costs = checkpoint.measure(config, output, repetitions)
@@ -169,7 +169,7 @@ def run_checkpoint(preset: str, output: str | None, step_milliseconds: float, re
     return 0
 
 
-def vocabulary_of(specs: Sequence[str], settings: VocabularySettings, folder: str) -> Vocabulary:
+def _vocabulary_of(specs: Sequence[str], settings: VocabularySettings, folder: str) -> Vocabulary:
     """Return the given vocabulary, or one trained on a few windows of the sources."""
     if given := given_vocabulary(settings):
         return given
@@ -188,18 +188,18 @@ def verdict(ratios: dict[str, float]) -> int:
 
 
 JOBS: dict[str, Callable[[Any], int]] = {
-    "Text": lambda wanted: run_text(wanted.corpus or (BUILTIN,), wanted.vocabulary, wanted.sampling, wanted.windows),
-    "Stream": lambda wanted: run_stream(
+    "Text": lambda wanted: _run_text(wanted.corpus or (BUILTIN,), wanted.vocabulary, wanted.sampling, wanted.windows),
+    "Stream": lambda wanted: _run_stream(
         wanted.corpus or (BUILTIN,), wanted.vocabulary, wanted.sampling, wanted.rows_per_slot, wanted.rows
     ),
-    "Wikitext": lambda wanted: run_wikitext(wanted.dump, wanted.extracted),
-    "Scale": lambda wanted: run_scale(
+    "Wikitext": lambda wanted: _run_wikitext(wanted.dump, wanted.extracted),
+    "Scale": lambda wanted: _run_scale(
         wanted.corpus or (BUILTIN,), wanted.vocabulary, wanted.milliseconds, wanted.steps
     ),
-    "Checkpoint": lambda wanted: run_checkpoint(
+    "Checkpoint": lambda wanted: _run_checkpoint(
         wanted.preset, wanted.output, wanted.step_milliseconds, wanted.repetitions
     ),
-    "Job": lambda wanted: run_job(
+    "Job": lambda wanted: _run_job(
         wanted.corpus or (BUILTIN,), wanted.preset, wanted.steps, wanted.compile, wanted.threads, wanted.repetitions
     ),
 }

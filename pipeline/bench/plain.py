@@ -52,7 +52,7 @@ def slots(tables: Iterator[pa.Table], rows_per_slot: int) -> Iterator[pa.Table]:
         held = [held[0].slice(whole)]
 
 
-def train_alone(config: Pretrain, settings: StreamSettings, folder: str) -> None:
+def _train_alone(config: Pretrain, settings: StreamSettings, folder: str) -> None:
     """Train a whole run in this process and print its log intervals; checkpoints go into `folder`."""
     wordpiece, (phase, *_) = WordPiece(settings.vocabulary, settings.table_chunks), config.all_phases
     everything = WindowRange(first=0, count=windows_for(settings, offset(config.steps, config.batch)))
@@ -115,7 +115,7 @@ def main(arguments: Sequence[str]) -> int:
         tracking=Tracking(every=int(every)),
     )
     with tempfile.TemporaryDirectory(prefix="bertstream-bench-") as scratch:
-        train_alone(config, stream_of(folder, recorded), scratch)
+        _train_alone(config, stream_of(folder, recorded), scratch)
     return 0
 
 

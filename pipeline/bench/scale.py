@@ -74,7 +74,7 @@ class Pace:
     """Time of the sleeps alone."""
 
 
-def sleep_instead_of_training(settings: dict[str, Any]) -> None:
+def _sleep_instead_of_training(settings: dict[str, Any]) -> None:
     """Run a worker's loop: blocks, exchange of records and a reduction as in training, and a sleep instead of the
     model.
     """
@@ -107,7 +107,7 @@ def pace(settings: StreamSettings, sleeper: Sleeper, world: int) -> Pace:
     )
     with tempfile.TemporaryDirectory(prefix="bertstream-bench-") as folder:
         trainer = TorchTrainer(
-            sleep_instead_of_training,
+            _sleep_instead_of_training,
             train_loop_config={"sleeper": sleeper, "result": f"{folder}/result.json"},
             datasets={"train": build_stream(settings, None, rows)},
             dataset_config=Dealing(datasets_to_split=["train"], execution_options=options),

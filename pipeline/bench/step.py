@@ -78,7 +78,7 @@ class Case:
         return f"{self.size}, {'ragged' if self.ragged else 'full'} {self.length}"
 
 
-def lengths_of(case: Case, rng: np.random.Generator) -> np.ndarray:
+def _lengths_of(case: Case, rng: np.random.Generator) -> np.ndarray:
     """Return lengths (N,) of a batch's sequences: all full, or sampled between the deciles of real ones."""
     if not case.ragged:
         return np.full(case.rows, case.length)
@@ -89,7 +89,7 @@ def lengths_of(case: Case, rng: np.random.Generator) -> np.ndarray:
 def make_batch(case: Case, seed: int) -> Batch:
     """Return a batch of random ids with real lengths and as many masked positions as in training."""
     rng = np.random.default_rng(seed)
-    lengths_N = lengths_of(case, rng)
+    lengths_N = _lengths_of(case, rng)
     offsets = np.concatenate([[0], lengths_N.cumsum()])
     positions_T = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths_N)
     masked = [
@@ -116,7 +116,7 @@ def counted(batch: Batch) -> TokenCounts:
     )
 
 
-def our_step(
+def _our_step(
     objective: nn.Module, module: nn.Module, optimizer: torch.optim.Optimizer, autocast: torch.autocast, batch: Batch
 ) -> None:
     """Take one step as the training loop does; `objective` is the module or its compiled form."""
@@ -134,7 +134,7 @@ def our_step(
     )
 
 
-def our_ways(
+def _our_ways(
     case: Case, autocast: torch.autocast, device: torch.device, modes: Sequence[str], *, float8: bool = False
 ) -> Ways:
     """Return our step in each mode, over the same weights."""
@@ -144,12 +144,12 @@ def our_ways(
     optimizer, batches = build_optimizer(AdamW(), module), [make_batch(case, seed) for seed in range(BATCHES)]
     objectives = {mode: torch.compile(module, dynamic=True) if mode == "compiled" else module for mode in modes}
     return {
-        ("ours", mode): partial(in_turn, partial(our_step, objective, module, optimizer, autocast), batches)
+        ("ours", mode): partial(_in_turn, partial(_our_step, objective, module, optimizer, autocast), batches)
         for mode, objective in objectives.items()
     }
 
 
-def their_ways(case: Case, autocast: torch.autocast, device: torch.device, modes: Sequence[str]) -> Ways:
+def _their_ways(case: Case, autocast: torch.autocast, device: torch.device, modes: Sequence[str]) -> Ways:
     """Return their step, unmodified and with masked-only head, in each mode, over the same weights; empty without
     transformers.
     """
@@ -162,11 +162,11 @@ def their_ways(case: Case, autocast: torch.autocast, device: torch.device, modes
         for mode in modes:
             # Full batches are of one shape, for which its compiled code is fastest.
             chosen = torch.compile(loss, dynamic=case.ragged) if mode == "compiled" else loss
-            ways[column, mode] = partial(in_turn, partial(peer_step, chosen, model, optimizer, autocast), inputs)
+            ways[column, mode] = partial(_in_turn, partial(peer_step, chosen, model, optimizer, autocast), inputs)
     return ways
 
 
-def in_turn(step: Callable[[Any], None], inputs: Sequence[Any], number: int) -> None:
+def _in_turn(step: Callable[[Any], None], inputs: Sequence[Any], number: int) -> None:
     """Take step `number` on the inputs in rotation."""
     step(inputs[number % len(inputs)])
 
@@ -183,22 +183,22 @@ def measure(
     """Return median seconds per step by column and mode; repetitions alternate between them, so that all see the same
     noise.
     """
-    ways = our_ways(case, autocast, device, modes, float8=float8) | their_ways(case, autocast, device, modes)
+    ways = _our_ways(case, autocast, device, modes, float8=float8) | _their_ways(case, autocast, device, modes)
     for number in range(WARM_UP):
         for take in ways.values():
             take(number)
     seconds: dict[tuple[str, str], list[float]] = {name: [] for name in ways}
     for number in range(repetitions):
         for name, take in ways.items():
-            synchronise(device)
+            _synchronise(device)
             start = time.perf_counter()
             take(number)
-            synchronise(device)
+            _synchronise(device)
             seconds[name].append(time.perf_counter() - start)
     return {name: float(np.median(found)) for name, found in seconds.items()}
 
 
-def synchronise(device: torch.device) -> None:
+def _synchronise(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
@@ -245,7 +245,7 @@ def run(
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     autocast = torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision != "float32")
     print(
-        f"{device_name(device)}, {precision}, dropout 0.1, of attention {0.1 if attention_dropout else 0}, "
+        f"{_device_name(device)}, {precision}, dropout 0.1, of attention {0.1 if attention_dropout else 0}, "
         f"torch {torch.__version__}; real tokens/s"
     )
     print(
@@ -269,7 +269,7 @@ def run(
     return verdict(ratios, device)
 
 
-def device_name(device: torch.device) -> str:
+def _device_name(device: torch.device) -> str:
     return torch.cuda.get_device_name(device) if device.type == "cuda" else f"CPU, {torch.get_num_threads()} threads"
 
 
@@ -291,14 +291,14 @@ def verdict(ratios: dict[str, float], device: torch.device) -> int:
     return 1 if low else 0
 
 
-def at_least_one(word: str) -> int:
+def _at_least_one(word: str) -> int:
     """Parse an integer of at least 1; argparse turns ValueError into its message."""
     if (number := int(word)) < 1:
         raise ValueError
     return number
 
 
-at_least_one.__name__ = "number of at least 1"  # as argparse names it in its error
+_at_least_one.__name__ = "number of at least 1"  # as argparse names it in its error
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -311,10 +311,10 @@ def main(arguments: Sequence[str]) -> int:
         default=list(AIMS) if not torch.cuda.is_available() else ["base", "large"],
         help=f"of {', '.join(SIZES)}; tiny to base on a CPU, base and large on a GPU when left out",
     )
-    parser.add_argument("--length", type=at_least_one, default=128)
+    parser.add_argument("--length", type=_at_least_one, default=128)
     parser.add_argument("--lengths", nargs="+", choices=("full", "ragged"), default=["full", "ragged"])
-    parser.add_argument("--rows", type=at_least_one)
-    parser.add_argument("--repetitions", type=at_least_one, default=7)
+    parser.add_argument("--rows", type=_at_least_one)
+    parser.add_argument("--repetitions", type=_at_least_one, default=7)
     parser.add_argument("--no-attention-dropout", action="store_true")
     parser.add_argument(
         "--precision",

@@ -30,7 +30,7 @@ class Rate:
         return self.tokens / self.seconds
 
 
-def clocked(tables: Iterator, rows: int) -> Rate:
+def _clocked(tables: Iterator, rows: int) -> Rate:
     """Measure the rate of `rows` rows from tables with a column "ids"."""
     seen = tokens = 0
     start: float | None = None
@@ -49,7 +49,7 @@ def clocked(tables: Iterator, rows: int) -> Rate:
 def plain_rate(settings: StreamSettings, rows: int) -> Rate:
     """Measure the rate of rows made in this process, in the stream's order."""
     wordpiece = WordPiece(settings.vocabulary)
-    return clocked(rows_of_range(settings, wordpiece, WindowRange(first=0, count=windows_for(settings, rows))), rows)
+    return _clocked(rows_of_range(settings, wordpiece, WindowRange(first=0, count=windows_for(settings, rows))), rows)
 
 
 def stream_rate(settings: StreamSettings, rows: int) -> tuple[Rate, dict[str, float]]:
@@ -60,7 +60,7 @@ def stream_rate(settings: StreamSettings, rows: int) -> tuple[Rate, dict[str, fl
     stream.context.execution_options = ExecutionOptions(preserve_order=True)
     stream.context.enable_progress_bars = False
     with quiet_ray_data(), Memory() as memory:
-        rate = clocked(stream.iter_batches(batch_size=None, batch_format="pyarrow"), rows)
+        rate = _clocked(stream.iter_batches(batch_size=None, batch_format="pyarrow"), rows)
     return rate, memory.peak
 
 
@@ -85,7 +85,7 @@ class Memory:
             workers = [
                 process for process in psutil.Process().children(recursive=True) if name(process).startswith("ray::")
             ]
-            self.keep("worker", max(map(own_bytes, workers), default=0))
+            self.keep("worker", max(map(_own_bytes, workers), default=0))
             whole, left = (
                 resources().get("object_store_memory", 0)
                 for resources in (ray.cluster_resources, ray.available_resources)
@@ -104,7 +104,7 @@ def name(process: psutil.Process) -> str:
         return ""
 
 
-def own_bytes(process: psutil.Process) -> int:
+def _own_bytes(process: psutil.Process) -> int:
     """Return a process' memory without files and object store; 0 when it has ended."""
     try:
         memory = process.memory_info()

@@ -55,7 +55,7 @@ def measure(specs: Sequence[str], vocabulary: Vocabulary, sampling: Sampling, wi
     of both are compared with the tokenizer's own. `folder` is for temporary files. Raises ConfigError where
     transformers is missing.
     """
-    collator = transformers_collator(vocabulary, folder)
+    collator = _transformers_collator(vocabulary, folder)
     others, measured = split_corpora(specs, folder, windows)
     warm, cold = (
         WordPiece(vocabulary),
@@ -66,7 +66,7 @@ def measure(specs: Sequence[str], vocabulary: Vocabulary, sampling: Sampling, wi
     clock = Clock()
     sums = np.zeros(4, np.int64)
     for number, window in enumerate(measured.train):
-        sums += window_in_all_ways(clock, measured, window, number, warm, cold, sampling, collator)
+        sums += _window_in_all_ways(clock, measured, window, number, warm, cold, sampling, collator)
     return Measured(
         bytes=int(sums[0]),
         tokens=int(sums[1]),
@@ -75,7 +75,7 @@ def measure(specs: Sequence[str], vocabulary: Vocabulary, sampling: Sampling, wi
     )
 
 
-def window_in_all_ways(
+def _window_in_all_ways(
     clock: Clock,
     corpus: Corpus,
     window: Window,
@@ -123,7 +123,7 @@ def window_in_all_ways(
     return sum(len(sentence.encode()) + 1 for sentence in sentences), len(ids), block.num_rows, usual[1]
 
 
-def transformers_collator(vocabulary: Vocabulary, folder: str) -> Any:
+def _transformers_collator(vocabulary: Vocabulary, folder: str) -> Any:
     """Return transformers' masking collator for this vocabulary."""
     try:
         from transformers import AutoTokenizer, DataCollatorForLanguageModeling

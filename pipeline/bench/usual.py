@@ -13,7 +13,7 @@ from pipeline.text.examples import window_sentences
 ROWS = 32  # of a batch that is collated
 
 
-def usual_examples(
+def _usual_examples(
     documents: pa.Table, tokenizer: Tokenizer, cls_id: int, sep_id: int, maximum_length: int, rng: Random
 ) -> Iterator[dict[str, list[int]]]:
     """Yield next-sentence examples of a window's documents as lists, as google-research/bert's
@@ -24,8 +24,8 @@ def usual_examples(
     every = [[sentence for sentence in ids[start:end] if sentence] for start, end in zip(offsets[:-1], offsets[1:])]
     every = [document for document in every if document]
     for number, document in enumerate(every):
-        for a, b, is_random in document_pairs(every, number, document, maximum_length - 3, rng):
-            shorten(a, b, maximum_length - 3, rng)
+        for a, b, is_random in _document_pairs(every, number, document, maximum_length - 3, rng):
+            _shorten(a, b, maximum_length - 3, rng)
             yield {
                 "input_ids": [cls_id, *a, sep_id, *b, sep_id],
                 "token_type_ids": [0] * (len(a) + 2) + [1] * (len(b) + 1),
@@ -33,7 +33,7 @@ def usual_examples(
             }
 
 
-def document_pairs(
+def _document_pairs(
     every: list[list[list[int]]], number: int, document: list[list[int]], maximum: int, rng: Random
 ) -> Iterator[tuple[list[int], list[int], bool]]:
     """Return segments A and B of one document, before truncation."""
@@ -48,7 +48,7 @@ def document_pairs(
             a = [id for sentence in chunk[:a_end] for id in sentence]
             is_random = len(every) > 1 and (len(chunk) == 1 or rng.random() < 0.5)
             b = (
-                random_other_chunk(every, number, target - len(a), rng)
+                _random_other_chunk(every, number, target - len(a), rng)
                 if is_random
                 else [id for sentence in chunk[a_end:] for id in sentence]
             )
@@ -60,7 +60,7 @@ def document_pairs(
         place += 1
 
 
-def random_other_chunk(every: list[list[list[int]]], number: int, wanted: int, rng: Random) -> list[int]:
+def _random_other_chunk(every: list[list[list[int]]], number: int, wanted: int, rng: Random) -> list[int]:
     """Return about `wanted` ids from a random position in another document."""
     chosen = rng.randrange(len(every) - 1)
     document = every[chosen + (chosen >= number)]
@@ -72,7 +72,7 @@ def random_other_chunk(every: list[list[list[int]]], number: int, wanted: int, r
     return found
 
 
-def shorten(a: list[int], b: list[int], maximum: int, rng: Random) -> None:
+def _shorten(a: list[int], b: list[int], maximum: int, rng: Random) -> None:
     """Remove ids from the front or the back of the longer segment until both fit."""
     while len(a) + len(b) > maximum:
         longer = a if len(a) > len(b) else b
@@ -91,7 +91,7 @@ def usual_batches(
     rng: Random,
 ) -> tuple[int, int]:
     """Make masked, padded batches of a window and discard them; return (rows, tokens without padding)."""
-    examples = list(usual_examples(documents, tokenizer, *special, maximum_length, rng))
+    examples = list(_usual_examples(documents, tokenizer, *special, maximum_length, rng))
     rng.shuffle(examples)
     for start in range(0, len(examples), ROWS):
         collator(examples[start : start + ROWS])

@@ -34,7 +34,7 @@ def measure(dump: str, extracted: str | None = None) -> dict[str, float]:
     the first quarter of a gigabyte is measured. Raises DataError where a file cannot be read, is no dump, or shares no
     article with the other.
     """
-    stored = list(islice(until_cut_off(dump), MOST_BYTES // BLOCK_BYTES))
+    stored = list(islice(_until_cut_off(dump), MOST_BYTES // BLOCK_BYTES))
     if not is_dump(head := b"".join(stored[:1])):
         raise DataError(
             f"{dump} is no MediaWiki dump: it begins with {head[:40]!r}, a dump with <mediawiki …>; "
@@ -47,10 +47,10 @@ def measure(dump: str, extracted: str | None = None) -> dict[str, float]:
     articles = {item.title: "\n".join(item.paragraphs) for item in items if not isinstance(item, Dropped)}
     found |= {"articles": len(articles), "megabytes a second": sum(map(len, stored)) / MILLION / seconds}
     found |= markers(list(articles.values()))
-    return dict(found) | (compared(articles, extracted) if extracted else {})
+    return dict(found) | (_compared(articles, extracted) if extracted else {})
 
 
-def until_cut_off(location: str) -> Iterator[bytes]:
+def _until_cut_off(location: str) -> Iterator[bytes]:
     """Yield a file's decompressed blocks, up to a truncated end."""
     try:
         yield from blocks(location)
@@ -70,10 +70,10 @@ def markers(texts: Iterable[str]) -> dict[str, float]:
     return {"words": words} | {f"{marker}{SHARE}": count * MILLION / max(1, words) for marker, count in counts.items()}
 
 
-def compared(articles: dict[str, str], extracted: str) -> dict[str, float]:
+def _compared(articles: dict[str, str], extracted: str) -> dict[str, float]:
     """Compare the words of articles with those of WikiExtractor's articles of the same titles."""
     pages = both = ours = theirs = 0
-    for title, text in extracted_articles(extracted):
+    for title, text in _extracted_articles(extracted):
         if title in articles:
             here, there = Counter(WORD.findall(articles[title].lower())), Counter(WORD.findall(text.lower()))
             pages, both = pages + 1, both + (here & there).total()
@@ -86,7 +86,7 @@ def compared(articles: dict[str, str], extracted: str) -> dict[str, float]:
     return {"pages in both": pages, "recall": both / max(1, theirs), "length": ours / max(1, theirs)}
 
 
-def extracted_articles(location: str) -> Iterator[tuple[str, str]]:
+def _extracted_articles(location: str) -> Iterator[tuple[str, str]]:
     """Yield (title, text) of WikiExtractor's articles in a file or folder."""
     for file in list_files(parse(location)):
         for item in read_wikiextractor(Opened(location=file.location, name=file.name, blocks=blocks(file.location))):

@@ -25,11 +25,11 @@ def split_corpora(specs: Sequence[str], folder: str, windows: int) -> tuple[Corp
     """
     files = [file for spec in specs for file in list_files(parse(spec))]
     random.Random(0).shuffle(files)
-    halves = [rows(files[start::2]) for start in range(2)]
-    return tuple(corpus(f"{folder}/{number}", half, windows) for number, half in enumerate(halves))
+    halves = [_rows(files[start::2]) for start in range(2)]
+    return tuple(_corpus(f"{folder}/{number}", half, windows) for number, half in enumerate(halves))
 
 
-def rows(files: Sequence) -> Iterator[dict]:
+def _rows(files: Sequence) -> Iterator[dict]:
     """Yield the documents of files as rows of DOCUMENT."""
     for file in files:
         for item in file_documents(file, SETTINGS):
@@ -37,7 +37,7 @@ def rows(files: Sequence) -> Iterator[dict]:
                 yield vars(item) | {"source": file.source}
 
 
-def corpus(folder: str, documents: Iterator[dict], windows: int) -> Corpus:
+def _corpus(folder: str, documents: Iterator[dict], windows: int) -> Corpus:
     """Write a corpus of one shard, its documents in random order."""
     held, characters = [], 0
     for row in documents:

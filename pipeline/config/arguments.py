@@ -99,14 +99,14 @@ class Known:
         name, equals, value = text.partition("=")
         option, extra = self.option(name), self.extras.get(name)
         if option is not None and option.boolean:
-            refuse_value(text, option, following[:1])
+            _refuse_value(text, option, following[:1])
             return Word(text=text, option=option), 0
         if option is not None:
             count = 0 if equals else self.values(following, several and option.many)
             values = (value,) if equals else tuple(following[:count])
             if not values:
                 raise ConfigError(f"{option.flag} needs a value: {option.flag} {option.metavar}")
-            refuse_type(option, values)
+            _refuse_type(option, values)
             return Word(text=text, values=() if equals else values, option=option), count
         if extra is not None and extra.metavar:
             count = 0 if equals else self.values(following, False)
@@ -142,7 +142,7 @@ class Known:
         return f"word {word} is no option{f' or kind such as {kinds[-1]}' if kinds else ''}{did_you_mean(near)}"
 
 
-def refuse_value(word: str, option: Option, following: Sequence[str]) -> None:
+def _refuse_value(word: str, option: Option, following: Sequence[str]) -> None:
     """Raise ConfigError if a yes-or-no option has a value, such as --replace True."""
     name, equals, value = word.partition("=")
     given = value if equals else "".join(following)
@@ -153,18 +153,18 @@ def refuse_value(word: str, option: Option, following: Sequence[str]) -> None:
     raise ConfigError(f"{option.flag} takes no value: {instead} instead of {word if equals else f'{word} {given}'}")
 
 
-def refuse_type(option: Option, values: Sequence[str]) -> None:
+def _refuse_type(option: Option, values: Sequence[str]) -> None:
     """Raise ConfigError for a value of the wrong type."""
     types = types_of(option.hint)
     choices = [choice for known in types if get_origin(known) is Literal for choice in get_args(known)]
     for value in values:
-        number = any(known in types and is_number(known, value) for known in (int, float))
+        number = any(known in types and _is_number(known, value) for known in (int, float))
         none = value == "None" and NoneType in types
         if not (option.many or str in types or number or none or value in choices):
             raise ConfigError(f"{option.path} ({quoted(value)}) must be {wanted(option.hint, value)}")
 
 
-def is_number(kind: type, value: str) -> bool:
+def _is_number(kind: type, value: str) -> bool:
     """Return whether a word is a number of this type."""
     try:
         kind(value)
@@ -208,25 +208,25 @@ def in_order(words: Sequence[Word], settings: type, default: Any = None) -> list
                     f"{shown(path)} is chosen twice: leave out {shown(path)}:{kinds[path]} or {word.text}"
                 )
             kinds[path] = kind
-    plain = [word for word in words if word.kind is None and word.extra is None and not of_choice(word)]
-    first = [text for word in plain for text in texts(word)]
+    plain = [word for word in words if word.kind is None and word.extra is None and not _of_choice(word)]
+    first = [text for word in plain for text in _texts(word)]
     for path in choices(settings):
-        own = [word for word in words if of_choice(word) == path]
+        own = [word for word in words if _of_choice(word) == path]
         if not own and path not in kinds:
             continue
         kind = kinds.get(path) or default_kind(settings, default, path)
         for word in own:
-            refuse_other_kind(word, settings, kind)
-        first += [f"{shown(path)}:{kind}", *(text for word in own for text in texts(word))]
+            _refuse_other_kind(word, settings, kind)
+        first += [f"{shown(path)}:{kind}", *(text for word in own for text in _texts(word))]
     return first
 
 
-def of_choice(word: Word) -> str:
+def _of_choice(word: Word) -> str:
     """Return the setting of several kinds that an option belongs to, if any."""
     return word.option.choice if word.option is not None else ""
 
 
-def refuse_other_kind(word: Word, settings: type, kind: str) -> None:
+def _refuse_other_kind(word: Word, settings: type, kind: str) -> None:
     """Raise ConfigError if an option does not belong to the chosen kind."""
     assert word.option is not None
     of = [option.kind for option in options_of(settings) if option.path == word.option.path]
@@ -238,7 +238,7 @@ def refuse_other_kind(word: Word, settings: type, kind: str) -> None:
         )
 
 
-def texts(word: Word) -> Iterator[str]:
+def _texts(word: Word) -> Iterator[str]:
     """Yield a word as the parser expects it: an option that may be yes, no or unset gets a value."""
     option = word.option
     if option is not None and option.boolean and option.hint is not bool:

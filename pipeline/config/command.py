@@ -40,7 +40,7 @@ class Command(Described):
             for option in missing[alone if self.positional else 0 :]:
                 raise ConfigError(f"{option.path if self.positional else option.flag} is missing: {option.text}")
         else:
-            default = without_repeated(default, given)
+            default = _without_repeated(default, given)
         markers = [tyro.conf.PositionalRequiredArgs] if self.positional else []
         markers += [] if self.several else [tyro.conf.UseAppendAction]
         known = {} if default is None else {"default": default}
@@ -72,12 +72,12 @@ def read_one_of(
     return Command(prog=f"{prog} {word}", about=about, settings=named[word], positional=positional).read(arguments[1:])
 
 
-def without_repeated(default: Any, given: set[str], prefix: str = "") -> Any:
+def _without_repeated(default: Any, given: set[str], prefix: str = "") -> Any:
     """Return the default without the lists that options set: the parser would append to them."""
     values = {field.name: getattr(default, field.name) for field in dataclasses.fields(default)}
     for name, value in values.items():
         if dataclasses.is_dataclass(value):
-            values[name] = without_repeated(value, given, f"{prefix}{name}.")
+            values[name] = _without_repeated(value, given, f"{prefix}{name}.")
         elif isinstance(value, tuple) and prefix + name in given:
             values[name] = ()
     return unchecked(type(default), values)

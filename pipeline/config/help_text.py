@@ -38,79 +38,81 @@ def help_text(command: Described, arguments: Sequence[str], default: Any = None)
     known = choices(command.settings)
     options = list(options_of(command.settings, default))
     kinds = {path: default_kind(command.settings, default, path) for path in known}
-    head = [f"usage: {command.prog} {usage(command, options, known)}", command.about.strip()]
+    head = [f"usage: {command.prog} {_usage(command, options, known)}", command.about.strip()]
     if "all" in arguments:
-        return "\n\n".join([*head, *groups(command, options, known)])
+        return "\n\n".join([*head, *_groups(command, options, known)])
     if named := [chosen for word in arguments if (chosen := kind_in(word, known))]:
-        return "\n\n".join([head[0], *(of_kind(options, path, kind, known[path][kind]) for path, kind in named)])
+        return "\n\n".join([head[0], *(_of_kind(options, path, kind, known[path][kind]) for path, kind in named)])
     wanted = command.common or tuple(option.path for option in options if "." not in option.path)
     usual = [option for option in options if option.kind == kinds.get(option.choice, "")]
     some = [option for path in wanted for option in usual if option.path == path]
     title = "options" if len(some) == len(options) else "common options; --help all lists every one"
-    lines = [*lines_of(some, command.positional), *lines_of_extra(command)]
-    return "\n\n".join([*head, section(title, lines), *list_of_kinds(known, kinds)])
+    lines = [*_lines_of(some, command.positional), *_lines_of_extra(command)]
+    return "\n\n".join([*head, _section(title, lines), *_list_of_kinds(known, kinds)])
 
 
-def usage(command: Described, options: Iterable[Option], known: dict[str, dict[str, type]]) -> str:
+def _usage(command: Described, options: Iterable[Option], known: dict[str, dict[str, type]]) -> str:
     """Return the order of words on the command line."""
     required = [option for option in options if option.required]
     words = [option.path.upper() if command.positional else f"{option.flag} {option.metavar}" for option in required]
     return " ".join([*words, "[OPTIONS]", *["[KINDS]"] * bool(known)])
 
 
-def list_of_kinds(known: dict[str, dict[str, type]], defaults: dict[str, str]) -> list[str]:
+def _list_of_kinds(known: dict[str, dict[str, type]], defaults: dict[str, str]) -> list[str]:
     """Return the section of kinds; empty if there are none."""
     if not known:
         return []
     lines = [
-        wrapped(f"  {shown(path)}: {', '.join(kinds)} (default: {defaults[path]})") for path, kinds in known.items()
+        _wrapped(f"  {shown(path)}: {', '.join(kinds)} (default: {defaults[path]})") for path, kinds in known.items()
     ]
     path, kinds = list(known.items())[-1]
     example = f"{shown(path)}:{list(kinds)[-1]}"
-    return [section(f"kinds, each chosen by a word such as {example}; `{example} --help` lists its options", lines)]
+    return [_section(f"kinds, each chosen by a word such as {example}; `{example} --help` lists its options", lines)]
 
 
-def groups(command: Described, options: Sequence[Option], known: dict[str, dict[str, type]]) -> list[str]:
+def _groups(command: Described, options: Sequence[Option], known: dict[str, dict[str, type]]) -> list[str]:
     """Return a section per group and kind, with every option."""
     names = dict.fromkeys(option.path.rpartition(".")[0] for option in options if not option.choice)
     found = []
     for name in names:
         own = [option for option in options if not option.choice and option.path.rpartition(".")[0] == name]
-        extra = [] if name else lines_of_extra(command)
-        found.append(section(f"{name} options".strip(), [*lines_of(own, command.positional), *extra]))
-    return found + [of_kind(options, path, name, kind) for path, kinds in known.items() for name, kind in kinds.items()]
+        extra = [] if name else _lines_of_extra(command)
+        found.append(_section(f"{name} options".strip(), [*_lines_of(own, command.positional), *extra]))
+    return found + [
+        _of_kind(options, path, name, kind) for path, kinds in known.items() for name, kind in kinds.items()
+    ]
 
 
-def of_kind(options: Iterable[Option], path: str, name: str, kind: type) -> str:
+def _of_kind(options: Iterable[Option], path: str, name: str, kind: type) -> str:
     """Return the section of a kind."""
     own = [option for option in options if (option.choice, option.kind) == (path, name)]
-    return section(f"{shown(path)}:{name}", [wrapped(f"  {' '.join(str(kind.__doc__).split())}"), *lines_of(own)])
+    return _section(f"{shown(path)}:{name}", [_wrapped(f"  {' '.join(str(kind.__doc__).split())}"), *_lines_of(own)])
 
 
-def section(title: str, lines: Iterable[str]) -> str:
+def _section(title: str, lines: Iterable[str]) -> str:
     """Join lines below their title."""
     return "\n".join([title, *lines])
 
 
-def lines_of(options: Iterable[Option], positional: bool = False) -> list[str]:
+def _lines_of(options: Iterable[Option], positional: bool = False) -> list[str]:
     """Return the help lines of options: form and description."""
     lines = []
     for option in options:
         name = option.path.upper() if positional and option.required else f"{option.flag} {option.metavar}"
         lines.append(f"  {f'{option.flag}, {option.off}' if option.boolean else name}")
-        lines.append(wrapped(f"      {f'{option.text} ' if option.text else ''}({default_of(option)})"))
+        lines.append(_wrapped(f"      {f'{option.text} ' if option.text else ''}({_default_of(option)})"))
     return lines
 
 
-def lines_of_extra(command: Described) -> list[str]:
+def _lines_of_extra(command: Described) -> list[str]:
     """Return the help lines of options that are not settings."""
     lines = []
     for extra in command.extra:
-        lines += [f"  --{extra.name} {extra.metavar}".rstrip(), wrapped(f"      {extra.text}")]
-    return [*lines, "  -h, --help [all]", wrapped("      This text; all: every option.")]
+        lines += [f"  --{extra.name} {extra.metavar}".rstrip(), _wrapped(f"      {extra.text}")]
+    return [*lines, "  -h, --help [all]", _wrapped("      This text; all: every option.")]
 
 
-def default_of(option: Option) -> str:
+def _default_of(option: Option) -> str:
     """Return a setting's default, for its help line."""
     if option.required:
         return "required"
@@ -121,7 +123,7 @@ def default_of(option: Option) -> str:
     return f"{several}default: {value}{'; or None' if NoneType in types_of(option.hint) else ''}"
 
 
-def wrapped(line: str) -> str:
+def _wrapped(line: str) -> str:
     """Wrap a line to the terminal, with following lines indented below its first letter."""
     indent = " " * (len(line) - len(line.lstrip()))
     further = indent if len(indent) > 2 else f"{indent}    "

@@ -105,13 +105,13 @@ class Pretrain:
         most = self.worker_range.most
         require(0 <= self.seed < 2**63, f"seed ({self.seed}) must be a whole number from 0 to 2^63 - 1")
         for batch, sampling, phase in zip(("batch", "phases"), ("sampling", "phases"), self.all_phases):
-            refuse_surplus_workers(most, phase.batch, batch)
+            _refuse_surplus_workers(most, phase.batch, batch)
             require(
                 phase.sampling.maximum_length <= self.model.maximum_positions,
                 f"{sampling}.maximum_length ({phase.sampling.maximum_length}) must be at most model.maximum_positions "
                 f"({self.model.maximum_positions})",
             )
-        refuse_long_warmups(self)
+        _refuse_long_warmups(self)
         require(
             self.init is not None or not self.vocabulary.extend,
             f"vocabulary.extend ({self.vocabulary.extend}) needs init, the published model whose vocabulary is "
@@ -151,7 +151,7 @@ class Pretrain:
         return next((phase for phase in self.all_phases if step < phase.end), self.all_phases[-1])
 
 
-def refuse_surplus_workers(workers: int, batch: Batch, prefix: str) -> None:
+def _refuse_surplus_workers(workers: int, batch: Batch, prefix: str) -> None:
     """Raise ConfigError if a worker would have no slot in some step; `prefix` is the group of the batch settings."""
     rows = "warmup_rows" if batch.warmup_rows else "rows_per_step"
     require(
@@ -162,7 +162,7 @@ def refuse_surplus_workers(workers: int, batch: Batch, prefix: str) -> None:
     )
 
 
-def refuse_long_warmups(config: Pretrain) -> None:
+def _refuse_long_warmups(config: Pretrain) -> None:
     """Raise ConfigError if the batch or the learning rate would never reach its full size."""
     first, *others = config.all_phases
     require(

@@ -145,12 +145,12 @@ def field_texts(settings: type) -> dict[str, str]:
     for base in reversed(settings.__mro__):
         source = getattr(sys.modules.get(base.__module__), "__file__", None)  # a file may run without being a module
         if dataclasses.is_dataclass(base) and source:
-            found |= texts_in(source).get(base.__name__, {})
+            found |= _texts_in(source).get(base.__name__, {})
     return found
 
 
 @functools.cache
-def texts_in(source: str) -> dict[str, dict[str, str]]:
+def _texts_in(source: str) -> dict[str, dict[str, str]]:
     """Return class -> field -> the field's docstring, from a Python file."""
     found: dict[str, dict[str, str]] = {}
     for node in ast.parse(Path(source).read_text("utf-8")).body:
@@ -171,13 +171,13 @@ def nearest(word: str, known: Iterable[str]) -> list[str]:
     names = list(known)
     last = word.rpartition(".")[2]
     same = [name for name in names if name.rpartition(".")[2] == last]
-    same = same or [name for name in names if initials(name) == last]
+    same = same or [name for name in names if _initials(name) == last]
     if same:
         return sorted(same, key=lambda name: -difflib.SequenceMatcher(None, word, name).ratio())[:MOST_NEAR]
     return difflib.get_close_matches(word, names, n=1)
 
 
-def initials(name: str) -> str:
+def _initials(name: str) -> str:
     """Return the initials of the words in a dotted name's last part."""
     return "".join(part[:1] for part in re.split("[-_]", name.rpartition(".")[2]))
 

@@ -20,10 +20,10 @@ NONE = "None"
 
 def to_toml(settings: Any, base: Any) -> str:
     """Return the settings as TOML; those that are None are left out unless they are set in `base`."""
-    return "\n".join(lines_of(settings, base)).strip() + "\n"
+    return "\n".join(_lines_of(settings, base)).strip() + "\n"
 
 
-def lines_of(settings: Any, base: Any, path: str = "", kind: str = "") -> Iterator[str]:
+def _lines_of(settings: Any, base: Any, path: str = "", kind: str = "") -> Iterator[str]:
     """Yield the lines of a table and its subtables."""
     tables, hints = [], get_type_hints(type(settings))
     values = [f"kind = {toml_value(kind)}"] if kind else []
@@ -39,7 +39,7 @@ def lines_of(settings: Any, base: Any, path: str = "", kind: str = "") -> Iterat
         yield from (["", f"[{path}]"] if path else [])
         yield from values
     for table in tables:
-        yield from lines_of(*table)
+        yield from _lines_of(*table)
 
 
 def toml_value(value: Any) -> str:
@@ -65,7 +65,7 @@ class ConfigFile:
     def error(self, path: str, problem: str) -> ConfigError:
         """Return an error with the line of a setting: the first line at which the truncated file has it."""
         lines = self.text.split("\n")
-        line = next((n for n in range(1, len(lines) + 1) if has(parsed("\n".join(lines[:n])), path)), len(lines))
+        line = next((n for n in range(1, len(lines) + 1) if _has(_parsed("\n".join(lines[:n])), path)), len(lines))
         return ConfigError(f"config ({self.name}), line {line}: {path} {problem}")
 
     def unknown(self, path: str, kind: str) -> str:
@@ -99,10 +99,10 @@ def settings_of(file: ConfigFile, base: Any) -> Any:
 
     Raises ConfigError, with the line, for an unknown name or a value of another type.
     """
-    return table_of(file, file.values, type(base), base, "")
+    return _table_of(file, file.values, type(base), base, "")
 
 
-def table_of(file: ConfigFile, table: dict[str, Any], kind: type, base: Any, path: str) -> Any:
+def _table_of(file: ConfigFile, table: dict[str, Any], kind: type, base: Any, path: str) -> Any:
     """Return the settings of a table."""
     hints = get_type_hints(kind)
     for name in table:
@@ -114,30 +114,30 @@ def table_of(file: ConfigFile, table: dict[str, Any], kind: type, base: Any, pat
         if name not in table:
             values[name] = known
         elif kinds := kinds_of(hint):
-            values[name] = part_of(file, table[name], kinds, known, f"{path}{name}")
+            values[name] = _part_of(file, table[name], kinds, known, f"{path}{name}")
         else:
-            values[name] = value_of(file, table[name], hint, f"{path}{name}")
+            values[name] = _value_of(file, table[name], hint, f"{path}{name}")
     return unchecked(kind, values)
 
 
-def part_of(file: ConfigFile, table: Any, kinds: list[type], known: Any, path: str) -> Any:
+def _part_of(file: ConfigFile, table: Any, kinds: list[type], known: Any, path: str) -> Any:
     """Return the settings of a subtable, of the kind that it names or else that of `known`."""
     named = {flag_of(kind): kind for kind in kinds}
     if not isinstance(table, dict):
         kind = f' with kind = "{next(iter(named))}" or another' if len(kinds) > 1 else ""
-        raise file.error(path, f"({value_shown(table)}) must be a table: [{path}]{kind}")
+        raise file.error(path, f"({_value_shown(table)}) must be a table: [{path}]{kind}")
     if len(kinds) == 1:
-        return table_of(file, table, kinds[0], known, f"{path}.")
+        return _table_of(file, table, kinds[0], known, f"{path}.")
     table = dict(table)
     name = table.pop("kind", flag_of(type(known)))
     if not isinstance(name, str) or name not in named:
         near = did_you_mean(nearest(str(name), named))
-        raise file.error(f"{path}.kind", f"({value_shown(name)}) must be one of {', '.join(named)}{near}")
+        raise file.error(f"{path}.kind", f"({_value_shown(name)}) must be one of {', '.join(named)}{near}")
     base = known if type(known) is named[name] else named[name]()
-    return table_of(file, table, named[name], base, f"{path}.")
+    return _table_of(file, table, named[name], base, f"{path}.")
 
 
-def value_of(file: ConfigFile, value: Any, hint: Any, path: str) -> Any:
+def _value_of(file: ConfigFile, value: Any, hint: Any, path: str) -> Any:
     """Return a value in the setting's type. Raises ConfigError if its type does not fit."""
     types = types_of(hint)
     if value == NONE and NoneType in types:
@@ -149,15 +149,15 @@ def value_of(file: ConfigFile, value: Any, hint: Any, path: str) -> Any:
             return value
         if known is float and type(value) is int:
             return float(value)
-    raise file.error(path, f"({value_shown(value)}) must be {wanted(hint, value)}")
+    raise file.error(path, f"({_value_shown(value)}) must be {wanted(hint, value)}")
 
 
-def value_shown(value: Any) -> str:
+def _value_shown(value: Any) -> str:
     """Return a value for a message, texts in quotation marks."""
     return shown(value) if isinstance(value, str) else str(value)
 
 
-def parsed(text: str) -> dict[str, Any]:
+def _parsed(text: str) -> dict[str, Any]:
     """Parse TOML; empty if it ends inside a value."""
     try:
         return tomllib.loads(text)
@@ -165,7 +165,7 @@ def parsed(text: str) -> dict[str, Any]:
         return {}
 
 
-def has(values: Any, path: str) -> bool:
+def _has(values: Any, path: str) -> bool:
     """Return whether nested values contain a dotted name."""
     for name in path.split("."):
         if not isinstance(values, dict) or name not in values:

@@ -29,7 +29,7 @@ DOCTEST = re.compile(r">>>|\.\.\. |In \[\d")
 DIRECTIVE = re.compile(r"\.\.\s+[\w-]+::")
 
 
-def own_requirements() -> list[str]:
+def _own_requirements() -> list[str]:
     """Return this project's requirements from its installed metadata, or from pyproject.toml next to the package."""
     try:
         return importlib.metadata.requires(DISTRIBUTION) or []
@@ -49,7 +49,7 @@ def distributions() -> dict[str, Distribution]:
     """
     found: dict[str, Distribution] = {}
     followed: dict[str, set[str]] = {}
-    waiting = [(line, frozenset({""})) for line in own_requirements()]
+    waiting = [(line, frozenset({""})) for line in _own_requirements()]
     while waiting:
         line, asked = waiting.pop()
         requirement = Requirement(line)
@@ -77,7 +77,7 @@ def read_docstrings(blocks: Iterator[bytes], name: str) -> Iterator[Record | Dro
         yield dropped(name, "does not compile", source[:200].decode("utf-8", "replace"))
         return
     module = re.sub(r"(/__init__)?\.pyi?$", "", name).replace("/", ".")
-    for number, (qualified, text) in enumerate(docstrings(code)):
+    for number, (qualified, text) in enumerate(_docstrings(code)):
         if len(text) > LEAST_CHARACTERS:
             title = module if qualified == "<module>" else f"{module}.{qualified}"
             yield Record(id=f"{name}:{number}", parent=name, title=title, paragraphs=unwrap(text))
@@ -94,19 +94,19 @@ def package_docstrings() -> Iterator[tuple[str, str]]:
                         yield file.parts[0], "\n".join(record.paragraphs)
 
 
-def docstrings(code: CodeType) -> Iterator[tuple[str, str]]:
+def _docstrings(code: CodeType) -> Iterator[tuple[str, str]]:
     """Yield (qualified name, cleaned text) of each docstring in a code object, in file order."""
-    if (text := docstring(code)) is not None:
+    if (text := _docstring(code)) is not None:
         yield code.co_qualname, inspect.cleandoc(text)
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            yield from docstrings(constant)
+            yield from _docstrings(constant)
 
 
-def docstring(code: CodeType) -> str | None:
+def _docstring(code: CodeType) -> str | None:
     """Return the docstring of the function, class or module that a code object was compiled from."""
     if code.co_flags & inspect.CO_OPTIMIZED:
-        return function_docstring(code)
+        return _function_docstring(code)
     if "__doc__" not in code.co_names:
         return None
     wanted = code.co_names.index("__doc__")
@@ -122,7 +122,7 @@ def docstring(code: CodeType) -> str | None:
     return None
 
 
-def function_docstring(code: CodeType) -> str | None:
+def _function_docstring(code: CodeType) -> str | None:
     """Return the docstring of a function: its first constant, from Python 3.14 on only if a flag is set."""
     has_flag = sys.version_info < (3, 14) or code.co_flags & inspect.CO_HAS_DOCSTRING
     first = code.co_consts[0] if code.co_consts else None
@@ -136,29 +136,29 @@ def unwrap(text: str) -> Iterator[str]:
         if not line.strip():
             example = False
         example = example or DOCTEST.match(line.strip()) is not None
-        if paragraph and not example and continues(last, line):
+        if paragraph and not example and _continues(last, line):
             paragraph += " " + line.strip()
         else:
-            yield from keep_words(paragraph)
+            yield from _keep_words(paragraph)
             paragraph = line.strip()
         last = line
-    yield from keep_words(paragraph)
+    yield from _keep_words(paragraph)
 
 
-def continues(last: str, line: str) -> bool:
+def _continues(last: str, line: str) -> bool:
     """Whether a line continues the one before it: that is as full as a wrapped line, and this starts nothing new."""
     stripped = line.strip()
-    if not stripped or not last.strip() or ITEM.match(stripped) or indent(line) < indent(last):
+    if not stripped or not last.strip() or ITEM.match(stripped) or _indent(line) < _indent(last):
         return False
     return len(last) + 1 + len(stripped.split()[0]) >= WRAPPED_CHARACTERS and not last.rstrip().endswith("::")
 
 
-def indent(line: str) -> int:
+def _indent(line: str) -> int:
     """Return the width of the white space before a line."""
     return len(line) - len(line.lstrip())
 
 
-def keep_words(paragraph: str) -> Iterator[str]:
+def _keep_words(paragraph: str) -> Iterator[str]:
     """Yield the paragraph, unless it is a rule, an underline or a directive without words."""
     if any(map(str.isalnum, paragraph)) and not DIRECTIVE.fullmatch(paragraph):
         yield paragraph

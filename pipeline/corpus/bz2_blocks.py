@@ -44,7 +44,7 @@ def find_marks(data: bytes | bytearray, start: int = 0) -> list[Mark]:
     return sorted(found)
 
 
-def decompress_block(block: int, bits: int) -> bytes:
+def _decompress_block(block: int, bits: int) -> bytes:
     """Return the text of a block, given as a number of `bits` bits with its magic and checksum.
 
     Raises OSError if this is not a complete, valid block.
@@ -52,14 +52,14 @@ def decompress_block(block: int, bits: int) -> bytes:
     checksum = block >> bits - MAGIC_BITS - CHECKSUM_BITS & (1 << CHECKSUM_BITS) - 1
     decoder = bz2.BZ2Decompressor()
     text = decoder.decompress(
-        as_stream((block << MAGIC_BITS | END_MAGIC) << CHECKSUM_BITS | checksum, bits + MAGIC_BITS + CHECKSUM_BITS)
+        _as_stream((block << MAGIC_BITS | END_MAGIC) << CHECKSUM_BITS | checksum, bits + MAGIC_BITS + CHECKSUM_BITS)
     )
     if not decoder.eof:
         raise OSError("the block is longer")
     return text
 
 
-def as_stream(content: int, bits: int) -> bytes:
+def _as_stream(content: int, bits: int) -> bytes:
     """Return a stream's header followed by these bits; the last byte is filled with zeros."""
     return HEADER + (content << -bits % 8).to_bytes(-(-bits // 8))
 
@@ -102,7 +102,7 @@ class Blocks:
             if end is None:
                 break
             try:
-                text = decompress_block(self.bits(start.bit, end.bit), end.bit - start.bit)
+                text = _decompress_block(self.bits(start.bit, end.bit), end.bit - start.bit)
             except OSError:
                 end = self.mark(end.bit + 1, longest)
             else:
@@ -121,7 +121,7 @@ class Blocks:
         bits = 8 * (self.base + len(self.held)) - start.bit
         bits -= bits % 8  # zeros to fill a byte would be data
         decoder = bz2.BZ2Decompressor()
-        text = decoder.decompress(as_stream(self.bits(start.bit, start.bit + bits), bits))
+        text = decoder.decompress(_as_stream(self.bits(start.bit, start.bit + bits), bits))
         while more := decoder.decompress(b""):  # it stops at the end of its input, even with output left
             text += more
         self.cut_off = True

@@ -66,7 +66,7 @@ def count_words(
             progress.advance(result["windows"], result["characters"])
     second = partial(sum_partition, files=sorted(files), folder=folder, most=max(1, most_words // PARTITIONS))
     added = sorted(run_tasks(second, list(range(PARTITIONS))), key=lambda result: result["partition"])
-    table = pa.concat_tables(read_table(storage.join(folder, result["file"])) for result in added)
+    table = pa.concat_tables(_read_table(storage.join(folder, result["file"])) for result in added)
     distinct = sum(result["distinct"] for result in added)
     return Counts(
         table=table,
@@ -98,7 +98,7 @@ def write_counts(task: dict[str, Any], corpus: Corpus, splitting: Splitting, fol
     for word, count in counts.items():
         partitions[zlib.crc32(word.encode()) % PARTITIONS][word] = count
     name = f"part-{task['number']:05d}.arrow"
-    write_batches(storage.join(folder, name), [counts_table(words) for words in partitions])
+    _write_batches(storage.join(folder, name), [counts_table(words) for words in partitions])
     return {"file": name, "windows": len(windows), "characters": sum(window.characters for window in windows)}
 
 
@@ -112,13 +112,13 @@ def sum_partition(partition: int, files: list[str], folder: str, most: int) -> d
     """Second task: sum one partition over all files and keep its `most` most frequent words, ordered by word."""
     gathered = [counts_table({})]
     for file in files:
-        gathered.append(read_batch(storage.join(folder, file), partition))
+        gathered.append(_read_batch(storage.join(folder, file), partition))
         if sum(table.num_rows for table in gathered[1:]) > COMBINED_ROWS:
             gathered = [sum_by_word(gathered)]
     counts = sum_by_word(gathered)
     kept = counts.sort_by([("count", "descending"), ("word", "ascending")]).slice(0, most)
     name = f"sum-{partition:02d}.arrow"
-    write_batches(storage.join(folder, name), [kept.sort_by("word")])
+    _write_batches(storage.join(folder, name), [kept.sort_by("word")])
     return {
         "partition": partition,
         "file": name,
@@ -133,7 +133,7 @@ def sum_by_word(tables: list[pa.Table]) -> pa.Table:
     return added.select(["word", "count_sum"]).rename_columns(["word", "count"]).cast(COUNTS)
 
 
-def write_batches(location: str, tables: list[pa.Table]) -> None:
+def _write_batches(location: str, tables: list[pa.Table]) -> None:
     """Write an Arrow file with one batch for each table."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, COUNTS, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
@@ -147,13 +147,13 @@ def write_batches(location: str, tables: list[pa.Table]) -> None:
 
 
 @storage.retrying
-def read_batch(location: str, number: int) -> pa.Table:
+def _read_batch(location: str, number: int) -> pa.Table:
     """Read one batch of an Arrow file."""
     system, path = storage.filesystem(location)
     with system.open_input_file(path) as stream, pa.ipc.open_file(stream) as file:
         return pa.Table.from_batches([file.get_batch(number)])
 
 
-def read_table(location: str) -> pa.Table:
+def _read_table(location: str) -> pa.Table:
     """Read the only batch of an Arrow file."""
-    return read_batch(location, 0)
+    return _read_batch(location, 0)

@@ -84,9 +84,9 @@ def read_dump(blocks: Iterable[bytes], name: str) -> Iterator[Record | Dropped]:
     file". A stream may start at any page; its language is then unknown.
     """
     wiki = Wiki()
-    for number, (kind, content) in enumerate(split_pages(without_prolog(blocks))):
+    for number, (kind, content) in enumerate(split_pages(_without_prolog(blocks))):
         if kind == "head":
-            wiki = parse_head(content)
+            wiki = _parse_head(content)
             continue
         found = PAGE_ID.search(content)
         id = f"{name}:{found[1].decode()}" if found else f"{name}:page {number}"
@@ -94,17 +94,17 @@ def read_dump(blocks: Iterable[bytes], name: str) -> Iterator[Record | Dropped]:
             yield dropped(id, kind, content[:KEPT_BYTES].decode("utf-8", "replace"))
             continue
         try:
-            page = parse(content)
+            page = _parse(content)
         except (expat.ExpatError, TooDeep):
             yield dropped(id, "broken record", content[:KEPT_BYTES].decode("utf-8", "replace"))
         else:
-            yield article(page, id, wiki)
+            yield _article(page, id, wiki)
 
 
-def article(page: dict[str, str], id: str, wiki: Wiki) -> Record | Dropped:
+def _article(page: dict[str, str], id: str, wiki: Wiki) -> Record | Dropped:
     """Return the record of a page, or the reason why it is not an article."""
     title, text = page.get("title", ""), page.get("revision/text", "")
-    if reason := reason_to_drop(page, title, text, wiki):
+    if reason := _reason_to_drop(page, title, text, wiki):
         return dropped(id, reason, title)
     return Record(
         id=id,
@@ -115,19 +115,19 @@ def article(page: dict[str, str], id: str, wiki: Wiki) -> Record | Dropped:
     )
 
 
-def reason_to_drop(page: dict[str, str], title: str, text: str, wiki: Wiki) -> Reason | None:
+def _reason_to_drop(page: dict[str, str], title: str, text: str, wiki: Wiki) -> Reason | None:
     """Return why a page is not an article, or None. Before version 0.6, only the title shows the namespace."""
     space = page.get("ns", "").strip() or next(
         (number for number, name in wiki.namespaces if title.startswith(f"{name}:")), "0"
     )
     if space != "0":
         return "other namespace"
-    if "redirect" in page or is_redirect(text):
+    if "redirect" in page or _is_redirect(text):
         return "redirect"
-    return "disambiguation" if is_disambiguation(title, text) else None
+    return "disambiguation" if _is_disambiguation(title, text) else None
 
 
-def is_redirect(text: str) -> bool:
+def _is_redirect(text: str) -> bool:
     """Whether a text is #REDIRECT [[…]] in any language: a known word, or any upper-case word of a short page."""
     found = REDIRECT.match(text)
     return found is not None and (
@@ -135,7 +135,7 @@ def is_redirect(text: str) -> bool:
     )
 
 
-def is_disambiguation(title: str, text: str) -> bool:
+def _is_disambiguation(title: str, text: str) -> bool:
     """Whether a page is a disambiguation page, by its title, a magic word or a template."""
     if "__DISAMBIG__" in text or MEANINGS.search(title.lower()):
         return True
@@ -145,7 +145,7 @@ def is_disambiguation(title: str, text: str) -> bool:
     )
 
 
-def without_prolog(blocks: Iterable[bytes]) -> Iterator[bytes]:
+def _without_prolog(blocks: Iterable[bytes]) -> Iterator[bytes]:
     """Yield the bytes of a dump from its first element on, so that no comment before it is taken for a page.
 
     Other streams are yielded unchanged.
@@ -163,7 +163,7 @@ def without_prolog(blocks: Iterable[bytes]) -> Iterator[bytes]:
     yield from rest
 
 
-def parse_head(head: bytes) -> Wiki:
+def _parse_head(head: bytes) -> Wiki:
     """Parse the head of a dump; missing fields stay empty."""
     tag = head.partition(b"<mediawiki")[2].partition(b">")[0]
     language = LANGUAGE.search(tag) or DATABASE.search(head)
@@ -197,7 +197,7 @@ def split_pages(blocks: Iterable[bytes]) -> Iterator[tuple[Kind, bytes]]:
     held = bytearray()
     for token in tokens(blocks):
         if edge := EDGE.fullmatch(token):
-            yield from finish_piece(kind, bytes(held), closed=edge[1] != b"")
+            yield from _finish_piece(kind, bytes(held), closed=edge[1] != b"")
             kind = "outside" if edge[1] else "page"
             held = bytearray(b"" if edge[1] else token)
             continue
@@ -208,12 +208,12 @@ def split_pages(blocks: Iterable[bytes]) -> Iterator[tuple[Kind, bytes]]:
     if kind == "page":
         yield "truncated file", bytes(held[:KEPT_BYTES])
         return
-    yield from finish_piece(kind, bytes(held), closed=False)
+    yield from _finish_piece(kind, bytes(held), closed=False)
     if kind == "outside" and b"<mediawiki" in held and not held.rstrip().endswith(b"</mediawiki>"):
         yield "truncated file", bytes(held)
 
 
-def finish_piece(kind: Kind, content: bytes, closed: bool) -> Iterator[tuple[Kind, bytes]]:
+def _finish_piece(kind: Kind, content: bytes, closed: bool) -> Iterator[tuple[Kind, bytes]]:
     """Yield what was read up to a <page>, a </page> (`closed`) or the end of the stream outside pages."""
     if kind == "page":
         yield ("page", content + b"</page>") if closed else ("broken record", content)
@@ -225,7 +225,7 @@ def finish_piece(kind: Kind, content: bytes, closed: bool) -> Iterator[tuple[Kin
         yield "broken record", content
 
 
-def parse(content: bytes) -> dict[str, str]:
+def _parse(content: bytes) -> dict[str, str]:
     """Return {path: text} of a page's elements; the last revision wins. Raises ExpatError or TooDeep.
 
     The content begins with <page>: after that XML allows no document type and no entities, so nothing can expand.

@@ -38,10 +38,10 @@ def byte_ranges(location: str, size: int, target: int) -> list[tuple[int, int]]:
     """
     index = index_location(location)
     edges = [0, *(indexed_starts(index, location, size, target) if index else ()), size]
-    return [part for start, stop in pairwise(edges) for part in equal_ranges(start, stop, target)]
+    return [part for start, stop in pairwise(edges) for part in _equal_ranges(start, stop, target)]
 
 
-def equal_ranges(start: int, stop: int, target: int) -> list[tuple[int, int]]:
+def _equal_ranges(start: int, stop: int, target: int) -> list[tuple[int, int]]:
     """Split [start, stop) into equal ranges of about `target` bytes."""
     count = max(1, round((stop - start) / target))
     return list(pairwise(start + (stop - start) * number // count for number in range(count + 1)))
@@ -82,10 +82,10 @@ def stored_pieces(location: str, start: int, stop: int, stamp: str, fetched: byt
         return read_stored(location, start, stamp=stamp)
     if len(fetched) < stop + BEYOND_BYTES - start:  # the file ends there
         return iter([fetched])
-    return chain([fetched], stored_after(location, stop + BEYOND_BYTES, stamp))
+    return chain([fetched], _stored_after(location, stop + BEYOND_BYTES, stamp))
 
 
-def stored_after(location: str, start: int, stamp: str) -> Iterator[bytes]:
+def _stored_after(location: str, start: int, stamp: str) -> Iterator[bytes]:
     """Yield the stored bytes of a file from `start` on, which may be its end, because servers refuse an empty range."""
     found = read_stored(location, start - 1, stamp=stamp)
     yield next(found)[1:]
@@ -100,8 +100,8 @@ def range_text(pieces: Iterator[bytes], start: int, stop: int, head: bytes, expa
     """
     blocks = Blocks(pieces, start)
     wrong: list[Exception] = []
-    own = texts_in_range(blocks, stop, expansion_limit, wrong)
-    for number, piece in enumerate(pages_in_range(own, blocks.texts())):
+    own = _texts_in_range(blocks, stop, expansion_limit, wrong)
+    for number, piece in enumerate(_pages_in_range(own, blocks.texts())):
         if not number:
             yield head
         yield piece
@@ -109,7 +109,7 @@ def range_text(pieces: Iterator[bytes], start: int, stop: int, head: bytes, expa
         raise wrong[0]
 
 
-def texts_in_range(blocks: Blocks, stop: int, expansion_limit: int, wrong: list[Exception]) -> Iterator[bytes | None]:
+def _texts_in_range(blocks: Blocks, stop: int, expansion_limit: int, wrong: list[Exception]) -> Iterator[bytes | None]:
     """Yield the texts of the blocks that start before byte `stop`, None for a damaged one; errors go to `wrong`.
 
     Raises ExpandsTooFar.
@@ -129,7 +129,7 @@ def texts_in_range(blocks: Blocks, stop: int, expansion_limit: int, wrong: list[
         wrong.append(CutOff())
 
 
-def pages_in_range(own: Iterator[bytes | None], beyond: Iterator[bytes | None]) -> Iterator[bytes]:
+def _pages_in_range(own: Iterator[bytes | None], beyond: Iterator[bytes | None]) -> Iterator[bytes]:
     """Yield the pages that begin in the texts `own`, and what is between them; `beyond` is read to finish the last one.
 
     After None, which breaks a page, it continues at the next page.
@@ -150,10 +150,10 @@ def pages_in_range(own: Iterator[bytes | None], beyond: Iterator[bytes | None]) 
                 size += len(token)
     if size is None and not rest:
         return
-    yield from end_of_page(rest, beyond, size)
+    yield from _end_of_page(rest, beyond, size)
 
 
-def end_of_page(rest: bytes, beyond: Iterator[bytes | None], size: int | None) -> Iterator[bytes]:
+def _end_of_page(rest: bytes, beyond: Iterator[bytes | None], size: int | None) -> Iterator[bytes]:
     """Yield the end of a page of which `size` bytes were given, or of one whose first tag begins in `rest`.
 
     Of a page too long, yield only as much as shows it.

@@ -79,7 +79,7 @@ def publish(
 
     read = [Window(shard=s, row_group=g, documents=d, characters=c) for s, g, d, c in windows]
     size = wordpiece.vocabulary.size
-    found = embeddings(cooccurrences(documents_of(corpus, read, wordpiece), size), width)
+    found = embeddings(cooccurrences(_documents_of(corpus, read, wordpiece), size), width)
     with scratch_folder("embeddings") as temporary:
         save_file({"words": found}, f"{temporary}/{WORDS}")
         if not storage.exists(storage.join(folder, storage.MANIFEST)):
@@ -91,7 +91,7 @@ def publish(
     return {"seen": int(found.any(1).sum())}
 
 
-def documents_of(corpus: Corpus, windows: Sequence[Window], wordpiece: WordPiece) -> Iterator[np.ndarray]:
+def _documents_of(corpus: Corpus, windows: Sequence[Window], wordpiece: WordPiece) -> Iterator[np.ndarray]:
     """Yield the ids of each document of windows, int64."""
     for window in windows:
         documents = [text.split("\n") for text in texts_of(corpus, [window])]

@@ -26,7 +26,7 @@ class Format:
     """Whether the text column can be named."""
 
 
-def never(name: str, head: bytes) -> bool:
+def _never(name: str, head: bytes) -> bool:
     """Recognise nothing, for formats that look like others and must be requested."""
     return False
 
@@ -35,9 +35,9 @@ FORMATS: dict[str, Format] = {
     "wikipedia-dump": Format(
         read=lambda file: read_dump(file.blocks, file.name), recognises=lambda name, head: is_dump(head)
     ),
-    "builtin": Format(read=lambda file: read_docstrings(file.blocks, file.name), recognises=never),
-    "sentences": Format(read=read_sentences, recognises=never),
-    "parquet-sentences": Format(read=read_parquet_sentences, recognises=never, columns=True),
+    "builtin": Format(read=lambda file: read_docstrings(file.blocks, file.name), recognises=_never),
+    "sentences": Format(read=read_sentences, recognises=_never),
+    "parquet-sentences": Format(read=read_parquet_sentences, recognises=_never, columns=True),
     "parquet": Format(read=read_parquet, recognises=is_parquet, columns=True),
     "wikiextractor": Format(read=read_wikiextractor, recognises=is_wikiextractor),
     "jsonl": Format(read=read_jsonl, recognises=is_jsonl, columns=True),

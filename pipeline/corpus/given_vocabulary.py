@@ -14,7 +14,7 @@ def given_vocabulary(settings: VocabularySettings) -> Vocabulary | None:
     """
     if settings.path is None:
         return None
-    refuse_training(settings)
+    _refuse_training(settings)
     return load_vocabulary(
         settings.path,
         settings.lowercase,
@@ -23,7 +23,7 @@ def given_vocabulary(settings: VocabularySettings) -> Vocabulary | None:
     )
 
 
-def refuse_training(settings: VocabularySettings) -> None:
+def _refuse_training(settings: VocabularySettings) -> None:
     """Raise ConfigError if a vocabulary is given with a setting of trained ones; presets' sizes do not count."""
     unset = {
         "kind": {VocabularySettings.kind},

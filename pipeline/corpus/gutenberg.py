@@ -110,24 +110,24 @@ def read_gutenberg(file: Opened) -> Iterator[Record | Dropped]:
     """
     text = lines(file.blocks)
     title = file.name.rsplit("/", 1)[-1]
-    header = first_header(text)
+    header = _first_header(text)
     number = 0
     while header is not None:
         id = f"{file.name}:{number}" if number else file.name
         rest = chain(header.body, text)
-        body = until_end(rest if not header.latin else map(decode_windows_1252, rest))
+        body = _until_end(rest if not header.latin else map(_decode_windows_1252, rest))
         yield Record(
-            id=id, parent=id, title=header.title or title, paragraphs=paragraphs(body), language=header.language
+            id=id, parent=id, title=header.title or title, paragraphs=_paragraphs(body), language=header.language
         )
-        header = next_header(rest)
+        header = _next_header(rest)
         number += 1
 
 
-def first_header(text: Iterator[str]) -> Header:
+def _first_header(text: Iterator[str]) -> Header:
     """Return the header of a file's first book: all up to the last line that ends a licence, or empty."""
     held: list[str] = []
     at = 0
-    for line in next_lines(text, HEADER_LINES):
+    for line in _next_lines(text, HEADER_LINES):
         held.append(line)
         if START.match(line) or SMALL_PRINT_END.match(line):
             at = len(held)
@@ -137,10 +137,10 @@ def first_header(text: Iterator[str]) -> Header:
         at and at < len(held) and held[at - 1].count("***") < 2 and held[at].rstrip().endswith("***")
     ):  # a title of two lines
         at += 1
-    return parse_header(held[:at], held[at:])
+    return _parse_header(held[:at], held[at:])
 
 
-def next_lines(text: Iterator[str], count: int) -> Iterator[str]:
+def _next_lines(text: Iterator[str], count: int) -> Iterator[str]:
     """Yield the next lines, at most `count` and about 200,000 characters."""
     size = 0
     for line in islice(text, count):
@@ -150,17 +150,17 @@ def next_lines(text: Iterator[str], count: int) -> Iterator[str]:
             return
 
 
-def next_header(text: Iterator[str]) -> Header | None:
+def _next_header(text: Iterator[str]) -> Header | None:
     """Return the header of the next book, after the licence of the last one; None if there is none."""
     held: deque[str] = deque(maxlen=HEADER_LINES)
     for line in text:
         held.append(line[:LONGEST_LINE])
         if START.match(line):
-            return parse_header(list(held), [])
+            return _parse_header(list(held), [])
     return None
 
 
-def parse_header(head: list[str], body: list[str]) -> Header:
+def _parse_header(head: list[str], body: list[str]) -> Header:
     """Parse the lines of a header."""
     # The older licence is from a time when no file was UTF-8, and few stated their encoding.
     header = Header(body=body, latin=bool(head) and SMALL_PRINT_END.match(head[-1]) is not None)
@@ -175,11 +175,11 @@ def parse_header(head: list[str], body: list[str]) -> Header:
                 header.language = LANGUAGES.get(value.lower())
             else:
                 header.latin = "utf" not in value.lower()
-    header.title = decode_windows_1252(header.title) if header.latin else header.title
+    header.title = _decode_windows_1252(header.title) if header.latin else header.title
     return header
 
 
-def decode_windows_1252(line: str) -> str:
+def _decode_windows_1252(line: str) -> str:
     """Decode the undecodable bytes of a line as Windows-1252."""
     return (
         line
@@ -188,7 +188,7 @@ def decode_windows_1252(line: str) -> str:
     )
 
 
-def until_end(text: Iterable[str]) -> Iterator[str]:
+def _until_end(text: Iterable[str]) -> Iterator[str]:
     """Yield the lines before the licence that ends a book."""
     for line in text:
         if END.match(line):
@@ -196,18 +196,18 @@ def until_end(text: Iterable[str]) -> Iterator[str]:
         yield line
 
 
-def paragraphs(text: Iterator[str]) -> Iterator[str]:
+def _paragraphs(text: Iterator[str]) -> Iterator[str]:
     """Yield the paragraphs and unjoined lines of a book."""
-    first = list(next_lines(text, WIDTH_LINES))
+    first = list(_next_lines(text, WIDTH_LINES))
     lengths = sorted(len(line) for line in first if line.strip()) or [WIDE]
     width = min(WIDE, max(NARROW, lengths[len(lengths) * 19 // 20]))
-    for block in without_notes(blocks(chain(first, text))):
-        for paragraph in join_lines(block, FULL * width):
-            if clean := clean_paragraph(paragraph):
+    for block in _without_notes(_blocks(chain(first, text))):
+        for paragraph in _join_lines(block, FULL * width):
+            if clean := _clean_paragraph(paragraph):
                 yield clean
 
 
-def blocks(text: Iterable[str]) -> Iterator[list[str]]:
+def _blocks(text: Iterable[str]) -> Iterator[list[str]]:
     """Yield the blocks of lines between blank lines."""
     held: list[str] = []
     size = 0
@@ -223,13 +223,13 @@ def blocks(text: Iterable[str]) -> Iterator[list[str]]:
         yield held
 
 
-def without_notes(blocks: Iterable[list[str]]) -> Iterator[list[str]]:
+def _without_notes(blocks: Iterable[list[str]]) -> Iterator[list[str]]:
     """Yield the blocks of the book proper, without captions in brackets (over several blocks), credits and licence."""
     depth = inside = 0
     for number, block in enumerate(blocks):
         text = "\n".join(block)
         if depth or CAPTION.match(text):
-            text, depth = after_bracket(text, depth)
+            text, depth = _after_bracket(text, depth)
             inside = inside + 1 if depth else 0
             if inside > NOTE_BLOCKS:
                 depth = inside = 0
@@ -237,19 +237,19 @@ def without_notes(blocks: Iterable[list[str]]) -> Iterator[list[str]]:
         if TRANSCRIBER.match(start) or (number < CREDIT_BLOCKS and CREDITS.match(start)):
             continue
         kept = text.split("\n") if start else []
-        if is_licence(text):
-            kept = [line for line in kept if not is_licence(line)] if len(kept) > LICENCE_LINES else []
+        if _is_licence(text):
+            kept = [line for line in kept if not _is_licence(line)] if len(kept) > LICENCE_LINES else []
         if kept:
             yield kept
 
 
-def is_licence(text: str) -> bool:
+def _is_licence(text: str) -> bool:
     """Whether a text is part of the licence or the credits."""
     flat = " ".join(text.lower().split())
     return any(word in flat for word in LICENCE)
 
 
-def after_bracket(text: str, depth: int) -> tuple[str, int]:
+def _after_bracket(text: str, depth: int) -> tuple[str, int]:
     """Return the text after a bracket open at `depth` or opened here, and the depth that remains open."""
     for at, c in enumerate(text):
         depth += (c == "[") - (c == "]")
@@ -258,7 +258,7 @@ def after_bracket(text: str, depth: int) -> tuple[str, int]:
     return "", depth
 
 
-def join_lines(block: list[str], full: float) -> Iterator[str]:
+def _join_lines(block: list[str], full: float) -> Iterator[str]:
     """Yield the lines of a block, joined if one continues the one before it."""
     paragraph, last = "", ""
     for line in block:
@@ -277,18 +277,18 @@ def is_wrapped(last: str, line: str, full: float) -> bool:
     """Whether a line was wrapped from the one before: that is full, and this is not a table or an indented start."""
     if COLUMNS in last.strip() or COLUMNS in line.strip():
         return False
-    deeper = indent(line) - indent(last)
+    deeper = _indent(line) - _indent(last)
     if deeper >= 2 and last.rstrip()[-1:] in ".!?\"'”’:" and not LOWER.match(line):
         return False
     return len(last) + 1 + len(line.split(maxsplit=1)[0]) >= full
 
 
-def indent(line: str) -> int:
+def _indent(line: str) -> int:
     """Return the width of the white space before a line."""
     return len(line) - len(line.lstrip())
 
 
-def clean_paragraph(paragraph: str) -> str:
+def _clean_paragraph(paragraph: str) -> str:
     """Remove page numbers and the marks of footnotes and italics; empty if no letter or digit remains."""
     text = FOOTNOTE.sub(r"\1", PAGE.sub("", paragraph)) if "[" in paragraph or "{" in paragraph else paragraph
     text = (

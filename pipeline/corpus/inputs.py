@@ -58,21 +58,21 @@ def list_files(source: Source) -> list[InputFile]:
     Raises ConfigError if there are none and DataError if the location cannot be read.
     """
     if source.location == BUILTIN:
-        return builtin_files(source)
+        return _builtin_files(source)
     if source.location.startswith(WEB):
-        return [web_file(source)]
+        return [_web_file(source)]
     system, path = storage.filesystem(source.location)
-    found = sorted(stored_files(source, system, path), key=lambda pair: pair[0])
-    return [stored_file(source, name, info) for name, info in found]
+    found = sorted(_stored_files(source, system, path), key=lambda pair: pair[0])
+    return [_stored_file(source, name, info) for name, info in found]
 
 
-def stored_file(source: Source, name: str, info: fs.FileInfo) -> InputFile:
+def _stored_file(source: Source, name: str, info: fs.FileInfo) -> InputFile:
     """Return the input file for a pyarrow file info."""
     location = location_of(source.location, info.path)
-    return input_file(source, location=location, name=name, bytes=info.size, stamp=str(info.mtime_ns))
+    return _input_file(source, location=location, name=name, bytes=info.size, stamp=str(info.mtime_ns))
 
 
-def input_file(source: Source, *, location: str, name: str, bytes: int, stamp: str) -> InputFile:
+def _input_file(source: Source, *, location: str, name: str, bytes: int, stamp: str) -> InputFile:
     """Return an input file with its source's options."""
     about = {"source": source.location, "format": source.format, "column": source.column, "language": source.language}
     return InputFile(location=location, name=name, bytes=bytes, stamp=stamp, **about)
@@ -89,17 +89,17 @@ def location_of(base: str, path: str) -> str:
     return f"{parts.scheme}://{host}{quote(path)}{options[0] if options else ''}"
 
 
-def stored_files(source: Source, system: fs.FileSystem, path: str) -> list[tuple[str, fs.FileInfo]]:
+def _stored_files(source: Source, system: fs.FileSystem, path: str) -> list[tuple[str, fs.FileInfo]]:
     """Return (path below the source, file) for a file, all files of a folder, or those that match a glob."""
     try:
         info = system.get_file_info(path)
         if info.type == fs.FileType.File:
             return [(info.base_name, info)]
         if info.type == fs.FileType.Directory:
-            found, nothing = files_below(system, path, "**"), "no files in this folder"
+            found, nothing = _files_below(system, path, "**"), "no files in this folder"
         elif magic := MAGIC.search(path):
             root = path[: path.rfind("/", 0, magic.start())]
-            found, nothing = files_below(system, root, path[len(root) + 1 :]), "no file matches this pattern"
+            found, nothing = _files_below(system, root, path[len(root) + 1 :]), "no file matches this pattern"
         else:
             found, nothing = [], f"no such file or folder; it must be {BUILTIN}, a path, a pattern or a URL"
     except Exception as error:  # web clients below fsspec raise their own types
@@ -109,21 +109,21 @@ def stored_files(source: Source, system: fs.FileSystem, path: str) -> list[tuple
     return found
 
 
-def files_below(system: fs.FileSystem, root: str, pattern: str) -> list[tuple[str, fs.FileInfo]]:
+def _files_below(system: fs.FileSystem, root: str, pattern: str) -> list[tuple[str, fs.FileInfo]]:
     """Return the files below a folder whose path, or a folder above them, matches a pattern; not hidden ones."""
     wanted = glob_expression(pattern)
     if isinstance(system, fs.LocalFileSystem):
-        entries = system.get_file_info(list(walk(root or "/")))
+        entries = system.get_file_info(list(_walk(root or "/")))
     else:
         entries = system.get_file_info(fs.FileSelector(root or "/", recursive=True, allow_not_found=True))
     named = [(entry.path[len(root) + 1 :], entry) for entry in entries if entry.type == fs.FileType.File]
     return [(name, entry) for name, entry in named if not HIDDEN.search(name) and wanted.match(name + "/")]
 
 
-def walk(root: str) -> Iterator[str]:
+def _walk(root: str) -> Iterator[str]:
     """Yield the paths of files below a local folder, following links, but no folder twice."""
     seen: set[str] = set()
-    for folder, folders, names in os.walk(root, followlinks=True, onerror=refuse_unreadable):
+    for folder, folders, names in os.walk(root, followlinks=True, onerror=_refuse_unreadable):
         real = os.path.realpath(folder)
         if real in seen:
             folders.clear()
@@ -134,7 +134,7 @@ def walk(root: str) -> Iterator[str]:
         yield from (f"{folder.rstrip('/')}/{name}" for name in names)
 
 
-def refuse_unreadable(error: OSError) -> None:
+def _refuse_unreadable(error: OSError) -> None:
     """Raise the error of reading a folder, unless it does not exist."""
     if not isinstance(error, FileNotFoundError):
         raise error
@@ -142,10 +142,10 @@ def refuse_unreadable(error: OSError) -> None:
 
 def glob_expression(pattern: str) -> re.Pattern[str]:
     """Compile a glob for paths that end in "/": * and ? match within a name, ** any number of folders."""
-    return re.compile("".join("(?:[^/]+/)*" if part == "**" else glob_name(part) + "/" for part in pattern.split("/")))
+    return re.compile("".join("(?:[^/]+/)*" if part == "**" else _glob_name(part) + "/" for part in pattern.split("/")))
 
 
-def glob_name(pattern: str) -> str:
+def _glob_name(pattern: str) -> str:
     """Return the expression for the glob of one file or folder name."""
 
     def expression(token: re.Match[str]) -> str:
@@ -156,13 +156,13 @@ def glob_name(pattern: str) -> str:
     return re.sub(r"\[!?[^\]]+\]|.", expression, pattern)
 
 
-def web_file(source: Source) -> InputFile:
+def _web_file(source: Source) -> InputFile:
     """Return the file of a web URL as its server describes it. Raises DataError if it is unavailable."""
     try:
         about = describe(source.location)
     except OSError as error:
         raise DataError(f"corpus {source.spec} cannot be read: {storage.first_line(error)}") from error
-    return input_file(
+    return _input_file(
         source,
         location=source.location,
         name=urlsplit(source.location).path.rsplit("/", 1)[-1] or "index",
@@ -171,7 +171,7 @@ def web_file(source: Source) -> InputFile:
     )
 
 
-def builtin_files(source: Source) -> list[InputFile]:
+def _builtin_files(source: Source) -> list[InputFile]:
     """Return the Python files of the built-in corpus, stamped with their distribution's version."""
     found: dict[str, InputFile] = {}
     for distribution in builtin.distributions().values():
@@ -179,7 +179,7 @@ def builtin_files(source: Source) -> list[InputFile]:
         sizes = {str(file): file.size for file in distribution.files or []}
         for name in sorted(name for name in sizes if name.endswith(".py") and not name.startswith("..")):
             size = -1 if sizes[name] is None else sizes[name]
-            found[name] = input_file(source, location=f"{root}/{name}", name=name, bytes=size, stamp=version)
+            found[name] = _input_file(source, location=f"{root}/{name}", name=name, bytes=size, stamp=version)
     return list(found.values())
 
 
@@ -188,14 +188,14 @@ def split_into_ranges(file: InputFile) -> tuple[list[InputFile], bytes]:
 
     Raises DataError if a dump's index does not match.
     """
-    text = dump_head(file)
+    text = _dump_head(file)
     if text is None:
         return [file], b""
     found = byte_ranges(file.location, file.bytes, RANGE_BYTES)
     return [replace(file, format=DUMP, start=start, stop=stop, bytes=stop - start) for start, stop in found], text
 
 
-def dump_head(file: InputFile) -> bytes | None:
+def _dump_head(file: InputFile) -> bytes | None:
     """Return the head of a dump that can be read in ranges; None for any other file."""
     if file.bytes <= RANGE_BYTES or not file.name.lower().endswith(".bz2") or file.format not in (None, DUMP):
         return None

@@ -57,7 +57,7 @@ class LocatedStream(io.RawIOBase):
     def __init__(self, location: str, opening: Callable[[str], Any] | None = None):
         self.location = location
         self.given = 0
-        self.stream: BinaryIO = self.guarded(opening or open_raw, location)
+        self.stream: BinaryIO = self.guarded(opening or _open_raw, location)
 
     def readable(self) -> bool:
         return True
@@ -80,7 +80,7 @@ class LocatedStream(io.RawIOBase):
             raise DataError(f"{self.location} cannot be read: {storage.first_line(error)}") from error
 
 
-def open_raw(location: str) -> Any:
+def _open_raw(location: str) -> Any:
     """Open a file's stored bytes. Raises the errors of the file system or web client."""
     if location.startswith(WEB):
         return WebStream(location)
@@ -93,7 +93,7 @@ def read_stored(location: str, start: int, stop: int | None = None, stamp: str =
 
     Raises DataError if they cannot be read, or if a web server's file has another tag or date than `stamp`.
     """
-    with LocatedStream(location, lambda location: open_at(location, start, stop, stamp)) as stream:
+    with LocatedStream(location, lambda location: _open_at(location, start, stop, stamp)) as stream:
         while (stop is None or start < stop) and (
             block := stream.read(BLOCK_BYTES if stop is None else min(BLOCK_BYTES, stop - start))
         ):
@@ -106,7 +106,7 @@ def read_at(location: str, start: int, size: int) -> bytes:
     return b"".join(read_stored(location, start, start + size))
 
 
-def open_at(location: str, start: int, stop: int | None, stamp: str) -> Any:
+def _open_at(location: str, start: int, stop: int | None, stamp: str) -> Any:
     """Open a file's stored bytes at `start`; a web server's end at `stop`.
 
     Raises errors of the file system or web client.
@@ -130,7 +130,7 @@ def blocks(location: str, expansion_limit: int = EXPANSION_LIMIT) -> Iterator[by
     with io.BufferedReader(raw, BLOCK_BYTES) as source:
         # The wrapper's own buffer would lose data decompressed just before an error: read below it.
         wrapper: Any = compression_wrapper(
-            source, "rb", compression=compression_by_name(location) or compression_by_magic(source.peek(16))
+            source, "rb", compression=compression_by_name(location) or _compression_by_magic(source.peek(16))
         )
         stream = wrapper.raw if wrapper is not source else source
         size = 0
@@ -161,7 +161,7 @@ def compression_by_name(location: str) -> str | None:
     return next((suffix for suffix in COMPRESSED if path.lower().endswith(suffix)), None)
 
 
-def compression_by_magic(head: bytes) -> str:
+def _compression_by_magic(head: bytes) -> str:
     """Return smart_open's name for the compression shown by first bytes, for downloads without a telling name."""
     found = next((suffix for start, suffix in MAGIC.items() if head.startswith(start)), "disable")
     return "disable" if found == ".bz2" and head[4:10] != BZ2_BLOCK else found
@@ -187,7 +187,7 @@ def as_utf8(blocks: Iterator[bytes]) -> Iterator[bytes]:
         yield b"\xff"
 
 
-def decode_utf8(blocks: Iterator[bytes]) -> Iterator[str]:
+def _decode_utf8(blocks: Iterator[bytes]) -> Iterator[str]:
     """Decode UTF-8 without BOM, with LF line ends; undecodable bytes become lone surrogates."""
     decoder = io.IncrementalNewlineDecoder(codecs.getincrementaldecoder("utf-8-sig")("surrogateescape"), translate=True)
     for block in blocks:
@@ -201,7 +201,7 @@ def lines(blocks: Iterator[bytes]) -> Iterator[str]:
     A line of more than a million characters is split, at white space if there is some.
     """
     rest = ""
-    for text in decode_utf8(blocks):
+    for text in _decode_utf8(blocks):
         *whole, rest = (rest + text).split("\n")
         yield from whole
         while len(rest) > LONGEST_LINE:
@@ -215,7 +215,7 @@ def whole_lines(blocks: Iterator[bytes], longest: int) -> Iterator[tuple[str, bo
     """Yield (line, True) for each line of `lines`, or (beginning, False) if it has more than `longest` characters."""
     held: list[str] = []
     size = 0
-    for text in decode_utf8(blocks):
+    for text in _decode_utf8(blocks):
         first, *more = text.split("\n")
         for part, ends in [
             (first, bool(more)),

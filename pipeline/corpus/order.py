@@ -64,14 +64,14 @@ def can_follow(previous: Cursor | None, following: Cursor) -> bool:
     return following.row == 0 and (following.epoch, following.window) > (previous.epoch, previous.window)
 
 
-def end_of_window(cursor: Cursor) -> Cursor:
+def _end_of_window(cursor: Cursor) -> Cursor:
     """Return the cursor at the end of its window, for a phase that makes other examples from the next window on."""
     return replace(cursor, row=cursor.rows_in_window - 1)
 
 
 def cursor_for_phase(cursor: Cursor | None, phase: Phase, step: int) -> Cursor | None:
     """Return the row after which a phase continues at a step of the run; `cursor` is the last row consumed."""
-    return end_of_window(cursor) if cursor is not None and step == phase.first else cursor
+    return _end_of_window(cursor) if cursor is not None and step == phase.first else cursor
 
 
 def slots_at(step: int, batch: Batch) -> int:
@@ -82,25 +82,25 @@ def slots_at(step: int, batch: Batch) -> int:
 
 
 @lru_cache(maxsize=4)
-def slots_of_warmup(batch: Batch) -> np.ndarray:
+def _slots_of_warmup(batch: Batch) -> np.ndarray:
     """Return the slots before each step of the warm-up and before the first step after it, int64."""
     return np.cumsum([0] + [slots_at(step, batch) for step in range(batch.warmup_steps)])
 
 
-def slots_before(step: int, batch: Batch) -> int:
+def _slots_before(step: int, batch: Batch) -> int:
     """Return the slots of all steps before this one."""
     warmed = min(step, batch.warmup_steps)
-    return int(slots_of_warmup(batch)[warmed]) + (step - warmed) * batch.slots_per_step
+    return int(_slots_of_warmup(batch)[warmed]) + (step - warmed) * batch.slots_per_step
 
 
 def offset(step: int, batch: Batch) -> int:
     """Return the rows of the global sequence before a step."""
-    return slots_before(step, batch) * batch.rows_per_slot
+    return _slots_before(step, batch) * batch.rows_per_slot
 
 
 def slots_of_rank(step: int, start: int, batch: Batch, rank: int, world: int) -> list[int]:
     """Return the slots of a step (indices in it) dealt to a rank, for a stream started at step `start`."""
-    first = slots_before(step, batch) - slots_before(start, batch)
+    first = _slots_before(step, batch) - _slots_before(start, batch)
     return [slot for slot in range(slots_at(step, batch)) if (first + slot) % world == rank]
 
 

@@ -31,7 +31,7 @@ def is_parquet(name: str, head: bytes) -> bool:
     return head.startswith(MAGIC) or name.lower().endswith(".parquet")
 
 
-def open_random(location: str) -> Any:
+def _open_random(location: str) -> Any:
     """Open a stored file for random access. Raises the errors of the file system."""
     system, path = storage.filesystem(location)
     return system.open_input_file(path)
@@ -52,10 +52,10 @@ class Seekable(LocatedStream):
 
 
 @contextmanager
-def random_access(file: Opened) -> Iterator[Any]:
+def _random_access(file: Opened) -> Iterator[Any]:
     """Open the file itself, or a temporary copy of a web or compressed file."""
     if not file.location.startswith(WEB) and compression_by_name(file.location) is None:
-        with Seekable(file.location, open_random) as stream:
+        with Seekable(file.location, _open_random) as stream:
             yield stream
         return
     with tempfile.TemporaryFile() as stream:
@@ -71,7 +71,7 @@ def read_parquet(file: Opened) -> Iterator[Record | Dropped]:
     Raises NoTextColumn if no column is the text; a file that cannot be decoded is damaged, and rows before that are
     kept.
     """
-    rows = parquet_rows(file)
+    rows = _parquet_rows(file)
     for number, row in enumerate(rows):
         yield row if isinstance(row, Dropped) else row_record(file.name, number, row[0], row[1])
 
@@ -79,11 +79,11 @@ def read_parquet(file: Opened) -> Iterator[Record | Dropped]:
 def read_parquet_sentences(file: Opened) -> Iterator[Record | Dropped]:
     """Read one sentence per row, as in the hub's bookcorpus; rows are grouped to documents of 500."""
     damage: list[Dropped] = []
-    yield from sentence_blocks(file.name, sentences(parquet_rows(file), damage))
+    yield from sentence_blocks(file.name, _sentences(_parquet_rows(file), damage))
     yield from damage
 
 
-def sentences(rows: Iterator[tuple[dict[str, Any], list[str]] | Dropped], damage: list[Dropped]) -> Iterator[str]:
+def _sentences(rows: Iterator[tuple[dict[str, Any], list[str]] | Dropped], damage: list[Dropped]) -> Iterator[str]:
     """Yield the texts of rows; drops go to `damage`."""
     for row in rows:
         if isinstance(row, Dropped):
@@ -92,21 +92,21 @@ def sentences(rows: Iterator[tuple[dict[str, Any], list[str]] | Dropped], damage
             yield from row[1]
 
 
-def parquet_rows(file: Opened) -> Iterator[tuple[dict[str, Any], list[str]] | Dropped]:
+def _parquet_rows(file: Opened) -> Iterator[tuple[dict[str, Any], list[str]] | Dropped]:
     """Yield (existing id, title and url; paragraphs) of each row, and at the end a drop if the file is damaged."""
-    with random_access(file) as stream:
+    with _random_access(file) as stream:
         try:
             table = pq.ParquetFile(stream, buffer_size=BUFFER_BYTES, pre_buffer=False)
             column = text_column(
-                file.location, table.schema_arrow.names, text_columns(table.schema_arrow, file.column), file.column
+                file.location, table.schema_arrow.names, _text_columns(table.schema_arrow, file.column), file.column
             )
             about = [
                 name
                 for name in table.schema_arrow.names
-                if name in ABOUT and name != column and is_about(table.schema_arrow.field(name).type)
+                if name in ABOUT and name != column and _is_about(table.schema_arrow.field(name).type)
             ]
             for batch in table.iter_batches(BATCH_ROWS, columns=[column, *about]):
-                texts, *more = (strings(batch.column(name)) for name in (column, *about))
+                texts, *more = (_strings(batch.column(name)) for name in (column, *about))
                 for text, *values in zip(texts, *more, strict=True):
                     yield dict(zip(about, values, strict=True)), [text] if isinstance(text, str) else text or []
         except DataError:
@@ -115,40 +115,40 @@ def parquet_rows(file: Opened) -> Iterator[tuple[dict[str, Any], list[str]] | Dr
             yield dropped(file.name, "damaged file", storage.first_line(error))
 
 
-def text_columns(schema: pa.Schema, wanted: str | None) -> list[str]:
+def _text_columns(schema: pa.Schema, wanted: str | None) -> list[str]:
     """Return the columns with text or lists of it; bytes count as text only in the requested column."""
     return [
         field.name
         for field in schema
-        if is_string(value_type(field.type)) or (field.name == wanted and kinds.is_binary(value_type(field.type)))
+        if _is_string(_value_type(field.type)) or (field.name == wanted and kinds.is_binary(_value_type(field.type)))
     ]
 
 
-def value_type(type: pa.DataType) -> pa.DataType:
+def _value_type(type: pa.DataType) -> pa.DataType:
     """Return the innermost value type of a dictionary or list type."""
     return (
-        value_type(type.value_type)
+        _value_type(type.value_type)
         if kinds.is_dictionary(type) or kinds.is_list(type) or kinds.is_large_list(type)
         else type
     )
 
 
-def is_string(type: pa.DataType) -> bool:
+def _is_string(type: pa.DataType) -> bool:
     return kinds.is_string(type) or kinds.is_large_string(type) or kinds.is_string_view(type)
 
 
-def is_about(type: pa.DataType) -> bool:
+def _is_about(type: pa.DataType) -> bool:
     """Whether a column can be an id, url or title."""
-    return kinds.is_integer(type) or (is_string(value_type(type)) and not kinds.is_nested(type))
+    return kinds.is_integer(type) or (_is_string(_value_type(type)) and not kinds.is_nested(type))
 
 
-def strings(column: pa.Array) -> list[Any]:
+def _strings(column: pa.Array) -> list[Any]:
     """Return the values of a column; undecodable bytes become lone surrogates, as in all readers."""
     if kinds.is_dictionary(column.type):
         column = column.dictionary_decode()
     if kinds.is_list(column.type) or kinds.is_large_list(column.type):
         return [
-            None if part is None else [text for text in strings(part) if text]
+            None if part is None else [text for text in _strings(part) if text]
             for part in (scalar.values for scalar in column)
         ]
     if kinds.is_integer(column.type):

@@ -148,7 +148,7 @@ def write_parts(
         for file, stored in zip(files, fetched or [None] * len(files), strict=True)
     ]
     rows = chain.from_iterable(
-        file_rows(file, tallies.setdefault(file.source, Tally()), settings, ready)
+        _file_rows(file, tallies.setdefault(file.source, Tally()), settings, ready)
         for file, ready in zip(files, given, strict=True)
     )
     parts = []
@@ -191,7 +191,7 @@ def records(folder: str, settings: Preparation) -> dict[str, dict[str, Any]]:
     return {name: record for name, record in found.items() if record.get("settings") == about and whole(record)}
 
 
-def file_rows(file: InputFile, tally: Tally, settings: Preparation, given: RangeInput) -> Iterator[SketchedRow]:
+def _file_rows(file: InputFile, tally: Tally, settings: Preparation, given: RangeInput) -> Iterator[SketchedRow]:
     """Yield the rows of one file with the sketches of their texts, counted in the tally."""
     for item in file_documents(file, settings, given):
         if isinstance(item, Dropped):
@@ -208,7 +208,7 @@ def file_documents(
 ) -> Iterator[Document | Dropped]:
     """Yield the documents and drops of one file; at the end, a drop if too much of it was not UTF-8."""
     kept = lost = 0
-    for item in unchecked_documents(file, settings, given):
+    for item in _unchecked_documents(file, settings, given):
         kept += len(item.text) if isinstance(item, Document) else 0
         lost += item.characters if isinstance(item, Dropped) else 0
         yield item
@@ -220,7 +220,7 @@ def file_documents(
         yield Dropped(id=file.name, reason="file not UTF-8", sample=sample)
 
 
-def unchecked_documents(file: InputFile, settings: Preparation, given: RangeInput) -> Iterator[Document | Dropped]:
+def _unchecked_documents(file: InputFile, settings: Preparation, given: RangeInput) -> Iterator[Document | Dropped]:
     """Yield the documents of one file and the drops of its records."""
     for record in file_records(file, settings.expansion_limit, given):
         if isinstance(record, Dropped):
@@ -243,7 +243,7 @@ def file_records(
     An unsupported file is dropped. Raises DataError if the user named that very file, its format or its column.
     """
     damage: list[Dropped] = []
-    stream = blocks_until_damage(file, expansion_limit, given, damage)
+    stream = _blocks_until_damage(file, expansion_limit, given, damage)
     head = b""
     while len(head) < HEAD_BYTES and (block := next(stream, None)):
         head += block
@@ -251,30 +251,30 @@ def file_records(
     if is_utf16(head):
         contents, head = as_utf8(contents), b"".join(as_utf8(iter([head[: HEAD_BYTES // 2 * 2]])))
     format = file.format or recognise(file.name, head[:HEAD_BYTES], column=file.column)
-    if unfit := None if file.format else drop_unsupported(file, format, head[:HEAD_BYTES]):
+    if unfit := None if file.format else _drop_unsupported(file, format, head[:HEAD_BYTES]):
         yield unfit
         return
     if head or not damage:
         opened = Opened(
             location=file.location, name=file.name, blocks=contents, column=file.column, language=file.language
         )
-        for record in read(file, FORMATS[str(format)], opened):
+        for record in _read(file, FORMATS[str(format)], opened):
             if not (damage and isinstance(record, Dropped) and record.reason == "truncated file"):  # as `damage` has it
                 yield record
     yield from damage
 
 
-def read(file: InputFile, format: Format, opened: Opened) -> Iterator[Record | Dropped]:
+def _read(file: InputFile, format: Format, opened: Opened) -> Iterator[Record | Dropped]:
     """Yield the records of an opened file; a table that was only recognised is dropped if it has no text."""
     try:
         yield from format.read(opened)
     except NoTextColumn as error:
-        if file.format or file.column or is_named(file):
+        if file.format or file.column or _is_named(file):
             raise DataError(str(error)) from error
         yield dropped(file.name, "no text column", str(error))
 
 
-def drop_unsupported(file: InputFile, format: str | None, head: bytes) -> Dropped | None:
+def _drop_unsupported(file: InputFile, format: str | None, head: bytes) -> Dropped | None:
     """Return a drop if a file is unsupported. Raises DataError with advice if the user named that very file."""
     reason = unsupported_reason(bare_name(file.name), head)
     advice = UNSUPPORTED[reason].advice if reason else ""
@@ -283,19 +283,19 @@ def drop_unsupported(file: InputFile, format: str | None, head: bytes) -> Droppe
             "no text column",
             f"::column={file.column} is for JSON lines and Parquet, and this is neither: leave it out",
         )
-    if reason and is_named(file):
+    if reason and _is_named(file):
         raise DataError(f"{file.location}: {advice}")
     if reason or format is None:
         return dropped(file.name, reason or "binary", advice)
     return None
 
 
-def is_named(file: InputFile) -> bool:
+def _is_named(file: InputFile) -> bool:
     """Whether the source is this very file, not a folder or a pattern."""
     return file.location == file.source
 
 
-def blocks_until_damage(
+def _blocks_until_damage(
     file: InputFile, expansion_limit: int, given: RangeInput, damage: list[Dropped]
 ) -> Iterator[bytes]:
     """Yield the blocks of a file until its compressed data breaks; the reason is added to `damage`.
@@ -352,10 +352,10 @@ def part_tables(rows: Iterable[SketchedRow]) -> Iterator[tuple[pa.Table, pa.Tabl
             gathered += characters
             held, characters = [], 0
         if gathered >= PART_CHARACTERS:
-            yield merge_tables(tables)
+            yield _merge_tables(tables)
             tables, gathered = [], 0
     if tables or held:
-        yield merge_tables([*tables, arrow_tables(held)])
+        yield _merge_tables([*tables, arrow_tables(held)])
 
 
 def arrow_tables(held: list[SketchedRow]) -> tuple[pa.Table, pa.Table]:
@@ -375,7 +375,7 @@ def leading_number(key: bytes) -> int:
     return int.from_bytes(key[:8], "big")
 
 
-def merge_tables(tables: list[tuple[pa.Table, pa.Table]]) -> tuple[pa.Table, pa.Table]:
+def _merge_tables(tables: list[tuple[pa.Table, pa.Table]]) -> tuple[pa.Table, pa.Table]:
     """Merge several tables to one sorted part and its sketches."""
     return sort_part(pa.concat_tables([rows for rows, _ in tables])), pa.concat_tables(
         [sketches for _, sketches in tables]

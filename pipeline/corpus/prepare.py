@@ -82,7 +82,7 @@ def prepare(sources: Sequence[str], settings: Preparation, folder: str, report: 
     folder = storage.absolute(folder)
     with patience(settings.web_timeout, report):
         listed = list_sources(sources, folder)
-    corpus = matching_corpus(listed, settings, folder)
+    corpus = _matching_corpus(listed, settings, folder)
     if corpus is None:
         files = with_distinct_names(
             [
@@ -93,9 +93,9 @@ def prepare(sources: Sequence[str], settings: Preparation, folder: str, report: 
         )
         storage.require_writable("folder", folder)
         with storage.locked(folder), patience(settings.web_timeout, report):
-            build(files, settings, folder, plan_of(listed, settings), report)
+            _build(files, settings, folder, _plan_of(listed, settings), report)
         corpus = load_corpus(folder)
-    report(f"prepare: {folder} is ready: {summary(corpus)}")
+    report(f"prepare: {folder} is ready: {_summary(corpus)}")
     return corpus
 
 
@@ -108,27 +108,27 @@ def finished_corpus(sources: Sequence[str], settings: Preparation, folder: str) 
     folder = storage.absolute(folder)
     with patience(settings.web_timeout, partial(print, flush=True)):
         listed = list_sources(sources, folder)
-    return matching_corpus(listed, settings, folder)
+    return _matching_corpus(listed, settings, folder)
 
 
-def matching_corpus(listed: dict[Source, list[InputFile]], settings: Preparation, folder: str) -> Corpus | None:
+def _matching_corpus(listed: dict[Source, list[InputFile]], settings: Preparation, folder: str) -> Corpus | None:
     """Return the finished corpus of exactly these files in a folder, or None."""
     if not storage.exists(storage.join(folder, storage.MANIFEST)):
-        refuse_unrelated_files(folder)
+        _refuse_unrelated_files(folder)
         return None
-    if not matches_plan(folder, plan_of(listed, settings)):
+    if not _matches_plan(folder, _plan_of(listed, settings)):
         return None
     present = {f"{split}/{name}" for split in SPLITS for name in storage.children(storage.join(folder, split))}
-    return load_corpus(folder) if shards_in_use(folder) <= present else None
+    return load_corpus(folder) if _shards_in_use(folder) <= present else None
 
 
 def list_sources(sources: Sequence[str], folder: str) -> dict[Source, list[InputFile]]:
     """List the files of each source, without those in the corpus folder itself; built-in files are not listed."""
-    listed = {source: [] if source.location == BUILTIN else list_files(source) for source in parse_all(sources)}
-    return {source: files_outside(source, files, folder) for source, files in listed.items()}
+    listed = {source: [] if source.location == BUILTIN else list_files(source) for source in _parse_all(sources)}
+    return {source: _files_outside(source, files, folder) for source, files in listed.items()}
 
 
-def files_outside(source: Source, files: list[InputFile], folder: str) -> list[InputFile]:
+def _files_outside(source: Source, files: list[InputFile], folder: str) -> list[InputFile]:
     """Return the files outside a folder. Raises ConfigError if all are inside."""
     real = cache(lambda location: location if storage.is_url(location) else os.path.realpath(location))
     inside = f"{real(folder)}/"
@@ -141,7 +141,7 @@ def files_outside(source: Source, files: list[InputFile], folder: str) -> list[I
     return found
 
 
-def plan_of(listed: dict[Source, Sequence[InputFile]], settings: Preparation) -> Plan:
+def _plan_of(listed: dict[Source, Sequence[InputFile]], settings: Preparation) -> Plan:
     """Return the plan of sources with these files; built-in files need not be listed."""
     stamps = [fingerprint(source, files) for source, files in listed.items()]
     return Plan(
@@ -151,7 +151,7 @@ def plan_of(listed: dict[Source, Sequence[InputFile]], settings: Preparation) ->
     )
 
 
-def summary(corpus: Corpus) -> str:
+def _summary(corpus: Corpus) -> str:
     """Return one line with the size of a corpus."""
     counts = corpus.counts
     held = (
@@ -162,7 +162,7 @@ def summary(corpus: Corpus) -> str:
     return f"{counts['documents']:,} documents, {counts['characters'] / MILLION:.1f} M characters, {held}"
 
 
-def parse_all(specs: Sequence[str]) -> list[Source]:
+def _parse_all(specs: Sequence[str]) -> list[Source]:
     """Parse the sources of a corpus (none: the built-in one). Raises ConfigError for duplicates."""
     parsed = [parse(spec) for spec in specs or (BUILTIN,)]
     for index, source in enumerate(parsed):
@@ -201,10 +201,10 @@ def load_corpus(folder: str) -> Corpus:
             "prepare one there, or name another folder"
         ) from error
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise unreadable_manifest(folder, error) from error
+        raise _unreadable_manifest(folder, error) from error
 
 
-def unreadable_manifest(folder: str, error: Exception) -> PipelineError:
+def _unreadable_manifest(folder: str, error: Exception) -> PipelineError:
     """Return the error for an unreadable manifest; it advises to delete the folder only if preparation made it."""
     if not any(SHARD.fullmatch(name) for split in SPLITS for name in storage.children(storage.join(folder, split))):
         return ConfigError(
@@ -250,7 +250,7 @@ def read_window(corpus: Corpus, window: Window) -> pa.Table:
         ) from error
 
 
-def refuse_unrelated_files(folder: str) -> None:
+def _refuse_unrelated_files(folder: str) -> None:
     """Raise ConfigError if a folder without manifest has files that no unfinished preparation leaves."""
     names = [name for name in storage.children(folder) if not name.startswith(".") and not name.endswith(".tmp")]
     unrelated = [name for name in names if name not in (PARTS, *SPLITS)] or (names if PARTS not in names else [])
@@ -260,7 +260,7 @@ def refuse_unrelated_files(folder: str) -> None:
         )
 
 
-def matches_plan(folder: str, plan: Plan) -> bool:
+def _matches_plan(folder: str, plan: Plan) -> bool:
     """Whether a finished folder was made from exactly this plan; a plan with more inputs can be built upon it.
 
     Raises ConfigError for other settings, and for a source that is no longer in the plan.
@@ -270,7 +270,7 @@ def matches_plan(folder: str, plan: Plan) -> bool:
         settings, inputs, sources = manifest["settings"], manifest["inputs"], manifest["sources"]
         asked = {location: {name: about[name] for name in KEYS} for location, about in sources.items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise unreadable_manifest(folder, error) from error
+        raise _unreadable_manifest(folder, error) from error
     for name in [*plan.settings, *settings]:
         if settings.get(name) != plan.settings.get(name):
             raise ConfigError(
@@ -282,7 +282,7 @@ def matches_plan(folder: str, plan: Plan) -> bool:
     return asked == plan.sources and inputs == plan.inputs
 
 
-def build(files: list[InputFile], settings: Preparation, folder: str, plan: Plan, report: Report) -> None:
+def _build(files: list[InputFile], settings: Preparation, folder: str, plan: Plan, report: Report) -> None:
     """Run all stages and write the manifest."""
     parts, parents, tallies = extract(files, settings, folder, report)
     settings = replace(settings, heldout_share=heldout_share(settings.heldout_share, parents))
@@ -295,9 +295,9 @@ def build(files: list[InputFile], settings: Preparation, folder: str, plan: Plan
     if not manifest["train"]:
         share = f"prepare.heldout_share ({plan.settings['prepare.heldout_share']})"
         raise DataError(f"corpus {listed(plan.sources)}: {share} leaves no training text: set it to 0 or add documents")
-    before = shards_in_use(folder)
+    before = _shards_in_use(folder)
     storage.write_json(storage.join(folder, storage.MANIFEST), manifest)
-    delete_unused_files(folder, before | shards_in_use(folder), parts, cut)
+    delete_unused_files(folder, before | _shards_in_use(folder), parts, cut)
 
 
 def manifest_contents(shards: list[dict[str, Any]], tallies: Tallies, plan: Plan) -> dict[str, Any]:
@@ -311,7 +311,7 @@ def manifest_contents(shards: list[dict[str, Any]], tallies: Tallies, plan: Plan
         for split in SPLITS
     }
     sources = {
-        location: about | source_counts(location, shards, tallies.get(location, Tally()))
+        location: about | _source_counts(location, shards, tallies.get(location, Tally()))
         for location, about in plan.sources.items()
     }
     sums = {
@@ -321,7 +321,7 @@ def manifest_contents(shards: list[dict[str, Any]], tallies: Tallies, plan: Plan
     every = total_tally(tallies)
     digests = [[shard[split]["digest"] for shard in shards] for split in SPLITS]
     weighted = sorted(
-        [members_of(location, shards), about["weight"]]
+        [_members_of(location, shards), about["weight"]]
         for location, about in plan.sources.items()
         if about["weight"] != 1
     )
@@ -335,12 +335,12 @@ def manifest_contents(shards: list[dict[str, Any]], tallies: Tallies, plan: Plan
     }
 
 
-def members_of(location: str, shards: list[dict[str, Any]]) -> list[list[str]]:
+def _members_of(location: str, shards: list[dict[str, Any]]) -> list[list[str]]:
     """Return digests that identify the documents of a source, independent of its location."""
     return [[shard[split]["members"].get(location, "") for shard in shards] for split in SPLITS]
 
 
-def source_counts(location: str, shards: list[dict[str, Any]], tally: Tally) -> dict[str, Any]:
+def _source_counts(location: str, shards: list[dict[str, Any]], tally: Tally) -> dict[str, Any]:
     """Return the counts and drops of a source."""
     none = dict.fromkeys(COUNTED, 0)
     of = {split: [shard[split]["sources"].get(location, none) for shard in shards] for split in SPLITS}
@@ -349,7 +349,7 @@ def source_counts(location: str, shards: list[dict[str, Any]], tally: Tally) -> 
     return {"files": tally.files} | sums | heldout | {"dropped": tally.dropped}
 
 
-def shards_in_use(folder: str) -> set[str]:
+def _shards_in_use(folder: str) -> set[str]:
     """Return the shards of the corpus in a folder; empty without a manifest."""
     try:
         manifest = storage.read_json(storage.join(folder, storage.MANIFEST))

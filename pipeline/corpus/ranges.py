@@ -10,7 +10,7 @@ KEYS = 1 << 64
 
 
 def key_edges(number: int, count: int) -> tuple[int, int]:
-    """Return the first number of range `number` of `count` equal ranges of 64-bit numbers, and one past its last."""
+    """Return the first number of range `_number` of `count` equal ranges of 64-bit numbers, and one past its last."""
     return -(-number * KEYS // count), -(-(number + 1) * KEYS // count)
 
 
@@ -28,7 +28,7 @@ def sorted_range(location: str, schema: pa.Schema, column: str, low: int, high: 
             if not file.metadata.row_group(group).num_rows:
                 continue
             edges = file.metadata.row_group(group).column(column_index).statistics
-            if number(edges.max) >= low and number(edges.min) < high:
+            if _number(edges.max) >= low and _number(edges.min) < high:
                 table = file.read_row_group(group).cast(schema)
                 keys = numbers(table[column])
                 first, last = (
@@ -38,7 +38,7 @@ def sorted_range(location: str, schema: pa.Schema, column: str, low: int, high: 
     return pa.concat_tables(found)
 
 
-def number(key: bytes | int) -> int:
+def _number(key: bytes | int) -> int:
     """Return a key as a number."""
     return int.from_bytes(key[:8], "big") if isinstance(key, bytes) else key
 

@@ -44,8 +44,8 @@ def read_jsonl(file: Opened) -> Iterator[Record | Dropped]:
 
 def line_records(location: str, name: str, blocks: Iterator[bytes], wanted: str | None) -> Iterator[Record | Dropped]:
     """Yield the records of JSON lines; the text is in the column `wanted`, or None: in the only possible one."""
-    rows = parse_lines(whole_lines(blocks, LONGEST_RECORD))
-    first = first_rows(rows)
+    rows = _parse_lines(whole_lines(blocks, LONGEST_RECORD))
+    first = _first_rows(rows)
     found = [value for _, value in first if isinstance(value, dict)]
     if not found:
         column = wanted or TEXT
@@ -54,14 +54,14 @@ def line_records(location: str, name: str, blocks: Iterator[bytes], wanted: str 
         texts = [
             key
             for key in named
-            if any(is_text(value.get(key)) for value in found) or not any(value.get(key) for value in found)
+            if any(_is_text(value.get(key)) for value in found) or not any(value.get(key) for value in found)
         ]
         column = text_column(location, named, texts, wanted)
     for number, (line, value) in enumerate(chain(first, rows)):
-        yield record(name, number, line, value, column)
+        yield _record(name, number, line, value, column)
 
 
-def parse_lines(rows: Iterable[tuple[str, bool]]) -> Iterator[tuple[str, Any]]:
+def _parse_lines(rows: Iterable[tuple[str, bool]]) -> Iterator[tuple[str, Any]]:
     """Yield (line, its value) of the non-blank lines; the value is None if invalid."""
     for line, whole in rows:
         if line.strip():
@@ -76,7 +76,7 @@ def parse_json(line: str) -> Any:
         return None
 
 
-def first_rows(rows: Iterator[tuple[str, Any]]) -> list[tuple[str, Any]]:
+def _first_rows(rows: Iterator[tuple[str, Any]]) -> list[tuple[str, Any]]:
     """Return the first records, enough to know the columns."""
     held: list[tuple[str, Any]] = []
     size = 0
@@ -86,7 +86,7 @@ def first_rows(rows: Iterator[tuple[str, Any]]) -> list[tuple[str, Any]]:
     return held
 
 
-def is_text(value: Any) -> bool:
+def _is_text(value: Any) -> bool:
     """Whether a value is a text or a list of texts."""
     return isinstance(value, str) or (
         isinstance(value, list) and value != [] and all(isinstance(part, str) for part in value)
@@ -117,12 +117,12 @@ def text_column(location: str, named: Sequence[str], texts: Sequence[str], wante
     return possible[0]
 
 
-def record(name: str, number: int, line: str, value: Any, column: str) -> Record | Dropped:
+def _record(name: str, number: int, line: str, value: Any, column: str) -> Record | Dropped:
     """Convert a line's value to a record."""
     if (
         not isinstance(value, dict)
         or column not in value
-        or not (value[column] in (None, []) or is_text(value[column]))
+        or not (value[column] in (None, []) or _is_text(value[column]))
     ):
         return dropped(f"{name}:{number}", "broken record", line)
     text = value[column] or ()

@@ -41,7 +41,7 @@ def write_shard(
     characters], ...], "sources": counts of each, "digest", "members": digests of each source}.
     """
     done = storage.join(folder, "parts", f"{plan}-{number:05d}.json")
-    if found := finished_shard(folder, done):
+    if found := _finished_shard(folder, done):
         return found
     low, high = key_edges(number, count)
     found = [
@@ -65,7 +65,7 @@ def write_shard(
     return report
 
 
-def finished_shard(folder: str, done: str) -> dict[str, Any] | None:
+def _finished_shard(folder: str, done: str) -> dict[str, Any] | None:
     """Return the report of a finished shard whose files exist, else None."""
     report = storage.read_object(done)
     if report is None:
@@ -79,7 +79,7 @@ def without_repeats(table: pa.Table, tallies: dict[str, Tally]) -> pa.Table:
     keys = key_bytes(table["key"])
     repeats = np.zeros(len(keys), bool)
     repeats[1:] = (keys[1:] == keys[:-1]).all(axis=1)
-    return drop_rows(table, repeats, "duplicate", tallies)
+    return _drop_rows(table, repeats, "duplicate", tallies)
 
 
 def without_near_duplicates(
@@ -100,10 +100,10 @@ def without_near_duplicates(
     limit = np.where(aside, HELDOUT_OVERLAP, settings.near_duplicates)
     repeated = (share >= limit) & (shared >= LEAST_SHARED) | (part >= limit) & (common >= LEAST_SHARED)
     whole = aside & (part >= settings.near_duplicates) & (common > 0)
-    return drop_rows(table, repeated | whole, "near-duplicate", tallies)
+    return _drop_rows(table, repeated | whole, "near-duplicate", tallies)
 
 
-def drop_rows(table: pa.Table, dropped_rows: np.ndarray, reason: Reason, tallies: dict[str, Tally]) -> pa.Table:
+def _drop_rows(table: pa.Table, dropped_rows: np.ndarray, reason: Reason, tallies: dict[str, Tally]) -> pa.Table:
     """Drop rows, counted by source under a reason."""
     gone = table.filter(pa.array(dropped_rows))
     for source in pc.unique(gone["source"]).to_pylist():
@@ -139,7 +139,7 @@ def write_windows(folder: str, split: str, number: int, table: pa.Table, limit: 
     """
     lengths = pc.utf8_length(table["text"]).to_pylist()
     edges = window_edges(lengths, limit)
-    digest = content_digest(table, edges)
+    digest = _content_digest(table, edges)
     file = f"{split}/{number:05d}-{digest[:12]}.parquet"
     if edges:
         sink = pa.BufferOutputStream()
@@ -153,7 +153,7 @@ def write_windows(folder: str, split: str, number: int, table: pa.Table, limit: 
         "windows": windows,
         "sources": counts_by_source(table),
         "digest": digest,
-        "members": members(table),
+        "members": _members(table),
     }
 
 
@@ -172,7 +172,7 @@ def counts_by_source(table: pa.Table) -> dict[str, dict[str, int]]:
     return {row["source"]: {name: row[f"{name}_sum"] for name in COUNTED} for row in sums}
 
 
-def members(table: pa.Table) -> dict[str, str]:
+def _members(table: pa.Table) -> dict[str, str]:
     """Return for each source a digest of its documents in a table, independent of its location."""
     digests = {source: hashlib.sha256() for source in pc.unique(table["source"]).to_pylist()}
     for source, id in zip(table["source"].to_pylist(), table["id"].to_pylist()):
@@ -180,7 +180,7 @@ def members(table: pa.Table) -> dict[str, str]:
     return {source: digest.hexdigest() for source, digest in digests.items()}
 
 
-def content_digest(table: pa.Table, edges: list[tuple[int, int]]) -> str:
+def _content_digest(table: pa.Table, edges: list[tuple[int, int]]) -> str:
     """Return the SHA-256 of everything that examples depend on.
 
     That is the windows, and each document's id, parent, text, language and whether its lines are sentences.

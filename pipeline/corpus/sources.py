@@ -34,7 +34,7 @@ def parse(spec: str) -> Source:
     storage.refuse_login(location)
     if not location:
         raise ConfigError(f"corpus {spec!r} names no file, folder or URL")
-    given = parse_options(spec, options)
+    given = _parse_options(spec, options)
     format = given.get("format", BUILTIN if location == BUILTIN else None)
     if format is not None and format not in FORMATS:
         raise ConfigError(f"corpus {spec}: no format {format!r}; the formats are {', '.join(FORMATS)}")
@@ -59,11 +59,11 @@ def parse(spec: str) -> Source:
         format=format,
         column=given.get("column"),
         language=given.get("language"),
-        weight=weight(spec, given.get("weight", "1")),
+        weight=_weight(spec, given.get("weight", "1")),
     )
 
 
-def weight(spec: str, value: str) -> float:
+def _weight(spec: str, value: str) -> float:
     """Parse a weight, a number above 0."""
     try:
         number = float(value)
@@ -74,7 +74,7 @@ def weight(spec: str, value: str) -> float:
     return number
 
 
-def parse_options(spec: str, options: list[str]) -> dict[str, str]:
+def _parse_options(spec: str, options: list[str]) -> dict[str, str]:
     """Parse the options after the location. Raises ConfigError for unknown and duplicate keys and missing values."""
     values: dict[str, str] = {}
     for option in options:

@@ -43,58 +43,58 @@ def extract(
     cut = {file.location: split_into_ranges(file) for file in files}
     pieces = [part for parts, _ in cut.values() for part in parts]
     heads = {location: head for location, (_, head) in cut.items() if head}
-    done = reusable(records(storage.join(folder, PARTS), settings), pieces)
-    have = {file_key(file) for record in done for file in record["files"]}
-    waiting = [piece for piece in pieces if file_key(asdict(piece)) not in have]
+    done = _reusable(records(storage.join(folder, PARTS), settings), pieces)
+    have = {_file_key(file) for record in done for file in record["files"]}
+    waiting = [piece for piece in pieces if _file_key(asdict(piece)) not in have]
     tallies: Tallies = {}
     parts: list[str] = []
     parents: list[int] = []
     with Progress(report, "reading", "files", len(pieces)) as progress:
         progress.skip(len(pieces) - len(waiting))
-        for record in chain(done, extract_files(waiting, heads, settings, folder, report)):
+        for record in chain(done, _extract_files(waiting, heads, settings, folder, report)):
             parts += record["parts"]
             parents += record["parents"]
-            add_tallies(tallies, record["tallies"])
-            refuse_broken("files", BROKEN_FILE, len(pieces), settings.error_limit, tallies)
+            _add_tallies(tallies, record["tallies"])
+            _refuse_broken("files", BROKEN_FILE, len(pieces), settings.error_limit, tallies)
             if record not in done:
                 progress.advance(len(record["files"]), sum(tally["characters"] for tally in record["tallies"].values()))
-    require_text(tallies)
+    _require_text(tallies)
     every = total_tally(tallies)
-    refuse_broken("records", BROKEN_RECORD, every.pieces + sum(every.dropped.values()), settings.error_limit, tallies)
+    _refuse_broken("records", BROKEN_RECORD, every.pieces + sum(every.dropped.values()), settings.error_limit, tallies)
     return sorted(parts), least_parents(np.array(parents, np.uint64)), tallies
 
 
-def extract_files(
+def _extract_files(
     files: Sequence[InputFile], heads: Mapping[str, bytes], settings: Preparation, folder: str, report: Report
 ) -> Iterator[dict[str, Any]]:
     """Read files now and yield their records.
 
     Web files are read through few connections; for ranges, these only download.
     """
-    work = partial(parts_task, folder=storage.join(folder, PARTS), settings=settings, heads=heads)
+    work = partial(_parts_task, folder=storage.join(folder, PARTS), settings=settings, heads=heads)
     if web := [file for file in files if file.location.startswith(WEB)]:
         with relay_reports(report) as say:
             yield from run_tasks(
-                partial(work, report=say), batch_items([file for file in web if file.start is None]), WEB_CONNECTIONS
+                partial(work, report=say), _batch_items([file for file in web if file.start is None]), WEB_CONNECTIONS
             )
-            fetching = partial(fetch_task, seconds=settings.web_timeout, report=say)
-            ranged = batch_items([file for file in web if file.start is not None])
+            fetching = partial(_fetch_task, seconds=settings.web_timeout, report=say)
+            ranged = _batch_items([file for file in web if file.start is not None])
             yield from fetch_and_run_tasks(fetching, WEB_CONNECTIONS, partial(work, report=say), ranged)
-    yield from run_tasks(work, batch_items([file for file in files if not file.location.startswith(WEB)]))
+    yield from run_tasks(work, _batch_items([file for file in files if not file.location.startswith(WEB)]))
 
 
-def batch_items(files: Sequence[InputFile]) -> list[list[dict[str, Any]]]:
+def _batch_items(files: Sequence[InputFile]) -> list[list[dict[str, Any]]]:
     """Return the batches of files as JSON values."""
     return [[asdict(file) for file in batch] for batch in batches(files)]
 
 
-def fetch_task(batch: list[dict[str, Any]], seconds: float, report: Report) -> list[bytes]:
+def _fetch_task(batch: list[dict[str, Any]], seconds: float, report: Report) -> list[bytes]:
     """Task of the first stage: download the ranges of a batch."""
     with patience(seconds, report):
         return [fetch_range(file["location"], file["start"], file["stop"], file["stamp"]) for file in batch]
 
 
-def parts_task(
+def _parts_task(
     batch: list[dict[str, Any]],
     fetched: list[bytes] | None = None,
     *,
@@ -108,17 +108,17 @@ def parts_task(
         return write_parts([InputFile(**file) for file in batch], folder, settings, heads, fetched)
 
 
-def file_key(file: dict[str, Any]) -> tuple[Any, ...]:
+def _file_key(file: dict[str, Any]) -> tuple[Any, ...]:
     """Return what identifies a file or a range of it."""
     return astuple(InputFile(**file))
 
 
-def reusable(found: dict[str, dict[str, Any]], files: Sequence[InputFile]) -> list[dict[str, Any]]:
+def _reusable(found: dict[str, dict[str, Any]], files: Sequence[InputFile]) -> list[dict[str, Any]]:
     """Return the records whose files are all still wanted, each file once."""
-    wanted = {file_key(asdict(file)) for file in files}
+    wanted = {_file_key(asdict(file)) for file in files}
     chosen = []
     for _, record in sorted(found.items()):
-        held = {file_key(file) for file in record["files"]}
+        held = {_file_key(file) for file in record["files"]}
         if held <= wanted:
             wanted -= held
             chosen.append(record)
@@ -127,13 +127,13 @@ def reusable(found: dict[str, dict[str, Any]], files: Sequence[InputFile]) -> li
 
 def find_overlaps(folder: str, parts: list[str], plan: str, count: int, heldout_share: float, report: Report) -> None:
     """Second stage: find texts contained in others."""
-    work = partial(overlap_task, folder=folder, parts=parts, plan=plan, count=count, heldout_share=heldout_share)
+    work = partial(_overlap_task, folder=folder, parts=parts, plan=plan, count=count, heldout_share=heldout_share)
     with Progress(report, "comparing", "ranges of hashes", count) as progress:
         for _ in run_tasks(work, list(range(count))):
             progress.advance(1)
 
 
-def overlap_task(number: int, folder: str, parts: list[str], plan: str, count: int, heldout_share: float) -> None:
+def _overlap_task(number: int, folder: str, parts: list[str], plan: str, count: int, heldout_share: float) -> None:
     """Task of the second stage: compare one range of hashes."""
     write_overlap(folder, parts, plan, number, count, heldout_share)
 
@@ -142,24 +142,24 @@ def shuffle_into_shards(
     folder: str, parts: list[str], plan: str, count: int, settings: Preparation, tallies: Tallies, report: Report
 ) -> list[dict[str, Any]]:
     """Third stage: write all shards and return their reports in order; their drops are added to the tallies."""
-    work = partial(shard_task, folder=folder, parts=parts, plan=plan, count=count, settings=settings)
+    work = partial(_shard_task, folder=folder, parts=parts, plan=plan, count=count, settings=settings)
     shards: dict[int, dict[str, Any]] = {}
     with Progress(report, "shuffling", "shards", count) as progress:
         for number, result in run_tasks(work, list(range(count))):
             shards[number] = result
-            add_tallies(tallies, result["tallies"])
+            _add_tallies(tallies, result["tallies"])
             progress.advance(1)
     return [shards[number] for number in range(count)]
 
 
-def shard_task(
+def _shard_task(
     number: int, folder: str, parts: list[str], plan: str, count: int, settings: Preparation
 ) -> tuple[int, dict[str, Any]]:
     """Task of the third stage: write one shard."""
     return number, write_shard(folder, parts, plan, number, count, settings)
 
 
-def add_tallies(tallies: Tallies, more: dict[str, dict[str, Any]]) -> None:
+def _add_tallies(tallies: Tallies, more: dict[str, dict[str, Any]]) -> None:
     """Add tallies given as JSON values."""
     for source, tally in more.items():
         tallies.setdefault(source, Tally()).add(Tally(**tally))
@@ -173,7 +173,7 @@ def total_tally(tallies: Tallies) -> Tally:
     return every
 
 
-def require_text(tallies: Tallies) -> None:
+def _require_text(tallies: Tallies) -> None:
     """Raise DataError if there is no text."""
     every = total_tally(tallies)
     if not every.pieces:
@@ -181,7 +181,7 @@ def require_text(tallies: Tallies) -> None:
         raise DataError(f"corpus {listed(sorted(tallies))}: no text is left of {every.files} files ({reasons})")
 
 
-def refuse_broken(what: str, reasons: frozenset[Reason], count: int, limit: float, tallies: Tallies) -> None:
+def _refuse_broken(what: str, reasons: frozenset[Reason], count: int, limit: float, tallies: Tallies) -> None:
     """Raise DataError if more than a share are broken; a single one is tolerated, unless the share is 0."""
     every = total_tally(tallies)
     broken = sum(every.dropped.get(reason, 0) for reason in reasons)

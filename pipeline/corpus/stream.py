@@ -109,16 +109,16 @@ def rows_of_range(settings: StreamSettings, wordpiece: WordPiece, windows: Windo
 
 def count_rows_if_small(settings: StreamSettings, rows: int) -> int | None:
     """Count the rows of the first epoch if the corpus is so small that they may be fewer than `rows`, else None."""
-    if characters_of(settings.corpus.train) > 20 * CHARACTERS_PER_TOKEN * rows * settings.sampling.maximum_length:
+    if _characters_of(settings.corpus.train) > 20 * CHARACTERS_PER_TOKEN * rows * settings.sampling.maximum_length:
         return None
-    return count_rows(settings, range(len(settings.corpus.train)))
+    return _count_rows(settings, range(len(settings.corpus.train)))
 
 
-def characters_of(windows: Sequence[Window]) -> int:
+def _characters_of(windows: Sequence[Window]) -> int:
     return sum(window.characters for window in windows)
 
 
-def count_rows(settings: StreamSettings, positions: Iterable[int]) -> int:
+def _count_rows(settings: StreamSettings, positions: Iterable[int]) -> int:
     """Count the rows of the windows at these positions of the first epoch's order."""
     wordpiece = WordPiece(settings.vocabulary, settings.table_chunks)
     train = settings.corpus.train
@@ -129,13 +129,13 @@ def windows_for(settings: StreamSettings, rows: int) -> int:
     """Return a number of windows that surely has `rows` rows: twice the estimate from a few windows read now."""
     sample = range(min(MEASURED_WINDOWS, len(settings.corpus.train)))
     index = permutation(settings.seed, 0, len(settings.corpus.train))
-    characters = characters_of([settings.corpus.train[index[position]] for position in sample])
-    per_character = count_rows(settings, sample) / characters
+    characters = _characters_of([settings.corpus.train[index[position]] for position in sample])
+    per_character = _count_rows(settings, sample) / characters
     if per_character == 0:
         raise DataError(
             f"the corpus {settings.corpus.folder} yields no examples: it needs documents of several sentences"
         )
-    per_window = per_character * characters_of(settings.corpus.train) / len(settings.corpus.train)
+    per_window = per_character * _characters_of(settings.corpus.train) / len(settings.corpus.train)
     return math.ceil(2 * rows / per_window) + len(sample)
 
 

@@ -28,13 +28,13 @@ def run_tasks(work: Callable[[Any], Any], items: Sequence[Any], most_tasks: int 
     """
 
     def working(row: dict[str, Any]) -> dict[str, Any]:
-        return result_or_error(lambda: {"result": json.dumps(work(json.loads(row["item"])))}, {"result": ""})
+        return _result_or_error(lambda: {"result": json.dumps(work(json.loads(row["item"])))}, {"result": ""})
 
     if not items:
         return
     with DataContext.current(context_without_time_limit()), quiet_ray_data():
-        yield from unpack_results(
-            rows_of(items).map(working, num_cpus=1, concurrency=most_tasks and block_count(most_tasks, items))
+        yield from _unpack_results(
+            _rows_of(items).map(working, num_cpus=1, concurrency=most_tasks and _block_count(most_tasks, items))
         )
 
 
@@ -51,7 +51,7 @@ def fetch_and_run_tasks(
     """
 
     def fetching(row: dict[str, Any]) -> dict[str, Any]:
-        return result_or_error(
+        return _result_or_error(
             lambda: {"item": row["item"], "bytes": fetch(json.loads(row["item"]))}, {"item": row["item"], "bytes": []}
         )
 
@@ -59,14 +59,14 @@ def fetch_and_run_tasks(
         failed = {"result": ""}
         if row["error"]:
             return failed | {"error": row["error"], "message": row["message"]}
-        return result_or_error(lambda: {"result": json.dumps(work(json.loads(row["item"]), row["bytes"]))}, failed)
+        return _result_or_error(lambda: {"result": json.dumps(work(json.loads(row["item"]), row["bytes"]))}, failed)
 
     if not items:
         return
     with DataContext.current(context_without_time_limit()), quiet_ray_data():
         # No CPU: a task that waits for a server would keep one from tasks that work.
-        brought = rows_of(items).map(fetching, num_cpus=0, concurrency=block_count(most_fetches, items))
-        yield from unpack_results(brought.map(working, num_cpus=1))
+        brought = _rows_of(items).map(fetching, num_cpus=0, concurrency=_block_count(most_fetches, items))
+        yield from _unpack_results(brought.map(working, num_cpus=1))
 
 
 @contextmanager
@@ -92,18 +92,18 @@ def relay_reports(report: Callable[[str], None]) -> Iterator[Callable[[str], Non
         queue.shutdown()
 
 
-def rows_of(items: Sequence[Any]) -> Dataset:
+def _rows_of(items: Sequence[Any]) -> Dataset:
     """Return one row per item."""
     rows = [{"item": json.dumps(item)} for item in items]
-    return ray.data.from_items(rows, override_num_blocks=block_count(MOST_BLOCKS, items))
+    return ray.data.from_items(rows, override_num_blocks=_block_count(MOST_BLOCKS, items))
 
 
-def block_count(most: int, items: Sequence[Any]) -> int:
+def _block_count(most: int, items: Sequence[Any]) -> int:
     """Return `most`, at most one per item: Ray Data warns of more concurrent tasks than blocks."""
     return min(most, len(items), MOST_BLOCKS)
 
 
-def result_or_error(call: Callable[[], dict[str, Any]], failed: dict[str, Any]) -> dict[str, Any]:
+def _result_or_error(call: Callable[[], dict[str, Any]], failed: dict[str, Any]) -> dict[str, Any]:
     """Return the row of a call, or `failed` with its PipelineError; transient storage errors are retried.
 
     Ray would wrap errors in its own and print a traceback for each.
@@ -114,7 +114,7 @@ def result_or_error(call: Callable[[], dict[str, Any]], failed: dict[str, Any]) 
         return failed | {"error": type(error).__name__, "message": str(error)}
 
 
-def unpack_results(rows: Dataset) -> Iterator[Any]:
+def _unpack_results(rows: Dataset) -> Iterator[Any]:
     """Yield the results in rows as they arrive. Raises the PipelineError of a row."""
     for row in rows.iter_rows():
         if row["error"]:

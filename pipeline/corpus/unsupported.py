@@ -36,12 +36,12 @@ class UnsupportedKind:
     advice: str
 
 
-def is_html(name: str, head: bytes) -> bool:
+def _is_html(name: str, head: bytes) -> bool:
     """Whether a file is a web page, by its name or its first bytes."""
     return name.lower().endswith(HTML_NAMES) or HTML.match(head.lstrip(BLANK)) is not None
 
 
-def is_xml(name: str, head: bytes) -> bool:
+def _is_xml(name: str, head: bytes) -> bool:
     """Whether a file is XML, or SGML with a document type, but neither a dump nor WikiExtractor's output.
 
     Without a declaration, a document type or an XML file name, its first bytes must parse as XML: one element around
@@ -56,10 +56,10 @@ def is_xml(name: str, head: bytes) -> bool:
         return False
     if name.lower().endswith(XML_NAMES) or DECLARATION.search(start, 0, at):
         return True
-    return is_element(start[at:], nested=start[root.end() :].lstrip().startswith(b"<"))
+    return _is_element(start[at:], nested=start[root.end() :].lstrip().startswith(b"<"))
 
 
-def is_element(text: bytes, nested: bool) -> bool:
+def _is_element(text: bytes, nested: bool) -> bool:
     """Whether the beginning of a file parses as XML whose first element has ended or, if `nested`, an element in it."""
     depth = 0
     ended: list[int] = []
@@ -82,17 +82,17 @@ def is_element(text: bytes, nested: bool) -> bool:
     return 0 in ended or (nested and ended != [])
 
 
-def is_rtf(name: str, head: bytes) -> bool:
+def _is_rtf(name: str, head: bytes) -> bool:
     """Whether a file is Rich Text, by its first control word."""
     return RTF.match(head.lstrip(BLANK)) is not None
 
 
-def is_separated(name: str, head: bytes) -> bool:
+def _is_separated(name: str, head: bytes) -> bool:
     """Whether a file is a table of separated values, by its name."""
     return name.lower().endswith(TABLE_NAMES)
 
 
-def is_json_document(name: str, head: bytes) -> bool:
+def _is_json_document(name: str, head: bytes) -> bool:
     """Whether a file has JSON that is not one object per line: an array, or an object over several lines."""
     start = head.lstrip(BLANK)
     if not start.startswith((b"[", b"{")) or not (name.lower().endswith(NAMES) or ARRAY.match(start)):
@@ -104,7 +104,7 @@ def is_json_document(name: str, head: bytes) -> bool:
     return not found and more != [] and not any(line.startswith(b"{") for line in more)
 
 
-def is_other_encoding(name: str, head: bytes) -> bool:
+def _is_other_encoding(name: str, head: bytes) -> bool:
     """Whether first bytes look like text but not like UTF-8: no NUL and almost no control characters."""
     controls = len(head) - len(head.translate(None, CONTROL))
     return b"\0" not in head and controls <= MOST_CONTROL_SHARE * len(head) and not is_plain_text(name, head)
@@ -112,27 +112,28 @@ def is_other_encoding(name: str, head: bytes) -> bool:
 
 UNSUPPORTED: dict[Reason, UnsupportedKind] = {
     "HTML not text": UnsupportedKind(
-        recognises=is_html, advice="this is a web page: take the text out of it, or read it as it is with ::format=text"
+        recognises=_is_html,
+        advice="this is a web page: take the text out of it, or read it as it is with ::format=text",
     ),
     "XML not text": UnsupportedKind(
-        recognises=is_xml,
+        recognises=_is_xml,
         advice="this is XML: take the text out of its elements, or read it as it is with ::format=text; "
         "a part of a MediaWiki dump is ::format=wikipedia-dump",
     ),
     "RTF not text": UnsupportedKind(
-        recognises=is_rtf,
+        recognises=_is_rtf,
         advice="this is Rich Text: save it as plain text in UTF-8, or read it as it is with ::format=text",
     ),
     "CSV not JSON lines": UnsupportedKind(
-        recognises=is_separated,
+        recognises=_is_separated,
         advice="this is a table: save it as JSON lines or Parquet, or read its lines as prose with ::format=text",
     ),
     "JSON not JSON lines": UnsupportedKind(
-        recognises=is_json_document,
+        recognises=_is_json_document,
         advice="this is JSON, but JSON lines are wanted, one object a line, as jq -c '.[]' makes them of an array",
     ),
     "file not UTF-8": UnsupportedKind(
-        recognises=is_other_encoding,
+        recognises=_is_other_encoding,
         advice="this is text in another encoding, not UTF-8: save it as UTF-8, as iconv -f ENCODING -t UTF-8 does",
     ),
 }

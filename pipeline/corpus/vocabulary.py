@@ -33,7 +33,7 @@ def trained_vocabulary(
     folder = storage.join(output, "vocabularies", f"{corpus.fingerprint[:12]}-{settings.kind}-{settings.size}-{digest}")
     with storage.locked_name(folder):  # two runs may want the same one at once
         if not storage.exists(storage.join(folder, storage.MANIFEST)):
-            train(settings, splitting, corpus, folder, {"corpus": corpus.fingerprint, "settings": about}, report)
+            _train(settings, splitting, corpus, folder, {"corpus": corpus.fingerprint, "settings": about}, report)
     if problem := storage.damage(folder):
         raise DataError(f"vocabulary {folder} is damaged ({problem}); delete that folder and it is trained again")
     return load_vocabulary(folder, splitting.lowercase)
@@ -58,7 +58,9 @@ def extended_vocabulary(
     folder = storage.join(output, "vocabularies", f"{corpus.fingerprint[:12]}-extended-{settings.extend}-{digest}")
     with storage.locked_name(folder):
         if not storage.exists(storage.join(folder, storage.MANIFEST)):
-            publish_new_words(base, settings, corpus, folder, {"corpus": corpus.fingerprint, "settings": about}, report)
+            _publish_new_words(
+                base, settings, corpus, folder, {"corpus": corpus.fingerprint, "settings": about}, report
+            )
     if problem := storage.damage(folder):
         raise DataError(f"vocabulary {folder} is damaged ({problem}); delete that folder and it is made again")
     words = storage.read_json(storage.join(folder, NEW_WORDS))
@@ -71,7 +73,7 @@ def extended_vocabulary(
     return longer
 
 
-def publish_new_words(
+def _publish_new_words(
     base: Vocabulary,
     settings: VocabularySettings,
     corpus: Corpus,
@@ -109,7 +111,7 @@ def settings_of_training(settings: VocabularySettings, splitting: Splitting) -> 
     } | asdict(splitting)
 
 
-def train(
+def _train(
     settings: VocabularySettings,
     splitting: Splitting,
     corpus: Corpus,

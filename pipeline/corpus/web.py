@@ -116,7 +116,7 @@ class WebStream(io.RawIOBase):
 
     def __init__(self, url: str, start: int = 0, stop: int | None = None, stamp: str = ""):
         self.url, self.start, self.stop, self.had, self.expected = url, start, stop, start, -1
-        self.validator = strong_tag(stamp) if start else ""
+        self.validator = _strong_tag(stamp) if start else ""
         self.answer: requests.Response | None = None
         self.waits, self.mark = iter(WAITS), start
         self.silence = Silence(url)
@@ -196,8 +196,8 @@ class WebStream(io.RawIOBase):
     def check(self, answer: requests.Response) -> None:
         """Store the response's size and tag, or raise an error."""
         about = answer.headers
-        validator = strong_tag(about.get("ETag", "")) or about.get("Last-Modified", "")
-        refuse_failure(answer, self.standing())
+        validator = _strong_tag(about.get("ETag", "")) or about.get("Last-Modified", "")
+        _refuse_failure(answer, self.standing())
         if self.had and (
             answer.status_code != 206
             or (self.validator and validator != self.validator)
@@ -243,7 +243,7 @@ def describe(url: str) -> Mapping[str, str]:
     try:
         for tries, wait in enumerate((*WAITS, None), 1):
             try:
-                return headers(url, silence.timeout())
+                return _headers(url, silence.timeout())
             except Broken as error:
                 if wait is not None and silence.left() <= wait:
                     raise OSError(f"{error}: {silence.given_up()}") from error
@@ -255,19 +255,19 @@ def describe(url: str) -> Mapping[str, str]:
         silence.closed.set()
 
 
-def headers(url: str, timeout: float) -> Mapping[str, str]:
+def _headers(url: str, timeout: float) -> Mapping[str, str]:
     """Return the headers of one response. Raises Broken if a retry may help, else OSError."""
     try:
-        answer = request_headers(requests.head, url, timeout)
+        answer = _request_headers(requests.head, url, timeout)
         if answer.status_code in NO_HEAD:
-            answer = request_headers(requests.get, url, timeout)
+            answer = _request_headers(requests.get, url, timeout)
     except (requests.ConnectionError, requests.Timeout) as error:
         raise Unreachable(f"no connection ({reason(error)})") from error
-    refuse_failure(answer, "")
+    _refuse_failure(answer, "")
     return answer.headers
 
 
-def request_headers(method: Callable[..., requests.Response], url: str, timeout: float) -> requests.Response:
+def _request_headers(method: Callable[..., requests.Response], url: str, timeout: float) -> requests.Response:
     """Return a server's response without its body."""
     with method(
         url, allow_redirects=True, timeout=timeout, headers={"Accept-Encoding": "identity"}, stream=True
@@ -275,7 +275,7 @@ def request_headers(method: Callable[..., requests.Response], url: str, timeout:
         return answer
 
 
-def refuse_failure(answer: requests.Response, standing: str) -> None:
+def _refuse_failure(answer: requests.Response, standing: str) -> None:
     """Raise Broken for a transient status code, and OSError for any other error."""
     if answer.status_code in TRANSIENT:
         raise Broken(f"the server answers {answer.status_code} {answer.reason}")
@@ -283,7 +283,7 @@ def refuse_failure(answer: requests.Response, standing: str) -> None:
         raise OSError(f"the server answers {answer.status_code} {answer.reason}{standing}")
 
 
-def strong_tag(tag: str) -> str:
+def _strong_tag(tag: str) -> str:
     """Return an entity tag that guarantees identical bytes; weak ones do not (RFC 9110, 8.8.1)."""
     return "" if tag.startswith("W/") else tag
 

@@ -33,13 +33,13 @@ def read_wikiextractor(file: Opened) -> Iterator[Record | Dropped]:
     blocks = chain([first], file.blocks)
     if first.lstrip(BLANK).startswith(b"{"):
         return (
-            without_repeated_title(item, file.language or ENGLISH)
+            _without_repeated_title(item, file.language or ENGLISH)
             for item in line_records(file.location, file.name, blocks, "text")
         )
-    return read_elements(blocks, file.name, file.language or ENGLISH)
+    return _read_elements(blocks, file.name, file.language or ENGLISH)
 
 
-def without_repeated_title(item: Record | Dropped, language: str) -> Record | Dropped:
+def _without_repeated_title(item: Record | Dropped, language: str) -> Record | Dropped:
     """Return a record of JSON lines without its repeated title."""
     if isinstance(item, Dropped):
         return item
@@ -48,29 +48,29 @@ def without_repeated_title(item: Record | Dropped, language: str) -> Record | Dr
         id=item.id,
         parent=item.id,
         title=item.title,
-        paragraphs=without_leftovers(without_title(body, item.title), language),
+        paragraphs=without_leftovers(_without_title(body, item.title), language),
     )
 
 
-def without_title(body: list[str], title: str) -> list[str]:
+def _without_title(body: list[str], title: str) -> list[str]:
     """Return the paragraphs without the first non-blank one if that repeats the title."""
     at, first = next(((at, line) for at, line in enumerate(body) if line.strip()), (0, ""))
     return body[at + 1 :] if first and html.unescape(first).strip() == title.strip() else body
 
 
-def read_elements(blocks: Iterator[bytes], name: str, language: str) -> Iterator[Record | Dropped]:
+def _read_elements(blocks: Iterator[bytes], name: str, language: str) -> Iterator[Record | Dropped]:
     """Read `<doc id= url= title=>`, the repeated title, the article, `</doc>`."""
-    for number, (head, body, sound) in enumerate(articles(lines(blocks))):
+    for number, (head, body, sound) in enumerate(_articles(lines(blocks))):
         id = f"{name}:{number}"
         if not sound:
             yield dropped(id, "broken record", " ".join([head, *body[:1]]).strip())
             continue
         match = DOC.match(head)
         title = html.unescape(match["title"] or "") if match else ""
-        yield Record(id=id, parent=id, title=title, paragraphs=without_leftovers(without_title(body, title), language))
+        yield Record(id=id, parent=id, title=title, paragraphs=without_leftovers(_without_title(body, title), language))
 
 
-def articles(text: Iterable[str]) -> Iterator[tuple[str, list[str], bool]]:
+def _articles(text: Iterable[str]) -> Iterator[tuple[str, list[str], bool]]:
     """Yield (head line, body lines, is sound) of each article; text between articles is unsound, without head."""
     head, body, size = "", [], 0
     for line in text:

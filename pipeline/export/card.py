@@ -99,30 +99,30 @@ def card(trained: Trained, lineage: Lineage, kind: str, made: Made) -> str:
     step, asked = read_state(trained.checkpoint).step, settings_of(lineage.recorded)
     parts = [
         f"# {lineage.name}, step {step:,}",
-        introduction(trained, lineage, asked, step),
+        _introduction(trained, lineage, asked, step),
         f"This folder holds {FORMS[kind]}; {made.checked}.",
         "## Use",
-        use(made, lineage),
+        _use(made, lineage),
         *made.extra,
         "## What it is not for",
-        limits(trained, lineage, asked, step),
+        _limits(trained, lineage, asked, step),
         "## Figures",
         metrics(lineage.summary, step),
         "## Data",
         data(lineage),
         "## Settings",
         "<details><summary>All that made the run what it is</summary>",
-        table(("setting", "value"), settings(lineage.recorded["identity"])),
+        table(("setting", "value"), _settings(lineage.recorded["identity"])),
         "</details>",
         "## Lineage",
-        table(("of what", "name"), places(trained, lineage, step)),
+        table(("of what", "name"), _places(trained, lineage, step)),
         "## License",
         license_text(lineage.license),
     ]
-    return header(metadata(lineage, made, step), lineage.license) + "\n" + "\n\n".join(parts) + "\n"
+    return header(_metadata(lineage, made, step), lineage.license) + "\n" + "\n\n".join(parts) + "\n"
 
 
-def metadata(lineage: Lineage, made: Made, step: int) -> dict[str, Any]:
+def _metadata(lineage: Lineage, made: Made, step: int) -> dict[str, Any]:
     """Return the card's metadata for the hub, except the license."""
     sources = {} if isinstance(lineage.corpus, DataError) else lineage.corpus.sources
     found = [match[1] for location in sources if (match := DATASET.match(location))]
@@ -131,13 +131,13 @@ def metadata(lineage: Lineage, made: Made, step: int) -> dict[str, Any]:
         "library_name": made.library,
         "pipeline_tag": "fill-mask",
         "tags": ["bert", *made.tags, "bertstream"],
-        "base_model": hub_name(initial_model(lineage)),
+        "base_model": hub_name(_initial_model(lineage)),
         "datasets": list(dict.fromkeys(found)),
-        "model-index": model_index(lineage.name, results(lineage.summary, step)),
+        "model-index": model_index(lineage.name, _results(lineage.summary, step)),
     }
 
 
-def use(made: Made, lineage: Lineage) -> str:
+def _use(made: Made, lineage: Lineage) -> str:
     """Return the usage example, with the model's hub name or, without one, its folder."""
     if lineage.repository:
         return made.use.replace("FOLDER", lineage.repository).replace("PLACE", f"hf://{lineage.repository}")
@@ -150,14 +150,14 @@ def languages(sources: dict[str, dict[str, Any]]) -> list[str]:
     return [] if None in said else sorted(map(str, said))
 
 
-def initial_model(lineage: Lineage) -> str:
+def _initial_model(lineage: Lineage) -> str:
     """Return the model that the run started from, as the user named it; empty if unknown."""
     return str((lineage.summary or {}).get("init") or "")
 
 
-def results(summary: dict[str, Any] | None, step: int) -> list[dict[str, Any]]:
+def _results(summary: dict[str, Any] | None, step: int) -> list[dict[str, Any]]:
     """Return the results of a model-index: measurements on held-out text after this step."""
-    after = measured(summary, step)
+    after = _measured(summary, step)
     names = {
         "heldout/mlm_accuracy": ("accuracy", "accuracy at masked tokens"),
         "heldout/mlm_loss": ("loss", "cross-entropy at masked tokens, nats"),
@@ -169,28 +169,28 @@ def results(summary: dict[str, Any] | None, step: int) -> list[dict[str, Any]]:
     return [result("fill-mask", dataset, found)] if found else []
 
 
-def measured(summary: dict[str, Any] | None, step: int) -> dict[str, float]:
+def _measured(summary: dict[str, Any] | None, step: int) -> dict[str, float]:
     """Return the measurements on held-out text after this step; empty if the run ended at another step or has none."""
     return summary["heldout_after"] if summary and summary["steps"] == step else {}
 
 
-def introduction(trained: Trained, lineage: Lineage, asked: Pretrain, step: int) -> str:
+def _introduction(trained: Trained, lineage: Lineage, asked: Pretrain, step: int) -> str:
     """Return a description of the model in three sentences."""
-    initial = model_place(initial_model(lineage)) or "another model"
+    initial = model_place(_initial_model(lineage)) or "another model"
     started = f"the weights of {initial}" if "init.fingerprint" in lineage.recorded["identity"] else "random weights"
     objectives = " and ".join(filter(None, ("masked-language modelling", PAIRS.get(type(asked.sampling.pairs)))))
     state = read_state(trained.checkpoint)
     return (
         f"A BERT encoder with {trained.model.layers} layers of width {trained.model.width}, "
-        f"{trained.vocabulary_size:,} vocabulary entries and {parameters(trained):,} parameters. "
+        f"{trained.vocabulary_size:,} vocabulary entries and {_parameters(trained):,} parameters. "
         f"It was pretrained by {objectives} with bertstream {version()}, "
-        f"from {started}{texts(lineage)}: "
+        f"from {started}{_texts(lineage)}: "
         f"{step:,} steps, {state.tokens:,} tokens, sequences of at most {trained_length(asked)} tokens, "
         f"seed {asked.seed}."
     )
 
 
-def texts(lineage: Lineage) -> str:
+def _texts(lineage: Lineage) -> str:
     """Return how much text the model was trained on, and its sources."""
     if isinstance(lineage.corpus, DataError):
         return ""
@@ -199,7 +199,7 @@ def texts(lineage: Lineage) -> str:
     return f", on {sum(about['characters'] for about in sources.values()):,} characters of {named}"
 
 
-def limits(trained: Trained, lineage: Lineage, asked: Pretrain, step: int) -> str:
+def _limits(trained: Trained, lineage: Lineage, asked: Pretrain, step: int) -> str:
     """Return the model's limitations as a list."""
     tokens, longest = read_state(trained.checkpoint).tokens, trained_length(asked)
     lines = [
@@ -208,7 +208,7 @@ def limits(trained: Trained, lineage: Lineage, asked: Pretrain, step: int) -> st
         f"It read {tokens:,} tokens; the published BERTs read up to {PUBLISHED_TOKENS:,} (Devlin et al. 2019, A.2).",
         "It repeats what its texts say, errors and prejudice included; neither was examined.",
     ]
-    if (loss := measured(lineage.summary, step).get("heldout/mlm_loss")) is not None:
+    if (loss := _measured(lineage.summary, step).get("heldout/mlm_loss")) is not None:
         frequencies = lineage.summary["baselines"]["baseline/unigram_mlm_loss"]
         if loss >= frequencies:
             compared = f"Its held-out loss, {loss:.3f}, is not below {frequencies:.3f} of word frequencies alone"
@@ -224,7 +224,7 @@ def trained_length(asked: Pretrain) -> int:
     return max(phase.sampling.maximum_length for phase in asked.all_phases)
 
 
-def parameters(trained: Trained) -> int:
+def _parameters(trained: Trained) -> int:
     """Return the number of weights of the encoder and both heads; tied ones count once."""
     return sum(weight.numel() for weight in trained.module.parameters())
 
@@ -251,12 +251,12 @@ def data(lineage: Lineage) -> str:
             public_place(location),
             f"{about['weight']:g}",
             *(f"{about[name]:,}" for name in COUNTED),
-            dropped(about["dropped"]),
+            _dropped(about["dropped"]),
         )
         for location, about in corpus.sources.items()
     ]
     documents = corpus.counts["documents"]
-    return f"{table(heads, rows)}\n\nIn all: {documents:,} documents; left out: {dropped(corpus.dropped)}."
+    return f"{table(heads, rows)}\n\nIn all: {documents:,} documents; left out: {_dropped(corpus.dropped)}."
 
 
 def corpus_problem(lineage: Lineage) -> str:
@@ -265,18 +265,18 @@ def corpus_problem(lineage: Lineage) -> str:
     return str(lineage.corpus).replace(folder, public_place(folder))
 
 
-def dropped(counts: dict[str, int]) -> str:
+def _dropped(counts: dict[str, int]) -> str:
     """Return reasons with their counts, most frequent first."""
     ordered = sorted(counts.items(), key=lambda item: -item[1])
     return ", ".join(f"{reason} {count:,}" for reason, count in ordered) or "nothing"
 
 
-def settings(identity: dict[str, Any]) -> Sequence[tuple[str, str]]:
+def _settings(identity: dict[str, Any]) -> Sequence[tuple[str, str]]:
     """Return the settings that define the run, without fingerprints, which are in the lineage."""
     return [(f"`{name}`", str(value)) for name, value in identity.items() if not name.endswith(".fingerprint")]
 
 
-def places(trained: Trained, lineage: Lineage, step: int) -> list[tuple[str, str]]:
+def _places(trained: Trained, lineage: Lineage, step: int) -> list[tuple[str, str]]:
     """Return fingerprints and names that identify the model's origin, without this machine's folders."""
     identity = lineage.recorded["identity"]
     weights = storage.read_json(storage.join(trained.checkpoint, storage.MANIFEST))["files"][WEIGHTS]

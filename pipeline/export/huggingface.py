@@ -88,7 +88,7 @@ def check(folder: Path, trained: Trained) -> str:
     Raises CheckpointError if they differ.
     """
     installed = importlib.util.find_spec("transformers") is not None
-    theirs = published_logits(folder) if installed else own_logits(load_module(str(folder), trained.model)[0])
+    theirs = published_logits(folder) if installed else _own_logits(load_module(str(folder), trained.model)[0])
     found = largest_difference(theirs, trained)
     if not found <= TOLERANCE:
         raise CheckpointError(
@@ -106,7 +106,7 @@ def largest_difference(theirs: Logits, trained: Trained) -> float:
     """Return the largest difference from the checkpoint's logits in float32, relative to the largest logit (to 1 if
     that is smaller).
     """
-    ours = own_logits(trained.module)
+    ours = _own_logits(trained.module)
     with torch.inference_mode():
         found = [
             difference(*pair)
@@ -116,7 +116,7 @@ def largest_difference(theirs: Logits, trained: Trained) -> float:
     return torch.tensor(found).max().item()
 
 
-def own_logits(module: BertPretraining) -> Logits:
+def _own_logits(module: BertPretraining) -> Logits:
     """Return a function that computes our model's logits."""
     return lambda batch: (module.predict_masked(batch), module.pair_logits(module.encoder(batch), batch))
 

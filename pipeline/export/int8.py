@@ -99,7 +99,7 @@ def compare(float32: Path, int8: Path, rows: Sequence[Batch]) -> tuple[Measured,
     for graph in graphs:
         for batch in rows[:WARM_UP]:
             run(graph, batch)
-    scored = [[score(graph, batch) for graph in graphs] for batch in rows]
+    scored = [[_score(graph, batch) for graph in graphs] for batch in rows]
     masked = sum(batch.masked for batch in rows)
     measured = []
     for folder, (loss, right, seconds) in zip((float32, int8), np.array(scored).transpose(1, 2, 0), strict=True):
@@ -111,7 +111,7 @@ def compare(float32: Path, int8: Path, rows: Sequence[Batch]) -> tuple[Measured,
     return measured[0], measured[1]
 
 
-def score(graph: "InferenceSession", batch: Batch) -> tuple[float, int, float]:
+def _score(graph: "InferenceSession", batch: Batch) -> tuple[float, int, float]:
     """Return one sequence's summed cross-entropy in nats, its right answers at masked positions, and the graph's
     seconds.
     """

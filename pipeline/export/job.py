@@ -30,14 +30,14 @@ def export_run(config: Export, report: Report) -> None:
     All settings are checked before anything is made.
     """
     folder = storage.absolute(config.run)
-    require_languages(config.language)
+    _require_languages(config.language)
     if config.push_to_hub:
         hub.require_hub(config.push_to_hub)
     if tuned.is_tuned(folder):
         tuned.require_published_format(config)
         target = tuned.target_of(config, folder)
         storage.require_writable("folder", target.rpartition("/")[0])
-        require_free(target, config.replace)
+        _require_free(target, config.replace)
         tuned.export_tuned(config, folder, target, report)
         return
     recorded = recorded_run(folder)
@@ -56,17 +56,17 @@ def export_run(config: Export, report: Report) -> None:
     )  # fmt: skip
     for kind in config.kinds:
         if kind in FOLDERS:
-            require_free(storage.join(target, kind), config.replace)
+            _require_free(storage.join(target, kind), config.replace)
         if kind in ("onnx", "int8"):
             require_onnx(kind)
-    uri = mlflow_uri(config, folder, lineage)
+    uri = _mlflow_uri(config, folder, lineage)
     if "mlflow" in config.kinds:
         registry.require_run(uri, recorded["mlflow_run_id"])
     trained = load_trained(checkpoint)
     with scratch_folder("export") as scratch:
         for kind in config.kinds:
             made = (
-                log(trained, lineage, config, uri)
+                _log(trained, lineage, config, uri)
                 if kind == "mlflow"
                 else publish(trained, lineage, kind, scratch, storage.join(target, kind))
             )
@@ -75,19 +75,19 @@ def export_run(config: Export, report: Report) -> None:
                 report(f"{kind}: pushed to {hub.push(storage.join(target, kind), config.push_to_hub, config.private)}")
 
 
-def require_languages(codes: Sequence[str]) -> None:
+def _require_languages(codes: Sequence[str]) -> None:
     """Raise ConfigError for an invalid language code."""
     if wrong := [code for code in codes if not is_language_code(code)]:
         raise ConfigError(f"language ({wrong[0]}) is no code of a language: give one of ISO 639, such as en")
 
 
-def mlflow_uri(config: Export, folder: str, lineage: Lineage) -> str:
+def _mlflow_uri(config: Export, folder: str, lineage: Lineage) -> str:
     """Return the MLflow URI that tracked the run. Raises ConfigError if it is unknown."""
     known = config.mlflow_uri or (lineage.summary["mlflow_uri"] if lineage.summary else None)
     return tracking_uri(Tracking(uri=known), folder.rsplit("/", 2)[0]) if "mlflow" in config.kinds else ""
 
 
-def require_free(target: str, replace: bool) -> None:
+def _require_free(target: str, replace: bool) -> None:
     """Raise ConfigError unless `target` is empty, or an export that may be replaced."""
     there = storage.children(target)
     if not there:
@@ -114,7 +114,7 @@ def publish(trained: Trained, lineage: Lineage, kind: str, scratch: Path, target
     return "; ".join(part for part in (target, made.checked, made.figures) if part)
 
 
-def log(trained: Trained, lineage: Lineage, config: Export, uri: str) -> str:
+def _log(trained: Trained, lineage: Lineage, config: Export, uri: str) -> str:
     """Log the model to its run, register it if requested, and return its URI and how it was checked."""
     with scratch_folder("export") as temporary:
         written, published = temporary / "written", temporary / "model"

@@ -44,39 +44,39 @@ session.run(None, {{
 ```"""
 
 
-def huggingface(trained: Trained, lineage: Lineage, scratch: Path, folder: Path) -> Made:
+def _huggingface(trained: Trained, lineage: Lineage, scratch: Path, folder: Path) -> Made:
     """Export the published format."""
     return write_published(trained, lineage, folder)
 
 
-def onnx(trained: Trained, lineage: Lineage, scratch: Path, folder: Path) -> Made:
+def _onnx(trained: Trained, lineage: Lineage, scratch: Path, folder: Path) -> Made:
     """Export float32 graphs with the tokenizer."""
-    copy_tokenizer(trained, folder)
-    shutil.copytree(float32_graphs(trained, scratch), folder, dirs_exist_ok=True)
+    _copy_tokenizer(trained, folder)
+    shutil.copytree(_float32_graphs(trained, scratch), folder, dirs_exist_ok=True)
     return Made(checked=check_graphs(folder, trained), use=ONNX_USE, library="onnx", tags=("onnx",))
 
 
-def int8(trained: Trained, lineage: Lineage, scratch: Path, folder: Path) -> Made:
+def _int8(trained: Trained, lineage: Lineage, scratch: Path, folder: Path) -> Made:
     """Export graphs with 8-bit weights, compared with float32."""
-    copy_tokenizer(trained, folder)
-    float32 = float32_graphs(trained, scratch)
+    _copy_tokenizer(trained, folder)
+    float32 = _float32_graphs(trained, scratch)
     check_graphs(float32, trained)
     quantize_graphs(float32, folder)
     checked = check_int8(float32, folder, trained)
-    rows, why = sequences(trained, lineage)
+    rows, why = _sequences(trained, lineage)
     both = compare(float32, folder, rows)
-    beside = ("## Beside float32", comparison(*both, rows, why))
-    said = in_a_line(*both, why)
+    beside = ("## Beside float32", _comparison(*both, rows, why))
+    said = _in_a_line(*both, why)
     return Made(checked=checked, use=ONNX_USE, library="onnx", tags=("onnx", "int8"), extra=beside, figures=said)
 
 
-def copy_tokenizer(trained: Trained, folder: Path) -> None:
+def _copy_tokenizer(trained: Trained, folder: Path) -> None:
     """Copy the published format without the weights."""
     copy_model(trained.checkpoint, folder)
     (folder / WEIGHTS).unlink()
 
 
-def float32_graphs(trained: Trained, scratch: Path) -> Path:
+def _float32_graphs(trained: Trained, scratch: Path) -> Path:
     """Return the folder of the float32 graphs, made once per job."""
     published, folder = scratch / "published", scratch / "float32"
     if not folder.exists():
@@ -87,7 +87,7 @@ def float32_graphs(trained: Trained, scratch: Path) -> Path:
     return folder
 
 
-def sequences(trained: Trained, lineage: Lineage) -> tuple[list[Batch], str | None]:
+def _sequences(trained: Trained, lineage: Lineage) -> tuple[list[Batch], str | None]:
     """Return held-out sequences, one per batch, masked as in the run's evaluations; or random ones, and the reason."""
     if isinstance(lineage.corpus, DataError):
         why = corpus_problem(lineage)
@@ -103,7 +103,7 @@ def sequences(trained: Trained, lineage: Lineage) -> tuple[list[Batch], str | No
     return [probe(trained.vocabulary_size, [min(128, trained.model.maximum_positions)])] * HELDOUT_ROWS, why
 
 
-def comparison(float32: Measured, int8: Measured, rows: list[Batch], problem: str | None) -> str:
+def _comparison(float32: Measured, int8: Measured, rows: list[Batch], problem: str | None) -> str:
     """Return the card's table of both graphs."""
     figures = {
         "megabytes, both graphs": [f"{m.megabytes:.1f}" for m in (float32, int8)],
@@ -116,12 +116,12 @@ def comparison(float32: Measured, int8: Measured, rows: list[Batch], problem: st
     what = f"random sequences ({problem})" if problem else f"held-out sequences with {masked:,} masked positions"
     about = (
         f"{len(rows)} {what}, {tokens:.0f} tokens long on average, one at a time through `fill_mask.onnx`, both "
-        f"graphs in turns, on {processor()}."
+        f"graphs in turns, on {_processor()}."
     )
     return f"{table(('', 'float32', 'int8'), [(name, *values) for name, values in figures.items()])}\n\n{about}"
 
 
-def in_a_line(float32: Measured, int8: Measured, problem: str | None) -> str:
+def _in_a_line(float32: Measured, int8: Measured, problem: str | None) -> str:
     """Return the comparison in one line, for a terminal."""
     accuracy = (
         f"accuracy not measured ({problem})"
@@ -135,7 +135,7 @@ def in_a_line(float32: Measured, int8: Measured, problem: str | None) -> str:
     return f"{accuracy}, {speed}, {int8.megabytes:.1f} MB ({float32.megabytes:.1f})"
 
 
-def processor() -> str:
+def _processor() -> str:
     """Return the machine's processor and cores, to state next to measurements."""
     try:
         names = [
@@ -149,8 +149,8 @@ def processor() -> str:
 
 
 FOLDERS: dict[str, Callable[[Trained, Lineage, Path, Path], Made]] = {
-    "huggingface": huggingface,
-    "onnx": onnx,
-    "int8": int8,
+    "huggingface": _huggingface,
+    "onnx": _onnx,
+    "int8": _int8,
 }
 """Kind -> (model, lineage, the job's scratch folder, empty folder to fill) -> description of what was made."""

@@ -73,9 +73,9 @@ def version() -> str:
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Return a Markdown table; HTML, links and pictures in cells are escaped."""
     lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(as_cell(cell) for cell in line) + " |" for line in lines)
+    return "\n".join("| " + " | ".join(_as_cell(cell) for cell in line) + " |" for line in lines)
 
 
-def as_cell(text: str) -> str:
+def _as_cell(text: str) -> str:
     """Escape a text for a table cell."""
     return re.sub(r"([|\[\]])", r"\\\1", html.escape(text, quote=False)).replace("\n", " ")

@@ -80,11 +80,11 @@ def write_graphs(published: Path, folder: Path) -> None:
     transformers_logging.disable_progress_bar()
     with quiet():
         masked = AutoModelForMaskedLM.from_pretrained(published).eval()
-        write_graph(FillMask(masked), folder / FILL_MASK, "logits")
-        write_graph(Embedding(AutoModel.from_pretrained(published).eval()), folder / EMBEDDING, "sentence_embedding")
+        _write_graph(FillMask(masked), folder / FILL_MASK, "logits")
+        _write_graph(Embedding(AutoModel.from_pretrained(published).eval()), folder / EMBEDDING, "sentence_embedding")
 
 
-def write_graph(module: nn.Module, file: Path, output: str) -> None:
+def _write_graph(module: nn.Module, file: Path, output: str) -> None:
     """Trace a module with the three inputs and write its graph."""
     config = module.model.config
     sizes = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length", max=config.max_position_embeddings)}

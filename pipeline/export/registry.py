@@ -76,7 +76,7 @@ def log(published: Path, trained: Trained, uri: str, run_id: str, step: int) -> 
     Raises CheckpointError and deletes the logged model if they differ.
     """
     with at(uri), without_warnings():
-        logged = log_code(CODE, str(published), run_id, "model", step, SIGNATURE, REQUIRED)
+        logged = _log_code(CODE, str(published), run_id, "model", step, SIGNATURE, REQUIRED)
         worst = largest_difference(mlflow.pyfunc.load_model(logged.model_uri), published, trained)
         if not worst <= TOLERANCE:
             MlflowClient().delete_logged_model(logged.model_id)
@@ -87,7 +87,7 @@ def log(published: Path, trained: Trained, uri: str, run_id: str, step: int) -> 
     return logged.model_uri
 
 
-def log_code(
+def _log_code(
     code: Path, folder: str, run_id: str, name: str, step: int, signature: ModelSignature, required: Sequence[str]
 ) -> ModelInfo:
     """Log code, with the folder that it loads as its artifact `model`, to a run of the current MLflow."""
@@ -103,7 +103,7 @@ def log_code(
         python_model=str(code),
         artifacts={"model": folder},
         signature=signature,
-        pip_requirements=requirements(required),
+        pip_requirements=_requirements(required),
     )
 
 
@@ -119,7 +119,7 @@ def log_tuned(folder: str, asked: Mapping[str, Sequence[str | None]], uri: str, 
         tuned, items_of(tuned, asked), torch.device("cpu"), torch.autocast("cpu", enabled=False)
     ).to_pylist()
     with at(uri), without_warnings():
-        logged = log_code(TASK_CODE, folder, run_id, name, 0, task_signature(tuned.about.task), REQUIRED_FOR_TASKS)
+        logged = _log_code(TASK_CODE, folder, run_id, name, 0, _task_signature(tuned.about.task), REQUIRED_FOR_TASKS)
         theirs = mlflow.pyfunc.load_model(logged.model_uri).predict(pd.DataFrame(dict(asked), dtype=object))
         if not alike(ours, theirs):
             MlflowClient().delete_logged_model(logged.model_id)
@@ -127,7 +127,7 @@ def log_tuned(folder: str, asked: Mapping[str, Sequence[str | None]], uri: str, 
     return logged.model_uri
 
 
-def task_signature(task: Task) -> ModelSignature:
+def _task_signature(task: Task) -> ModelSignature:
     """Return the input and output columns of a task; the second text is optional."""
     sequences = [ColSpec("string", "text"), ColSpec("string", "second", required=False)]
     inputs = {
@@ -136,11 +136,13 @@ def task_signature(task: Task) -> ModelSignature:
     }.get(task.kind, sequences)
     return ModelSignature(
         inputs=Schema(inputs),
-        outputs=Schema([ColSpec(mlflow_type(field.type), field.name, required=False) for field in answer_schema(task)]),
+        outputs=Schema(
+            [ColSpec(_mlflow_type(field.type), field.name, required=False) for field in answer_schema(task)]
+        ),
     )
 
 
-def mlflow_type(kind: pa.DataType) -> str | Array | Map:
+def _mlflow_type(kind: pa.DataType) -> str | Array | Map:
     """Return MLflow's type for a column of answers."""
     if pa.types.is_struct(kind):
         return Map(DataType.double)
@@ -189,23 +191,23 @@ def largest_difference(served: mlflow.pyfunc.PyFuncModel, published: Path, train
     batch = encode(texts, read_tokenizer(str(published), trained.model.maximum_positions), vocabulary.mask_id)
     asked = pd.DataFrame({"text": texts})
     vectors = torch.tensor(served.predict(asked, params={"task": "embeddings"}))
-    theirs = torch.tensor(shares(served.predict(asked, params={"task": "fill-mask", "top": 3})))
-    ours = torch.tensor(shares(fill_masks(trained, batch, vocabulary, 3)))
+    theirs = torch.tensor(_shares(served.predict(asked, params={"task": "fill-mask", "top": 3})))
+    ours = torch.tensor(_shares(fill_masks(trained, batch, vocabulary, 3)))
     return torch.tensor([difference(vectors, embeddings(trained, batch)), difference(theirs, ours)]).max().item()
 
 
-def shares(guesses: list[list[list[dict[str, str | float]]]]) -> list[float]:
+def _shares(guesses: list[list[list[dict[str, str | float]]]]) -> list[float]:
     """Return all probabilities of an answer, in order."""
     return [guess["probability"] for text in guesses for blank in text for guess in blank]
 
 
-def requirements(required: Sequence[str]) -> list[str]:
+def _requirements(required: Sequence[str]) -> list[str]:
     """Return the installed versions of the code's imports, without local labels such as +cpu."""
-    found = {name: importlib.metadata.version(name).split("+")[0] for name in required if has_distribution(name)}
+    found = {name: importlib.metadata.version(name).split("+")[0] for name in required if _has_distribution(name)}
     return [f"{name}=={version}" for name, version in found.items()]
 
 
-def has_distribution(name: str) -> bool:
+def _has_distribution(name: str) -> bool:
     """Return whether a distribution is installed; this package may run from its source tree."""
     try:
         importlib.metadata.distribution(name)

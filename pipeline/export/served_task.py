@@ -22,13 +22,13 @@ class ServedTask(PythonModel):
     def predict(
         self, context: PythonModelContext, model_input: pd.DataFrame, params: dict[str, Any] | None = None
     ) -> list[dict[str, Any]]:
-        columns = {name: texts(model_input[name], None if name == "second" else "") for name in model_input.columns}
+        columns = {name: _texts(model_input[name], None if name == "second" else "") for name in model_input.columns}
         return answer_items(
             self.tuned, items_of(self.tuned, columns), torch.device("cpu"), torch.autocast("cpu", enabled=False)
         ).to_pylist()
 
 
-def texts(column: pd.Series, missing: str | None) -> list[str | None]:
+def _texts(column: pd.Series, missing: str | None) -> list[str | None]:
     """Return a column's texts, with `missing` for empty cells of a CSV file."""
     return [missing if pd.isna(value) else str(value) for value in column]
 

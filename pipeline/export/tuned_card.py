@@ -84,18 +84,18 @@ def tuned_files(
     `plain`: transformers can load its encoder, that is, it has no bottleneck adapters. If its head reads the mean of
     the last hidden states, that mean is its vector.
     """
-    files = {CARD: tuned_card(about, model, plain, license, language, repository)}
-    if has_vectors(about, plain):
+    files = {CARD: _tuned_card(about, model, plain, license, language, repository)}
+    if _has_vectors(about, plain):
         files |= sentence_files(model.width, about.cutting.maximum_length or model.maximum_positions)
     return files
 
 
-def has_vectors(about: About, plain: bool) -> bool:
+def _has_vectors(about: About, plain: bool) -> bool:
     """Return whether its training produced text vectors that other libraries can compute."""
     return plain and about.pooling == "mean" and PIPELINES[about.task.kind] == "text-classification"
 
 
-def tuned_card(
+def _tuned_card(
     about: About, model: Model, plain: bool, license: str | None, language: tuple[str, ...], repository: str | None
 ) -> str:
     """Return the README.md of a fine-tuned model."""
@@ -104,38 +104,38 @@ def tuned_card(
     encoder = model_place(str(said.get("checkpoint") or "")) or "an encoder of which nothing is recorded"
     parts = [
         f"# {name}",
-        f"A BERT encoder with {model.layers} layers of width {model.width} that {what(task)}. It was fine-tuned on "
-        f"{data_name(task)} with bertstream {version()}, from {encoder}; "
+        f"A BERT encoder with {model.layers} layers of width {model.width} that {_what(task)}. It was fine-tuned on "
+        f"{_data_name(task)} with bertstream {version()}, from {encoder}; "
         f"texts are cut at {about.cutting.maximum_length} tokens.",
         "## Use",
-        use(about, plain, repository),
+        _use(about, plain, repository),
         "## What it is not for",
-        "\n".join(f"- {line}" for line in limits(about)),
+        "\n".join(f"- {line}" for line in _limits(about)),
         "## Figures",
         figures(said),
         "## Training",
-        table(("of the training", "value"), training(about, encoder)),
+        table(("of the training", "value"), _training(about, encoder)),
         "## License",
         license_text(license),
     ]
-    return header(metadata(about, name, plain, language), license) + "\n" + "\n\n".join(parts) + "\n"
+    return header(_metadata(about, name, plain, language), license) + "\n" + "\n\n".join(parts) + "\n"
 
 
-def what(task: Task) -> str:
+def _what(task: Task) -> str:
     """Return what a model of the task does, with its first labels."""
     more = len(task.labels) - MOST_LABELS
     labels = ", ".join(task.labels[:MOST_LABELS]) + (f" and {more} more labels" if more > 0 else "")
     return WHAT[task.kind].format(labels=labels)
 
 
-def training(about: About, encoder: str) -> list[tuple[str, str]]:
+def _training(about: About, encoder: str) -> list[tuple[str, str]]:
     """Return the training settings as table rows."""
     counted = about.lineage.get("training", {}).items()
     rows = [(name, f"{value:,}" if isinstance(value, int) else str(value)) for name, value in counted]
     return [("encoder", encoder), ("pooling", about.pooling), *rows]
 
 
-def metadata(about: About, name: str, plain: bool, language: tuple[str, ...]) -> dict[str, Any]:
+def _metadata(about: About, name: str, plain: bool, language: tuple[str, ...]) -> dict[str, Any]:
     """Return the card's metadata for the hub, except the license."""
     task, known = about.task, DATASETS.get(about.task.name)
     kind = PIPELINES[task.kind]
@@ -143,14 +143,14 @@ def metadata(about: About, name: str, plain: bool, language: tuple[str, ...]) ->
         "language": list(language or (ENGLISH if known else ())),
         "library_name": "transformers",
         "pipeline_tag": kind,
-        "tags": ["bert", *(["sentence-transformers"] if has_vectors(about, plain) else []), "bertstream"],
+        "tags": ["bert", *(["sentence-transformers"] if _has_vectors(about, plain) else []), "bertstream"],
         "base_model": hub_name(str(about.lineage.get("checkpoint") or "")),
         "datasets": [known[0]] if known else [],
-        "model-index": model_index(name, results(about.lineage.get("scores", {}), task, kind)),
+        "model-index": model_index(name, _results(about.lineage.get("scores", {}), task, kind)),
     }
 
 
-def results(scores: Mapping[str, Mapping[str, float]], task: Task, kind: str) -> list[dict[str, Any]]:
+def _results(scores: Mapping[str, Mapping[str, float]], task: Task, kind: str) -> list[dict[str, Any]]:
     """Return the results of a model-index: scores of development splits, without the training split."""
     known = DATASETS.get(task.name)
     data = {"type": known[0], "config": known[1]} if known else {"type": task.name}
@@ -165,17 +165,17 @@ def results(scores: Mapping[str, Mapping[str, float]], task: Task, kind: str) ->
     ]
 
 
-def data_name(task: Task) -> str:
+def _data_name(task: Task) -> str:
     """The data of a task for people."""
     known = DATASETS.get(task.name)
     return f"{task.name} ({known[0]} on the hub)" if known else f"data called {task.name}"
 
 
-def use(about: About, plain: bool, repository: str | None) -> str:
+def _use(about: About, plain: bool, repository: str | None) -> str:
     """Return the usage examples: with transformers if it gives the same answers, and with pipeline.api."""
     kind, folder = PIPELINES[about.task.kind], repository or "."
     place = f"hf://{repository}" if repository else "."
-    pair = in_pairs(about.task)
+    pair = _in_pairs(about.task)
     rows = '[("A text.", "Another.")]' if pair else ASKED[about.task.kind]
     call = 'answer({"text": "A text.", "text_pair": "Another."})' if pair else CALLED.get(kind)
     parts = [] if repository else ["In this folder; elsewhere give its path."]
@@ -184,35 +184,35 @@ def use(about: About, plain: bool, repository: str | None) -> str:
     elif plain and (about.pooling == "cls" or kind == "token-classification"):
         parts += [
             "With `transformers`:",
-            python(f'{PIPELINE}\n\nanswer = pipeline("{kind}", model="{folder}")\nprint({call})'),
+            _python(f'{PIPELINE}\n\nanswer = pipeline("{kind}", model="{folder}")\nprint({call})'),
         ]
     else:
         why = "its head reads a mean of all states, not [CLS]" if plain else "it has adapters"
         parts.append(f"`transformers` would answer otherwise: {why}.")
-    if has_vectors(about, plain):
+    if _has_vectors(about, plain):
         parts += [
             "Vectors of length 1 with `sentence-transformers`:",
-            python(f'{SENTENCES}\n\nmodel = SentenceTransformer("{folder}")\nprint(model.encode(["A text."]).shape)'),
+            _python(f'{SENTENCES}\n\nmodel = SentenceTransformer("{folder}")\nprint(model.encode(["A text."]).shape)'),
         ]
-    ours = python(f'from pipeline import api\n\nmodel = api.load("{place}")\nprint(model.predict({rows}))')
+    ours = _python(f'from pipeline import api\n\nmodel = api.load("{place}")\nprint(model.predict({rows}))')
     return "\n\n".join([*parts, "With `bertstream`:", ours])
 
 
-def in_pairs(task: Task) -> bool:
+def _in_pairs(task: Task) -> bool:
     """Return whether the task's rows are pairs of texts; a model's folder omits that for known tasks."""
     splits = glue.TASKS[task.name].splits if task.name in glue.TASKS else ()
     return task.kind != "spans" and (task.paired or any(split.second for split in splits))
 
 
-def python(code: str) -> str:
+def _python(code: str) -> str:
     """Return code as a Markdown block."""
     return f"```python\n{code}\n```"
 
 
-def limits(about: About) -> list[str]:
+def _limits(about: About) -> list[str]:
     """Return the model's limitations."""
     lines = [
-        f"It knows this task alone, as its rows show it; only texts of {data_name(about.task)} were tried.",
+        f"It knows this task alone, as its rows show it; only texts of {_data_name(about.task)} were tried.",
         "It repeats what its rows and its encoder's texts say, errors and prejudice included; neither was examined.",
     ]
     if about.task.kind != "spans":

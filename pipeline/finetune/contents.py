@@ -28,7 +28,7 @@ def labels_in_words(task: Task, prepared: Prepared) -> str:
         without = sum(not item.answers for item in prepared.items)
         return f"{without:,} questions without an answer" if task.unanswerable else ""
     if task.kind == "tags":
-        return counted("tags", Counter(tag for item in prepared.items for tag in item.tags))
+        return _counted("tags", Counter(tag for item in prepared.items for tag in item.tags))
     labels = prepared.items["label"].to_pylist()
     if task.kind == "regression":
         values = [task.number(label) for label in labels]
@@ -36,12 +36,12 @@ def labels_in_words(task: Task, prepared: Prepared) -> str:
     if task.kind == "multilabel":
         rows = [several(label) for label in labels]
         none = sum(not row for row in rows)
-        said = counted("labels", Counter(label for row in rows for label in row))
+        said = _counted("labels", Counter(label for row in rows for label in row))
         return said + (f", {none:,} rows without one" if none else "")
-    return counted("labels", Counter(labels))
+    return _counted("labels", Counter(labels))
 
 
-def counted(noun: str, counts: Counter[str]) -> str:
+def _counted(noun: str, counts: Counter[str]) -> str:
     """Return names with their counts."""
     return f"{noun} {listed(f'{name} {times:,}' for name, times in counts.most_common())}"
 
@@ -57,8 +57,8 @@ def shared_in_words(task: Task, train: Any, items: Any) -> str:
     """Return how many items have texts that also occur in training, and how many of these have another answer there;
     empty if none.
     """
-    answers = answers_by_text(train)
-    shared = [(text, answer) for text, answer in zip(texts_of(items), answers_of(items)) if text in answers]
+    answers = _answers_by_text(train)
+    shared = [(text, answer) for text, answer in zip(texts_of(items), _answers_of(items)) if text in answers]
     if not shared:
         return ""
     other = sum(answer not in answers[text] for text, answer in shared)
@@ -68,15 +68,15 @@ def shared_in_words(task: Task, train: Any, items: Any) -> str:
 
 def contradictions_in_words(task: Task, items: Any) -> str:
     """Return how many items have a text that also occurs with another label; empty if none."""
-    answers = answers_by_text(items)
+    answers = _answers_by_text(items)
     rows = sum(len(answers[text]) > 1 for text in texts_of(items))
     return f"{rows:,} of {len(items):,} have a text that is there with another label too" if rows else ""
 
 
-def answers_by_text(items: Any) -> dict[Text, set[Hashable]]:
+def _answers_by_text(items: Any) -> dict[Text, set[Hashable]]:
     """Return text -> set of its answers."""
     found: dict[Text, set[Hashable]] = {}
-    for text, answer in zip(texts_of(items), answers_of(items)):
+    for text, answer in zip(texts_of(items), _answers_of(items)):
         found.setdefault(text, set()).add(answer)
     return found
 
@@ -85,17 +85,17 @@ def texts_of(items: Any) -> list[Text]:
     """Return the texts of each item."""
     if isinstance(items, pa.Table):
         pairs = zip(items["first"].to_pylist(), items["second"].to_pylist())
-        return [(plain(first), plain(second or "")) for first, second in pairs]
-    return [item.words if hasattr(item, "words") else (plain(item.question), plain(item.context)) for item in items]
+        return [(_plain(first), _plain(second or "")) for first, second in pairs]
+    return [item.words if hasattr(item, "words") else (_plain(item.question), _plain(item.context)) for item in items]
 
 
-def answers_of(items: Any) -> list[Hashable]:
+def _answers_of(items: Any) -> list[Hashable]:
     """Return each item's label, tags or answer texts."""
     if isinstance(items, pa.Table):
         return items["label"].to_pylist()
     return [item.tags if hasattr(item, "tags") else tuple(text for text, _ in item.answers) for item in items]
 
 
-def plain(text: str) -> str:
+def _plain(text: str) -> str:
     """Collapse white space to single spaces."""
     return " ".join(text.split())

@@ -22,7 +22,7 @@ def fold_numbers(task: Task, items: Any, folds: int) -> np.ndarray:
     fold differ by at most one if no text is duplicated. Raises DataError for fewer distinct texts than folds.
     """
     groups: dict[Text, list[int]] = {}
-    for index, text in enumerate(grouped_by(items)):
+    for index, text in enumerate(_grouped_by(items)):
         groups.setdefault(text, []).append(index)
     if len(groups) < folds:
         raise DataError(
@@ -44,7 +44,7 @@ def fold_numbers(task: Task, items: Any, folds: int) -> np.ndarray:
     return found
 
 
-def grouped_by(items: Any) -> Sequence[Text]:
+def _grouped_by(items: Any) -> Sequence[Text]:
     """Return what items of one fold share: their text, or the context of questions."""
     if isinstance(items, pa.Table) or hasattr(items[0], "words"):
         return texts_of(items)

@@ -67,10 +67,10 @@ def fit_lists(
         # type: ignore[arg-type]
         optimizer=TaskAdamW(learning_rate=learning_rate), placement=TrialPlacement(device=device.type),
     ).for_width(model.width)  # fmt: skip
-    train = table(NAME, given.texts, given.labels, kind)
+    train = _table(NAME, given.texts, given.labels, kind)
     task = own_task(NAME, train, kind)
     task = replace(task, paired=train["second"].null_count < train.num_rows)
-    dev = {"dev": require_labels(task, "dev", table("dev", *given.dev, kind))} if given.dev else {}
+    dev = {"dev": require_labels(task, "dev", _table("dev", *given.dev, kind))} if given.dev else {}
     initial = Initial(folder="", fingerprint="", model=model, vocabulary=vocabulary)  # its encoder is in memory
     problem = cut(task, config.cutting, {"train": train} | dev, initial)
     for name, one in {"train": problem.train, **problem.splits}.items():
@@ -99,7 +99,7 @@ def fit_lists(
     return TunedModel(about=about, model=model, vocabulary=vocabulary, module=module.eval())
 
 
-def table(name: str, texts: Sequence[Any], labels: Sequence[Any], kind: str) -> pa.Table:
+def _table(name: str, texts: Sequence[Any], labels: Sequence[Any], kind: str) -> pa.Table:
     """Return rows of TEXTS. Raises DataError for lists of different lengths, and for invalid texts or labels."""
     if isinstance(texts, str) or isinstance(labels, str):
         raise DataError(f"{name}: give lists, one of texts and one of labels, not a single text")
@@ -112,21 +112,21 @@ def table(name: str, texts: Sequence[Any], labels: Sequence[Any], kind: str) -> 
             raise DataError(f"{name}:{place}: {shown(text)} is no text and no pair of texts")
         if not all(one.strip() for one in pair if one is not None):
             raise DataError(f"{name}:{place}: the text is empty: leave the row out")
-        rows.append((str(place), *pair, label_cell(name, place, label, kind)))
+        rows.append((str(place), *pair, _label_cell(name, place, label, kind)))
     return texts_table(name, rows)
 
 
-def label_cell(name: str, place: int, label: Any, kind: str) -> str:
+def _label_cell(name: str, place: int, label: Any, kind: str) -> str:
     """Return a label as stored in TEXTS. Raises DataError for invalid labels."""
     if kind == "multilabel":
         if isinstance(label, str) or not isinstance(label, Sequence | np.ndarray | set | frozenset):
             raise DataError(
                 f"{name}:{place}: label {shown(label)} is no list: of kind multilabel each text has a list of labels"
             )
-        return labels_text(label_text(name, place, "label", plain(one)) for one in label)
-    return label_text(name, place, "label", plain(label))
+        return labels_text(label_text(name, place, "label", _plain(one)) for one in label)
+    return label_text(name, place, "label", _plain(label))
 
 
-def plain(value: Any) -> Any:
+def _plain(value: Any) -> Any:
     """Convert NumPy scalars to Python's."""
     return value.item() if isinstance(value, np.generic) else value

@@ -23,7 +23,7 @@ def label(trial: Trial) -> str:
     return ", ".join(filter(None, (trial.problem, f"seed {trial.seed}", in_words(trial.chosen))))
 
 
-def scores_line(trial: Trial, result: Mapping[str, Any]) -> str:
+def _scores_line(trial: Trial, result: Mapping[str, Any]) -> str:
     """Return a trial's scores on one line; the selecting metric comes first in each split."""
     if "scores" not in result:
         return (
@@ -38,7 +38,7 @@ def scores_line(trial: Trial, result: Mapping[str, Any]) -> str:
     return "; ".join(parts) + (", collapsed" if result["collapsed"] else "")
 
 
-def epoch_line(trial: Trial, news: Mapping[str, Any]) -> str:
+def _epoch_line(trial: Trial, news: Mapping[str, Any]) -> str:
     """Return the progress line after an epoch."""
     return f"epoch {news['epoch']} of {trial.config.recipe.epochs}: {trial.metric} {news['value']:.3f}"
 
@@ -58,7 +58,7 @@ class Live:
         """Show the trials while the context is open; `ready` holds results of earlier runs."""
         self.trials, self.begun = trials, time.monotonic()
         self.states = {
-            trial.name: ("done", scores_line(trial, ready[trial.name])) if trial.name in ready else ("waiting", "")
+            trial.name: ("done", _scores_line(trial, ready[trial.name])) if trial.name in ready else ("waiting", "")
             for trial in trials
         }
         if ready:
@@ -74,9 +74,9 @@ class Live:
     def tell(self, trial: Trial, state: str, news: Mapping[str, Any]) -> None:
         """Update a trial's state."""
         if "scores" in news:
-            line = scores_line(trial, news)
+            line = _scores_line(trial, news)
         else:
-            line = epoch_line(trial, news) if "epoch" in news else self.states[trial.name][1]
+            line = _epoch_line(trial, news) if "epoch" in news else self.states[trial.name][1]
         self.states[trial.name] = state, line
         if self.drawn:
             self.drawn.update(self.render())

@@ -99,7 +99,7 @@ def answering_seconds(config: Finetune, rows: Mapping[str, int], per_step: Mappi
     )
 
 
-def smaller_shares(whole: Share, large: bool) -> list[Share]:
+def _smaller_shares(whole: Share, large: bool) -> list[Share]:
     """Return the possible shares of a problem, largest first: a large task loses seeds, epochs and rows before a small
     one loses seeds.
     """
@@ -159,7 +159,7 @@ def fit_to_time(
     """
     whole = Share(seeds=config.seeds, epochs=config.recipe.epochs, rows=config.recipe.training_rows)
     ladders = {
-        one.task.name: smaller_shares(
+        one.task.name: _smaller_shares(
             whole, min(one.train.rows.num_rows, whole.rows or one.train.rows.num_rows) > LARGE
         )
         for one in problems

@@ -59,8 +59,8 @@ def read_problems(config: Finetune, initial: Initial, report: Report) -> list[Pr
         if task.name in {*known.TASKS, BUILTIN}:  # as the file is called; its scores do not belong beside that task's
             task = replace(task, name=f"own-{task.name}")
         if config.search.folds is not None:
-            return folds_of(config, config.search.folds, task, items["train"], lost, initial, report)
-        return [problem_of(config, task, *with_dev(task, items, report), lost, initial, report)]
+            return _folds_of(config, config.search.folds, task, items["train"], lost, initial, report)
+        return [_problem_of(config, task, *with_dev(task, items, report), lost, initial, report)]
     names, found = tuple(name for name in config.task if name != BUILTIN), []
     if unknown := [name for name in names if name not in (*known.TASKS, "glue")]:
         raise ConfigError(
@@ -70,18 +70,18 @@ def read_problems(config: Finetune, initial: Initial, report: Report) -> list[Pr
         folder = data_of(config)
         if config.data is None:
             download(config, names, folder, report)
-        if not has_files(folder):
+        if not _has_files(folder):
             raise ConfigError(
                 f"data ({folder}) is no folder with files: name the folder of the files of {', '.join(names)}"
             )
-        found = [read_known(config, task, folder, initial, report) for task in known.wanted_tasks(names, folder)]
+        found = [_read_known(config, task, folder, initial, report) for task in known.wanted_tasks(names, folder)]
     if BUILTIN in config.task:
-        task, train, dev = kept_builtin(storage.join(config.output, "finetune", BUILTIN), report)
-        found.append(problem_of(config, task, train, {"dev": dev}, {}, initial, report))
+        task, train, dev = _kept_builtin(storage.join(config.output, "finetune", BUILTIN), report)
+        found.append(_problem_of(config, task, train, {"dev": dev}, {}, initial, report))
     return found
 
 
-def kept_builtin(folder: str, report: Report) -> tuple[Task, pa.Table, pa.Table]:
+def _kept_builtin(folder: str, report: Report) -> tuple[Task, pa.Table, pa.Table]:
     """Return the built-in task, cached in an output folder until the installed packages change."""
     installed = json.dumps({name: one.version for name, one in distributions().items()})
     location = storage.join(folder, f"{hashlib.sha256(installed.encode()).hexdigest()[:16]}.json")
@@ -94,7 +94,7 @@ def kept_builtin(folder: str, report: Report) -> tuple[Task, pa.Table, pa.Table]
     return task, *(pa.Table.from_pylist(kept[split], schema=TEXTS) for split in ("train", "dev"))
 
 
-def has_files(folder: str) -> bool:
+def _has_files(folder: str) -> bool:
     """Return whether a folder exists and is not empty."""
     try:
         return bool(storage.children(folder))
@@ -116,7 +116,7 @@ def download(config: Finetune, names: Sequence[str], folder: str, report: Report
     fetch_glue(folder, known.GLUE if "glue" in names else tuple(names), report)
 
 
-def read_known(config: Finetune, task: Task, folder: str, initial: Initial, report: Report) -> Problem:
+def _read_known(config: Finetune, task: Task, folder: str, initial: Initial, report: Report) -> Problem:
     """Read a task known by name, with all labelled splits that exist."""
     skip = config.on_bad_rows == "skip"
     train, lost_of_train = known.read_items(task, folder, "train", skip=skip)
@@ -128,10 +128,10 @@ def read_known(config: Finetune, task: Task, folder: str, initial: Initial, repo
     splits = {}
     for name in wanted:
         splits[name], lost[name] = known.read_items(task, folder, name, skip=skip)
-    return problem_of(config, task, train, splits, lost, initial, report)
+    return _problem_of(config, task, train, splits, lost, initial, report)
 
 
-def problem_of(
+def _problem_of(
     config: Finetune, task: Task, train: Any, splits: dict[str, Any], lost: Lost, initial: Initial, report: Report
 ) -> Problem:
     """Build a problem from its splits' items, and report a summary."""
@@ -144,7 +144,7 @@ def problem_of(
             ", ".join(
                 [
                     f"{task.name} {name}: {len(one.items):,} {noun(task)}",
-                    *(task_summary(task, one) if name == "train" else ()),
+                    *(_task_summary(task, one) if name == "train" else ()),
                     *lost.get(name, ()),
                     *one.notes,
                 ]
@@ -161,7 +161,7 @@ def problem_of(
     return problem
 
 
-def folds_of(
+def _folds_of(
     config: Finetune, folds: int, task: Task, items: Any, lost: Lost, initial: Initial, report: Report
 ) -> list[Problem]:
     """Return one problem per fold, with the fold as development split, and report on the whole file.
@@ -169,7 +169,7 @@ def folds_of(
     Raises DataError if training on the other folds is impossible.
     """
     whole, numbers, found = (
-        problem_of(config, task, items, {}, lost, initial, report),
+        _problem_of(config, task, items, {}, lost, initial, report),
         fold_numbers(task, items, folds),
         [],
     )
@@ -180,7 +180,7 @@ def folds_of(
         + ", with equal shares of each class" * (task.kind == "classification")
     )
     for fold in range(folds):
-        parts = {"train": select_items(items, numbers != fold), "dev": select_items(items, numbers == fold)}
+        parts = {"train": _select_items(items, numbers != fold), "dev": _select_items(items, numbers == fold)}
         if task.kind == "classification":
             require_trainable(parts["train"], f"{config.train} without fold {fold + 1} of {folds}")
         named = replace(whole.task, name=f"{task.name}-fold{fold + 1}of{folds}")
@@ -223,7 +223,7 @@ def in_cuttings(
     return found
 
 
-def task_summary(task: Task, train: Prepared) -> list[str]:
+def _task_summary(task: Task, train: Prepared) -> list[str]:
     """Return the task's kind and number of labels, with a hint if whole numbers could be classes."""
     said = [f"{task.kind} of {len(task.labels):,} labels" if task.labels else task.kind]
     if task.kind == "regression" and task.name not in known.TASKS:
@@ -261,7 +261,7 @@ def with_dev(task: Task, items: dict[str, Any], report: Report) -> tuple[Any, di
     if "dev" in items:
         return items["train"], {"dev": items["dev"]}
     train = items["train"]
-    aside, labels = np.array([is_held_out(text) for text in texts(train)]), labels_of(task, train)
+    aside, labels = np.array([is_held_out(text) for text in texts(train)]), _labels_of(task, train)
     learnt = set().union(*(some for some, held_out in zip(labels, aside) if not held_out))
     fit = aside & np.array([some <= learnt for some in labels])
     if aside.any() and not fit.any():
@@ -273,10 +273,10 @@ def with_dev(task: Task, items: dict[str, Any], report: Report) -> tuple[Any, di
     if aside.all() or not aside.any():
         raise DataError(f"train has {len(train)} rows, too few to set some aside: name a development file with --dev")
     report(f"no --dev: {aside.sum():,} of {len(train):,} rows are set aside by a hash of their text")
-    return select_items(train, ~aside), {"dev": select_items(train, aside)}
+    return _select_items(train, ~aside), {"dev": _select_items(train, aside)}
 
 
-def labels_of(task: Task, items: Any) -> list[set[str]]:
+def _labels_of(task: Task, items: Any) -> list[set[str]]:
     """Return the set of classes of each item."""
     if task.kind == "tags":
         return [set(item.tags) for item in items]
@@ -299,7 +299,7 @@ def is_held_out(text: str) -> bool:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) % HELD_OUT == 0
 
 
-def select_items(items: Any, mask: np.ndarray) -> Any:
+def _select_items(items: Any, mask: np.ndarray) -> Any:
     """Return the items at which the mask is true."""
     return (
         items.filter(pa.array(mask))

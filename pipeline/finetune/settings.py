@@ -41,7 +41,7 @@ def settings_of(config: Finetune) -> list[dict[str, Any]]:
 
     Raises ConfigError for an invalid name, value or range.
     """
-    values, ranges, hints = dict(GRIDS[config.search.grid]), {}, hints_of(config)
+    values, ranges, hints = dict(GRIDS[config.search.grid]), {}, _hints_of(config)
     entries = [(entry, *entry.partition("=")[::2]) for entry in config.search.over]
     # a choice between kinds comes before the settings of a kind
     for entry, name, given in sorted(entries, key=lambda one: "." in one[1]):
@@ -51,53 +51,53 @@ def settings_of(config: Finetune) -> list[dict[str, Any]]:
                 f"search.over ({entry}) must be NAME=VALUE,VALUE or NAME=LOW..HIGH with a name of {', '.join(hints)}"
             )
         if ".." in given:
-            require_number(hints[name], entry, name)
-            ranges[name] = bounds(entry, given)
+            _require_number(hints[name], entry, name)
+            ranges[name] = _bounds(entry, given)
         else:
-            values[name] = tuple(parse_value(hints[name], entry, text) for text in given.split(","))
-            if is_choice(hints[name]):
+            values[name] = tuple(_parse_value(hints[name], entry, text) for text in given.split(","))
+            if _is_choice(hints[name]):
                 for kind in values[name]:
-                    hints |= hints_of(with_setting(config, {name: kind}))
+                    hints |= _hints_of(with_setting(config, {name: kind}))
     fixed = [dict(zip(values, chosen)) for chosen in itertools.product(*values.values())]
-    found = [without_unused(config, one | drawn) for drawn in draws(config.search, ranges, hints) for one in fixed]
+    found = [_without_unused(config, one | drawn) for drawn in _draws(config.search, ranges, hints) for one in fixed]
     for one in found:
         with_setting(config, one)
     # draws of whole numbers from a short range repeat
     return list({json.dumps(one, sort_keys=True): one for one in found}.values())
 
 
-def hints_of(config: Finetune) -> dict[str, Any]:
+def _hints_of(config: Finetune) -> dict[str, Any]:
     """Return the types of the searchable settings, by dotted name."""
     return {
-        name: hint_of(config, name)
+        name: _hint_of(config, name)
         for name in flatten(config)
         if name.split(".")[0] in SEARCHED and name not in NOT_SEARCHED
     }
 
 
-def is_choice(hint: Any) -> bool:
+def _is_choice(hint: Any) -> bool:
     """Return whether a setting is a choice between kinds with their own settings."""
-    return all(map(dataclasses.is_dataclass, kinds_of(hint)))
+    return all(map(dataclasses.is_dataclass, _kinds_of(hint)))
 
 
-def kinds_of(hint: Any) -> tuple[Any, ...]:
+def _kinds_of(hint: Any) -> tuple[Any, ...]:
     """Return the types that a setting may have."""
     return getattr(hint, "__args__", (hint,))
 
 
-def without_unused(config: Finetune, chosen: dict[str, Any]) -> dict[str, Any]:
+def _without_unused(config: Finetune, chosen: dict[str, Any]) -> dict[str, Any]:
     """Drop values of settings that the chosen kinds do not have."""
     known = flatten(with_setting(config, {name: value for name, value in chosen.items() if "." not in name}))
     return {name: value for name, value in chosen.items() if name in known}
 
 
-def require_number(hint: Any, entry: str, name: str) -> None:
+def _require_number(hint: Any, entry: str, name: str) -> None:
     """Raise ConfigError unless a setting is numeric, since only numbers have ranges."""
-    if not {int, float} & set(kinds_of(hint)):
+    if not {int, float} & set(_kinds_of(hint)):
         raise ConfigError(f"search.over ({entry}): {name} is not a number and has no range; give {name}=VALUE,VALUE")
 
 
-def bounds(entry: str, given: str) -> tuple[float, float]:
+def _bounds(entry: str, given: str) -> tuple[float, float]:
     """Parse a range. Raises ConfigError."""
     try:
         low, high = (float(text) for text in given.split(".."))
@@ -108,13 +108,13 @@ def bounds(entry: str, given: str) -> tuple[float, float]:
     return low, high
 
 
-def parse_value(hint: Any, entry: str, text: str) -> Any:
+def _parse_value(hint: Any, entry: str, text: str) -> Any:
     """Parse a value by the setting's type; for a choice between kinds, return the class name as `flatten` does.
 
     Raises ConfigError.
     """
-    options = kinds_of(hint)
-    if is_choice(hint):
+    options = _kinds_of(hint)
+    if _is_choice(hint):
         named = {flag_of(kind): kind.__name__ for kind in options}
         if text not in named:
             raise ConfigError(f"search.over ({entry}): {text} is none of {', '.join(named)}")
@@ -135,7 +135,7 @@ def parse_value(hint: Any, entry: str, text: str) -> Any:
     raise ConfigError(f"search.over ({entry}): {text} is none of {wanted}")
 
 
-def hint_of(config: Any, name: str) -> Any:
+def _hint_of(config: Any, name: str) -> Any:
     """Return the type of a setting by its dotted name."""
     *path, leaf = name.split(".")
     for part in path:
@@ -143,7 +143,7 @@ def hint_of(config: Any, name: str) -> Any:
     return get_type_hints(type(config))[leaf]
 
 
-def draws(search: Search, ranges: dict[str, tuple[float, float]], hints: dict[str, Any]) -> list[dict[str, Any]]:
+def _draws(search: Search, ranges: dict[str, tuple[float, float]], hints: dict[str, Any]) -> list[dict[str, Any]]:
     """Return `samples` log-uniform draws from all ranges; a single empty draw without ranges."""
     if not ranges:
         return [{}]
@@ -152,12 +152,12 @@ def draws(search: Search, ranges: dict[str, tuple[float, float]], hints: dict[st
         {name: math.exp(random.uniform(math.log(low), math.log(high))) for name, (low, high) in ranges.items()}
         for _ in range(search.samples)
     ]
-    return [{name: rounded(hints[name], value) for name, value in one.items()} for one in found]
+    return [{name: _rounded(hints[name], value) for name, value in one.items()} for one in found]
 
 
-def rounded(hint: Any, value: float) -> float | int:
+def _rounded(hint: Any, value: float) -> float | int:
     """Round to three significant digits, or to a whole number for integer settings."""
-    return round(value) if int in kinds_of(hint) else float(f"{value:.3g}")
+    return round(value) if int in _kinds_of(hint) else float(f"{value:.3g}")
 
 
 def with_setting(config: Any, chosen: dict[str, Any]) -> Any:
@@ -174,7 +174,7 @@ def with_setting(config: Any, chosen: dict[str, Any]) -> Any:
         elif not dataclasses.is_dataclass(part):
             part = value
         elif type(part).__name__ != value:
-            part = next(kind for kind in kinds_of(hint_of(config, first)) if kind.__name__ == value)()
+            part = next(kind for kind in _kinds_of(_hint_of(config, first)) if kind.__name__ == value)()
         config = dataclasses.replace(config, **{first: part})
     return config
 

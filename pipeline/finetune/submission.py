@@ -30,29 +30,29 @@ def submit(
     """
     if config.data is None or not any(name in GLUE for name in models):
         return
-    if missing := missing_of(config.data, models):
+    if missing := _missing_of(config.data, models):
         report(f"no GLUE submission file: {listed(missing, 5)} missing")
         return
     found = {}
     for name, one in FILES.items():
         report(f"GLUE submission file: {name}, {one.rows:,} rows")
         progress = AnswerProgress(report, one.rows, name=name)
-        found[name] = predictions(config, models[model_for(one.task)], one.task, one.split, progress.add)
+        found[name] = _predictions(config, models[_model_for(one.task)], one.task, one.split, progress.add)
     location = storage.join(config.output, ZIP)
     write_submission(location, found)
     report(f"GLUE submission file: {location}")
 
 
-def model_for(task: str) -> str:
+def _model_for(task: str) -> str:
     """Return the task whose model answers a test set."""
     return ANSWERS_FOR.get(task, task)
 
 
-def missing_of(data: str, tasks: Collection[str]) -> list[str]:
+def _missing_of(data: str, tasks: Collection[str]) -> list[str]:
     """Return what is missing for the submission, given models of these tasks and this data folder."""
     missing = [
         f"a model of {task}"
-        for task in dict.fromkeys(model_for(one.task) for one in FILES.values())
+        for task in dict.fromkeys(_model_for(one.task) for one in FILES.values())
         if task not in tasks
     ]
     return missing + [
@@ -65,13 +65,13 @@ def missing_of(data: str, tasks: Collection[str]) -> list[str]:
 def rows_to_answer(data: str, tasks: Collection[str]) -> dict[str, int]:
     """Return the number of test rows per task's model; empty if the submission is incomplete."""
     found: dict[str, int] = {}
-    if not missing_of(data, tasks):
+    if not _missing_of(data, tasks):
         for one in FILES.values():
-            found[model_for(one.task)] = found.get(model_for(one.task), 0) + one.rows
+            found[_model_for(one.task)] = found.get(_model_for(one.task), 0) + one.rows
     return found
 
 
-def predictions(config: Finetune, model: str, task: str, split: str, after: Callable[[int], None]) -> Predictions:
+def _predictions(config: Finetune, model: str, task: str, split: str, after: Callable[[int], None]) -> Predictions:
     """Return a model's predictions on a test split; `after` is called with the number of newly answered rows."""
     assert config.data is not None
     tuned, device = load_tuned(model), device_of(config)

@@ -247,7 +247,7 @@ def published_figure(one: Reported, published: Mapping[str, str]) -> str:
     return figures[place] if place < len(figures) else ""
 
 
-def cells(one: Reported, published: Mapping[str, str]) -> list[str]:
+def _cells(one: Reported, published: Mapping[str, str]) -> list[str]:
     """Return a row of the table."""
     collapsed = f"{one.collapsed} of {len(one.values)}" if one.collapsed else ""
     spread = f"{format_score(one.name, min(one.values))} to {format_score(one.name, max(one.values))}"
@@ -282,7 +282,7 @@ def table(rows: Sequence[Reported], model: Model) -> str:
         f"{name}, GLUE test" if name else "published",
         "setting",
     ]
-    lines = [head, *(cells(one, published) for one in rows)]
+    lines = [head, *(_cells(one, published) for one in rows)]
     kept = [place for place in range(len(head)) if place < 5 or any(line[place] for line in lines[1:])]
     widths = [max(len(line[place]) for line in lines) for place in kept]
     text = [

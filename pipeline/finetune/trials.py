@@ -89,7 +89,7 @@ def identity_of(config: Finetune, problem: Problem, initial: Initial, seed: int)
         key: value for key, value in flatten(config).items() if key.split(".")[0] in SHAPING and key != "recipe.metric"
     }  # the task's metrics say it
     cutting = {f"cutting.{key}": value for key, value in vars(problem.cutting).items()}
-    shaping |= {"standardised": True} if standardises(config, problem.task) else {}
+    shaping |= {"standardised": True} if _standardises(config, problem.task) else {}
     return (
         shaping
         | cutting
@@ -99,12 +99,12 @@ def identity_of(config: Finetune, problem: Problem, initial: Initial, seed: int)
             "seed": seed,
             "rows": problem.digest,
         }
-        | task_identity(problem.task)
+        | _task_identity(problem.task)
         | {"precision": precision_of(config.placement, initial.model.width, device_of(config))}
     )
 
 
-def task_identity(task: Task) -> dict[str, Any]:
+def _task_identity(task: Task) -> dict[str, Any]:
     """Return the task properties that define its trials: kind, labels in order, metrics."""
     return {
         "task": task.name,
@@ -117,10 +117,10 @@ def task_identity(task: Task) -> dict[str, Any]:
 
 def result_of(trial: Trial) -> dict[str, Any] | None:
     """Return a finished trial's result; None if there is none or it is damaged."""
-    return record_of(trial, RESULT, ("scores",))
+    return _record_of(trial, RESULT, ("scores",))
 
 
-def record_of(trial: Trial, name: str, wanted: Sequence[str]) -> dict[str, Any] | None:
+def _record_of(trial: Trial, name: str, wanted: Sequence[str]) -> dict[str, Any] | None:
     """Return a JSON object with these keys from a trial's folder; None if there is none.
 
     Raises DataError if its storage cannot be read.
@@ -158,7 +158,7 @@ def stopped_of(trial: Trial) -> dict[str, Any] | None:
 
     It is not a result of the trial.
     """
-    return record_of(trial, STOPPED, ("score", "stopped_after_epoch"))
+    return _record_of(trial, STOPPED, ("score", "stopped_after_epoch"))
 
 
 def build(
@@ -184,14 +184,14 @@ def build(
         load_encoder(encoder or build_initial_module(initial, model).encoder, module)
     if not isinstance(config.adapter, NoAdapter):
         add_adapter(module, config.adapter, random)
-    if standardises(config, problem.task):
+    if _standardises(config, problem.task):
         module.learn_standardised(*label_mean_and_deviation(problem.train.rows))
     module.encoder.recompute = config.placement.recompute
     freeze(module, config.freeze.layers, config.freeze.embeddings)
     return module
 
 
-def standardises(config: Finetune, task: Task) -> bool:
+def _standardises(config: Finetune, task: Task) -> bool:
     """Return whether a trial standardises its regression values: only for the user's own files, whose scale may be
     anything; published tasks are learnt unscaled.
     """
@@ -244,13 +244,13 @@ def load_or_train(
         if (found := result_of(trial)) is not None and (trial.stage != "report" or has_model(trial)):
             delete_checkpoints(trial.folder)
             return found
-        return train(trial, problem, initial, after_epoch, workers)
+        return _train(trial, problem, initial, after_epoch, workers)
 
 
 def assist(trial: Trial, problem: Problem, initial: Initial, rank: int) -> None:
     """Train one rank's part of a trial whose rank 0 is in `load_or_train`."""
     config, device = trial.config, device_of(trial.config)
-    set_threads(config)
+    _set_threads(config)
     compute = Compute(
         device=device,
         autocast=autocast_for(config.placement, initial.model.width, device),
@@ -262,12 +262,12 @@ def assist(trial: Trial, problem: Problem, initial: Initial, rank: int) -> None:
     assist_trial(config, module, problem.train, compute, TrialCheckpoints(trial.folder))
 
 
-def set_threads(config: Finetune) -> None:
+def _set_threads(config: Finetune) -> None:
     """Give torch the threads that a worker of a trial may use."""
     torch.set_num_threads(config.placement.threads or max(1, min(cores(), round(config.trials.cpus))))
 
 
-def train(
+def _train(
     trial: Trial,
     problem: Problem,
     initial: Initial,
@@ -276,7 +276,7 @@ def train(
 ) -> dict[str, Any]:
     """Train a trial, store its result and return it."""
     config, device, checkpoints = trial.config, device_of(trial.config), TrialCheckpoints(trial.folder)
-    set_threads(config)
+    _set_threads(config)
     module = build(config, problem, initial, trial.seed).to(device)
     with workers():
         came_to = run_trial(

@@ -38,7 +38,7 @@ def compare(config: Compare, report: Report) -> list[str]:
     for task in selecting[0]:
         a, b = selecting[0][task], selecting[1][task]
         lines += seed_lines(a, b)
-        rows = row_difference(both, [result.models[task] for result in found], task)
+        rows = _row_difference(both, [result.models[task] for result in found], task)
         if rows is not None:
             unsure = "" if rows.better else "; on other rows it may be the other way round"
             lines.append(
@@ -84,7 +84,7 @@ def seed_lines(a: Reported, b: Reported) -> list[str]:
     return [medians, mean, f"  {verdict(a.task, seeds, percent=percent, lower_is_better=not percent)}"]
 
 
-def row_difference(both: Sequence[Finetune], models: Sequence[str], task: str) -> Difference | None:
+def _row_difference(both: Sequence[Finetune], models: Sequence[str], task: str) -> Difference | None:
     """Return the difference of the two best models over the development items; None for kinds whose items are not
     scored one by one.
     """
@@ -94,21 +94,21 @@ def row_difference(both: Sequence[Finetune], models: Sequence[str], task: str) -
         config = replace(config, cutting=tuned.about.cutting)  # a search may have selected another than was asked for
         problem = next(
             one
-            for one in read_problems(config, encoder_of(config, config.checkpoint, discard), discard)
+            for one in read_problems(config, encoder_of(config, config.checkpoint, _discard), _discard)
             if one.task.name == task
         )
         if problem.task.kind == "tags":
             return None
         rows = len(next(iter(problem.splits.values())).items)
-        scores.append(row_scorer(config, problem, tuned))
+        scores.append(_row_scorer(config, problem, tuned))
     return over_rows(scores[0], scores[1], rows)
 
 
-def discard(line: str) -> None:
+def _discard(line: str) -> None:
     """Ignore lines that were already reported when the models were trained."""
 
 
-def row_scorer(config: Finetune, problem: Problem, tuned: TunedModel) -> RowScorer:
+def _row_scorer(config: Finetune, problem: Problem, tuned: TunedModel) -> RowScorer:
     """Return a function from indices of development items to the model's selecting metric on them."""
     task, prepared, device = problem.task, next(iter(problem.splits.values())), device_of(config)
     precision = answer_precision(config.placement, tuned.about.lineage.get("precision"), device)

@@ -68,8 +68,8 @@ def finetune(config: Finetune, report: Report) -> FinetuneResult:
     config = config.for_width(initial.model.width)
     tried = [with_setting(config, setting).cutting for setting in settings]
     problems = {one.task.name: one for one in read_problems(replace(config, cutting=tried[0]), initial, report)}
-    require_start(config, problems)
-    require_fitting(config, settings, initial, problems)
+    _require_start(config, problems)
+    _require_fitting(config, settings, initial, problems)
     for problem in problems.values():
         require_readable(config, problem.task)
     cuttings = {name: in_cuttings(problem, tried, initial, report) for name, problem in problems.items()}
@@ -89,7 +89,7 @@ def finetune(config: Finetune, report: Report) -> FinetuneResult:
     live = Live(report)
     with runs.end_run_with_status(parent, live):
         rows, models = [], {}
-        for wave in waves(config, problems):
+        for wave in _waves(config, problems):
             start = grid.initial if wave is None else encoder_of(config, models[wave], report)
             mine = computed if wave is None else replace(computed, checkpoint=models[wave])
             names = [
@@ -134,7 +134,7 @@ def encoder_of(config: Finetune, checkpoint: str, report: Report) -> Initial:
         raise CheckpointError(f"checkpoint {str(error).removeprefix('init ')}") from error
 
 
-def require_fitting(
+def _require_fitting(
     config: Finetune, settings: Sequence[dict[str, Any]], initial: Initial, problems: Mapping[str, Problem]
 ) -> None:
     """Raise ConfigError for settings that do not fit this checkpoint and these tasks."""
@@ -161,7 +161,7 @@ def require_fitting(
         )
 
 
-def require_start(config: Finetune, problems: Mapping[str, Problem]) -> None:
+def _require_start(config: Finetune, problems: Mapping[str, Problem]) -> None:
     """Raise ConfigError if the task that starts others is not requested, or is one of those it starts."""
     start = config.start_from
     if start is not None and (start not in problems or start in STARTED):
@@ -171,7 +171,7 @@ def require_start(config: Finetune, problems: Mapping[str, Problem]) -> None:
         )
 
 
-def waves(config: Finetune, problems: Mapping[str, Problem]) -> list[str | None]:
+def _waves(config: Finetune, problems: Mapping[str, Problem]) -> list[str | None]:
     """Return [None], for trials from the checkpoint, followed by the task whose encoder starts others, if any does."""
     return (
         [None]

@@ -17,24 +17,24 @@ DEEPEST = 3
 def lineage(checkpoint: str, initial: Initial) -> dict[str, str]:
     """Return MLflow tags: checkpoint, encoder (its fingerprint) and, as far as known, their ancestors."""
     location = storage.absolute(checkpoint)
-    return {"checkpoint": location, "encoder": initial.fingerprint} | ancestors(location, frozenset())
+    return {"checkpoint": location, "encoder": initial.fingerprint} | _ancestors(location, frozenset())
 
 
-def ancestors(location: str, seen: frozenset[str]) -> dict[str, str]:
+def _ancestors(location: str, seen: frozenset[str]) -> dict[str, str]:
     """Return finetuned_from, the chain of trials from last to first, and the pretraining behind them."""
     try:
-        said = tuned_from(location)
+        said = _tuned_from(location)
     except (OSError, ValueError, PipelineError):  # what cannot be read says nothing: the model itself was read before
         return {}
     if said is None:
-        return pretraining(location)
+        return _pretraining(location)
     before = storage.absolute(said["checkpoint"])
-    behind = ancestors(before, seen | {location}) if before not in seen | {location} else {}
+    behind = _ancestors(before, seen | {location}) if before not in seen | {location} else {}
     earlier = behind.pop("finetuned_from", None)
     return {"finetuned_from": said["trial"] if earlier is None else f"{said['trial']} {earlier}"} | behind
 
 
-def tuned_from(location: str) -> dict[str, Any] | None:
+def _tuned_from(location: str) -> dict[str, Any] | None:
     """Return the lineage stored in a fine-tuned model's folder; None for other models."""
     file = storage.join(location, TASK)
     if not storage.exists(file):
@@ -46,16 +46,16 @@ def tuned_from(location: str) -> dict[str, Any] | None:
         return None
 
 
-def pretraining(location: str) -> dict[str, str]:
+def _pretraining(location: str) -> dict[str, str]:
     """Return the tags of the run that contains a model, and of its corpus; empty for other models."""
     parts = location.rstrip("/").split("/")
     for depth in range(1, DEEPEST + 1):
         if len(parts) > depth + 1 and parts[-depth] in OF_A_RUN:
-            return run_lineage("/".join(parts[:-depth]))
+            return _run_lineage("/".join(parts[:-depth]))
     return {}
 
 
-def run_lineage(folder: str) -> dict[str, str]:
+def _run_lineage(folder: str) -> dict[str, str]:
     """Return the tags from a run's run.json."""
     try:
         recorded = read_run(folder)

@@ -67,21 +67,21 @@ def open_grid(uri: str, config: Finetune, name: str, initial: Initial) -> GridRu
     Raises ConfigError if the server does not answer, and for an invalid name of a registered model, which MLflow would
     refuse only hours later.
     """
-    require_name(config)
+    _require_name(config)
     silence_mlflow()
     try:
-        known = find_grid_run(uri, name)
+        known = _find_grid_run(uri, name)
     except Exception as error:  # MLflow lets SQLAlchemy's, requests' and its own errors through, all about this URI
         raise ConfigError(f"mlflow_uri ({uri}) does not work: {storage.first_line(error)}") from error
     try:
-        tags = {GRID: name, DESCRIPTION: description(config, name)} | lineage(config.checkpoint, initial)
+        tags = {GRID: name, DESCRIPTION: _description(config, name)} | lineage(config.checkpoint, initial)
         run = open_run(uri, EXPERIMENT, name, known, flatten(config), tags)
     except ConfigError as error:  # open_run speaks of pretraining's setting
         raise ConfigError(str(error).replace("tracking.uri", "mlflow_uri", 1)) from error
     return GridRun(uri=uri, run_id=run.run_id, experiment_id=run.experiment_id)
 
 
-def description(config: Finetune, name: str) -> str:
+def _description(config: Finetune, name: str) -> str:
     """Return a grid's description in Markdown, as known before its first trial; the result table replaces it at the
     end.
     """
@@ -107,13 +107,13 @@ def record_run(parent: GridRun, location: str, report: Callable[[str], None]) ->
     storage.write_json(location, now)
 
 
-def require_name(config: Finetune) -> None:
+def _require_name(config: Finetune) -> None:
     """Raise ConfigError for an invalid name of a registered model."""
     if config.register is not None and (not config.register.strip() or set(config.register) & set("/:'\"")):
         raise ConfigError(f"register ({config.register}) must be a name without / : ' and \", such as my-model")
 
 
-def find_grid_run(uri: str, name: str) -> str | None:
+def _find_grid_run(uri: str, name: str) -> str | None:
     """Return the id of the grid's run, unless it has none or it was deleted."""
     if uri.startswith(SQLITE) and not storage.exists(uri.removeprefix(SQLITE)):
         return None
@@ -121,14 +121,14 @@ def find_grid_run(uri: str, name: str) -> str | None:
     experiment = client.get_experiment_by_name(EXPERIMENT)
     # Search by digest only: the name of a user's task may contain quotes.
     runs = (
-        search(client, experiment.experiment_id, f"tags.{GRID} LIKE '%-{name.rsplit('-', 1)[-1]}'")
+        _search(client, experiment.experiment_id, f"tags.{GRID} LIKE '%-{name.rsplit('-', 1)[-1]}'")
         if experiment
         else ()
     )
     return next((run.info.run_id for run in runs if run.data.tags[GRID] == name), None)
 
 
-def search(client: MlflowClient, experiment: str, words: str) -> Iterator[Run]:
+def _search(client: MlflowClient, experiment: str, words: str) -> Iterator[Run]:
     """Yield all runs that are not deleted, newest first."""
     token: str | None = ""
     while token is not None:
@@ -148,18 +148,18 @@ def end_run_with_status(parent: GridRun, live: Any) -> Iterator[None]:
         status = "KILLED"
         raise
     finally:
-        send_waiting(parent)
+        _send_waiting(parent)
         if parent.waiting:
             parent.say(
                 f"MLflow is away ({parent.problem}): {len(parent.waiting)} trials are not in it; the same command "
                 "logs them"
             )
-        with report_failure(parent, "the grid's end"):
+        with _report_failure(parent, "the grid's end"):
             MlflowClient(tracking_uri=parent.uri).set_terminated(parent.run_id, status)
 
 
 @contextmanager
-def report_failure(parent: GridRun, what: str) -> Iterator[None]:
+def _report_failure(parent: GridRun, what: str) -> Iterator[None]:
     """Report an MLflow error in one line instead of raising it."""
     try:
         yield
@@ -171,19 +171,19 @@ def log_trial(parent: GridRun, trial: Trial, result: dict[str, Any]) -> None:
     """Log a trial once, as a child run of the grid's; queue it if MLflow does not accept it."""
     parent.waiting[trial.name] = trial, result
     if time.monotonic() >= parent.again:
-        send_waiting(parent)
+        _send_waiting(parent)
 
 
-def send_waiting(parent: GridRun) -> None:
+def _send_waiting(parent: GridRun) -> None:
     """Log queued trials until one fails; report only the first failure."""
     client, name = MlflowClient(tracking_uri=parent.uri), ""
     try:
         if parent.logged is None:
-            parent.logged = logged_trials(client, parent)
+            parent.logged = _logged_trials(client, parent)
         while parent.waiting:
             name, (trial, result) = next(iter(parent.waiting.items()))
             if name not in parent.logged:
-                write_trial(client, parent, trial, result)
+                _write_trial(client, parent, trial, result)
             parent.logged.add(name)
             del parent.waiting[name]
         parent.problem = None
@@ -196,10 +196,10 @@ def send_waiting(parent: GridRun) -> None:
             parent.waiting[name] = parent.waiting.pop(name)
 
 
-def logged_trials(client: MlflowClient, parent: GridRun) -> set[str]:
+def _logged_trials(client: MlflowClient, parent: GridRun) -> set[str]:
     """Return the names of the grid's completely logged trials; incomplete runs are deleted, to be logged again."""
     experiment, there = client.get_run(parent.run_id).info.experiment_id, set()
-    for run in list(search(client, experiment, f"tags.`{PARENT}` = '{parent.run_id}'")):
+    for run in list(_search(client, experiment, f"tags.`{PARENT}` = '{parent.run_id}'")):
         if run.info.status == "FINISHED":
             there.add(run.data.tags[TRIAL])
         else:
@@ -207,7 +207,7 @@ def logged_trials(client: MlflowClient, parent: GridRun) -> set[str]:
     return there
 
 
-def write_trial(client: MlflowClient, parent: GridRun, trial: Trial, result: dict[str, Any]) -> None:
+def _write_trial(client: MlflowClient, parent: GridRun, trial: Trial, result: dict[str, Any]) -> None:
     """Log a trial's run with its training time; it is marked finished last."""
     now = int(time.time() * 1000)
     tags = {
@@ -232,7 +232,7 @@ def write_trial(client: MlflowClient, parent: GridRun, trial: Trial, result: dic
     metrics = [Metric(key, float(value), now, step) for key, step, value in points(result)]
     for start in range(0, len(metrics), METRICS_A_CALL):
         client.log_batch(run.info.run_id, metrics=metrics[start : start + METRICS_A_CALL])
-    write_artifacts(client, run.info.run_id, trial, result)
+    _write_artifacts(client, run.info.run_id, trial, result)
     client.set_terminated(run.info.run_id, "FINISHED")
 
 
@@ -270,7 +270,7 @@ def metric_name(name: str) -> str:
     return "/".join(part if part.strip(".") else "_" for part in parts)[:250]
 
 
-def write_artifacts(client: MlflowClient, run_id: str, trial: Trial, result: dict[str, Any]) -> None:
+def _write_artifacts(client: MlflowClient, run_id: str, trial: Trial, result: dict[str, Any]) -> None:
     """Log per-class scores, confusion matrix and thresholds."""
     if details := result.get("details"):
         if "confusion" in details:
@@ -283,7 +283,7 @@ def write_artifacts(client: MlflowClient, run_id: str, trial: Trial, result: dic
 
 def log_table(parent: GridRun, text: str, rows: Sequence[Reported]) -> None:
     """Log the table as Markdown and as an MLflow table, and its values as metrics of the grid's run."""
-    with report_failure(parent, "the table"):
+    with _report_failure(parent, "the table"):
         client = MlflowClient(tracking_uri=parent.uri)
         client.log_text(parent.run_id, f"{text}\n", "table.md")
         columns = (
@@ -301,10 +301,10 @@ def log_table(parent: GridRun, text: str, rows: Sequence[Reported]) -> None:
             [
                 one.task,
                 one.name,
-                *map(six_digits, (one.median, min(one.values), max(one.values))),
+                *map(_six_digits, (one.median, min(one.values), max(one.values))),
                 len(one.values),
                 one.collapsed,
-                six_digits(one.baseline),
+                _six_digits(one.baseline),
                 one.setting,
             ]
             for one in rows
@@ -314,7 +314,7 @@ def log_table(parent: GridRun, text: str, rows: Sequence[Reported]) -> None:
         client.set_tag(parent.run_id, TABLES, '[{"path": "table.json", "type": "table"}]')
         there, now = client.get_run(parent.run_id).data.metrics, int(time.time() * 1000)
         fresh = [
-            Metric(name, value, now, 0) for one in rows for name, value in row_metrics(one) if there.get(name) != value
+            Metric(name, value, now, 0) for one in rows for name, value in _row_metrics(one) if there.get(name) != value
         ]
         for start in range(0, len(fresh), METRICS_A_CALL):
             client.log_batch(parent.run_id, metrics=fresh[start : start + METRICS_A_CALL])
@@ -322,18 +322,18 @@ def log_table(parent: GridRun, text: str, rows: Sequence[Reported]) -> None:
 
 def log_scores(parent: GridRun, task: str, split: str, scores: dict[str, float]) -> None:
     """Log the scores of a task's selected model on a split as metrics of the grid's run."""
-    with report_failure(parent, f"the scores on {split}"):
+    with _report_failure(parent, f"the scores on {split}"):
         now = int(time.time() * 1000)
         points = [Metric(metric_name(f"{task}/{split} {name}"), value, now, 0) for name, value in scores.items()]
         MlflowClient(tracking_uri=parent.uri).log_batch(parent.run_id, metrics=points)
 
 
-def six_digits(value: float | None) -> float | None:
+def _six_digits(value: float | None) -> float | None:
     """Round to six digits for reading; the metrics have all digits."""
     return None if value is None else float(f"{value:.6g}")
 
 
-def row_metrics(one: Reported) -> Iterator[tuple[str, float]]:
+def _row_metrics(one: Reported) -> Iterator[tuple[str, float]]:
     """Yield (metric name, value) of a table row."""
     found = {"median": one.median, "lowest": min(one.values), "highest": max(one.values), "baseline": one.baseline}
     found |= {"mean": statistics.fmean(one.values)} if one.folds > 1 else {}
@@ -361,8 +361,8 @@ def log_best(
     plain = re.sub(r"[^\w-]", "_", task_name)
     name, trial = f"{config.register}-{plain}" if many else config.register, folder.rstrip("/").rsplit("/", 2)[-2]
     try:
-        if (version := registered(parent, name, trial)) is None:
-            logged = registry.log_tuned(folder, sample_questions(problem), parent.uri, parent.run_id, plain)
+        if (version := _registered(parent, name, trial)) is None:
+            logged = registry.log_tuned(folder, _sample_questions(problem), parent.uri, parent.run_id, plain)
             version = registry.register(logged, name, parent.uri, {TRIAL: trial})
     except CheckpointError:
         raise
@@ -378,14 +378,14 @@ def log_best(
     )
 
 
-def registered(parent: GridRun, name: str, trial: str) -> str | None:
+def _registered(parent: GridRun, name: str, trial: str) -> str | None:
     """Return the version under which this grid's trial is already registered, if any."""
     found = MlflowClient(tracking_uri=parent.uri, registry_uri=parent.uri).search_model_versions(f"name='{name}'")
     mine = [int(one.version) for one in found if one.run_id == parent.run_id and one.tags.get(TRIAL) == trial]
     return f"models:/{name}/{max(mine)}" if mine else None
 
 
-def sample_questions(problem: Problem) -> dict[str, list[Any]]:
+def _sample_questions(problem: Problem) -> dict[str, list[Any]]:
     """Return a few development items as input columns of a served model."""
     items = next(iter(problem.splits.values())).items[:ASKED]
     if problem.task.kind == "spans":

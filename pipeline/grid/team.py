@@ -44,7 +44,7 @@ def workers(trial: Trial, problem: ray.ObjectRef, initial: Initial, share: dict[
         port = listen()
         done = [other.train.remote(port) for other in others]
         try:
-            join(0, world, port, backend(config), LONGEST_WAIT, START_WAIT)
+            join(0, world, port, _backend(config), LONGEST_WAIT, START_WAIT)
             yield
         except RuntimeError:  # of which dist.DistError is one
             with suppress(ray.exceptions.GetTimeoutError):  # they wait for this process: the error is ours
@@ -58,7 +58,7 @@ def workers(trial: Trial, problem: ray.ObjectRef, initial: Initial, share: dict[
             ray.kill(other)
 
 
-def backend(config: Finetune) -> str:
+def _backend(config: Finetune) -> str:
     """Torch's backend for the gradients of a trial's device."""
     return "nccl" if trial_work.device_of(config).type == "cuda" else "gloo"
 
@@ -77,7 +77,7 @@ class Worker:
     def train(self, port: int) -> None:
         """Join the group of rank 0 at this port, and train until it ends."""
         config = self.trial.config
-        join(self.rank, config.trials.workers, port, backend(config), LONGEST_WAIT, START_WAIT)
+        join(self.rank, config.trials.workers, port, _backend(config), LONGEST_WAIT, START_WAIT)
         try:
             trial_work.assist(self.trial, self.problem, self.initial, self.rank)
         finally:

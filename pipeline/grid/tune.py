@@ -98,24 +98,24 @@ def fit(config: Finetune, total: Mapping[str, float]) -> dict[str, float]:
     return {"CPU": config.trials.cpus} | ({"GPU": gpus} if gpus else {})
 
 
-def of_all_workers(asked: dict[str, float], workers: int) -> dict[str, float] | tune.PlacementGroupFactory:
+def _of_all_workers(asked: dict[str, float], workers: int) -> dict[str, float] | tune.PlacementGroupFactory:
     """What Tune reserves for a trial of several workers of `asked` each, on one machine."""
     return asked if workers == 1 else tune.PlacementGroupFactory([asked] * workers, strategy="STRICT_PACK")
 
 
-def room(asked: Mapping[str, float], total: Mapping[str, float]) -> int:
+def _room(asked: Mapping[str, float], total: Mapping[str, float]) -> int:
     """How many of what is asked fit into what there is."""
     return int(min(total.get(name, 0.0) / share for name, share in asked.items()) + 1e-6)
 
 
-def refuse_crowded(config: Finetune) -> None:
+def _refuse_crowded(config: Finetune) -> None:
     """Raise ConfigError where no machine has room for all workers of a trial, unless machines come when they are asked
     for.
     """
     if config.placement.autoscaled or config.trials.workers == 1:
         return
     asked = resources(config)
-    most = max(room(asked, node["Resources"]) for node in ray.nodes() if node["Alive"])
+    most = max(_room(asked, node["Resources"]) for node in ray.nodes() if node["Alive"])
     if config.trials.workers > most:
         each = " and ".join(f"{share:g} {name}s" for name, share in asked.items())
         raise ConfigError(
@@ -128,9 +128,9 @@ def at_once(config: Finetune) -> int:
     """Return the number of concurrent trials."""
     if config.placement.autoscaled and config.trials.at_once:
         return config.trials.at_once
-    refuse_crowded(config)
+    _refuse_crowded(config)
     each, workers = resources(config), config.trials.workers
-    fitting = room({name: workers * share for name, share in each.items()}, ray.cluster_resources())
+    fitting = _room({name: workers * share for name, share in each.items()}, ray.cluster_resources())
     return max(1, min(fitting, config.trials.at_once or fitting))
 
 
@@ -155,7 +155,7 @@ def seconds_per_step(
     down. Raises PipelineError in one line if a few steps cannot be run.
     """
     asked, there = resources(config), {name: [ray.put(one) for one in ones.values()] for name, ones in problems.items()}
-    few_steps = ray.remote(num_cpus=asked["CPU"], num_gpus=asked.get("GPU", 0.0), max_retries=0)(measure)
+    few_steps = ray.remote(num_cpus=asked["CPU"], num_gpus=asked.get("GPU", 0.0), max_retries=0)(_measure)
     try:
         found = ray.get(
             [few_steps.remote(config, there, initial) for _ in range(min(at_once(config), MEASURED_AT_ONCE))]
@@ -165,7 +165,7 @@ def seconds_per_step(
     return {name: statistics.median(one[name] for one in found) for name in problems}
 
 
-def measure(config: Finetune, problems: dict[str, list[Any]], initial: Initial) -> dict[str, float]:
+def _measure(config: Finetune, problems: dict[str, list[Any]], initial: Initial) -> dict[str, float]:
     """Return one process's measurements."""
     found: dict[str, float] = {}
     for name, ones in ((name, ray.get(ones)) for name, ones in problems.items()):
@@ -200,9 +200,9 @@ def run_trials(
             (name, cutting): ray.put(problems[name][cutting])
             for name, cutting in {(trial.problem, trial.config.cutting) for trial in trials}
         }
-        function = tune.with_parameters(work, trials=list(trials), problems=there, initial=initial, share=asked)
+        function = tune.with_parameters(_work, trials=list(trials), problems=there, initial=initial, share=asked)
         found = tune.Tuner(
-            tune.with_resources(function, of_all_workers(asked, config.trials.workers)),
+            tune.with_resources(function, _of_all_workers(asked, config.trials.workers)),
             param_space={"number": tune.grid_search(list(range(len(trials))))},
             tune_config=tune.TuneConfig(
                 scheduler=scheduler,
@@ -239,10 +239,10 @@ def published(trials: Sequence[Trial], last: Mapping[int, dict[str, Any]], *, ma
             f"{len(lost)} trials wrote their results where this machine does not see them, the first at "
             f"{lost[0].folder}: give an output that all machines see, or a URL"
         )
-    return {trial.name: results[trial.name] or stopped(trial, last[number]) for number, trial in enumerate(trials)}
+    return {trial.name: results[trial.name] or _stopped(trial, last[number]) for number, trial in enumerate(trials)}
 
 
-def work(
+def _work(
     settings: dict[str, int],
     trials: list[Trial],
     problems: dict[tuple[str, Cutting], Any],
@@ -275,7 +275,7 @@ def work(
     tell(found["scores"], found["best_epoch"], last=True)
 
 
-def stopped(trial: Trial, last: dict[str, Any]) -> dict[str, Any]:
+def _stopped(trial: Trial, last: dict[str, Any]) -> dict[str, Any]:
     """Publish and return the record of a trial that the scheduler stopped."""
     result = {"stopped_after_epoch": last[EPOCH], "score": last[VALUE], "chosen": trial.chosen, "stage": trial.stage}
     storage.write_json(storage.join(trial.folder, trial_work.STOPPED), result)

@@ -102,13 +102,13 @@ class Bottleneck(nn.Module):
         return states_T + self.up(F.gelu(self.down(states_T)))
 
 
-def add_nothing(encoder: Encoder, adapter: settings.NoAdapter, generator: torch.Generator | None) -> None:
+def _add_nothing(encoder: Encoder, adapter: settings.NoAdapter, generator: torch.Generator | None) -> None:
     """Leave all weights trainable."""
 
 
-def add_low_rank(encoder: Encoder, adapter: settings.LowRank, generator: torch.Generator | None) -> None:
+def _add_low_rank(encoder: Encoder, adapter: settings.LowRank, generator: torch.Generator | None) -> None:
     """Freeze embeddings and layers, and add trainable low-rank changes to their matrices."""
-    freeze_below_pooler(encoder)
+    _freeze_below_pooler(encoder)
     for layer in encoder.layers:
         layer.attention.qkv = LowRankLinear(
             layer.attention.qkv, adapter, generator, QKV, QKV if adapter.everywhere else CHANGED
@@ -119,9 +119,9 @@ def add_low_rank(encoder: Encoder, adapter: settings.LowRank, generator: torch.G
             layer.feed_forward.outer = LowRankLinear(layer.feed_forward.outer, adapter, generator)
 
 
-def add_bottlenecks(encoder: Encoder, adapter: settings.Bottleneck, generator: torch.Generator | None) -> None:
+def _add_bottlenecks(encoder: Encoder, adapter: settings.Bottleneck, generator: torch.Generator | None) -> None:
     """Freeze embeddings and layers except LayerNorms, and add trainable bottlenecks."""
-    freeze_below_pooler(encoder)
+    _freeze_below_pooler(encoder)
     for part in encoder.modules():
         if isinstance(part, nn.LayerNorm):
             part.requires_grad_(True)
@@ -131,16 +131,16 @@ def add_bottlenecks(encoder: Encoder, adapter: settings.Bottleneck, generator: t
         layer.feed_forward_adapter = Bottleneck(width, adapter.width, generator)
 
 
-def freeze_below_pooler(encoder: Encoder) -> None:
+def _freeze_below_pooler(encoder: Encoder) -> None:
     """Freeze embeddings and layers."""
     encoder.embeddings.requires_grad_(False)
     encoder.layers.requires_grad_(False)
 
 
 ADAPTERS: dict[type, Callable[..., None]] = {
-    settings.NoAdapter: add_nothing,
-    settings.LowRank: add_low_rank,
-    settings.Bottleneck: add_bottlenecks,
+    settings.NoAdapter: _add_nothing,
+    settings.LowRank: _add_low_rank,
+    settings.Bottleneck: _add_bottlenecks,
 }
 
 

@@ -71,11 +71,11 @@ def layout(batch: Batch) -> Layout:
         return Layout(offsets=offsets, maximum_length=longest, groups=(group,), order_T=None)
     group_N = torch.searchsorted(torch.tensor(ends), lengths_N)
     order_T = group_N[rows_T].argsort(stable=True)
-    groups = tuple(padded_group(lengths_N[group_N == number]) for number in range(len(ends)))
+    groups = tuple(_padded_group(lengths_N[group_N == number]) for number in range(len(ends)))
     return Layout(offsets=offsets, maximum_length=longest, groups=groups, order_T=order_T)
 
 
-def padded_group(lengths_N: Tensor) -> Group:
+def _padded_group(lengths_N: Tensor) -> Group:
     """Pad sequences of these lengths (N,), end to end in the group's tokens."""
     longest = int(lengths_N.max())
     key_mask = torch.arange(longest) < lengths_N[:, None]

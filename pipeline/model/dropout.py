@@ -19,7 +19,7 @@ def dropout(x: Tensor, probability: float) -> Tensor:
     if x.device.type != "cpu" or dropped == LEVELS:
         return F.dropout(x, probability)
     keep = torch.empty(x.shape, dtype=torch.bool)
-    draw(keep, dropped)
+    _draw(keep, dropped)
     return x * (keep.to(x.dtype) * (LEVELS / (LEVELS - dropped)))
 
 
@@ -28,12 +28,12 @@ def dropout(x: Tensor, probability: float) -> Tensor:
 # what it is given: of operators that return their draws, the compiler merges those with equal arguments (torch 2.13,
 # fx_graph_cse).
 @torch.library.custom_op("pipeline::draw", mutates_args=("keep",))
-def draw(keep: Tensor, dropped: int) -> None:
+def _draw(keep: Tensor, dropped: int) -> None:
     """Fill a bool CPU tensor with values that are False with probability dropped / LEVELS."""
     numbers = torch.empty((keep.numel() + 3) // 4, dtype=torch.int64).random_(-(1 << 63), None).view(torch.int16)
     torch.ge(numbers[: keep.numel()].view(keep.shape), dropped - LEVELS // 2, out=keep)
 
 
-@draw.register_fake
+@_draw.register_fake
 def _(keep: Tensor, dropped: int) -> None:
     return None

@@ -120,11 +120,11 @@ def peak_flops(device_name: str, precision: str) -> float | None:
     words = device_name.replace("-", " ").split()
     if SMALLER & set(words):
         return None
-    chip = next((row for name, row in NAMES if contains(words, name.replace("-", " ").split())), None)
+    chip = next((row for name, row in NAMES if _contains(words, name.replace("-", " ").split())), None)
     return PEAKS[chip].get(precision) if chip else None
 
 
-def contains(words: list[str], name: list[str]) -> bool:
+def _contains(words: list[str], name: list[str]) -> bool:
     """Return whether consecutive words of a name match: "A10" is in neither "A100" nor "A10G"."""
     return any(words[start : start + len(name)] == name for start in range(len(words)))
 

@@ -57,7 +57,7 @@ def published_folder(location: str) -> Iterator[tuple[Path, Files]]:
     with scratch_folder("published") as temporary:
         try:
             files = files_of(location)
-            folder = Path(location if not storage.is_url(location) else fetched(location, files, str(temporary)))
+            folder = Path(location if not storage.is_url(location) else _fetched(location, files, str(temporary)))
         except PipelineError:
             raise
         except Exception as error:  # file systems and web clients raise kinds of their own
@@ -103,12 +103,12 @@ def files_of(location: str) -> Files:
     if BUNDLE.fullmatch(weights):
         others = [name for name in names if name.startswith(f"{weights.removesuffix('.index')}.data-")]
     elif weights.endswith(".index.json"):
-        others = shards(location, weights, names)
-    require_files(location, (config, weights, *others))
+        others = _shards(location, weights, names)
+    _require_files(location, (config, weights, *others))
     return Files(config=config, weights=weights, parts=(weights, *others))
 
 
-def require_files(location: str, names: Sequence[str]) -> None:
+def _require_files(location: str, names: Sequence[str]) -> None:
     """Raise CheckpointError for a name that is no regular file: reading a pipe or a device may never end."""
     for name in names:
         system, path = storage.filesystem(storage.join(location, name))
@@ -116,7 +116,7 @@ def require_files(location: str, names: Sequence[str]) -> None:
             raise CheckpointError(f"{storage.join(location, name)} is no regular file")
 
 
-def require_header(file: Path) -> None:
+def _require_header(file: Path) -> None:
     """Raise CheckpointError for a safetensors file whose header contradicts its size, before reading it."""
     if file.suffix != ".safetensors":
         return
@@ -127,7 +127,7 @@ def require_header(file: Path) -> None:
         raise CheckpointError(f"{file.name} cannot be read: {storage.first_line(error)}") from error
 
 
-def shards(location: str, index: str, names: list[str]) -> list[str]:
+def _shards(location: str, index: str, names: list[str]) -> list[str]:
     """Return the files named by a sharded checkpoint's index. Raises CheckpointError for one missing in the folder."""
     try:
         found = sorted(
@@ -144,7 +144,7 @@ def shards(location: str, index: str, names: list[str]) -> list[str]:
     return found
 
 
-def fetched(location: str, files: Files, folder: str) -> str:
+def _fetched(location: str, files: Files, folder: str) -> str:
     """Copy the model files from a URL to a folder, and return it."""
     system, path = storage.filesystem(location)
     for name in (files.config, *files.parts):
@@ -157,7 +157,7 @@ def fetched(location: str, files: Files, folder: str) -> str:
 def fingerprint(folder: Path, files: Files) -> str:
     """Return the SHA-256 of config and weights, in hexadecimal. Raises CheckpointError for unusable weight files."""
     for name in files.parts:
-        require_header(folder / name)
+        _require_header(folder / name)
     return hashlib.sha256(
         json.dumps([[name, storage.sha256(str(folder / name))] for name in (files.config, *files.parts)]).encode()
     ).hexdigest()
@@ -186,11 +186,13 @@ def read_weights(folder: Path, files: Files) -> dict[str, Tensor]:
     tensors: dict[str, Tensor] = {}
     for name in files.parts:
         if not name.endswith(".index.json"):
-            tensors |= read_safetensors(folder / name) if name.endswith(".safetensors") else read_pickled(folder / name)
+            tensors |= (
+                _read_safetensors(folder / name) if name.endswith(".safetensors") else _read_pickled(folder / name)
+            )
     return tensors
 
 
-def read_safetensors(file: Path) -> dict[str, Tensor]:
+def _read_safetensors(file: Path) -> dict[str, Tensor]:
     """Return the tensors of a safetensors file."""
     try:
         return load_file(file)
@@ -198,13 +200,13 @@ def read_safetensors(file: Path) -> dict[str, Tensor]:
         raise CheckpointError(f"{file.name} cannot be read: {storage.first_line(error)}") from error
 
 
-def read_pickled(file: Path) -> dict[str, Tensor]:
+def _read_pickled(file: Path) -> dict[str, Tensor]:
     """Return the tensors of a torch.save file, without executing its pickle."""
     try:
         # Files from before torch 1.6 are no zip archives, and those cannot be mapped.
         archive = zipfile.is_zipfile(file)
         if archive:
-            require_uncompressed(file)
+            _require_uncompressed(file)
         found = torch.load(file, map_location="cpu", weights_only=True, mmap=archive)
     except pickle.UnpicklingError as error:
         asked = FORBIDDEN.search(str(error))
@@ -216,18 +218,18 @@ def read_pickled(file: Path) -> dict[str, Tensor]:
         raise CheckpointError(f"{file.name} cannot be read: {storage.first_line(error)}") from error
     if not isinstance(found, dict) or not all(isinstance(tensor, Tensor) for tensor in found.values()):
         raise CheckpointError(f"{file.name} is no dictionary of tensors by name: save the model's state_dict")
-    require_held(file, found)
+    _require_held(file, found)
     return dict(found)
 
 
-def require_uncompressed(file: Path) -> None:
+def _require_uncompressed(file: Path) -> None:
     """Raise ValueError for an archive with a compressed member, of unknown size; torch.save writes none."""
     with zipfile.ZipFile(file) as archive:
         if packed := [member.filename for member in archive.infolist() if member.compress_type != zipfile.ZIP_STORED]:
             raise ValueError(f"{packed[0]} in it is compressed")
 
 
-def require_held(file: Path, tensors: Mapping[str, Tensor]) -> None:
+def _require_held(file: Path, tensors: Mapping[str, Tensor]) -> None:
     """Raise CheckpointError where a torch.save file does not contain its tensors' data: shapes alone may claim any
     memory.
     """

@@ -44,24 +44,24 @@ def read_bundle(prefix: Path) -> dict[str, Tensor]:
     try:
         if index.stat().st_size > MOST_INDEX:
             raise ValueError(f"it has more than {MOST_INDEX:,} bytes")
-        entries = dict(table(index.read_bytes()))
-        header = fields(entries.pop(b""))
-        if number(header, 2):
+        entries = dict(_table(index.read_bytes()))
+        header = _fields(entries.pop(b""))
+        if _number(header, 2):
             raise ValueError("it is big-endian")
-        named = {key.decode(): fields(value) for key, value in entries.items()}
+        named = {key.decode(): _fields(value) for key, value in entries.items()}
         files = [
-            np.memmap(prefix.with_name(f"{prefix.name}.data-{n:05d}-of-{number(header, 1):05d}"), np.uint8, "r")
-            for n in range(number(header, 1))
+            np.memmap(prefix.with_name(f"{prefix.name}.data-{n:05d}-of-{_number(header, 1):05d}"), np.uint8, "r")
+            for n in range(_number(header, 1))
         ]
-        kept = {name: array_of(name, entry, files) for name, entry in named.items() if not OPTIMIZER.search(name)}
+        kept = {name: _array_of(name, entry, files) for name, entry in named.items() if not OPTIMIZER.search(name)}
         if (wanted := sum(array.nbytes for array in kept.values())) > (held := sum(len(file) for file in files)):
             raise ValueError(f"its tensors have {wanted} bytes and its files {held}")
-        return dict(to_published_name(name, array) for name, array in kept.items())
+        return dict(_to_published_name(name, array) for name, array in kept.items())
     except (IndexError, KeyError, ValueError, TypeError, AttributeError, OverflowError, OSError) as error:
         raise CheckpointError(f"{index.name} cannot be read as a TensorFlow checkpoint: {error}") from error
 
 
-def to_published_name(name: str, array: np.ndarray) -> tuple[str, Tensor]:
+def _to_published_name(name: str, array: np.ndarray) -> tuple[str, Tensor]:
     """Return a name and tensor as Hugging Face publishes them: kernels are transposed."""
     *path, leaf = name.replace("/layer_", "/layer/").split("/")
     if leaf.endswith("_embeddings"):
@@ -72,21 +72,21 @@ def to_published_name(name: str, array: np.ndarray) -> tuple[str, Tensor]:
     ), torch.from_numpy(copied)
 
 
-def array_of(name: str, entry: Fields, files: list[np.ndarray]) -> np.ndarray:
+def _array_of(name: str, entry: Fields, files: list[np.ndarray]) -> np.ndarray:
     """Return a tensor's array, mapped from its file."""
-    if number(entry, 1) not in DTYPES or 7 in entry:
+    if _number(entry, 1) not in DTYPES or 7 in entry:
         raise ValueError(
-            f"tensor {name} is sliced or of data type {number(entry, 1)}, not one of {', '.join(map(str, DTYPES))}"
+            f"tensor {name} is sliced or of data type {_number(entry, 1)}, not one of {', '.join(map(str, DTYPES))}"
         )
-    sizes = [number(fields(size), 1) for size in fields(entry[2][-1]).get(2, [])] if 2 in entry else []
-    offset, length, dtype = number(entry, 4), number(entry, 5), np.dtype(DTYPES[number(entry, 1)])
-    file = files[number(entry, 3)]
+    sizes = [_number(_fields(size), 1) for size in _fields(entry[2][-1]).get(2, [])] if 2 in entry else []
+    offset, length, dtype = _number(entry, 4), _number(entry, 5), np.dtype(DTYPES[_number(entry, 1)])
+    file = files[_number(entry, 3)]
     if length != math.prod(sizes) * dtype.itemsize or offset + length > len(file):
         raise ValueError(f"tensor {name} of shape {sizes} has {length} bytes at {offset} of a file of {len(file)}")
     return file[offset : offset + length].view(dtype).reshape(sizes)
 
 
-def table(content: bytes) -> Iterator[tuple[bytes, bytes]]:
+def _table(content: bytes) -> Iterator[tuple[bytes, bytes]]:
     """Yield all (key, value) of a table, in order."""
     if int.from_bytes(content[-8:], "little") != MAGIC:
         raise ValueError("it does not end as a table does")
@@ -143,7 +143,7 @@ def varint(content: bytes, place: int) -> tuple[int, int]:
             return value, place
 
 
-def fields(message: bytes) -> Fields:
+def _fields(message: bytes) -> Fields:
     """Return field number -> values of a protocol buffer message."""
     found: Fields = {}
     place = 0
@@ -159,13 +159,13 @@ def fields(message: bytes) -> Fields:
     return found
 
 
-def number(message: Fields, field: int) -> int:
+def _number(message: Fields, field: int) -> int:
     """Return the last value of an integer field; the default 0 is not stored."""
     return int(message.get(field, [0])[-1])
 
 
 @cache
-def crc32c_table() -> list[int]:
+def _crc32c_table() -> list[int]:
     """Return the lookup table of the Castagnoli polynomial."""
     remainders = list(range(256))
     for _ in range(8):
@@ -175,7 +175,7 @@ def crc32c_table() -> list[int]:
 
 def masked_crc32c(content: bytes) -> int:
     """Return the CRC-32C as LevelDB stores it: rotated by 15 bits, plus a constant."""
-    value, remainders = 0xFFFFFFFF, crc32c_table()
+    value, remainders = 0xFFFFFFFF, _crc32c_table()
     for byte in content:
         value = remainders[(value ^ byte) & 255] ^ (value >> 8)
     value ^= 0xFFFFFFFF

@@ -78,7 +78,7 @@ CONFIG_DEFAULTS = {"position_embedding_type": "absolute", "is_decoder": False}
 """Fields of config.json that may be absent, but must not differ."""
 
 
-def published_name(name: str) -> str:
+def _published_name(name: str) -> str:
     """Return the published name of one of our parameters; qkv keeps `.attention.self.`, without query, key or value."""
     module, leaf = name.rsplit(".", 1)
     number = re.search(r"\.layers\.(\d+)\.", name)
@@ -90,7 +90,7 @@ def published_name(name: str) -> str:
 
 def published_names(name: str) -> tuple[str, ...]:
     """Return the published names of one of our parameters: three for a qkv, in stacking order, else one."""
-    published = published_name(name)
+    published = _published_name(name)
     infix, parts = FUSED
     if infix not in published:
         return (published,)
@@ -210,7 +210,7 @@ def require_sizes(settings: Model, tensors: dict[str, Tensor]) -> None:
 
 def vocabulary_size(tensors: dict[str, Tensor]) -> int:
     """Return the rows of a published checkpoint's word embeddings; 0 where it has none."""
-    words = _modern(tensors).get(published_name("encoder.embeddings.words.weight"))
+    words = _modern(tensors).get(_published_name("encoder.embeddings.words.weight"))
     return words.shape[0] if words is not None and words.dim() else 0
 
 

@@ -13,7 +13,7 @@ TaskObjective = SequenceTask | TagTask | AnswerTask
 Build = Callable[..., TaskObjective]
 
 
-def sequence(kind: str) -> Build:
+def _sequence(kind: str) -> Build:
     """Return a SequenceTask of this kind."""
 
     def build(
@@ -38,7 +38,7 @@ def tags(
     return TagTask(model, vocabulary_size, labels, generator, class_weights=weights)
 
 
-def spans(
+def _spans(
     model: Model, vocabulary_size: int, labels: int, generator: torch.Generator, pooling: str, weights: Tensor | None
 ) -> TaskObjective:
     """Return an AnswerTask."""
@@ -46,10 +46,10 @@ def spans(
 
 
 OBJECTIVES: dict[str, Build] = {
-    "classification": sequence("classification"),
-    "regression": sequence("regression"),
-    "multilabel": sequence("multilabel"),
+    "classification": _sequence("classification"),
+    "regression": _sequence("regression"),
+    "multilabel": _sequence("multilabel"),
     "tags": tags,
-    "spans": spans,
+    "spans": _spans,
 }
 """Kind of task -> its module from (model, vocabulary size, number of labels, generator, pooling, class weights)."""

@@ -80,7 +80,7 @@ class AnswerTask(nn.Module):
         """
         assert batch.labels is not None
         start_and_end = batch.labels.view(-1, 2).long()
-        padded = by_sequence(self.logits(batch), batch)
+        padded = _by_sequence(self.logits(batch), batch)
         total = F.cross_entropy(
             padded.transpose(1, 2).reshape(-1, padded.shape[1]), start_and_end.reshape(-1), reduction="sum"
         )
@@ -95,7 +95,7 @@ class AnswerTask(nn.Module):
         return self.answer_head(self.encoder(batch))
 
 
-def by_sequence(logits_T: Tensor, batch: Batch) -> Tensor:
+def _by_sequence(logits_T: Tensor, batch: Batch) -> Tensor:
     """Return logits (T, k) as (N, L, k), padded with minus infinity, so that a softmax over L covers only the
     sequence's own tokens.
     """

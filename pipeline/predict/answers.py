@@ -94,13 +94,13 @@ def answer_items(tuned: TunedModel, items: Any, device: torch.device, autocast: 
         return answer_schema(about.task).empty_table()
     prepared = KINDS[about.task.kind].prepare(about.task, items, tuned.vocabulary, about.cutting)
     logits = compute_logits(tuned.module.to(device), prepared.rows, device, autocast)
-    rows = {"tags": tag_rows, "spans": span_rows}.get(about.task.kind, sequence_rows)(tuned, prepared, logits)
+    rows = {"tags": _tag_rows, "spans": _span_rows}.get(about.task.kind, _sequence_rows)(tuned, prepared, logits)
     return pa.Table.from_pylist(rows, schema=answer_schema(about.task)).replace_schema_metadata(
         {CUT: str(prepared.cut)}
     )
 
 
-def sequence_rows(tuned: TunedModel, prepared: Prepared, logits: Logits) -> list[dict[str, Any]]:
+def _sequence_rows(tuned: TunedModel, prepared: Prepared, logits: Logits) -> list[dict[str, Any]]:
     """Return each text's label, labels or value."""
     task = tuned.about.task
     found = sequences.answers(task, prepared, logits, tuned.about.cutting)
@@ -118,7 +118,7 @@ def sequence_rows(tuned: TunedModel, prepared: Prepared, logits: Logits) -> list
     ]
 
 
-def tag_rows(tuned: TunedModel, prepared: Prepared, logits: Logits) -> list[dict[str, Any]]:
+def _tag_rows(tuned: TunedModel, prepared: Prepared, logits: Logits) -> list[dict[str, Any]]:
     """Return each sentence's words and tags."""
     found = tags.answers(tuned.about.task, prepared, logits, tuned.about.cutting)
     return [
@@ -127,7 +127,7 @@ def tag_rows(tuned: TunedModel, prepared: Prepared, logits: Logits) -> list[dict
     ]
 
 
-def span_rows(tuned: TunedModel, prepared: Prepared, logits: Logits) -> list[dict[str, Any]]:
+def _span_rows(tuned: TunedModel, prepared: Prepared, logits: Logits) -> list[dict[str, Any]]:
     """Return each question's answer."""
     about = tuned.about
     found = questions.answers(about.task, prepared, logits, about.cutting)

@@ -69,7 +69,7 @@ def form_of(location: str, format: str, tags: bool) -> Form:
         return format  # type: ignore[return-value]
     if bare_name(location).endswith(".txt") and not tags:
         return "text"
-    found = infer_file_kind(location, lambda: sample(location))
+    found = infer_file_kind(location, lambda: _sample(location))
     if found is not None:
         return "words" if found == "conll" else found
     if bare_name(location).endswith(".txt"):
@@ -80,7 +80,7 @@ def form_of(location: str, format: str, tags: bool) -> Form:
     )
 
 
-def sample(location: str) -> bytes:
+def _sample(location: str) -> bytes:
     """Return all of a .json, whose form may only show at its end; of other files at least SAMPLE_BYTES, or all."""
     found, held = opening.blocks(location), bytearray()
     try:
@@ -99,17 +99,17 @@ def parts_of(file: InputFile, rows: int) -> Iterator[pa.Table]:
     Raises DataError, with file and line, for what cannot be read.
     """
     if file.form == "table" and bare_name(file.location).endswith(".parquet"):
-        yield from rechunked(read_parquet(file.location), rows)
+        yield from rechunked(_read_parquet(file.location), rows)
         return
     read: Callable[[str], Iterator[dict[str, Any]]] = FORMS[file.form]
     held: list[dict[str, Any]] = []
     for row in read(file.location):
         held.append(row)
         if len(held) == rows:
-            yield as_table(held)
+            yield _as_table(held)
             held = []
     if held:
-        yield as_table(held)
+        yield _as_table(held)
 
 
 def rows_of(file: InputFile) -> int:
@@ -140,7 +140,7 @@ def rechunked(tables: Iterator[pa.Table], rows: int) -> Iterator[pa.Table]:
         yield whole
 
 
-def read_parquet(location: str) -> Iterator[pa.Table]:
+def _read_parquet(location: str) -> Iterator[pa.Table]:
     """Yield the rows in order, in small tables."""
     system, path = storage.filesystem(location)
     try:
@@ -152,7 +152,7 @@ def read_parquet(location: str) -> Iterator[pa.Table]:
         raise DataError(f"{location} cannot be read as Parquet: {storage.first_line(error)}") from error
 
 
-def text_lines(location: str) -> Iterator[str]:
+def _text_lines(location: str) -> Iterator[str]:
     """Yield the lines of a UTF-8 file with their line ends, which may be inside quoted fields.
 
     Raises DataError with the line of the first invalid byte.
@@ -163,16 +163,16 @@ def text_lines(location: str) -> Iterator[str]:
             *whole, rest = (rest + block).split(b"\n")
             for line in whole:
                 number += 1
-                yield utf8(location, number, line + b"\n")
+                yield _utf8(location, number, line + b"\n")
     except (opening.CutOff, opening.Damaged, opening.ExpandsTooFar) as error:
         raise DataError(
             f"{location} cannot be decompressed after line {number}: give a plain or compressed file that can"
         ) from error
     if rest:
-        yield utf8(location, number + 1, rest)
+        yield _utf8(location, number + 1, rest)
 
 
-def utf8(location: str, number: int, line: bytes) -> str:
+def _utf8(location: str, number: int, line: bytes) -> str:
     """Decode a line without a byte order mark. Raises DataError."""
     try:
         return line.decode("utf-8-sig" if number == 1 else "utf-8")
@@ -182,20 +182,22 @@ def utf8(location: str, number: int, line: bytes) -> str:
         ) from None
 
 
-def read_table(location: str) -> Iterator[dict[str, Any]]:
+def _read_table(location: str) -> Iterator[dict[str, Any]]:
     """Yield the rows of CSV, TSV, JSON lines or one JSON list by column name."""
-    name, lines = bare_name(location), text_lines(location)
+    name, lines = bare_name(location), _text_lines(location)
     if name.endswith(".csv"):
         header = next((line for line in lines if not is_blank(line.strip())), "")
-        yield from named_rows(location, csv_rows(location, text_lines(location), header))
+        yield from _named_rows(location, csv_rows(location, _text_lines(location), header))
     elif name.endswith(".tsv"):
         numbered = ((number, line.rstrip("\r\n")) for number, line in enumerate(lines, 1))
-        yield from named_rows(location, ((number, line.split("\t")) for number, line in numbered if not is_blank(line)))
+        yield from _named_rows(
+            location, ((number, line.split("\t")) for number, line in numbered if not is_blank(line))
+        )
     else:
-        yield from map(without_surrogates, json_table(location, lines))
+        yield from map(_without_surrogates, _json_table(location, lines))
 
 
-def json_table(location: str, lines: Iterator[str]) -> Iterator[dict[str, Any]]:
+def _json_table(location: str, lines: Iterator[str]) -> Iterator[dict[str, Any]]:
     """Yield the objects of JSON lines, read as a stream, or of one JSON list, which is read whole."""
     for number, line in enumerate(lines, 1):
         if is_one_list(line) or line.strip() == "[":
@@ -205,7 +207,7 @@ def json_table(location: str, lines: Iterator[str]) -> Iterator[dict[str, Any]]:
             yield as_object(location, number, parse_json_line(location, number, line))
 
 
-def named_rows(location: str, rows: Iterator[tuple[int, Sequence[str]]]) -> Iterator[dict[str, Any]]:
+def _named_rows(location: str, rows: Iterator[tuple[int, Sequence[str]]]) -> Iterator[dict[str, Any]]:
     """Yield rows by column name, the first row being the header.
 
     Raises DataError for a duplicated name, and for a row with another number of columns.
@@ -218,42 +220,42 @@ def named_rows(location: str, rows: Iterator[tuple[int, Sequence[str]]]) -> Iter
         yield dict(zip(names, fields))
 
 
-def without_surrogates(value: Any) -> Any:
+def _without_surrogates(value: Any) -> Any:
     """Replace each half surrogate pair in a JSON value by U+FFFD."""
     if isinstance(value, dict):
-        return {without_surrogates(name): without_surrogates(inner) for name, inner in value.items()}
+        return {_without_surrogates(name): _without_surrogates(inner) for name, inner in value.items()}
     if isinstance(value, list):
-        return [without_surrogates(inner) for inner in value]
+        return [_without_surrogates(inner) for inner in value]
     return SURROGATE.sub("\ufffd", value) if isinstance(value, str) else value
 
 
-def read_squad(location: str) -> Iterator[dict[str, Any]]:
+def _read_squad(location: str) -> Iterator[dict[str, Any]]:
     """Yield questions with their ids and contexts."""
     for one in read_questions(location):
         yield {"id": one.id, "question": one.question, "context": one.context}
 
 
-def read_sentences(location: str) -> Iterator[dict[str, Any]]:
+def _read_sentences(location: str) -> Iterator[dict[str, Any]]:
     """Yield sentences as lists of words."""
     for words in read_words(location):
         yield {"words": list(words)}
 
 
-def read_text(location: str) -> Iterator[dict[str, Any]]:
+def _read_text(location: str) -> Iterator[dict[str, Any]]:
     """Yield one text per line."""
-    for line in text_lines(location):
+    for line in _text_lines(location):
         yield {"text": line.rstrip("\r\n")}
 
 
 FORMS: dict[Form, Callable[[str], Iterator[dict[str, Any]]]] = {
-    "table": read_table,
-    "squad": read_squad,
-    "words": read_sentences,
-    "text": read_text,
+    "table": _read_table,
+    "squad": _read_squad,
+    "words": _read_sentences,
+    "text": _read_text,
 }
 
 
-def as_table(rows: Sequence[dict[str, Any]]) -> pa.Table:
+def _as_table(rows: Sequence[dict[str, Any]]) -> pa.Table:
     """Convert rows, possibly with different columns, to a table; columns without a common type are written as JSON."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     return pa.table({name: as_column([row.get(name) for row in rows]) for name in names})

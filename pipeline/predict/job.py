@@ -68,7 +68,7 @@ def predict(config: Predict, report: Report) -> None:
         if before:
             report(f"{before:,} parts are answered already")
         if parts.missing(len(files)):
-            answer_all(config, files, parts, report)
+            _answer_all(config, files, parts, report)
         whole = parts.counted()
         if not whole.rows:
             raise DataError(
@@ -113,7 +113,7 @@ def about(config: Predict, files: Sequence[InputFile], fingerprint: str) -> dict
     }
 
 
-def answer_all(config: Predict, files: Sequence[InputFile], parts: Parts, report: Report) -> None:
+def _answer_all(config: Predict, files: Sequence[InputFile], parts: Parts, report: Report) -> None:
     """Answer and publish every missing part."""
     cluster.connect(config.placement.address)
     use = fit(config, cpus=ray.cluster_resources().get("CPU", 0.0), gpus=ray.cluster_resources().get("GPU", 0.0))
@@ -152,8 +152,8 @@ def answer_all(config: Predict, files: Sequence[InputFile], parts: Parts, report
                 compute=ray.data.ActorPoolStrategy(size=use.actors),
             )
         )
-        counting = start_counting(files)
-        follow(rows, parts, Progress(report, None, before=parts.counted().rows if done else 0), counting)
+        counting = _start_counting(files)
+        _follow(rows, parts, Progress(report, None, before=parts.counted().rows if done else 0), counting)
 
 
 def resources_line(files: int, use: ModelResources) -> str:
@@ -164,7 +164,7 @@ def resources_line(files: int, use: ModelResources) -> str:
     return f"{files:,} file{'s' * (files > 1)}, {processes}, {each}"
 
 
-def start_counting(files: Sequence[InputFile]) -> ray.ObjectRef | None:
+def _start_counting(files: Sequence[InputFile]) -> ray.ObjectRef | None:
     """Count the rows of all files in the background; None if reading them twice costs too much."""
     if sum(file.bytes for file in files) > COUNTED_BYTES or any(storage.is_url(file.location) for file in files):
         return None
@@ -179,7 +179,7 @@ def count(files: list[InputFile]) -> int | None:
         return None
 
 
-def follow(rows: Any, parts: Parts, progress: Progress, counting: ray.ObjectRef | None) -> None:
+def _follow(rows: Any, parts: Parts, progress: Progress, counting: ray.ObjectRef | None) -> None:
     """Consume finished parts and report progress. Raises the PipelineError that a row carries."""
     for row in rows.iter_rows():
         if counting and ray.wait([counting], timeout=0)[0]:
@@ -206,7 +206,7 @@ PART = pa.schema(
 )
 
 
-def part_row(
+def _part_row(
     file: int,
     *,
     part: int = -1,
@@ -223,7 +223,7 @@ def part_row(
     )
 
 
-def as_bytes(table: pa.Table) -> bytes:
+def _as_bytes(table: pa.Table) -> bytes:
     """Serialise a table as an Arrow stream."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
@@ -243,10 +243,10 @@ class Reader:
             for part, table in enumerate(parts_of(self.files[file], self.rows)):
                 count = part + 1
                 if (file, part) not in self.done:
-                    yield part_row(file, part=part, rows=table.num_rows, table=as_bytes(table))
-            yield part_row(file, parts=count + 1)
+                    yield _part_row(file, part=part, rows=table.num_rows, table=_as_bytes(table))
+            yield _part_row(file, parts=count + 1)
         except PipelineError as error:
-            yield part_row(file, error=error)
+            yield _part_row(file, error=error)
 
 
 class Answering:
@@ -266,14 +266,14 @@ class Answering:
             answers, empty = model.answer_table(self.model, table, self.config.text, self.config.pair)
         except PipelineError as error:
             first = part * self.config.rows_per_part + 1
-            return part_row(
+            return _part_row(
                 file,
                 error=type(error)(
                     f"{self.files[file].location}, rows {first} to {first + table.num_rows - 1}: {error}"
                 ),
             )
         self.parts.publish(file, part, output_columns(table, self.files[file]), answers, empty, self.model.precision)
-        return part_row(file, part=part, rows=table.num_rows)
+        return _part_row(file, part=part, rows=table.num_rows)
 
 
 def output_columns(table: pa.Table, file: InputFile) -> pa.Table:

@@ -94,7 +94,7 @@ def load(config: Predict) -> Answerer:
     """Load the config's model on this process's device. Raises CheckpointError if it is damaged or missing."""
     device = device_of(config.placement)
     if not is_published(config.checkpoint) and kind_of(config.checkpoint) == FILL:
-        return fill_answerer(config, device)
+        return _fill_answerer(config, device)
     return task_answerer(load_tuned_or_published(config.checkpoint), config.placement, device)
 
 
@@ -110,7 +110,7 @@ def task_answerer(tuned: TunedModel, placement: ModelPlacement, device: torch.de
     )
 
 
-def fill_answerer(config: Predict, device: torch.device) -> Answerer:
+def _fill_answerer(config: Predict, device: torch.device) -> Answerer:
     """Return the answerer of a pretrained model, which fills [MASK]s; on a GPU in pretraining's number format."""
     precision = answer_precision(config.placement, chosen_precision(config.placement, device), device)
     autocast = autocast_of(precision, device)
@@ -186,7 +186,7 @@ def match_columns(table: pa.Table, kind: str, text: str | None, pair: str | None
     return {"words" if lists else "text": first} | ({"second": second} if second else {})
 
 
-def is_empty(value: object, column: str, words: bool) -> bool:
+def _is_empty(value: object, column: str, words: bool) -> bool:
     """Return whether there is nothing to answer.
 
     Raises DataError unless it is a text, or, for `words`, a list of words.
@@ -205,7 +205,7 @@ def answer_table(model: Answerer, table: pa.Table, text: str | None, pair: str |
     """Return one row of answers per row of the table, null where a text is empty, and the number of empty rows."""
     names = match_columns(table, model.kind, text, pair)
     columns = {name: table[column].to_pylist() for name, column in names.items()}
-    gaps = [[is_empty(value, names[name], name == "words") for value in values] for name, values in columns.items()]
+    gaps = [[_is_empty(value, names[name], name == "words") for value in values] for name, values in columns.items()]
     there = [not any(empty) for empty in zip(*gaps, strict=True)]
     wanted = {name: [value for value, given in zip(values, there) if given] for name, values in columns.items()}
     found = model.answer(wanted) if any(there) else model.schema.empty_table()

@@ -58,14 +58,14 @@ def write_manifest(output: str, asked: Mapping[str, Any], counted: PartsSummary)
     storage.write_json(manifest_of(output), {**asked, "precision": counted.precisions, **figures})
 
 
-def write_parquet(tables: Iterator[pa.Table], schema: pa.Schema, stream: BinaryIO) -> None:
+def _write_parquet(tables: Iterator[pa.Table], schema: pa.Schema, stream: BinaryIO) -> None:
     """Write Parquet, one row group per part."""
     with pq.ParquetWriter(stream, schema, compression="zstd") as writer:
         for table in tables:
             writer.write_table(table)
 
 
-def write_csv(tables: Iterator[pa.Table], schema: pa.Schema, stream: BinaryIO) -> None:
+def _write_csv(tables: Iterator[pa.Table], schema: pa.Schema, stream: BinaryIO) -> None:
     """Write CSV; lists, structs and other types that CSV lacks become JSON."""
     formless = {field.name for field in schema if not any(has_form(field.type) for has_form in CSV_FORMS)}
     flat = pa.schema([pa.field(field.name, pa.string() if field.name in formless else field.type) for field in schema])
@@ -78,14 +78,14 @@ def write_csv(tables: Iterator[pa.Table], schema: pa.Schema, stream: BinaryIO) -
             writer.write_table(pa.table(columns, schema=flat))
 
 
-def write_json_lines(tables: Iterator[pa.Table], schema: pa.Schema, stream: BinaryIO) -> None:
+def _write_json_lines(tables: Iterator[pa.Table], schema: pa.Schema, stream: BinaryIO) -> None:
     """Write one object per line."""
     for table in tables:
         for row in table.to_pylist():
             stream.write((json.dumps(row, ensure_ascii=False, default=str) + "\n").encode())
 
 
-def write_answers(tables: Iterator[pa.Table], schema: pa.Schema, stream: BinaryIO) -> None:
+def _write_answers(tables: Iterator[pa.Table], schema: pa.Schema, stream: BinaryIO) -> None:
     """Write {id: answer}, empty for "no answer", as SQuAD's official scripts read it; without ids, row
     numbers from 0.
     """
@@ -109,9 +109,9 @@ CSV_FORMS = (
 )
 """Types that CSV can hold; the others are converted by `as_text`."""
 FORMS: dict[str, Callable[[Iterator[pa.Table], pa.Schema, BinaryIO], None]] = {
-    ".parquet": write_parquet,
-    ".csv": write_csv,
-    ".jsonl": write_json_lines,
-    ".ndjson": write_json_lines,
-    ".json": write_answers,
+    ".parquet": _write_parquet,
+    ".csv": _write_csv,
+    ".jsonl": _write_json_lines,
+    ".ndjson": _write_json_lines,
+    ".json": _write_answers,
 }

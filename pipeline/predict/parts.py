@@ -72,11 +72,11 @@ class Parts:
 
     def publish(self, file: int, part: int, rows: pa.Table, answers: pa.Table, empty: int, precision: str) -> None:
         """Write a part as a whole."""
-        kept = {INPUT + name: storable(rows[name]) for name in rows.column_names}
+        kept = {INPUT + name: _storable(rows[name]) for name in rows.column_names}
         columns = kept | {ANSWER + name: answers[name] for name in answers.column_names}
         schema = pa.schema(
             [
-                pa.field(name, column.type, metadata={WIDE: b""} if is_wide(column) else None)
+                pa.field(name, column.type, metadata={WIDE: b""} if _is_wide(column) else None)
                 for name, column in columns.items()
             ]
         )
@@ -124,7 +124,7 @@ class Parts:
         for file, part in sorted(self.done()):
             table = self.read(self.place(file, part))
             columns = [
-                as_type(table[name], schema.field(name).type)
+                _as_type(table[name], schema.field(name).type)
                 if name in table.column_names
                 else pa.nulls(table.num_rows, schema.field(name).type)
                 for name in schema.names
@@ -147,18 +147,18 @@ class PartsSummary:
     """Number format -> number of rows answered in it."""
 
 
-def storable(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def _storable(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return a column as Parquet can hold it: as text if it has a struct without fields."""
-    return as_type(column, pa.string()) if has_empty_struct(column.type) else column
+    return _as_type(column, pa.string()) if _has_empty_struct(column.type) else column
 
 
-def has_empty_struct(kind: pa.DataType) -> bool:
+def _has_empty_struct(kind: pa.DataType) -> bool:
     """Return whether a type contains a struct without fields."""
     inner = [kind.field(place).type for place in range(kind.num_fields)]
-    return pa.types.is_struct(kind) and not inner or any(map(has_empty_struct, inner))
+    return pa.types.is_struct(kind) and not inner or any(map(_has_empty_struct, inner))
 
 
-def is_wide(column: pa.ChunkedArray) -> bool:
+def _is_wide(column: pa.ChunkedArray) -> bool:
     """Return whether a column has whole numbers that floats cannot represent."""
     if not pa.types.is_integer(column.type) or column.null_count == len(column):
         return False
@@ -209,7 +209,7 @@ def widest(types: Sequence[pa.DataType]) -> pa.DataType:
     return pa.string() if pa.types.is_null(found) else found
 
 
-def as_type(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
+def _as_type(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
     """Convert a column to a type; conversion to text writes JSON."""
     if column.type == wanted or not pa.types.is_string(wanted) or pa.types.is_null(column.type):
         return column.cast(wanted)

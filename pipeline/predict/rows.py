@@ -29,7 +29,7 @@ def predict_rows(tuned: TunedModel, rows: Sequence[Any], device: torch.device) -
         raise DataError(f"rows is one row ({shown(rows)}): give a list of rows")
     if not len(rows):
         return []
-    columns = columns_of(task, rows)
+    columns = _columns_of(task, rows)
     try:
         table = pa.table(columns)
     except (pa.ArrowException, UnicodeEncodeError) as error:
@@ -40,9 +40,9 @@ def predict_rows(tuned: TunedModel, rows: Sequence[Any], device: torch.device) -
     return answer_table(model, table, None, second)[0].to_pylist()
 
 
-def columns_of(task: Task, rows: Sequence[Any]) -> dict[str, list[Any]]:
+def _columns_of(task: Task, rows: Sequence[Any]) -> dict[str, list[Any]]:
     """Return rows as columns. Raises DataError for a missing one."""
-    named = [by_name(task, index, row) for index, row in enumerate(rows)]
+    named = [_by_name(task, index, row) for index, row in enumerate(rows)]
     names = list(dict.fromkeys(name for row in named for name in row))
     wanted = ("words",) if task.kind == "tags" and "words" in names else required_columns(task)
     if missing := [name for name in (*wanted, *("second",) * task.paired) if name not in names]:
@@ -52,7 +52,7 @@ def columns_of(task: Task, rows: Sequence[Any]) -> dict[str, list[Any]]:
     return {name: [row.get(name) for row in named] for name in names}
 
 
-def by_name(task: Task, index: int, row: Any) -> Mapping[str, Any]:
+def _by_name(task: Task, index: int, row: Any) -> Mapping[str, Any]:
     """Return a row as a dictionary of columns. Raises DataError for invalid rows."""
     if isinstance(row, Mapping):
         return row

@@ -52,11 +52,11 @@ def score(config: Score, report: Report) -> dict[str, float]:
     Raises PipelineError in one line for everything that the user can fix.
     """
     if config.predictions is not None:
-        return score_answers(config, config.predictions, report)
+        return _score_answers(config, config.predictions, report)
     assert config.checkpoint is not None
     tuned = load_tuned_or_published(config.checkpoint)
-    given = of_task(config, tuned.about.task) if config.task else of_file(config, tuned.about.task)
-    task = given.task if DIGEST not in tuned.about.lineage else as_asked(given)
+    given = _of_task(config, tuned.about.task) if config.task else of_file(config, tuned.about.task)
+    task = given.task if DIGEST not in tuned.about.lineage else _as_asked(given)
     tuned, handlers = replace(tuned, about=replace(tuned.about, task=task)), KINDS[task.kind]
     prepared = handlers.prepare(task, given.items, tuned.vocabulary, tuned.about.cutting)
     device = device_of(config.placement)
@@ -64,7 +64,7 @@ def score(config: Score, report: Report) -> dict[str, float]:
     logits = compute_logits(tuned.module.to(device), prepared.rows, device, autocast_of(precision, device))
     said = handlers.answers(task, prepared, logits, tuned.about.cutting)
     found = handlers.score(task, prepared, said, tuned.about.tuned)
-    baseline, words = baseline_of(tuned, given, prepared)
+    baseline, words = _baseline_of(tuned, given, prepared)
     notes = (*given.lost, *prepared.notes, f"computed in {precision}")
     report(", ".join([f"{given.name}: {len(given.items):,} {noun(task)}", *notes]))
     for line in table(found, baseline, words):
@@ -80,7 +80,7 @@ def score(config: Score, report: Report) -> dict[str, float]:
     return found
 
 
-def of_task(config: Score, task: Task) -> Labelled:
+def _of_task(config: Score, task: Task) -> Labelled:
     """Read a split of a task known by name.
 
     Raises PipelineError if the model has another kind or other labels, or the split has no labels.
@@ -152,7 +152,7 @@ def of_file(config: Score, task: Task) -> Labelled:
     return Labelled(name=config.input, task=task, items=items, train=None, lost=bad.words())
 
 
-def as_asked(given: Labelled) -> Task:
+def _as_asked(given: Labelled) -> Task:
     """Return the task of a model published by others; none of its files says whether questions may be unanswerable.
 
     They may if some of these have no answer.
@@ -161,7 +161,7 @@ def as_asked(given: Labelled) -> Task:
     return replace(given.task, unanswerable=any(question.impossible for question in questions))
 
 
-def baseline_of(tuned: TunedModel, given: Labelled, prepared: Prepared) -> tuple[dict[str, float], str]:
+def _baseline_of(tuned: TunedModel, given: Labelled, prepared: Prepared) -> tuple[dict[str, float], str]:
     """Return the baseline's scores and its description.
 
     Without training data it is fitted on the file itself, which makes it the best constant answer.
@@ -181,7 +181,7 @@ def baseline_of(tuned: TunedModel, given: Labelled, prepared: Prepared) -> tuple
             if task.kind == "tags"
             else (KINDS[task.kind].baseline(task, prepared, prepared), f"{answer} of these rows")
         )
-    train = given.train if task.kind == "tags" else without_texts(given.train)
+    train = given.train if task.kind == "tags" else _without_texts(given.train)
     if task.kind == "tags":  # its words are what counts, and tags that the model does not know may be among them
         learnt = Prepared(items=train, rows=prepared.rows)
     else:
@@ -189,7 +189,7 @@ def baseline_of(tuned: TunedModel, given: Labelled, prepared: Prepared) -> tuple
     return KINDS[task.kind].baseline(task, learnt, prepared), f"{answer} in training"
 
 
-def without_texts(texts: pa.Table) -> pa.Table:
+def _without_texts(texts: pa.Table) -> pa.Table:
     """Return the same labels with dummy texts, which are fast to encode."""
     rows = texts.num_rows
     columns = {"first": pa.array(["-"] * rows, pa.string()), "second": pa.nulls(rows, pa.string())}
@@ -236,13 +236,13 @@ def detail_lines(task: Task, details: Mapping[str, Any]) -> list[str]:
     return ["", *aligned(each), "", *aligned(taken)]
 
 
-def score_answers(config: Score, predictions: str, report: Report) -> dict[str, float]:
+def _score_answers(config: Score, predictions: str, report: Report) -> dict[str, float]:
     """Return the official scores of a JSON file of answers.
 
     Raises DataError if it is invalid, or none of its ids is a question's.
     """
-    answers = read_answers(predictions)
-    questions = asked_questions(config)
+    answers = _read_answers(predictions)
+    questions = _asked_questions(config)
     ids = {question.id for question in questions}
     if not ids & answers.keys():
         raise DataError(
@@ -265,7 +265,7 @@ def score_answers(config: Score, predictions: str, report: Report) -> dict[str, 
     return found
 
 
-def asked_questions(config: Score) -> list[Question]:
+def _asked_questions(config: Score) -> list[Question]:
     """Return the questions that the answers belong to. Raises PipelineError for a task without questions."""
     if config.task is None:
         assert config.input is not None
@@ -280,7 +280,7 @@ def asked_questions(config: Score) -> list[Question]:
     return known.read_items(task, config.data, config.split)[0]
 
 
-def read_answers(location: str) -> dict[str, str]:
+def _read_answers(location: str) -> dict[str, str]:
     """Read {id: answer} from a JSON file, optionally compressed. Raises DataError."""
     try:
         whole = json.loads(content_of(location))

@@ -53,8 +53,8 @@ def draw(found: Statistics, corpus: Corpus) -> Figure:
     )
     *first, last = panels
     for axes, (name, lengths) in zip(first, found.lengths.items()):
-        histogram(axes, name, lengths)
-    dropped(last, corpus.dropped)
+        _histogram(axes, name, lengths)
+    _dropped(last, corpus.dropped)
     figure.suptitle(
         f"{corpus.counts['documents']:,} documents in {corpus.counts['pieces']:,} pieces, "
         f"{corpus.counts['characters']:,} characters\n"
@@ -64,7 +64,7 @@ def draw(found: Statistics, corpus: Corpus) -> Figure:
     return figure
 
 
-def histogram(axes: Axes, name: str, lengths: np.ndarray) -> None:
+def _histogram(axes: Axes, name: str, lengths: np.ndarray) -> None:
     """Draw a histogram with the median marked."""
     edges = bar_edges(lengths)
     heights, _ = np.histogram(lengths, edges)
@@ -92,7 +92,7 @@ def bar_edges(lengths: np.ndarray) -> np.ndarray:
     return np.arange(0, longest + step + 1, step)
 
 
-def dropped(axes: Axes, counts: dict[str, int]) -> None:
+def _dropped(axes: Axes, counts: dict[str, int]) -> None:
     """Draw bars of drop reasons, most frequent at the top; text if nothing was dropped."""
     axes.set_title(f"Dropped: {sum(counts.values()):,}")
     if not counts:

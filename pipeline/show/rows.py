@@ -37,7 +37,7 @@ def text_of(vocabulary: Vocabulary, ids: list[int]) -> str:
     )
 
 
-def masked_text(vocabulary: Vocabulary, id: int, label: int) -> tuple[str, str]:
+def _masked_text(vocabulary: Vocabulary, id: int, label: int) -> tuple[str, str]:
     """Return a masked position as text with its answer, and its style."""
     whole = text_of(vocabulary, [label])
     answer = whole.strip() or BLANK
@@ -59,7 +59,7 @@ def segments(row: dict[str, Any], vocabulary: Vocabulary) -> list[Text]:
     ):
         part, style = text_of(vocabulary, [ids[index] for index in run]), ""
         if alone in labels:
-            part, style = masked_text(vocabulary, ids[alone], labels[alone])
+            part, style = _masked_text(vocabulary, ids[alone], labels[alone])
         elif alone is not None:
             part, style = vocabulary.tokens[ids[alone]], SPECIAL
         if apart or style == SPECIAL:
@@ -87,7 +87,7 @@ def example_summary(row: dict[str, Any]) -> str:
     )
 
 
-def origin(document: dict[str, Any]) -> Text:
+def _origin(document: dict[str, Any]) -> Text:
     """Return the title, id and source of a document."""
     return Text(f"{document['title'] or '(no title)'}, {document['id']}, from {document['source']}", "dim")
 
@@ -97,7 +97,7 @@ def example_lines(row: dict[str, Any], documents: pa.Table, vocabulary: Vocabula
 
     Those of a pair are marked A and B, each after its document if there are two.
     """
-    first, last = (origin(documents.slice(row[name], 1).to_pylist()[0]) for name in ("document_a", "document_b"))
+    first, last = (_origin(documents.slice(row[name], 1).to_pylist()[0]) for name in ("document_a", "document_b"))
     shown, paired, one = segments(row, vocabulary), bool(label(row)), row["document_a"] == row["document_b"]
     none, a, b = (Text.assemble((f"  {name:3}", NAMES.get(name, ""))) for name in ("", "A", "B"))
     if paired and not one:

@@ -41,9 +41,9 @@ def recompute_rows(folder: str, step: int, row: int, number: int = 1) -> list[Se
     if recorded is None:
         raise ConfigError(f"{folder} is not the folder of a run: {run.RUN} is missing")
     run.refuse_other_versions(folder, recorded["identity"])
-    known = require_trained(folder, recorded["steps"], step)
+    known = _require_trained(folder, recorded["steps"], step)
     phase = run.settings_of(recorded).phase_at(step - 1)
-    require_rows(step, slots_at(step - 1 - phase.first, phase.batch) * phase.batch.rows_per_slot, row, number)
+    _require_rows(step, slots_at(step - 1 - phase.first, phase.batch) * phase.batch.rows_per_slot, row, number)
     before, cursor = position_before(folder, step - 1)
     if before < phase.first:
         raise ConfigError(
@@ -67,7 +67,7 @@ def recompute_rows(folder: str, step: int, row: int, number: int = 1) -> list[Se
     raise AssertionError("epochs have no end")
 
 
-def require_trained(folder: str, planned: int, step: int) -> int:
+def _require_trained(folder: str, planned: int, step: int) -> int:
     """Return the last step known to be trained.
 
     Raises ConfigError if `step` is above it, or for an unfinished run above its planned steps.
@@ -86,7 +86,7 @@ def require_trained(folder: str, planned: int, step: int) -> int:
     return known
 
 
-def require_rows(step: int, rows: int, row: int, number: int) -> None:
+def _require_rows(step: int, rows: int, row: int, number: int) -> None:
     """Raise ConfigError unless `number` rows from `row` on are within the `rows` rows of a step."""
     if not 0 <= row < rows:
         raise ConfigError(f"row ({row}) must be from 0 to {rows - 1}: step {step} has {rows} rows")
@@ -110,11 +110,11 @@ def stream_of(folder: str, recorded: dict[str, Any]) -> StreamSettings:
         )
     config = run.settings_of(recorded)
     return StreamSettings(
-        corpus=corpus, vocabulary=vocabulary_of(folder), sampling=config.sampling, batch=config.batch, seed=config.seed
+        corpus=corpus, vocabulary=_vocabulary_of(folder), sampling=config.sampling, batch=config.batch, seed=config.seed
     )
 
 
-def vocabulary_of(folder: str) -> Vocabulary:
+def _vocabulary_of(folder: str) -> Vocabulary:
     """Load the vocabulary that a run started with. Raises DataError if it is damaged."""
     location = storage.join(folder, run.VOCABULARY)
     if problem := storage.damage(location):

@@ -31,9 +31,9 @@ LABELS = {"NotNext": "not_next", "swapped": "swapped"}
 TITLE, BESIDE = "bold", "dim"
 
 
-def documents(folder: str, number: int, window: int, source: str | None, sentences: int) -> None:
+def _documents(folder: str, number: int, window: int, source: str | None, sentences: int) -> None:
     corpus = load_corpus(folder)
-    table = read_window(corpus, corpus.train[require_in_range("window", window, len(corpus.train))])
+    table = read_window(corpus, corpus.train[_require_in_range("window", window, len(corpus.train))])
     rows = [row for row in table.to_pylist() if source is None or source in row["source"]]
     if not rows:
         raise ConfigError(
@@ -55,7 +55,7 @@ def documents(folder: str, number: int, window: int, source: str | None, sentenc
             CONSOLE.print(Text(f"   …  {len(split) - sentences:,} more sentences", BESIDE))
 
 
-def dropped(folder: str) -> None:
+def _dropped(folder: str) -> None:
     corpus = load_corpus(folder)
     samples = storage.read_json(storage.join(corpus.folder, storage.MANIFEST))["samples"]
     CONSOLE.print(Text(corpus_text(corpus)))
@@ -68,7 +68,7 @@ def dropped(folder: str) -> None:
             CONSOLE.print(with_margin(Text("    "), Text(" ".join(beginning.split()))))
 
 
-def statistics(folder: str, vocabulary: VocabularySettings, windows: int, picture: str | None) -> None:
+def _statistics(folder: str, vocabulary: VocabularySettings, windows: int, picture: str | None) -> None:
     if picture is not None:
         require_picture(picture)
     corpus = load_corpus(folder)
@@ -80,13 +80,13 @@ def statistics(folder: str, vocabulary: VocabularySettings, windows: int, pictur
         CONSOLE.print(Text(f"\npicture: {picture}"))
 
 
-def examples(
+def _examples(
     folder: str, number: int, window: int, epoch: int, seed: int, vocabulary: VocabularySettings, sampling: Sampling
 ) -> None:
     corpus = load_corpus(folder)
-    require_in_range("window", window, len(corpus.train))
+    _require_in_range("window", window, len(corpus.train))
     settings = StreamSettings(
-        corpus=corpus, vocabulary=require_vocabulary(vocabulary), sampling=sampling, batch=Batch(), seed=seed
+        corpus=corpus, vocabulary=_require_vocabulary(vocabulary), sampling=sampling, batch=Batch(), seed=seed
     )
     table = window_rows(settings, WordPiece(settings.vocabulary), corpus.train, epoch, window)
     documents = documents_of(settings, epoch, window)
@@ -98,10 +98,10 @@ def examples(
     )
     CONSOLE.print(LEGEND)
     for row in table.slice(0, number).to_pylist():
-        print_example(f"row {row['row']}", row, documents, settings.vocabulary)
+        _print_example(f"row {row['row']}", row, documents, settings.vocabulary)
 
 
-def print_example(name: str, row: dict[str, Any], documents: pa.Table, vocabulary: Vocabulary) -> None:
+def _print_example(name: str, row: dict[str, Any], documents: pa.Table, vocabulary: Vocabulary) -> None:
     """Print one example under a heading, its segments separately."""
     CONSOLE.print(Text.assemble("\n", (name, TITLE), (f"  {example_summary(row)}", BESIDE)))
     for margin, text in example_lines(row, documents, vocabulary):
@@ -123,7 +123,7 @@ def labels(table: pa.Table) -> str:
     return "".join(f", {share:.1%} {name}" for name, share in shares.items() if share is not None)
 
 
-def seen_rows(folder: str, step: int, row: int, number: int) -> None:
+def _seen_rows(folder: str, step: int, row: int, number: int) -> None:
     with CONSOLE.status(f"making the rows of step {step:,} again"):
         rows = recompute_rows(folder, step, row, number)
     CONSOLE.print(LEGEND)
@@ -140,17 +140,17 @@ def seen_rows(folder: str, step: int, row: int, number: int) -> None:
             f"epoch {at['epoch']}, window {at['window']}, row {at['row']} of {at['rows_in_window']}, "
             f"sequences to length {found.phase.sampling.maximum_length}"
         )
-        print_example(f"step {step}, row {index}: {position}", at, found.documents, found.vocabulary)
+        _print_example(f"step {step}, row {index}: {position}", at, found.documents, found.vocabulary)
 
 
-def require_in_range(name: str, value: int, count: int) -> int:
+def _require_in_range(name: str, value: int, count: int) -> int:
     """Return the value. Raises ConfigError unless it is from 0 to count - 1."""
     if not 0 <= value < count:
         raise ConfigError(f"{name} ({value}) must be from 0 to {count - 1}")
     return value
 
 
-def require_vocabulary(settings: VocabularySettings) -> Vocabulary:
+def _require_vocabulary(settings: VocabularySettings) -> Vocabulary:
     """Return the vocabulary that the settings name. Raises ConfigError if none is."""
     if found := given_vocabulary(settings):
         return found
@@ -160,10 +160,10 @@ def require_vocabulary(settings: VocabularySettings) -> Vocabulary:
 
 
 VIEWS: dict[str, Callable[..., None]] = {
-    "Documents": documents,
-    "Dropped": dropped,
-    "Statistics": statistics,
-    "Examples": examples,
-    "Seen": seen_rows,
+    "Documents": _documents,
+    "Dropped": _dropped,
+    "Statistics": _statistics,
+    "Examples": _examples,
+    "Seen": _seen_rows,
 }
 """Views by the name of their settings' type in jobs/show.py."""

@@ -76,17 +76,17 @@ def answer_of_logits(
     found = [
         span
         for window, start, end in zip(windows, starts, ends, strict=True)
-        for span in spans(context, window, start, end, n_best * REPEATS, longest)
+        for span in _spans(context, window, start, end, n_best * REPEATS, longest)
     ]
     distinct: dict[str, Span] = {}
     for span in sorted(found, key=lambda span: -span.logit):
         distinct.setdefault(span.text, span)
     none = [Span(text="", start=0, end=0, logit=null)] * unanswerable
     best = [*list(distinct.values())[:n_best], *none]
-    return Answer(spans=with_probabilities(sorted(best, key=lambda span: -span.logit)), null=null)
+    return Answer(spans=_with_probabilities(sorted(best, key=lambda span: -span.logit)), null=null)
 
 
-def spans(context: str, window: Window, start: np.ndarray, end: np.ndarray, most: int, longest: int) -> Iterator[Span]:
+def _spans(context: str, window: Window, start: np.ndarray, end: np.ndarray, most: int, longest: int) -> Iterator[Span]:
     """Yield the `most` spans of a window with the highest logits, unordered."""
     starting = np.where(window.most_context, start[window.context].astype(np.float64), -np.inf)
     # Row s, column k: the span from token s to token s + k; -inf if it would end after the context.
@@ -99,12 +99,12 @@ def spans(context: str, window: Window, start: np.ndarray, end: np.ndarray, most
     for index in np.argpartition(-logits, most)[:most] if len(logits) > most else range(len(logits)):
         first, last = int(index) // longest, int(index) // longest + int(index) % longest
         if np.isfinite(logits[index]) and (
-            span := trimmed_span(context, int(window.starts[first]), int(window.ends[last]), float(logits[index]))
+            span := _trimmed_span(context, int(window.starts[first]), int(window.ends[last]), float(logits[index]))
         ):
             yield span
 
 
-def trimmed_span(context: str, start: int, end: int, logit: float) -> Span | None:
+def _trimmed_span(context: str, start: int, end: int, logit: float) -> Span | None:
     """Return the span of these characters without surrounding white space, or None if nothing is left.
 
     Some vocabularies' pieces begin with a space. Combining accents stay with their letter, because pieces of an uncased
@@ -118,7 +118,7 @@ def trimmed_span(context: str, start: int, end: int, logit: float) -> Span | Non
     return Span(text=text, start=start, end=start + len(text), logit=logit) if text else None
 
 
-def with_probabilities(spans: Sequence[Span]) -> tuple[Span, ...]:
+def _with_probabilities(spans: Sequence[Span]) -> tuple[Span, ...]:
     """Return the spans with the softmax of their logits as probabilities."""
     if not spans:
         return ()
@@ -133,7 +133,7 @@ def best_threshold(answers: Mapping[str, Answer], questions: Sequence[Question])
     Questions with the same margin are answered together. Raises DataError if there is nothing to score.
     """
     require_answers(questions)
-    gains = sorted(f1_gain(answers[question.id], question) for question in questions)
+    gains = sorted(_f1_gain(answers[question.id], question) for question in questions)
     f1 = sum(not question.answers for question in questions)
     tuned = (f1, min((margin for margin, _ in gains if np.isfinite(margin)), default=1.0) - 1)
     # within one margin losses come first, so the sum after the last of them is the one that counts
@@ -144,7 +144,7 @@ def best_threshold(answers: Mapping[str, Answer], questions: Sequence[Question])
     return {"threshold_tuned_on_dev": tuned[1], "f1_tuned_on_dev": 100 * tuned[0] / len(questions)}
 
 
-def f1_gain(answer: Answer, question: Question) -> tuple[float, float]:
+def _f1_gain(answer: Answer, question: Question) -> tuple[float, float]:
     """Return the margin at which a question is answered, and the change in its F1 when it is."""
     if not answer.best:
         return answer.margin, 0.0

@@ -32,7 +32,7 @@ def builtin_task(documents: Iterable[tuple[str, str]]) -> tuple[Task, pa.Table, 
     into which split and in which order depends only on their hashes. Raises DataError for fewer than two packages of
     two texts each.
     """
-    texts = distinct_texts(documents)
+    texts = _distinct_texts(documents)
     counts = Counter(texts.values())
     packages = sorted(sorted(counts, key=lambda package: (-counts[package], package))[:PACKAGES])
     least = min((counts[package] for package in packages), default=0)
@@ -46,26 +46,26 @@ def builtin_task(documents: Iterable[tuple[str, str]]) -> tuple[Task, pa.Table, 
     for digest, text in sorted((hashlib.blake2b(text.encode(), digest_size=8).hexdigest(), text) for text in texts):
         by_package[texts[text]].append((digest, text, None, texts[text]))
     task = Task(name="builtin", kind="classification", labels=tuple(packages), metrics=("accuracy", "macro_f1"))
-    return task, rows(by_package, packages, dev, min(TRAIN_ROWS + dev, least)), rows(by_package, packages, 0, dev)
+    return task, _rows(by_package, packages, dev, min(TRAIN_ROWS + dev, least)), _rows(by_package, packages, 0, dev)
 
 
-def rows(by_package: dict[str, list[Row]], packages: list[str], start: int, end: int) -> pa.Table:
+def _rows(by_package: dict[str, list[Row]], packages: list[str], start: int, end: int) -> pa.Table:
     """Return these rows of each package, ordered by their hashes, which are their ids."""
     return texts_table(
         "the built-in task", sorted(row for package in packages for row in by_package[package][start:end])
     )
 
 
-def distinct_texts(documents: Iterable[tuple[str, str]]) -> dict[str, str]:
+def _distinct_texts(documents: Iterable[tuple[str, str]]) -> dict[str, str]:
     """Return {masked text: package}, without texts that several packages share."""
     found: dict[str, set[str]] = defaultdict(set)
     for package, text in documents:
-        if shown := masked(package, text):
+        if shown := _masked(package, text):
             found[shown].add(package)
     return {text: next(iter(packages)) for text, packages in found.items() if len(packages) == 1}
 
 
-def masked(package: str, text: str) -> str:
+def _masked(package: str, text: str) -> str:
     """Return a text on one line, with its package's name masked (any case, also next to underscores), truncated."""
     name = rf"(?<![^\W_]){re.escape(package)}(?![^\W_])"
     return re.sub(name, MASK, " ".join(text.encode("utf-8", "replace").decode().split()), flags=re.IGNORECASE)[

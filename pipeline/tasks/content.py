@@ -17,7 +17,7 @@ BZ2_BLOCK = b"1AY&SY"
 """Magic number after the four-byte bzip2 header: the header's three letters alone could begin a text."""
 
 
-def unzstd(stored: bytes) -> bytes:
+def _unzstd(stored: bytes) -> bytes:
     """Decompress Zstandard frames. Raises OSError if they are damaged."""
     with pa.input_stream(pa.BufferReader(stored), compression="zstd") as stream:
         return stream.read()
@@ -27,7 +27,7 @@ COMPRESSED: dict[str, tuple[bytes, Callable[[bytes], bytes]]] = {
     ".gz": (b"\x1f\x8b", gzip.decompress),
     ".bz2": (b"BZh", bz2.decompress),
     ".xz": (b"\xfd7zXZ\x00", lzma.decompress),
-    ".zst": (b"\x28\xb5\x2f\xfd", unzstd),
+    ".zst": (b"\x28\xb5\x2f\xfd", _unzstd),
 }
 """File name suffix -> magic number, and the function that decompresses it."""
 
@@ -38,7 +38,7 @@ def bare_name(location: str) -> str:
     return next((name.removesuffix(ending) for ending in COMPRESSED if name.endswith(ending)), name)
 
 
-def compression_of(location: str, stored: bytes) -> str | None:
+def _compression_of(location: str, stored: bytes) -> str | None:
     """Return the compression suffix detected from the first bytes, else from the name; None for a plain file."""
     for ending, (magic, _) in COMPRESSED.items():
         if stored.startswith(magic) and (ending != ".bz2" or stored[4:10] == BZ2_BLOCK):
@@ -54,7 +54,7 @@ def content_of(location: str) -> bytes:
     """
     try:
         stored = storage.read_bytes(location)
-        ending = compression_of(location, stored)
+        ending = _compression_of(location, stored)
         return stored if ending is None else COMPRESSED[ending][1](stored)
     except FileNotFoundError:
         raise DataError(f"{location} does not exist") from None

@@ -53,9 +53,9 @@ def fetch_glue(folder: str, tasks: Sequence[str], report: Callable[[str], None],
         raise ConfigError(f"task ({', '.join(unknown)}) is not in GLUE: choose from {', '.join(ARCHIVES)}")
     root = Path(storage.absolute(folder))
     for name in dict.fromkeys(tasks):
-        if not is_complete(root, name):
+        if not _is_complete(root, name):
             try:
-                fetch_task(root, name, report, base)
+                _fetch_task(root, name, report, base)
             except OSError as error:
                 raise DataError(
                     f"{root / ARCHIVES[name].folder} cannot be written ({storage.first_line(error)}): free space "
@@ -63,9 +63,9 @@ def fetch_glue(folder: str, tasks: Sequence[str], report: Callable[[str], None],
                 ) from error
 
 
-def is_complete(root: Path, task: str) -> bool:
+def _is_complete(root: Path, task: str) -> bool:
     """Return whether a task's folder has all of its files. Raises DataError if it exists but lacks one."""
-    folder, missing = root / ARCHIVES[task].folder, missing_files(root, task)
+    folder, missing = root / ARCHIVES[task].folder, _missing_files(root, task)
     if missing and folder.exists():
         raise DataError(
             f"{folder} has no {missing[0].rsplit('/', 1)[1]}: put it there, or remove the folder to have the whole "
@@ -74,29 +74,29 @@ def is_complete(root: Path, task: str) -> bool:
     return not missing
 
 
-def missing_files(root: Path, task: str) -> list[str]:
+def _missing_files(root: Path, task: str) -> list[str]:
     """Return the missing files of a task's splits."""
     return [split.file for split in TASKS[task].splits if not (root / split.file).is_file()]
 
 
-def fetch_task(root: Path, task: str, report: Callable[[str], None], base: str) -> None:
+def _fetch_task(root: Path, task: str, report: Callable[[str], None], base: str) -> None:
     """Download one task into a temporary folder, then move it into the data folder."""
     archive = ARCHIVES[task]
     root.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{archive.folder}.", dir=root) as temporary:
         fetched = [
-            fetch(f"{base}/{file}", Path(temporary) / Path(file).name, report, layout(task)) for file in archive.files
+            _fetch(f"{base}/{file}", Path(temporary) / Path(file).name, report, _layout(task)) for file in archive.files
         ]
         unpacked = Path(temporary) / "unpacked"
         unpacked.mkdir()
         archive.fill(fetched, unpacked / archive.folder)
-        if missing := missing_files(unpacked, task):
-            raise DataError(f"{base}/{archive.files[0]} has no {missing[0]}: {layout(task)}")
-        if not is_complete(root, task):  # another process may have finished first
+        if missing := _missing_files(unpacked, task):
+            raise DataError(f"{base}/{archive.files[0]} has no {missing[0]}: {_layout(task)}")
+        if not _is_complete(root, task):  # another process may have finished first
             os.replace(unpacked / archive.folder, root / archive.folder)
 
 
-def layout(task: str) -> str:
+def _layout(task: str) -> str:
     """Return the advice for a task that cannot be downloaded."""
     return (
         "fetch GLUE by other means and name its folder in the official layout, such as "
@@ -104,7 +104,7 @@ def layout(task: str) -> str:
     )
 
 
-def fetch(url: str, target: Path, report: Callable[[str], None], instead: str) -> Path:
+def _fetch(url: str, target: Path, report: Callable[[str], None], instead: str) -> Path:
     """Download a URL to a file. Raises DataError if it cannot be downloaded whole."""
     report(f"fetching {url}")
     try:
@@ -118,7 +118,7 @@ def fetch(url: str, target: Path, report: Callable[[str], None], instead: str) -
     return target
 
 
-def unzip(fetched: list[Path], folder: Path) -> None:
+def _unzip(fetched: list[Path], folder: Path) -> None:
     """Unpack an archive, which contains the task's folder.
 
     Raises DataError if it is damaged or has entries outside of that folder.
@@ -127,7 +127,7 @@ def unzip(fetched: list[Path], folder: Path) -> None:
     try:
         with zipfile.ZipFile(location) as archive:
             for entry in archive.infolist():
-                require_inside(location.name, entry)
+                _require_inside(location.name, entry)
             if (unpacked := sum(entry.file_size for entry in archive.infolist())) > MOST_UNPACKED:
                 raise DataError(
                     f"{location.name} is refused: it says that it unpacks to {unpacked:,} bytes, more than "
@@ -140,7 +140,7 @@ def unzip(fetched: list[Path], folder: Path) -> None:
         ) from error
 
 
-def require_inside(archive: str, entry: zipfile.ZipInfo) -> None:
+def _require_inside(archive: str, entry: zipfile.ZipInfo) -> None:
     """Raise DataError for an entry that is a link or would be written outside of the folder."""
     if storage.escapes_folder(entry.filename) or stat.S_ISLNK(entry.external_attr >> 16):
         raise DataError(
@@ -148,15 +148,15 @@ def require_inside(archive: str, entry: zipfile.ZipInfo) -> None:
         )
 
 
-def move(fetched: list[Path], folder: Path) -> None:
+def _move(fetched: list[Path], folder: Path) -> None:
     """Create the folder of the diagnostic set, which is a single table."""
     folder.mkdir()
     shutil.move(fetched[0], folder / "diagnostic.tsv")
 
 
-def divide_mrpc(fetched: list[Path], folder: Path) -> None:
+def _divide_mrpc(fetched: list[Path], folder: Path) -> None:
     """Split MRPC's own training file as the benchmark does: pairs whose ids it lists are the development split."""
-    train, test, ids = (table(str(file)) for file in fetched)
+    train, test, ids = (_table(str(file)) for file in fetched)
     listed = {tuple(row) for row in ids}
     head, rows = train[0], train[1:]
     splits = {
@@ -174,7 +174,7 @@ def divide_mrpc(fetched: list[Path], folder: Path) -> None:
         )
 
 
-def table(location: str) -> list[list[str]]:
+def _table(location: str) -> list[list[str]]:
     """Return the non-blank lines of a file as tab-separated fields.
 
     Raises DataError if a line has another number of fields than the first.
@@ -190,19 +190,19 @@ def table(location: str) -> list[list[str]]:
 
 PARAPHRASES = "senteval/senteval_data/msr_paraphrase"
 ARCHIVES: dict[str, Archive] = {
-    "cola": Archive(folder="CoLA", files=("glue/data/CoLA.zip",), fill=unzip),
-    "sst2": Archive(folder="SST-2", files=("glue/data/SST-2.zip",), fill=unzip),
+    "cola": Archive(folder="CoLA", files=("glue/data/CoLA.zip",), fill=_unzip),
+    "sst2": Archive(folder="SST-2", files=("glue/data/SST-2.zip",), fill=_unzip),
     "mrpc": Archive(
         folder="MRPC",
         files=(f"{PARAPHRASES}_train.txt", f"{PARAPHRASES}_test.txt", "glue/data/mrpc_dev_ids.tsv"),
-        fill=divide_mrpc,
+        fill=_divide_mrpc,
     ),
-    "stsb": Archive(folder="STS-B", files=("glue/data/STS-B.zip",), fill=unzip),
-    "qqp": Archive(folder="QQP", files=("glue/data/QQP-clean.zip",), fill=unzip),
-    "mnli": Archive(folder="MNLI", files=("glue/data/MNLI.zip",), fill=unzip),
-    "qnli": Archive(folder="QNLI", files=("glue/data/QNLIv2.zip",), fill=unzip),
-    "rte": Archive(folder="RTE", files=("glue/data/RTE.zip",), fill=unzip),
-    "wnli": Archive(folder="WNLI", files=("glue/data/WNLI.zip",), fill=unzip),
-    "ax": Archive(folder="diagnostic", files=("glue/data/AX.tsv",), fill=move),
+    "stsb": Archive(folder="STS-B", files=("glue/data/STS-B.zip",), fill=_unzip),
+    "qqp": Archive(folder="QQP", files=("glue/data/QQP-clean.zip",), fill=_unzip),
+    "mnli": Archive(folder="MNLI", files=("glue/data/MNLI.zip",), fill=_unzip),
+    "qnli": Archive(folder="QNLI", files=("glue/data/QNLIv2.zip",), fill=_unzip),
+    "rte": Archive(folder="RTE", files=("glue/data/RTE.zip",), fill=_unzip),
+    "wnli": Archive(folder="WNLI", files=("glue/data/WNLI.zip",), fill=_unzip),
+    "ax": Archive(folder="diagnostic", files=("glue/data/AX.tsv",), fill=_move),
 }
 """Task -> its files, the same ones that the benchmark's own download script fetches."""

@@ -49,16 +49,16 @@ def encode(
     length = task.maximum_length if maximum_length is None else maximum_length
     if length < SPECIALS[True]:
         raise ValueError(f"maximum_length ({length}) must be at least {SPECIALS[True]}")
-    require_room(length, passages, texts["second"].null_count < texts.num_rows)
+    _require_room(length, passages, texts["second"].null_count < texts.num_rows)
     done = [
-        encode_part(task, texts.slice(start, ROWS_AT_ONCE), start, wordpiece, length, passages)
+        _encode_part(task, texts.slice(start, ROWS_AT_ONCE), start, wordpiece, length, passages)
         for start in range(0, texts.num_rows, ROWS_AT_ONCE)
     ]
     rows = pa.concat_tables([ENCODED.empty_table(), *(part.rows for part in done)])
     return Encoded(rows=rows, cut=sum(part.cut for part in done), passages=sum(part.passages for part in done))
 
 
-def require_room(length: int, passages: int | None, paired: bool) -> None:
+def _require_room(length: int, passages: int | None, paired: bool) -> None:
     """Raise ConfigError unless each passage has room for more tokens than it shares with the next."""
     room = length - SPECIALS[True] - (length - SPECIALS[True]) // 2 if paired else length - SPECIALS[False]
     if passages is not None and not 0 <= passages < room:
@@ -70,7 +70,7 @@ def require_room(length: int, passages: int | None, paired: bool) -> None:
         )
 
 
-def encode_part(
+def _encode_part(
     task: Task, texts: pa.Table, start: int, wordpiece: WordPiece, length: int, passages: int | None
 ) -> Encoded:
     """Encode a slice of the texts, as `encode` does; `start` is the index of its first text."""
@@ -79,7 +79,7 @@ def encode_part(
     ids, bounds = wordpiece.encode([*texts["first"].to_pylist(), *(text or "" for text in second)])
     lengths, room = np.diff(bounds).reshape(2, -1), length - np.where(paired, SPECIALS[True], SPECIALS[False])
     text, start_a, end_a, start_b, end_b = (
-        truncated_rows(lengths, room) if passages is None else passage_rows(lengths, room, paired, passages)
+        _truncated_rows(lengths, room) if passages is None else _passage_rows(lengths, room, paired, passages)
     )
     ones, vocabulary = np.ones_like(text), wordpiece.vocabulary
     # five runs per row: [CLS], A, [SEP], B, [SEP]; the ids of [CLS] and [SEP] are appended to `ids`
@@ -88,14 +88,14 @@ def encode_part(
     starts = np.stack((cls, bounds[text] + start_a, sep, bounds[text + len(paired)] + start_b, sep), axis=1)
     counts = np.stack((ones, end_a - start_a, ones, end_b - start_b, paired[text].astype(np.int64)), axis=1)
     runs = np.stack((starts, starts + counts), axis=2).ravel()
-    tokens = gather_runs(source, runs)
+    tokens = _gather_runs(source, runs)
     offsets = np.append(0, np.cumsum(counts.sum(axis=1))).astype(np.int32)
     labels = texts["label"].take(text).to_pylist()
     columns = [
         pa.ListArray.from_arrays(offsets, tokens),
         pa.array((end_a - start_a + 2).astype(np.int32)),
-        pa.array(parsed_labels(task.number, task.kind != "multilabel", labels), pa.float32()),
-        pa.array(parsed_labels(task.indicators, task.kind == "multilabel", labels), ENCODED.field("labels").type),
+        pa.array(_parsed_labels(task.number, task.kind != "multilabel", labels), pa.float32()),
+        pa.array(_parsed_labels(task.indicators, task.kind == "multilabel", labels), ENCODED.field("labels").type),
         pa.array(start + text),
     ]
     # the last passage ends with its text, so a text whose last row ends earlier was truncated
@@ -106,17 +106,17 @@ def encode_part(
     )
 
 
-def truncated_rows(lengths: np.ndarray, room: np.ndarray) -> np.ndarray:
+def _truncated_rows(lengths: np.ndarray, room: np.ndarray) -> np.ndarray:
     """Return one row per text: (5, R) of text index, start and end in A, start and end in B. `lengths` (2, N) and
     `room` (N,) are in tokens.
     """
     nothing = np.zeros_like(room)
-    kept_a, kept_b = kept_lengths(lengths[0], lengths[1], room)
+    kept_a, kept_b = _kept_lengths(lengths[0], lengths[1], room)
     return np.stack((np.arange(len(room)), nothing, kept_a, nothing, kept_b))
 
 
-def passage_rows(lengths: np.ndarray, room: np.ndarray, paired: np.ndarray, stride: int) -> np.ndarray:
-    """Return as many rows as each text needs, in the format of `truncated_rows`.
+def _passage_rows(lengths: np.ndarray, room: np.ndarray, paired: np.ndarray, stride: int) -> np.ndarray:
+    """Return as many rows as each text needs, in the format of `_truncated_rows`.
 
     Pairs are split in B, and A keeps at most half of the room unless B is short.
     """
@@ -144,17 +144,17 @@ def mean_logits(rows: np.ndarray, logits: np.ndarray) -> np.ndarray:
     return sums / np.bincount(text).reshape(-1, *(1,) * (logits.ndim - 1))
 
 
-def parsed_labels(understand: Callable[[str], Any], right: bool, labels: Sequence[str | None]) -> list[Any]:
+def _parsed_labels(understand: Callable[[str], Any], right: bool, labels: Sequence[str | None]) -> list[Any]:
     """Parse each label if `right` says that this parser fits the task's kind; otherwise return None for each."""
     return [understand(label) if right and label is not None else None for label in labels]
 
 
-def gather_runs(source: np.ndarray, runs: np.ndarray) -> np.ndarray:
+def _gather_runs(source: np.ndarray, runs: np.ndarray) -> np.ndarray:
     """Concatenate the entries of `source` in each run; `runs` is start, end, start, end, and so on."""
     return concatenate_runs(source, runs, np.arange(0, len(runs), 2))[0]
 
 
-def kept_lengths(first: np.ndarray, second: np.ndarray, room: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _kept_lengths(first: np.ndarray, second: np.ndarray, room: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return how many tokens to keep of each pair of texts, two int64 (N,), given `room` for both: the longer loses
     first.
 

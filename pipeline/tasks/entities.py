@@ -40,10 +40,10 @@ def iob2(tags: Sequence[str]) -> tuple[str, ...]:
     Other tags are unchanged.
     """
     before = (OUTSIDE, *tags)
-    return tuple(f"B-{split(tag)[1]}" if starts_entity(previous, tag) else tag for previous, tag in zip(before, tags))
+    return tuple(f"B-{split(tag)[1]}" if _starts_entity(previous, tag) else tag for previous, tag in zip(before, tags))
 
 
-def starts_entity(previous: str, tag: str) -> bool:
+def _starts_entity(previous: str, tag: str) -> bool:
     """Return whether an entity starts at a tag: at B, and at I after O or another type."""
     mark, kind = split(tag)
     return mark == "B" or mark == "I" and (previous == OUTSIDE or split(previous)[1] != kind)
@@ -68,13 +68,13 @@ def score_entities(true: Sequence[Sequence[str]], predicted: Sequence[Sequence[s
     right = Counter(
         kind for ours, theirs in zip(true, predicted, strict=True) for kind, _, _ in entities(ours) & entities(theirs)
     )
-    scores = {"accuracy": accuracy(true, predicted)} | entity_scores("", right.total(), found.total(), wanted.total())
+    scores = {"accuracy": accuracy(true, predicted)} | _entity_scores("", right.total(), found.total(), wanted.total())
     for kind in sorted(wanted | found):
-        scores |= entity_scores(f"{kind}_", right[kind], found[kind], wanted[kind])
+        scores |= _entity_scores(f"{kind}_", right[kind], found[kind], wanted[kind])
     return scores
 
 
-def entity_scores(prefix: str, right: int, found: int, wanted: int) -> dict[str, float]:
+def _entity_scores(prefix: str, right: int, found: int, wanted: int) -> dict[str, float]:
     """Return precision, recall and F1 in percent from counts; 0 if undefined."""
     precision = 100 * right / found if found else 0.0
     recall = 100 * right / wanted if wanted else 0.0

@@ -76,18 +76,18 @@ def read_file(location: str, columns: Columns, kind: Kind | None = None, bad: Ba
         and columns.label is not None
         and any(list_in(row[position[columns.label]]) is not None for _, row in values)
     )
-    rows = list(usable_rows(location, values, columns, lists, bad))
+    rows = list(_usable_rows(location, values, columns, lists, bad))
     bad.require_some(location, len(rows))
     return texts_table(location, rows)
 
 
-def usable_rows(
+def _usable_rows(
     location: str, values: Iterable[tuple[int, Sequence[Any]]], columns: Columns, lists: bool, bad: BadRows
 ) -> Iterator[Row]:
     """Yield rows of TEXTS; bad rows go to `bad`."""
     for line, row in values:
         try:
-            made = row_of(location, line, columns, dict(zip(columns.names, row)), lists)
+            made = _row_of(location, line, columns, dict(zip(columns.names, row)), lists)
         except BadRow as error:
             bad.take(error)
         else:
@@ -105,23 +105,23 @@ def own_task(
     ignores such rows, if regression or multilabel is requested and a label is not a number or list.
     """
     require_trainable(texts, location)
-    asked, kind = kind, kind or infer_kind(location, texts, skip)
+    asked, kind = kind, kind or _infer_kind(location, texts, skip)
     name = location.rsplit("/", 1)[-1].split(".")[0]
     if kind == "regression":
         task = Task(name=name, kind=kind, metrics=("pearson", "spearman", "mean_absolute_error"))
         require_labels(task, location, texts, BadRows(skip=skip))
         return task
     if kind == "multilabel":
-        found = labels or sorted_labels(named_labels(location, texts, skip))
+        found = labels or _sorted_labels(_named_labels(location, texts, skip))
         return Task(name=name, kind=kind, labels=found, metrics=MULTILABEL_METRICS)
     if asked is None:
         require_few_classes(location, texts["label"].to_pylist())
     return Task(
-        name=name, kind=kind, labels=sorted_labels(texts["label"].to_pylist()), metrics=("accuracy", "macro_f1")
+        name=name, kind=kind, labels=_sorted_labels(texts["label"].to_pylist()), metrics=("accuracy", "macro_f1")
     )
 
 
-def infer_kind(location: str, texts: pa.Table, skip: bool = False) -> Kind:
+def _infer_kind(location: str, texts: pa.Table, skip: bool = False) -> Kind:
     """Infer the kind: multilabel if all labels are lists; regression if all are numbers and some are fractions or more
     than MOST_NUMERIC_CLASSES differ; otherwise classification.
 
@@ -131,13 +131,13 @@ def infer_kind(location: str, texts: pa.Table, skip: bool = False) -> Kind:
     labels = texts["label"].to_pylist()
     if all(list_in(label) is not None for label in set(labels)):
         return "multilabel"
-    parsed = {label: numbers([label]) for label in set(labels)}
+    parsed = {label: _numbers([label]) for label in set(labels)}
     odd = [index for index, label in enumerate(labels) if parsed[label] is None]
     values = {number for ones in parsed.values() if ones is not None for number in ones}
     if len(odd) > MOST_ODD * len(labels) or not (
         len(values) > MOST_NUMERIC_CLASSES or any(value != int(value) for value in values)
     ):
-        require_plain_numbers(location, set(labels))
+        _require_plain_numbers(location, set(labels))
         return "classification"
     if odd and not skip:
         line, label = texts["id"][odd[0]].as_py(), labels[odd[0]]
@@ -148,10 +148,10 @@ def infer_kind(location: str, texts: pa.Table, skip: bool = False) -> Kind:
     return "regression"
 
 
-def require_plain_numbers(location: str, labels: set[str]) -> None:
+def _require_plain_numbers(location: str, labels: set[str]) -> None:
     """Raise DataError for labels that would be regression values but for a percent sign or a decimal comma."""
     values = {label: number_in(label) for label in labels}
-    odd = sorted(label for label in labels if numbers([label]) is None)
+    odd = sorted(label for label in labels if _numbers([label]) is None)
     if not odd or None in values.values():
         return
     if len(values) > MOST_NUMERIC_CLASSES or any(value != int(value) for value in values.values() if value is not None):
@@ -162,7 +162,7 @@ def require_plain_numbers(location: str, labels: set[str]) -> None:
         )
 
 
-def named_labels(location: str, texts: pa.Table, skip: bool) -> list[str]:
+def _named_labels(location: str, texts: pa.Table, skip: bool) -> list[str]:
     """Return all labels in the rows of a multilabel task.
 
     Raises DataError at the first row whose label is not a list, unless `skip` ignores it.
@@ -170,21 +170,21 @@ def named_labels(location: str, texts: pa.Table, skip: bool) -> list[str]:
     rows = zip(texts["id"].to_pylist(), texts["label"].to_pylist())
     return list(
         chain.from_iterable(
-            parse_label(location, line, several, label)
+            _parse_label(location, line, several, label)
             for line, label in rows
-            if not skip or is_valid_label(several, label)
+            if not skip or _is_valid_label(several, label)
         )
     )
 
 
-def sorted_labels(labels: Sequence[str]) -> tuple[str, ...]:
+def _sorted_labels(labels: Sequence[str]) -> tuple[str, ...]:
     """Return the distinct labels, sorted numerically if all are numbers, else alphabetically."""
     labels = sorted(set(labels))
-    values = numbers(labels)
+    values = _numbers(labels)
     return tuple(labels if values is None else (label for _, label in sorted(zip(values, labels))))
 
 
-def numbers(labels: Sequence[str] | set[str]) -> list[float] | None:
+def _numbers(labels: Sequence[str] | set[str]) -> list[float] | None:
     """Return the values of labels that are all numbers; None if one is not."""
     try:
         return [finite(label) for label in labels]
@@ -202,7 +202,7 @@ def require_labels(task: Task, location: str, texts: pa.Table, bad: BadRows | No
         texts["label"].to_pylist(),
         bad or BadRows(),
     )
-    if task.labels and len(labels) > 1 and not any(is_valid_label(understand, label) for label in labels):
+    if task.labels and len(labels) > 1 and not any(_is_valid_label(understand, label) for label in labels):
         raise DataError(
             f"{location}: not one of its {len(labels):,} rows has a label of {task.name} ({listed(task.labels)}); the "
             f"first is {shown(labels[0])}: "
@@ -211,7 +211,7 @@ def require_labels(task: Task, location: str, texts: pa.Table, bad: BadRows | No
     kept = []
     for line, label in zip(texts["id"].to_pylist(), labels):
         try:
-            parse_label(location, line, understand, label)
+            _parse_label(location, line, understand, label)
         except BadRow as error:
             bad.take(error)
             kept.append(False)
@@ -221,7 +221,7 @@ def require_labels(task: Task, location: str, texts: pa.Table, bad: BadRows | No
     return texts if all(kept) else texts.filter(pa.array(kept))
 
 
-def is_valid_label(understand: Callable[[str], Any], label: str) -> bool:
+def _is_valid_label(understand: Callable[[str], Any], label: str) -> bool:
     """Return whether `understand` accepts a label."""
     try:
         understand(label)
@@ -230,7 +230,7 @@ def is_valid_label(understand: Callable[[str], Any], label: str) -> bool:
     return True
 
 
-def parse_label(location: str, line: str, understand: Callable[[str], Any], label: str) -> Any:
+def _parse_label(location: str, line: str, understand: Callable[[str], Any], label: str) -> Any:
     """Parse a label. Raises BadRow, with file and line, if `understand` raises ValueError."""
     try:
         return understand(label)
@@ -238,7 +238,7 @@ def parse_label(location: str, line: str, understand: Callable[[str], Any], labe
         raise BadRow(f"{location}:{line}: {error}", "unknown-label") from None
 
 
-def row_of(
+def _row_of(
     location: str, line: int, columns: Columns, by_name: dict[str, Any], lists: bool
 ) -> tuple[str, str, str | None, str | None]:
     """Return the selected columns' values as a row of TEXTS; `lists`: of a multilabel task. Raises DataError."""
@@ -254,14 +254,14 @@ def row_of(
         str(line),
         by_name[columns.first],
         by_name.get(columns.second or ""),
-        row_label(location, line, columns, by_name, lists),
+        _row_label(location, line, columns, by_name, lists),
     )
 
 
-def row_label(location: str, line: int, columns: Columns, by_name: dict[str, Any], lists: bool) -> str | None:
+def _row_label(location: str, line: int, columns: Columns, by_name: dict[str, Any], lists: bool) -> str | None:
     """Return a row's label as stored in TEXTS; None if the file has none. Raises DataError."""
     if columns.labels:
-        return labels_text(name for name in columns.labels if parse_truth_value(location, line, name, by_name[name]))
+        return labels_text(name for name in columns.labels if _parse_truth_value(location, line, name, by_name[name]))
     if columns.label is None:
         return None
     value = by_name[columns.label]
@@ -280,7 +280,7 @@ def labels_text(labels: Iterable[str]) -> str:
     return json.dumps(sorted(set(labels)), ensure_ascii=False)
 
 
-def parse_truth_value(location: str, line: int, column: str, value: Any) -> bool:
+def _parse_truth_value(location: str, line: int, column: str, value: Any) -> bool:
     """Return whether a row has the label of a 0/1 column. Raises DataError for any other value."""
     found = TRUTHS.get(str(value).strip().lower())
     if found is None:

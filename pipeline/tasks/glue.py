@@ -16,7 +16,7 @@ NOT_AVERAGED = ("ax",)
 """The diagnostic set is reported separately and not part of the benchmark's score."""
 
 
-def splits(
+def _splits(
     folder: str, first: str, second: str | None, label: str = "label", *, id: str = "index"
 ) -> tuple[Split, ...]:
     """Return the splits train.tsv, dev.tsv and test.tsv with the same columns; test has no labels."""
@@ -27,7 +27,7 @@ def splits(
     )
 
 
-def split_of_two(name: str, folder: str, kind: str, label: str | None) -> Split:
+def _split_of_two(name: str, folder: str, kind: str, label: str | None) -> Split:
     """Return one of MNLI's matched (training genres) or mismatched (other genres) splits."""
     file = f"{folder}/{name.partition('-')[0]}_{kind}.tsv"
     return Split(name=name, file=file, first="sentence1", second="sentence2", label=label)
@@ -52,27 +52,27 @@ TASKS: dict[str, Task] = {
             kind="classification",
             labels=("0", "1"),
             metrics=("accuracy",),
-            splits=splits("SST-2", "sentence", None),
+            splits=_splits("SST-2", "sentence", None),
         ),
         Task(
             name="mrpc",
             kind="classification",
             labels=("0", "1"),
             metrics=("accuracy", "f1"),
-            splits=splits("MRPC", "#1 String", "#2 String", "Quality"),
+            splits=_splits("MRPC", "#1 String", "#2 String", "Quality"),
         ),
         Task(
             name="stsb",
             kind="regression",
             metrics=("pearson", "spearman"),
-            splits=splits("STS-B", "sentence1", "sentence2", "score"),
+            splits=_splits("STS-B", "sentence1", "sentence2", "score"),
         ),
         Task(
             name="qqp",
             kind="classification",
             labels=("0", "1"),
             metrics=("accuracy", "f1"),
-            splits=splits("QQP", "question1", "question2", "is_duplicate", id="id"),
+            splits=_splits("QQP", "question1", "question2", "is_duplicate", id="id"),
             skips_broken_lines=True,  # questions with a line end or tab in them broke some lines of the official file
         ),
         Task(
@@ -82,10 +82,10 @@ TASKS: dict[str, Task] = {
             metrics=("accuracy",),
             splits=(
                 Split(name="train", file="MNLI/train.tsv", first="sentence1", second="sentence2", label="gold_label"),
-                split_of_two("dev", "MNLI", "matched", "gold_label"),
-                split_of_two("dev-mismatched", "MNLI", "mismatched", "gold_label"),
-                split_of_two("test", "MNLI", "matched", None),
-                split_of_two("test-mismatched", "MNLI", "mismatched", None),
+                _split_of_two("dev", "MNLI", "matched", "gold_label"),
+                _split_of_two("dev-mismatched", "MNLI", "mismatched", "gold_label"),
+                _split_of_two("test", "MNLI", "matched", None),
+                _split_of_two("test-mismatched", "MNLI", "mismatched", None),
             ),
         ),
         Task(
@@ -93,21 +93,21 @@ TASKS: dict[str, Task] = {
             kind="classification",
             labels=ENTAILMENT,
             metrics=("accuracy",),
-            splits=splits("QNLI", "question", "sentence"),
+            splits=_splits("QNLI", "question", "sentence"),
         ),
         Task(
             name="rte",
             kind="classification",
             labels=ENTAILMENT,
             metrics=("accuracy",),
-            splits=splits("RTE", "sentence1", "sentence2"),
+            splits=_splits("RTE", "sentence1", "sentence2"),
         ),
         Task(
             name="wnli",
             kind="classification",
             labels=("0", "1"),
             metrics=("accuracy",),
-            splits=splits("WNLI", "sentence1", "sentence2"),
+            splits=_splits("WNLI", "sentence1", "sentence2"),
         ),
         Task(  # no training split: a model of MNLI answers it
             name="ax",

@@ -31,15 +31,15 @@ class TaskHandlers:
     """Return further results of a split, such as per-class scores, as JSON."""
 
 
-def handlers_in(module: Any) -> TaskHandlers:
+def _handlers_in(module: Any) -> TaskHandlers:
     """Collect a module's functions by name."""
     return TaskHandlers(**{field.name: getattr(module, field.name) for field in fields(TaskHandlers)})
 
 
 KINDS: dict[Kind, TaskHandlers] = {
-    "classification": handlers_in(sequences),
-    "regression": handlers_in(sequences),
-    "multilabel": handlers_in(sequences),
-    "tags": handlers_in(tags),
-    "spans": handlers_in(questions),
+    "classification": _handlers_in(sequences),
+    "regression": _handlers_in(sequences),
+    "multilabel": _handlers_in(sequences),
+    "tags": _handlers_in(tags),
+    "spans": _handlers_in(questions),
 }

@@ -20,7 +20,7 @@ from pipeline.tasks.task import Split, Task
 ENTITY_METRICS = ("f1", "precision", "recall", "accuracy")
 
 
-def squad(name: str, version: str, unanswerable: bool) -> Task:
+def _squad(name: str, version: str, unanswerable: bool) -> Task:
     """Return the task of one SQuAD version."""
     files = tuple(Split(name=split, file=f"{split}-{version}.json") for split in ("train", "dev"))
     return Task(
@@ -28,7 +28,7 @@ def squad(name: str, version: str, unanswerable: bool) -> Task:
     )
 
 
-def conll(name: str, column: int, metrics: tuple[str, ...]) -> Task:
+def _conll(name: str, column: int, metrics: tuple[str, ...]) -> Task:
     """Return the task of one tag column of the English files; the training file defines the tags."""
     files = {"train": "eng.train", "dev": "eng.testa", "test": "eng.testb"}
     return Task(
@@ -42,11 +42,11 @@ def conll(name: str, column: int, metrics: tuple[str, ...]) -> Task:
 TASKS: dict[str, Task] = glue.TASKS | {
     task.name: task
     for task in (
-        squad("squad1", "v1.1", unanswerable=False),
-        squad("squad2", "v2.0", unanswerable=True),
-        conll("conll2003", 3, ENTITY_METRICS),
-        conll("conll2003-pos", 1, ("accuracy",)),
-        conll("conll2003-chunks", 2, ENTITY_METRICS),
+        _squad("squad1", "v1.1", unanswerable=False),
+        _squad("squad2", "v2.0", unanswerable=True),
+        _conll("conll2003", 3, ENTITY_METRICS),
+        _conll("conll2003-pos", 1, ("accuracy",)),
+        _conll("conll2003-chunks", 2, ENTITY_METRICS),
     )
 }
 GLUE = tuple(glue.TASKS)

@@ -27,8 +27,8 @@ def macro_f1(predictions: np.ndarray, labels: np.ndarray) -> float:
     if labels.ndim == 2:
         return float(
             metrics.f1_score(
-                indicators(labels),
-                indicators(predictions),
+                _indicators(labels),
+                _indicators(predictions),
                 labels=range(labels.shape[1]),
                 average="macro",
                 zero_division=0.0,
@@ -39,32 +39,32 @@ def macro_f1(predictions: np.ndarray, labels: np.ndarray) -> float:
 
 def micro_f1(predictions: np.ndarray, labels: np.ndarray) -> float:
     """Return the F1 over all labels of all rows together."""
-    return float(metrics.f1_score(indicators(labels), indicators(predictions), average="micro", zero_division=0.0))
+    return float(metrics.f1_score(_indicators(labels), _indicators(predictions), average="micro", zero_division=0.0))
 
 
 def subset_accuracy(predictions: np.ndarray, labels: np.ndarray) -> float:
     """Return the share of rows whose labels are all right."""
-    return float(metrics.accuracy_score(indicators(labels), indicators(predictions)))
+    return float(metrics.accuracy_score(_indicators(labels), _indicators(predictions)))
 
 
-def indicators(matrix: np.ndarray) -> np.ndarray:
+def _indicators(matrix: np.ndarray) -> np.ndarray:
     """Pad a 0/1 matrix with an empty last column, so that scikit-learn reads it as multilabel even with one label."""
     return np.pad(matrix.astype(np.int64), ((0, 0), (0, 1)))
 
 
 def matthews(predictions: np.ndarray, labels: np.ndarray) -> float:
     """Return Matthews' correlation of classes; 0 if predictions or labels are constant."""
-    return 0.0 if constant(predictions) or constant(labels) else float(metrics.matthews_corrcoef(labels, predictions))
+    return 0.0 if _constant(predictions) or _constant(labels) else float(metrics.matthews_corrcoef(labels, predictions))
 
 
 def pearson(predictions: np.ndarray, labels: np.ndarray) -> float:
     """Return the correlation of values; 0 if either is constant or not finite."""
-    return correlation(stats.pearsonr, predictions, labels)
+    return _correlation(stats.pearsonr, predictions, labels)
 
 
 def spearman(predictions: np.ndarray, labels: np.ndarray) -> float:
     """Return the correlation of ranks; 0 if either is constant or not finite."""
-    return correlation(stats.spearmanr, predictions, labels)
+    return _correlation(stats.spearmanr, predictions, labels)
 
 
 def mean_absolute_error(predictions: np.ndarray, labels: np.ndarray) -> float:
@@ -73,16 +73,16 @@ def mean_absolute_error(predictions: np.ndarray, labels: np.ndarray) -> float:
 
 
 def auc(probabilities: np.ndarray, labels: np.ndarray) -> float:
-    """Area under the ROC curve; see `class_by_class`."""
-    return class_by_class(metrics.roc_auc_score, probabilities, labels)
+    """Area under the ROC curve; see `_class_by_class`."""
+    return _class_by_class(metrics.roc_auc_score, probabilities, labels)
 
 
 def average_precision(probabilities: np.ndarray, labels: np.ndarray) -> float:
-    """Area under the precision-recall curve, as a sum of steps; see `class_by_class`."""
-    return class_by_class(metrics.average_precision_score, probabilities, labels)
+    """Area under the precision-recall curve, as a sum of steps; see `_class_by_class`."""
+    return _class_by_class(metrics.average_precision_score, probabilities, labels)
 
 
-def class_by_class(measure: Callable[..., Any], probabilities: np.ndarray, labels: np.ndarray) -> float:
+def _class_by_class(measure: Callable[..., Any], probabilities: np.ndarray, labels: np.ndarray) -> float:
     """Score the second of two classes; for more classes, or for labels, return the mean of one-against-rest scores.
 
     Classes that no row has, or that every row has, are left out.
@@ -102,27 +102,37 @@ def class_by_class(measure: Callable[..., Any], probabilities: np.ndarray, label
 Measure = Callable[[np.ndarray, np.ndarray], float]
 METRICS: dict[str, Measure] = {
     measure.__name__: measure
-    for measure in (accuracy, f1, macro_f1, micro_f1, subset_accuracy, matthews, pearson, spearman, mean_absolute_error)
+    for measure in (
+        accuracy,
+        f1,
+        macro_f1,
+        micro_f1,
+        subset_accuracy,
+        matthews,
+        pearson,
+        spearman,
+        mean_absolute_error,
+    )
 }
 RANKED: dict[str, Measure] = {measure.__name__: measure for measure in (auc, average_precision)}
 """Metrics of probabilities, float (N, classes), instead of predictions."""
 
 
-def constant(values: np.ndarray) -> bool:
+def _constant(values: np.ndarray) -> bool:
     """Return whether all values are equal."""
     return bool((values == values[0]).all())
 
 
-def correlation(measure: Callable[..., Any], predictions: np.ndarray, labels: np.ndarray) -> float:
+def _correlation(measure: Callable[..., Any], predictions: np.ndarray, labels: np.ndarray) -> float:
     """Return a scipy correlation, or 0 if it is undefined."""
     both = np.stack((predictions, labels)).astype(np.float64)
     # values whose spread is lost in rounding count as constant; scipy would warn about them
-    if not np.isfinite(both).all() or any(constant(values) or nearly_constant(values) for values in both):
+    if not np.isfinite(both).all() or any(_constant(values) or _nearly_constant(values) for values in both):
         return 0.0
     return float(measure(both[0], both[1]).statistic)
 
 
-def nearly_constant(values: np.ndarray) -> bool:
+def _nearly_constant(values: np.ndarray) -> bool:
     """Return whether the spread of finite values is lost in float64 rounding."""
     return bool(np.linalg.norm(values - values.mean()) < 1e-13 * abs(values.mean()))
 
@@ -162,7 +172,7 @@ def per_class(task: Task, predictions: np.ndarray, labels: np.ndarray) -> dict[s
     are 0.
     """
     if task.kind == "multilabel":
-        predictions, labels = indicators(predictions), indicators(labels)
+        predictions, labels = _indicators(predictions), _indicators(labels)
     figures = metrics.precision_recall_fscore_support(
         labels, predictions, labels=range(len(task.labels)), zero_division=0.0
     )
@@ -178,10 +188,10 @@ def tuned_thresholds(probabilities: np.ndarray, truth: np.ndarray) -> np.ndarray
 
     Ties go to the threshold nearest to 0.5; a label that no row has gets 0.5.
     """
-    return np.array([tuned_threshold(*column) for column in zip(probabilities.T.astype(np.float64), truth.T > 0)])
+    return np.array([_tuned_threshold(*column) for column in zip(probabilities.T.astype(np.float64), truth.T > 0)])
 
 
-def tuned_threshold(probabilities: np.ndarray, truth: np.ndarray) -> float:
+def _tuned_threshold(probabilities: np.ndarray, truth: np.ndarray) -> float:
     """Return the best threshold of one label, from (N,): 0.5, or halfway between two adjacent probabilities."""
     if not truth.any():
         return 0.5

@@ -40,16 +40,16 @@ def read_own(config: Finetune, train: str, dev: str | None) -> tuple[Task, dict[
     if (
         form == "squad"
         or form == "table"
-        and (config.kind == "spans" or config.kind == "auto" and are_questions(config, train))
+        and (config.kind == "spans" or config.kind == "auto" and _are_questions(config, train))
     ):
-        return question_task(config, train, dev)
+        return _question_task(config, train, dev)
     if (
         form == "conll"
         or config.kind == "tags"
         or config.kind == "auto"
-        and has_lists(train, (config.text, first_label(config)))
+        and _has_lists(train, (config.text, _first_label(config)))
     ):
-        return tagging_task(config, train, dev)
+        return _tagging_task(config, train, dev)
     columns, bad = columns_of(config), bad_rows(config)
     forced = None if config.kind == "auto" else config.kind
     texts = read_file(train, columns, forced, bad)
@@ -68,7 +68,7 @@ def bad_rows(config: Finetune) -> BadRows:
     return BadRows(skip=config.on_bad_rows == "skip")
 
 
-def has_lists(location: str, columns: Sequence[str]) -> bool:
+def _has_lists(location: str, columns: Sequence[str]) -> bool:
     """Return whether a file's first row has lists in all of these columns, as words and tags do."""
     if not bare_name(location).endswith(WITH_LISTS):
         return False
@@ -78,16 +78,16 @@ def has_lists(location: str, columns: Sequence[str]) -> bool:
 
 def columns_of(config: Finetune) -> Columns:
     """Return the columns named by the settings."""
-    label = None if len(config.label) > 1 else first_label(config)
+    label = None if len(config.label) > 1 else _first_label(config)
     return Columns(first=config.text, second=config.pair, label=label, labels=() if label else config.label)
 
 
-def first_label(config: Finetune) -> str:
+def _first_label(config: Finetune) -> str:
     """Return the column of the label or tags."""
     return config.label[0] if config.label else "label"
 
 
-def are_questions(config: Finetune, location: str) -> bool:
+def _are_questions(config: Finetune, location: str) -> bool:
     """Return whether a table holds questions: by its usual column names if no column is set, or if the label column
     holds answers with positions.
     """
@@ -112,7 +112,7 @@ def read_file_questions(config: Finetune, location: str, bad: BadRows) -> list[Q
     )
 
 
-def question_task(config: Finetune, train: str, dev: str | None) -> tuple[Task, dict[str, Any], Lost]:
+def _question_task(config: Finetune, train: str, dev: str | None) -> tuple[Task, dict[str, Any], Lost]:
     """Return a question-answering task; if some questions are impossible (SQuAD 2.0), the task may leave questions
     unanswered.
     """
@@ -130,7 +130,7 @@ def question_task(config: Finetune, train: str, dev: str | None) -> tuple[Task, 
     return task, items, {"train": (*bad.words(), *unlearnable), "dev": bad_of_dev.words()}
 
 
-def tagging_task(config: Finetune, train: str, dev: str | None) -> tuple[Task, dict[str, Any], Lost]:
+def _tagging_task(config: Finetune, train: str, dev: str | None) -> tuple[Task, dict[str, Any], Lost]:
     """Return a tagging task from CoNLL columns or a table."""
     bad, bad_of_dev = bad_rows(config), bad_rows(config)
     items = {"train": sentences(config, train, bad)}
@@ -164,8 +164,8 @@ def with_known_tags(task: Task, location: str, items: Sequence[Sentence], bad: B
 def sentences(config: Finetune, location: str, bad: BadRows) -> list[Sentence]:
     """Return a file's tagged sentences."""
     if kind_of(location) != "conll":
-        return read_tagged(location, config.text, first_label(config), bad)
-    column = first_label(config)
+        return read_tagged(location, config.text, _first_label(config), bad)
+    column = _first_label(config)
     if column != "label" and not column.lstrip("-").isdigit():
         raise DataError(
             f"{location} has columns without names: pass --label a number, 1 for the second column or -1 for the "

@@ -50,7 +50,7 @@ class Tokenization:
         return [
             pieces
             for batch in batches
-            for pieces in map(pieces_of, self.tokenizer.encode_batch(list(batch), add_special_tokens=False))
+            for pieces in map(_pieces_of, self.tokenizer.encode_batch(list(batch), add_special_tokens=False))
         ]
 
     def of_words(self, sentences: Sequence[Sequence[str]]) -> list[Pieces]:
@@ -61,10 +61,10 @@ class Tokenization:
         encodings = chain.from_iterable(
             self.tokenizer.encode_batch(batch, is_pretokenized=True, add_special_tokens=False) for batch in batches
         )
-        return [pieces_of(encoding) for encoding in encodings]
+        return [_pieces_of(encoding) for encoding in encodings]
 
 
-def pieces_of(encoding: Encoding) -> Pieces:
+def _pieces_of(encoding: Encoding) -> Pieces:
     """Convert an encoding to arrays."""
     offsets = np.array(encoding.offsets, np.int32).reshape(-1, 2)
     return Pieces(

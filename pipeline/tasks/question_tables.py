@@ -35,12 +35,14 @@ def read_question_table(
     answer.
     """
     content, read, bad = content_of(location), reader_of(location), bad or BadRows()
-    answers = columns.answers or next((name for name in ANSWERS if has_columns(location, (name,), content)), ANSWERS[0])
-    names = [columns.context, columns.question, answers] + [START] * has_columns(location, (START,), content)
+    answers = columns.answers or next(
+        (name for name in ANSWERS if _has_columns(location, (name,), content)), ANSWERS[0]
+    )
+    names = [columns.context, columns.question, answers] + [START] * _has_columns(location, (START,), content)
     found = []
     for line, values in read(location, content, names, bad):
         try:
-            found.append(question_of(f"{location}:{line}", str(line), names, values))
+            found.append(_question_of(f"{location}:{line}", str(line), names, values))
         except BadRow as error:
             bad.take(error)
     bad.require_some(location, len(found))
@@ -55,17 +57,17 @@ def has_questions(location: str, answers: str | None = None) -> bool:
     """
     content = content_of(location)
     if answers is None:
-        return any(has_columns(location, (CONTEXT, QUESTION, name), content) for name in ANSWERS)
-    first = first_row(location, (answers,), content)
+        return any(_has_columns(location, (CONTEXT, QUESTION, name), content) for name in ANSWERS)
+    first = _first_row(location, (answers,), content)
     return bool(first) and isinstance(first[0], dict)
 
 
-def has_columns(location: str, names: Sequence[str], content: bytes) -> bool:
+def _has_columns(location: str, names: Sequence[str], content: bytes) -> bool:
     """Return whether a table has these columns (in its first row, for formats whose rows name their columns)."""
-    return first_row(location, names, content) is not None
+    return _first_row(location, names, content) is not None
 
 
-def first_row(location: str, names: Sequence[str], content: bytes) -> Sequence[Any] | None:
+def _first_row(location: str, names: Sequence[str], content: bytes) -> Sequence[Any] | None:
     """Return these columns of a table's first row, empty if it has no rows; None if a column is missing."""
     try:
         return next(reader_of(location)(location, content, names, BadRows(skip=True)), (1, ()))[1]
@@ -73,14 +75,14 @@ def first_row(location: str, names: Sequence[str], content: bytes) -> Sequence[A
         return None
 
 
-def question_of(where: str, id: str, names: Sequence[str], values: Sequence[Any]) -> Question:
+def _question_of(where: str, id: str, names: Sequence[str], values: Sequence[Any]) -> Question:
     """Convert a row to a question; `where` is file and line, for messages. Raises DataError."""
-    context, question = (text_in(where, name, value) for name, value in zip(names[:2], values))
-    answers = answers_in(where, names[2], values[2], values[3] if len(values) > 3 else None, context)
+    context, question = (_text_in(where, name, value) for name, value in zip(names[:2], values))
+    answers = _answers_in(where, names[2], values[2], values[3] if len(values) > 3 else None, context)
     return Question(id=id, question=question, context=context, answers=answers, impossible=not answers)
 
 
-def text_in(where: str, name: str, value: Any) -> str:
+def _text_in(where: str, name: str, value: Any) -> str:
     """Return a non-empty text; each half surrogate pair becomes U+FFFD, which keeps character offsets.
 
     Raises DataError.
@@ -94,7 +96,7 @@ def text_in(where: str, name: str, value: Any) -> str:
     return SURROGATE.sub("\ufffd", value)
 
 
-def answers_in(where: str, name: str, value: Any, start: Any, context: str) -> tuple[tuple[str, int], ...]:
+def _answers_in(where: str, name: str, value: Any, start: Any, context: str) -> tuple[tuple[str, int], ...]:
     """Return a row's answers as (text, offset of its first character), with offset -1 if it is not in the context.
 
     Raises DataError.

@@ -41,7 +41,7 @@ def rows_in(location: str, columns: Sequence[str], bad: BadRows | None = None) -
     return reader_of(location)(location, content_of(location), columns, bad or BadRows())
 
 
-def require_named(location: str, there: Sequence[str], wanted: Sequence[str], hint: str = "") -> None:
+def _require_named(location: str, there: Sequence[str], wanted: Sequence[str], hint: str = "") -> None:
     """Raise DataError unless the user's file has all `wanted` columns, each once.
 
     The message says how to name columns.
@@ -54,14 +54,14 @@ def require_named(location: str, there: Sequence[str], wanted: Sequence[str], hi
     require_columns(location, there, wanted)
 
 
-def read_csv(location: str, content: bytes, wanted: Sequence[str], bad: BadRows) -> Values:
+def _read_csv(location: str, content: bytes, wanted: Sequence[str], bad: BadRows) -> Values:
     """Read RFC 4180 CSV: comma-separated, with double quotes around fields that hold separators or line ends.
 
     A header without a comma may use another of SEPARATORS.
     """
     text = decoded(location, content)
     header = text.lstrip().split("\n", 1)[0]
-    return select_columns(location, csv_rows(location, io.StringIO(text, newline=""), header), wanted, bad)
+    return _select_columns(location, csv_rows(location, io.StringIO(text, newline=""), header), wanted, bad)
 
 
 def separator_of(header: str) -> str:
@@ -97,17 +97,17 @@ def csv_rows(location: str, lines: Iterable[str], header: str) -> Iterator[tuple
             yield line, fields
 
 
-def read_tsv(location: str, content: bytes, wanted: Sequence[str], bad: BadRows) -> Values:
+def _read_tsv(location: str, content: bytes, wanted: Sequence[str], bad: BadRows) -> Values:
     """Read tab-separated fields; quotes are plain characters."""
-    return select_columns(location, tab_separated(location, content), wanted, bad)
+    return _select_columns(location, tab_separated(location, content), wanted, bad)
 
 
-def select_columns(
+def _select_columns(
     location: str, rows: Iterator[tuple[int, Sequence[str]]], wanted: Sequence[str], bad: BadRows
 ) -> Values:
     """Yield the selected columns of rows whose first row is the header. Rows with another number of columns are bad."""
     _, names = next(rows, (1, ()))
-    require_named(location, names, wanted, " (no header line? put one before the rows)")
+    _require_named(location, names, wanted, " (no header line? put one before the rows)")
     indices = [names.index(name) for name in wanted]
     for line, fields in rows:
         if len(fields) != len(names):
@@ -124,12 +124,12 @@ def number_of_columns(location: str, line: int, fields: Sequence[str], names: Se
     )
 
 
-def read_json(location: str, content: bytes, wanted: Sequence[str], bad: BadRows) -> Values:
+def _read_json(location: str, content: bytes, wanted: Sequence[str], bad: BadRows) -> Values:
     """Read one object per line, or one list of objects."""
     first = True
     for number, value in json_rows(location, decoded(location, content), bad):
         if first:
-            require_named(f"{location}:{number}", list(value), wanted)
+            _require_named(f"{location}:{number}", list(value), wanted)
         first = False
         if missing := [name for name in wanted if name not in value]:
             said = f"{location}:{number} has no column {missing[0]}: its columns are {listed(value)}"
@@ -144,7 +144,7 @@ def json_rows(location: str, text: str, bad: BadRows) -> Iterator[tuple[int, dic
     Values that are not objects are bad rows.
     """
     one_list = is_one_list(text)
-    found = enumerate(list_of(location, text), 1) if one_list else enumerate(text.split("\n"), 1)
+    found = enumerate(_list_of(location, text), 1) if one_list else enumerate(text.split("\n"), 1)
     for number, value in found:
         if not one_list and not value.strip(BLANK):
             continue
@@ -162,7 +162,7 @@ def is_one_list(text: str) -> bool:
     return rest.startswith("[") and rest[1:].lstrip().startswith("{")
 
 
-def list_of(location: str, text: str) -> list[Any]:
+def _list_of(location: str, text: str) -> list[Any]:
     """Parse a text as a JSON list. Raises DataError."""
     try:
         return json.loads(text.strip(BLANK))
@@ -185,11 +185,11 @@ def as_object(location: str, number: int, value: Any) -> dict[str, Any]:
     return value
 
 
-def read_parquet(location: str, content: bytes, wanted: Sequence[str], bad: BadRows) -> Values:
+def _read_parquet(location: str, content: bytes, wanted: Sequence[str], bad: BadRows) -> Values:
     """Read columns of a Parquet file."""
     try:
         file = pq.ParquetFile(io.BytesIO(content))
-        require_named(location, file.schema_arrow.names, wanted)
+        _require_named(location, file.schema_arrow.names, wanted)
         table = file.read(columns=list(wanted))
         columns = [table[name].to_pylist() for name in wanted]
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
@@ -198,10 +198,10 @@ def read_parquet(location: str, content: bytes, wanted: Sequence[str], bad: BadR
 
 
 READERS: dict[str, Reader] = {
-    ".csv": read_csv,
-    ".tsv": read_tsv,
-    ".jsonl": read_json,
-    ".ndjson": read_json,
-    ".json": read_json,
-    ".parquet": read_parquet,
+    ".csv": _read_csv,
+    ".tsv": _read_tsv,
+    ".jsonl": _read_json,
+    ".ndjson": _read_json,
+    ".json": _read_json,
+    ".parquet": _read_parquet,
 }

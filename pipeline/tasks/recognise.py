@@ -42,14 +42,18 @@ def infer_file_kind(location: str, content: Callable[[], bytes]) -> ExampleKind 
     if name.endswith(TAGGED):
         return "conll"
     if not name.endswith(".json"):
-        return "conll" if has_tagged_words(content()) else None
+        return "conll" if _has_tagged_words(content()) else None
     whole = content()
     return (
-        "squad" if has_articles(whole) else "table" if begins_with_object(whole) or has_list_of_objects(whole) else None
+        "squad"
+        if _has_articles(whole)
+        else "table"
+        if _begins_with_object(whole) or _has_list_of_objects(whole)
+        else None
     )
 
 
-def has_articles(content: bytes) -> bool:
+def _has_articles(content: bytes) -> bool:
     """Return whether a file is one JSON object with a list of articles."""
     try:
         whole = json.loads(content)
@@ -58,7 +62,7 @@ def has_articles(content: bytes) -> bool:
     return isinstance(whole, dict) and isinstance(whole.get("data"), list)
 
 
-def begins_with_object(content: bytes) -> bool:
+def _begins_with_object(content: bytes) -> bool:
     """Return whether the first non-blank line is a JSON object."""
     try:
         return isinstance(json.loads(content.strip().split(b"\n", 1)[0].decode("utf-8-sig")), dict)
@@ -66,12 +70,12 @@ def begins_with_object(content: bytes) -> bool:
         return False
 
 
-def has_list_of_objects(content: bytes) -> bool:
+def _has_list_of_objects(content: bytes) -> bool:
     """Return whether a file starts like a JSON list of objects."""
     return is_one_list(content[:SAMPLE_BYTES].decode("utf-8-sig", "replace"))
 
 
-def has_tagged_words(content: bytes) -> bool:
+def _has_tagged_words(content: bytes) -> bool:
     """Return whether lines with equal numbers of columns (at least two) form blocks separated by blank lines."""
     lines = content[:SAMPLE_BYTES].decode("utf-8-sig", "replace").split("\n", SAMPLE_LINES)[:SAMPLE_LINES]
     whole = lines[:-1] if len(content) > SAMPLE_BYTES else lines  # the last line of a sample may be cut

@@ -41,14 +41,14 @@ def answers(task: Task, prepared: Prepared, logits: Logits, cutting: Cutting) ->
     return mean_logits(prepared.rows["row"].to_numpy(), np.asarray(logits, np.float32))
 
 
-def first_rows(prepared: Prepared) -> np.ndarray:
+def _first_rows(prepared: Prepared) -> np.ndarray:
     """Return which rows are the first of their text, bool (rows,)."""
     return np.diff(prepared.rows["row"].to_numpy(), prepend=-1) != 0
 
 
 def true_labels(task: Task, prepared: Prepared) -> np.ndarray:
     """Return class numbers or values (texts,), or 0 and 1 (texts, classes)."""
-    rows = prepared.rows.filter(pa.array(first_rows(prepared)))
+    rows = prepared.rows.filter(pa.array(_first_rows(prepared)))
     if task.kind == "multilabel":
         return rows["labels"].combine_chunks().flatten().to_numpy().reshape(-1, len(task.labels))
     return rows["label"].to_numpy()

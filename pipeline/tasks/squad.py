@@ -43,7 +43,7 @@ def read_questions(location: str) -> list[Question]:
             f"{location} has {len(whole):,} ids with answers and no questions: is it swapped with the file of "
             "questions? Give a SQuAD file here, and answers as predictions"
         )
-    questions = list(questions_of(whole, location))
+    questions = list(_questions_of(whole, location))
     doubled = next((id for id, times in Counter(question.id for question in questions).items() if times > 1), None)
     if doubled is not None:
         raise DataError(
@@ -58,27 +58,27 @@ def are_answers(whole: Any) -> bool:
     return isinstance(whole, dict) and all(isinstance(answer, str) for answer in whole.values())
 
 
-def questions_of(whole: Any, location: str) -> Iterator[Question]:
+def _questions_of(whole: Any, location: str) -> Iterator[Question]:
     """Yield the questions of a parsed file."""
-    for article, at_article in list_items(whole, "data", f"{location}: "):
-        for paragraph, at_paragraph in list_items(article, "paragraphs", f"{at_article}."):
-            context = text_at(paragraph, "context", f"{at_paragraph}.")
-            for qa, at_qa in list_items(paragraph, "qas", f"{at_paragraph}."):
-                yield question_of(qa, context, f"{at_qa}.")
+    for article, at_article in _list_items(whole, "data", f"{location}: "):
+        for paragraph, at_paragraph in _list_items(article, "paragraphs", f"{at_article}."):
+            context = _text_at(paragraph, "context", f"{at_paragraph}.")
+            for qa, at_qa in _list_items(paragraph, "qas", f"{at_paragraph}."):
+                yield _question_of(qa, context, f"{at_qa}.")
 
 
-def question_of(qa: Any, context: str, where: str) -> Question:
+def _question_of(qa: Any, context: str, where: str) -> Question:
     """Convert one entry of "qas". An impossible question has no answers, whatever the file says."""
-    id, question = text_at(qa, "id", where), text_at(qa, "question", where)
-    impossible = "is_impossible" in qa and value_at(qa, "is_impossible", bool, where)
-    given = list_items(qa, "answers", where) if "answers" in qa and not impossible else ()
+    id, question = _text_at(qa, "id", where), _text_at(qa, "question", where)
+    impossible = "is_impossible" in qa and _value_at(qa, "is_impossible", bool, where)
+    given = _list_items(qa, "answers", where) if "answers" in qa and not impossible else ()
     answers = tuple(
-        (text_at(answer, "text", f"{at}."), value_at(answer, "answer_start", int, f"{at}.")) for answer, at in given
+        (_text_at(answer, "text", f"{at}."), _value_at(answer, "answer_start", int, f"{at}.")) for answer, at in given
     )
     return Question(id=id, question=question, context=context, answers=answers, impossible=impossible)
 
 
-def value_at(record: Any, key: str, kind: type, where: str) -> Any:
+def _value_at(record: Any, key: str, kind: type, where: str) -> Any:
     """Return a key's value, checked to be of this type.
 
     `where` is the file and the record's path, as a prefix of the key. Raises DataError.
@@ -95,14 +95,14 @@ def value_at(record: Any, key: str, kind: type, where: str) -> Any:
     return value
 
 
-def text_at(record: Any, key: str, where: str) -> str:
+def _text_at(record: Any, key: str, where: str) -> str:
     """Return a key's text; each half surrogate pair, becomes U+FFFD, which keeps offsets."""
-    return SURROGATE.sub("\ufffd", value_at(record, key, str, where))
+    return SURROGATE.sub("\ufffd", _value_at(record, key, str, where))
 
 
-def list_items(record: Any, key: str, where: str) -> Iterator[tuple[Any, str]]:
+def _list_items(record: Any, key: str, where: str) -> Iterator[tuple[Any, str]]:
     """Yield each item of a key's list, with its own path."""
-    for number, member in enumerate(value_at(record, key, list, where)):
+    for number, member in enumerate(_value_at(record, key, list, where)):
         yield member, f"{where}{key}[{number}]"
 
 
@@ -110,12 +110,12 @@ def trainable(questions: Sequence[Question]) -> tuple[list[Question], dict[str, 
     """Return the impossible questions and those whose first answer is at its stated offset, and the number of the
     others by reason.
     """
-    reasons = [rejection_reason(question) for question in questions]
+    reasons = [_rejection_reason(question) for question in questions]
     kept = [question for question, reason in zip(questions, reasons) if reason is None]
     return kept, dict(Counter(reason for reason in reasons if reason is not None))
 
 
-def rejection_reason(question: Question) -> str | None:
+def _rejection_reason(question: Question) -> str | None:
     """Return why a question cannot be trained on; None if it can."""
     if question.impossible:
         return None

@@ -55,11 +55,11 @@ def score(predictions: Mapping[str, str], questions: Sequence[Question]) -> dict
         best_of(predictions[question.id], question, unanswerable) if question.id in predictions else (0.0, 0.0)
         for question in questions
     ]
-    scores = means("", pairs) | {"missing": float(sum(question.id not in predictions for question in questions))}
+    scores = _means("", pairs) | {"missing": float(sum(question.id not in predictions for question in questions))}
     if unanswerable:
         has = [bool(question.answers) for question in questions]
-        scores |= means("HasAns_", [pair for pair, there in zip(pairs, has) if there])
-        scores |= means("NoAns_", [pair for pair, there in zip(pairs, has) if not there])
+        scores |= _means("HasAns_", [pair for pair, there in zip(pairs, has) if there])
+        scores |= _means("NoAns_", [pair for pair, there in zip(pairs, has) if not there])
     return scores
 
 
@@ -75,7 +75,7 @@ def require_answers(questions: Sequence[Question]) -> None:
         )
 
 
-def means(prefix: str, pairs: Sequence[tuple[float, float]]) -> dict[str, float]:
+def _means(prefix: str, pairs: Sequence[tuple[float, float]]) -> dict[str, float]:
     """Return mean exact match and F1 in percent, and the number of questions; empty if there are none."""
     if not pairs:
         return {}

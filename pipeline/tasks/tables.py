@@ -30,14 +30,14 @@ def read_split(task: Task, folder: str, split: str, *, skip: bool = False) -> pa
     """
     where = task.split(split)
     location = storage.join(folder, where.file)
-    lines = tab_separated(location, split_content(task, folder, where))
+    lines = tab_separated(location, _split_content(task, folder, where))
     names = where.headings or next(lines, (1, ("",)))[1]
-    indices = column_indices(location, names, where)
+    indices = _column_indices(location, names, where)
     rows: list[Row] = []
     left_out: list[str] = []
     for number, (line, fields) in enumerate(lines):
         try:
-            rows.append(row_of(task, where, number, names, indices, fields))
+            rows.append(_row_of(task, where, number, names, indices, fields))
         except BrokenLine as error:
             if not (skip or task.skips_broken_lines) or where.label is None:
                 raise DataError(f"{location}:{line}: {error}") from None
@@ -62,7 +62,7 @@ def existing_file(location: str) -> str | None:
     )
 
 
-def split_content(task: Task, folder: str, where: Split) -> bytes:
+def _split_content(task: Task, folder: str, where: Split) -> bytes:
     """Return the bytes of a split's file. Raises DataError that lists the existing files."""
     location = storage.join(folder, where.file)
     if (found := existing_file(location)) is not None:
@@ -80,7 +80,7 @@ def tab_separated(location: str, content: bytes) -> Iterator[tuple[int, Sequence
             yield line, text.split("\t")
 
 
-def column_indices(location: str, names: Sequence[str], where: Split) -> list[int | None]:
+def _column_indices(location: str, names: Sequence[str], where: Split) -> list[int | None]:
     """Return the indices of a split's columns in the order of TEXTS; None for columns that it lacks.
 
     Raises DataError that lists the existing columns.
@@ -103,7 +103,7 @@ def require_once(location: str, names: Sequence[str]) -> None:
         raise DataError(f"{location}: column {shown(doubled[0])} occurs twice; give each column its own name")
 
 
-def row_of(
+def _row_of(
     task: Task, where: Split, number: int, names: Sequence[str], indices: Sequence[int | None], fields: Sequence[str]
 ) -> Row:
     """Convert a line's fields to a row of TEXTS. Raises BrokenLine."""

@@ -81,17 +81,17 @@ def read_sentences(location: str, column: int = -1, bad: BadRows | None = None) 
     `bad` skips such sentences, for a line with another number of columns than the first.
     """
     bad = bad or BadRows()
-    sentences = list(sentences_of(location, column, bad))
+    sentences = list(_sentences_of(location, column, bad))
     bad.require_some(location, len(sentences))
     if not sentences:
         raise DataError(
             f"{location} has 0 sentences: give a file with a word and its tags on each line, and blank lines between "
             "sentences"
         )
-    return in_iob2(sentences)
+    return _in_iob2(sentences)
 
 
-def in_iob2(sentences: list[Sentence]) -> list[Sentence]:
+def _in_iob2(sentences: list[Sentence]) -> list[Sentence]:
     """Return the sentences with IOB2 tags if all tags are chunks (IOB1, IOB2, BIOES or BILOU), else unchanged."""
     if all(is_chunk_tag(tag) for sentence in sentences for tag in sentence.tags):
         return [Sentence(words=sentence.words, tags=iob2(sentence.tags)) for sentence in sentences]
@@ -100,21 +100,21 @@ def in_iob2(sentences: list[Sentence]) -> list[Sentence]:
     return sentences
 
 
-def sentences_of(location: str, column: int, bad: BadRows) -> Iterator[Sentence]:
+def _sentences_of(location: str, column: int, bad: BadRows) -> Iterator[Sentence]:
     """Yield the sentences with their original tags."""
     columns = 0
-    for block in blocks(location):
+    for block in _blocks(location):
         columns = columns or len(block[0][1])
         try:
             for number, cells in block:
-                require_column(f"{location}, line {number}", column, cells, columns)
+                _require_column(f"{location}, line {number}", column, cells, columns)
         except BadRow as error:
             bad.take(error)
             continue
         yield Sentence(words=tuple(cells[0] for _, cells in block), tags=tuple(cells[column] for _, cells in block))
 
 
-def blocks(location: str) -> Iterator[list[tuple[int, list[str]]]]:
+def _blocks(location: str) -> Iterator[list[tuple[int, list[str]]]]:
     """Yield the lines of each sentence of a CoNLL file: line number from 1, and cells."""
     block: list[tuple[int, list[str]]] = []
     for number, line in enumerate([*lines(location), ""], 1):
@@ -136,23 +136,23 @@ def read_tagged(location: str, words_column: str, tags_column: str, bad: BadRows
     bad, sentences = bad or BadRows(), []
     for line, values in rows_in(location, (words_column, tags_column), bad):
         try:
-            sentences.append(sentence_of(f"{location}:{line}", (words_column, tags_column), values))
+            sentences.append(_sentence_of(f"{location}:{line}", (words_column, tags_column), values))
         except BadRow as error:
             bad.take(error)
     bad.require_some(location, len(sentences))
     if not sentences:
         raise DataError(f"{location} has no rows")
-    return in_iob2(sentences)
+    return _in_iob2(sentences)
 
 
-def sentence_of(where: str, columns: tuple[str, str], values: Sequence[Any]) -> Sentence:
+def _sentence_of(where: str, columns: tuple[str, str], values: Sequence[Any]) -> Sentence:
     """Convert a row of words and tags, each a list or a white-space separated text.
 
     `where` is file and line. Raises BadRow.
     """
     if all(isinstance(value, str) for value in values):
         values = [value.split() for value in values]
-    words, tags = (texts_in(f"{where}: column {column}", value) for column, value in zip(columns, values))
+    words, tags = (_texts_in(f"{where}: column {column}", value) for column, value in zip(columns, values))
     if len(words) != len(tags):
         raise BadRow(
             f"{where}: column {columns[0]} has {len(words)} words and column {columns[1]} {len(tags)} tags: give each "
@@ -171,10 +171,10 @@ def read_words(location: str, words_column: str | None = None) -> list[tuple[str
     if bare_name(location).endswith(WITH_LISTS):
         column = words_column or "words"
         sentences = [
-            texts_in(f"{location}:{line}: column {column}", value) for line, (value,) in rows_in(location, (column,))
+            _texts_in(f"{location}:{line}: column {column}", value) for line, (value,) in rows_in(location, (column,))
         ]
     else:
-        sentences = [tuple(cells[0] for _, cells in block) for block in blocks(location)]
+        sentences = [tuple(cells[0] for _, cells in block) for block in _blocks(location)]
     if not sentences:
         raise DataError(
             f"{location} has 0 sentences: give a file with a word on each line and blank lines between sentences, or "
@@ -183,7 +183,7 @@ def read_words(location: str, words_column: str | None = None) -> list[tuple[str
     return sentences
 
 
-def texts_in(where: str, value: Any) -> tuple[str, ...]:
+def _texts_in(where: str, value: Any) -> tuple[str, ...]:
     """Return the texts of a non-empty list; `where` is file, line and column. Raises DataError."""
     if not isinstance(value, list) or not value:
         raise BadRow(
@@ -204,7 +204,7 @@ def texts_in(where: str, value: Any) -> tuple[str, ...]:
     return tuple(value)
 
 
-def require_column(where: str, column: int, cells: Sequence[str], columns: int) -> None:
+def _require_column(where: str, column: int, cells: Sequence[str], columns: int) -> None:
     """Check a line's columns: raise BadRow if their number differs from the first line's, and DataError if the tag
     column is missing or is the words' column.
     """
@@ -235,15 +235,15 @@ def encode(
     tokenization: Tokenization, sentences: Sequence[Sentence], names: Sequence[str], tagging: Tagging = Tagging()
 ) -> list[list[TaggingWindow]]:
     """Return the windows of each sentence. Raises DataError for a tag that is not in `names`."""
-    require_known(sentences, names)
+    _require_known(sentences, names)
     numbers = {name: number for number, name in enumerate(names)}
     encoded = tokenization.of_words([sentence.words for sentence in sentences])
     return [
         list(
-            windows_of(
+            _windows_of(
                 tokenization.vocabulary,
                 pieces,
-                labels(pieces, sentence.tags, numbers, tagging.label_all_pieces),
+                _labels(pieces, sentence.tags, numbers, tagging.label_all_pieces),
                 tagging,
             )
         )
@@ -251,7 +251,7 @@ def encode(
     ]
 
 
-def require_known(sentences: Sequence[Sentence], names: Sequence[str]) -> None:
+def _require_known(sentences: Sequence[Sentence], names: Sequence[str]) -> None:
     """Raise DataError for a tag that is not in `names`."""
     unknown = Counter(tag for sentence in sentences for tag in sentence.tags)
     for name in names:
@@ -264,12 +264,12 @@ def require_known(sentences: Sequence[Sentence], names: Sequence[str]) -> None:
         )
 
 
-def first_of_word(pieces: Pieces) -> np.ndarray:
+def _first_of_word(pieces: Pieces) -> np.ndarray:
     """Return whether each piece is its word's first, bool (T,)."""
     return np.diff(pieces.words, prepend=-1) != 0
 
 
-def labels(pieces: Pieces, tags: Sequence[str], numbers: dict[str, int], all_pieces: bool) -> np.ndarray:
+def _labels(pieces: Pieces, tags: Sequence[str], numbers: dict[str, int], all_pieces: bool) -> np.ndarray:
     """Return the label of each piece, int64 (T,)."""
     first = np.array([numbers[tag] for tag in tags], np.int64)
     later = np.array(
@@ -279,23 +279,25 @@ def labels(pieces: Pieces, tags: Sequence[str], numbers: dict[str, int], all_pie
         ],
         np.int64,
     )
-    return np.where(first_of_word(pieces), first[pieces.words], later[pieces.words])
+    return np.where(_first_of_word(pieces), first[pieces.words], later[pieces.words])
 
 
-def windows_of(vocabulary: Vocabulary, pieces: Pieces, labels: np.ndarray, tagging: Tagging) -> Iterator[TaggingWindow]:
+def _windows_of(
+    vocabulary: Vocabulary, pieces: Pieces, labels: np.ndarray, tagging: Tagging
+) -> Iterator[TaggingWindow]:
     """Yield the windows of one sentence."""
     bounds = parts(len(pieces.ids), tagging.maximum_length - SPECIAL_TOKENS, tagging.stride)
-    firsts = first_of_word(pieces)
+    firsts = _first_of_word(pieces)
     for (start, end), most in zip(bounds, most_context(bounds)):
         yield TaggingWindow(
-            ids=between(vocabulary.cls_id, pieces.ids[start:end], vocabulary.sep_id),
-            labels=between(IGNORED, np.where(most, labels[start:end], IGNORED), IGNORED),
-            words=between(-1, pieces.words[start:end], -1),
-            first=between(False, firsts[start:end] & most, False),
+            ids=_between(vocabulary.cls_id, pieces.ids[start:end], vocabulary.sep_id),
+            labels=_between(IGNORED, np.where(most, labels[start:end], IGNORED), IGNORED),
+            words=_between(-1, pieces.words[start:end], -1),
+            first=_between(False, firsts[start:end] & most, False),
         )
 
 
-def between(before: int, values: np.ndarray, after: int) -> np.ndarray:
+def _between(before: int, values: np.ndarray, after: int) -> np.ndarray:
     """Return the values with one value added before and after them, in their dtype."""
     return np.concatenate(([before], values, [after])).astype(values.dtype)
 

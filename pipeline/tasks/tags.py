@@ -53,7 +53,7 @@ def chunks(task: Task) -> bool:
     return all(map(is_chunk_tag, task.labels))
 
 
-def tag_scores(task: Task, true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> dict[str, float]:
+def _tag_scores(task: Task, true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> dict[str, float]:
     """Return scores as shares of 1: of entities overall and by type, or of words if the tags are not chunks."""
     found = score_entities(true, predicted)
     shares = {name: value / 100 for name, value in found.items() if not name.endswith("entities")}
@@ -61,8 +61,8 @@ def tag_scores(task: Task, true: Sequence[Sequence[str]], predicted: Sequence[Se
 
 
 def score(task: Task, prepared: Prepared, found: Sequence[PredictedTags], tuned: Tuned) -> dict[str, float]:
-    """Return `tag_scores` of the most likely tags."""
-    return tag_scores(task, [item.tags for item in prepared.items], [one.tags for one in found])
+    """Return `_tag_scores` of the most likely tags."""
+    return _tag_scores(task, [item.tags for item in prepared.items], [one.tags for one in found])
 
 
 def baseline(task: Task, train: Prepared, prepared: Prepared) -> dict[str, float]:
@@ -77,7 +77,7 @@ def baseline(task: Task, train: Prepared, prepared: Prepared) -> dict[str, float
         for tag, times in tags.items():
             overall[tag] = overall.get(tag, 0) + times
     common = max(overall, key=lambda tag: (overall[tag], tag))
-    return tag_scores(
+    return _tag_scores(
         task,
         [item.tags for item in prepared.items],
         [[best.get(word, common) for word in item.words] for item in prepared.items],

@@ -73,12 +73,14 @@ def windows(
     encoded = dict(zip(contexts, tokenization.of_texts(contexts)))
     asked = tokenization.of_texts([question.question for question in questions])
     return [
-        list(windows_of(tokenization.vocabulary, pieces.ids, encoded[question.context], answer_of(question), windowing))
+        list(
+            _windows_of(tokenization.vocabulary, pieces.ids, encoded[question.context], _answer_of(question), windowing)
+        )
         for question, pieces in zip(questions, asked)
     ]
 
 
-def answer_of(question: Question) -> tuple[int, int]:
+def _answer_of(question: Question) -> tuple[int, int]:
     """Return the first answer's start and end in the context, in characters; (0, 0) if there is none."""
     if not question.answers:
         return 0, 0
@@ -86,7 +88,7 @@ def answer_of(question: Question) -> tuple[int, int]:
     return start, start + len(text)
 
 
-def windows_of(
+def _windows_of(
     vocabulary: Vocabulary, asked: np.ndarray, context: Pieces, answer: tuple[int, int], windowing: Windowing
 ) -> Iterator[Window]:
     """Yield the windows of one question with ids `asked` and its answer at these characters."""

@@ -26,9 +26,9 @@ def full_sentences(
     Source: Liu et al. 2019, 4.2 (DOC-SENTENCES and FULL-SENTENCES).
     """
     maximum = maximum_length - SPECIALS_OF_ONE
-    documents, starts, _ = filled_documents(sentence_offsets, document_offsets)
+    documents, starts, _ = _filled_documents(sentence_offsets, document_offsets)
     bounds = np.unique(sentence_offsets)
-    begins = split_evenly(bounds[:-1], np.diff(bounds), maximum)
+    begins = _split_evenly(bounds[:-1], np.diff(bounds), maximum)
     ends = np.append(begins, bounds[-1])[1:]
     owner = np.searchsorted(starts, begins, side="right") - 1
     if settings.across_documents:
@@ -37,7 +37,7 @@ def full_sentences(
     else:
         last = np.append(np.searchsorted(begins, starts), len(begins))[1:]
         following = np.minimum(np.searchsorted(ends, begins + maximum, side="right"), last[owner])
-    return sequences_from_starts(begins[follow_chain(following)], documents, starts, bounds[-1])
+    return _sequences_from_starts(begins[follow_chain(following)], documents, starts, bounds[-1])
 
 
 def single_segments(
@@ -52,12 +52,12 @@ def single_segments(
 
     Lengths are drawn per document as for pairs. The remainder at the end of a document is a sequence too.
     """
-    documents, starts, lengths = filled_documents(sentence_offsets, document_offsets)
+    documents, starts, lengths = _filled_documents(sentence_offsets, document_offsets)
     targets = target_lengths(len(documents), settings.short_probability, maximum_length - SPECIALS_OF_ONE, rng)
-    return sequences_from_starts(split_evenly(starts, lengths, targets), documents, starts, sentence_offsets[-1])
+    return _sequences_from_starts(_split_evenly(starts, lengths, targets), documents, starts, sentence_offsets[-1])
 
 
-def filled_documents(
+def _filled_documents(
     sentence_offsets: np.ndarray, document_offsets: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the documents that have tokens: indices in the window, token offsets and lengths, all int64."""
@@ -67,14 +67,14 @@ def filled_documents(
     return documents, bounds[documents], lengths[documents]
 
 
-def split_evenly(starts: np.ndarray, lengths: np.ndarray, size: np.ndarray | int) -> np.ndarray:
+def _split_evenly(starts: np.ndarray, lengths: np.ndarray, size: np.ndarray | int) -> np.ndarray:
     """Return the starts of the parts when each run is cut every `size` tokens; no run is empty."""
     counts = -(-lengths // size)
     part = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
     return np.repeat(starts, counts) + part * (size if np.isscalar(size) else np.repeat(size, counts))
 
 
-def sequences_from_starts(begins: np.ndarray, documents: np.ndarray, starts: np.ndarray, tokens: int) -> Sequences:
+def _sequences_from_starts(begins: np.ndarray, documents: np.ndarray, starts: np.ndarray, tokens: int) -> Sequences:
     """Build sequences that start at `begins` (N,), each up to the next one; document starts (`starts`) split ranges."""
     ranges = np.union1d(begins, starts)
     offsets = np.append(np.searchsorted(ranges, begins), len(ranges))

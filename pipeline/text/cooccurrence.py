@@ -25,12 +25,12 @@ def cooccurrences(documents: Iterable[np.ndarray], size: int) -> sparse.csr_matr
     Pairs across documents are not counted.
     """
     counted = sparse.csr_matrix((size, size), dtype=np.float32)
-    for ids in join_documents(documents):
-        counted += sum(at_distance(ids, distance, size) for distance in range(1, REACH + 1))
+    for ids in _join_documents(documents):
+        counted += sum(_at_distance(ids, distance, size) for distance in range(1, REACH + 1))
     return counted + counted.T
 
 
-def at_distance(ids: np.ndarray, distance: int, size: int) -> sparse.csr_matrix:
+def _at_distance(ids: np.ndarray, distance: int, size: int) -> sparse.csr_matrix:
     """Count the pairs of ids at exactly this distance, weighted by 1/distance."""
     left, right = ids[:-distance], ids[distance:]
     both = (left >= 0) & (right >= 0)
@@ -40,7 +40,7 @@ def at_distance(ids: np.ndarray, distance: int, size: int) -> sparse.csr_matrix:
     )
 
 
-def join_documents(documents: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
+def _join_documents(documents: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
     """Yield documents concatenated to about BATCH_TOKENS ids, int64, each followed by REACH times -1."""
     gathered: list[np.ndarray] = []
     tokens = 0

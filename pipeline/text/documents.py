@@ -111,13 +111,13 @@ def documents(
             held = item
         else:
             for text in filter(None, (held, item)):
-                yield piece(record, f"{record.id}#{number}", text, language, minimum_letters)
+                yield _piece(record, f"{record.id}#{number}", text, language, minimum_letters)
                 number += 1
             held = ""
     if held and length(held) < minimum_characters:
         yield dropped(f"{record.id}#0", "too short", held)
     elif held:
-        yield piece(record, f"{record.id}#0", held, language, minimum_letters)
+        yield _piece(record, f"{record.id}#0", held, language, minimum_letters)
     elif not found:
         yield Dropped(id=record.id, reason="empty")
 
@@ -127,7 +127,7 @@ def length(text: str) -> int:
     return len(text) if text.isascii() else len(text) + (LETTERS_OF_WORDY - 1) * len(WORDY.findall(text))
 
 
-def piece(record: Record, id: str, text: str, language: str, minimum_letters: float) -> Document | Dropped:
+def _piece(record: Record, id: str, text: str, language: str, minimum_letters: float) -> Document | Dropped:
     """Return one piece of a record, or a drop if it has too few letters to be language."""
     if letters_share(text) < minimum_letters:
         return dropped(id, "not language", text)
@@ -147,7 +147,7 @@ def dropped(id: str, reason: Reason, text: str) -> Dropped:
     return Dropped(id=id, reason=reason, sample=sample)
 
 
-def is_text(text: str) -> bool:
+def _is_text(text: str) -> bool:
     """Whether a string is valid UTF-8: it has no lone surrogates, which stand for undecodable bytes here."""
     if text.isascii():
         return True
@@ -187,31 +187,31 @@ def join_into_pieces(paragraphs: Iterable[str], limit: int) -> Iterator[str]:
     """
     held: list[str] = []
     size = 0
-    for part in (part for paragraph in paragraphs for part in writable_parts(paragraph, limit)):
+    for part in (part for paragraph in paragraphs for part in _writable_parts(paragraph, limit)):
         if isinstance(part, Undecodable):
             yield part
             continue
         held.append(part)
         size += len(part) + 1
         while size > 2 * limit:
-            joined = take_piece(held, limit, limit)
+            joined = _take_piece(held, limit, limit)
             size -= len(joined) + 1
             yield joined
     while held:
         total = sum(map(len, held)) + len(held) - 1
-        yield take_piece(held, limit, limit if total <= limit else total // 2)
+        yield _take_piece(held, limit, limit if total <= limit else total // 2)
 
 
-def writable_parts(paragraph: str, limit: int) -> Iterator[str]:
+def _writable_parts(paragraph: str, limit: int) -> Iterator[str]:
     """Yield a paragraph in parts of at most `limit` characters; undecodable ones are smaller and marked Undecodable."""
-    if is_text(paragraph):
+    if _is_text(paragraph):
         yield from split_paragraph(paragraph, limit)
         return
     for part in split_paragraph(paragraph, min(limit, UNDECODABLE_CHARACTERS)):
-        yield part if is_text(part) else Undecodable(part)
+        yield part if _is_text(part) else Undecodable(part)
 
 
-def take_piece(held: list[str], limit: int, target: int) -> str:
+def _take_piece(held: list[str], limit: int, target: int) -> str:
     """Pop paragraphs off the front up to `target` characters, never more than `limit`, and join them."""
     size, count = len(held[0]), 1
     while count < len(held) and size < target and size + 1 + len(held[count]) <= limit:
@@ -226,7 +226,7 @@ def split_paragraph(paragraph: str, limit: int) -> Iterator[str]:
     """Split a paragraph into parts of at most `limit` characters: after a sentence, at white space, or anywhere."""
     start = 0
     while len(paragraph) - start > limit:
-        at = break_point(paragraph, start, limit)
+        at = _break_point(paragraph, start, limit)
         if part := paragraph[start:at].strip():
             yield part
         start = at
@@ -234,7 +234,7 @@ def split_paragraph(paragraph: str, limit: int) -> Iterator[str]:
         yield part
 
 
-def break_point(text: str, start: int, limit: int) -> int:
+def _break_point(text: str, start: int, limit: int) -> int:
     """Return the end of a part from `start`: after the last sentence or space in its second half, or at the limit."""
     middle, end = start + limit // 2, start + limit
     for pattern in (SENTENCE_END, SPACE):

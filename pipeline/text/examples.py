@@ -69,10 +69,10 @@ def example_table(sequences: Sequences, offsets: np.ndarray, masked: Masked) -> 
     first_length = sequences.ends[first] - sequences.starts[first] + 2 if sequences.paired else np.diff(offsets)
     no_label = pa.nulls(len(sequences), pa.bool_())
     columns = [
-        lists(offsets, masked.ids),
+        _lists(offsets, masked.ids),
         pa.array(first_length.astype(np.int32)),
-        lists(masked.offsets, in_sequence),
-        lists(masked.offsets, masked.labels),
+        _lists(masked.offsets, in_sequence),
+        _lists(masked.offsets, masked.labels),
         no_label if sequences.not_next is None else pa.array(sequences.not_next),
         no_label if sequences.swapped is None else pa.array(sequences.swapped),
         pa.array(sequences.document_a),
@@ -81,6 +81,6 @@ def example_table(sequences: Sequences, offsets: np.ndarray, masked: Masked) -> 
     return pa.Table.from_arrays(columns, schema=EXAMPLE)
 
 
-def lists(offsets: np.ndarray, values: np.ndarray) -> pa.ListArray:
+def _lists(offsets: np.ndarray, values: np.ndarray) -> pa.ListArray:
     """Build a list<int32> array from `values` and `offsets`."""
     return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(values.astype(np.int32, copy=False)))

@@ -37,7 +37,7 @@ def new_words(counts: pa.Table, vocabulary: Vocabulary, most: int) -> list[str]:
     found: list[str] = []
     for batch in frequent.to_batches(max_chunksize=WORDS_AT_ONCE):
         words = [word for word in batch["word"].to_pylist() if any(map(str.isalpha, word))]
-        pieces = pieces_of(vocabulary, words)
+        pieces = _pieces_of(vocabulary, words)
         found += [
             word
             for word, ids in zip(words, pieces, strict=True)
@@ -64,10 +64,10 @@ def pieces_of_new_words(vocabulary: Vocabulary, longer: Vocabulary) -> dict[int,
         for place, token in enumerate(longer.tokens)
         if place >= vocabulary.size or token != vocabulary.tokens[place]
     ]
-    return dict(zip(places, pieces_of(vocabulary, [longer.tokens[place] for place in places]), strict=True))
+    return dict(zip(places, _pieces_of(vocabulary, [longer.tokens[place] for place in places]), strict=True))
 
 
-def pieces_of(vocabulary: Vocabulary, words: list[str]) -> list[list[int]]:
+def _pieces_of(vocabulary: Vocabulary, words: list[str]) -> list[list[int]]:
     """Return the ids of the pieces of each word."""
     ids, offsets = encode_directly(vocabulary.tokenizer(), words)
     return [ids[start:end].tolist() for start, end in zip(offsets[:-1], offsets[1:])]

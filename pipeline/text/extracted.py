@@ -24,7 +24,7 @@ def without_leftovers(lines: Iterable[str], language: str) -> list[str]:
     """
     found: list[str] = []
     last, behind_formula = -1, False
-    for line in map(visible, lines):
+    for line in map(_visible, lines):
         is_formula = HOLE in line and not WORD.search(line)
         open_before = last >= 0 and not is_ended(found[last])
         if (is_formula and open_before) or (behind_formula and line[:1].islower()):
@@ -36,7 +36,7 @@ def without_leftovers(lines: Iterable[str], language: str) -> list[str]:
     return [without_holes(IN_PARENTHESES.sub("", line), language) if HOLE in line else line for line in found]
 
 
-def visible(line: str) -> str:
+def _visible(line: str) -> str:
     """Return a line without entities, tags and brackets; a formula or code becomes HOLE."""
     if "&" in line:
         line = ENTITY.sub(lambda match: html.unescape(match[0]), line)

@@ -231,14 +231,14 @@ def one_line(latex: str) -> str:
     if len(latex) > LONGEST:
         return ""
     try:
-        text = render_atoms(parse_atoms(iter(TOKEN.findall(latex)), 0))
+        text = _render_atoms(_parse_atoms(iter(TOKEN.findall(latex)), 0))
     except TwoDimensions:
         return ""
     text = " ".join(re.sub(r"(?<=[(\[⟨]) +| +(?=[)\]⟩,])", "", text).split())
     return text if len(text) <= LONGEST_LINE else ""
 
 
-def parse_atoms(tokens: Iterator[str], depth: int) -> list[str]:
+def _parse_atoms(tokens: Iterator[str], depth: int) -> list[str]:
     """Read atoms (commands, characters, groups) to the end of a group; a group is its text after an open brace."""
     if depth > DEEPEST:
         raise TwoDimensions
@@ -246,35 +246,35 @@ def parse_atoms(tokens: Iterator[str], depth: int) -> list[str]:
     for token in tokens:
         if token == "}":
             break
-        found.append("{" + render_atoms(parse_atoms(tokens, depth + 1)) if token == "{" else token)
+        found.append("{" + _render_atoms(_parse_atoms(tokens, depth + 1)) if token == "{" else token)
     return found
 
 
-def render_atoms(parts: Sequence[str]) -> str:
+def _render_atoms(parts: Sequence[str]) -> str:
     """Render a sequence of atoms as text; each atom is read once."""
     if "\\over" in parts:
         at = parts.index("\\over")
-        return ratio(render_atoms(parts[:at]), render_atoms(parts[at + 1 :]))
+        return _ratio(_render_atoms(parts[:at]), _render_atoms(parts[at + 1 :]))
     text, rest = "", iter(parts)
     for part in rest:
-        text += render_command(part[1:], rest, text) if part[0] == "\\" else render_character(part, rest)
+        text += _render_command(part[1:], rest, text) if part[0] == "\\" else _render_character(part, rest)
     return text
 
 
-def render_character(part: str, rest: Iterator[str]) -> str:
+def _render_character(part: str, rest: Iterator[str]) -> str:
     """Render a group, a subscript or superscript, or a character."""
     if part == "_":
-        lower = next_argument(rest)
+        lower = _next_argument(rest)
         return lower if SUBSCRIPT.match(lower) else f"_({lower})"
     if part == "^":
-        upper = next_argument(rest).replace("∘", "°")
+        upper = _next_argument(rest).replace("∘", "°")
         return upper if upper in ("°", "′") else f"^{upper if TERM.match(upper) or len(upper) == 1 else f'({upper})'}"
     if part == "&":
         raise TwoDimensions
     return {"~": " ", "'": "′", "\n": " "}.get(part, part.removeprefix("{"))
 
 
-def render_command(name: str, rest: Iterator[str], before: str) -> str:
+def _render_command(name: str, rest: Iterator[str], before: str) -> str:
     """Render a command; its arguments are taken from `rest`."""
     if name in LETTERS:
         return LETTERS[name]
@@ -285,19 +285,19 @@ def render_command(name: str, rest: Iterator[str], before: str) -> str:
     if name in SILENT:
         return ""
     if name in FUNCTIONS:
-        return render_function(name, rest, before)
+        return _render_function(name, rest, before)
     if name in ARGUMENTS:
         return ARGUMENTS[name](rest)
     raise TwoDimensions
 
 
-def render_function(name: str, rest: Iterator[str], before: str) -> str:
+def _render_function(name: str, rest: Iterator[str], before: str) -> str:
     """Render a function such as sin with its argument, separated by spaces from letters."""
     following = next(rest, "")
     after = (
-        render_character(following, rest)
+        _render_character(following, rest)
         if following[:1] != "\\"
-        else render_command(following[1:], rest, "")
+        else _render_command(following[1:], rest, "")
         if following
         else ""
     )
@@ -305,58 +305,59 @@ def render_function(name: str, rest: Iterator[str], before: str) -> str:
     return f"{start}{name}{' ' if after[:1].isalnum() and following != '_' else ''}{after}"
 
 
-def next_argument(rest: Iterator[str]) -> str:
+def _next_argument(rest: Iterator[str]) -> str:
     """Return the text of the next atom that is not a space."""
     part = next((part for part in rest if not part.isspace()), None)
     if part is None:
         raise TwoDimensions
-    return render_command(part[1:], rest, "").strip() if part[0] == "\\" else part.removeprefix("{").strip()
+    return _render_command(part[1:], rest, "").strip() if part[0] == "\\" else part.removeprefix("{").strip()
 
 
-def ratio(above: str, below: str) -> str:
+def _ratio(above: str, below: str) -> str:
     above, below = (text if TERM.match(text) else f"({text})" for text in (above.strip(), below.strip()))
     return f"{above}/{below}"
 
 
-def root(rest: Iterator[str]) -> str:
-    radicand = next_argument(rest)
+def _root(rest: Iterator[str]) -> str:
+    radicand = _next_argument(rest)
     if radicand == "[":
         raise TwoDimensions
     return f"√{radicand if len(radicand) == 1 or radicand.isdecimal() else f'({radicand})'}"
 
 
-def accented(mark: str) -> Callable[[Iterator[str]], str]:
+def _accented(mark: str) -> Callable[[Iterator[str]], str]:
     """Return a renderer that puts a mark on a single letter and leaves longer texts as they are."""
 
     def render(rest: Iterator[str]) -> str:
-        text = next_argument(rest)
+        text = _next_argument(rest)
         return unicodedata.normalize("NFC", text + mark) if len(text) == 1 and text.isalpha() else text
 
     return render
 
 
-def doubled(rest: Iterator[str]) -> str:
-    return "".join(DOUBLED.get(letter, letter) for letter in next_argument(rest))
+def _doubled(rest: Iterator[str]) -> str:
+    return "".join(DOUBLED.get(letter, letter) for letter in _next_argument(rest))
 
 
-def negated(rest: Iterator[str]) -> str:
+def _negated(rest: Iterator[str]) -> str:
     part = next(rest, "")
     if part not in NEGATED:
         raise TwoDimensions
     return f" {NEGATED[part]} "
 
 
-ARGUMENTS: dict[str, Callable[[Iterator[str]], str]] = {name: accented(mark) for name, mark in ACCENTS.items()}
+ARGUMENTS: dict[str, Callable[[Iterator[str]], str]] = {name: _accented(mark) for name, mark in ACCENTS.items()}
 ARGUMENTS |= {
-    name: lambda rest: ratio(next_argument(rest), next_argument(rest)) for name in ("frac", "tfrac", "dfrac", "cfrac")
+    name: lambda rest: _ratio(_next_argument(rest), _next_argument(rest))
+    for name in ("frac", "tfrac", "dfrac", "cfrac")
 }
 ARGUMENTS |= {
-    "sqrt": root,
-    "mathbb": doubled,
-    "Bbb": doubled,
-    "not": negated,
-    "pmod": lambda rest: f" (mod {next_argument(rest)})",
-    "underline": lambda rest: next_argument(rest),
+    "sqrt": _root,
+    "mathbb": _doubled,
+    "Bbb": _doubled,
+    "not": _negated,
+    "pmod": lambda rest: f" (mod {_next_argument(rest)})",
+    "underline": lambda rest: _next_argument(rest),
 }
 
 

@@ -44,13 +44,13 @@ def mask(
     drawn = MASKINGS[type(settings)](settings, ids, offsets, counts, vocabulary, rng)
     labels = ids[drawn.positions]
     masked = ids.copy()
-    masked[drawn.positions] = replacements(settings, labels, drawn.spans, vocabulary, rng)
+    masked[drawn.positions] = _replacements(settings, labels, drawn.spans, vocabulary, rng)
     return Masked(
         ids=masked, positions=drawn.positions, labels=labels, offsets=np.searchsorted(drawn.positions, offsets)
     )
 
 
-def replacements(
+def _replacements(
     settings: TokenMasking, labels: np.ndarray, spans: np.ndarray, vocabulary: Vocabulary, rng: np.random.Generator
 ) -> np.ndarray:
     """Return the ids at the masked positions, int32 (M,): [MASK], random entries or the labels, one choice per span."""
@@ -60,7 +60,7 @@ def replacements(
     return np.where(kind < settings.mask_share, np.int32(vocabulary.mask_id), ids)
 
 
-def mask_tokens(
+def _mask_tokens(
     settings: TokenMasking,
     ids: np.ndarray,
     offsets: np.ndarray,
@@ -70,10 +70,10 @@ def mask_tokens(
 ) -> Selection:
     """Select single pieces, regardless of words."""
     words = single_pieces(ids, offsets, vocabulary)
-    return separate_spans(words, draw_words(words, counts, rng))
+    return _separate_spans(words, draw_words(words, counts, rng))
 
 
-def mask_words(
+def _mask_words(
     settings: WholeWordMasking,
     ids: np.ndarray,
     offsets: np.ndarray,
@@ -87,10 +87,10 @@ def mask_words(
     the of B to the last word of A; here they stay separate).
     """
     words = whole_words(ids, offsets, vocabulary)
-    return separate_spans(words, draw_words(words, counts, rng))
+    return _separate_spans(words, draw_words(words, counts, rng))
 
 
-def mask_ngrams(
+def _mask_ngrams(
     settings: NgramMasking,
     ids: np.ndarray,
     offsets: np.ndarray,
@@ -104,10 +104,10 @@ def mask_ngrams(
     """
     words = whole_words(ids, offsets, vocabulary)
     weights = 1 / np.arange(1, settings.longest + 1)
-    return separate_spans(words, draw_spans(words, counts, weights / weights.sum(), rng, over_masked=False)[0])
+    return _separate_spans(words, draw_spans(words, counts, weights / weights.sum(), rng, over_masked=False)[0])
 
 
-def mask_spans(
+def _mask_spans(
     settings: SpanMasking,
     ids: np.ndarray,
     offsets: np.ndarray,
@@ -129,7 +129,7 @@ def mask_spans(
     )
 
 
-def separate_spans(words: Words, taken: np.ndarray) -> Selection:
+def _separate_spans(words: Words, taken: np.ndarray) -> Selection:
     """Return all pieces of the taken words, each to be replaced by its own draw."""
     positions = words.positions(np.flatnonzero(taken))
     return Selection(positions=positions, spans=np.arange(len(positions)))
@@ -142,8 +142,8 @@ Draw = Callable[..., Selection]
 """
 
 MASKINGS: dict[type, Draw] = {
-    TokenMasking: mask_tokens,
-    WholeWordMasking: mask_words,
-    SpanMasking: mask_spans,
-    NgramMasking: mask_ngrams,
+    TokenMasking: _mask_tokens,
+    WholeWordMasking: _mask_words,
+    SpanMasking: _mask_spans,
+    NgramMasking: _mask_ngrams,
 }

@@ -59,16 +59,16 @@ def split_sentences(text: str, *, lines_are_sentences: bool = False, language: s
     lines = text.split("\n")
     if lines_are_sentences:
         return [sentence for line in lines if (sentence := line.strip())]
-    known = abbreviations(language)
+    known = _abbreviations(language)
     pieces: list[str] = []
     ends: list[int] = []
     for line in lines:
         if line:
             found = segment(language, line)
-            pieces += join_fragments(found, known) if known.never_last and len(found) > 1 else found
+            pieces += _join_fragments(found, known) if known.never_last and len(found) > 1 else found
             ends.append(len(pieces))
     if not known.never_last:
-        pieces = join_suspicious_lines(pieces, ends, known)
+        pieces = _join_suspicious_lines(pieces, ends, known)
     return [sentence for piece in pieces if (sentence := piece.strip())]
 
 
@@ -85,7 +85,7 @@ class Abbreviations:
 
 
 @cache
-def abbreviations(language: str) -> Abbreviations:
+def _abbreviations(language: str) -> Abbreviations:
     """Return the abbreviations of a language that sentencex does not know."""
     code = language.split("-")[0]
     never, seldom = (
@@ -97,17 +97,17 @@ def abbreviations(language: str) -> Abbreviations:
     return Abbreviations(never_last=never, seldom_last=seldom, endings=endings)
 
 
-def join_suspicious_lines(pieces: list[str], ends: list[int], known: Abbreviations) -> list[str]:
+def _join_suspicious_lines(pieces: list[str], ends: list[int], known: Abbreviations) -> list[str]:
     """Join pieces within the lines whose pieces look wrongly split by their beginnings; `ends` are where lines end."""
     odd = [index for index, piece in enumerate(pieces) if len(piece) < SHORT or piece[0] in NOT_CAPITAL]
     for number in sorted({bisect_right(ends, index) for index in odd}, reverse=True):
         start, end = ends[number - 1] if number else 0, ends[number]
         if end - start > 1:
-            pieces[start:end] = join_fragments(pieces[start:end], known)
+            pieces[start:end] = _join_fragments(pieces[start:end], known)
     return pieces
 
 
-def join_fragments(pieces: list[str], known: Abbreviations) -> list[str]:
+def _join_fragments(pieces: list[str], known: Abbreviations) -> list[str]:
     """Join pieces of a line that were split at an abbreviation or an initial, or are too short for a sentence.
 
     A short piece joins the one before it; the number of a list item, an abbreviation and the first piece of the line
@@ -122,7 +122,7 @@ def join_fragments(pieces: list[str], known: Abbreviations) -> list[str]:
     continues = False
     for piece, following in zip(pieces, (*pieces[1:], "")):
         is_short = is_fragment(piece)
-        is_open = following != "" and is_cut(piece, following, known)
+        is_open = following != "" and _is_cut(piece, following, known)
         if whole and (continues or (is_short and not is_open and not (following and ITEM_NUMBER.fullmatch(piece)))):
             whole[-1] += piece
         else:
@@ -138,7 +138,7 @@ def is_fragment(piece: str) -> bool:
     return len(piece) < SHORT and not (len(piece) > 3 and piece[:4].isalpha()) and not ENOUGH.match(piece)
 
 
-def is_cut(piece: str, following: str, known: Abbreviations) -> bool:
+def _is_cut(piece: str, following: str, known: Abbreviations) -> bool:
     """Whether a piece ends with an abbreviation and its sentence continues in the following piece."""
     match = LAST_WORD.search(piece[-SHORT:])
     if match is None:

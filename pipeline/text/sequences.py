@@ -36,7 +36,7 @@ class Sequences:
     def take(self, order: np.ndarray) -> "Sequences":
         """Return the examples at the indices `order`, in that order."""
         counts = np.diff(self.offsets)[order]
-        offsets = offsets_of_counts(counts)
+        offsets = _offsets_of_counts(counts)
         ranges = np.arange(offsets[-1]) + np.repeat(self.offsets[order] - offsets[:-1], counts)
         return Sequences(
             starts=self.starts[ranges],
@@ -49,7 +49,7 @@ class Sequences:
         )
 
 
-def offsets_of_counts(counts: np.ndarray) -> np.ndarray:
+def _offsets_of_counts(counts: np.ndarray) -> np.ndarray:
     """Return the offsets of runs of these lengths, int64 (len + 1,)."""
     return np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))
 

@@ -58,7 +58,7 @@ def shingles(words: np.ndarray) -> np.ndarray:
     total = np.zeros(count, np.uint64)
     for index in range(SHINGLE_WORDS):
         total = total * np.uint64(BASE) + words[index : index + count]
-    return mix_bits(total)
+    return _mix_bits(total)
 
 
 def hash_words(text: np.ndarray) -> np.ndarray:
@@ -75,18 +75,18 @@ def hash_words(text: np.ndarray) -> np.ndarray:
     starts, stops = starts[spoken], stops[spoken]
     # A polynomial in the bytes, as a difference of prefix sums shifted to power zero; arithmetic is modulo 2^64.
     sums = np.zeros(len(text) + 1, np.uint64)
-    np.cumsum((text.astype(np.uint64) + np.uint64(1)) * powers(BASE, len(text)), out=sums[1:])
-    return mix_bits((sums[stops] - sums[starts]) * powers(INVERSE, len(text) + 1)[starts])
+    np.cumsum((text.astype(np.uint64) + np.uint64(1)) * _powers(BASE, len(text)), out=sums[1:])
+    return _mix_bits((sums[stops] - sums[starts]) * _powers(INVERSE, len(text) + 1)[starts])
 
 
-def powers(base: int, count: int) -> np.ndarray:
+def _powers(base: int, count: int) -> np.ndarray:
     """Return base^0, base^1, … modulo 2^64, uint64 (count,)."""
     factors = np.full(count, base, np.uint64)
     factors[:1] = 1
     return np.multiply.accumulate(factors)
 
 
-def mix_bits(values: np.ndarray) -> np.ndarray:
+def _mix_bits(values: np.ndarray) -> np.ndarray:
     """Mix the bits of each number (the finaliser of splitmix64), uint64."""
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -80,43 +80,43 @@ SOUNDS = {"'": "ˈ", ",": "ˌ"} | dict.fromkeys(["lang", "local", "pron", "icon"
 DEGREES = ("°", "′", "″")
 
 
-def first(*names: str) -> Render:
+def _first(*names: str) -> Render:
     """Return a renderer of the first of these arguments that is not blank."""
     return lambda arguments: next((text for name in names if (text := arguments.get(name, "").strip())), "")
 
 
-def constant(text: str) -> Render:
+def _constant(text: str) -> Render:
     return lambda arguments: text
 
 
-def prefixed(before: str) -> Render:
+def _prefixed(before: str) -> Render:
     """Return a renderer of the first argument, or nothing, after a sign: {{€|5}}, {{floruit}} 1900."""
-    return lambda arguments: f"{before}{first('1')(arguments)}".strip()
+    return lambda arguments: f"{before}{_first('1')(arguments)}".strip()
 
 
-def around(before: str, after: str) -> Render:
+def _around(before: str, after: str) -> Render:
     """Return a renderer of the first argument between two signs; empty if the argument is blank."""
-    return lambda arguments: f"{before}{text}{after}" if (text := first("1")(arguments)) else ""
+    return lambda arguments: f"{before}{text}{after}" if (text := _first("1")(arguments)) else ""
 
 
-def joined(separator: str) -> Render:
+def _joined(separator: str) -> Render:
     """Return a renderer that joins all unnamed arguments."""
-    return lambda arguments: separator.join(text for text in unnamed(arguments) if text)
+    return lambda arguments: separator.join(text for text in _unnamed(arguments) if text)
 
 
-def unnamed(arguments: Arguments) -> list[str]:
+def _unnamed(arguments: Arguments) -> list[str]:
     """Return the unnamed arguments in order."""
     return [text.strip() for name, text in arguments.items() if name.isdecimal()]
 
 
-def last(arguments: Arguments) -> str:
+def _last(arguments: Arguments) -> str:
     """Render the last unnamed argument: {{transl|ar|DIN|text}}, {{resize|80%|text}}."""
-    return next((text for text in reversed(unnamed(arguments)) if text), "")
+    return next((text for text in reversed(_unnamed(arguments)) if text), "")
 
 
-def quotation(arguments: Arguments) -> str:
+def _quotation(arguments: Arguments) -> str:
     """Render a quotation as a paragraph of its own."""
-    return f"\n\n{first('1', 'text', 'quote', 'текст', 'texte')(arguments)}\n\n"
+    return f"\n\n{_first('1', 'text', 'quote', 'текст', 'texte')(arguments)}\n\n"
 
 
 def grouped(number: str) -> str:
@@ -125,7 +125,7 @@ def grouped(number: str) -> str:
     return DIGITS.sub(lambda match: f"{int(match[0]):,}", number, count=1) if plain else number
 
 
-def is_number(text: str) -> bool:
+def _is_number(text: str) -> bool:
     return len(text) <= LONGEST_NUMBER and NUMBER.match(text) is not None
 
 
@@ -136,15 +136,15 @@ def unit(code: str) -> str:
     )
 
 
-def quantity(arguments: Arguments) -> str:
+def _quantity(arguments: Arguments) -> str:
     """Render {{convert|5|-|10|km|mi}} -> 5–10 km; {{convert|6|ft|2|in|m}} -> 6 ft 2 in, without the converted value."""
-    words = [word.replace(GLUED, "+").removeprefix("+") for word in unnamed(arguments)]
+    words = [word.replace(GLUED, "+").removeprefix("+") for word in _unnamed(arguments)]
     if arguments.get("disp", "").strip() in ("output number only", "number"):
         return HOLE
     text, at = "", 0
-    while at < len(words) and is_number(words[at]):
+    while at < len(words) and _is_number(words[at]):
         text += grouped(words[at]).replace("+", " ")
-        joiner = JOINERS.get(words[at + 1]) if at + 2 < len(words) and is_number(words[at + 2]) else None
+        joiner = JOINERS.get(words[at + 1]) if at + 2 < len(words) and _is_number(words[at + 2]) else None
         at += 2 if joiner else 1
         text += joiner or ""
         if not joiner:
@@ -152,72 +152,72 @@ def quantity(arguments: Arguments) -> str:
     if not text:
         return words[0] if words else ""
     text += f" {unit(words[at])}" if at < len(words) else ""
-    while at + 2 < len(words) and is_number(words[at + 1]) and words[at + 2] in SMALLER_UNITS:
+    while at + 2 < len(words) and _is_number(words[at + 1]) and words[at + 2] in SMALLER_UNITS:
         text += f" {words[at + 1]} {words[at + 2]}"
         at += 2
     return text.strip()
 
 
-def value(arguments: Arguments) -> str:
+def _value(arguments: Arguments) -> str:
     """{{val|1.5|0.1|e=3|u=km}} -> 1.5 ± 0.1 × 10^3 km"""
-    numbers = unnamed(arguments)
-    power, units = arguments.get("e", "").strip(), first("u", "ul", "up", "upl")(arguments)
+    numbers = _unnamed(arguments)
+    power, units = arguments.get("e", "").strip(), _first("u", "ul", "up", "upl")(arguments)
     text = grouped(numbers[0]) if numbers else ""
     text += f" ± {numbers[1]}" if len(numbers) == 2 else ""
     text += f" × 10^{power}" if power else ""
     return f"{text} {units}".strip()
 
 
-def height(arguments: Arguments) -> str:
+def _height(arguments: Arguments) -> str:
     """{{height|ft=6|in=2}} -> 6 ft 2 in"""
     return " ".join(
         f"{arguments[name].strip()} {name}" for name in ("m", "cm", "ft", "in") if arguments.get(name, "").strip()
     )
 
 
-def fraction(arguments: Arguments) -> str:
+def _fraction(arguments: Arguments) -> str:
     """{{frac|2}} -> 1/2; {{frac|3|4}} -> 3/4; {{frac|1|3|4}} -> 1 3/4"""
-    parts = unnamed(arguments)
+    parts = _unnamed(arguments)
     whole = f"{parts[0]} " if len(parts) > 2 else ""
     return GLUED + whole + "/".join(parts[-2:] if len(parts) > 1 else ["1", *parts])
 
 
-def aside(text: str) -> str:
+def _aside(text: str) -> str:
     return f"{ASIDE}{text}{ASIDE_END}" if text else ""
 
 
-def pronunciation(arguments: Arguments) -> str:
+def _pronunciation(arguments: Arguments) -> str:
     """{{IPA-de|ˈfʊs}} -> [ˈfʊs], as an aside"""
-    text = first("1")(arguments)
-    return aside(text if text[:1] in ("", "[", "/") else f"[{text}]")
+    text = _first("1")(arguments)
+    return _aside(text if text[:1] in ("", "[", "/") else f"[{text}]")
 
 
-def english_sounds(arguments: Arguments) -> str:
+def _english_sounds(arguments: Arguments) -> str:
     """{{IPAc-en|ˈ|æ|l|ə}} -> /ˈælə/, as an aside"""
     text = (
-        "".join(SOUNDS.get(sound.lower(), sound) for sound in unnamed(arguments)).replace(",_", ", ").replace("_", " ")
+        "".join(SOUNDS.get(sound.lower(), sound) for sound in _unnamed(arguments)).replace(",_", ", ").replace("_", " ")
     )
-    return aside(text and f"/{text}/")
+    return _aside(text and f"/{text}/")
 
 
-def coordinates(arguments: Arguments) -> str:
+def _coordinates(arguments: Arguments) -> str:
     """{{coord|13|19|N|169|9|W}} -> 13°19′N 169°9′W, as an aside; empty if shown in the title only."""
     if "title" in arguments.get("display", "") and "inline" not in arguments.get("display", ""):
         return ""
     text, degree = "", 0
-    for word in unnamed(arguments):
+    for word in _unnamed(arguments):
         if word in ("N", "S", "E", "W"):
             text, degree = f"{text}{word} ", 0
-        elif is_number(word) and degree < len(DEGREES):
+        elif _is_number(word) and degree < len(DEGREES):
             text, degree = f"{text}{word}{DEGREES[degree]}", degree + 1
         else:
             break
-    return aside(text.strip()) if text[-2:-1] in ("E", "W") else ""
+    return _aside(text.strip()) if text[-2:-1] in ("E", "W") else ""
 
 
-def authors(arguments: Arguments) -> str:
+def _authors(arguments: Arguments) -> str:
     """{{harvtxt|Boolos|Jeffrey|1974}} -> Boolos & Jeffrey (1974)"""
-    *names, year = unnamed(arguments) or [""]
+    *names, year = _unnamed(arguments) or [""]
     return (
         f"{', '.join(names[:-1])} & {names[-1]} ({year})"
         if len(names) > 1
@@ -227,19 +227,19 @@ def authors(arguments: Arguments) -> str:
     )
 
 
-def approximate(arguments: Arguments) -> str:
+def _approximate(arguments: Arguments) -> str:
     """{{circa|1900|1910}} -> c. 1900 – c. 1910; {{circa}} 1900 -> c. 1900"""
-    return " – ".join(f"c. {year}" for year in unnamed(arguments)[:2] if year) or "c. "
+    return " – ".join(f"c. {year}" for year in _unnamed(arguments)[:2] if year) or "c. "
 
 
-def bullets(arguments: Arguments) -> str:
+def _bullets(arguments: Arguments) -> str:
     """Render a list whose items are arguments."""
-    return "\n" + "".join(f"* {text}\n" for text in unnamed(arguments) if text)
+    return "\n" + "".join(f"* {text}\n" for text in _unnamed(arguments) if text)
 
 
-def date(arguments: Arguments) -> str:
+def _date(arguments: Arguments) -> str:
     """{{birth date|1950|1|2}} -> January 2, 1950, or with df=y 2 January 1950; shorter without month or day."""
-    year, month, day = (unnamed(arguments) + ["", "", ""])[:3]
+    year, month, day = (_unnamed(arguments) + ["", "", ""])[:3]
     if not (month.isdecimal() and len(month) <= 2 and 1 <= int(month) <= 12):
         return " ".join(part for part in (year, month, day) if part)
     name, day = MONTHS[int(month) - 1], day.lstrip("0") if day.isdecimal() else ""
@@ -250,201 +250,201 @@ def date(arguments: Arguments) -> str:
     )
 
 
-def day_first(arguments: Arguments) -> str:
+def _day_first(arguments: Arguments) -> str:
     """{{date|12|mai|2000}} -> 12 mai 2000; {{дата|5|1|2000}} -> 5.1.2000"""
-    parts = [part for part in unnamed(arguments)[:3] if part]
+    parts = [part for part in _unnamed(arguments)[:3] if part]
     return ("." if len(parts) > 1 and parts[1].isdecimal() else " ").join(parts)
 
 
-def as_of(arguments: Arguments) -> str:
+def _as_of(arguments: Arguments) -> str:
     """{{as of|2012|3|lc=y}} -> as of March 2012"""
     if alternative := arguments.get("alt", "").strip():
         return alternative
     words = "Since" if arguments.get("since", "").strip() else "As of"
-    day = date({**arguments, "df": arguments.get("df", "y")})
+    day = _date({**arguments, "df": arguments.get("df", "y")})
     return f"{words.lower() if arguments.get('lc', '').strip() else words} {day}"
 
 
-def japanese(arguments: Arguments) -> str:
+def _japanese(arguments: Arguments) -> str:
     """{{nihongo|English|漢字|romaji}} -> English (漢字, romaji)"""
-    english, characters, latin = (unnamed(arguments) + ["", "", ""])[:3]
+    english, characters, latin = (_unnamed(arguments) + ["", "", ""])[:3]
     head = english or latin
     inner = ", ".join(part for part in (characters, latin if english else "") if part)
     return f"{head} ({inner})" if head and inner else head or inner
 
 
-def missing_article(arguments: Arguments) -> str:
+def _missing_article(arguments: Arguments) -> str:
     """{{ill|Foo|de|Bar}}, and its older form {{ill|de|Foo|Bar}} -> Foo"""
-    is_language = re.fullmatch("[a-z]{2,3}", first("1")(arguments)) is not None
-    return first("lt", "texte", "fr", "2" if is_language else "1")(arguments)
+    is_language = re.fullmatch("[a-z]{2,3}", _first("1")(arguments)) is not None
+    return _first("lt", "texte", "fr", "2" if is_language else "1")(arguments)
 
 
-def chinese(arguments: Arguments) -> str:
+def _chinese(arguments: Arguments) -> str:
     """{{zh|t=漢語|s=汉语|p=Hànyǔ}} -> 漢語, Hànyǔ"""
-    return ", ".join(part for part in (first("c", "t", "s", "1")(arguments), first("p", "l")(arguments)) if part)
+    return ", ".join(part for part in (_first("c", "t", "s", "1")(arguments), _first("p", "l")(arguments)) if part)
 
 
-def century(arguments: Arguments) -> str:
+def _century(arguments: Arguments) -> str:
     """French {{s|XIX|e}} -> XIXe siècle; elsewhere {{s|text}} is unbreakable text."""
-    number, ending = first("1")(arguments), first("2")(arguments)
+    number, ending = _first("1")(arguments), _first("2")(arguments)
     return f"{number}{ending} siècle" if ending else number
 
 
-def ship(prefix: str) -> Render:
+def _ship(prefix: str) -> Render:
     """{{USS|Enterprise|CV-6}} -> USS Enterprise (CV-6)"""
 
     def render(arguments: Arguments) -> str:
-        name, number, form = (unnamed(arguments) + ["", "", ""])[:3]
+        name, number, form = (_unnamed(arguments) + ["", "", ""])[:3]
         full = f"{prefix} {name}".strip()
         return {"2": full, "3": name, "6": name}.get(form) or (f"{full} ({number})" if number else full)
 
     return render
 
 
-def any_ship(arguments: Arguments) -> str:
+def _any_ship(arguments: Arguments) -> str:
     """{{ship|German submarine|U-47|1938}} -> German submarine U-47 (1938)"""
-    prefix, *rest = unnamed(arguments) or [""]
-    return ship(prefix)({str(number): text for number, text in enumerate(rest, 1)})
+    prefix, *rest = _unnamed(arguments) or [""]
+    return _ship(prefix)({str(number): text for number, text in enumerate(rest, 1)})
 
 
-def ship_class(arguments: Arguments) -> str:
+def _ship_class(arguments: Arguments) -> str:
     """{{sclass|Nimitz|aircraft carrier}} -> Nimitz-class aircraft carrier"""
-    return f"{first('1')(arguments)}-class {first('2')(arguments)}".strip()
+    return f"{_first('1')(arguments)}-class {_first('2')(arguments)}".strip()
 
 
-def power_of_ten(arguments: Arguments) -> str:
+def _power_of_ten(arguments: Arguments) -> str:
     """{{e|6}} -> ×10^6; without a number, the ending of a French ordinal."""
     return f"×10^{arguments['1'].strip()}" if arguments.get("1", "").strip() else "e"
 
 
-def names(text: str) -> list[str]:
+def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
 TEMPLATES: dict[str, Render] = {
-    "convert": quantity,
-    "cvt": quantity,
-    "val": value,
-    "height": height,
-    "as of": as_of,
-    "asof": as_of,
-    "nihongo": japanese,
-    "nihongo2": first("1"),
-    "nihongo3": japanese,
-    "zh": chinese,
-    "s": century,
-    "-s": century,
-    "sp-": century,
-    "e": power_of_ten,
-    "ship": any_ship,
-    "sclass": ship_class,
-    "sclass-": ship_class,
-    "sclass2": ship_class,
-    "oldstyledate": lambda arguments: " ".join(unnamed(arguments)[:2]),
+    "convert": _quantity,
+    "cvt": _quantity,
+    "val": _value,
+    "height": _height,
+    "as of": _as_of,
+    "asof": _as_of,
+    "nihongo": _japanese,
+    "nihongo2": _first("1"),
+    "nihongo3": _japanese,
+    "zh": _chinese,
+    "s": _century,
+    "-s": _century,
+    "sp-": _century,
+    "e": _power_of_ten,
+    "ship": _any_ship,
+    "sclass": _ship_class,
+    "sclass-": _ship_class,
+    "sclass2": _ship_class,
+    "oldstyledate": lambda arguments: " ".join(_unnamed(arguments)[:2]),
     "music": lambda arguments: {"flat": "♭", "b": "♭", "sharp": "♯", "#": "♯", "natural": "♮"}.get(
-        first("1")(arguments), ""
+        _first("1")(arguments), ""
     ),
-    "読み仮名": lambda arguments: f"{first('1')(arguments)}（{first('2')(arguments)}）",
-    "railgauge": lambda arguments: re.sub(r"(?<=\d)(?=[a-z])", " ", first("1")(arguments)),
-    "keypress": joined("+"),
-    "key press": joined("+"),
-    "key": joined("+"),
-    "hlist": joined(", "),
-    "linktext": joined(""),
-    "not a typo": joined(""),
-    "chem": joined(""),
-    "nuclide": joined("-"),
-    "simplenuclide": joined("-"),
-    "simplenuclide2": joined("-"),
-    "nuclide2": joined("-"),
-    '"': around('"', '"'),
-    "“": around("“", "”"),
-    "angbr": around("⟨", "⟩"),
-    "angbr ipa": around("⟨", "⟩"),
-    "vr": around("⟨", "⟩"),
-    "angle bracket": around("⟨", "⟩"),
-    "circa": approximate,
-    "c.": approximate,
-    "ca.": approximate,
-    "ipac-en": english_sounds,
-    "respell": lambda arguments: aside(joined("-")(arguments)),
-    "coord": coordinates,
-    "harvtxt": authors,
-    "harvcoltxt": authors,
-    "ipaslink": around("/", "/"),
-    "ipablink": around("[", "]"),
-    "eqm": constant("⇌"),
-    "us patent": prefixed("U.S. Patent "),
-    "нар": constant("нар."),
-    "floruit": prefixed("fl. "),
-    "fl.": prefixed("fl. "),
-    "reign": lambda arguments: "r. " + joined("–")(arguments),
-    "ad": prefixed("AD "),
-    "bce": around("", " BCE"),
-    "sqrt": prefixed("√"),
-    "pow": joined("^"),
-    "us$": prefixed("US$"),
-    "usd": prefixed("US$"),
-    "$": prefixed("$"),
-    "gbp": prefixed("£"),
-    "£": prefixed("£"),
-    "€": prefixed("€"),
-    "euro": prefixed("€"),
-    "inr": prefixed("₹"),
-    "jpy": prefixed("¥"),
-    "градус цельсія": constant("°C"),
-    "'": constant("&#39;"),
-    "'s": constant("&#39;s"),
-    "' \"": constant('&#39;"'),
-    "\" '": constant('"&#39;'),
-    "!": constant("|"),
-    "!!": constant("||"),
-    "=": constant("="),
-    "(": constant("("),
-    ")": constant(")"),
-    "*": constant("*"),
-    "pi": constant("π"),
-    "okina": constant("ʻ"),
-    "hamza": constant("ʼ"),
-    "ayin": constant("ʿ"),
-    "deg": constant("°"),
-    "°": constant("°"),
-    "ier": constant("Ier"),
+    "読み仮名": lambda arguments: f"{_first('1')(arguments)}（{_first('2')(arguments)}）",
+    "railgauge": lambda arguments: re.sub(r"(?<=\d)(?=[a-z])", " ", _first("1")(arguments)),
+    "keypress": _joined("+"),
+    "key press": _joined("+"),
+    "key": _joined("+"),
+    "hlist": _joined(", "),
+    "linktext": _joined(""),
+    "not a typo": _joined(""),
+    "chem": _joined(""),
+    "nuclide": _joined("-"),
+    "simplenuclide": _joined("-"),
+    "simplenuclide2": _joined("-"),
+    "nuclide2": _joined("-"),
+    '"': _around('"', '"'),
+    "“": _around("“", "”"),
+    "angbr": _around("⟨", "⟩"),
+    "angbr ipa": _around("⟨", "⟩"),
+    "vr": _around("⟨", "⟩"),
+    "angle bracket": _around("⟨", "⟩"),
+    "circa": _approximate,
+    "c.": _approximate,
+    "ca.": _approximate,
+    "ipac-en": _english_sounds,
+    "respell": lambda arguments: _aside(_joined("-")(arguments)),
+    "coord": _coordinates,
+    "harvtxt": _authors,
+    "harvcoltxt": _authors,
+    "ipaslink": _around("/", "/"),
+    "ipablink": _around("[", "]"),
+    "eqm": _constant("⇌"),
+    "us patent": _prefixed("U.S. Patent "),
+    "нар": _constant("нар."),
+    "floruit": _prefixed("fl. "),
+    "fl.": _prefixed("fl. "),
+    "reign": lambda arguments: "r. " + _joined("–")(arguments),
+    "ad": _prefixed("AD "),
+    "bce": _around("", " BCE"),
+    "sqrt": _prefixed("√"),
+    "pow": _joined("^"),
+    "us$": _prefixed("US$"),
+    "usd": _prefixed("US$"),
+    "$": _prefixed("$"),
+    "gbp": _prefixed("£"),
+    "£": _prefixed("£"),
+    "€": _prefixed("€"),
+    "euro": _prefixed("€"),
+    "inr": _prefixed("₹"),
+    "jpy": _prefixed("¥"),
+    "градус цельсія": _constant("°C"),
+    "'": _constant("&#39;"),
+    "'s": _constant("&#39;s"),
+    "' \"": _constant('&#39;"'),
+    "\" '": _constant('"&#39;'),
+    "!": _constant("|"),
+    "!!": _constant("||"),
+    "=": _constant("="),
+    "(": _constant("("),
+    ")": _constant(")"),
+    "*": _constant("*"),
+    "pi": _constant("π"),
+    "okina": _constant("ʻ"),
+    "hamza": _constant("ʼ"),
+    "ayin": _constant("ʿ"),
+    "deg": _constant("°"),
+    "°": _constant("°"),
+    "ier": _constant("Ier"),
 }
 BY_FUNCTION: list[tuple[Render, str]] = [
     (
-        date,
+        _date,
         "birth date, birth date and age, birth-date, birth-date and age, bda, dob, death date, death date and age, "
         "death-date, death-date and age, start date, start date and age, start-date, end date, end-date, film date, "
         "release date, birth year and age, dts",
     ),
-    (day_first, "date, datum, дата, fecha, дн, дс, дн2, дс2"),
-    (pronunciation, "api, afi, мфа, мфа2, мфа-всі, ipa-all, pronunciation, phon"),
-    (bullets, "ordered list, bulleted list, numbered list"),
-    (fraction, "frac, fraction, sfrac, bruch, дріб, дробь"),
+    (_day_first, "date, datum, дата, fecha, дн, дс, дн2, дс2"),
+    (_pronunciation, "api, afi, мфа, мфа2, мфа-всі, ipa-all, pronunciation, phon"),
+    (_bullets, "ordered list, bulleted list, numbered list"),
+    (_fraction, "frac, fraction, sfrac, bruch, дріб, дробь"),
     (
-        quotation,
+        _quotation,
         "quote, cquote, blockquote, quotation, rquote, bquote, zitat, цитата, cytat, cita, citat, citaat, idézet, "
         "citation bloc, citazione, citação, alıntı",
     ),
     (
-        last,
+        _last,
         "transl, transliteration, resize, hover title, font, pronunciation text, wikt-lang, rtl-lang, script, audio, "
         "linkaudio",
     ),
-    (joined(" "), "unité, nombre, bibleverse, bibleref, bibleref2, unidad, jct, nb5"),
+    (_joined(" "), "unité, nombre, bibleverse, bibleref, bibleref2, unidad, jct, nb5"),
     (
-        first("2", "1"),
+        _first("2", "1"),
         "lang, langi, lang3, langx, color, font color, fontcolor, colour, color2, background color, sort, hs, "
         "nobreak color, tsl, link-interwiki, цвет, колір",
     ),
-    (missing_article, "ill, illm, ill2, interlanguage link, interlanguage link multi, lien"),
+    (_missing_article, "ill, illm, ill2, interlanguage link, interlanguage link multi, lien"),
     (
-        first("текст", "2", "треба", "1"),
+        _first("текст", "2", "треба", "1"),
         "не перекладено, нп, нп5, нп3, iw, iw2, не переведено, не переведено 5, не переведено 2, red link",
     ),
     (
-        first("1", "text"),
+        _first("1", "text"),
         "ipa, ipa link, ipalink, nq, nastaliq, flatlist, citation needed span, cn-span, clarify span, nowrap, nobr, "
         "nowr, j, small, smaller, smalldiv, midsize, big, bigger, larger, large, center, nobold, noitalic, normal, "
         "abbr, abbrlink, abbreviation, tooltip, vanchor, visible anchor, em, strong, bold, "
@@ -456,22 +456,22 @@ BY_FUNCTION: list[tuple[Render, str]] = [
         "foot, wt, wikt, gloss, word, phrase, ws",
     ),
     (
-        constant(HOLE),
+        _constant(HOLE),
         "inflation, format price, formatprice, inflation year, inflation-year, currentyear, age, to usd, "
         "currentmonthname, pop density, age in days, age in years, age in years and days, time ago, years ago",
     ),
-    (constant(" "), "nbsp, spaces, sp, thinsp, hair space, hairsp, 0, nnbsp, space, zwsp, nbs, ens"),
-    (constant("\n"), "clear, br, -, clr, crlf, paragraph break, pb, parabr"),
-    (constant("–"), "ndash, en dash"),
-    (constant("—"), "mdash, em dash, mdashb, spaced em dash"),
-    (constant(" – "), "snd, snds, spnd, spaced ndash, spaced en dash, --"),
-    (constant(" · "), "·, •, dot, middot, bullet, \\"),
+    (_constant(" "), "nbsp, spaces, sp, thinsp, hair space, hairsp, 0, nnbsp, space, zwsp, nbs, ens"),
+    (_constant("\n"), "clear, br, -, clr, crlf, paragraph break, pb, parabr"),
+    (_constant("–"), "ndash, en dash"),
+    (_constant("—"), "mdash, em dash, mdashb, spaced em dash"),
+    (_constant(" – "), "snd, snds, spnd, spaced ndash, spaced en dash, --"),
+    (_constant(" · "), "·, •, dot, middot, bullet, \\"),
 ]
-TEMPLATES |= {name: render for render, text in BY_FUNCTION for name in names(text)}
-TEMPLATES |= {name: constant(name) for name in ("1er", "1re", "2e", "3e", "er", "re")}
-TEMPLATES |= {name: constant(text) for name, text in {"m.": "M.", "mme": "Mme", "mlle": "Mlle"}.items()}
+TEMPLATES |= {name: render for render, text in BY_FUNCTION for name in _names(text)}
+TEMPLATES |= {name: _constant(name) for name in ("1er", "1re", "2e", "3e", "er", "re")}
+TEMPLATES |= {name: _constant(text) for name, text in {"m.": "M.", "mme": "Mme", "mlle": "Mlle"}.items()}
 TEMPLATES |= {
-    name.lower(): ship(name)
+    name.lower(): _ship(name)
     for name in (
         "USS",
         "HMS",
@@ -499,6 +499,6 @@ def render(name: str, arguments: Arguments) -> str:
     `name` is in lower case with single spaces.
     """
     known = TEMPLATES.get(name) or (
-        first("1") if LANGUAGE_TEMPLATE.match(name) else pronunciation if PRONUNCIATION_TEMPLATE.match(name) else None
+        _first("1") if LANGUAGE_TEMPLATE.match(name) else _pronunciation if PRONUNCIATION_TEMPLATE.match(name) else None
     )
     return known(arguments) if known else ""

@@ -63,16 +63,16 @@ def learn(counts: pa.Table, splitting: Splitting, *, size: int, unused: int) -> 
     """
     reserved = [*SPECIALS, *(f"[unused{number}]" for number in range(unused))]
     if splitting.kind == "wordpiece":
-        return wordpiece_entries(counts, size, reserved), None
-    tokenizer = Tokenizer((learn_bytes if splitting.kind == "byte-bpe" else learn_unigram)(counts, size, reserved))
+        return _wordpiece_entries(counts, size, reserved), None
+    tokenizer = Tokenizer((_learn_bytes if splitting.kind == "byte-bpe" else _learn_unigram)(counts, size, reserved))
     if normalizer := splitting.normalizer():
         tokenizer.normalizer = normalizer
     tokenizer.pre_tokenizer = splitting.pre_tokenizer()
     tokenizer.decoder = DECODERS[splitting.kind]
-    return tokens_by_id(tokenizer), json.dumps(json.loads(tokenizer.to_str()), ensure_ascii=False)
+    return _tokens_by_id(tokenizer), json.dumps(json.loads(tokenizer.to_str()), ensure_ascii=False)
 
 
-def wordpiece_entries(counts: pa.Table, size: int, reserved: list[str]) -> tuple[str, ...]:
+def _wordpiece_entries(counts: pa.Table, size: int, reserved: list[str]) -> tuple[str, ...]:
     """Train a WordPiece vocabulary.
 
     Words with characters outside the alphabet (the most frequent, at most 1,000 and a quarter of `size`) are left out.
@@ -94,10 +94,10 @@ def wordpiece_entries(counts: pa.Table, size: int, reserved: list[str]) -> tuple
         show_progress=False,
     )
     words = ((word, count) for word, count in scale_counts(counts) if fits(word))
-    return tokens_by_id(train_tokenizer(WordPiece(unk_token="[UNK]"), trainer, words))
+    return _tokens_by_id(_train_tokenizer(WordPiece(unk_token="[UNK]"), trainer, words))
 
 
-def learn_bytes(counts: pa.Table, size: int, reserved: list[str]) -> BPE:
+def _learn_bytes(counts: pa.Table, size: int, reserved: list[str]) -> BPE:
     """Train byte-level BPE; all 256 bytes are entries, so nothing is unknown."""
     trainer = BpeTrainer(
         vocab_size=size,
@@ -106,10 +106,10 @@ def learn_bytes(counts: pa.Table, size: int, reserved: list[str]) -> BPE:
         initial_alphabet=ByteLevel.alphabet(),
         show_progress=False,
     )
-    return train_tokenizer(BPE(), trainer, scale_counts(counts)).model
+    return _train_tokenizer(BPE(), trainer, scale_counts(counts)).model
 
 
-def learn_unigram(counts: pa.Table, size: int, reserved: list[str]) -> Unigram:
+def _learn_unigram(counts: pa.Table, size: int, reserved: list[str]) -> Unigram:
     """Train a unigram model (Kudo 2018).
 
     Its characters are the most frequent, at most a quarter of `size`; words are split at others. Entries after the
@@ -120,7 +120,7 @@ def learn_unigram(counts: pa.Table, size: int, reserved: list[str]) -> Unigram:
     characters = alphabet(counts, (size - len(reserved)) // 4)
     words = ((part, count) for word, count in scale_counts(counts) for part in split_at_unknown(word, characters))
     trainer = UnigramTrainer(vocab_size=size, special_tokens=reserved, unk_token="[UNK]", show_progress=False)
-    found = json.loads(train_tokenizer(Unigram(), trainer, words).to_str())["model"]["vocab"]
+    found = json.loads(_train_tokenizer(Unigram(), trainer, words).to_str())["model"]["vocab"]
     pieces = sort_rarest_scores({piece: round(score, SCORE_DIGITS) for piece, score in found[len(reserved) :]})
     ordered = sorted(pieces.items(), key=lambda entry: (-entry[1], entry[0]))
     return Unigram([*((name, 0.0) for name in reserved), *ordered], unk_id=SPECIALS.index("[UNK]"))
@@ -140,7 +140,7 @@ def sort_rarest_scores(pieces: dict[str, float]) -> dict[str, float]:
     return pieces | dict(zip(sorted(lowest), scores, strict=True))
 
 
-def train_tokenizer(model: BPE | Unigram | WordPiece, trainer: Any, words: Iterable[tuple[str, int]]) -> Tokenizer:
+def _train_tokenizer(model: BPE | Unigram | WordPiece, trainer: Any, words: Iterable[tuple[str, int]]) -> Tokenizer:
     """Train a model and return its tokenizer."""
     tokenizer = Tokenizer(model)
     tokenizer.pre_tokenizer = WhitespaceSplit()
@@ -148,7 +148,7 @@ def train_tokenizer(model: BPE | Unigram | WordPiece, trainer: Any, words: Itera
     return tokenizer
 
 
-def tokens_by_id(tokenizer: Tokenizer) -> tuple[str, ...]:
+def _tokens_by_id(tokenizer: Tokenizer) -> tuple[str, ...]:
     """Return the entries in the order of their ids."""
     ids = tokenizer.get_vocab()
     return tuple(sorted(ids, key=ids.__getitem__))

@@ -104,7 +104,7 @@ class Vocabulary:
         """Return a new tokenizer that neither adds nor parses special tokens: "[MASK]" in a text is ordinary text."""
         if self.model is not None:
             return Tokenizer.from_str(
-                self.model if self.kind == "byte-bpe" else hide_reserved_entries(self.model, self._textual)
+                self.model if self.kind == "byte-bpe" else _hide_reserved_entries(self.model, self._textual)
             )
         tokenizer = Tokenizer(
             WordPieceModel(
@@ -122,7 +122,7 @@ class Vocabulary:
         return tokenizer
 
 
-def hide_reserved_entries(model: str, textual: np.ndarray) -> str:
+def _hide_reserved_entries(model: str, textual: np.ndarray) -> str:
     """Return a unigram tokenizer whose special and unused entries match no text.
 
     Unigram searches the text for all its entries. Splitting replaces every space, so a space in an entry hides it.
@@ -147,7 +147,7 @@ def load_vocabulary(
     """
     file, found = read_file(path)
     specials = specials_of(found, file)
-    chosen = merge_setting("lowercase", lowercase, found.lowercase, found.source)
+    chosen = _merge_setting("lowercase", lowercase, found.lowercase, found.source)
     if chosen is None:
         raise ConfigError(
             f"vocabulary.lowercase must be said: {file} does not tell whether text is lower-cased; "
@@ -155,12 +155,12 @@ def load_vocabulary(
         )
     said = f"vocabulary.lowercase ({lowercase})" if lowercase is not None else f"{found.source} ({found.lowercase})"
     if found.kind == "wordpiece":
-        require_fitting_case(found.tokens, chosen, said, file)
+        _require_fitting_case(found.tokens, chosen, said, file)
     stripping = chosen if found.strip_accents is None and found.lowercase is not None else found.strip_accents
-    stripped = merge_setting("strip_accents", strip_accents, stripping, file)
+    stripped = _merge_setting("strip_accents", strip_accents, stripping, file)
     splits = found.chinese_characters
     if not chinese_characters:
-        splits = merge_setting("chinese_characters", False, splits, file)
+        splits = _merge_setting("chinese_characters", False, splits, file)
     return Vocabulary(
         tokens=found.tokens,
         lowercase=chosen,
@@ -184,15 +184,15 @@ def load_vocabulary_as_published(path: str) -> Vocabulary:
 
 def has_capitals(tokens: tuple[str, ...]) -> bool:
     """Whether more entries have upper-case letters than the few of a published uncased vocabulary."""
-    return len(upper_case(tokens)) > ODD_SHARE * len(tokens)
+    return len(_upper_case(tokens)) > ODD_SHARE * len(tokens)
 
 
-def upper_case(tokens: tuple[str, ...]) -> list[str]:
+def _upper_case(tokens: tuple[str, ...]) -> list[str]:
     """Return the entries that lower-casing changes, except special tokens."""
     return [token for token in tokens if not BRACKETED.fullmatch(token) and token != token.lower()]
 
 
-def merge_setting(name: str, wanted: bool | None, configured: bool | None, source: str) -> bool | None:
+def _merge_setting(name: str, wanted: bool | None, configured: bool | None, source: str) -> bool | None:
     """Return the requested or configured value of a setting. Raises ConfigError if they differ."""
     if wanted is not None and configured is not None and wanted != configured:
         raise ConfigError(
@@ -201,10 +201,10 @@ def merge_setting(name: str, wanted: bool | None, configured: bool | None, sourc
     return configured if wanted is None else wanted
 
 
-def require_fitting_case(tokens: tuple[str, ...], lowercase: bool, said: str, file: str) -> None:
+def _require_fitting_case(tokens: tuple[str, ...], lowercase: bool, said: str, file: str) -> None:
     """Raise ConfigError if lower-casing and the entries contradict; `said` names the setting and its value."""
     words = [token for token in tokens if not BRACKETED.fullmatch(token)]
-    upper = upper_case(tokens)
+    upper = _upper_case(tokens)
     lower = [word for word in words if word != word.upper()]
     if lowercase and len(upper) > ODD_SHARE * len(words):
         raise ConfigError(
@@ -246,7 +246,7 @@ def vocabulary_of_counts(counts: pa.Table, splitting: Splitting, *, size: int, u
     """
     tokens, model = learn(counts, splitting, size=size, unused=unused)
     if splitting.kind == "wordpiece":
-        require_fitting_case(
+        _require_fitting_case(
             tokens, splitting.lowercase, f"vocabulary.lowercase ({splitting.lowercase})", "the training texts"
         )
     return Vocabulary(
@@ -275,7 +275,7 @@ def save_vocabulary(vocabulary: Vocabulary, folder: Path, maximum_length: int) -
             "tokenize_chinese_chars": vocabulary.chinese_characters,
         }
     config |= {f"{special.strip('[]').lower()}_token": name for special, name in zip(SPECIALS, vocabulary.specials)}
-    for name, content in files_of_kind(vocabulary, whole["model"]).items():
+    for name, content in _files_of_kind(vocabulary, whole["model"]).items():
         storage.write_bytes(str(folder / name), content.encode())
     storage.write_bytes(str(folder / "tokenizer.json"), json.dumps(whole, indent=2, ensure_ascii=False).encode())
     storage.write_json(str(folder / "tokenizer_config.json"), config)
@@ -284,13 +284,13 @@ def save_vocabulary(vocabulary: Vocabulary, folder: Path, maximum_length: int) -
 def published_tokenizer(vocabulary: Vocabulary) -> dict[str, Any]:
     """Return the content of tokenizer.json; special tokens in a text are parsed, and are added to texts and pairs."""
     whole = json.loads(vocabulary.model or vocabulary.tokenizer().to_str())
-    whole |= {"added_tokens": added_tokens(vocabulary), "post_processor": pair_template(vocabulary)}
+    whole |= {"added_tokens": _added_tokens(vocabulary), "post_processor": _pair_template(vocabulary)}
     if vocabulary.kind == "wordpiece":
         whole["decoder"] = json.loads(DECODERS["wordpiece"].__getstate__())
     return whole
 
 
-def files_of_kind(vocabulary: Vocabulary, model: dict[str, Any]) -> dict[str, str]:
+def _files_of_kind(vocabulary: Vocabulary, model: dict[str, Any]) -> dict[str, str]:
     """Return {name: content} of the files that published vocabularies of this kind have besides tokenizer.json."""
     if vocabulary.kind == "wordpiece":
         return {"vocab.txt": "".join(f"{token}\n" for token in vocabulary.tokens)}
@@ -305,7 +305,7 @@ def files_of_kind(vocabulary: Vocabulary, model: dict[str, Any]) -> dict[str, st
     }
 
 
-def added_tokens(vocabulary: Vocabulary) -> list[dict[str, Any]]:
+def _added_tokens(vocabulary: Vocabulary) -> list[dict[str, Any]]:
     """Return the special tokens as marked in a tokenizer.json, by id."""
     plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
     return [
@@ -314,7 +314,7 @@ def added_tokens(vocabulary: Vocabulary) -> list[dict[str, Any]]:
     ]
 
 
-def pair_template(vocabulary: Vocabulary) -> dict[str, Any]:
+def _pair_template(vocabulary: Vocabulary) -> dict[str, Any]:
     """Return the template [CLS] A [SEP] B [SEP], with segments 0 and 1, as in a tokenizer.json."""
     first, separator = vocabulary.specials[2:4]
     template = TemplateProcessing(

@@ -45,17 +45,17 @@ class VocabularyFile:
 
 def read_file(path: str) -> tuple[str, VocabularyFile]:
     """Return the absolute location of the vocabulary file and its content. Raises ConfigError and DataError."""
-    file = vocabulary_file(path)
-    content = read_setting(path, file)
+    file = _vocabulary_file(path)
+    content = _read_setting(path, file)
     if not content.strip():
         raise DataError(f"{file} is empty: give a vocabulary with its entries")
     name = file.rsplit("/", 1)[-1]
     if not name.endswith(".json"):
-        return file, vocab_txt(file, content)
-    return file, vocab_json(file, content) if name == "vocab.json" else tokenizer_json(file, content)
+        return file, _vocab_txt(file, content)
+    return file, _vocab_json(file, content) if name == "vocab.json" else _tokenizer_json(file, content)
 
 
-def vocabulary_file(path: str) -> str:
+def _vocabulary_file(path: str) -> str:
     """Return the absolute location of the vocabulary file that `path` names or contains."""
     location = storage.absolute(path)
     system, internal_path = storage.filesystem(location)
@@ -75,7 +75,7 @@ def vocabulary_file(path: str) -> str:
     )
 
 
-def read_setting(path: str, file: str) -> str:
+def _read_setting(path: str, file: str) -> str:
     """Return the text of a vocabulary file without a byte-order mark."""
     try:
         return storage.read_at_most(file, MOST_VOCABULARY).decode("utf-8").removeprefix(BYTE_ORDER_MARK)
@@ -87,7 +87,7 @@ def read_setting(path: str, file: str) -> str:
         raise DataError(f"{file} is not UTF-8 at byte {error.start}: save it as UTF-8") from error
 
 
-def vocab_txt(file: str, content: str) -> VocabularyFile:
+def _vocab_txt(file: str, content: str) -> VocabularyFile:
     """Read a WordPiece vocab.txt, one entry per line, and the tokenizer_config.json next to it."""
     lines = content.removesuffix("\n").split("\n")
     config = storage.join(file.rsplit("/", 1)[0], "tokenizer_config.json")
@@ -125,10 +125,10 @@ def tokenizer_config(location: str) -> dict[str, Any]:
     return settings
 
 
-def vocab_json(file: str, content: str) -> VocabularyFile:
+def _vocab_json(file: str, content: str) -> VocabularyFile:
     """Read byte-level BPE as published for RoBERTa: ids in vocab.json, merges in the merges.txt next to it."""
     merges = storage.join(file.rsplit("/", 1)[0], "merges.txt")
-    lines = [line for line in read_setting(merges, merges).splitlines() if line and not line.startswith("#version")]
+    lines = [line for line in _read_setting(merges, merges).splitlines() if line and not line.startswith("#version")]
     try:
         tokenizer = Tokenizer(BPE(json.loads(content), [tuple(line.split(" ", 1)) for line in lines]))
     except Exception as error:  # tokenizers raises nothing narrower
@@ -138,10 +138,10 @@ def vocab_json(file: str, content: str) -> VocabularyFile:
         ) from error
     tokenizer.pre_tokenizer = ByteLevel(add_prefix_space=False)  # as RoBERTa's published tokenizer
     tokenizer.decoder = ByteLevelDecoder()
-    return split_tokenizer(file, tokenizer)
+    return _split_tokenizer(file, tokenizer)
 
 
-def tokenizer_json(file: str, content: str) -> VocabularyFile:
+def _tokenizer_json(file: str, content: str) -> VocabularyFile:
     """Read a tokenizer.json of any kind."""
     try:
         tokenizer = Tokenizer.from_str(content)
@@ -153,11 +153,11 @@ def tokenizer_json(file: str, content: str) -> VocabularyFile:
             f"{file} is no tokenizer that can be read ({storage.first_line(error)}): use a vocab.txt"
         ) from error
     if isinstance(tokenizer.model, WordPiece):
-        return wordpiece_json(file, tokenizer)
-    return split_tokenizer(file, tokenizer, json.loads(content))
+        return _wordpiece_json(file, tokenizer)
+    return _split_tokenizer(file, tokenizer, json.loads(content))
 
 
-def wordpiece_json(file: str, tokenizer: Tokenizer) -> VocabularyFile:
+def _wordpiece_json(file: str, tokenizer: Tokenizer) -> VocabularyFile:
     """A WordPiece tokenizer.json; it must normalise and split as BERT's does."""
     model, normalizer = tokenizer.model, tokenizer.normalizer
     found = (model.unk_token, model.continuing_subword_prefix, model.max_input_chars_per_word)
@@ -172,7 +172,7 @@ def wordpiece_json(file: str, tokenizer: Tokenizer) -> VocabularyFile:
     if not normalizer.clean_text:
         raise DataError(f"{file}: clean_text (False) must be True, as BERT's")
     return VocabularyFile(
-        tokens=tokens_of(file, tokenizer),
+        tokens=_tokens_of(file, tokenizer),
         source=f"normalizer.lowercase in {file}",
         lowercase=normalizer.lowercase,
         strip_accents=normalizer.strip_accents,
@@ -180,15 +180,15 @@ def wordpiece_json(file: str, tokenizer: Tokenizer) -> VocabularyFile:
     )
 
 
-def split_tokenizer(file: str, tokenizer: Tokenizer, content: dict[str, Any] | None = None) -> VocabularyFile:
+def _split_tokenizer(file: str, tokenizer: Tokenizer, content: dict[str, Any] | None = None) -> VocabularyFile:
     """A byte-level BPE or unigram tokenizer, kept as it is; `content` is the JSON it was read from, if it was."""
     whole = content if content is not None else json.loads(tokenizer.to_str())
-    kind = kind_of(file, whole)
-    lowercase = any(part["type"] == "Lowercase" or part.get("lowercase") for part in parts_of(whole["normalizer"]))
-    stripping = [part.get("strip_accents", part["type"] == "StripAccents") for part in parts_of(whole["normalizer"])]
+    kind = _kind_of(file, whole)
+    lowercase = any(part["type"] == "Lowercase" or part.get("lowercase") for part in _parts_of(whole["normalizer"]))
+    stripping = [part.get("strip_accents", part["type"] == "StripAccents") for part in _parts_of(whole["normalizer"])]
     bare = whole | {"added_tokens": [], "post_processor": None, "truncation": None, "padding": None}
     return VocabularyFile(
-        tokens=tokens_of(file, tokenizer),
+        tokens=_tokens_of(file, tokenizer),
         source=f"normalizer in {file}",
         kind=kind,
         lowercase=lowercase,
@@ -199,9 +199,9 @@ def split_tokenizer(file: str, tokenizer: Tokenizer, content: dict[str, Any] | N
     )
 
 
-def kind_of(file: str, whole: dict[str, Any]) -> str:
+def _kind_of(file: str, whole: dict[str, Any]) -> str:
     """The kind of a tokenizer.json that is not WordPiece. Raises DataError for one that is none of ours."""
-    model, splits = whole["model"]["type"], {part["type"] for part in parts_of(whole["pre_tokenizer"])}
+    model, splits = whole["model"]["type"], {part["type"] for part in _parts_of(whole["pre_tokenizer"])}
     if model == "BPE" and "ByteLevel" in splits:
         return "byte-bpe"
     if model == "Unigram" and "Metaspace" in splits:
@@ -212,15 +212,15 @@ def kind_of(file: str, whole: dict[str, Any]) -> str:
     )
 
 
-def parts_of(component: dict[str, Any] | None) -> list[dict[str, Any]]:
+def _parts_of(component: dict[str, Any] | None) -> list[dict[str, Any]]:
     """Return a component of a tokenizer.json, or the flattened parts of a sequence of components."""
     if component is None:
         return []
     inner = component.get("normalizers") or component.get("pretokenizers")
-    return [part for each in inner for part in parts_of(each)] if inner else [component]
+    return [part for each in inner for part in _parts_of(each)] if inner else [component]
 
 
-def tokens_of(file: str, tokenizer: Tokenizer) -> tuple[str, ...]:
+def _tokens_of(file: str, tokenizer: Tokenizer) -> tuple[str, ...]:
     """Return the entries by id. Raises DataError if ids have gaps or duplicates."""
     ids = tokenizer.get_vocab(with_added_tokens=True)
     tokens = tuple(sorted(ids, key=ids.__getitem__))

@@ -96,7 +96,7 @@ class Body:
     links_level: int = 0  # heading level of the current section of links, if any
 
     def text(self, line: str) -> None:
-        is_display = is_formula(line) and (line[0] == ":" or self.broken)
+        is_display = _is_formula(line) and (line[0] == ":" or self.broken)
         line = line.strip(": \t") if is_display else line.strip()
         if is_display and (not self.held or is_ended(self.held[-1])):
             self.broken = True  # no sentence precedes it
@@ -122,7 +122,7 @@ class Body:
             self.items, self.lead, self.term = [], " ".join(self.held), ""
             self.held.clear()
         text = line.lstrip(f"{LIST_MARKS} \t").rstrip() if line[0] in LIST_MARKS[:-1] else ""
-        if line[0] == ";" and not is_sentence(text):
+        if line[0] == ";" and not _is_sentence(text):
             self.term = text.rstrip(" :")
         elif text:
             self.items.append(
@@ -135,26 +135,26 @@ class Body:
         if self.links_level:
             self.found += [self.lead] * (self.lead != "")
         else:
-            self.found += render_list(self.lead, items, self.language)
+            self.found += _render_list(self.lead, items, self.language)
 
     def end(self) -> None:
         """Finish the current list or paragraph, before a heading or the end of the text."""
         if self.items is not None:
             self.end_list()
         elif self.held:
-            self.found += render_list(" ".join(self.held), [], self.language)
+            self.found += _render_list(" ".join(self.held), [], self.language)
             self.held.clear()
 
 
 def clean_paragraphs(text: str, language: str | None = None) -> list[str]:
     """Return the paragraphs of a text without templates, links and tags, one line each."""
     language = language or "en"
-    return tidy(paragraphs(list(without_tables(text.split("\n"))), language), language)
+    return _tidy(_paragraphs(list(_without_tables(text.split("\n"))), language), language)
 
 
-def without_tables(lines: list[str]) -> Iterator[str]:
+def _without_tables(lines: list[str]) -> Iterator[str]:
     """Yield the lines outside tables; an unclosed one ends at a heading or at a blank line without a row after it."""
-    closed = closed_tables(lines)
+    closed = _closed_tables(lines)
     last, in_open_table = -1, False
     for number, line in enumerate(lines):
         start = line.lstrip(" \t:*#")
@@ -165,12 +165,12 @@ def without_tables(lines: list[str]) -> Iterator[str]:
             last = closed.get(number, last)
             in_open_table = in_open_table or number not in closed
             yield "*"  # an empty list, so that "as in this table:" is known to introduce nothing
-        elif not in_open_table or table_is_over(lines, number):
+        elif not in_open_table or _table_is_over(lines, number):
             in_open_table = False
             yield line
 
 
-def closed_tables(lines: list[str]) -> dict[int, int]:
+def _closed_tables(lines: list[str]) -> dict[int, int]:
     """Return {first line: last line} of the closed tables."""
     open_tables: list[int] = []
     found: dict[int, int] = {}
@@ -183,7 +183,7 @@ def closed_tables(lines: list[str]) -> dict[int, int]:
     return found
 
 
-def table_is_over(lines: list[str], number: int) -> bool:
+def _table_is_over(lines: list[str], number: int) -> bool:
     """Whether an unclosed table has ended before this line."""
     line = lines[number]
     return HEADING.match(line) is not None or (
@@ -191,16 +191,16 @@ def table_is_over(lines: list[str], number: int) -> bool:
     )
 
 
-def paragraphs(lines: list[str], language: str) -> list[str]:
+def _paragraphs(lines: list[str], language: str) -> list[str]:
     """Return the paragraphs of wikitext lines: text lines are joined, headings end them, list items stay separate."""
     body = Body(language=language)
     for number, line in enumerate(lines):
         if heading := HEADING.match(line):
             body.end()
-            body.links_level = section(heading, body.links_level)
+            body.links_level = _section(heading, body.links_level)
         elif not line.strip() or not line.strip("-="):
             body.broken = True
-        elif not is_formula(line) and (line[0] in LIST_MARKS or preformatted(lines, number)):
+        elif not _is_formula(line) and (line[0] in LIST_MARKS or _preformatted(lines, number)):
             body.item(line)
         else:
             body.text(line)
@@ -208,7 +208,7 @@ def paragraphs(lines: list[str], language: str) -> list[str]:
     return [paragraph for paragraph in body.found if paragraph]
 
 
-def render_list(lead: str, items: list[str], language: str) -> list[str]:
+def _render_list(lead: str, items: list[str], language: str) -> list[str]:
     """Return a paragraph and what is kept of its list: one sentence through all items, or items that are sentences.
 
     Short sentences are kept if most items after a paragraph are long ones. A paragraph that introduces nothing, such as
@@ -218,7 +218,7 @@ def render_list(lead: str, items: list[str], language: str) -> list[str]:
     if len(items) > 1 and is_open and all(map(UNFINISHED.search, items[:-1])) and SENTENCE.search(items[-1]):
         return [" ".join([lead, *items])]
     ended = [item for item in items if SENTENCE.search(item) and not CITATION.search(item)]
-    kept = [item for item in ended if is_long(item)]
+    kept = [item for item in ended if _is_long(item)]
     if lead and 2 * len(kept) > len(items):
         kept = [item for item in ended if " " in item]
     if not kept and (lead.endswith(":") or (is_open and items)):
@@ -231,14 +231,14 @@ def is_ended(line: str) -> bool:
     return SENTENCE.search(line.rstrip(FORMULA)) is not None
 
 
-def is_formula(line: str) -> bool:
+def _is_formula(line: str) -> bool:
     """Whether a line has formulas and no words, as TeX or as indented text such as a chemical equation."""
     if FORMULAS.match(line):
         return True
     return line[0] == ":" and EQUALS.search(line) is not None and LONG_WORD.search(line) is None
 
 
-def preformatted(lines: list[str], number: int) -> bool:
+def _preformatted(lines: list[str], number: int) -> bool:
     """Whether a line belongs to a block of lines that begin with a space (code, diagrams); a single one is a typo."""
     return lines[number][0] == " " and any(
         line[:1] == " " and line.strip()
@@ -246,7 +246,7 @@ def preformatted(lines: list[str], number: int) -> bool:
     )
 
 
-def section(heading: re.Match[str], links_level: int) -> int:
+def _section(heading: re.Match[str], links_level: int) -> int:
     """Return the heading level of the section of links that begins or continues here; 0 in other sections."""
     level = min(len(heading[1]), len(heading[3])) if heading[1] else len(heading[4])
     if (heading[2] or heading[5]).strip(" :*\t").lower() in LINK_SECTIONS:
@@ -254,32 +254,32 @@ def section(heading: re.Match[str], links_level: int) -> int:
     return links_level if links_level and level > links_level else 0
 
 
-def is_sentence(item: str) -> bool:
+def _is_sentence(item: str) -> bool:
     """Whether a list item is prose: long enough, with a full stop at the end and without page numbers."""
-    return is_long(item) and SENTENCE.search(item) is not None and CITATION.search(item) is None
+    return _is_long(item) and SENTENCE.search(item) is not None and CITATION.search(item) is None
 
 
-def is_prose(paragraph: str) -> bool:
+def _is_prose(paragraph: str) -> bool:
     """Whether a paragraph is prose: a sentence, or long enough and neither a citation nor a bar of links."""
     return SENTENCE.search(paragraph) is not None or (
-        is_long(paragraph) and CITATION.search(paragraph) is None and len(LINK_BAR.findall(paragraph)) < 2
+        _is_long(paragraph) and CITATION.search(paragraph) is None and len(LINK_BAR.findall(paragraph)) < 2
     )
 
 
-def is_long(text: str) -> bool:
+def _is_long(text: str) -> bool:
     """Whether a text has five words, or ten characters of a script without spaces."""
     return text.count(" ") >= FEWEST_WORDS - 1 or len(UNSPACED.findall(text[:100])) >= FEWEST_CHARACTERS
 
 
-def without_asides(match: re.Match[str]) -> str:
+def _without_asides(match: re.Match[str]) -> str:
     """Remove pronunciations and coordinates in parentheses alone or after a name; after "pronounced" they stay."""
     if ASIDE not in match[0]:
         return match[0]
     parts = re.split("([;,])", ASIDE_TEXT.sub(lambda aside: aside[0].translate(SEPARATORS), match[0][1:-1]))
-    return f"({''.join(without_aside(part) if ASIDE in part else part for part in parts)})".translate(BACK)
+    return f"({''.join(_without_aside(part) if ASIDE in part else part for part in parts)})".translate(BACK)
 
 
-def without_aside(part: str) -> str:
+def _without_aside(part: str) -> str:
     rest = ASIDE_TEXT.sub("", part).rstrip()
     return part if rest.islower() else rest if WORD.search(rest) else ""
 
@@ -293,7 +293,7 @@ def without_holes(line: str, language: str) -> str:
     )
 
 
-def apply_patterns(text: str, table: list[tuple[str, re.Pattern[str], str]]) -> str:
+def _apply_patterns(text: str, table: list[tuple[str, re.Pattern[str], str]]) -> str:
     """Apply those patterns of a table whose required substring is in the text."""
     for mark, pattern, replacement in table:
         if mark in text:
@@ -301,17 +301,17 @@ def apply_patterns(text: str, table: list[tuple[str, re.Pattern[str], str]]) -> 
     return text
 
 
-def tidy(paragraphs: list[str], language: str) -> list[str]:
+def _tidy(paragraphs: list[str], language: str) -> list[str]:
     """Decode entities in paragraphs and remove the debris of notes and templates."""
     text = "\n".join(paragraphs)
-    text = apply_patterns(text, DEBRIS)
+    text = _apply_patterns(text, DEBRIS)
     text = ENTITY.sub(lambda match: html.unescape(match[0]), text)
     if ASIDE in text:
-        text = IN_PARENTHESES.sub(without_asides, text)
+        text = IN_PARENTHESES.sub(_without_asides, text)
     if GLUED in text:
         text = re.sub(rf"(?<=\d){GLUED}", " ", text)
-    text = apply_patterns(text, TIDY)
+    text = _apply_patterns(text, TIDY)
     text = BRACKETS.sub(lambda match: "" if any(pair in match[0] for pair in DOUBLE) else match[0], text)
     lines = (without_holes(line, language).lstrip(" ,;:.|").rstrip() for line in text.split("\n"))
-    kept = [line for line in lines if WORD.search(line) and is_prose(line)]
+    kept = [line for line in lines if WORD.search(line) and _is_prose(line)]
     return [BAR.sub("–", line) if "|" in line else line for line in kept]

@@ -122,49 +122,51 @@ def prose(wikitext: str, language: str | None = None, title: str = "", namespace
         language=language, title=title, dropped_namespaces=FILES | CATEGORIES | {name.lower() for name in namespaces}
     )
     text = wikitext.replace("\r\n", "\n").replace("\r", "\n")
-    text = HIDDEN.sub(visible, text)
+    text = HIDDEN.sub(_visible, text)
     text = POEM.sub(lambda match: "\n\n" + match[1].replace("\n", "\n\n") + "\n\n", text)
     text = WEB_LINK.sub(r"\1", EMPTY_WEB_LINK.sub(f"'{NO_QUOTES}", text))
-    text = VARIANT.sub(variant, text)
+    text = VARIANT.sub(_variant, text)
     text = render_brackets(text, page)
     text = LINE_TAG.sub(" ", ITEM_TAG.sub("\n* ", BLOCK_TAG.sub("\n\n", text)))
-    text = CODE.sub(lambda match: harmless(html.unescape(match[2])), text) if "<" in text else text
-    text = TAG.sub("", raised(TAG_IN_QUOTES.sub(f"'{NO_QUOTES}", text)))
-    text = MAGIC_WORD.sub("", without_quotes(SPOKEN_NAME.sub("", WEB_LINK.sub(r"\1", text))))
+    text = CODE.sub(lambda match: _harmless(html.unescape(match[2])), text) if "<" in text else text
+    text = TAG.sub("", _raised(TAG_IN_QUOTES.sub(f"'{NO_QUOTES}", text)))
+    text = MAGIC_WORD.sub("", _without_quotes(SPOKEN_NAME.sub("", WEB_LINK.sub(r"\1", text))))
     return clean_paragraphs(text, language)
 
 
-def raised(text: str) -> str:
+def _raised(text: str) -> str:
     """Render superscript numbers as characters: 10^3, m², 1 1/4."""
     text = POWER.sub("^", FRACTION.sub(r" \1/", text))
     return SUPERSCRIPT.sub(lambda match: match[1].translate(RAISED), text)
 
 
-def visible(match: re.Match[str]) -> str:
+def _visible(match: re.Match[str]) -> str:
     """Render a comment or a tag that hides markup: a formula or literal text, escaped; else nothing."""
     if match["end"]:
         return "" if match.string[max(0, match.start() - 1) : match.start()] in ("", "\n") else match["end"]
     if match["literal"] is None:
-        return between_quotes(match.string, match.start(), match.end())
+        return _between_quotes(match.string, match.start(), match.end())
     inner, tag = match["inner"], match["literal"].lower()
     if tag == "nowiki" and not QUOTES.sub("", inner):  # as the visual editor saves typed quote marks
-        return inner or between_quotes(match.string, match.start(), match.end())
+        return inner or _between_quotes(match.string, match.start(), match.end())
     if tag == "nowiki" or not inner.strip():
-        return harmless(html.unescape(inner))
-    return f"{FORMULA}{harmless(one_line(html.unescape(inner)) if tag == 'math' else reaction(inner)) or HOLE}{FORMULA}"
+        return _harmless(html.unescape(inner))
+    return (
+        f"{FORMULA}{_harmless(one_line(html.unescape(inner)) if tag == 'math' else reaction(inner)) or HOLE}{FORMULA}"
+    )
 
 
-def between_quotes(text: str, start: int, end: int) -> str:
+def _between_quotes(text: str, start: int, end: int) -> str:
     """Return the replacement of markup without words: nothing, or NO_QUOTES between two quote marks."""
     return NO_QUOTES if text[end : end + 1] in ("'", "<") and text[start - 1 : start] == "'" else ""
 
 
-def harmless(text: str) -> str:
+def _harmless(text: str) -> str:
     """Escape the characters that the scan and the lines interpret; decoded at the end."""
     return re.sub(r"[{}\[\]|=*#:;_'<>]", lambda match: f"&#{ord(match[0])};", text)
 
 
-def variant(match: re.Match[str]) -> str:
+def _variant(match: re.Match[str]) -> str:
     """Return the first of several spellings, -{zh-hans:a; zh-hant:b}- -> a; empty for converter directives."""
     flags, bar, rest = match[1].partition("|")
     if bar and re.search("[THA-]", flags):
@@ -173,19 +175,19 @@ def variant(match: re.Match[str]) -> str:
     return re.sub(r"^\s*[a-z]{2,3}(?:-[a-z]+)?\s*:", "", choice)
 
 
-def without_quotes(text: str) -> str:
+def _without_quotes(text: str) -> str:
     """Remove the marks of bold and italic.
 
     Runs of four or six contain an apostrophe; so does ''Eagle'''s in a line where nothing else explains its three.
     """
     lines = text.split("\n")
     for number, line in enumerate(lines):
-        if "'''" in line and is_odd(line):
+        if "'''" in line and _is_odd(line):
             lines[number] = INNER_QUOTES.sub("&#39;", line, count=1)
     return QUOTES.sub(lambda match: "'" * (1 if len(match[0]) == 4 else max(0, len(match[0]) - 5)), "\n".join(lines))
 
 
-def is_odd(line: str) -> bool:
+def _is_odd(line: str) -> bool:
     """Whether both bold and italic marks of a line are unbalanced."""
     sizes = [len(run) for run in QUOTES.findall(line)]
     return sum(size == 2 or size > 4 for size in sizes) % 2 == 1 and sum(size > 2 for size in sizes) % 2 == 1
@@ -207,21 +209,21 @@ def render_brackets(text: str, page: Page) -> str:
             if start > line_end:
                 line_end = text.find("\n", start) % (len(text) + 1)
             if 0 < stack[-1].line_end < start:
-                reopen(stack, start, page)
+                _reopen(stack, start, page)
             stack.append(Frame(braces=0, line_end=line_end))
         elif token[0] == "{":
             stack.append(Frame(braces=len(token)))
             templates_open += 1
         elif token == "]]":
             if len(stack) - 1 > templates_open:
-                templates_open -= close_link(stack, start, page)
+                templates_open -= _close_link(stack, start, page)
         else:
-            templates_open -= close_braces(stack, templates_open, len(token), page)
+            templates_open -= _close_braces(stack, templates_open, len(token), page)
     stack[-1].arguments[-1].append(text[at:])
-    return "".join(unclosed(frame, page) for frame in stack).replace(EQUALS, "=")
+    return "".join(_unclosed(frame, page) for frame in stack).replace(EQUALS, "=")
 
 
-def add(stack: list[Frame], text: str) -> None:
+def _add(stack: list[Frame], text: str) -> None:
     """Append a rendered bracket to the one around it, protected from being read as an argument's name.
 
     An empty one between quote marks becomes NO_QUOTES.
@@ -233,77 +235,77 @@ def add(stack: list[Frame], text: str) -> None:
         parts.append(NO_QUOTES)
 
 
-def texts(frame: Frame) -> list[str]:
+def _texts(frame: Frame) -> list[str]:
     return ["".join(parts) for parts in frame.arguments]
 
 
-def reopen(stack: list[Frame], start: int, page: Page) -> None:
+def _reopen(stack: list[Frame], start: int, page: Page) -> None:
     """Pop links that are unclosed at the end of their line when another one begins, as MediaWiki does.
 
     The caption of a picture may continue.
     """
     at = len(stack)
-    while 0 < stack[at - 1].line_end < start and not is_dropped("".join(stack[at - 1].arguments[0][:1]), page):
+    while 0 < stack[at - 1].line_end < start and not _is_dropped("".join(stack[at - 1].arguments[0][:1]), page):
         at -= 1
-    flatten(stack, at, page)
+    _flatten(stack, at, page)
 
 
-def flatten(stack: list[Frame], at: int, page: Page) -> None:
+def _flatten(stack: list[Frame], at: int, page: Page) -> None:
     """Append the content of the unclosed brackets from number `at` on to the one around them."""
-    stack[at - 1].arguments[-1].extend([unclosed(frame, page) for frame in stack[at:]])
+    stack[at - 1].arguments[-1].extend([_unclosed(frame, page) for frame in stack[at:]])
     del stack[at:]
 
 
-def close_link(stack: list[Frame], start: int, page: Page) -> int:
+def _close_link(stack: list[Frame], start: int, page: Page) -> int:
     """Close the innermost link at `start`; return the number of unclosed templates inside it."""
-    lost = drop_open(stack, page, braces=False) if stack[-1].braces else 0
-    arguments = texts(stack[-1])
+    lost = _drop_open(stack, page, braces=False) if stack[-1].braces else 0
+    arguments = _texts(stack[-1])
     if stack[-1].line_end < start and any(map(HEADING_INSIDE.search, arguments)):
-        flatten(stack, len(stack) - 1, page)
+        _flatten(stack, len(stack) - 1, page)
         return lost
     stack.pop()
-    add(stack, render_link(arguments, page) if len(stack) <= NESTING else "")
+    _add(stack, _render_link(arguments, page) if len(stack) <= NESTING else "")
     return lost
 
 
-def close_braces(stack: list[Frame], templates_open: int, count: int, page: Page) -> int:
+def _close_braces(stack: list[Frame], templates_open: int, count: int, page: Page) -> int:
     """Close templates with a run of `count` braces; return how many. A single remaining brace is text."""
     closed = 0
     while count >= 2 and closed < templates_open:
         if not stack[-1].braces:
-            drop_open(stack, page, braces=True)
+            _drop_open(stack, page, braces=True)
         frame = stack[-1]
         used = 3 if min(count, frame.braces) >= 3 else 2
         count -= used
         frame.braces -= used
-        rendered = render_braces(texts(frame), used, page) if len(stack) <= NESTING + 1 else ""
+        rendered = _render_braces(_texts(frame), used, page) if len(stack) <= NESTING + 1 else ""
         if frame.braces >= 2:
             frame.arguments = [[rendered]]
         else:
             stack.pop()
-            add(stack, "{" * frame.braces + rendered)
+            _add(stack, "{" * frame.braces + rendered)
             closed += 1
     if count == 1:
-        add(stack, "}")
+        _add(stack, "}")
     return closed
 
 
-def drop_open(stack: list[Frame], page: Page, braces: bool) -> int:
+def _drop_open(stack: list[Frame], page: Page, braces: bool) -> int:
     """Pop unclosed brackets down to one of the kind that closes now; return how many."""
     at = len(stack) - 1
     while bool(stack[at].braces) != braces:
         at -= 1
     lost = len(stack) - 1 - at
-    flatten(stack, at + 1, page)
+    _flatten(stack, at + 1, page)
     return lost
 
 
-def unclosed(frame: Frame, page: Page) -> str:
+def _unclosed(frame: Frame, page: Page) -> str:
     """Render an unclosed bracket without its name; of a picture, only what follows its line."""
-    arguments = texts(frame)
+    arguments = _texts(frame)
     text = "|".join(arguments)
     head, end, rest = text.partition("\n")
-    if frame.line_end and is_dropped(head[:LONGEST_NAME], page):
+    if frame.line_end and _is_dropped(head[:LONGEST_NAME], page):
         return end + rest
     if frame.braces and end and "|" not in head:
         return rest
@@ -312,7 +314,7 @@ def unclosed(frame: Frame, page: Page) -> str:
     return HALF_CLOSED.sub(r"\1", text) if frame.line_end else text
 
 
-def render_braces(arguments: list[str], braces: int, page: Page) -> str:
+def _render_braces(arguments: list[str], braces: int, page: Page) -> str:
     """Render {{name|argument|name=argument}}, or the default of {{{parameter|default}}}."""
     if braces == 3:
         return arguments[1] if len(arguments) > 1 else ""
@@ -325,16 +327,16 @@ def render_braces(arguments: list[str], braces: int, page: Page) -> str:
         "modèle",
         "plantilla",
     ):
-        return parser_function(function[1].lower(), [function[2], *arguments[1:]], page)
+        return _parser_function(function[1].lower(), [function[2], *arguments[1:]], page)
     if german := GERMAN_LANGUAGE.match(arguments[0]):
         arguments = [f"lang-{german[1]}", *arguments[1:]]
     name = " ".join(arguments[0].rpartition(":")[2].replace("_", " ").lower().split())
     if name in ("pagename", "fullpagename", "subpagename", "basepagename", "title"):
         return page.title
-    return templates.render(name, named(arguments[1:]))
+    return templates.render(name, _named(arguments[1:]))
 
 
-def named(arguments: list[str]) -> dict[str, str]:
+def _named(arguments: list[str]) -> dict[str, str]:
     """Return arguments by name; unnamed ones are numbered from 1."""
     found: dict[str, str] = {}
     number = 0
@@ -346,7 +348,7 @@ def named(arguments: list[str]) -> dict[str, str]:
     return found
 
 
-def parser_function(name: str, arguments: list[str], page: Page) -> str:
+def _parser_function(name: str, arguments: list[str], page: Page) -> str:
     """Render the parser functions that give words: {{formatnum:…}}, {{lc:…}}, {{#if:…|…}}."""
     text = arguments[0].strip()
     if name == "formatnum":
@@ -364,7 +366,7 @@ def parser_function(name: str, arguments: list[str], page: Page) -> str:
     return changes[name](text) if name in changes else HOLE if name in ("#expr", "#time") else ""
 
 
-def is_dropped(target: str, page: Page) -> bool:
+def _is_dropped(target: str, page: Page) -> bool:
     """Whether a link's target is a picture, a category or an article in another language."""
     if len(target) > LONGEST_NAME or ":" not in target or (target := target.strip()).startswith(":"):
         return False
@@ -374,12 +376,12 @@ def is_dropped(target: str, page: Page) -> bool:
     )
 
 
-def render_link(arguments: list[str], page: Page) -> str:
+def _render_link(arguments: list[str], page: Page) -> str:
     """Render [[target|text]]; empty for a picture, a category or an article in another language."""
     target = arguments[0].strip()
     if "\n" in target or len(target) > LONGEST_NAME:
         return "|".join(arguments)
-    if ":" in target and is_dropped(target, page):
+    if ":" in target and _is_dropped(target, page):
         return ""
     if len(arguments) == 1:
         return target.lstrip(": ")
@@ -388,4 +390,4 @@ def render_link(arguments: list[str], page: Page) -> str:
     text = "|".join(arguments[1:])
     if not text.strip("| \n"):
         return PIPE_TRICK.sub("", PIPE_TRICK.sub("", target.lstrip(": ")))
-    return without_quotes(text) if "''" in text else text
+    return _without_quotes(text) if "''" in text else text

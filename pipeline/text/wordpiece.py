@@ -27,7 +27,7 @@ MARK = "\n \n"
 """Separator of chunks encoded together (half the work of one by one); chunks have white space at the end only."""
 
 
-def byte_classes() -> np.ndarray:
+def _byte_classes() -> np.ndarray:
     """Return for each byte whether a chunk ends after it and whether one starts at it, uint8 (256,).
 
     ASCII punctuation does both.
@@ -38,7 +38,7 @@ def byte_classes() -> np.ndarray:
     return classes
 
 
-CLASSES = byte_classes()
+CLASSES = _byte_classes()
 
 
 def chunk_ends(text: np.ndarray, chinese_characters: bool) -> np.ndarray:
@@ -47,13 +47,13 @@ def chunk_ends(text: np.ndarray, chinese_characters: bool) -> np.ndarray:
     ends = (classes & ENDS).view(bool)
     ends[:-1] |= classes[1:] >= STARTS
     if len(text) and text.max() >= 0x80:
-        first = np.flatnonzero(starts_of_single_characters(text, chinese_characters))
+        first = np.flatnonzero(_starts_of_single_characters(text, chinese_characters))
         ends[first[first > 0] - 1] = True
         ends[first + 2] = True
     return np.flatnonzero(ends) + 1
 
 
-def starts_of_single_characters(text: np.ndarray, chinese_characters: bool) -> np.ndarray:
+def _starts_of_single_characters(text: np.ndarray, chinese_characters: bool) -> np.ndarray:
     """Return where a three-byte character starts that is a word by itself, bool.
 
     These are dashes, quotes and ellipses (U+2010 to U+2027), and U+4E00 to U+9FFF if `chinese_characters`.
@@ -151,7 +151,7 @@ class WordPiece:
         """
         if self.vocabulary.kind != "wordpiece":  # other kinds' words begin with the space before them
             return encode_directly(self.tokenizer, sentences)
-        content = one_a_line(sentences).encode()
+        content = _one_a_line(sentences).encode()
         text = np.frombuffer(content, np.uint8)
         ends = chunk_ends(text, self.vocabulary.chinese_characters)
         chunks = pa.StringArray.from_buffers(
@@ -160,7 +160,7 @@ class WordPiece:
         table = self.table
         indices = table.lookup(chunks.dictionary.to_pylist())[chunks.indices.to_numpy()]
         ids, offsets = concatenate_runs(table.ids, table.offsets, indices)
-        return ids, offsets[sentence_bounds(text, ends)]
+        return ids, offsets[_sentence_bounds(text, ends)]
 
 
 def concatenate_runs(ids: np.ndarray, offsets: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -172,7 +172,7 @@ def concatenate_runs(ids: np.ndarray, offsets: np.ndarray, indices: np.ndarray) 
     return ids[np.arange(bounds[-1]) + np.repeat(starts - bounds[:-1], lengths)], bounds
 
 
-def one_a_line(sentences: list[str]) -> str:
+def _one_a_line(sentences: list[str]) -> str:
     """Join sentences with a line feed after each; one within a sentence becomes a space, which also ends a word."""
     text = "\n".join([*sentences, ""])
     return (
@@ -182,7 +182,7 @@ def one_a_line(sentences: list[str]) -> str:
     )
 
 
-def sentence_bounds(text: np.ndarray, ends: np.ndarray) -> np.ndarray:
+def _sentence_bounds(text: np.ndarray, ends: np.ndarray) -> np.ndarray:
     """Return the offset of each line in the chunks, int64 (lines + 1,)."""
     lines = np.flatnonzero(text == NEW_LINE) + 1
     return np.append(0, np.searchsorted(ends, lines) + 1)

@@ -28,13 +28,13 @@ class Words:
 
 def single_pieces(ids: np.ndarray, offsets: np.ndarray, vocabulary: Vocabulary) -> Words:
     """Return every piece as a word; `ids` (T,) and `offsets` (N + 1,) as in `mask`."""
-    starts = np.flatnonzero(is_text(ids, vocabulary))
+    starts = np.flatnonzero(_is_text(ids, vocabulary))
     return Words(starts=starts, sizes=np.ones_like(starts), bounds=np.searchsorted(starts, offsets))
 
 
 def whole_words(ids: np.ndarray, offsets: np.ndarray, vocabulary: Vocabulary) -> Words:
     """Group each piece with the pieces that continue its word; a word cut by the segment's edge is a word, too."""
-    text = is_text(ids, vocabulary)
+    text = _is_text(ids, vocabulary)
     tied = text[1:] & text[:-1] & vocabulary.continuation[ids[1:]]  # to the piece before
     begins, ends = text.copy(), text
     begins[1:] &= ~tied
@@ -43,12 +43,12 @@ def whole_words(ids: np.ndarray, offsets: np.ndarray, vocabulary: Vocabulary) ->
     return Words(starts=starts, sizes=np.flatnonzero(ends) + 1 - starts, bounds=np.searchsorted(starts, offsets))
 
 
-def is_text(ids: np.ndarray, vocabulary: Vocabulary) -> np.ndarray:
+def _is_text(ids: np.ndarray, vocabulary: Vocabulary) -> np.ndarray:
     """Whether each token may be masked, bool (T,): all but [CLS], [SEP] and [PAD]."""
     return (ids != vocabulary.cls_id) & (ids != vocabulary.sep_id) & (ids != vocabulary.pad_id)
 
 
-def random_order(words: Words, room: np.ndarray, rng: np.random.Generator) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def _random_order(words: Words, room: np.ndarray, rng: np.random.Generator) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield each sequence's words in random order, one per sequence at a time: (sequences (A,), a word of each).
 
     A sequence drops out when its words are used up or when its `room` (N,), which the caller reduces, is 0.
@@ -71,7 +71,7 @@ def draw_words(words: Words, counts: np.ndarray, rng: np.random.Generator) -> np
     Bool (W,).
     """
     taken, room = np.zeros(len(words.starts), bool), counts.copy()
-    for sequence, word in random_order(words, room, rng):
+    for sequence, word in _random_order(words, room, rng):
         size = words.sizes[word]
         fits = size <= room[sequence]
         taken[word] = fits
@@ -92,9 +92,9 @@ def draw_spans(
     at no cost, and the two spans become one.
     """
     reach, total, padding = np.arange(len(shares)), len(words.starts), np.zeros(len(shares), np.int64)
-    sizes, run, bounds = np.append(words.sizes, padding), np.append(runs(words), padding - 1), np.cumsum(shares)[:-1]
+    sizes, run, bounds = np.append(words.sizes, padding), np.append(_runs(words), padding - 1), np.cumsum(shares)[:-1]
     taken, tied, room = np.zeros(len(sizes), bool), np.zeros(len(sizes), bool), counts.copy()
-    for sequence, start in random_order(words, room, rng):
+    for sequence, start in _random_order(words, room, rng):
         length = 1 + np.searchsorted(bounds, rng.random(len(start)), side="right")
         span = start[:, None] + reach
         inside = (reach < length[:, None]) & (run[span] == run[start][:, None])
@@ -108,6 +108,6 @@ def draw_spans(
     return taken[:total], tied[:total]
 
 
-def runs(words: Words) -> np.ndarray:
+def _runs(words: Words) -> np.ndarray:
     """Return a number per word that is equal for words with nothing between them, int64 (W,)."""
     return words.starts - np.cumsum(words.sizes) + words.sizes  # special tokens before the word

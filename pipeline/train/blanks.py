@@ -67,7 +67,7 @@ def sentences_with_blanks(
     later: list[tuple[np.ndarray, np.ndarray]] = []
     for window in corpus.heldout[:WINDOWS]:
         for document in read_window(corpus, window).to_pylist():
-            fitting = fitting_sentences(document, wordpiece, vocabulary)
+            fitting = _fitting_sentences(document, wordpiece, vocabulary)
             if document["parent"] not in parents and (first := next(fitting, None)):
                 parents.add(document["parent"])
                 yield first[0], int(random.choice(first[1]))
@@ -76,7 +76,7 @@ def sentences_with_blanks(
         yield ids, int(random.choice(places))
 
 
-def fitting_sentences(
+def _fitting_sentences(
     document: dict[str, Any], wordpiece: WordPiece, vocabulary: Vocabulary
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield whole sentences of readable length, as ids with the positions of their whole words."""
@@ -85,24 +85,24 @@ def fitting_sentences(
         if sentence[-1] not in SENTENCE_ENDS or not sentence[0].isalpha() or sentence[0].islower():
             continue
         ids = wordpiece.encode([sentence])[0]
-        places = whole_words(ids, vocabulary) if len(ids) in WORDS else []
+        places = _whole_words(ids, vocabulary) if len(ids) in WORDS else []
         if len(places):
             yield ids, places
 
 
-def whole_words(ids: np.ndarray, vocabulary: Vocabulary) -> np.ndarray:
+def _whole_words(ids: np.ndarray, vocabulary: Vocabulary) -> np.ndarray:
     """Return the positions of whole words: three letters or more, or an ideograph, kana or Hangul."""
-    letters = np.array([is_word(vocabulary.tokens[i]) for i in ids])
+    letters = np.array([_is_word(vocabulary.tokens[i]) for i in ids])
     continued = np.append(vocabulary.continuation[ids[1:]], False)
     return np.flatnonzero(letters & ~continued)
 
 
-def is_word(token: str) -> bool:
+def _is_word(token: str) -> bool:
     """Return whether an entry is a word worth guessing."""
     return token.isalpha() and (len(token) >= 3 or WORDY.search(token) is not None)
 
 
-def blank_batch(sentences: list[tuple[np.ndarray, int]], vocabulary: Vocabulary) -> Batch:
+def _blank_batch(sentences: list[tuple[np.ndarray, int]], vocabulary: Vocabulary) -> Batch:
     """Collate sequences [CLS] sentence [SEP], each with the chosen word masked."""
     rows = []
     for ids, place in sentences:
@@ -152,7 +152,7 @@ def fill_in_the_blanks(
     was_training = module.training
     module.eval()
     with torch.inference_mode():
-        logits_BV = module.predict_masked(blank_batch(sentences, vocabulary).to(device))
+        logits_BV = module.predict_masked(_blank_batch(sentences, vocabulary).to(device))
     module.train(was_training)
     best = logits_BV.float().softmax(-1)[:, word_ids].topk(min(5, len(word_ids)))
     blanks = []

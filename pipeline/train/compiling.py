@@ -29,9 +29,9 @@ def compiles(
     choice = config.placement.compile
     compiler = shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
     if choice == "auto":
-        saved = COMPILE_GAIN[device.type] * eager_seconds(config, vocabulary_size, device, phase)
+        saved = COMPILE_GAIN[device.type] * _eager_seconds(config, vocabulary_size, device, phase)
         reason = None if compiler else "no C++ compiler"
-        reason = reason or ("placement.recompute is on, on a CPU" if redraws(config, device) else None)
+        reason = reason or ("placement.recompute is on, on a CPU" if _redraws(config, device) else None)
         reason = reason or ("too short a run to pay" if saved < COMPILE_SECONDS else None)
     else:
         reason = None if choice == "on" else "placement.compile is off"
@@ -40,7 +40,7 @@ def compiles(
                 "placement.compile is on and there is no C++ compiler (c++, g++, clang++): "
                 "install one, or set it to auto"
             )
-        if choice == "on" and redraws(config, device):
+        if choice == "on" and _redraws(config, device):
             raise ConfigError(
                 "placement.compile (on) with placement.recompute (True) would drop other elements "
                 "in the backward than in the forward on a CPU: leave one of them out"
@@ -49,7 +49,7 @@ def compiles(
     return reason is None
 
 
-def redraws(config: Pretrain, device: torch.device) -> bool:
+def _redraws(config: Pretrain, device: torch.device) -> bool:
     """Return whether compiled code that recomputes layers would draw different dropout masks.
 
     The compiler does not know that the CPU operator in model/dropout.py is random.
@@ -60,7 +60,7 @@ def redraws(config: Pretrain, device: torch.device) -> bool:
     )
 
 
-def eager_seconds(config: Pretrain, vocabulary_size: int, device: torch.device, phase: Phase) -> float:
+def _eager_seconds(config: Pretrain, vocabulary_size: int, device: torch.device, phase: Phase) -> float:
     """Return the estimated seconds of the phase without compiling, from its matrix products."""
     width, masked = config.model.width, phase.sampling.masking.share
     tokens = (phase.end - phase.first) * phase.batch.rows_per_step * phase.sampling.maximum_length

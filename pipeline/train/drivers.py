@@ -29,11 +29,11 @@ def is_gone(driver: str) -> bool:
     """Return whether a driver on this machine has ended; False where this cannot be known."""
     match driver.rsplit(" ", 2):
         case [where, number, start] if where == machine() and number.isdigit() and start.isdigit():
-            return not lives(int(number), float(start))
+            return not _lives(int(number), float(start))
     return False
 
 
-def lives(number: int, start: float) -> bool:
+def _lives(number: int, start: float) -> bool:
     """Return whether the process with this id and start time is running; True where the system does not tell."""
     try:
         process = psutil.Process(number)

@@ -61,7 +61,7 @@ def evaluate(
                 counts[name] = counts[name] + count
     module.train(was_training)
     scored = torch.stack([torch.stack(list(totals.values())).cpu(), torch.stack(list(counts.values()))], dim=1)
-    answers = torch.tensor([yes_and_rows(batches, term) for term in PAIR_TERMS], dtype=torch.float64)
+    answers = torch.tensor([_yes_and_rows(batches, term) for term in PAIR_TERMS], dtype=torch.float64)
     sums = torch.cat([scored, answers])
     if world > 1:
         dist.all_reduce(sums)
@@ -95,7 +95,7 @@ def baselines(batches: Sequence[Batch], counts: np.ndarray, world: int) -> dict[
     """
     log_share = np.log(counts + 1.0) - np.log(counts.sum() + len(counts))
     labels = np.concatenate([batch.masked_labels_M.numpy() for batch in batches] or [np.zeros(0, dtype=np.int64)])
-    pairs = [yes_and_rows(batches, term) for term in PAIR_TERMS]
+    pairs = [_yes_and_rows(batches, term) for term in PAIR_TERMS]
     sums = torch.tensor(
         [(-log_share[labels].sum(), len(labels)), ((labels == counts.argmax()).sum(), len(labels)), *pairs],
         dtype=torch.float64,
@@ -118,13 +118,13 @@ def baseline_metrics(beside: Mapping[str, float]) -> dict[str, float]:
     return {f"heldout_{name}": value for name, value in beside.items()}
 
 
-def yes_and_rows(batches: Sequence[Batch], term: str) -> tuple[int, int]:
+def _yes_and_rows(batches: Sequence[Batch], term: str) -> tuple[int, int]:
     """Return how many rows of a pair task have label 1, and how many rows it has."""
-    labels = pair_labels_of(batches, term)
+    labels = _pair_labels_of(batches, term)
     return int(labels.sum()), len(labels)
 
 
-def pair_labels_of(batches: Sequence[Batch], term: str) -> torch.Tensor:
+def _pair_labels_of(batches: Sequence[Batch], term: str) -> torch.Tensor:
     """Return all labels of one pair task, 0 or 1; empty where the batches have other pairs or none."""
     return torch.cat(
         [

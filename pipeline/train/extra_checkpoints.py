@@ -38,7 +38,7 @@ class ExtraCheckpoints:
 
     def _due_to_preemption(self, step: int, step_seconds: float) -> bool:
         """Return whether to write a checkpoint because of a preemption notice."""
-        if step % steps_within(POLL_SECONDS, step_seconds) != 0:
+        if step % _steps_within(POLL_SECONDS, step_seconds) != 0:
             return False
         if not self.leaving():
             self.polls_since = None
@@ -47,6 +47,6 @@ class ExtraCheckpoints:
         return self.polls_since == 0
 
 
-def steps_within(seconds: float, step_seconds: float) -> int:
+def _steps_within(seconds: float, step_seconds: float) -> int:
     """Return the number of steps in that time, at least 1."""
     return max(1, int(seconds / step_seconds)) if step_seconds else 1

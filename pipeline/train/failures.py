@@ -85,13 +85,13 @@ def failure_of(error: BaseException, worker: str) -> Failure:
     known = pipeline_cause(error)
     if known and not isinstance(known, StorageUnavailable):
         return Failure(worker=worker, text=str(known), kind="final", known=known)
-    inner = unwrapped(error)
+    inner = _unwrapped(error)
     remedy = "placement.compile off runs without the compiler, " if type(inner).__module__.startswith(COMPILER) else ""
-    kind = "transient" if known else kind_of(inner)
+    kind = "transient" if known else _kind_of(inner)
     return Failure(worker=worker, text=str(known or error_line(error)), kind=kind, remedy=remedy)
 
 
-def kind_of(error: BaseException) -> Literal["echo", "transient", "unknown"]:
+def _kind_of(error: BaseException) -> Literal["echo", "transient", "unknown"]:
     """Classify an error that is not our own."""
     if isinstance(error, torch.distributed.DistError) or "third_party/gloo" in str(error):
         return "echo"
@@ -104,7 +104,7 @@ def kind_of(error: BaseException) -> Literal["echo", "transient", "unknown"]:
     return "unknown"
 
 
-def unwrapped(error: BaseException) -> BaseException:
+def _unwrapped(error: BaseException) -> BaseException:
     """Return the error without Ray's task wrappers."""
     while isinstance(inner := getattr(error, "cause", None), BaseException):
         error = inner
@@ -113,7 +113,7 @@ def unwrapped(error: BaseException) -> BaseException:
 
 def error_line(error: BaseException) -> str:
     """Return an error's type and text in one line, without Ray's wrappers."""
-    inner = unwrapped(error)
+    inner = _unwrapped(error)
     text = str(inner).strip()
     if text.startswith("Traceback (most recent call last)"):
         return text.splitlines()[-1].strip()

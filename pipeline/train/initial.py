@@ -88,12 +88,12 @@ def read_initial(config: Pretrain, report: Callable[[str], None], used: tuple[st
             )
             with storage.locked_name(found.folder, wait=True):  # two runs may want the same one at once
                 if storage.damage(found.folder):
-                    errors_with_location(location, publish_initial, found, location, folder, files)
+                    errors_with_location(location, _publish_initial, found, location, folder, files)
         about = storage.read_json(storage.join(found.folder, storage.MANIFEST))
         require_fitting_vocabulary(location, str(chosen.path), about["vocabulary_size"], vocabulary)
     except CheckpointError as error:
         raise CheckpointError(f"init {error}") from error
-    report(f"init: {description(location, about, used)}")
+    report(f"init: {_description(location, about, used)}")
     return found
 
 
@@ -105,7 +105,7 @@ def errors_with_location(location: str, read: Callable[..., Any], *arguments: An
         raise CheckpointError(f"{location}: {error}") from error
 
 
-def publish_initial(found: Initial, location: str, folder: Path, files: Files) -> None:
+def _publish_initial(found: Initial, location: str, folder: Path, files: Files) -> None:
     """Publish the usable part of a checkpoint in our folder, in float32.
 
     Raises CheckpointError where it cannot be used.
@@ -142,7 +142,7 @@ def load_usable(model: Model, entries: int, folder: Path, files: Files) -> tuple
         )
     require_sizes(model, tensors)
     taken = take(tensors, pretraining_parts(model, rows))
-    require_usable(taken)
+    _require_usable(taken)
     if not (padded := padding_rows(rows, entries)):
         return taken, rows, 0
     state = {name: tensor[:entries] if name in VOCABULARY_ROWS else tensor for name, tensor in taken.state.items()}
@@ -160,7 +160,7 @@ def padding_rows(rows: int, entries: int) -> int:
     )
 
 
-def require_usable(taken: Taken) -> None:
+def _require_usable(taken: Taken) -> None:
     """Raise CheckpointError for tensors that are missing beyond whole heads, unexpected, or not finite."""
     there = set(to_published({name: torch.empty(3) for name in taken.state}))
     replaced = tuple(head for head in HEADS if not any(name.startswith(head) for name in there))
@@ -174,11 +174,11 @@ def require_usable(taken: Taken) -> None:
             f"{tensors_named(surplus)} unexpected: a BERT of the layers and heads that config.json says has none of "
             "that name"
         )
-    if broken := [name for name, tensor in to_published(taken.state).items() if not is_finite(tensor)]:
+    if broken := [name for name, tensor in to_published(taken.state).items() if not _is_finite(tensor)]:
         raise CheckpointError(f"{tensors_named(broken)} not finite: NaN or infinity among the weights")
 
 
-def is_finite(tensor: Tensor) -> bool:
+def _is_finite(tensor: Tensor) -> bool:
     """Return whether no value is NaN or infinite; checking the extremes is much faster than `isfinite` on each."""
     return not tensor.numel() or torch.stack(tensor.aminmax()).isfinite().all().item()
 
@@ -197,7 +197,7 @@ def require_fitting_vocabulary(location: str, path: str, rows: int, vocabulary: 
         )
 
 
-def description(location: str, about: dict[str, Any], used: tuple[str, ...]) -> str:
+def _description(location: str, about: dict[str, Any], used: tuple[str, ...]) -> str:
     """Describe on one line what was taken from a model and what was not."""
     missing = [head.rstrip(".") for head in used if any(name.startswith(head) for name in about["missing"])]
     parts = [f"weights of {location}, {about['vocabulary_size']:,} word embeddings"]
@@ -244,10 +244,10 @@ def extended_state(state: dict[str, Tensor], vocabulary: Vocabulary, longer: Voc
     """Return the state of a BertPretraining for an extended vocabulary: new words are the mean of their pieces."""
     rows = pieces_of_new_words(vocabulary, longer)
     words, bias = "encoder.embeddings.words.weight", "masked_token_head.bias"
-    return state | {name: extend_rows(state[name], rows, longer.size) for name in (words, bias)}
+    return state | {name: _extend_rows(state[name], rows, longer.size) for name in (words, bias)}
 
 
-def extend_rows(table: Tensor, rows: dict[int, list[int]], size: int) -> Tensor:
+def _extend_rows(table: Tensor, rows: dict[int, list[int]], size: int) -> Tensor:
     """Return a table extended to `size` rows, each new one the mean of its pieces' rows."""
     longer = table.new_empty(size, *table.shape[1:])
     longer[: len(table)] = table

@@ -39,7 +39,7 @@ class Lamb(torch.optim.Optimizer):
         updates = self._adam(parameters, gradients, skip, group["betas"], group["eps"])
         if group["weight_decay"] > 0:
             torch._foreach_add_(updates, parameters, alpha=group["weight_decay"])
-            scale_to_norms(pieces(updates, group["matrices"]), pieces(parameters, group["matrices"]))
+            _scale_to_norms(_pieces(updates, group["matrices"]), _pieces(parameters, group["matrices"]))
         torch._foreach_mul_(updates, torch.where(skip, 0.0, 1.0))
         torch._foreach_add_(parameters, updates, alpha=-group["lr"])
 
@@ -80,12 +80,12 @@ class Lamb(torch.optim.Optimizer):
         return state
 
 
-def pieces(tensors: Sequence[Tensor], matrices: int) -> list[Tensor]:
+def _pieces(tensors: Sequence[Tensor], matrices: int) -> list[Tensor]:
     """Return views of the matrices stacked in each tensor."""
     return [piece for tensor in tensors for piece in tensor.chunk(matrices)]
 
 
-def scale_to_norms(updates: list[Tensor], weights: list[Tensor]) -> None:
+def _scale_to_norms(updates: list[Tensor], weights: list[Tensor]) -> None:
     """Scale each update in place to the norm of its weights; unchanged where either norm is 0."""
     wanted, found = (torch.stack(torch._foreach_norm(tensors)) for tensors in (weights, updates))
     ratios = torch.where((wanted > 0) & (found > 0), wanted / found, 1.0)

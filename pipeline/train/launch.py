@@ -116,13 +116,13 @@ def fit(job: Job, resources: WorkerResources) -> dict[str, Any]:
     os.environ.update(wanted)
     try:
         for phase in job.config.all_phases:
-            if phase.end == job.config.steps or newest_state(job).step < phase.end:
-                one = trainer(job, resources)
+            if phase.end == job.config.steps or _newest_state(job).step < phase.end:
+                one = _trainer(job, resources)
                 if job.config.worker_range.elastic:
                     take_reservation(job.folder, f"train-{one.train_run_context.run_id}")
                 one.fit()
     except TrainingFailedError as error:
-        raise plain_error(error, job) from error
+        raise _plain_error(error, job) from error
     except SystemExit as error:  # Ray answers Ctrl-C with exit code 0, which would say that the run is finished
         raise KeyboardInterrupt from error
     finally:
@@ -160,13 +160,13 @@ def train_environment(config: Pretrain) -> dict[str, str]:
     return start | {"RAY_TRAIN_WORKER_HEALTH_CHECK_TIMEOUT_S": str(config.placement.hang_seconds)}
 
 
-def newest_state(job: Job) -> checkpoint.State:
+def _newest_state(job: Job) -> checkpoint.State:
     """Return the state of the newest intact checkpoint, from which the run continues."""
     folder = checkpoint.newest_sound(job.folder, lambda message: None)
     return checkpoint.read_state(folder) if folder else checkpoint.State()
 
 
-def trainer(job: Job, resources: WorkerResources) -> TorchTrainer:
+def _trainer(job: Job, resources: WorkerResources) -> TorchTrainer:
     """Return the TorchTrainer of the phase of the newest intact checkpoint; its stream is rebuilt at every worker
     (re)start.
     """
@@ -182,7 +182,7 @@ def trainer(job: Job, resources: WorkerResources) -> TorchTrainer:
     def stream() -> ray.data.Dataset:
         if failure := ray.get(job.tracker.failure.remote()):
             raise failure
-        state = newest_state(job)
+        state = _newest_state(job)
         phase = config.phase_at(state.step)
         ray.get(job.tracker.begin.remote(phase.first))
         rows = (
@@ -266,7 +266,7 @@ def watch(
             report(f"no news from the workers for {time.monotonic() - heard:.0f} s; {reason}")
 
 
-def plain_error(error: TrainingFailedError, job: Job) -> PipelineError:
+def _plain_error(error: TrainingFailedError, job: Job) -> PipelineError:
     """Return the error to show for a failed training: the pipeline's own where there is one."""
     if failure := ray.get(job.tracker.failure.remote()):
         return failure

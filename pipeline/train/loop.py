@@ -78,10 +78,10 @@ def train(
         Saver(work.folder, work.config, work.vocabulary, work.flush, work.say) as saver,
         Stragglers(objective, work.rank, work.world, work.worker_name, work.device) as stragglers,
     ):
-        return train_phase(work, tables, module, objective, optimizer, state, saver, stragglers)
+        return _train_phase(work, tables, module, objective, optimizer, state, saver, stragglers)
 
 
-def train_phase(
+def _train_phase(
     work: Work,
     tables: Iterator[pa.Table],
     module: BertPretraining,
@@ -96,7 +96,7 @@ def train_phase(
     phase = config.phase_at(start)
     if state.step == 0:
         state = dataclasses.replace(
-            state, heldout_before=state.heldout_before | evaluate_and_log(work, module, state, phase)
+            state, heldout_before=state.heldout_before | _evaluate_and_log(work, module, state, phase)
         )
     state = dataclasses.replace(state, cursor=cursor_for_phase(state.cursor, phase, start))
     compute = Compute(device=work.device, autocast=work.autocast, seed=config.seed, world=work.world)
@@ -106,7 +106,7 @@ def train_phase(
     )
     for step in range(start, phase.end):
         places = slots_of_rank(step - phase.first, start - phase.first, phase.batch, work.rank, work.world)
-        slots = take_slots(work, tables, meter, places, step, phase.batch.rows_per_slot)
+        slots = _take_slots(work, tables, meter, places, step, phase.batch.rows_per_slot)
         records = exchange([slot.record for slot in slots], slots_at(step - phase.first, phase.batch), work.world)
         check_order(state, records, step)
         rows = sum(record.rows for record in records)
@@ -129,27 +129,27 @@ def train_phase(
                 clip_norm=config.optimizer.clip_norm,
             )
         state = advance(state, records)
-        meter.add(step_of(state.step, sums, counts, norm, records))
+        meter.add(_step_of(state.step, sums, counts, norm, records))
         done = state.step
         if done % config.tracking.every == 0 or done == phase.end:
-            state = log_interval(work, state, meter, rate, norm, stragglers)
+            state = _log_interval(work, state, meter, rate, norm, stragglers)
         if done % config.evaluation_every == 0 or done == phase.end:
-            state = count_time(work, state, meter)
+            state = _count_time(work, state, meter)
             state = dataclasses.replace(
-                state, heldout_loss=evaluate_and_log(work, module, state, phase).get("heldout/mlm_loss")
+                state, heldout_loss=_evaluate_and_log(work, module, state, phase).get("heldout/mlm_loss")
             )
             meter.resume_clock()
         saver.check()
         needed = done in (phase.end, decay_start(config))
         asked = needed or done % config.checkpoint.every == 0
         if extra.is_due(done, meter.step_seconds, due=asked):
-            state = count_time(work, state, meter)
+            state = _count_time(work, state, meter)
             if work.rank == 0:
                 saver.save(state, module, optimizer, wait=needed or asked and not saver.failing.is_set())
     return state
 
 
-def take_slots(
+def _take_slots(
     work: Work, tables: Iterator[pa.Table], meter: Meter, places: Sequence[int], step: int, rows_per_slot: int
 ) -> list[Slot]:
     """Return this rank's next slots of the step; the time they take to arrive counts as waiting."""
@@ -191,7 +191,7 @@ def advance(state: State, records: Sequence[Record]) -> State:
     )
 
 
-def step_of(
+def _step_of(
     number: int, sums: dict[str, torch.Tensor], counts: dict[str, int], norm: torch.Tensor, records: Sequence[Record]
 ) -> Step:
     """Return the step's counts for the meter."""
@@ -201,7 +201,7 @@ def step_of(
     return Step(number=number, sums=sums, counts=counts, norm=norm, tokens=tokens, squares=squares, masked=masked)
 
 
-def count_time(work: Work, state: State, meter: Meter) -> State:
+def _count_time(work: Work, state: State, meter: Meter) -> State:
     """Return the state with the meter's totals of the current interval and its time.
 
     Raises ConfigError where a gradient was not finite and the settings do not skip that; the meter learns of it only
@@ -209,7 +209,7 @@ def count_time(work: Work, state: State, meter: Meter) -> State:
     """
     before = dict(meter.total)
     total = meter.reduce()
-    refuse_nonfinite(work, meter)
+    _refuse_nonfinite(work, meter)
     grown = {name: value - before.get(name, 0.0) for name, value in total.items()}
     return dataclasses.replace(
         state,
@@ -221,7 +221,7 @@ def count_time(work: Work, state: State, meter: Meter) -> State:
     )
 
 
-def refuse_nonfinite(work: Work, meter: Meter) -> None:
+def _refuse_nonfinite(work: Work, meter: Meter) -> None:
     """Raise ConfigError for a step whose gradient is not finite, or too many in a row where they are skipped."""
     skips, config = work.config.on_nonfinite == "skip", work.config
     if "nonfinite" not in meter.total or (skips and meter.nonfinite_in_a_row < MOST_SKIPPED):
@@ -240,11 +240,11 @@ def refuse_nonfinite(work: Work, meter: Meter) -> None:
     )
 
 
-def log_interval(
+def _log_interval(
     work: Work, state: State, meter: Meter, rate: float, norm: torch.Tensor, stragglers: Stragglers
 ) -> State:
     """Log the means since the last logged step, report a straggler, and start the next interval."""
-    state = count_time(work, state, meter)
+    state = _count_time(work, state, meter)
     metrics = training_metrics(meter.total) | {"speed/peak_memory_gigabytes": peak_memory_bytes(work.device) / 1e9}
     if work.peak_flops is not None:
         peak = work.world * work.peak_flops
@@ -268,7 +268,7 @@ def log_interval(
     return dataclasses.replace(state, interval={})
 
 
-def evaluate_and_log(work: Work, module: BertPretraining, state: State, phase: Phase) -> dict[str, float]:
+def _evaluate_and_log(work: Work, module: BertPretraining, state: State, phase: Phase) -> dict[str, float]:
     """Evaluate on the held-out examples of the phase's length, and log the result with that length."""
     metrics = evaluate(module, work.heldout, world=work.world, device=work.device, autocast=work.autocast)
     if metrics:

@@ -72,7 +72,7 @@ class Meter:
         Waiting time is that of the slowest rank.
         """
         names = sorted({name for step in self.steps for name in step.sums})
-        sums, norms = read(self.steps, names)
+        sums, norms = _read(self.steps, names)
         now = time.perf_counter()  # after the device has caught up
         slowest = torch.tensor([self.wait, now - self.started], dtype=torch.float64)
         if self.world > 1:
@@ -81,7 +81,7 @@ class Meter:
         for step, of_step, norm in zip(self.steps, sums.tolist(), norms.tolist(), strict=True):
             self._count(step, dict(zip(names, of_step, strict=True)), finite=bool(np.isfinite([norm, *of_step]).all()))
         for milliseconds in durations(self.marks):
-            self._increase({f"time.{bucket(milliseconds)}": 1})
+            self._increase({f"time.{_bucket(milliseconds)}": 1})
         if self.steps:
             self.step_seconds = slowest[1].item() / len(self.steps)
         self._increase({"wait_seconds": slowest[0].item(), "seconds": slowest[1].item()})
@@ -127,7 +127,7 @@ def durations(marks: Sequence[float | torch.cuda.Event]) -> list[float]:
     ]
 
 
-def read(steps: Sequence[Step], names: Sequence[str]) -> tuple[torch.Tensor, torch.Tensor]:
+def _read(steps: Sequence[Step], names: Sequence[str]) -> tuple[torch.Tensor, torch.Tensor]:
     """Return this rank's loss sums (steps, terms) and the norms (steps,) as float64 on the host, with one
     synchronisation.
     """
@@ -141,7 +141,7 @@ def read(steps: Sequence[Step], names: Sequence[str]) -> tuple[torch.Tensor, tor
     return values[:, 1:].contiguous(), values[:, 0]
 
 
-def bucket(milliseconds: float) -> int:
+def _bucket(milliseconds: float) -> int:
     """Return the bucket of a duration: a hundred per decade, from one microsecond."""
     return round(BUCKETS_PER_DECADE * np.log10(max(milliseconds, 1e-3)))
 

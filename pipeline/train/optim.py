@@ -18,7 +18,7 @@ WORDS = "embeddings.words.weight"
 FUSED = re.compile(r"\.qkv\.weight$")  # query, key and value, three matrices in published models
 
 
-def has_weight_decay(name: str, parameter: nn.Parameter) -> bool:
+def _has_weight_decay(name: str, parameter: nn.Parameter) -> bool:
     """Return whether weight decay applies: to matrices, not to biases and LayerNorm parameters (Devlin et al.
 
     2019; google-research/bert).
@@ -26,7 +26,7 @@ def has_weight_decay(name: str, parameter: nn.Parameter) -> bool:
     return parameter.ndim > 1
 
 
-def layers_above(name: str, layers: int) -> int:
+def _layers_above(name: str, layers: int) -> int:
     """Return the number of layers above a parameter: 0 for pooler and heads, `layers` in the lowest layer, one more for
     embeddings.
     """
@@ -35,21 +35,21 @@ def layers_above(name: str, layers: int) -> int:
     return layers + 1 if "embeddings." in name else 0
 
 
-def trainable_parameters(module: nn.Module) -> list[tuple[str, nn.Parameter]]:
+def _trainable_parameters(module: nn.Module) -> list[tuple[str, nn.Parameter]]:
     """Return the trainable parameters with their names."""
     return [(name, parameter) for name, parameter in module.named_parameters() if parameter.requires_grad]
 
 
-def parameter_groups(chosen: settings.AdamW, module: nn.Module) -> list[dict[str, Any]]:
+def _parameter_groups(chosen: settings.AdamW, module: nn.Module) -> list[dict[str, Any]]:
     """Group trainable parameters, tied ones once, by weight decay, share of the rate, and matrices per parameter."""
     layers = 1 + max(
         (int(found[1]) for name, _ in module.named_parameters() if (found := LAYER.search(name))), default=-1
     )
     words_share = 1.0 if chosen.word_embeddings_rate is None else chosen.word_embeddings_rate
     groups: dict[tuple[float, float, int], list[nn.Parameter]] = {}
-    for name, parameter in trainable_parameters(module):
-        decay = chosen.weight_decay if has_weight_decay(name, parameter) else 0.0
-        share = chosen.layer_decay ** layers_above(name, layers) * (words_share if name.endswith(WORDS) else 1.0)
+    for name, parameter in _trainable_parameters(module):
+        decay = chosen.weight_decay if _has_weight_decay(name, parameter) else 0.0
+        share = chosen.layer_decay ** _layers_above(name, layers) * (words_share if name.endswith(WORDS) else 1.0)
         key = decay, share, 3 if FUSED.search(name) else 1
         groups.setdefault(key, []).append(parameter)
     return [
@@ -58,20 +58,20 @@ def parameter_groups(chosen: settings.AdamW, module: nn.Module) -> list[dict[str
     ]
 
 
-def adam_w(chosen: settings.AdamW, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
+def _adam_w(chosen: settings.AdamW, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
     return torch.optim.AdamW(
         groups, lr=chosen.learning_rate, betas=(chosen.beta1, chosen.beta2), eps=chosen.epsilon, fused=True
     )
 
 
-def lamb(chosen: settings.AdamW, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
+def _lamb(chosen: settings.AdamW, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
     return Lamb(groups, lr=chosen.learning_rate, betas=(chosen.beta1, chosen.beta2), eps=chosen.epsilon)
 
 
 OPTIMIZERS: dict[type, Callable[..., torch.optim.Optimizer]] = {
-    settings.AdamW: adam_w,
-    TaskAdamW: adam_w,
-    settings.Lamb: lamb,
+    settings.AdamW: _adam_w,
+    TaskAdamW: _adam_w,
+    settings.Lamb: _lamb,
 }
 
 
@@ -79,7 +79,7 @@ def build_optimizer(chosen: settings.AdamW, module: nn.Module) -> torch.optim.Op
     """Return the optimiser of the module's parameters; a group's rate is the step's rate times the group's
     `rate_share`.
     """
-    return OPTIMIZERS[type(chosen)](chosen, parameter_groups(chosen, module))
+    return OPTIMIZERS[type(chosen)](chosen, _parameter_groups(chosen, module))
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer, module: nn.Module) -> dict[str, torch.Tensor]:
@@ -99,7 +99,7 @@ def load_optimizer(
     With `complete`, every parameter must have a state; else parameters without one start fresh: they had no gradient
     yet.
     """
-    for name, parameter in trainable_parameters(module):
+    for name, parameter in _trainable_parameters(module):
         if not complete and not any(f"{name}.{key}" in tensors for key in STATE):
             continue
         state = {}

@@ -22,7 +22,7 @@ def origin() -> dict[str, str]:
     """Return the tags; commit tags are left out where this code is in no git checkout."""
     return (
         commit(__file__)
-        | user()
+        | _user()
         | {KIND: "LOCAL", SOURCE: storage.without_login(sys.argv[0]), COMMAND: command(sys.argv)}
     )
 
@@ -30,14 +30,14 @@ def origin() -> dict[str, str]:
 def commit(file: str) -> dict[str, str]:
     """Return the commit of a file's checkout, and whether its files have changes; empty where git does not know it."""
     if (
-        git(file, "ls-files", "--error-unmatch", file) is None
+        _git(file, "ls-files", "--error-unmatch", file) is None
     ):  # as where a package is installed below a checkout of something else
         return {}
-    found, changed = git(file, "rev-parse", "HEAD"), git(file, "status", "--porcelain", "--untracked-files=no")
+    found, changed = _git(file, "rev-parse", "HEAD"), _git(file, "status", "--porcelain", "--untracked-files=no")
     return {COMMIT: found, CHANGED: str(changed != "").lower()} if found else {}
 
 
-def git(file: str, *words: str) -> str | None:
+def _git(file: str, *words: str) -> str | None:
     """Return git's output in the folder of a file; None where git is missing or fails."""
     with suppress(OSError, subprocess.TimeoutExpired):
         done = subprocess.run(
@@ -47,7 +47,7 @@ def git(file: str, *words: str) -> str | None:
     return None
 
 
-def user() -> dict[str, str]:
+def _user() -> dict[str, str]:
     """Return the user of this process; empty where the system has no name, as in some containers."""
     with suppress(OSError, KeyError):
         return {USER: getpass.getuser()}
@@ -56,11 +56,11 @@ def user() -> dict[str, str]:
 
 def command(words: Sequence[str]) -> str:
     """Return a command in shell syntax, without logins and keys of URLs."""
-    shown = shlex.join(without_login(word) for word in words)
+    shown = shlex.join(_without_login(word) for word in words)
     return shown if len(shown) <= LONGEST else f"{shown[: LONGEST - 1]}…"
 
 
-def without_login(word: str) -> str:
+def _without_login(word: str) -> str:
     """Return a command-line word without the login of its URL, also in --OPTION=VALUE."""
     option, equals, value = word.partition("=")
     if word.startswith("-") and equals:

@@ -35,14 +35,14 @@ def learning_curve(name: str, points: Points) -> Figure | None:
     terms = [term for term in UNITS if points.get(f"train/{term}_loss")]
     if not terms:
         return None
-    figure, panels = stacked(name, [1.5] + [1.0] * (len(terms) - 1))
+    figure, panels = _stacked(name, [1.5] + [1.0] * (len(terms) - 1))
     for axes, term in zip(panels, terms, strict=True):
-        training_line(axes, points[f"train/{term}_loss"])
-        heldout_lines(axes, points.get(f"heldout/{term}_loss", {}), points.get("heldout/maximum_length", {}))
-        baseline_lines(axes, term, points)
+        _training_line(axes, points[f"train/{term}_loss"])
+        _heldout_lines(axes, points.get(f"heldout/{term}_loss", {}), points.get("heldout/maximum_length", {}))
+        _baseline_lines(axes, term, points)
         axes.set_ylabel(UNITS[term])
-        legend(axes, last=term == terms[-1])
-    tokens_axis(panels[0], points.get("stream/tokens", {}))
+        _legend(axes, last=term == terms[-1])
+    _tokens_axis(panels[0], points.get("stream/tokens", {}))
     return figure
 
 
@@ -51,20 +51,20 @@ def throughput(name: str, points: Points) -> Figure | None:
     speed, wait = points.get("speed/tokens_per_second"), points.get("speed/data_wait_percent")
     if not speed or not wait:
         return None
-    figure, (upper, lower) = stacked(name, [1.0, 1.0])
-    training_line(upper, speed)
-    training_line(lower, wait)
+    figure, (upper, lower) = _stacked(name, [1.0, 1.0])
+    _training_line(upper, speed)
+    _training_line(lower, wait)
     upper.set_ylabel("tokens per second")
     upper.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     lower.set_ylabel("time waiting for data, percent")
     upper.set_ylim(bottom=0)
     lower.set_ylim(0, max(10.0, 1.1 * max(wait.values())))
-    legend(lower, last=True)
-    tokens_axis(upper, points.get("stream/tokens", {}))
+    _legend(lower, last=True)
+    _tokens_axis(upper, points.get("stream/tokens", {}))
     return figure
 
 
-def stacked(name: str, heights: list[float]) -> tuple[Figure, list[Axes]]:
+def _stacked(name: str, heights: list[float]) -> tuple[Figure, list[Axes]]:
     """Return a figure titled by the run, with panels stacked over a shared step axis."""
     figure = Figure(figsize=(8.5, 1.2 + 2.7 * sum(heights)), layout="constrained", facecolor="white")
     panels = list(figure.subplots(len(heights), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0])
@@ -78,7 +78,7 @@ def stacked(name: str, heights: list[float]) -> tuple[Figure, list[Axes]]:
     return figure, panels
 
 
-def training_line(axes: Axes, logged: Mapping[int, float]) -> None:
+def _training_line(axes: Axes, logged: Mapping[int, float]) -> None:
     """Draw the means of intervals, each at its last step, as logged."""
     steps, values, size = interval_means(logged)
     apart = Counter(after - before for before, after in pairwise(sorted(logged))).most_common(1)
@@ -100,7 +100,7 @@ def interval_means(logged: Mapping[int, float]) -> tuple[np.ndarray, np.ndarray,
     return steps[ends - 1], np.add.reduceat(values, starts) / (ends - starts), size
 
 
-def heldout_lines(axes: Axes, losses: Mapping[int, float], lengths: Mapping[int, float]) -> None:
+def _heldout_lines(axes: Axes, losses: Mapping[int, float], lengths: Mapping[int, float]) -> None:
     """Draw held-out losses, one line per sequence length, since losses at two lengths cannot be compared."""
     there = sorted({lengths.get(step) for step in losses}, key=lambda length: length or 0)
     for length, style in zip(there, ("-", "--", ":")):
@@ -119,18 +119,18 @@ def heldout_lines(axes: Axes, losses: Mapping[int, float], lengths: Mapping[int,
         )
 
 
-def baseline_lines(axes: Axes, term: str, points: Points) -> None:
+def _baseline_lines(axes: Axes, term: str, points: Points) -> None:
     """Draw the held-out loss before training and the newest frequency baseline, as horizontal lines with values."""
     untrained = points.get(f"heldout/{term}_loss", {}).get(0)
     if untrained is not None:
         axes.axhline(untrained, color=GREY, linestyle=":", linewidth=1.2, label=f"before training: {untrained:.3f}")
-    guess = frequency_guess(term, points)
+    guess = _frequency_guess(term, points)
     if guess is not None:
         name = "unigram baseline" if term == "mlm" else "guess by frequency"
         axes.axhline(guess, color=GREY, linestyle="--", linewidth=1.2, label=f"{name}: {guess:.3f}")
 
 
-def frequency_guess(term: str, points: Points) -> float | None:
+def _frequency_guess(term: str, points: Points) -> float | None:
     """Return the frequency baseline's loss in nats: unigram for masked tokens, answer shares for a pair task."""
     name = "heldout_baseline/unigram_mlm_loss" if term == "mlm" else f"heldout_baseline/majority_{term}_accuracy"
     logged = points.get(name, {})
@@ -142,7 +142,7 @@ def frequency_guess(term: str, points: Points) -> float | None:
     return -sum(share * math.log(share) for share in (newest, 1 - newest) if share > 0)
 
 
-def tokens_axis(axes: Axes, tokens: Mapping[int, float]) -> None:
+def _tokens_axis(axes: Axes, tokens: Mapping[int, float]) -> None:
     """Show the tokens read so far above the steps, where logged."""
     if len(tokens) < 2:
         return
@@ -159,7 +159,7 @@ def tokens_axis(axes: Axes, tokens: Mapping[int, float]) -> None:
     above.set_xlabel("tokens")
 
 
-def legend(axes: Axes, *, last: bool) -> None:
+def _legend(axes: Axes, *, last: bool) -> None:
     """Put the legend below the panel, where it hides no line; in the last panel, below the axis labels."""
     axes.legend(
         loc="upper center",

@@ -31,10 +31,10 @@ def require_usable_gpus(resource: str | None = None) -> None:
     done, late = ray.wait(list(asked), num_returns=len(asked), timeout=PROBE_SECONDS) if asked else ([], [])
     for reference in late:
         ray.cancel(reference, force=True)
-    refuse({asked[reference]: answer(reference) for reference in done}, len(nodes))
+    refuse({asked[reference]: _answer(reference) for reference in done}, len(nodes))
 
 
-def answer(reference: ray.ObjectRef) -> str | None:
+def _answer(reference: ray.ObjectRef) -> str | None:
     """Return a node's answer; None where the node was lost, which is no fault of its GPUs."""
     try:
         return ray.get(reference)

@@ -47,7 +47,7 @@ def join(
     rank: int, world: int, port: int, backend: str, timeout: timedelta, start_timeout: timedelta | None = None
 ) -> None:
     """Join the group; rank 0 runs the store."""
-    if name := loopback_interface():
+    if name := _loopback_interface():
         os.environ.setdefault("GLOO_SOCKET_IFNAME", name)
         os.environ.setdefault("NCCL_SOCKET_IFNAME", name)
     opened = listening.pop().detach() if rank == 0 else None
@@ -56,7 +56,7 @@ def join(
     dist.init_process_group(backend, store=store, rank=rank, world_size=world, timeout=timeout)
 
 
-def loopback_interface() -> str | None:
+def _loopback_interface() -> str | None:
     """Return the network interface that has 127.0.0.1."""
     addresses = psutil.net_if_addrs().items()
     return next((name for name, ones in addresses if any(one.address == LOOPBACK for one in ones)), None)

@@ -88,12 +88,12 @@ def head_named(location: str) -> str | None:
     if not storage.exists(place):
         return None
     try:
-        return head_of(json_object(storage.read_at_most(place, MOST_CONFIG)))
+        return _head_of(json_object(storage.read_at_most(place, MOST_CONFIG)))
     except ValueError as error:
         raise CheckpointError(f"checkpoint {place} cannot be read: {storage.first_line(error)}") from error
 
 
-def head_of(config: dict[str, Any]) -> str | None:
+def _head_of(config: dict[str, Any]) -> str | None:
     """Return the first of a config's architectures; None without one."""
     named = config.get("architectures")
     first = named[0] if isinstance(named, list) and named else named
@@ -109,7 +109,7 @@ def load_published(location: str) -> TunedModel:
     try:
         with published_folder(location) as (folder, files):
             config = errors_with_location(location, read_config, folder, files)
-            head = errors_with_location(location, require_known_head, config)
+            head = errors_with_location(location, _require_known_head, config)
             model = errors_with_location(location, model_settings, config)
             digest = errors_with_location(location, fingerprint, folder, files)
             tensors = {
@@ -118,22 +118,22 @@ def load_published(location: str) -> TunedModel:
                 if tensor.is_floating_point()
             }
         vocabulary = load_vocabulary_as_published(location)
-        errors_with_location(location, require_entries, vocabulary_size(tensors), vocabulary)
+        errors_with_location(location, _require_entries, vocabulary_size(tensors), vocabulary)
         errors_with_location(location, require_sizes, model, tensors)
-        task = errors_with_location(location, task_of, location, head, config, tensors, model)
+        task = errors_with_location(location, _task_of, location, head, config, tensors, model)
         about = About(
             task=task,
-            cutting=cutting_of(location, task, model),
+            cutting=_cutting_of(location, task, model),
             pooling="cls",
             tuned={},
-            lineage={"checkpoint": location, DIGEST: digest_of(digest, vocabulary)},
+            lineage={"checkpoint": location, DIGEST: _digest_of(digest, vocabulary)},
         )
-        return errors_with_location(location, with_weights, about, model, vocabulary, tensors)
+        return errors_with_location(location, _with_weights, about, model, vocabulary, tensors)
     except CheckpointError as error:
         raise CheckpointError(f"checkpoint {error}") from error
 
 
-def require_entries(rows: int, vocabulary: Vocabulary) -> None:
+def _require_entries(rows: int, vocabulary: Vocabulary) -> None:
     """Raise CheckpointError unless the vocabulary has an entry for each word embedding, padding rows excepted."""
     if rows != vocabulary.size and not padding_rows(rows, vocabulary.size):
         raise CheckpointError(
@@ -142,9 +142,9 @@ def require_entries(rows: int, vocabulary: Vocabulary) -> None:
         )
 
 
-def require_known_head(config: dict[str, Any]) -> str:
+def _require_known_head(config: dict[str, Any]) -> str:
     """Return the head that a config names. Raises CheckpointError for an unsupported one."""
-    head = head_of(config)
+    head = _head_of(config)
     if head not in HEADS:
         named = f"architectures is {shown(head)}" if head else "architectures is missing"
         raise CheckpointError(
@@ -154,7 +154,7 @@ def require_known_head(config: dict[str, Any]) -> str:
     return head
 
 
-def task_of(location: str, head: str, config: dict[str, Any], tensors: dict[str, Tensor], model: Model) -> Task:
+def _task_of(location: str, head: str, config: dict[str, Any], tensors: dict[str, Tensor], model: Model) -> Task:
     """Return the task of a head, with the labels of config.json.
 
     Raises CheckpointError where they do not fit the head's weights.
@@ -163,8 +163,8 @@ def task_of(location: str, head: str, config: dict[str, Any], tensors: dict[str,
     if name not in tensors or tensors[name].dim() != 2:
         raise CheckpointError(f"tensor {name} is missing or no matrix: {head} has one")
     outputs = len(tensors[name])
-    kind = kind_of(head, config, outputs)
-    labels = labels_of(config, outputs) if kind not in ("spans", "regression") else ()
+    kind = _kind_of(head, config, outputs)
+    labels = _labels_of(config, outputs) if kind not in ("spans", "regression") else ()
     if (wanted := {"spans": 2, "regression": 1}.get(kind, outputs)) != outputs:
         raise CheckpointError(f"tensor {name} gives {outputs} numbers, and {kind} is answered by {wanted}")
     length = min(QUESTION_LENGTH, model.maximum_positions) if kind == "spans" else model.maximum_positions
@@ -173,7 +173,7 @@ def task_of(location: str, head: str, config: dict[str, Any], tensors: dict[str,
     )
 
 
-def kind_of(head: str, config: dict[str, Any], outputs: int) -> Kind:
+def _kind_of(head: str, config: dict[str, Any], outputs: int) -> Kind:
     """Return the kind of task: by problem_type for sequences, else regression for one output and classification for
     several.
 
@@ -192,14 +192,14 @@ def kind_of(head: str, config: dict[str, Any], outputs: int) -> Kind:
     return found  # type: ignore[return-value]
 
 
-def labels_of(config: dict[str, Any], outputs: int) -> tuple[str, ...]:
+def _labels_of(config: dict[str, Any], outputs: int) -> tuple[str, ...]:
     """Return the labels by number; LABEL_0, LABEL_1, … where config.json names none, as in transformers.
 
     Raises CheckpointError for labels that do not fit.
     """
     named = config.get("id2label")
     if not named:
-        return default_labels(outputs)
+        return _default_labels(outputs)
     try:
         by_number = {int(number): str(label) for number, label in named.items()}
     except (AttributeError, ValueError) as error:
@@ -218,12 +218,12 @@ def labels_of(config: dict[str, Any], outputs: int) -> tuple[str, ...]:
     return labels
 
 
-def default_labels(outputs: int) -> tuple[str, ...]:
+def _default_labels(outputs: int) -> tuple[str, ...]:
     """Return default labels, as in transformers."""
     return tuple(f"LABEL_{number}" for number in range(outputs))
 
 
-def cutting_of(location: str, task: Task, model: Model) -> Cutting:
+def _cutting_of(location: str, task: Task, model: Model) -> Cutting:
     """Return the truncation settings: the model's positions, or the tokenizer's length where that is less.
 
     Raises DataError for an unreadable tokenizer_config.json.
@@ -233,12 +233,12 @@ def cutting_of(location: str, task: Task, model: Model) -> Cutting:
     return resolved_cutting(Cutting(maximum_length=min(limit, task.maximum_length)), task, model.maximum_positions)
 
 
-def digest_of(files: str, vocabulary: Vocabulary) -> str:
+def _digest_of(files: str, vocabulary: Vocabulary) -> str:
     """Return the digest of a model's files and vocabulary, in hexadecimal."""
     return hashlib.sha256(f"{files} {vocabulary.fingerprint}".encode()).hexdigest()
 
 
-def with_weights(about: About, model: Model, vocabulary: Vocabulary, tensors: dict[str, Tensor]) -> TunedModel:
+def _with_weights(about: About, model: Model, vocabulary: Vocabulary, tensors: dict[str, Tensor]) -> TunedModel:
     """Return the model with its weights.
 
     Raises CheckpointError for tensors that are missing, not finite, or do not fit config.json.
@@ -264,4 +264,4 @@ def with_number_labels(task: Task, labels: set[str]) -> Task:
     """Return the task with default labels replaced by 0, 1, … where the data to score has numbers."""
     numbers = tuple(str(number) for number in range(len(task.labels)))
     found = labels & set(numbers) and not labels & set(task.labels)
-    return replace(task, labels=numbers) if found and task.labels == default_labels(len(numbers)) else task
+    return replace(task, labels=numbers) if found and task.labels == _default_labels(len(numbers)) else task

@@ -56,13 +56,13 @@ def identity(
     initial = {"init.fingerprint": init_fingerprint} if init_fingerprint else {}
     return (
         settings
-        | versions()
+        | _versions()
         | initial
         | {"corpus.fingerprint": corpus.fingerprint, "vocabulary.fingerprint": vocabulary.fingerprint}
     )
 
 
-def versions() -> dict[str, Any]:
+def _versions() -> dict[str, Any]:
     """Return dotted name -> version of the libraries that affect rows."""
     libraries = {f"version.{name}": importlib.metadata.version(name) for name in VERSIONED}
     return libraries | {"version.sentences": sentences.VERSION}
@@ -70,7 +70,7 @@ def versions() -> dict[str, Any]:
 
 def refuse_other_versions(folder: str, recorded: dict[str, Any]) -> None:
     """Raise DataError where a run, by its recorded identity, was made with other versions that may change its rows."""
-    for name, value in versions().items():
+    for name, value in _versions().items():
         before = recorded.get(name)
         if before != value:
             raise DataError(
@@ -130,7 +130,7 @@ def save_run_vocabulary(folder: str, vocabulary: Vocabulary, maximum_positions: 
 
 def read_run(folder: str) -> dict[str, Any] | None:
     """Return the contents of run.json; None where the run has none yet. Raises CheckpointError when it is damaged."""
-    return read(folder, RUN, RECORDED, "restore it, or start under another --name")
+    return _read(folder, RUN, RECORDED, "restore it, or start under another --name")
 
 
 def write_run(folder: str, wanted: dict[str, Any], steps: int, run_id: str, corpus_folder: str) -> None:
@@ -150,10 +150,10 @@ def settings_of(recorded: dict[str, Any]) -> Pretrain:
 
 def read_summary(folder: str) -> dict[str, Any] | None:
     """Return the summary of a finished run; None for an unfinished one. Raises CheckpointError when it is damaged."""
-    return read(folder, SUMMARY, ("steps",), "delete it, and the command that trained the run writes it again")
+    return _read(folder, SUMMARY, ("steps",), "delete it, and the command that trained the run writes it again")
 
 
-def read(folder: str, name: str, wanted: Sequence[str], remedy: str) -> dict[str, Any] | None:
+def _read(folder: str, name: str, wanted: Sequence[str], remedy: str) -> dict[str, Any] | None:
     """Return a JSON object with these keys from a run's folder; None where there is no such file."""
     location = storage.join(folder, name)
     try:

@@ -15,7 +15,7 @@ from pipeline.config.training import (
 )
 
 
-def warmup_and_remaining(warmup_share: float, step: int, steps: int) -> tuple[float, float]:
+def _warmup_and_remaining(warmup_share: float, step: int, steps: int) -> tuple[float, float]:
     """Return the warm-up's share of the peak rate, linear from above zero, and the remaining share of the steps after
     the warm-up.
     """
@@ -23,30 +23,30 @@ def warmup_and_remaining(warmup_share: float, step: int, steps: int) -> tuple[fl
     return min(1.0, (step + 1) / max(1, warmup)), min(1.0, max(0.0, (steps - step) / max(1, steps - warmup)))
 
 
-def linear_decay(schedule: LinearDecay, step: int, steps: int) -> float:
+def _linear_decay(schedule: LinearDecay, step: int, steps: int) -> float:
     """Rate linear over the warm-up, then linear towards zero at `steps`."""
-    warmed, remaining = warmup_and_remaining(schedule.warmup_share, step, steps)
+    warmed, remaining = _warmup_and_remaining(schedule.warmup_share, step, steps)
     return warmed * remaining
 
 
-def cosine_decay(schedule: CosineDecay, step: int, steps: int) -> float:
+def _cosine_decay(schedule: CosineDecay, step: int, steps: int) -> float:
     """Rate linear over the warm-up, then half a cosine towards zero at `steps`."""
-    warmed, remaining = warmup_and_remaining(schedule.warmup_share, step, steps)
+    warmed, remaining = _warmup_and_remaining(schedule.warmup_share, step, steps)
     return warmed * (1 - math.cos(math.pi * remaining)) / 2
 
 
-def polynomial_decay(schedule: PolynomialDecay, step: int, steps: int) -> float:
+def _polynomial_decay(schedule: PolynomialDecay, step: int, steps: int) -> float:
     """Rate linear over the warm-up, then a power of the remaining share, towards zero at `steps`."""
-    warmed, remaining = warmup_and_remaining(schedule.warmup_share, step, steps)
+    warmed, remaining = _warmup_and_remaining(schedule.warmup_share, step, steps)
     return warmed * remaining**schedule.power
 
 
-def constant_rate(schedule: ConstantRate, step: int, steps: int) -> float:
+def _constant_rate(schedule: ConstantRate, step: int, steps: int) -> float:
     """Rate linear over the warm-up, then 1."""
     return min(1.0, (step + 1) / max(1, schedule.warmup_steps))
 
 
-def warmup_stable_decay(schedule: WarmupStableDecay, step: int, steps: int) -> float:
+def _warmup_stable_decay(schedule: WarmupStableDecay, step: int, steps: int) -> float:
     """Rate linear over the warm-up, then 1, and in the decay linear towards zero at `steps`."""
     stable = schedule.stable_until(steps)
     decayed = 1.0 if step < stable else max(0.0, (steps - step) / (steps - stable + 1))
@@ -54,11 +54,11 @@ def warmup_stable_decay(schedule: WarmupStableDecay, step: int, steps: int) -> f
 
 
 SCHEDULES: dict[type, Callable[..., float]] = {
-    LinearDecay: linear_decay,
-    ConstantRate: constant_rate,
-    CosineDecay: cosine_decay,
-    PolynomialDecay: polynomial_decay,
-    WarmupStableDecay: warmup_stable_decay,
+    LinearDecay: _linear_decay,
+    ConstantRate: _constant_rate,
+    CosineDecay: _cosine_decay,
+    PolynomialDecay: _polynomial_decay,
+    WarmupStableDecay: _warmup_stable_decay,
 }
 
 

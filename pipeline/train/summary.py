@@ -78,7 +78,7 @@ def figures(summary: dict[str, Any]) -> list[tuple[str, str]]:
             (
                 "held-out MLM loss",
                 f"{after['heldout/mlm_loss']:.3f} nats at length {summary['maximum_length']} (before training "
-                f"{before['heldout/mlm_loss']:.3f}{other_length(summary)}, "
+                f"{before['heldout/mlm_loss']:.3f}{_other_length(summary)}, "
                 f"unigram baseline {beside['baseline/unigram_mlm_loss']:.3f})",
             ),
             (
@@ -106,7 +106,7 @@ def figures(summary: dict[str, Any]) -> list[tuple[str, str]]:
         rows += [
             (f"held-out {term.upper()} accuracy", ONE_ANSWER)
             for term in ("nsp", "sop")
-            if pair_task_unmeasured(term, after, beside)
+            if _pair_task_unmeasured(term, after, beside)
         ]
     else:
         rows.append(("held-out loss", "none: the corpus is too small for a held-out part (prepare.heldout_share)"))
@@ -124,22 +124,22 @@ def figures(summary: dict[str, Any]) -> list[tuple[str, str]]:
         ("95% of the steps", f"within {summary['step_milliseconds_95th']:,.0f} ms"),
         ("waiting for data", f"{summary['data_wait_percent']:.1f}% of the time"),
         ("memory", f"{summary['peak_memory_gigabytes']:.2f} GB at most"),
-        ("model FLOPs utilisation", utilisation_text(summary["model_flops_utilisation_percent"])),
+        ("model FLOPs utilisation", _utilisation_text(summary["model_flops_utilisation_percent"])),
     ]
 
 
-def pair_task_unmeasured(term: str, after: dict[str, float], beside: dict[str, float]) -> bool:
+def _pair_task_unmeasured(term: str, after: dict[str, float], beside: dict[str, float]) -> bool:
     """Return whether a pair task was trained but could not be evaluated."""
     return f"heldout/{term}_accuracy" not in after and f"baseline/majority_{term}_accuracy" in beside
 
 
-def other_length(summary: dict[str, Any]) -> str:
+def _other_length(summary: dict[str, Any]) -> str:
     """Return the length of the evaluation before training, in words, where it differs."""
     length = summary["heldout_before"]["heldout/maximum_length"]
     return f" at length {length:.0f}" if length != summary["maximum_length"] else ""
 
 
-def utilisation_text(percent: float | None) -> str:
+def _utilisation_text(percent: float | None) -> str:
     return (
         "not known: there is no peak for this device and precision"
         if percent is None
@@ -147,7 +147,7 @@ def utilisation_text(percent: float | None) -> str:
     )
 
 
-def location_lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
+def _location_lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
     """Return (name, location) of a run's outputs."""
     return [
         ("checkpoint", summary["checkpoint"]),
@@ -166,7 +166,7 @@ def to_open(uri: str, run_id: str, experiment_id: str | None = None) -> str:
     return f"{uri.rstrip('/')}/{page}" if uri.startswith("http") else f"run {run_id} at {uri}"
 
 
-def blank_lines(summary: dict[str, Any]) -> list[str]:
+def _blank_lines(summary: dict[str, Any]) -> list[str]:
     """Return the blanked sentences with answers and guesses: the most confident correct ones, labelled as such, then
     random ones.
     """
@@ -189,8 +189,8 @@ def summary_text(summary: dict[str, Any]) -> str:
     width = max(len(name) for name, _ in figures(summary)) + 2
     lines = [f"run {summary['name']}", *(f"  {name:<{width}}{value}" for name, value in figures(summary))]
     if summary["heldout_after"]:
-        lines += ["", *blank_lines(summary)]
-    return "\n".join([*lines, "", *(f"  {name:<{width}}{value}" for name, value in location_lines(summary))])
+        lines += ["", *_blank_lines(summary)]
+    return "\n".join([*lines, "", *(f"  {name:<{width}}{value}" for name, value in _location_lines(summary))])
 
 
 def description(config: Pretrain, corpus: "Corpus", tokens: int, folder: str) -> str:
@@ -221,5 +221,5 @@ def table(rows: Iterable[tuple[str, str]]) -> str:
 
 def summary_markdown(summary: dict[str, Any]) -> str:
     """Return the summary in Markdown, to follow the MLflow run's description."""
-    blanks = "\n\n```\n" + "\n".join(blank_lines(summary)) + "\n```\n" if summary["heldout_after"] else "\n"
-    return table(figures(summary) + location_lines(summary)) + blanks
+    blanks = "\n\n```\n" + "\n".join(_blank_lines(summary)) + "\n```\n" if summary["heldout_after"] else "\n"
+    return table(figures(summary) + _location_lines(summary)) + blanks

@@ -103,7 +103,7 @@ def open_run(
         client = MlflowClient(tracking_uri=uri)
         found = client.get_experiment_by_name(experiment)
         if found:
-            end_killed(client, found.experiment_id)
+            _end_killed(client, found.experiment_id)
         if run_id is not None and has_run(client, run_id):
             client.set_tag(run_id, DRIVER, this_driver())  # first: else another start may end it
             client.update_run(run_id, status="RUNNING")
@@ -111,7 +111,7 @@ def open_run(
         experiment_id = (
             found.experiment_id
             if found
-            else client.create_experiment(experiment, artifact_location=artifact_location(uri), tags=KIND)
+            else client.create_experiment(experiment, artifact_location=_artifact_location(uri), tags=KIND)
         )
         run = client.create_run(experiment_id, run_name=name, tags=origin() | tags | {DRIVER: this_driver()})
         entries = [Param(key, str(value)) for key, value in parameters.items()]
@@ -149,7 +149,7 @@ def corpus_inputs(corpus: "Corpus") -> list[DatasetInput]:
     ]
 
 
-def end_killed(client: MlflowClient, experiment_id: str) -> None:
+def _end_killed(client: MlflowClient, experiment_id: str) -> None:
     """End the experiment's RUNNING runs whose driver is gone as KILLED, at the time of their last metric."""
     for run in client.search_runs([experiment_id], "attributes.status = 'RUNNING'"):
         if is_gone(run.data.tags.get(DRIVER, "")):
@@ -184,7 +184,7 @@ def history(run: MlflowRun, name: str) -> list[Metric]:
     return sorted(MlflowClient(tracking_uri=run.uri).get_metric_history(run.run_id, name), key=lambda point: point.step)
 
 
-def artifact_location(uri: str) -> str | None:
+def _artifact_location(uri: str) -> str | None:
     """Return a folder next to the SQLite file, so that no mlruns folder appears in the working directory; None for a
     server.
     """

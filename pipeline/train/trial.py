@@ -106,7 +106,7 @@ def run_trial(
             weights = copy.deepcopy(module.state_dict()) if recipe.patience else {}
             state.best = Best(value=value, epoch=epoch, weights=weights, answers=found[first])
         over = recipe.patience is not None and epoch - state.best.epoch >= recipe.patience
-        if agreed(over, compute):
+        if _agreed(over, compute):
             break
     assert state.best is not None
     if recipe.patience:
@@ -116,7 +116,7 @@ def run_trial(
         answers = handlers.answers(
             task, splits[first], compute_logits(module, splits[first].rows, device, autocast), cutting
         )
-    return build_result(task, splits[first], answers, state, rows.num_rows)
+    return _build_result(task, splits[first], answers, state, rows.num_rows)
 
 
 def assist_trial(
@@ -136,11 +136,11 @@ def assist_trial(
     for epoch in range(len(state.epochs), config.recipe.epochs):
         with training():
             train_epoch(config, objective, optimizer, rows, state, epoch, compute, checkpoints=None)
-        if agreed(False, compute):
+        if _agreed(False, compute):
             break
 
 
-def agreed(over: bool, compute: Compute) -> bool:
+def _agreed(over: bool, compute: Compute) -> bool:
     """Return whether rank 0 says that training is over; every rank calls it after each epoch."""
     if compute.world == 1:
         return over
@@ -149,7 +149,7 @@ def agreed(over: bool, compute: Compute) -> bool:
     return bool(said)
 
 
-def build_result(task: Task, first: Prepared, answers: Any, state: TrialState, rows: int) -> Result:
+def _build_result(task: Task, first: Prepared, answers: Any, state: TrialState, rows: int) -> Result:
     """Return the result of a finished training; `answers` are those of its best epoch to the first split."""
     assert state.best is not None
     handlers = KINDS[task.kind]
@@ -202,18 +202,18 @@ def train_epoch(
             points.append((state.step, total / count))
             total, count = torch.zeros_like(total), 0.0
         if checkpoints and checkpoints.due():
-            state.curve += points_as_floats(points)
+            state.curve += _points_as_floats(points)
             points = []
             state.total, state.count = float(total), float(count)
             state.seconds = before + time.perf_counter() - started
-            checkpoints.save(state, task_of(objective), optimizer)
+            checkpoints.save(state, _task_of(objective), optimizer)
     if state.step % every:
         points.append((state.step, total / count))
-    state.curve += points_as_floats(points)
+    state.curve += _points_as_floats(points)
     state.total, state.count, state.seconds = 0.0, 0.0, before + time.perf_counter() - started
 
 
-def points_as_floats(points: list[tuple[int, Tensor]]) -> list[tuple[int, float]]:
+def _points_as_floats(points: list[tuple[int, Tensor]]) -> list[tuple[int, float]]:
     """Return points of a learning curve as floats, with one synchronisation."""
     values = torch.stack([mean for _, mean in points]).tolist() if points else []
     return [(step, value) for (step, _), value in zip(points, values, strict=True)]
@@ -234,7 +234,7 @@ def train_on_slots(
     Returns the loss sum over all ranks, float64, and its count. The host does not wait for a GPU.
     """
     there = [(slot, batch.to(compute.device)) for slot, batch in slots]
-    count = sum(task_of(objective).count(batch) for _, batch in there)
+    count = sum(_task_of(objective).count(batch) for _, batch in there)
     if isinstance(count, Tensor):
         count = count.clamp(min=1e-9)  # a step without labels
     mine = there[compute.rank :: compute.world]
@@ -249,7 +249,7 @@ def train_on_slots(
     return total, count
 
 
-def task_of(objective: nn.Module) -> TaskObjective:
+def _task_of(objective: nn.Module) -> TaskObjective:
     """The module inside DistributedDataParallel, or itself."""
     return getattr(objective, "module", objective)
 

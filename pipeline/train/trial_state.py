@@ -78,10 +78,10 @@ class TrialCheckpoints:
         written = {name: value for name, value in vars(state).items() if name != "best"}
         written["best"] = {"value": state.best.value, "epoch": state.best.epoch} if state.best else None
         with scratch_folder("trial") as folder:
-            save_file(copied_to_host(module.state_dict()), folder / WEIGHTS)
+            save_file(_copied_to_host(module.state_dict()), folder / WEIGHTS)
             save_file(optimizer_tensors(optimizer, module), folder / OPTIMIZER)
             if state.best and state.best.weights:
-                save_file(copied_to_host(state.best.weights), folder / BEST)
+                save_file(_copied_to_host(state.best.weights), folder / BEST)
             (folder / STATE).write_text(json.dumps(written) + "\n")
             storage.publish(folder, target, {"step": state.step})
         for step in steps_saved(self.folder):
@@ -124,6 +124,6 @@ def delete_checkpoints(folder: str) -> None:
     storage.delete_folder(storage.join(folder, "checkpoints"))
 
 
-def copied_to_host(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _copied_to_host(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Copy tensors to the host, contiguous."""
     return {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}

@@ -103,15 +103,15 @@ def save_tuned(
         save_file(to_published(weights), folder / WEIGHTS, metadata={"format": "pt"})
         if carried:
             save_file(carried, folder / ADAPTERS)
-        (folder / CONFIG).write_text(json.dumps(config_of(about.task, model, vocabulary), indent=2) + "\n")
-        (folder / TASK).write_text(json.dumps(task_file(about, adapter), indent=1) + "\n")
+        (folder / CONFIG).write_text(json.dumps(_config_of(about.task, model, vocabulary), indent=2) + "\n")
+        (folder / TASK).write_text(json.dumps(_task_file(about, adapter), indent=1) + "\n")
         save_vocabulary(vocabulary, folder, about.cutting.maximum_length or model.maximum_positions)
         for name, content in (beside or {}).items():
             storage.write_bytes(str(folder / name), content.encode())
         storage.publish(folder, target, {"task": about.task.name})
 
 
-def config_of(task: Task, model: Model, vocabulary: Vocabulary) -> dict[str, Any]:
+def _config_of(task: Task, model: Model, vocabulary: Vocabulary) -> dict[str, Any]:
     """Return the contents of config.json, with labels by name."""
     labels = task.labels or (("score",) if task.kind == "regression" else ())
     named = (
@@ -128,7 +128,7 @@ def config_of(task: Task, model: Model, vocabulary: Vocabulary) -> dict[str, Any
     )
 
 
-def task_file(about: About, adapter: Adapter) -> dict[str, Any]:
+def _task_file(about: About, adapter: Adapter) -> dict[str, Any]:
     """Return the contents of task.json."""
     kept = {name: value for name, value in asdict(about.task).items() if name != "splits"}
     carried = asdict(adapter) if isinstance(adapter, Bottleneck) else None

@@ -92,7 +92,7 @@ def run_worker(job: Job, device: torch.device) -> None:
         ray.train.get_dataset_shard(STREAM).iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=4)
     )
     torch.set_num_threads(config.placement.threads or max(1, cores() // context.get_local_world_size()))
-    say = (lambda text: ray.get(job.tracker.say.remote(text))) if rank == 0 else no_op
+    say = (lambda text: ray.get(job.tracker.say.remote(text))) if rank == 0 else _no_op
     torch.manual_seed(config.seed)
     precision = chosen_precision(config.placement, device)
     if line := slower_precision(config.placement, device):
@@ -131,16 +131,16 @@ def run_worker(job: Job, device: torch.device) -> None:
             world=world,
         ),
         peak_flops=device_peak(device, precision),
-        log=points.log if rank == 0 else no_op,
-        flush=points.flush if rank == 0 else no_op,
+        log=points.log if rank == 0 else _no_op,
+        flush=points.flush if rank == 0 else _no_op,
         say=say,
         leaving=lambda: ray.train.get_preemption_info() is not None,
         worker_name=worker_name(),
     )
     if not folder:
-        state = initial_state(job, work, module, wordpiece, precision)
+        state = _initial_state(job, work, module, wordpiece, precision)
     if state.step == phase.first:
-        work.log(state.step, baseline_metrics(heldout_baselines(stream, work, wordpiece)))
+        work.log(state.step, baseline_metrics(_heldout_baselines(stream, work, wordpiece)))
     compiling = compiles(
         config, len(stream.vocabulary.tokens), device, dataclasses.replace(phase, first=state.step), say
     )
@@ -148,7 +148,7 @@ def run_worker(job: Job, device: torch.device) -> None:
         state = train(work, slots_of_blocks(blocks, phase.batch.rows_per_slot), module, optimizer, state)
     if state.step < config.steps:  # another phase follows
         return
-    summary = summarise(job, work, module, state, phase, wordpiece)
+    summary = _summarise(job, work, module, state, phase, wordpiece)
     if rank == 0:
         ray.get(job.tracker.result.remote(summary))
 
@@ -182,11 +182,11 @@ class Points:
         ray.get(self.tracker.flush.remote())
 
 
-def no_op(*_: Any) -> None:
+def _no_op(*_: Any) -> None:
     """Ignore a message, on ranks other than 0."""
 
 
-def initial_state(job: Job, work: Work, module: BertPretraining, wordpiece: WordPiece, precision: str) -> State:
+def _initial_state(job: Job, work: Work, module: BertPretraining, wordpiece: WordPiece, precision: str) -> State:
     """Return the state before the first step.
 
     A published model is loaded, and evaluated with its own vocabulary; every rank must call this.
@@ -198,16 +198,16 @@ def initial_state(job: Job, work: Work, module: BertPretraining, wordpiece: Word
             )
         set_word_embeddings(module, read_tensors(storage.join(job.words, WORDS))["words"])
     if job.initial is None:
-        return State(heldout_before=measure_words(job, work, module, wordpiece, 0))
+        return State(heldout_before=_measure_words(job, work, module, wordpiece, 0))
     published = build_initial_module(job.initial, job.config.model).to(work.device)
     if precision == "float8":
         to_float8(published.encoder.layers)
-    before = measure_words(job, work, published, WordPiece(job.initial.vocabulary), 0)
+    before = _measure_words(job, work, published, WordPiece(job.initial.vocabulary), 0)
     module.load_state_dict(extended_state(published.state_dict(), job.initial.vocabulary, job.stream.vocabulary))
     return State(heldout_before=before)
 
 
-def measure_words(job: Job, work: Work, module: BertPretraining, wordpiece: WordPiece, step: int) -> dict[str, float]:
+def _measure_words(job: Job, work: Work, module: BertPretraining, wordpiece: WordPiece, step: int) -> dict[str, float]:
     """Log and return the held-out loss per word and per byte; every rank must call it."""
     config = job.config
     held = heldout_words(
@@ -224,16 +224,16 @@ def measure_words(job: Job, work: Work, module: BertPretraining, wordpiece: Word
     return metrics
 
 
-def summarise(
+def _summarise(
     job: Job, work: Work, module: BertPretraining, state: State, phase: Phase, wordpiece: WordPiece
 ) -> dict[str, Any]:
     """Return held-out metrics with their baselines, throughput, and filled-in blanks; every rank must call it."""
     config, stream = job.config, job.stream
     after = evaluate(module, work.heldout, world=work.world, device=work.device, autocast=work.autocast)
     if after:
-        after |= measure_words(job, work, module, wordpiece, state.step)
+        after |= _measure_words(job, work, module, wordpiece, state.step)
         work.flush()
-    beside = heldout_baselines(stream, work, wordpiece)
+    beside = _heldout_baselines(stream, work, wordpiece)
     blanks = None
     if work.rank == 0:
         blanks = fill_in_the_blanks(
@@ -257,7 +257,7 @@ def summarise(
         "maximum_length": phase.sampling.maximum_length,
         "step_milliseconds_95th": percentile_milliseconds(state.step_times, 0.95),
         "peak_memory_gigabytes": peak_memory_bytes(work.device) / 1e9,
-        "model_flops_utilisation_percent": overall_utilisation(work, state),
+        "model_flops_utilisation_percent": _overall_utilisation(work, state),
         "heldout_before": state.heldout_before,
         "heldout_after": after,
         "baselines": beside,
@@ -266,14 +266,14 @@ def summarise(
     }
 
 
-def heldout_baselines(stream: StreamSettings, work: Work, wordpiece: WordPiece) -> dict[str, float]:
+def _heldout_baselines(stream: StreamSettings, work: Work, wordpiece: WordPiece) -> dict[str, float]:
     """Return the baselines on the phase's held-out rows; empty without such rows. Every rank must call it."""
     if not stream.corpus.heldout:
         return {}
     return baselines(work.heldout, unigram_counts(stream.corpus, wordpiece, len(stream.vocabulary.tokens)), work.world)
 
 
-def overall_utilisation(work: Work, state: State) -> float | None:
+def _overall_utilisation(work: Work, state: State) -> float | None:
     """Return model FLOPs utilisation over the whole run in percent; None where the device's peak is unknown."""
     if work.peak_flops is None:
         return None

@@ -3,6 +3,7 @@
 import ast
 import graphlib
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -161,6 +162,24 @@ def test_the_time_of_day_is_read_for_points_and_benchmarks_alone() -> None:
         )
     ]
     assert sorted(name for name in readers if not within(name, {"bench"})) == ["grid.runs", "train.tracking"]
+
+
+NAMED_BY_TABLES = {
+    "tasks.metrics": {"micro_f1", "subset_accuracy", "mean_absolute_error", "auc", "average_precision"},
+}
+"""Functions that no other module names, but a table of their own module offers by their names."""
+
+
+def test_functions_without_an_underscore_are_used_by_other_modules() -> None:
+    """A module's interface is what others use; all else in it begins with an underscore."""
+    sources = [path for folder in ("pipeline", "jobs", "tests", "cluster") for path in (ROOT / folder).rglob("*.py")]
+    words = {path: set(re.findall(r"\w+", path.read_text())) for path in sources}
+    unused = {}
+    for module, path in FILES.items():
+        public = {node.name for node in parse(path).body if isinstance(node, ast.FunctionDef) and node.name[0] != "_"}
+        others = set().union(*(found for other, found in words.items() if other != path))
+        unused[short(module)] = public - others - NAMED_BY_TABLES.get(short(module), set())
+    assert {module: names for module, names in unused.items() if names} == {}
 
 
 def test_nothing_needs_transformers_to_be_imported() -> None:
