@@ -28,9 +28,9 @@ from pipeline.export.huggingface import export
 from pipeline.text.wordpiece import WordPiece
 from pipeline.train import checkpoint, run
 from pipeline.train.evaluate import baseline_metrics
+from pipeline.train.hardware import autocast_of, chosen_precision
 from pipeline.train.initial import Initial, agreed_model, read_initial
 from pipeline.train.launch import fit, locked_tracker, tracked
-from pipeline.train.precision import autocast_of, chosen_precision
 from pipeline.train.probe import require_usable_gpus
 from pipeline.train.summary import Pace, description, progress_line, summary_markdown
 from pipeline.train.tracking import DESCRIPTION, corpus_inputs, open_run, tracking_uri

@@ -21,10 +21,10 @@ from pipeline.config.command import Command
 from pipeline.config.finetune import Finetune, Recipe
 from pipeline.errors import ConfigError, PipelineError
 from pipeline.finetune.problems import Problem, read_problems
-from pipeline.finetune.trials import autocast_for, build, device_of, precision_of
+from pipeline.finetune.trials import autocast_for, build, precision_of
 from pipeline.grid.job import encoder_of
 from pipeline.tasks.metrics import METRICS
-from pipeline.train.hardware import cores
+from pipeline.train.hardware import cores, device_of
 from pipeline.train.initial import Initial
 from pipeline.train.trial import run_trial, sample_rows
 from pipeline.train.tuned import About, save_tuned
@@ -86,9 +86,10 @@ def _measure(wanted: Settings) -> int:
                 f"task ({task}) is of the kind {problem.task.kind}: choose one of classes, such as sst2 or mrpc"
             )
         torch.set_num_threads(cores())
+        device = device_of(config.placement, config.trials.gpus)
         print(
             f"{initial.model.layers} layers of width {initial.model.width}, {cores()} CPU threads, "
-            f"{precision_of(config.placement, initial.model.width, device_of(config))} on both sides"
+            f"{precision_of(config.placement, initial.model.width, device)} on both sides"
         )
         sides: dict[str, list[Side]] = {"ours": [], "Trainer": []}
         for seed in range(wanted.repetitions):
@@ -123,7 +124,7 @@ def _verdict(sides: dict[str, list[Side]]) -> int:
 
 def _ours(config: Finetune, problem: Problem, initial: Initial, seed: int) -> Side:
     """Train once with our code, timed without evaluation."""
-    device = device_of(config)
+    device = device_of(config.placement, config.trials.gpus)
     autocast = autocast_for(config.placement, initial.model.width, device)
     module = build(config, problem, initial, seed).to(device)
     found = run_trial(
@@ -170,6 +171,7 @@ def _theirs(config: Finetune, problem: Problem, initial: Initial, seed: int, fol
     model = AutoModelForSequenceClassification.from_pretrained(folder / "model", attn_implementation="sdpa")
     rows = sample_rows(problem.train.rows, config.recipe.training_rows, seed)
     dev = next(iter(problem.splits.values()))
+    device = device_of(config.placement, config.trials.gpus)
     asked = TrainingArguments(
         output_dir=str(folder / "out"),
         num_train_epochs=1,
@@ -179,7 +181,7 @@ def _theirs(config: Finetune, problem: Problem, initial: Initial, seed: int, fol
         weight_decay=config.optimizer.weight_decay,
         warmup_steps=config.schedule.warmup_share,
         lr_scheduler_type="linear",
-        bf16=precision_of(config.placement, initial.model.width, device_of(config)) == "bfloat16",
+        bf16=precision_of(config.placement, initial.model.width, device) == "bfloat16",
         train_sampling_strategy="group_by_length",
         optim="adamw_torch_fused",
         seed=seed,
@@ -187,7 +189,7 @@ def _theirs(config: Finetune, problem: Problem, initial: Initial, seed: int, fol
         save_strategy="no",
         logging_strategy="no",
         disable_tqdm=True,
-        use_cpu=device_of(config).type == "cpu",
+        use_cpu=device.type == "cpu",
         dataloader_pin_memory=False,
     )
     tokenizer = PreTrainedTokenizerFast.from_pretrained(folder / "model")

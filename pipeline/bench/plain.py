@@ -24,9 +24,9 @@ from pipeline.text.wordpiece import WordPiece
 from pipeline.train import run
 from pipeline.train.checkpoint import State
 from pipeline.train.evaluate import heldout_batches
+from pipeline.train.hardware import autocast_of, chosen_precision
 from pipeline.train.loop import Work, train
 from pipeline.train.optim import build_optimizer
-from pipeline.train.precision import autocast_of, chosen_precision
 
 RATE, STEP_TIME = "speed/tokens_per_second", "speed/step_milliseconds"
 

@@ -14,7 +14,8 @@ from pipeline import storage
 from pipeline.config.finetune import Finetune
 from pipeline.errors import DataError
 from pipeline.finetune.problems import Problem
-from pipeline.finetune.trials import autocast_for, build, device_of
+from pipeline.finetune.trials import autocast_for, build
+from pipeline.train.hardware import device_of
 from pipeline.train.initial import Initial
 from pipeline.train.optim import build_optimizer
 from pipeline.train.step import Compute
@@ -55,7 +56,7 @@ def seconds_of(config: Finetune, problem: Problem, initial: Initial) -> float:
 
     Steps differ by the length of their rows, and a few steps rarely represent all.
     """
-    device = device_of(config)
+    device = device_of(config.placement, config.trials.gpus)
     autocast = autocast_for(config.placement, initial.model.width, device)
     threads = torch.get_num_threads()
     torch.set_num_threads(config.placement.threads or max(1, round(config.trials.cpus)))

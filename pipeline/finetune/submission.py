@@ -7,13 +7,13 @@ from pipeline.config.finetune import Finetune
 from pipeline.errors import listed
 from pipeline.finetune.answering import AnswerProgress
 from pipeline.finetune.problems import Problem
-from pipeline.finetune.trials import answer_precision, device_of
+from pipeline.finetune.trials import answer_precision
 from pipeline.tasks import sequences
 from pipeline.tasks.glue import TASKS
 from pipeline.tasks.known import GLUE
 from pipeline.tasks.submission import FILES, Predictions, write_submission
 from pipeline.tasks.tables import read_split
-from pipeline.train.precision import autocast_of
+from pipeline.train.hardware import autocast_of, device_of
 from pipeline.train.trial import compute_logits
 from pipeline.train.tuned import load_tuned
 
@@ -74,7 +74,7 @@ def rows_to_answer(data: str, tasks: Collection[str]) -> dict[str, int]:
 def _predictions(config: Finetune, model: str, task: str, split: str, after: Callable[[int], None]) -> Predictions:
     """Return a model's predictions on a test split; `after` is called with the number of newly answered rows."""
     assert config.data is not None
-    tuned, device = load_tuned(model), device_of(config)
+    tuned, device = load_tuned(model), device_of(config.placement, config.trials.gpus)
     texts = read_split(TASKS[task], config.data, split)
     prepared = sequences.prepare(tuned.about.task, texts, tuned.vocabulary, tuned.about.cutting)
     precision = answer_precision(config.placement, tuned.about.lineage.get("precision"), device)

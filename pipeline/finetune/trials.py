@@ -31,9 +31,8 @@ from pipeline.model.gpu import gpu_of, supports_matmul
 from pipeline.objectives.tasks import OBJECTIVES, TaskObjective
 from pipeline.tasks.task import Task
 from pipeline.train.checkpoint import steps_saved
-from pipeline.train.hardware import cores
+from pipeline.train.hardware import autocast_of, chosen_precision, cores, device_of
 from pipeline.train.initial import Initial, build_initial_module
-from pipeline.train.precision import autocast_of, chosen_precision
 from pipeline.train.step import Compute
 from pipeline.train.trial import assist_trial, class_weights, label_mean_and_deviation, load_encoder, run_trial
 from pipeline.train.trial_state import Scores, TrialCheckpoints, delete_checkpoints
@@ -85,6 +84,7 @@ def make_trial(
 
 def identity_of(config: Finetune, problem: Problem, initial: Initial, seed: int) -> dict[str, Any]:
     """Return everything that defines a trial."""
+    device = device_of(config.placement, config.trials.gpus)
     shaping = {
         key: value for key, value in flatten(config).items() if key.split(".")[0] in SHAPING and key != "recipe.metric"
     }  # the task's metrics say it
@@ -100,7 +100,7 @@ def identity_of(config: Finetune, problem: Problem, initial: Initial, seed: int)
             "rows": problem.digest,
         }
         | _task_identity(problem.task)
-        | {"precision": precision_of(config.placement, initial.model.width, device_of(config))}
+        | {"precision": precision_of(config.placement, initial.model.width, device)}
     )
 
 
@@ -223,12 +223,6 @@ def autocast_for(placement: ModelPlacement, width: int, device: torch.device) ->
     return autocast_of(precision_of(placement, width, device), device)
 
 
-def device_of(config: Finetune) -> torch.device:
-    """Return the GPU that this process sees, unless the CPU or no GPU share is requested."""
-    wanted = config.placement.device != "cpu" and config.trials.gpus != 0
-    return torch.device("cuda" if wanted and torch.cuda.is_available() else "cpu")
-
-
 def load_or_train(
     trial: Trial,
     problem: Problem,
@@ -249,7 +243,8 @@ def load_or_train(
 
 def assist(trial: Trial, problem: Problem, initial: Initial, rank: int) -> None:
     """Train one rank's part of a trial whose rank 0 is in `load_or_train`."""
-    config, device = trial.config, device_of(trial.config)
+    config = trial.config
+    device = device_of(config.placement, config.trials.gpus)
     _set_threads(config)
     compute = Compute(
         device=device,
@@ -275,7 +270,8 @@ def _train(
     workers: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> dict[str, Any]:
     """Train a trial, store its result and return it."""
-    config, device, checkpoints = trial.config, device_of(trial.config), TrialCheckpoints(trial.folder)
+    config, checkpoints = trial.config, TrialCheckpoints(trial.folder)
+    device = device_of(config.placement, config.trials.gpus)
     _set_threads(config)
     module = build(config, problem, initial, trial.seed).to(device)
     with workers():

@@ -10,12 +10,12 @@ from pipeline.config.predict import Compare
 from pipeline.finetune.paired import Difference, format_difference, over_rows, over_seeds, verdict
 from pipeline.finetune.problems import Problem, read_problems
 from pipeline.finetune.table import Reported, format_score, is_share
-from pipeline.finetune.trials import answer_precision, device_of
+from pipeline.finetune.trials import answer_precision
 from pipeline.grid.job import encoder_of, finetune
 from pipeline.tasks import metrics, questions, sequences
 from pipeline.tasks.prepared import Prepared
 from pipeline.tasks.squad_metrics import best_of
-from pipeline.train.precision import autocast_of
+from pipeline.train.hardware import autocast_of, device_of
 from pipeline.train.trial import compute_logits
 from pipeline.train.tuned import TunedModel, load_tuned
 
@@ -110,7 +110,8 @@ def _discard(line: str) -> None:
 
 def _row_scorer(config: Finetune, problem: Problem, tuned: TunedModel) -> RowScorer:
     """Return a function from indices of development items to the model's selecting metric on them."""
-    task, prepared, device = problem.task, next(iter(problem.splits.values())), device_of(config)
+    task, prepared = problem.task, next(iter(problem.splits.values()))
+    device = device_of(config.placement, config.trials.gpus)
     precision = answer_precision(config.placement, tuned.about.lineage.get("precision"), device)
     logits = compute_logits(tuned.module.to(device), prepared.rows, device, autocast_of(precision, device))
     if task.kind == "spans":

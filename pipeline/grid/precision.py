@@ -13,7 +13,8 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from pipeline import cluster
 from pipeline.config.finetune import Finetune
 from pipeline.config.training import ModelPlacement
-from pipeline.finetune.trials import NARROW, device_of, precision_of
+from pipeline.finetune.trials import NARROW, precision_of
+from pipeline.train.hardware import device_of
 
 LITTLE = 0.0001
 """The smallest GPU share that Ray grants: enough to see the GPU."""
@@ -27,7 +28,7 @@ def with_precision(config: Finetune, width: int, asked: Mapping[str, float], rep
     """
     if config.placement.precision != "auto":
         return config
-    device = device_of(config)
+    device = device_of(config.placement, config.trials.gpus)
     if on_this_machine() and (device.type == "cuda" or not asked.get("GPU")):
         found = [precision_of(config.placement, width, device)]
     elif not asked.get("GPU") and width <= NARROW:

@@ -13,6 +13,7 @@ from pipeline.config.finetune import Finetune
 from pipeline.finetune import trials as trial_work
 from pipeline.finetune.problems import Problem
 from pipeline.finetune.trials import Trial
+from pipeline.train.hardware import device_of
 from pipeline.train.initial import Initial
 from pipeline.train.process_group import join, listen
 
@@ -60,7 +61,7 @@ def workers(trial: Trial, problem: ray.ObjectRef, initial: Initial, share: dict[
 
 def _backend(config: Finetune) -> str:
     """Torch's backend for the gradients of a trial's device."""
-    return "nccl" if trial_work.device_of(config).type == "cuda" else "gloo"
+    return "nccl" if device_of(config.placement, config.trials.gpus).type == "cuda" else "gloo"
 
 
 class Worker:

@@ -10,13 +10,13 @@ from tokenizers import Tokenizer
 from pipeline import storage
 from pipeline.config.predict import Predict
 from pipeline.config.training import ModelPlacement
-from pipeline.errors import CheckpointError, ConfigError, DataError, listed, shown
+from pipeline.errors import CheckpointError, DataError, listed, shown
 from pipeline.export.inference import TEXTS_AT_ONCE, batch_of, fill_masks
 from pipeline.export.trained import Trained, load_trained
 from pipeline.finetune.trials import answer_precision
 from pipeline.predict.answers import CUT, answer_items, answer_schema, items_of
 from pipeline.text.vocabulary import Vocabulary, load_vocabulary
-from pipeline.train.precision import autocast_of, chosen_precision
+from pipeline.train.hardware import autocast_of, chosen_precision, required_device
 from pipeline.train.published_tuned import DIGEST, is_published, load_published, load_tuned_or_published
 from pipeline.train.tuned import TASK, TunedModel, about_of
 
@@ -80,19 +80,9 @@ def kind_of(checkpoint: str) -> str:
     return about_of(storage.absolute(checkpoint))[0].task.kind if storage.exists(place) else FILL
 
 
-def device_of(placement: ModelPlacement) -> torch.device:
-    """Return the GPU that this process sees, unless the CPU is requested.
-
-    Raises ConfigError if a GPU is requested and there is none.
-    """
-    if placement.device == "cuda" and not torch.cuda.is_available():
-        raise ConfigError("placement.device cuda needs a GPU, and this process sees none: use placement.device cpu")
-    return torch.device("cuda" if placement.device != "cpu" and torch.cuda.is_available() else "cpu")
-
-
 def load(config: Predict) -> Answerer:
     """Load the config's model on this process's device. Raises CheckpointError if it is damaged or missing."""
-    device = device_of(config.placement)
+    device = required_device(config.placement)
     if not is_published(config.checkpoint) and kind_of(config.checkpoint) == FILL:
         return _fill_answerer(config, device)
     return task_answerer(load_tuned_or_published(config.checkpoint), config.placement, device)

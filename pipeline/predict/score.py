@@ -14,7 +14,6 @@ from pipeline.errors import ConfigError, DataError, listed, shown
 from pipeline.finetune.problems import noun
 from pipeline.finetune.table import format_score as shown_figure
 from pipeline.finetune.trials import answer_precision
-from pipeline.predict.model import device_of
 from pipeline.tasks import known, own
 from pipeline.tasks.content import content_of
 from pipeline.tasks.files import read_file, require_labels
@@ -24,7 +23,7 @@ from pipeline.tasks.recognise import kind_of
 from pipeline.tasks.squad import Question, are_answers, read_questions
 from pipeline.tasks.squad_metrics import score as squad_score
 from pipeline.tasks.task import Task
-from pipeline.train.precision import autocast_of
+from pipeline.train.hardware import autocast_of, required_device
 from pipeline.train.published_tuned import DIGEST, load_tuned_or_published, with_number_labels
 from pipeline.train.trial import compute_logits
 from pipeline.train.tuned import TunedModel
@@ -59,7 +58,7 @@ def score(config: Score, report: Report) -> dict[str, float]:
     task = given.task if DIGEST not in tuned.about.lineage else _as_asked(given)
     tuned, handlers = replace(tuned, about=replace(tuned.about, task=task)), KINDS[task.kind]
     prepared = handlers.prepare(task, given.items, tuned.vocabulary, tuned.about.cutting)
-    device = device_of(config.placement)
+    device = required_device(config.placement)
     precision = answer_precision(config.placement, tuned.about.lineage.get("precision"), device)
     logits = compute_logits(tuned.module.to(device), prepared.rows, device, autocast_of(precision, device))
     said = handlers.answers(task, prepared, logits, tuned.about.cutting)

@@ -1,4 +1,4 @@
-"""Device use of a run: FLOPs utilisation, peak memory, and advice when memory runs out."""
+"""Device of a run: cores, device, number format, FLOPs utilisation, peak memory, and advice when memory runs out."""
 
 import os
 import resource
@@ -10,10 +10,78 @@ import torch
 
 from pipeline.config.jobs import Pretrain
 from pipeline.config.phases import Phase
+from pipeline.config.training import ModelPlacement, Placement
 from pipeline.errors import ConfigError
+from pipeline.model.float8 import refuse_float8
 from pipeline.model.flops import TokenCounts, flops_per_token, peak_flops, utilisation
+from pipeline.model.gpu import AMPERE, gpu_of, supports_matmul
 
 CPU_ALLOCATOR_FAILED = "DefaultCPUAllocator:"  # how torch's RuntimeError about memory on a CPU begins, or goes on
+
+
+def cores() -> int:
+    """Return the number of CPU cores available to this process."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def device_of(placement: Placement | ModelPlacement, gpus: float | None = None) -> torch.device:
+    """Return the GPU that this process sees; the CPU where there is none, or where the settings ask for it or for 0
+    GPUs.
+    """
+    wanted = placement.device != "cpu" and gpus != 0
+    return torch.device("cuda" if wanted and torch.cuda.is_available() else "cpu")
+
+
+def required_device(placement: ModelPlacement) -> torch.device:
+    """Return `device_of` the placement. Raises ConfigError if a GPU is requested and there is none."""
+    if placement.device == "cuda" and not torch.cuda.is_available():
+        raise ConfigError("placement.device cuda needs a GPU, and this process sees none: use placement.device cpu")
+    return device_of(placement)
+
+
+def chosen_precision(placement: Placement | ModelPlacement, device: torch.device) -> str:
+    """Return the number format of matrix products: the setting, or by default bfloat16 where the hardware supports it.
+
+    Raises ConfigError where float8 is not available.
+    """
+    if placement.precision == "float8":
+        refuse_float8(device)
+    if placement.precision == "auto":
+        return "bfloat16" if has_bfloat16(device) else "float32"
+    return placement.precision
+
+
+def autocast_of(precision: str, device: torch.device) -> torch.autocast:
+    """Return autocast to bfloat16, also around float8 products, and set whether this process uses TF32 for float32
+    products.
+
+    Raises ConfigError where the device does not support the format.
+    """
+    if device.type == "cpu" and precision == "tf32":
+        raise ConfigError("placement.precision (tf32) needs a GPU, this is a CPU: use float32, or auto")
+    if device.type == "cuda" and precision != "float8" and not supports_matmul(gpu := gpu_of(device), precision):
+        raise ConfigError(
+            f"placement.precision ({precision}) needs a GPU of compute capability {'.'.join(map(str, AMPERE))} "
+            f"(Ampere) or later, this is {gpu.name}: use float32, or auto"
+        )
+    if device.type == "cuda":
+        torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
+    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision not in ("float32", "tf32"))
+
+
+def slower_precision(placement: Placement | ModelPlacement, device: torch.device) -> str | None:
+    """Return a line to report where `auto` leaves a GPU at float32."""
+    if device.type != "cuda" or placement.precision != "auto" or has_bfloat16(device):
+        return None
+    return f"placement.precision auto: float32, because {gpu_of(device).name} does not multiply in bfloat16"
+
+
+def has_bfloat16(device: torch.device) -> bool:
+    """Return whether the device multiplies matrices in bfloat16."""
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    found = torch.cpu.get_capabilities()
+    return bool(found.get("avx512_bf16") or found.get("amx_bf16") or found.get("bf16"))
 
 
 def device_peak(device: torch.device, precision: str) -> float | None:
@@ -53,8 +121,3 @@ def out_of_memory_as_config_error(
             f"lower {'batch' if length == 'sampling' else length}.rows_per_slot ({phase.batch.rows_per_slot}) "
             f"or {length}.maximum_length ({phase.sampling.maximum_length}){remedy}"
         ) from error
-
-
-def cores() -> int:
-    """Return the number of CPU cores available to this process."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

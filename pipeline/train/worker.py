@@ -31,10 +31,13 @@ from pipeline.train.compiling import compiled, compiles
 from pipeline.train.evaluate import baseline_metrics, baselines, evaluate, heldout_batches, unigram_counts
 from pipeline.train.failures import failure_of
 from pipeline.train.hardware import (
+    autocast_of,
+    chosen_precision,
     cores,
     device_peak,
     out_of_memory_as_config_error,
     peak_memory_bytes,
+    slower_precision,
     utilisation_percent,
 )
 from pipeline.train.heldout_words import heldout_words, word_metrics
@@ -42,7 +45,6 @@ from pipeline.train.initial import Initial, build_initial_module, extended_state
 from pipeline.train.loop import Work, train
 from pipeline.train.meter import percentile_milliseconds
 from pipeline.train.optim import build_optimizer
-from pipeline.train.precision import autocast_of, chosen_precision, slower_precision
 from pipeline.train.run import read_run
 
 STREAM = "train"  # name of the dataset among the trainer's

@@ -12,7 +12,7 @@ from pipeline.config.training import Placement
 from pipeline.errors import ConfigError
 from pipeline.model.attention import has_kernel
 from pipeline.objectives.pretraining import BertPretraining
-from pipeline.train.precision import autocast_of, chosen_precision
+from pipeline.train.hardware import autocast_of, chosen_precision
 from tests.cuda.device import CUDA, Properties, on_device, properties
 
 MODEL = Model(layers=2, width=32, heads=2, feed_forward=64, maximum_positions=64, attention_dropout=0.0)

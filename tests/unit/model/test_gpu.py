@@ -7,8 +7,8 @@ from pipeline.config.training import Placement
 from pipeline.errors import ConfigError
 from pipeline.model import float8
 from pipeline.model.gpu import Gpu, supports_matmul
-from pipeline.train import precision
-from pipeline.train.precision import autocast_of, chosen_precision, slower_precision
+from pipeline.train import hardware
+from pipeline.train.hardware import autocast_of, chosen_precision, slower_precision
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 V100, T4 = (
@@ -40,7 +40,7 @@ def test_what_a_gpu_multiplies(gpu: Gpu, formats: list[str]) -> None:
 
 
 def test_a_format_that_the_device_lacks_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(precision, "gpu_of", lambda device: T4)
+    monkeypatch.setattr(hardware, "gpu_of", lambda device: T4)
     for name in ("bfloat16", "tf32"):
         with pytest.raises(ConfigError) as told:
             autocast_of(chosen_precision(Placement(precision=name), CUDA), CUDA)
@@ -65,19 +65,19 @@ def test_capabilities_of_rocm_are_not_those_of_cuda(monkeypatch: pytest.MonkeyPa
 
 
 def test_float32_on_an_old_gpu_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(precision, "gpu_of", lambda device: T4)
-    monkeypatch.setattr(precision, "has_bfloat16", lambda device: False)
+    monkeypatch.setattr(hardware, "gpu_of", lambda device: T4)
+    monkeypatch.setattr(hardware, "has_bfloat16", lambda device: False)
     assert (
         slower_precision(Placement(), CUDA)
         == "placement.precision auto: float32, because Tesla T4 does not multiply in bfloat16"
     )
     assert slower_precision(Placement(), CPU) is None and slower_precision(Placement(precision="float32"), CUDA) is None
-    monkeypatch.setattr(precision, "has_bfloat16", lambda device: True)
+    monkeypatch.setattr(hardware, "has_bfloat16", lambda device: True)
     assert slower_precision(Placement(), CUDA) is None
 
 
 def test_tf32_is_set_for_the_process_and_unset(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(precision, "gpu_of", lambda device: A100)
+    monkeypatch.setattr(hardware, "gpu_of", lambda device: A100)
     before = torch.get_float32_matmul_precision()
     try:
         found = []

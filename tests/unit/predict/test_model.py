@@ -27,7 +27,7 @@ from pipeline.predict.answers import CUT
 from pipeline.predict.model import Answerer, answer_table, fingerprint, kind_of, load, match_columns, with_words
 from pipeline.tasks.task import Kind, Task
 from pipeline.text.vocabulary import Vocabulary, save_vocabulary
-from pipeline.train import precision
+from pipeline.train import hardware
 from pipeline.train.tuned import About, save_tuned
 
 MODEL = Model(layers=1, width=32, heads=2, feed_forward=64, maximum_positions=32, initializer_deviation=0.5)
@@ -141,7 +141,7 @@ def test_by_auto_a_cpu_answers_in_float32_whatever_it_multiplies(
     make: Make, tiny_vocabulary: Vocabulary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make("classification")
-    monkeypatch.setattr(precision, "has_bfloat16", lambda device: True)
+    monkeypatch.setattr(hardware, "has_bfloat16", lambda device: True)
     monkeypatch.setattr(trials, "NARROW", 0)
     table = TABLES["classification"]
     found = {}

@@ -17,7 +17,7 @@ from pipeline.objectives.tasks import OBJECTIVES
 from pipeline.predict.score import aligned, detail_lines, shown_figure, table
 from pipeline.tasks.task import Kind, Task
 from pipeline.text.vocabulary import Vocabulary
-from pipeline.train import precision as precision_choice
+from pipeline.train import hardware
 from pipeline.train.tuned import About, save_tuned
 
 LABELS: dict[str, tuple[str, ...]] = {"classification": ("0", "1"), "tags": ("O", "B-LOC", "I-LOC")}
@@ -81,7 +81,7 @@ def test_a_labelled_file_with_classes_and_how_often_each_was_taken_for_each(
 def test_scores_are_in_float32_on_a_cpu_that_multiplies_bfloat16_and_say_what_is_asked_for(
     tmp_path: Path, tiny_vocabulary: Vocabulary, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(precision_choice, "has_bfloat16", lambda device: True)
+    monkeypatch.setattr(hardware, "has_bfloat16", lambda device: True)
     monkeypatch.setattr(trials, "NARROW", 0)
     checkpoint = constant(tmp_path / "model", "classification", tiny_vocabulary, 1)
     (tmp_path / "a.csv").write_text("text,label\nkar,1\nlost,0\n")

@@ -11,7 +11,7 @@ from pipeline.config.jobs import Pretrain
 from pipeline.config.model import Model
 from pipeline.errors import ConfigError, DataError, StorageUnavailable
 from pipeline.objectives.pretraining import BertPretraining
-from pipeline.train import precision, worker
+from pipeline.train import hardware, worker
 from pipeline.train.failures import Failure
 from pipeline.train.worker import Job, prefetch_first_block, run, run_worker
 
@@ -75,7 +75,7 @@ def test_bfloat16_is_float32_within_its_rounding() -> None:
     batch = make_batch(Case(size="tiny", rows=6, length=64, ragged=True, attention_dropout=False), seed=0)
 
     def step(enabled: bool) -> tuple[float, dict[str, torch.Tensor]]:
-        with precision.autocast_of("bfloat16" if enabled else "float32", CPU):
+        with hardware.autocast_of("bfloat16" if enabled else "float32", CPU):
             loss = sum(total / count for total, count in module(batch).values())
         loss.backward()
         found = {name: parameter.grad for name, parameter in module.named_parameters()}
