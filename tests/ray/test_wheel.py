@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.documents import commands
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -43,14 +45,14 @@ def test_it_holds_every_package_and_the_data_files(wheel: Path) -> None:
     assert sorted(top for top in tops if not top.endswith(".dist-info")) == ["pipeline"]
 
 
-def test_the_command_prepares_and_trains_in_an_empty_folder(wheel: Path, tmp_path: Path) -> None:
+def test_the_command_of_the_readme_prepares_and_trains_where_there_is_no_clone(wheel: Path, tmp_path: Path) -> None:
     site, here = tmp_path / "site", tmp_path / "here"
-    here.mkdir()
+    (here / "books").mkdir(parents=True)
     install = ["install", "--no-deps", "--no-index", "--quiet", "--target", str(site), str(wheel)]
     subprocess.run([sys.executable, "-m", "pip", *install], check=True)
     for name in ("a", "b"):
         words = " ".join(f"the {name}{number} sat on mat {number % 7}." for number in range(400))
-        (here / f"{name}.txt").write_text(f"{words}\n")
+        (here / "books" / f"{name}.txt").write_text(f"{words}\n")
 
     def bertstream(*words: str, code: int = 0) -> str:
         environment = os.environ | {"PYTHONPATH": str(site)}
@@ -65,29 +67,18 @@ def test_the_command_prepares_and_trains_in_an_empty_folder(wheel: Path, tmp_pat
     assert "price" in bertstream("pretrain", "--plan").lower()
     settings = tomllib.loads(bertstream("pretrain", "--show"))
     assert settings["preset"] == "bert-tiny"
-    files = ("--corpus", "a.txt", "--corpus", "b.txt")
-    small = (
-        "--prepare.window-characters",
-        "4000",
-        "--prepare.piece-characters",
-        "1000",
-        "--prepare.near-duplicates",
-        "None",
+    small = [
+        *("--prepare.window-characters", "4000", "--prepare.piece-characters", "1000"),
+        *("--prepare.near-duplicates", "None", "--prepare.heldout-share", "0", "--vocabulary.size", "120"),
+        *("--model.layers", "1", "--model.width", "32", "--model.heads", "1", "--model.feed-forward", "32"),
+        *("--sampling.maximum-length", "32", "--batch.rows-per-step", "8", "--batch.rows-per-slot", "8"),
+        *("--steps", "10", "--name", "ten"),
+    ]
+    (command,) = (
+        written
+        for written in commands()
+        if written.page == "README.md" and written.program == "bertstream" and len(written.words) > 3
     )
-    assert "is ready: 2 documents" in bertstream(
-        "prepare", *files, *small, "--folder", "corpus", "--prepare.heldout-share", "0"
-    )
-    sizes = ("--model.layers", "1", "--model.width", "32", "--model.heads", "1", "--model.feed-forward", "32")
-    short = (
-        "--sampling.maximum-length",
-        "32",
-        "--batch.rows-per-step",
-        "8",
-        "--batch.rows-per-slot",
-        "8",
-        "--vocabulary.size",
-        "120",
-    )
-    out = bertstream("pretrain", "--corpus", "corpus", "--steps", "10", "--name", "ten", *sizes, *short)
-    assert "trained                  10 steps" in out
+    out = bertstream(*command.words[1:], *small)
+    assert "is ready: 2 documents" in out and "trained                  10 steps" in out
     assert (here / "output" / "runs" / "ten" / "export" / "model.safetensors").is_file()

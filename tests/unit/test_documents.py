@@ -1,0 +1,143 @@
+"""Commands in the documents are taken by the program that they name, so that no option is misspelt there."""
+
+import importlib
+import importlib.util
+import os
+import re
+import subprocess
+from argparse import ArgumentParser
+from collections.abc import Sequence
+from contextlib import redirect_stdout, suppress
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from jobs import pretrain
+from pipeline.command_line import JOBS
+from pipeline.config.arguments import Word
+from pipeline.config.command import Command
+from tests.documents import ROOT, Written, commands
+
+COMMANDS = list(dict.fromkeys(commands()))
+OF_JOBS = [written for written in COMMANDS if written.job in JOBS]
+OF_RAY = [written for written in COMMANDS if written.program == "ray" and len(written.words) > 1]
+OF_MAKE = [written for written in COMMANDS if written.program == "make" and len(written.words) > 1]
+OF_MODULES = [written for written in COMMANDS if written.program.startswith("python") and written.words[1:2] == ("-m",)]
+OPTIONS_ALONE = [written for written in COMMANDS if written.words[0].startswith("--")]
+OTHER_PROGRAMS = {"--requeue", "--json"}  # of Slurm and WikiExtractor
+
+
+class Parsed(BaseException):
+    """The settings of a command, raised in place of the work."""
+
+
+@pytest.fixture
+def parse_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A job parses its command and stops there; run.toml is what --show prints, as the documents say."""
+    monkeypatch.chdir(tmp_path)
+    pretrain.main(["bert-mini", "--show"])
+    Path("run.toml").write_text(capsys.readouterr().out)
+    parse = Command.parse
+
+    def parse_and_stop(self: Command, words: Sequence[Word], default: Any = None) -> Any:
+        raise Parsed(parse(self, words, default))
+
+    def parse_args_and_stop(self: ArgumentParser, words: Sequence[str]) -> Any:
+        raise Parsed(parse_args(self, words))
+
+    monkeypatch.setattr(Command, "parse", parse_and_stop)
+    parse_args = ArgumentParser.parse_args  # of `bench.py step`, which runs where only torch and NumPy are
+    monkeypatch.setattr(ArgumentParser, "parse_args", parse_args_and_stop)
+    for name in ("RAYON_NUM_THREADS", "OMP_NUM_THREADS", "TOKENIZERS_PARALLELISM"):  # set by bench.py
+        monkeypatch.setenv(name, os.environ.get(name, ""))
+
+
+def run_job(written: Written) -> int:
+    return importlib.import_module(f"jobs.{written.job}").main(written.arguments)
+
+
+@pytest.mark.parametrize("written", OF_JOBS, ids=str)
+def test_a_job_takes_its_command(written: Written, parse_only: None, capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        run_job(written)
+    except (Parsed, SystemExit) as ended:
+        assert isinstance(ended, Parsed) or ended.code == 0, capsys.readouterr().err
+    else:
+        pytest.fail(capsys.readouterr().err)
+
+
+def test_a_misspelt_command_is_refused(parse_only: None, capsys: pytest.CaptureFixture[str]) -> None:
+    written = Written(page="a page", words=("python", "jobs/predict.py", "--chekpoint", "A"))
+    assert run_job(written) == 2 and "did you mean --checkpoint?" in capsys.readouterr().err
+
+
+def test_commands_of_every_job_and_document_are_found() -> None:
+    assert {written.job for written in OF_JOBS} == set(JOBS)
+    pages = {written.page for written in OF_JOBS}
+    assert pages >= {"README.md", "cluster/README.md", *(f"jobs/{job}.py" for job in JOBS)}
+    assert pages >= {f"jobs/{page}.md" for page in ("README", "CORPORA", "PRETRAINING", "FINETUNING", "RESULTS")}
+    found = {written.words for written in COMMANDS if written.page == "README.md"}
+    assert (
+        "python",
+        "jobs/pretrain.py",
+        "bert-mini",
+        "--corpus",
+        "corpora/mine",
+        "--steps",
+        "20000",
+        "--plan",
+    ) in found
+    assert ("make", "stop") in found and ("python", "jobs/bench.py", "step") in found
+
+
+def explained(job: str, *words: str) -> set[str]:
+    """Options in the help of a job, or of one of its commands."""
+    with redirect_stdout(StringIO()) as said, suppress(SystemExit):
+        importlib.import_module(f"jobs.{job}").main([*words, "--help", *["all"] * (not words)])
+    return set(re.findall(r"(?<![\w-])--[a-z0-9.-]+", said.getvalue()))
+
+
+def test_options_on_their_own_are_explained_by_a_job(parse_only: None) -> None:
+    known = set().union(*map(explained, JOBS), OTHER_PROGRAMS)
+    several = {(written.job, *written.arguments[:1]) for written in OF_JOBS if written.job in ("show", "bench")}
+    known |= set().union(*(explained(*words) for words in several))
+    assert "--trials.at-once" in known and "--number" in known and "--no-attention-dropout" in known
+    wrong = [
+        f"{written}: {word}"
+        for written in OPTIONS_ALONE
+        for word in written.words
+        if word.startswith("--") and word.partition("=")[0].replace("_", "-") not in known
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("written", OF_MAKE, ids=str)
+def test_make_knows_its_targets_and_variables(written: Written) -> None:
+    planned = subprocess.run(["make", "--dry-run", *written.words[1:]], cwd=ROOT, capture_output=True, text=True)
+    assert planned.returncode == 0, planned.stderr
+    makefile = (ROOT / "Makefile").read_text()
+    names = [word.partition("=")[0] for word in written.words[1:] if "=" in word]
+    assert [name for name in names if not re.search(rf"^{name} \?=", makefile, re.MULTILINE)] == []
+
+
+def group_of_ray() -> click.Group:
+    from ray.scripts.scripts import cli
+
+    return cli
+
+
+@pytest.mark.parametrize("written", OF_RAY, ids=str)
+def test_ray_takes_its_options(written: Written) -> None:
+    command: click.Command = group_of_ray()
+    words = list(written.words[1:])
+    while isinstance(command, click.Group):
+        command = command.commands[words.pop(0)]
+    command.make_parser(click.Context(command)).parse_args(words)
+
+
+@pytest.mark.parametrize("written", OF_MODULES, ids=str)
+def test_modules_exist(written: Written) -> None:
+    assert importlib.util.find_spec(written.words[2])
