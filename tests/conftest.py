@@ -44,6 +44,7 @@ from pipeline.train.run import SUMMARY, identity, record, save_run_vocabulary, w
 from pipeline.train.tracking import open_run  # noqa: E402
 
 RAY_TESTS = "tests/ray/"
+RAY_OF_THEIR_OWN = ("tests/ray/test_wheel.py",)
 
 WORDS = [a + b for a in ("ka", "lo", "mi", "ne", "su", "ta") for b in ("r", "nd", "p", "st", "l", "m")]
 DOCUMENTS_PER_WINDOW = 6
@@ -58,12 +59,13 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 
 
 class OneRay(LoadScopeScheduling):
-    """Several processes of tests (pytest --numprocesses): one has all that starts Ray, since two Rays are in each
-    other's way; the others have whole files.
+    """Several processes of tests (pytest --numprocesses): one has all that share a Ray; the others have whole files,
+    among them those that start jobs whose Ray is their own.
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        return RAY_TESTS if nodeid.startswith(RAY_TESTS) else nodeid.split("::")[0]
+        file = nodeid.split("::")[0]
+        return RAY_TESTS if file.startswith(RAY_TESTS) and file not in RAY_OF_THEIR_OWN else file
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
@@ -232,7 +234,7 @@ class Training:
         return train(self.work(config, folder, logged, stop_at, state.step), stream, module, optimizer, state), module
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def training(tiny_corpus: Corpus, tiny_vocabulary: Vocabulary) -> Iterator[Training]:
     """One thread: models this small spend their time waiting for a second one, and golden losses should not depend on
     their number.

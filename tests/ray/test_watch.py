@@ -95,7 +95,6 @@ def test_an_error_that_no_start_mends_is_told_at_once_and_ends_the_run(
     config = Pretrain(
         corpus=(str(small_corpus),),
         output=str(tmp_path),
-        workers=2,
         prepare=Preparation(window_characters=6_000, piece_characters=1_000, near_duplicates=None),
         vocabulary=VocabularySettings(size=150),
         sampling=Sampling(maximum_length=32),

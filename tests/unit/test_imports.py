@@ -1,6 +1,7 @@
 """Who may import whom, from the ground up, read from the source."""
 
 import ast
+import functools
 import graphlib
 import json
 import re
@@ -72,6 +73,7 @@ def imports(tree: ast.AST) -> Iterator[str]:
                 yield full if is_module else str(node.module)
 
 
+@functools.cache
 def parse(path: Path) -> ast.Module:
     return ast.parse(path.read_text())
 

@@ -1,4 +1,5 @@
 import json
+import shutil
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -18,11 +19,19 @@ from pipeline.train import run
 from pipeline.train.checkpoint import write_position
 
 
+@pytest.fixture(scope="module")
+def finished(training, tiny_config: Pretrain, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Pretrain]:
+    """A run of 12 steps with a checkpoint every 5."""
+    config, folder = replace(tiny_config, checkpoint=Checkpoints(every=5, keep=1)), tmp_path_factory.mktemp("finished")
+    training.run(config, folder, {})
+    return folder, config
+
+
 @pytest.fixture
-def trained(training, tiny_config: Pretrain, tmp_path: Path) -> tuple[str, Pretrain]:
-    """A run of 12 steps with a checkpoint every 5, and its corpus with a manifest."""
-    config = replace(tiny_config, checkpoint=Checkpoints(every=5, keep=1))
-    training.run(config, tmp_path, {})
+def trained(training, finished: tuple[Path, Pretrain], tmp_path: Path) -> tuple[str, Pretrain]:
+    """A copy of that run, and its corpus with a manifest."""
+    folder, config = finished
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     record(training, config, tmp_path)
     return str(tmp_path), config
 

@@ -26,7 +26,7 @@ LOSSES = (
 )
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def config(tiny_config: Pretrain) -> Pretrain:
     """Steps 0 to 7 of 2, 2, 3, 3, 4, ... slots of 4 rows to length 16, steps 8 to 11 of 4 slots of 2 rows to length
     32.
@@ -40,12 +40,15 @@ def config(tiny_config: Pretrain) -> Pretrain:
     )
 
 
-@pytest.fixture
-def whole(training, config: Pretrain, tmp_path: Path) -> tuple[Logged, list[State], torch.nn.Module]:
+@pytest.fixture(scope="module")
+def whole(
+    training, config: Pretrain, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Logged, list[State], torch.nn.Module]:
     """What an undisturbed run logs, its states after both phases, and its module."""
+    tmp_path = tmp_path_factory.mktemp("whole")
     logged: Logged = {}
-    first, _ = training.run(config, tmp_path / "whole", logged)
-    second, module = training.run(config, tmp_path / "whole", logged)
+    first, _ = training.run(config, tmp_path, logged)
+    second, module = training.run(config, tmp_path, logged)
     return logged, [first, second], module
 
 
