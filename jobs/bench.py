@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pipeline.config.data import Sampling, VocabularySettings
+from pipeline.config.locations import Location, SourceText, with_absolute_locations
 from pipeline.errors import PipelineError
 
 
@@ -27,7 +28,7 @@ from pipeline.errors import PipelineError
 class Text:
     """From a shard to masked Arrow blocks on one core, by stage, next to `tokenizers` and the usual preparation."""
 
-    corpus: tuple[str, ...] = ()
+    corpus: tuple[SourceText, ...] = ()
     """As in jobs/prepare.py. None: the built-in corpus."""
     vocabulary: VocabularySettings = VocabularySettings()
     sampling: Sampling = Sampling()
@@ -39,7 +40,7 @@ class Text:
 class Stream:
     """The same through Ray Data into a consumer, next to one plain process; memory of the workers."""
 
-    corpus: tuple[str, ...] = ()
+    corpus: tuple[SourceText, ...] = ()
     """As in jobs/prepare.py. None: the built-in corpus."""
     vocabulary: VocabularySettings = VocabularySettings()
     sampling: Sampling = Sampling()
@@ -52,9 +53,9 @@ class Stream:
 class Wikitext:
     """Read a Wikipedia dump: pages by reason, markup left in the text, MB/s on one core; without floors."""
 
-    dump: str
+    dump: Location
     """A file …-pages-articles….xml, compressed or not, or its URL. Of a larger one the first 268 MB of XML are read."""
-    extracted: str | None = None
+    extracted: Location | None = None
     """A file or folder of WikiExtractor's output of the same wiki, whose words are compared."""
 
 
@@ -62,7 +63,7 @@ class Wikitext:
 class Job:
     """The training loop on prepared rows, next to the same loop in a submitted job: Ray Train with the live stream."""
 
-    corpus: tuple[str, ...] = ()
+    corpus: tuple[SourceText, ...] = ()
     """As in jobs/prepare.py. None: the built-in corpus."""
     preset: str = "bert-tiny"
     """One that starts from random weights; its first phase is measured."""
@@ -83,7 +84,7 @@ class Scale:
     Also without the sleep, and for slots with next to no text; without floors.
     """
 
-    corpus: tuple[str, ...] = ()
+    corpus: tuple[SourceText, ...] = ()
     """As in jobs/prepare.py. None: the built-in corpus."""
     vocabulary: VocabularySettings = VocabularySettings(size=8_192)
     milliseconds: float = 200.0
@@ -96,7 +97,7 @@ class Checkpoint:
     """How long a checkpoint stops training, and how long it is written during the steps; without floors."""
 
     preset: str = "bert-base"
-    output: str | None = None
+    output: Location | None = None
     """Local folder on the disk that is measured; none: the temporary one."""
     step_milliseconds: float = 200.0
     """Duration of the steps over which the cost is spread."""
@@ -127,7 +128,7 @@ def main(arguments: Sequence[str]) -> int:
         set_ray_defaults()
         from pipeline.bench import jobs
 
-        return jobs.JOBS[type(wanted).__name__](wanted)
+        return jobs.JOBS[type(wanted).__name__](with_absolute_locations(wanted))
     except PipelineError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code

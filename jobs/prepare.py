@@ -11,18 +11,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pipeline.config.data import Preparation
+from pipeline.config.locations import Location, SourceText, with_absolute_locations
 from pipeline.errors import PipelineError
 
 
 @dataclass(frozen=True, kw_only=True)
 class Prepare:
-    corpus: tuple[str, ...] = ()
+    corpus: tuple[SourceText, ...] = ()
     """A file, folder, glob or URL (https://, s3://, gs://, hf://); may be repeated. None: the built-in corpus. Options
     follow it, as in PATH::format=NAME (recognised are wikipedia-dump, wikiextractor, gutenberg, bookscorpus, jsonl,
     parquet and text, and only where asked for sentences and parquet-sentences), ::column=NAME of the text in JSON lines
     and Parquet, ::language=CODE (else what the files say, or en), and ::weight=TIMES that a document occurs in an epoch
     (1)."""
-    folder: str
+    folder: Location
     """Folder or URL of the prepared corpus."""
     prepare: Preparation = Preparation()
 
@@ -35,7 +36,7 @@ def main(arguments: Sequence[str]) -> int:
 
     try:
         config = Command(prog="jobs/prepare.py", about=str(__doc__), settings=Prepare).read(arguments)
-
+        config = with_absolute_locations(config)
         set_ray_defaults()
         from pipeline import cluster
         from pipeline.corpus.prepare import finished_corpus, prepare

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from pipeline.config.checks import require, require_at_least
 from pipeline.config.data import Sampling, VocabularySettings
+from pipeline.config.locations import Location, with_absolute_locations
 from pipeline.errors import PipelineError
 
 
@@ -20,7 +21,7 @@ from pipeline.errors import PipelineError
 class Documents:
     """A few documents of a prepared corpus, sentence by sentence."""
 
-    folder: str
+    folder: Location
     """Folder or URL of the prepared corpus."""
     number: int = 3
     window: int = 0
@@ -39,19 +40,19 @@ class Documents:
 class Dropped:
     """Documents left out of a prepared corpus: counts, and a few for each reason."""
 
-    folder: str
+    folder: Location
 
 
 @dataclass(frozen=True, kw_only=True)
 class Statistics:
     """Documents, words, tokens and lengths of a prepared corpus, and a picture of them."""
 
-    folder: str
+    folder: Location
     vocabulary: VocabularySettings = VocabularySettings()
     """For tokens; none without a path."""
     windows: int = 8
     """Windows of the sample."""
-    picture: str | None = None
+    picture: Location | None = None
     """File of the picture (.png, .svg, .pdf); none: no picture."""
 
     def __post_init__(self) -> None:
@@ -62,7 +63,7 @@ class Statistics:
 class Examples:
     """A few examples of a prepared corpus: pairs and masks in colour."""
 
-    folder: str
+    folder: Location
     number: int = 3
     window: int = 0
     epoch: int = 0
@@ -81,7 +82,7 @@ class Examples:
 class Seen:
     """The rows that a training run saw at a step, with the document's title and source."""
 
-    folder: str
+    folder: Location
     """Folder or URL of the run."""
     step: int
     """1 is the first step."""
@@ -105,7 +106,7 @@ def main(arguments: Sequence[str]) -> int:
         set_ray_defaults()
         from pipeline.show.views import VIEWS
 
-        VIEWS[type(wanted).__name__](**vars(wanted))
+        VIEWS[type(wanted).__name__](**vars(with_absolute_locations(wanted)))
         return 0
     except PipelineError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -24,6 +24,7 @@ from pipeline.errors import CheckpointError, ConfigError, DataError, PipelineErr
 from pipeline.export.inference import TEXTS_AT_ONCE, batch_of, fill_masks
 from pipeline.export.trained import Trained, find_checkpoint
 from pipeline.export.tuned_card import tuned_files
+from pipeline.locations import absolute, is_url
 from pipeline.model.encoder import Encoder, initialize
 from pipeline.model.heads import by_segment
 from pipeline.model.published import published_folder, read_config, require_owner
@@ -217,7 +218,7 @@ class LoadedModel:
 
         Raises ConfigError where the folder holds something, and for a model that was not fine-tuned.
         """
-        target = storage.absolute(folder)
+        target = absolute(folder)
         if self.tuned is None:
             raise ConfigError(
                 f"{self.location} was not fine-tuned, so that there is nothing new to save: .fit(texts, labels) first"
@@ -288,7 +289,7 @@ def load(location: str, device: Device = "auto") -> LoadedModel:
     if device == "cuda" and not torch.cuda.is_available():
         raise ConfigError("device cuda needs a GPU, and this process sees none: use cpu")
     chosen = torch.device("cuda" if device != "cpu" and torch.cuda.is_available() else "cpu")
-    given, location = location, storage.absolute(location)
+    given, location = location, absolute(location)
     require_owner(location)
     _require_folder(given, location)
     try:
@@ -308,7 +309,7 @@ def _require_folder(given: str, location: str) -> None:
     """Raise ConfigError if a local folder does not exist, and CheckpointError for the folder above a
     fine-tuned model.
     """
-    if storage.is_url(location):
+    if is_url(location):
         return
     if not storage.exists(location):
         hub = f"hf://{given}" if given.count("/") == 1 and not given.startswith((".", "/", "~")) else "hf://OWNER/NAME"

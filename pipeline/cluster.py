@@ -25,6 +25,7 @@ from pipeline.config.training import Placement
 from pipeline.config.workers import WorkerRange
 from pipeline.errors import ClusterLost, ConfigError
 from pipeline.local_files import scratch_folder
+from pipeline.locations import is_url
 from pipeline.stopping import interrupt_on_sigterm
 
 NAMESPACE = "bertstream"
@@ -181,7 +182,7 @@ def start(**options: Any) -> None:
 def keep_logs(folder: str) -> str:
     """Copy the logs of a Ray started by this process to a local folder; return where Ray's logs are, in words."""
     node = ray._private.worker._global_node
-    if not node.ray_init_cluster or storage.is_url(folder):
+    if not node.ray_init_cluster or is_url(folder):
         return "in Ray's logs"
     with suppress(shutil.Error):  # files may change during the copy
         shutil.copytree(node.get_logs_dir_path(), folder, symlinks=True, dirs_exist_ok=True)

@@ -15,11 +15,11 @@ from pipeline import cluster, storage
 from pipeline.config.data import PASSING, NextSentence, Preparation
 from pipeline.config.flat import flatten
 from pipeline.config.jobs import Pretrain, with_words_rate
+from pipeline.config.locations import BUILTIN, with_absolute_locations
 from pipeline.corpus.embeddings import counted_embeddings
 from pipeline.corpus.given_vocabulary import given_vocabulary
 from pipeline.corpus.prepare import Corpus, finished_corpus, is_prepared, load_corpus, prepare
 from pipeline.corpus.shards import COUNTED
-from pipeline.corpus.sources import BUILTIN
 from pipeline.corpus.stream import StreamSettings, count_rows_if_small, settings_for_phase
 from pipeline.corpus.vocabulary import extended_vocabulary, trained_vocabulary
 from pipeline.errors import CheckpointError, ConfigError, DataError, listed
@@ -47,7 +47,7 @@ def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
     Raises PipelineError in one line for everything that the user can fix. Writes only below config.output and to the
     tracking server.
     """
-    config = with_words_rate(with_absolute_paths(config))
+    config = with_words_rate(with_absolute_locations(config))
     folder = run.run_folder(config)
     storage.require_writable("output", config.output)
     initial = read_initial(config, report) if config.init else None
@@ -203,11 +203,6 @@ def _is_prepared_corpus(config: Pretrain) -> bool:
     return True
 
 
-def with_absolute_paths(config: Pretrain) -> Pretrain:
-    """Return the settings with absolute locations of output folder and initial model."""
-    return replace(config, output=storage.absolute(config.output), init=config.init and storage.absolute(config.init))
-
-
 def stream_settings(config: Pretrain, initial: Initial | None, report: Report) -> StreamSettings:
     """Return the stream's settings, with corpus and vocabulary made where they do not exist; an initial model brings
     its vocabulary.
@@ -260,10 +255,7 @@ def load_or_prepare_corpus(config: Pretrain, report: Report) -> Corpus:
 
 def _corpus_folder(config: Pretrain) -> str:
     """Return the folder of the corpus prepared from these sources and settings."""
-    sources = [
-        source if storage.is_url(source) or source == BUILTIN else storage.absolute(source)
-        for source in config.corpus or (BUILTIN,)
-    ]
+    sources = config.corpus or (BUILTIN,)
     settings = {name: value for name, value in asdict(config.prepare).items() if f"prepare.{name}" not in PASSING}
     digest = hashlib.sha256(json.dumps([sources, settings]).encode()).hexdigest()[:12]
     return storage.join(config.output, "corpora", digest)

@@ -10,7 +10,6 @@ import functools
 import hashlib
 import json
 import os
-import re
 import secrets
 import time
 from collections.abc import Callable, Iterator
@@ -18,12 +17,13 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, ParamSpec, TypeVar
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from pyarrow import NativeFile, fs
 
 from pipeline.errors import ConfigError, DataError
-from pipeline.local_files import open_lock, path_problem, replace_file, require_regular
+from pipeline.local_files import open_lock, replace_file, require_regular
+from pipeline.locations import is_absolute, is_url, require_valid_path
 
 MANIFEST = "manifest.json"
 HUB = "hf://"
@@ -46,60 +46,9 @@ TRANSIENT = (
     ),
 )
 """Substrings of transient object-store errors; the stores' libraries do not retry once a response has started."""
-LOGIN = re.compile(r"(?i)^(?:((?:https?|hf)://)[^/?#]*@|([\w+.-]+://)[^/?#@:]*:(?!\d+(?:/|$))[^@]*@)")
-"""NAME:PASSWORD@ in a URL; the password may hold any character but @, and must not look like a port.
-
-A name without a password counts as a login for http(s) and hf only: gs://anonymous@BUCKET holds no secret.
-"""
-KEY_OPTION = re.compile(
-    r"(?i)([?&;#](?:[\w-]*(?:access_?key(?:id)?|secret(?:_?key)?|api[_-]?key|subscription-key|token|signature|credential|password|passwd)|sig|auth|pwd|key)=)[^&;#]*"
-)
-"""Keys among the options of a bucket URL, and signatures of signed URLs."""
-MOST_SHOWN = 80
-"""Characters of an invalid path that a message shows."""
 WAITS = (0.2, 1.0, 3.0, 9.0)
 """Seconds before each retry."""
 Arguments, Result = ParamSpec("Arguments"), TypeVar("Result")
-
-
-def is_url(location: str) -> bool:
-    """Return whether `location` has a scheme, as in s3://bucket/key."""
-    return "://" in location
-
-
-def absolute(location: str) -> str:
-    """Return a location that means the same in every process: URLs unchanged, local paths made absolute.
-
-    Raises ConfigError for a URL with a login in it, and for an invalid path.
-    """
-    refuse_login(location)
-    if location.startswith("file://"):
-        return urlsplit(location).path
-    if is_url(location):
-        return location.rstrip("/")
-    if problem := path_problem(location):
-        shown = location.encode("utf-8", "backslashreplace").decode()
-        raise ConfigError(f"{shown[:MOST_SHOWN]}{'…' * (len(shown) > MOST_SHOWN)} is no path: {problem}")
-    return str(Path(location).expanduser().absolute())
-
-
-def refuse_login(location: str) -> None:
-    """Raise ConfigError for a URL with a login; the message leaves it out, since locations appear in logs, manifests
-    and MLflow.
-    """
-    if without_login(location) != location:
-        raise ConfigError(
-            f"{without_login(location)} was given with a login in it, which would stand in logs, manifests and MLflow: "
-            "put it into the environment (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, GOOGLE_APPLICATION_CREDENTIALS) "
-            "or into ~/.netrc (https://), and fetch what a signed URL names yourself"
-        )
-
-
-def without_login(location: str) -> str:
-    """Return a URL with *** instead of name and password, and instead of keys among its options."""
-    if not is_url(location):
-        return location
-    return KEY_OPTION.sub(r"\1***", LOGIN.sub(lambda found: f"{found[1] or found[2]}***@", location))
 
 
 def join(location: str, *names: str) -> str:
@@ -110,10 +59,11 @@ def join(location: str, *names: str) -> str:
 def filesystem(location: str) -> tuple[fs.FileSystem, str]:
     """Return the pyarrow filesystem of a location, and the location's path in it.
 
-    Raises ConfigError for a URL without a known or installed filesystem.
+    Raises ConfigError for a URL without a known or installed filesystem, and for an invalid path.
     """
-    location = absolute(location)
+    assert is_absolute(location), f"{location} is no absolute location"
     if not is_url(location):
+        require_valid_path(location)  # a name that was joined to a folder may be too long
         return fs.LocalFileSystem(), location
     if location.startswith(HUB):
         return _hub(location), unquote(location.removeprefix(HUB))
@@ -239,7 +189,7 @@ def write_bytes(location: str, content: bytes) -> None:
     """Write a whole file under a temporary name and move it into place."""
     system, path = filesystem(location)
     _make_folder(location.rsplit("/", 1)[0])
-    if is_url(absolute(location)):  # an object store shows an object only when it is whole
+    if is_url(location):  # an object store shows an object only when it is whole
         with system.open_output_stream(path, compression=None) as stream:
             stream.write(content)
         return
@@ -279,8 +229,8 @@ def write_json(location: str, value: Any) -> None:
 @retrying
 def _make_folder(location: str) -> None:
     """Create a local folder and its parents; a no-op for object stores."""
-    if not is_url(absolute(location)):
-        os.makedirs(absolute(location), exist_ok=True)
+    if not is_url(location):
+        os.makedirs(location or "/", exist_ok=True)
 
 
 @retrying
@@ -320,21 +270,21 @@ def locked(folder: str, *, wait: bool = False) -> Iterator[None]:
 
     Waits for another holder, or raises ConfigError without `wait`. Folders behind URLs are not locked.
     """
-    if is_url(absolute(folder)):
+    if is_url(folder):
         yield
         return
     _make_folder(folder)
-    with _hold_lock(f"{absolute(folder)}/.lock", folder, wait):
+    with _hold_lock(f"{folder}/.lock", folder, wait):
         yield
 
 
 @contextmanager
 def locked_name(location: str, *, wait: bool = False) -> Iterator[None]:
     """Lock a local path, existing or not, as `locked` locks a folder; the lock file is deleted at the end."""
-    if is_url(absolute(location)):
+    if is_url(location):
         yield
         return
-    folder, _, name = absolute(location).rpartition("/")
+    folder, _, name = location.rpartition("/")
     _make_folder(folder)
     path = f"{folder}/.{name}.lock"
     while True:

@@ -19,6 +19,7 @@ import torch
 
 from pipeline.config.command import Command
 from pipeline.config.finetune import Finetune, Recipe
+from pipeline.config.locations import Location, with_absolute_locations
 from pipeline.errors import ConfigError, PipelineError
 from pipeline.finetune.problems import Problem, read_problems
 from pipeline.finetune.trials import autocast_for, build, precision_of
@@ -38,9 +39,9 @@ NEAR = 0.02
 class Settings:
     """Compare fine-tuning with transformers' Trainer, in turns."""
 
-    checkpoint: str
+    checkpoint: Location
     """As in jobs/finetune.py."""
-    data: str | None = None
+    data: Location | None = None
     """Folder of GLUE; default: the built-in task."""
     task: str = "sst2"
     """A classification task."""
@@ -66,7 +67,7 @@ def main(arguments: Sequence[str]) -> int:
     """Measure and print; return 0 where ratio and accuracy pass, 1 where not, 2 for errors that the user can fix."""
     try:
         wanted = Command(prog="jobs/bench.py finetune", about=str(Settings.__doc__), settings=Settings).read(arguments)
-        return _measure(wanted)
+        return _measure(with_absolute_locations(wanted))
     except PipelineError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

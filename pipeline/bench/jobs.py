@@ -7,15 +7,15 @@ from typing import Any
 
 import ray
 
-from pipeline import cluster, storage
+from pipeline import cluster
 from pipeline.bench import checkpoint, job, scale, stream, text, wikitext
 from pipeline.bench.windows import split_corpora
 from pipeline.config.checks import require
 from pipeline.config.data import Preparation, Sampling, VocabularySettings
+from pipeline.config.locations import BUILTIN
 from pipeline.config.training import Batch
 from pipeline.corpus.given_vocabulary import given_vocabulary
 from pipeline.corpus.prepare import prepare, read_window
-from pipeline.corpus.sources import BUILTIN
 from pipeline.corpus.stream import StreamSettings
 from pipeline.errors import ConfigError
 from pipeline.presets import PRESETS
@@ -80,7 +80,7 @@ def _run_stream(
 
 
 def _run_wikitext(dump: str, extracted: str | None) -> int:
-    print(wikitext.table(wikitext.measure(storage.absolute(dump), extracted)))
+    print(wikitext.table(wikitext.measure(dump, extracted)))
     return 0
 
 

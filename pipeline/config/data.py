@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pipeline.config.checks import require, require_at_least, require_share
+from pipeline.config.locations import Location
 
 PASSING = frozenset({"prepare.web_timeout"})
 """Settings that do not affect the content of a prepared corpus."""
@@ -79,7 +80,7 @@ class Preparation:
 class VocabularySettings:
     """Which vocabulary to use: a given one, or one trained on the prepared corpus."""
 
-    path: str | None = None
+    path: Location | None = None
     """A vocab.txt, tokenizer.json, vocab.json with its merges.txt, or a folder with one; none: train one on the
     prepared corpus.
     """

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from pipeline.config.checks import require
+from pipeline.config.locations import Location
 from pipeline.config.publishing import require_hub_name, spdx_identifier
 
 EXPORT_KINDS = ("huggingface", "onnx", "int8", "mlflow")
@@ -12,7 +13,7 @@ EXPORT_KINDS = ("huggingface", "onnx", "int8", "mlflow")
 class Export:
     """Take a model out."""
 
-    run: str
+    run: Location
     """Folder or URL of the run, or of a fine-tuned model (TRIAL/model)."""
     kinds: tuple[str, ...] = EXPORT_KINDS[:1]
     """huggingface: a folder for transformers; onnx: graphs of fill-mask logits and sentence embeddings; int8: the same
@@ -21,7 +22,7 @@ class Export:
     """
     step: int | None = None
     """Which checkpoint; none: the newest sound one."""
-    folder: str | None = None
+    folder: Location | None = None
     """Where the kinds' folders go; none: RUN/exports/step-STEP."""
     replace: bool = False
     """Whether an export that is there may be deleted."""

@@ -6,6 +6,7 @@ from typing import Literal
 from pipeline.config.adapters import Adapter, Freeze, NoAdapter
 from pipeline.config.checks import require, require_above_zero, require_at_least, require_share
 from pipeline.config.data import VocabularySettings
+from pipeline.config.locations import Location
 from pipeline.config.training import AdamW, LinearDecay, TrialPlacement
 
 COMMON = (
@@ -176,17 +177,17 @@ class TaskAdamW(AdamW):
 class Finetune:
     """Fine-tune a pretrained encoder on tasks, each with several seeds."""
 
-    checkpoint: str
+    checkpoint: Location
     """Folder, URL or hf://OWNER/NAME of a published BERT, such as a run's export or a fine-tuned model."""
     task: tuple[str, ...] = ()
     """Tasks by name, glue for all of GLUE's whose files are there, or builtin; may be repeated."""
-    data: str | None = None
+    data: Location | None = None
     """Folder of the tasks' files in their official layout: CoLA/train.tsv, …; train-v1.1.json; eng.train."""
-    train: str | None = None
+    train: Location | None = None
     """Your own training file instead of a task: CSV, TSV, JSON lines, Parquet, SQuAD's JSON, or CoNLL's columns."""
-    dev: str | None = None
+    dev: Location | None = None
     """Its development file; none: a tenth of the training rows, chosen by a hash, is set aside."""
-    test: str | None = None
+    test: Location | None = None
     """Labelled file like train, which the model that dev selects scores and answers at the end."""
     text: str = "text"
     """Column of the text in your own file; of the words, for tags (a list, or divided by spaces); of the context, for
@@ -219,7 +220,7 @@ class Finetune:
     """
     register: str | None = None
     """Name in MLflow's registry of the best model; of several tasks each has its name added: NAME-sst2."""
-    output: str = "output"
+    output: Location = "output"
     """Folder of results; what is there already is not trained again."""
     mlflow_uri: str | None = None
     """MLflow tracking URI; none: MLFLOW_TRACKING_URI, else SQLite at OUTPUT/mlflow.db."""

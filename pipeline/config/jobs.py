@@ -5,6 +5,7 @@ from typing import Literal
 
 from pipeline.config.checks import require, require_at_least
 from pipeline.config.data import Preparation, Sampling, VocabularySettings
+from pipeline.config.locations import Location, SourceText
 from pipeline.config.model import Model
 from pipeline.config.phases import OnePhase, Phase, TwoPhases, split
 from pipeline.config.training import (
@@ -48,7 +49,7 @@ names.
 class Pretrain:
     """Pretrain an encoder on raw text."""
 
-    corpus: tuple[str, ...] = ()
+    corpus: tuple[SourceText, ...] = ()
     """A file, folder, glob or URL (https://, s3://, gs://, hf://); may be repeated.
 
     None: the built-in corpus. Options follow it, as in PATH::format=NAME (recognised are wikipedia-dump, wikiextractor,
@@ -56,7 +57,7 @@ class Pretrain:
     ::column=NAME of the text in JSON lines and Parquet, ::language=CODE (else what the files say, or en), and
     ::weight=TIMES that a document occurs in an epoch (1). Or one folder that jobs/prepare.py has prepared.
     """
-    init: str | None = None
+    init: Location | None = None
     """Folder, s3:
 
     or gs:
@@ -79,7 +80,7 @@ class Pretrain:
     """Name of the run; none: the preset's name and a digest of the settings, so the same command continues the same
     run.
     """
-    output: str = "output"
+    output: Location = "output"
     """Folder or URL of prepared corpora, runs and the MLflow database."""
     seed: int = 0
     on_nonfinite: Literal["stop", "skip"] = "stop"

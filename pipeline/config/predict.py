@@ -5,6 +5,7 @@ from typing import Literal
 
 from pipeline.config.checks import require, require_above_zero, require_at_least
 from pipeline.config.finetune import COMMON, Finetune, OnBadRows
+from pipeline.config.locations import Location
 from pipeline.config.training import ModelPlacement
 
 OUTPUTS = (".parquet", ".csv", ".jsonl", ".ndjson", ".json")
@@ -17,14 +18,14 @@ Format = Literal["auto", "table", "squad", "words", "text"]
 class Predict:
     """Answer a file, or a corpus of files, with a model."""
 
-    checkpoint: str
+    checkpoint: Location
     """Folder, URL or hf://OWNER/NAME of a fine-tuned model, such as output/finetune/NAME/model or one that transformers
     wrote (BertForSequenceClassification, BertForTokenClassification or BertForQuestionAnswering); or the folder of a
     run's export, which fills [MASK]s.
     """
-    input: str
+    input: Location
     """File, folder, glob or URL of what is answered."""
-    output: str
+    output: Location
     """File or URL of the answers: .parquet, .csv or .jsonl; of SQuAD's questions also .json, {id: answer} as its
     official scripts read it.
     """
@@ -77,15 +78,15 @@ class Predict:
 class Score:
     """Score a fine-tuned model, or a file of answers, on labelled examples."""
 
-    checkpoint: str | None = None
+    checkpoint: Location | None = None
     """Folder, URL or hf://OWNER/NAME of a fine-tuned model, ours or one that transformers wrote."""
-    predictions: str | None = None
+    predictions: Location | None = None
     """Instead of a model: SQuAD's official JSON of answers, {id: text}, to the questions of input."""
-    input: str | None = None
+    input: Location | None = None
     """Labelled file: CSV, TSV, JSON lines, Parquet, SQuAD's JSON or CoNLL's columns."""
     task: str | None = None
     """Instead of input: a task by its name, whose files are in data."""
-    data: str | None = None
+    data: Location | None = None
     """Folder of the task's files in their official layout."""
     split: str = "dev"
     """Which of the task's splits."""
@@ -123,7 +124,7 @@ class Score:
 class Compare(Finetune):
     """Fine-tune two encoders on the same tasks with the same seeds, and tell whether one is better."""
 
-    checkpoint: tuple[str, ...]  # type: ignore[assignment]
+    checkpoint: tuple[Location, ...]  # type: ignore[assignment]
     """Folder, URL or hf://OWNER/NAME of a published BERT; given twice, A and then B, or once with random_weights."""
     random_weights: bool = False
     """With one checkpoint: it is B, and A has random weights of its sizes: what did its pretraining give?"""

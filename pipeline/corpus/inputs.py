@@ -9,12 +9,14 @@ from urllib.parse import quote, urlsplit
 from pyarrow import fs
 
 from pipeline import storage
+from pipeline.config.locations import BUILTIN
 from pipeline.corpus import builtin
 from pipeline.corpus.dump import is_dump
 from pipeline.corpus.dump_ranges import byte_ranges, is_bz2, read_dump_head
-from pipeline.corpus.sources import BUILTIN, Source
+from pipeline.corpus.sources import Source
 from pipeline.corpus.web import WEB, describe
 from pipeline.errors import ConfigError, DataError
+from pipeline.locations import is_url
 
 MAGIC = re.compile(r"[*?\[]")
 QUERY = re.compile(r"\?\w+=.*$")
@@ -80,7 +82,7 @@ def _input_file(source: Source, *, location: str, name: str, bytes: int, stamp: 
 
 def location_of(base: str, path: str) -> str:
     """Return the location of a path in the file system of the location `base`, with its host, login and options."""
-    if not storage.is_url(base):
+    if not is_url(base):
         return path
     options = QUERY.search(base)
     parts = urlsplit(base)

@@ -15,15 +15,17 @@ import pyarrow.parquet as pq
 from pipeline import storage
 from pipeline.config.data import PASSING, Preparation
 from pipeline.config.flat import flatten
+from pipeline.config.locations import BUILTIN
 from pipeline.corpus.inputs import InputFile, fingerprint, list_files, with_distinct_names
 from pipeline.corpus.overlaps import heldout_share
 from pipeline.corpus.parts import Tally
 from pipeline.corpus.progress import MILLION, Report
 from pipeline.corpus.shards import COUNTED, shard_count
-from pipeline.corpus.sources import BUILTIN, KEYS, Source, parse
+from pipeline.corpus.sources import KEYS, Source, parse
 from pipeline.corpus.stages import PARTS, Tallies, extract, find_overlaps, shuffle_into_shards, total_tally
 from pipeline.corpus.web import WEB, patience
 from pipeline.errors import ConfigError, DataError, PipelineError, StorageUnavailable, listed
+from pipeline.locations import is_url
 from pipeline.text.schema import DOCUMENT
 
 SPLITS = ("train", "heldout")
@@ -79,7 +81,6 @@ def prepare(sources: Sequence[str], settings: Preparation, folder: str, report: 
     shuffled again: a new corpus with its own fingerprint, and the shards of the previous one are kept. Raises
     ConfigError and DataError.
     """
-    folder = storage.absolute(folder)
     with patience(settings.web_timeout, report):
         listed = list_sources(sources, folder)
     corpus = _matching_corpus(listed, settings, folder)
@@ -105,7 +106,6 @@ def finished_corpus(sources: Sequence[str], settings: Preparation, folder: str) 
     Raises ConfigError if it was prepared with other settings, or from a source that is no longer named, and every error
     in the sources and the folder that can be found before reading.
     """
-    folder = storage.absolute(folder)
     with patience(settings.web_timeout, partial(print, flush=True)):
         listed = list_sources(sources, folder)
     return _matching_corpus(listed, settings, folder)
@@ -130,7 +130,7 @@ def list_sources(sources: Sequence[str], folder: str) -> dict[Source, list[Input
 
 def _files_outside(source: Source, files: list[InputFile], folder: str) -> list[InputFile]:
     """Return the files outside a folder. Raises ConfigError if all are inside."""
-    real = cache(lambda location: location if storage.is_url(location) else os.path.realpath(location))
+    real = cache(lambda location: location if is_url(location) else os.path.realpath(location))
     inside = f"{real(folder)}/"
     found = [file for file in files if not f"{real(file.location.rsplit('/', 1)[0])}/".startswith(inside)]
     if files and not found:
@@ -176,7 +176,6 @@ def load_corpus(folder: str) -> Corpus:
 
     Raises DataError if there is none or its manifest cannot be read, ConfigError if the manifest is of something else.
     """
-    folder = storage.absolute(folder)
     try:
         manifest = storage.read_json(storage.join(folder, storage.MANIFEST))
         windows = {
@@ -218,7 +217,7 @@ def _unreadable_manifest(folder: str, error: Exception) -> PipelineError:
 
 def is_prepared(location: str) -> bool:
     """Whether a location is the folder of a prepared corpus."""
-    if location.startswith(WEB) or not storage.exists(storage.join(location, storage.MANIFEST)):
+    if location == BUILTIN or location.startswith(WEB) or not storage.exists(storage.join(location, storage.MANIFEST)):
         return False
     try:
         return {*SPLITS, "fingerprint"} <= storage.read_json(storage.join(location, storage.MANIFEST)).keys()

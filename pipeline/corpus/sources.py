@@ -3,12 +3,11 @@
 import math
 from dataclasses import dataclass
 
-from pipeline import storage
+from pipeline.config.locations import BUILTIN
 from pipeline.corpus.formats import FORMATS
 from pipeline.errors import ConfigError
 from pipeline.text.sentences import is_language_code
 
-BUILTIN = "builtin"
 KEYS = ("format", "column", "language", "weight")
 
 
@@ -29,9 +28,8 @@ class Source:
 
 
 def parse(spec: str) -> Source:
-    """Parse "builtin" or PATH_OR_URL[::KEY=VALUE]…. Raises ConfigError that lists the valid keys and formats."""
+    """Parse "builtin" or LOCATION[::KEY=VALUE]…, absolute. Raises ConfigError that lists the valid keys and formats."""
     location, *options = spec.split("::")
-    storage.refuse_login(location)
     if not location:
         raise ConfigError(f"corpus {spec!r} names no file, folder or URL")
     given = _parse_options(spec, options)
@@ -55,7 +53,7 @@ def parse(spec: str) -> Source:
         )
     return Source(
         spec=spec,
-        location=location if location == BUILTIN else storage.absolute(location),
+        location=location,
         format=format,
         column=given.get("column"),
         language=given.get("language"),

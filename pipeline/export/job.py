@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pipeline import storage
 from pipeline.config.export import Export
+from pipeline.config.locations import with_absolute_locations
 from pipeline.config.publishing import spdx_identifier
 from pipeline.config.training import Tracking
 from pipeline.errors import CheckpointError, ConfigError, listed
@@ -29,7 +30,8 @@ def export_run(config: Export, report: Report) -> None:
 
     All settings are checked before anything is made.
     """
-    folder = storage.absolute(config.run)
+    config = with_absolute_locations(config)
+    folder = config.run
     _require_languages(config.language)
     if config.push_to_hub:
         hub.require_hub(config.push_to_hub)
@@ -42,11 +44,7 @@ def export_run(config: Export, report: Report) -> None:
         return
     recorded = recorded_run(folder)
     checkpoint = find_checkpoint(folder, config.step, report)
-    target = (
-        storage.absolute(config.folder)
-        if config.folder
-        else storage.join(folder, "exports", checkpoint.rsplit("/", 1)[1])
-    )
+    target = config.folder or storage.join(folder, "exports", checkpoint.rsplit("/", 1)[1])
     if set(config.kinds) & set(FOLDERS):
         storage.require_writable("folder", target)
     lineage = Lineage(

@@ -10,6 +10,7 @@ import yaml
 
 from pipeline import storage
 from pipeline.config.publishing import license_fields
+from pipeline.locations import is_url
 
 CARD = "README.md"
 DEVELOPMENT = "development set"
@@ -53,13 +54,13 @@ def hub_name(location: str) -> str | None:
 
 def public_place(location: str) -> str:
     """Return a location for publication: a URL unchanged, a local path reduced to its last part."""
-    return location if storage.is_url(location) else location.rstrip("/").rpartition("/")[2]
+    return location if is_url(location) else location.rstrip("/").rpartition("/")[2]
 
 
 def model_place(location: str) -> str:
     """Return a model's location for publication: a local one reduced to its run or trial and what is inside."""
     inside = location.rpartition("/runs/")[2] if "/runs/" in location else location.rpartition("/finetune/")[2]
-    return location if storage.is_url(location) else public_place(location) if inside == location else inside
+    return location if is_url(location) else public_place(location) if inside == location else inside
 
 
 def version() -> str:

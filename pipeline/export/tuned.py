@@ -24,7 +24,7 @@ def is_tuned(location: str) -> bool:
 
 def target_of(config: Export, location: str) -> str:
     """Return the target folder: TRIAL/exports/huggingface, or as requested."""
-    folder = storage.absolute(config.folder) if config.folder else storage.join(location.rpartition("/")[0], "exports")
+    folder = config.folder or storage.join(location.rpartition("/")[0], "exports")
     return storage.join(folder, ONLY[0])
 
 

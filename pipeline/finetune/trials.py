@@ -67,7 +67,7 @@ class Trial:
 
     @property
     def folder(self) -> str:
-        return storage.join(storage.absolute(self.config.output), "finetune", self.name)
+        return storage.join(self.config.output, "finetune", self.name)
 
 
 def make_trial(

@@ -6,6 +6,7 @@ from dataclasses import fields, replace
 import numpy as np
 
 from pipeline.config.finetune import Finetune
+from pipeline.config.locations import with_absolute_locations
 from pipeline.config.predict import Compare
 from pipeline.finetune.paired import Difference, format_difference, over_rows, over_seeds, verdict
 from pipeline.finetune.problems import Problem, read_problems
@@ -26,7 +27,7 @@ RowScorer = Callable[[np.ndarray], float]
 
 def compare(config: Compare, report: Report) -> list[str]:
     """Fine-tune with both encoders and return the lines of the comparison. Raises PipelineError as `finetune` does."""
-    both, found = sides(config), []
+    both, found = sides(with_absolute_locations(config)), []
     lines = [
         f"{letter}: {'random weights of the sizes of ' * one.random_weights}{one.checkpoint}"
         for letter, one in zip("AB", both)

@@ -14,6 +14,7 @@ from pipeline.config.adapters import Bottleneck
 from pipeline.config.finetune import Cutting, Finetune
 from pipeline.config.flat import flatten
 from pipeline.config.jobs import Pretrain
+from pipeline.config.locations import with_absolute_locations
 from pipeline.config.training import Tracking
 from pipeline.errors import CheckpointError, ConfigError, DataError
 from pipeline.finetune import plan, trials
@@ -29,6 +30,7 @@ from pipeline.grid.closing import use_line
 from pipeline.grid.precision import with_precision
 from pipeline.grid.testing import require_readable, score_and_answer
 from pipeline.grid.trial_set import STARTED, Grid, finished_result, first_of_each
+from pipeline.locations import is_url
 from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.known import GLUE
 from pipeline.tasks.selection import comparable_score
@@ -61,7 +63,7 @@ def finetune(config: Finetune, report: Report) -> FinetuneResult:
     Raises PipelineError in one line, before any training, for everything that the user can fix.
     """
     begun = time.monotonic()
-    config = replace(config, output=storage.absolute(config.output))
+    config = with_absolute_locations(config)
     settings = settings_of(config)
     storage.require_writable("output", config.output)
     initial = encoder_of(config, config.checkpoint, report)
@@ -75,7 +77,7 @@ def finetune(config: Finetune, report: Report) -> FinetuneResult:
     cuttings = {name: in_cuttings(problem, tried, initial, report) for name, problem in problems.items()}
     uri = tracking_uri(Tracking(uri=config.mlflow_uri), config.output)
     tune.connect(config)
-    if (cluster.count_nodes() > 1 or config.placement.autoscaled) and not storage.is_url(config.output):
+    if (cluster.count_nodes() > 1 or config.placement.autoscaled) and not is_url(config.output):
         report(f"several machines: output ({config.output}) must be a folder that all of them see, or a URL")
     for line in warnings(config, settings, initial.model):
         report(line)
@@ -154,7 +156,7 @@ def _require_fitting(
                 f"recipe.balance_classes (True) is for {' and '.join(WEIGHTED)}, and {', '.join(odd)} is "
                 f"{problems[odd[0]].task.kind}: leave it out"
             )
-    if storage.exists(storage.join(storage.absolute(config.checkpoint), ADAPTERS)):
+    if storage.exists(storage.join(config.checkpoint, ADAPTERS)):
         raise ConfigError(
             f"checkpoint ({config.checkpoint}) has bottleneck adapters, and fine-tuning cannot continue from those: "
             "choose another"

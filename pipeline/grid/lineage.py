@@ -4,6 +4,7 @@ from typing import Any
 
 from pipeline import storage
 from pipeline.errors import PipelineError
+from pipeline.locations import is_absolute
 from pipeline.train.initial import Initial
 from pipeline.train.run import read_run
 from pipeline.train.tuned import TASK
@@ -16,8 +17,7 @@ DEEPEST = 3
 
 def lineage(checkpoint: str, initial: Initial) -> dict[str, str]:
     """Return MLflow tags: checkpoint, encoder (its fingerprint) and, as far as known, their ancestors."""
-    location = storage.absolute(checkpoint)
-    return {"checkpoint": location, "encoder": initial.fingerprint} | _ancestors(location, frozenset())
+    return {"checkpoint": checkpoint, "encoder": initial.fingerprint} | _ancestors(checkpoint, frozenset())
 
 
 def _ancestors(location: str, seen: frozenset[str]) -> dict[str, str]:
@@ -28,8 +28,8 @@ def _ancestors(location: str, seen: frozenset[str]) -> dict[str, str]:
         return {}
     if said is None:
         return _pretraining(location)
-    before = storage.absolute(said["checkpoint"])
-    behind = _ancestors(before, seen | {location}) if before not in seen | {location} else {}
+    before, seen = said["checkpoint"], seen | {location}
+    behind = _ancestors(before, seen) if is_absolute(before) and before not in seen else {}
     earlier = behind.pop("finetuned_from", None)
     return {"finetuned_from": said["trial"] if earlier is None else f"{said['trial']} {earlier}"} | behind
 

@@ -26,6 +26,7 @@ from pipeline.finetune.table import Reported
 from pipeline.finetune.trials import Trial
 from pipeline.grid.lineage import lineage
 from pipeline.grid.picture import draw_confusion
+from pipeline.locations import without_login
 from pipeline.train.drivers import this_driver
 from pipeline.train.initial import Initial
 from pipeline.train.summary import table
@@ -85,11 +86,11 @@ def _description(config: Finetune, name: str) -> str:
     """Return a grid's description in Markdown, as known before its first trial; the result table replaces it at the
     end.
     """
-    model = storage.without_login(storage.absolute(config.checkpoint))
+    model = without_login(config.checkpoint)
     return f"Fine-tuning **{name}**\n\n" + table(
         [
             ("checkpoint", model),
-            ("tasks", listed(config.task or (storage.without_login(str(config.train)),))),
+            ("tasks", listed(config.task or (without_login(str(config.train)),))),
             ("models, when they are done", storage.join(config.output, "finetune")),
         ]
     )

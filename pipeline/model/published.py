@@ -21,6 +21,7 @@ from torch import Tensor
 from pipeline import storage
 from pipeline.errors import CheckpointError, ConfigError, PipelineError
 from pipeline.local_files import scratch_folder
+from pipeline.locations import is_url
 from pipeline.model.tensor_bundle import read_bundle
 
 CONFIGS = ("config.json", "bert_config.json")
@@ -57,7 +58,7 @@ def published_folder(location: str) -> Iterator[tuple[Path, Files]]:
     with scratch_folder("published") as temporary:
         try:
             files = files_of(location)
-            folder = Path(location if not storage.is_url(location) else _fetched(location, files, str(temporary)))
+            folder = Path(location if not is_url(location) else _fetched(location, files, str(temporary)))
         except PipelineError:
             raise
         except Exception as error:  # file systems and web clients raise kinds of their own

@@ -45,9 +45,7 @@ def list_inputs(given: str, format: str, tags: bool) -> list[InputFile]:
 
     Raises ConfigError if there are none, DataError for a file of unknown form.
     """
-    location = storage.absolute(given)
-    if is_prepared(location):
-        location = storage.join(location, "train")
+    location = storage.join(given, "train") if is_prepared(given) else given
     try:
         found = corpus_inputs.list_files(Source(spec=given, location=location))
     except ConfigError:

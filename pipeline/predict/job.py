@@ -15,10 +15,12 @@ import torch
 from ray.data import DataContext
 
 from pipeline import cluster, errors, storage
+from pipeline.config.locations import with_absolute_locations
 from pipeline.config.predict import Predict
 from pipeline.corpus.tasks import MOST_BLOCKS, context_without_time_limit, quiet_ray_data
 from pipeline.errors import ConfigError, DataError, PipelineError
 from pipeline.finetune.answering import AnswerProgress as Progress
+from pipeline.locations import is_url
 from pipeline.predict import model, output
 from pipeline.predict.inputs import InputFile, list_inputs, parts_of, rows_of
 from pipeline.predict.parts import Parts, unified
@@ -54,7 +56,8 @@ def inputs_of(given: str, target: str, format: str, *, tags: bool) -> list[Input
 @cluster.ray_errors_as_cluster_lost()
 def predict(config: Predict, report: Report) -> None:
     """Answer all inputs and write the output. Raises PipelineError in one line for everything that the user can fix."""
-    target = storage.absolute(config.output)
+    config = with_absolute_locations(config)
+    target = config.output
     output.require_free(target, config.replace)
     kind, fingerprint = model.identify(config.checkpoint)
     output.require_form(target, kind)
@@ -106,8 +109,8 @@ def about(config: Predict, files: Sequence[InputFile], fingerprint: str) -> dict
     size = sum(file.bytes for file in files)
     settings = {"text": config.text, "pair": config.pair, "top": config.top, "rows_per_part": config.rows_per_part}
     return {
-        "input": f"{storage.absolute(config.input)} ({len(files)} files, {size:,} bytes, {stamps})",
-        "model": f"{storage.absolute(config.checkpoint)} ({fingerprint})",
+        "input": f"{config.input} ({len(files)} files, {size:,} bytes, {stamps})",
+        "model": f"{config.checkpoint} ({fingerprint})",
         "settings": ", ".join(f"{name} {value}" for name, value in settings.items()),
         "precision": config.placement.precision,
     }
@@ -119,7 +122,7 @@ def _answer_all(config: Predict, files: Sequence[InputFile], parts: Parts, repor
     use = fit(config, cpus=ray.cluster_resources().get("CPU", 0.0), gpus=ray.cluster_resources().get("GPU", 0.0))
     if use.gpus:
         require_usable_gpus()
-    if (cluster.count_nodes() > 1 or config.placement.autoscaled) and not storage.is_url(parts.folder):
+    if (cluster.count_nodes() > 1 or config.placement.autoscaled) and not is_url(parts.folder):
         report(f"several machines: output ({config.output}) must be a folder that all of them see, or a URL")
     if len(files) > 1 or use.actors > 1:
         report(resources_line(len(files), use))
@@ -166,7 +169,7 @@ def resources_line(files: int, use: ModelResources) -> str:
 
 def _start_counting(files: Sequence[InputFile]) -> ray.ObjectRef | None:
     """Count the rows of all files in the background; None if reading them twice costs too much."""
-    if sum(file.bytes for file in files) > COUNTED_BYTES or any(storage.is_url(file.location) for file in files):
+    if sum(file.bytes for file in files) > COUNTED_BYTES or any(is_url(file.location) for file in files):
         return None
     return ray.remote(num_cpus=0, max_retries=0)(count).remote(list(files))
 

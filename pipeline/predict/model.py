@@ -59,25 +59,23 @@ def identify(checkpoint: str) -> tuple[str, str]:
 
 def fingerprint(checkpoint: str) -> str:
     """Return the digest of a model's folder. Raises CheckpointError if there is no model."""
-    folder = storage.absolute(checkpoint)
-    place = storage.join(folder, storage.MANIFEST)
+    place = storage.join(checkpoint, storage.MANIFEST)
     if not storage.exists(place):
-        inside = next(
-            (name for name in ("model", "export") if storage.exists(storage.join(folder, name, storage.MANIFEST))), None
-        )
+        folders = (storage.join(checkpoint, name) for name in ("model", "export"))
+        inside = next((folder for folder in folders if storage.exists(storage.join(folder, storage.MANIFEST))), None)
         wanted = (
             "give a model that fine-tuning wrote, such as output/finetune/NAME/model, a run's export, "
             "or a published model's folder or hf://OWNER/NAME"
         )
-        instead = f"{storage.join(folder, inside)} has one" if inside else wanted
-        raise CheckpointError(f"checkpoint {folder} has no {storage.MANIFEST}: {instead}")
+        instead = f"{inside} has one" if inside else wanted
+        raise CheckpointError(f"checkpoint {checkpoint} has no {storage.MANIFEST}: {instead}")
     return storage.sha256(place)[:16]
 
 
 def kind_of(checkpoint: str) -> str:
     """Return a model's kind of task, or "fill"."""
-    place = storage.join(storage.absolute(checkpoint), TASK)
-    return about_of(storage.absolute(checkpoint))[0].task.kind if storage.exists(place) else FILL
+    place = storage.join(checkpoint, TASK)
+    return about_of(checkpoint)[0].task.kind if storage.exists(place) else FILL
 
 
 def load(config: Predict) -> Answerer:
@@ -104,7 +102,7 @@ def _fill_answerer(config: Predict, device: torch.device) -> Answerer:
     """Return the answerer of a pretrained model, which fills [MASK]s; on a GPU in pretraining's number format."""
     precision = answer_precision(config.placement, chosen_precision(config.placement, device), device)
     autocast = autocast_of(precision, device)
-    folder = storage.absolute(config.checkpoint)
+    folder = config.checkpoint
     trained, vocabulary = load_trained(folder), load_vocabulary(folder, None)
     trained.module.to(device)
     tokenizer = Tokenizer.from_str(storage.read_bytes(storage.join(folder, "tokenizer.json")).decode())

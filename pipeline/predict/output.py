@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from pipeline import storage
 from pipeline.errors import ConfigError
+from pipeline.locations import is_url
 from pipeline.predict.parts import PartsSummary, as_text
 
 JOINED = "joined"
@@ -34,7 +35,7 @@ def require_form(output: str, kind: str) -> None:
 def write(tables: Iterator[pa.Table], schema: pa.Schema, output: str, folder: str) -> None:
     """Join tables to the output file, which appears only when complete."""
     form = next(write for ending, write in FORMS.items() if output.endswith(ending))
-    if storage.is_url(output):  # an object store shows an object only when it is whole
+    if is_url(output):  # an object store shows an object only when it is whole
         system, path = storage.filesystem(output)
         with system.open_output_stream(path, compression=None) as stream:
             form(tables, schema, stream)

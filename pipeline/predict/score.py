@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from pipeline import storage
 from pipeline.config.finetune import Finetune
+from pipeline.config.locations import with_absolute_locations
 from pipeline.config.predict import Score
 from pipeline.errors import ConfigError, DataError, listed, shown
 from pipeline.finetune.problems import noun
@@ -50,6 +51,7 @@ def score(config: Score, report: Report) -> dict[str, float]:
 
     Raises PipelineError in one line for everything that the user can fix.
     """
+    config = with_absolute_locations(config)
     if config.predictions is not None:
         return _score_answers(config, config.predictions, report)
     assert config.checkpoint is not None

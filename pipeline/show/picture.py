@@ -28,7 +28,7 @@ TITLES = {
 
 def require_picture(path: str) -> None:
     """Raise ConfigError unless a picture can be written to this file."""
-    folder = Path(path).expanduser().absolute().parent
+    folder = Path(path).parent
     if Path(path).suffix.lower() not in ENDINGS:
         raise ConfigError(f"picture ({path}) must end in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}")
     if not folder.is_dir():
@@ -39,7 +39,7 @@ def require_picture(path: str) -> None:
 
 def write_picture(found: Statistics, corpus: Corpus, path: str) -> None:
     """Write the picture in the format of the file name's ending."""
-    draw(found, corpus).savefig(Path(path).expanduser(), dpi=130)
+    draw(found, corpus).savefig(path, dpi=130)
 
 
 def draw(found: Statistics, corpus: Corpus) -> Figure:

@@ -36,7 +36,6 @@ def recompute_rows(folder: str, step: int, row: int, number: int = 1) -> list[Se
     checkpoints are recomputed. Raises ConfigError if there is no such step or row, DataError if the corpus has changed
     or the installed versions may give other rows.
     """
-    folder = storage.absolute(folder)
     recorded = run.read_run(folder)
     if recorded is None:
         raise ConfigError(f"{folder} is not the folder of a run: {run.RUN} is missing")

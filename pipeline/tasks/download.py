@@ -14,6 +14,7 @@ import requests
 
 from pipeline import storage
 from pipeline.errors import ConfigError, DataError
+from pipeline.locations import is_url
 from pipeline.tasks.content import lines
 from pipeline.tasks.glue import TASKS
 
@@ -44,14 +45,14 @@ def fetch_glue(folder: str, tasks: Sequence[str], report: Callable[[str], None],
     A task's folder appears only once it is complete. Raises ConfigError if the folder is a URL or a task is not one of
     GLUE's, and DataError for files that cannot be downloaded, unpacked or written, and for an incomplete folder.
     """
-    if storage.is_url(storage.absolute(folder)):
+    if is_url(folder):
         raise ConfigError(
             f"data ({folder}) must be a local folder to fetch archives into: name one, or copy the archives there "
             "unpacked"
         )
     if unknown := [name for name in tasks if name not in ARCHIVES]:
         raise ConfigError(f"task ({', '.join(unknown)}) is not in GLUE: choose from {', '.join(ARCHIVES)}")
-    root = Path(storage.absolute(folder))
+    root = Path(folder)
     for name in dict.fromkeys(tasks):
         if not _is_complete(root, name):
             try:

@@ -44,7 +44,7 @@ class VocabularyFile:
 
 
 def read_file(path: str) -> tuple[str, VocabularyFile]:
-    """Return the absolute location of the vocabulary file and its content. Raises ConfigError and DataError."""
+    """Return the location of the vocabulary file and its content. Raises ConfigError and DataError."""
     file = _vocabulary_file(path)
     content = _read_setting(path, file)
     if not content.strip():
@@ -56,20 +56,19 @@ def read_file(path: str) -> tuple[str, VocabularyFile]:
 
 
 def _vocabulary_file(path: str) -> str:
-    """Return the absolute location of the vocabulary file that `path` names or contains."""
-    location = storage.absolute(path)
-    system, internal_path = storage.filesystem(location)
+    """Return the location of the vocabulary file that `path` names or contains."""
+    system, internal_path = storage.filesystem(path)
     kind = system.get_file_info(internal_path).type
     if kind in (fs.FileType.File, fs.FileType.Unknown):  # a pipe or a device is refused when it is read
-        return location
+        return path
     if kind == fs.FileType.NotFound:
         raise ConfigError(
             f"vocabulary.path ({path}) does not exist: give a vocab.txt, a tokenizer.json or a folder with one"
         )
-    names = storage.children(location)
+    names = storage.children(path)
     for name in NAMES:
         if name in names:
-            return storage.join(location, name)
+            return storage.join(path, name)
     raise ConfigError(
         f"vocabulary.path ({path}) has no vocab.txt, tokenizer.json or vocab.json: give a folder with one, or the file"
     )

@@ -68,7 +68,7 @@ def read_initial(config: Pretrain, report: Callable[[str], None], used: tuple[st
     Reports which of the heads in `used` it lacks. Raises CheckpointError, and ConfigError for settings that contradict
     it, in one line.
     """
-    location = storage.absolute(str(config.init))
+    location = str(config.init)
     try:
         with published_folder(location) as (folder, files):
             model = errors_with_location(

@@ -49,7 +49,7 @@ def locked_tracker(folder: str) -> Iterator[ActorHandle]:
 
     Raises ConfigError when another driver has the run.
     """
-    name = f"run:{storage.absolute(folder)}"
+    name = f"run:{folder}"
     context = ray.get_runtime_context()
     owner = f"job {context.get_job_id()}, process {os.getpid()}"
     here = NodeAffinitySchedulingStrategy(context.get_node_id(), soft=False)

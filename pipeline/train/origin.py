@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
-from pipeline import storage
+from pipeline.locations import without_login
 
 COMMIT, CHANGED = "mlflow.source.git.commit", "mlflow.source.git.dirty"
 USER, SOURCE, KIND = "mlflow.user", "mlflow.source.name", "mlflow.source.type"
@@ -20,11 +20,7 @@ LONGEST = 5_000
 
 def origin() -> dict[str, str]:
     """Return the tags; commit tags are left out where this code is in no git checkout."""
-    return (
-        commit(__file__)
-        | _user()
-        | {KIND: "LOCAL", SOURCE: storage.without_login(sys.argv[0]), COMMAND: command(sys.argv)}
-    )
+    return commit(__file__) | _user() | {KIND: "LOCAL", SOURCE: without_login(sys.argv[0]), COMMAND: command(sys.argv)}
 
 
 def commit(file: str) -> dict[str, str]:
@@ -56,13 +52,13 @@ def _user() -> dict[str, str]:
 
 def command(words: Sequence[str]) -> str:
     """Return a command in shell syntax, without logins and keys of URLs."""
-    shown = shlex.join(_without_login(word) for word in words)
+    shown = shlex.join(_word_without_login(word) for word in words)
     return shown if len(shown) <= LONGEST else f"{shown[: LONGEST - 1]}…"
 
 
-def _without_login(word: str) -> str:
+def _word_without_login(word: str) -> str:
     """Return a command-line word without the login of its URL, also in --OPTION=VALUE."""
     option, equals, value = word.partition("=")
     if word.startswith("-") and equals:
-        return f"{option}={storage.without_login(value)}"
-    return storage.without_login(word)
+        return f"{option}={without_login(value)}"
+    return without_login(word)

@@ -69,7 +69,6 @@ def is_published(location: str) -> bool:
 
     Raises CheckpointError where its storage cannot be reached.
     """
-    location = storage.absolute(location)
     try:
         if storage.exists(storage.join(location, TASK)) or not any(
             storage.exists(storage.join(location, name)) for name in CONFIGS
@@ -105,7 +104,6 @@ def load_published(location: str) -> TunedModel:
 
     Raises CheckpointError for an unsupported head, and PipelineError for unusable files.
     """
-    location = storage.absolute(location)
     try:
         with published_folder(location) as (folder, files):
             config = errors_with_location(location, read_config, folder, files)

@@ -40,7 +40,7 @@ MOST_NAMED = 4
 
 def run_folder(config: Pretrain) -> str:
     """Return the folder of a named run."""
-    return storage.join(storage.absolute(config.output), "runs", str(config.name))
+    return storage.join(config.output, "runs", str(config.name))
 
 
 def identity(

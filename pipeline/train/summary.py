@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pipeline import storage
 from pipeline.config.jobs import Pretrain
 from pipeline.errors import listed
+from pipeline.locations import without_login
 from pipeline.presets import PRESETS
 
 if TYPE_CHECKING:  # imports Ray, which a reader of summaries does not need
@@ -197,7 +198,7 @@ def description(config: Pretrain, corpus: "Corpus", tokens: int, folder: str) ->
     """Return a run's description in Markdown, known before its first step; `tokens` is the vocabulary's size."""
     model = config.model
     like = next((name for name, preset in PRESETS.items() if preset.model == model), None)
-    names, counts = listed(map(storage.without_login, corpus.sources)), corpus.counts
+    names, counts = listed(map(without_login, corpus.sources)), corpus.counts
     rows = [
         (
             "model",

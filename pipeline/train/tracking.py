@@ -23,6 +23,7 @@ from mlflow.tracking import MlflowClient
 from pipeline import storage
 from pipeline.config.training import Tracking
 from pipeline.errors import ConfigError, PipelineError
+from pipeline.locations import absolute, is_url, without_login
 from pipeline.train.drivers import is_gone, this_driver
 from pipeline.train.failures import Failure, Failures
 from pipeline.train.origin import origin
@@ -65,21 +66,21 @@ def tracking_uri(settings: Tracking, output: str) -> str:
     """
     uri = settings.uri or os.environ.get("MLFLOW_TRACKING_URI")
     if uri is None:
-        if storage.is_url(storage.absolute(output)):
+        if is_url(output):
             raise ConfigError(
                 f"tracking.uri is not set and output ({output}) is no local folder: "
                 "start a server (mlflow server) and set MLFLOW_TRACKING_URI, "
                 "or give sqlite:////a/local/mlflow.db"
             )
-        uri = f"sqlite:///{storage.absolute(storage.join(output, 'mlflow.db'))}"
-    if storage.without_login(uri) != uri:
+        uri = f"sqlite:///{storage.join(output, 'mlflow.db')}"
+    if without_login(uri) != uri:
         raise ConfigError(
-            f"tracking.uri ({storage.without_login(uri)}) was given with a login in it, "
+            f"tracking.uri ({without_login(uri)}) was given with a login in it, "
             "which would stand in summaries and model cards: "
             "use a server (mlflow server) and MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
         )
     prefix = "sqlite:///"
-    return prefix + storage.absolute(uri[len(prefix) :]) if uri.startswith(prefix) else uri
+    return prefix + absolute(uri[len(prefix) :]) if uri.startswith(prefix) else uri
 
 
 def open_run(
@@ -126,9 +127,9 @@ def open_run(
 
 def corpus_inputs(corpus: "Corpus") -> list[DatasetInput]:
     """Return the training and held-out parts of a corpus as MLflow data sets: location, sources, fingerprint."""
-    sources = [storage.without_login(location) for location in corpus.sources]
+    sources = [without_login(location) for location in corpus.sources]
     name = ", ".join(location.split("::")[0].rstrip("/").rsplit("/", 1)[-1] for location in sources) or "corpus"
-    folder = storage.without_login(corpus.folder)
+    folder = without_login(corpus.folder)
     source = {"uri": folder, "sources": sources[:MOST_SOURCES]}
     parts = {"training": ("", corpus.train), "evaluation": (" (held-out)", corpus.heldout)}
     return [

@@ -147,7 +147,6 @@ def load_tuned(location: str) -> TunedModel:
 
     Raises CheckpointError where it is none, damaged, or states sizes that its files do not have.
     """
-    location = storage.absolute(location)
     if not storage.exists(storage.join(location, TASK)):
         raise CheckpointError(
             f"checkpoint {location} has no {TASK}: give a folder that fine-tuning wrote, "

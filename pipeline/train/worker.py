@@ -264,7 +264,7 @@ def _summarise(
         "heldout_after": after,
         "baselines": beside,
         "blanks": blanks and asdict(blanks),
-        "checkpoint": checkpoint.folder_of(storage.absolute(job.folder), state.step),
+        "checkpoint": checkpoint.folder_of(job.folder, state.step),
     }
 
 

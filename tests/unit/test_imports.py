@@ -18,7 +18,7 @@ FILES = {
 }
 JOBS = sorted((ROOT / "jobs").glob("*.py"))
 
-GROUND = {"columns", "errors", "config", "environment", "local_files", "presets", "stopping", "storage"}
+GROUND = {"columns", "errors", "config", "environment", "local_files", "locations", "presets", "stopping", "storage"}
 MODEL_SIDE = GROUND | {"batch", "text.schema", "model"}
 TRAIN_SIDE = MODEL_SIDE | {"text", "corpus", "tasks", "objectives", "cluster", "train"}
 ABOVE = TRAIN_SIDE | {"finetune", "grid", "predict", "export", "plan", "show"}
@@ -26,11 +26,12 @@ MAY_IMPORT = {
     "columns": set(),
     "errors": set(),
     "environment": set(),
-    "config": {"errors", "config"},
+    "config": {"errors", "config", "locations"},
     "presets": {"errors", "config"},
     "local_files": set(),
+    "locations": {"errors", "local_files"},
     "stopping": set(),
-    "storage": {"errors", "config", "local_files"},
+    "storage": {"errors", "local_files", "locations"},
     "cluster": GROUND,
     "text": GROUND | {"text"},
     "corpus": GROUND | {"text", "corpus"},

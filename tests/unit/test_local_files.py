@@ -148,27 +148,6 @@ def test_json_nested_too_deeply_is_a_value_error(tmp_path: Path):
         storage.read_json(str(tmp_path / "x.json"))
 
 
-@pytest.mark.parametrize(
-    ("path", "words"),
-    [
-        ("out/" + "n" * 256, f"out/{'n' * 76}… is no path: a name in it has 256 bytes, and at most 255 can be"),
-        ("é" * 128, f"{'é' * 80}… is no path: a name in it has 256 bytes, and at most 255 can be"),
-        ("/".join(["n" * 255] * 16) + "/", f"{'n' * 80}… is no path: it has 4096 bytes, and at most 4095 can be"),
-        ("a\udcffb", "a\\udcffb is no path: it is not UTF-8"),
-        ("a\0b", "a\0b is no path: it holds a zero byte"),
-    ],
-)
-def test_what_can_be_no_path_is_said(path: str, words: str):
-    with pytest.raises(ConfigError) as refused:
-        storage.exists(path)
-    assert str(refused.value) == words
-
-
-def test_the_longest_path_is_one():
-    longest = "/" + "/".join(["n" * 255] * 16)[1:]
-    assert len(longest) == 4095 and storage.absolute(longest) == longest
-
-
 def test_a_damaged_object_is_none(tmp_path: Path):
     for content in (b"", b"{", b"[]", b"\xff", b"[" * 100_000, b'"x"'):
         (tmp_path / "x.json").write_bytes(content)

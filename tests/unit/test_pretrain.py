@@ -11,7 +11,7 @@ from pipeline.config.data import Preparation, Sampling, SingleSegment
 from pipeline.config.jobs import Pretrain
 from pipeline.corpus.prepare import Corpus, is_prepared
 from pipeline.errors import CheckpointError, ConfigError, PipelineError
-from pipeline.pretrain import load_or_prepare_corpus, os_errors_as_checkpoint_error, pretrain, with_absolute_paths
+from pipeline.pretrain import load_or_prepare_corpus, os_errors_as_checkpoint_error, pretrain
 
 
 @pytest.fixture
@@ -58,26 +58,10 @@ def test_other_folders_are_sources(tmp_path: Path) -> None:
         not is_prepared(str(tmp_path))
         and not is_prepared("builtin")
         and not is_prepared("https://example.org/a.txt")
-        and not is_prepared("a::weight=2")
+        and not is_prepared(f"{tmp_path}/a::weight=2")
     )
     (tmp_path / "manifest.json").write_text('["of something else"]')
     assert not is_prepared(str(tmp_path))
-
-
-def test_places_are_the_same_for_every_process(
-    tiny_config: Pretrain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    places = [
-        (found.output, found.init)
-        for init in (None, "bert", "hf://google/bert")
-        for found in [with_absolute_paths(replace(tiny_config, output="out", init=init))]
-    ]
-    assert places == [
-        (f"{tmp_path}/out", None),
-        (f"{tmp_path}/out", f"{tmp_path}/bert"),
-        (f"{tmp_path}/out", "hf://google/bert"),
-    ]
 
 
 def test_what_needs_no_ray_is_refused_before_it_is_asked_for(
@@ -89,7 +73,7 @@ def test_what_needs_no_ray_is_refused_before_it_is_asked_for(
     for changed, words in (
         (
             {"vocabulary": replace(config.vocabulary, path="nope.txt")},
-            r"^vocabulary\.path \(nope\.txt\) does not exist",
+            r"^vocabulary\.path \(/.*/nope\.txt\) does not exist",
         ),
         ({"corpus": (str(tmp_path / "none.txt"),)}, r"none\.txt: no such file or folder"),
         ({"prepare": Preparation(heldout_share=0.02)}, "is prepared already: leave out the prepare settings"),

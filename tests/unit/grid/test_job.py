@@ -41,7 +41,7 @@ def grid_of(glue: Path, vocabulary: Vocabulary, share: Share, *over: str) -> Gri
     config = Finetune(
         checkpoint="c",
         task=("cola",),
-        data="d",
+        data="/d",
         output=str(glue / "o"),
         recipe=Recipe(epochs=3),
         search=Search(over=over),
@@ -232,7 +232,7 @@ def test_trials_that_have_their_results_take_no_more_time(glue: Path, tiny_vocab
 
 
 def test_how_a_model_is_used_is_a_command_for_its_task() -> None:
-    config = Finetune(checkpoint="c", task=("mrpc",), data="d")
+    config = Finetune(checkpoint="c", task=("mrpc",), data="/d")
     start, end = "python jobs/predict.py --checkpoint 'o/my model' --input FILE", "--output answers.csv"
     assert use_line(config, TASKS["mrpc"], "o/my model") == f"{start} --text '#1 String' --pair '#2 String' {end}"
     assert use_line(config, known.TASKS["squad1"], "o/my model") == f"{start} {end}"

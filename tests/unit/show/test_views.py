@@ -146,10 +146,10 @@ def test_the_share_of_labels() -> None:
         (("examples", "--epoch", "-1"), "error: epoch (-1) must be a whole number from 0 to 2^63 - 1"),
         (("examples", "--seed", str(2**63)), f"error: seed ({2**63}) must be a whole number from 0 to 2^63 - 1"),
         (("statistics", "--windows", "0"), "error: windows (0) must be at least 1"),
-        (("statistics", "--picture", "s.xyz"), "error: picture (s.xyz) must end in .png, .svg or .pdf"),
+        (("statistics", "--picture", "/s.xyz"), "error: picture (/s.xyz) must end in .png, .svg or .pdf"),
         (
-            ("statistics", "--picture", "none/s.png"),
-            "error: picture (none/s.png) cannot be written: there is no folder ",
+            ("statistics", "--picture", "/none/s.png"),
+            "error: picture (/none/s.png) cannot be written: there is no folder /none; make it, or name another",
         ),
         (("seen", "1", "--number", "0"), "error: number (0) must be at least 1"),
     ],

@@ -118,12 +118,6 @@ def test_a_few_odd_entries_do_not_make_an_uncased_vocabulary_cased(tmp_path: Pat
         load_vocabulary(write(tmp_path, (*SPECIALS, *words, "İ", "Ω", "É")), True)
 
 
-def test_a_file_can_be_given_by_url_or_relative_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(tmp_path, ENTRIES, {"do_lower_case": True})
-    monkeypatch.chdir(tmp_path)
-    assert load_vocabulary("vocab.txt", None) == load_vocabulary((tmp_path / "vocab.txt").as_uri(), None) == UNCASED
-
-
 def test_the_folders_tokenizer_json_comes_first(tmp_path: Path) -> None:
     save_vocabulary(CASED, tmp_path, 128)
     write(tmp_path, ENTRIES, {"do_lower_case": True})

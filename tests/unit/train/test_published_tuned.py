@@ -11,6 +11,7 @@ from safetensors.torch import load_file, save_file
 from pipeline.config.finetune import Cutting
 from pipeline.config.model import Model
 from pipeline.errors import CheckpointError
+from pipeline.locations import absolute
 from pipeline.objectives.tasks import OBJECTIVES
 from pipeline.predict.model import identify
 from pipeline.tasks.task import Task
@@ -59,7 +60,7 @@ def test_it_is_read_from_the_hub_and_from_a_url(hub: Path, tiny_vocabulary: Voca
     published(hub / "owner" / "name", tiny_vocabulary)
     found = load_tuned_or_published("hf://owner/name")
     assert found.about.task.name == "name" and identify("hf://owner/name")[0] == "classification"
-    assert identify(f"file://{hub}/owner/name")[1] == identify(str(hub / "owner" / "name"))[1]
+    assert identify(absolute(f"file://{hub}/owner/name"))[1] == identify(str(hub / "owner" / "name"))[1]
 
 
 def test_other_weights_have_another_fingerprint(tmp_path: Path, tiny_vocabulary: Vocabulary) -> None:

@@ -207,15 +207,10 @@ def test_a_run_that_reached_its_steps_is_finished() -> None:
     assert [is_finished({"steps": steps}, CONFIG) for steps in (99, 100, 101)] == [False, True, True]
 
 
-def test_what_a_run_records_is_read_back(
-    tmp_path: Path, corpus: Corpus, tiny_vocabulary: Vocabulary, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    folder = run_folder(replace(CONFIG, output="out"))
-    assert (
-        folder == f"{tmp_path}/out/runs/mine"
-        and run_folder(replace(CONFIG, output="s3://bucket/x/")) == "s3://bucket/x/runs/mine"
-    )
+def test_what_a_run_records_is_read_back(tmp_path: Path, corpus: Corpus, tiny_vocabulary: Vocabulary) -> None:
+    folder = run_folder(replace(CONFIG, output=f"{tmp_path}/out"))
+    assert folder == f"{tmp_path}/out/runs/mine"
+    assert run_folder(replace(CONFIG, output="s3://bucket/x")) == "s3://bucket/x/runs/mine"
     assert read_run(folder) is None and read_summary(folder) is None
     rich = replace(CONFIG, sampling=Sampling(masking=TokenMasking(share=0.2)))
     write_run(folder, identity(rich, corpus, tiny_vocabulary), 100, "0a1b", "/corpus")

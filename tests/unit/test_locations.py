@@ -1,0 +1,191 @@
+"""Locations become absolute, and are refused with a login, once: where a job gets its settings."""
+
+import ast
+import dataclasses
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+import pytest
+
+from pipeline.config.data import VocabularySettings
+from pipeline.config.export import Export
+from pipeline.config.finetune import Finetune
+from pipeline.config.jobs import Pretrain
+from pipeline.config.locations import mark_of, with_absolute_locations
+from pipeline.config.options import kinds_of
+from pipeline.config.predict import Compare, Predict, Score
+from pipeline.errors import ConfigError, PipelineError
+from pipeline.locations import absolute, is_absolute, is_url, without_login
+
+ROOT = Path(__file__).parents[2]
+sys.path.append(str(ROOT))
+
+from jobs import bench, prepare, show  # noqa: E402
+
+SETTINGS = (Pretrain, Finetune, Compare, Predict, Score, Export, prepare.Prepare, show.Documents, show.Dropped)
+SETTINGS += (show.Statistics, show.Examples, show.Seen, bench.Text, bench.Stream, bench.Wikitext, bench.Job)
+SETTINGS += (bench.Scale, bench.Checkpoint)
+NO_LOCATIONS = {
+    *("name", "text", "pair", "label", "task", "split", "start_from", "register", "source", "preset", "workers"),
+    *("kinds", "license", "language", "push_to_hub", "recipe.metric", "search.over", "tracking.experiment"),
+    *("placement.address", "placement.worker_resource"),
+    *("tracking.uri", "mlflow_uri"),  # made absolute by tracking_uri, together with MLFLOW_TRACKING_URI
+}
+"""Settings that are texts and no files or folders."""
+CALLERS = {
+    "absolute": {"pipeline/config/locations.py", "pipeline/api.py", "pipeline/train/tracking.py"},
+    "with_absolute_locations": {
+        *("jobs/bench.py", "jobs/prepare.py", "jobs/show.py", "pipeline/bench/finetune.py", "pipeline/pretrain.py"),
+        *(
+            "pipeline/grid/job.py",
+            "pipeline/grid/comparison.py",
+            "pipeline/predict/job.py",
+            "pipeline/predict/score.py",
+        ),
+        *("pipeline/predict/score.py", "pipeline/export/job.py"),
+    },
+}
+"""Function -> the modules that call it: everything below them has absolute locations."""
+
+
+def marked(settings: type, prefix: str = "") -> Iterator[tuple[str, bool]]:
+    """Dotted name of each setting that holds texts, and whether its type makes it a location."""
+    hints, plain = get_type_hints(settings, include_extras=True), get_type_hints(settings)
+    for field in dataclasses.fields(settings):
+        for kind in kinds_of(plain[field.name]):
+            yield from marked(kind, f"{prefix}{field.name}.")
+        if str in (plain[field.name], *get_args(plain[field.name])):
+            yield f"{prefix}{field.name}", mark_of(hints[field.name]) is not None
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=lambda settings: settings.__name__)
+def test_every_text_setting_is_a_location_or_known_to_be_none(settings: type) -> None:
+    for name, is_location in marked(settings):
+        assert is_location != (name in NO_LOCATIONS), f"{name}: give it the type Location, or list it in this file"
+
+
+@pytest.mark.parametrize("name", CALLERS)
+def test_locations_are_made_absolute_at_the_door_alone(name: str) -> None:
+    callers = {
+        str(path.relative_to(ROOT))
+        for folder in ("pipeline", "jobs")
+        for path in (ROOT / folder).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom) and any(alias.name == name for alias in node.names)
+    }
+    assert callers == CALLERS[name]
+    used = (path.read_text() for folder in ("pipeline", "jobs") for path in (ROOT / folder).rglob("*.py"))
+    assert not any(".absolute()" in text.replace("expanduser().absolute()", "") for text in used)
+
+
+def test_every_location_of_a_configuration_becomes_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = with_absolute_locations(
+        Pretrain(
+            corpus=(
+                "a/*.gz::format=text::weight=2",
+                "builtin",
+                "builtin::weight=2",
+                "./builtin",
+                "s3://b/c/::column=d",
+            ),
+            init="bert",
+            output="out/",
+            vocabulary=VocabularySettings(path="~/v.txt", lowercase=True),
+        )
+    )
+    assert found.corpus == (
+        *(f"{tmp_path}/a/*.gz::format=text::weight=2", "builtin", "builtin::weight=2", f"{tmp_path}/builtin"),
+        "s3://b/c::column=d",
+    )
+    assert (found.init, found.output) == (f"{tmp_path}/bert", f"{tmp_path}/out")
+    assert (found.vocabulary.path, found.vocabulary.lowercase) == (str(Path.home() / "v.txt"), True)
+    assert with_absolute_locations(found) == found
+    both = with_absolute_locations(Compare(checkpoint=("a", "hf://b/c"), task=("sst2",)))
+    assert (both.checkpoint, both.data, both.output) == ((f"{tmp_path}/a", "hf://b/c"), None, f"{tmp_path}/output")
+
+
+@pytest.mark.parametrize("job", ["pretrain", "finetune", "compare", "predict", "score", "export"])
+def test_jobs_take_relative_locations_from_python(job: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pipeline.export.job import export_run
+    from pipeline.grid.comparison import compare
+    from pipeline.grid.job import finetune
+    from pipeline.predict.job import predict
+    from pipeline.predict.score import score
+    from pipeline.pretrain import pretrain
+
+    calls: dict[str, Callable[[], Any]] = {
+        "pretrain": lambda: pretrain(Pretrain(corpus=("none",), name="a"), print),
+        "finetune": lambda: finetune(Finetune(checkpoint="none", task=("sst2",)), print),
+        "compare": lambda: compare(Compare(checkpoint=("none", "other"), task=("sst2",)), print),
+        "predict": lambda: predict(Predict(checkpoint="none", input="a.csv", output="b.csv"), print),
+        "score": lambda: score(Score(checkpoint="none", input="a.csv"), print),
+        "export": lambda: export_run(Export(run="none"), print),
+    }
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(PipelineError, match=f"{tmp_path}/none"):
+        calls[job]()
+
+
+def test_urls() -> None:
+    places = ("s3://bucket/key", "file:///a", "/a/b", "a:b", "c")
+    assert [is_url(place) for place in places] == [True, True, False, False, False]
+    assert [is_absolute(place) for place in places] == [True, False, True, False, False]
+
+
+def test_absolute_locations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", "/home/somebody")
+    assert absolute("out/x") == f"{tmp_path}/out/x" and absolute("/a/b/") == "/a/b"
+    assert absolute("~/x") == "/home/somebody/x"
+    assert absolute("s3://bucket/key/") == "s3://bucket/key" and absolute("file:///a/b") == "/a/b"
+
+
+def test_no_location_of_a_run_may_have_a_login_in_it() -> None:
+    with pytest.raises(ConfigError, match=r"^s3://\*\*\*@bucket/output was given with a login in it"):
+        absolute("s3://key:secret@bucket/output")
+    for given, shown in (
+        ("HTTPS://SECRET@host/a", "HTTPS://***@host/a"),
+        ("hf://SECRET@datasets/a", "hf://***@datasets/a"),
+        ("https://host/a.txt?api_key=SECRET&lines=2", "https://host/a.txt?api_key=***&lines=2"),
+        ("https://host/a.txt?lines=2;token=SECRET", "https://host/a.txt?lines=2;token=***"),
+        ("https://host/a.txt#access_token=SECRET", "https://host/a.txt#access_token=***"),
+        (
+            "https://host/a?subscription-key=SECRET&pwd=SECRET&auth=SECRET",
+            "https://host/a?subscription-key=***&pwd=***&auth=***",
+        ),
+        ("https://host/a?apikey=SECRET&key=SECRET", "https://host/a?apikey=***&key=***"),
+    ):
+        assert without_login(given) == shown
+        with pytest.raises(ConfigError, match="with a login in it"):
+            absolute(given)
+    for plain in (
+        "hf://datasets/owner/name@main/a.txt",
+        "gs://anonymous@bucket/a",
+        "https://host:8080/a?monkey=1&keyboard=2&authors=3",
+        "s3://bucket/a?region=eu",
+    ):
+        assert without_login(plain) == plain
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("out/" + "n" * 256, f"out/{'n' * 76}… is no path: a name in it has 256 bytes, and at most 255 can be"),
+        ("é" * 128, f"{'é' * 80}… is no path: a name in it has 256 bytes, and at most 255 can be"),
+        ("/".join(["n" * 255] * 16) + "/", f"{'n' * 80}… is no path: it has 4096 bytes, and at most 4095 can be"),
+        ("a\udcffb", "a\\udcffb is no path: it is not UTF-8"),
+        ("a\0b", "a\0b is no path: it holds a zero byte"),
+    ],
+)
+def test_what_can_be_no_path_is_said(path: str, words: str):
+    with pytest.raises(ConfigError) as refused:
+        absolute(path)
+    assert str(refused.value) == words
+
+
+def test_the_longest_path_is_one():
+    longest = "/" + "/".join(["n" * 255] * 16)[1:]
+    assert len(longest) == 4095 and absolute(longest) == longest
