@@ -18,7 +18,8 @@ from pipeline.config.jobs import Pretrain, with_words_rate
 from pipeline.config.locations import BUILTIN, with_absolute_locations
 from pipeline.corpus.embeddings import counted_embeddings
 from pipeline.corpus.given_vocabulary import given_vocabulary
-from pipeline.corpus.prepare import Corpus, finished_corpus, is_prepared, load_corpus, prepare
+from pipeline.corpus.prepare import finished_corpus, prepare
+from pipeline.corpus.prepared import Corpus, is_prepared, load_corpus
 from pipeline.corpus.shards import COUNTED
 from pipeline.corpus.stream import StreamSettings, count_rows_if_small, settings_for_phase
 from pipeline.corpus.vocabulary import extended_vocabulary, trained_vocabulary

@@ -27,7 +27,7 @@ from pipeline.config.jobs import Pretrain  # noqa: E402
 from pipeline.config.model import Model  # noqa: E402
 from pipeline.config.training import AdamW, Batch, Checkpoints, Evaluation, LinearDecay, Tracking  # noqa: E402
 from pipeline.corpus.order import cursor_for_phase, window_ranges  # noqa: E402
-from pipeline.corpus.prepare import Corpus, Window  # noqa: E402
+from pipeline.corpus.prepared import Corpus, Window  # noqa: E402
 from pipeline.corpus.stream import StreamSettings, rows_of_range  # noqa: E402
 from pipeline.errors import DataError  # noqa: E402
 from pipeline.export.card import Lineage  # noqa: E402

@@ -15,7 +15,8 @@ from pipeline.config.data import Preparation, Sampling, VocabularySettings
 from pipeline.config.locations import BUILTIN
 from pipeline.config.training import Batch
 from pipeline.corpus.given_vocabulary import given_vocabulary
-from pipeline.corpus.prepare import prepare, read_window
+from pipeline.corpus.prepare import prepare
+from pipeline.corpus.prepared import read_window
 from pipeline.corpus.stream import StreamSettings
 from pipeline.errors import ConfigError
 from pipeline.presets import PRESETS

@@ -14,7 +14,7 @@ import numpy as np
 from pipeline.bench.usual import usual_batches
 from pipeline.bench.windows import split_corpora
 from pipeline.config.data import Sampling
-from pipeline.corpus.prepare import Corpus, Window, read_window
+from pipeline.corpus.prepared import Corpus, Window, read_window
 from pipeline.errors import ConfigError
 from pipeline.text import wordpiece as wordpieces
 from pipeline.text.examples import assemble, example_table, generator, make_examples, window_sentences

@@ -8,7 +8,7 @@ import pyarrow as pa
 from pipeline.config.data import Preparation
 from pipeline.corpus.inputs import list_files
 from pipeline.corpus.parts import file_documents
-from pipeline.corpus.prepare import Corpus, Window
+from pipeline.corpus.prepared import Corpus, Window
 from pipeline.corpus.shards import write_windows
 from pipeline.corpus.sources import parse
 from pipeline.errors import DataError

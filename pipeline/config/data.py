@@ -8,6 +8,8 @@ from pipeline.config.locations import Location
 
 PASSING = frozenset({"prepare.web_timeout"})
 """Settings that do not affect the content of a prepared corpus."""
+PRESET_SIZES = (30_522, 8_192)
+"""Vocabulary sizes of presets: next to a given vocabulary they ask for nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)

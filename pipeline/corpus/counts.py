@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline import storage
-from pipeline.corpus.prepare import Corpus, Window, read_window
+from pipeline.corpus.prepared import Corpus, Window, read_window
 from pipeline.corpus.progress import Progress, Report
 from pipeline.corpus.tasks import MOST_BLOCKS, run_tasks
 from pipeline.text.splitting import Splitting

@@ -11,7 +11,7 @@ from safetensors.numpy import save_file
 
 from pipeline import storage
 from pipeline.corpus.counts import texts_of
-from pipeline.corpus.prepare import Corpus, Window
+from pipeline.corpus.prepared import Corpus, Window
 from pipeline.corpus.tasks import run_tasks
 from pipeline.corpus.vocabulary import first_windows
 from pipeline.errors import ConfigError, DataError

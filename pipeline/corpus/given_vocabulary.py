@@ -1,8 +1,9 @@
 """Load the vocabulary that the settings name, without Ray."""
 
-from pipeline.config.data import VocabularySettings
+from collections.abc import Iterable
+
+from pipeline.config.data import PRESET_SIZES, VocabularySettings
 from pipeline.errors import ConfigError
-from pipeline.presets import PRESETS
 from pipeline.text.vocabulary import Vocabulary, load_vocabulary
 
 
@@ -25,10 +26,10 @@ def given_vocabulary(settings: VocabularySettings) -> Vocabulary | None:
 
 def _refuse_training(settings: VocabularySettings) -> None:
     """Raise ConfigError if a vocabulary is given with a setting of trained ones; presets' sizes do not count."""
-    unset = {
+    unset: dict[str, Iterable[object]] = {
         "kind": {VocabularySettings.kind},
         "unused": {VocabularySettings.unused},
-        "size": {preset.vocabulary.size for preset in PRESETS.values()},
+        "size": PRESET_SIZES,
     }
     for name, values in unset.items():
         if (value := getattr(settings, name)) not in values:

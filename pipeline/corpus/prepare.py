@@ -9,9 +9,6 @@ from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from pipeline import storage
 from pipeline.config.data import PASSING, Preparation
 from pipeline.config.flat import flatten
@@ -19,49 +16,17 @@ from pipeline.config.locations import BUILTIN
 from pipeline.corpus.inputs import InputFile, fingerprint, list_files, with_distinct_names
 from pipeline.corpus.overlaps import heldout_share
 from pipeline.corpus.parts import Tally
+from pipeline.corpus.prepared import SPLITS, Corpus, load_corpus, unreadable_manifest
 from pipeline.corpus.progress import MILLION, Report
 from pipeline.corpus.shards import COUNTED, shard_count
 from pipeline.corpus.sources import KEYS, Source, parse
 from pipeline.corpus.stages import PARTS, Tallies, extract, find_overlaps, shuffle_into_shards, total_tally
-from pipeline.corpus.web import WEB, patience
-from pipeline.errors import ConfigError, DataError, PipelineError, StorageUnavailable, listed
+from pipeline.corpus.web import patience
+from pipeline.errors import ConfigError, DataError, listed
 from pipeline.locations import is_url
-from pipeline.text.schema import DOCUMENT
 
-SPLITS = ("train", "heldout")
-SHARD = re.compile(r"\d{5}-[0-9a-f]{12}\.parquet")
-"""Name of a shard."""
 UNFINISHED = re.compile(r"\.[0-9a-f]{16}\.tmp$")
 """Suffix of a file while it is being written."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Window:
-    """One row group of a shard; `shard` is the file's path relative to the corpus folder."""
-
-    shard: str
-    row_group: int
-    documents: int
-    characters: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Corpus:
-    """A prepared corpus: its windows in order, and the counts of its manifest."""
-
-    folder: str
-    fingerprint: str
-    train: tuple[Window, ...]
-    heldout: tuple[Window, ...]
-    counts: dict[str, int]
-    dropped: dict[str, int]
-    sources: dict[str, dict[str, Any]]
-    """By location of each source: its options, its weight, its counts and what was dropped."""
-
-    @property
-    def weights(self) -> dict[str, float]:
-        """Occurrences of a document in an epoch, by source."""
-        return {location: about["weight"] for location, about in self.sources.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,84 +136,6 @@ def _parse_all(specs: Sequence[str]) -> list[Source]:
     return parsed
 
 
-def load_corpus(folder: str) -> Corpus:
-    """Load the corpus in a folder.
-
-    Raises DataError if there is none or its manifest cannot be read, ConfigError if the manifest is of something else.
-    """
-    try:
-        manifest = storage.read_json(storage.join(folder, storage.MANIFEST))
-        windows = {
-            split: tuple(Window(shard=s, row_group=g, documents=d, characters=c) for s, g, d, c in manifest[split])
-            for split in SPLITS
-        }
-        if outside := next(
-            (
-                window.shard
-                for of_split in windows.values()
-                for window in of_split
-                if storage.escapes_folder(window.shard)
-            ),
-            None,
-        ):
-            raise DataError(f"{folder}/{storage.MANIFEST} names {outside!r}, which is outside of the folder")
-        about = {name: manifest[name] for name in ("fingerprint", "counts", "dropped", "sources")}
-        return Corpus(folder=folder, **about, **windows)
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise DataError(
-            f"{folder} holds no prepared corpus ({storage.MANIFEST} is missing): "
-            "prepare one there, or name another folder"
-        ) from error
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise _unreadable_manifest(folder, error) from error
-
-
-def _unreadable_manifest(folder: str, error: Exception) -> PipelineError:
-    """Return the error for an unreadable manifest; it advises to delete the folder only if preparation made it."""
-    if not any(SHARD.fullmatch(name) for split in SPLITS for name in storage.children(storage.join(folder, split))):
-        return ConfigError(
-            f"{folder} holds {storage.MANIFEST}, which is not of a prepared corpus: choose another folder"
-        )
-    return DataError(
-        f"{folder}/{storage.MANIFEST} cannot be read ({storage.first_line(error)}): "
-        "delete the folder and prepare it again"
-    )
-
-
-def is_prepared(location: str) -> bool:
-    """Whether a location is the folder of a prepared corpus."""
-    if location == BUILTIN or location.startswith(WEB) or not storage.exists(storage.join(location, storage.MANIFEST)):
-        return False
-    try:
-        return {*SPLITS, "fingerprint"} <= storage.read_json(storage.join(location, storage.MANIFEST)).keys()
-    except (OSError, ValueError, AttributeError):
-        return False
-
-
-def read_window(corpus: Corpus, window: Window) -> pa.Table:
-    """Read the documents of a window (schema DOCUMENT).
-
-    Raises DataError if its shard is missing or damaged, StorageUnavailable if the storage cannot be read now.
-    """
-    location = storage.join(corpus.folder, window.shard)
-
-    def read() -> pa.Table:
-        system, path = storage.filesystem(location)
-        with pq.ParquetFile(path, filesystem=system) as file:
-            return file.read_row_group(window.row_group).cast(DOCUMENT)
-
-    try:
-        return storage.with_retries(read)
-    except (OSError, pa.ArrowException, IndexError) as error:
-        if storage.is_transient(error) or storage.is_unavailable(location):
-            raise StorageUnavailable(
-                f"{location} cannot be read now ({storage.first_line(error)}); the same command tries again"
-            ) from error
-        raise DataError(
-            f"{location} cannot be read ({storage.first_line(error)}): delete {corpus.folder} and prepare it again"
-        ) from error
-
-
 def _refuse_unrelated_files(folder: str) -> None:
     """Raise ConfigError if a folder without manifest has files that no unfinished preparation leaves."""
     names = [name for name in storage.children(folder) if not name.startswith(".") and not name.endswith(".tmp")]
@@ -269,7 +156,7 @@ def _matches_plan(folder: str, plan: Plan) -> bool:
         settings, inputs, sources = manifest["settings"], manifest["inputs"], manifest["sources"]
         asked = {location: {name: about[name] for name in KEYS} for location, about in sources.items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise _unreadable_manifest(folder, error) from error
+        raise unreadable_manifest(folder, error) from error
     for name in [*plan.settings, *settings]:
         if settings.get(name) != plan.settings.get(name):
             raise ConfigError(

@@ -17,7 +17,7 @@ from pipeline.config.data import Sampling
 from pipeline.config.phases import Phase
 from pipeline.config.training import Batch
 from pipeline.corpus.order import Cursor, WindowRange, permutation, rows_of_round, slots_by_rank, window_ranges
-from pipeline.corpus.prepare import Corpus, Window, read_window
+from pipeline.corpus.prepared import Corpus, Window, read_window
 from pipeline.errors import DataError
 from pipeline.text.examples import make_examples
 from pipeline.text.schema import ROW

@@ -1,7 +1,7 @@
 """Summarise a prepared corpus as text."""
 
 from pipeline.columns import aligned
-from pipeline.corpus.prepare import Corpus
+from pipeline.corpus.prepared import Corpus
 
 COLUMNS = ("weight", "files", "documents", "pieces", "characters", "heldout_characters")
 

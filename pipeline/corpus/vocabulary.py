@@ -9,7 +9,7 @@ from typing import Any
 from pipeline import storage
 from pipeline.config.data import VocabularySettings
 from pipeline.corpus.counts import MOST_UNIGRAM_WORDS, MOST_WORDS, count_words
-from pipeline.corpus.prepare import Corpus, Window
+from pipeline.corpus.prepared import Corpus, Window
 from pipeline.errors import ConfigError, DataError
 from pipeline.local_files import scratch_folder
 from pipeline.text import extension

@@ -9,7 +9,7 @@ from pipeline import storage
 from pipeline.config.data import NextSentence, SentenceOrder
 from pipeline.config.jobs import Pretrain
 from pipeline.config.locations import BUILTIN
-from pipeline.corpus.prepare import Corpus, load_corpus
+from pipeline.corpus.prepared import Corpus, load_corpus
 from pipeline.corpus.shards import COUNTED
 from pipeline.errors import DataError, listed
 from pipeline.export.markdown import (

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from pipeline import storage
 from pipeline.corpus import inputs as corpus_inputs
 from pipeline.corpus import opening
-from pipeline.corpus.prepare import is_prepared
+from pipeline.corpus.prepared import is_prepared
 from pipeline.corpus.sources import Source
 from pipeline.errors import ConfigError, DataError
 from pipeline.tasks.bad_rows import BadRows

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
-from pipeline.corpus.prepare import Corpus
+from pipeline.corpus.prepared import Corpus
 from pipeline.errors import ConfigError
 from pipeline.show.statistics import Statistics
 from pipeline.train.pictures import BLUE, GREY, RED

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pipeline import storage
 from pipeline.config.phases import Phase
 from pipeline.corpus.order import Cursor, cursor_for_phase, offset, permutation, row_after, slots_at
-from pipeline.corpus.prepare import load_corpus, read_window
+from pipeline.corpus.prepared import load_corpus, read_window
 from pipeline.corpus.stream import StreamSettings, repeat_by_weight, settings_for_phase, window_rows
 from pipeline.errors import ConfigError, DataError
 from pipeline.text.vocabulary import Vocabulary, load_vocabulary

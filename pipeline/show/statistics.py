@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pipeline.corpus.prepare import Corpus, read_window
+from pipeline.corpus.prepared import Corpus, read_window
 from pipeline.text.examples import window_sentences
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.wordpiece import WordPiece

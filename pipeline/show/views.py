@@ -12,7 +12,7 @@ from pipeline import storage
 from pipeline.config.data import Sampling, VocabularySettings
 from pipeline.config.training import Batch
 from pipeline.corpus.given_vocabulary import given_vocabulary
-from pipeline.corpus.prepare import load_corpus, read_window
+from pipeline.corpus.prepared import load_corpus, read_window
 from pipeline.corpus.stream import StreamSettings, window_rows
 from pipeline.corpus.summary import corpus_text
 from pipeline.errors import ConfigError, listed

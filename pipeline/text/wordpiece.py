@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 from tokenizers import AddedToken, Tokenizer
 
-from pipeline.config.training import Placement
 from pipeline.text.vocabulary import Vocabulary
 
-TABLE_CHUNKS = Placement.table_chunks
+TABLE_CHUNKS = 1_000_000
+"""Distinct chunks that a table keeps, about 200 bytes each."""
 LONGEST_KEPT = 100
 """Bytes; longer chunks rarely recur."""
 SPACE, NEW_LINE = 0x20, 0x0A

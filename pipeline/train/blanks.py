@@ -13,7 +13,7 @@ import pyarrow as pa
 import torch
 
 from pipeline.batch import Batch, collate
-from pipeline.corpus.prepare import Corpus, read_window
+from pipeline.corpus.prepared import Corpus, read_window
 from pipeline.objectives.pretraining import BertPretraining
 from pipeline.text.documents import WORDY
 from pipeline.text.examples import generator

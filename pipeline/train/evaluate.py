@@ -8,7 +8,7 @@ import torch.distributed as dist
 
 from pipeline.batch import Batch, collate
 from pipeline.config.data import Sampling
-from pipeline.corpus.prepare import Corpus, read_window
+from pipeline.corpus.prepared import Corpus, read_window
 from pipeline.objectives.pretraining import BertPretraining, pair_labels
 from pipeline.text.examples import make_examples, window_sentences
 from pipeline.text.wordpiece import WordPiece

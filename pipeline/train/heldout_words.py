@@ -15,7 +15,7 @@ import torch.distributed as dist
 from torch.nn import functional as F
 
 from pipeline.batch import Batch, collate
-from pipeline.corpus.prepare import Corpus, read_window
+from pipeline.corpus.prepared import Corpus, read_window
 from pipeline.objectives.pretraining import BertPretraining
 from pipeline.text.examples import generator, window_sentences
 from pipeline.text.schema import EXAMPLE

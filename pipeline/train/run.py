@@ -26,7 +26,7 @@ from pipeline.train.naming import IDENTITY
 from pipeline.train.schedule import decay_start, grows
 
 if TYPE_CHECKING:  # imports Ray, which a finished run's reader does not need
-    from pipeline.corpus.prepare import Corpus
+    from pipeline.corpus.prepared import Corpus
 
 VERSIONED = (
     "numpy",

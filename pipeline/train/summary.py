@@ -11,7 +11,7 @@ from pipeline.locations import without_login
 from pipeline.presets import PRESETS
 
 if TYPE_CHECKING:  # imports Ray, which a reader of summaries does not need
-    from pipeline.corpus.prepare import Corpus
+    from pipeline.corpus.prepared import Corpus
 
 TRAINING_VIEW = "workflowType=machine_learning"
 """URL option that opens MLflow's training view; without it MLflow may open its view of chat models (3.17)."""

@@ -29,7 +29,7 @@ from pipeline.train.failures import Failure, Failures
 from pipeline.train.origin import origin
 
 if TYPE_CHECKING:  # imports Ray, which the tracker does not need
-    from pipeline.corpus.prepare import Corpus
+    from pipeline.corpus.prepared import Corpus
 
 FLUSH_SECONDS = 2.0
 RETRY_SECONDS = 5.0

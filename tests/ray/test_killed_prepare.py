@@ -12,7 +12,7 @@ import pytest
 import ray
 
 from jobs.prepare import main
-from pipeline.corpus.prepare import load_corpus
+from pipeline.corpus.prepared import load_corpus
 
 pytestmark = pytest.mark.usefixtures("local_ray")
 

@@ -20,7 +20,8 @@ from ray.data import DataContext
 from jobs.prepare import main
 from pipeline.config.data import Preparation
 from pipeline.corpus.parts import parent_hash
-from pipeline.corpus.prepare import Corpus, finished_corpus, load_corpus, prepare, read_window
+from pipeline.corpus.prepare import finished_corpus, prepare
+from pipeline.corpus.prepared import Corpus, load_corpus, read_window
 from pipeline.corpus.tasks import relay_reports, run_tasks
 from pipeline.errors import ConfigError, DataError
 from pipeline.text.schema import DOCUMENT

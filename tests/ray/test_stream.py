@@ -15,7 +15,7 @@ from pipeline.config.data import Sampling
 from pipeline.config.training import Batch
 from pipeline.corpus import order
 from pipeline.corpus.order import WindowRange
-from pipeline.corpus.prepare import Corpus
+from pipeline.corpus.prepared import Corpus
 from pipeline.corpus.stream import (
     TOKEN_BYTES,
     StreamLoop,

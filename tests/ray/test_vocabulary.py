@@ -13,7 +13,7 @@ from pipeline.config.data import VocabularySettings
 from pipeline.corpus import counts as counting
 from pipeline.corpus.counts import PARTITIONS, count_words, counting_tasks, sum_partition, texts_of, write_counts
 from pipeline.corpus.given_vocabulary import given_vocabulary
-from pipeline.corpus.prepare import Corpus, Window
+from pipeline.corpus.prepared import Corpus, Window
 from pipeline.corpus.vocabulary import (
     extended_vocabulary,
     first_windows,

@@ -33,8 +33,8 @@ MAY_IMPORT = {
     "stopping": set(),
     "storage": {"errors", "local_files", "locations"},
     "cluster": GROUND,
-    "text": GROUND | {"text"},
-    "corpus": GROUND | {"text", "corpus"},
+    "text": GROUND - {"config", "presets"} | {"config.data", "text"},
+    "corpus": GROUND - {"presets"} | {"text", "corpus"},
     "tasks": GROUND | {"text", "tasks"},
     "batch": GROUND | {"text.schema"},
     "model": MODEL_SIDE,
@@ -134,6 +134,10 @@ def test_corpus_and_model_do_not_know_each_other() -> None:
             assert not [name for name in names if within(name, {"model", "objectives", "batch"})], module
         if within(short(module), {"model", "objectives"}):
             assert not [name for name in names if within(name, {"corpus"})], module
+
+
+def test_readers_of_a_corpus_do_not_import_what_prepares_one() -> None:
+    assert importers("pipeline.corpus.prepare") == ["bench.jobs", "pretrain"]
 
 
 def test_torch_appears_first_in_batch() -> None:

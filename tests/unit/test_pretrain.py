@@ -9,7 +9,7 @@ import pytest
 
 from pipeline.config.data import Preparation, Sampling, SingleSegment
 from pipeline.config.jobs import Pretrain
-from pipeline.corpus.prepare import Corpus, is_prepared
+from pipeline.corpus.prepared import Corpus, is_prepared
 from pipeline.errors import CheckpointError, ConfigError, PipelineError
 from pipeline.pretrain import load_or_prepare_corpus, os_errors_as_checkpoint_error, pretrain
 

@@ -6,7 +6,7 @@ from pipeline.bench.jobs import AIMS, FLOORS, verdict
 from pipeline.bench.text import Measured, measure, ratios
 from pipeline.bench.windows import split_corpora
 from pipeline.config.data import Sampling
-from pipeline.corpus.prepare import read_window
+from pipeline.corpus.prepared import read_window
 from pipeline.errors import DataError
 from pipeline.text.vocabulary import Vocabulary
 

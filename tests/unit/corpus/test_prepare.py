@@ -10,17 +10,8 @@ from pipeline import storage
 from pipeline.config.data import Preparation
 from pipeline.corpus.inputs import list_files
 from pipeline.corpus.parts import part_settings, records, sketch_document, write_parts
-from pipeline.corpus.prepare import (
-    Corpus,
-    Plan,
-    delete_unused_files,
-    finished_corpus,
-    list_sources,
-    load_corpus,
-    manifest_contents,
-    prepare,
-    read_window,
-)
+from pipeline.corpus.prepare import Plan, delete_unused_files, finished_corpus, list_sources, manifest_contents, prepare
+from pipeline.corpus.prepared import Corpus, load_corpus, read_window
 from pipeline.corpus.shards import write_shard, write_windows
 from pipeline.corpus.sources import parse
 from pipeline.errors import ConfigError, DataError, StorageUnavailable

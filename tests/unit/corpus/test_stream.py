@@ -8,7 +8,7 @@ from pipeline.config.data import Sampling
 from pipeline.config.training import Batch
 from pipeline.corpus import stream
 from pipeline.corpus.order import WindowRange
-from pipeline.corpus.prepare import Corpus, read_window
+from pipeline.corpus.prepared import Corpus, read_window
 from pipeline.corpus.stream import (
     REST_SECONDS,
     RESTS,

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.corpus.prepare import Corpus
+from pipeline.corpus.prepared import Corpus
 from pipeline.errors import ConfigError, DataError
 from pipeline.predict.inputs import InputFile, as_column, form_of, list_inputs, parts_of, rechunked
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.corpus.prepare import Corpus
+from pipeline.corpus.prepared import Corpus
 from pipeline.show.picture import SHOWN, bar_edges, draw
 from pipeline.show.statistics import Statistics
 

@@ -9,7 +9,7 @@ import pytest
 from rich.text import Text
 
 from jobs.show import main
-from pipeline.corpus.prepare import Corpus, read_window
+from pipeline.corpus.prepared import Corpus, read_window
 from pipeline.show import views
 from pipeline.show.statistics import documents_line
 from pipeline.show.views import WIDEST, labels, with_margin

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipeline.config.training import Placement
 from pipeline.text.vocabulary import SPECIALS, Vocabulary
-from pipeline.text.wordpiece import LONGEST_KEPT, WordPiece, chunk_ends, encode_directly
+from pipeline.text.wordpiece import LONGEST_KEPT, TABLE_CHUNKS, WordPiece, chunk_ends, encode_directly
 
 VOCABULARY = Vocabulary(
     tokens=(*SPECIALS, "un", "##aff", "##able", "a", "##b", ",", "[", "]", "mask", "力"), lowercase=True
@@ -102,3 +103,7 @@ def test_the_table_starts_anew_when_it_is_full_and_long_chunks_are_not_kept() ->
 def test_a_process_keeps_one_table_for_a_vocabulary() -> None:
     first, second = WordPiece(VOCABULARY), pickle.loads(pickle.dumps(WordPiece(VOCABULARY)))
     assert first.table is second.table is not WordPiece(CASES["cased"]).table
+
+
+def test_the_table_has_the_size_of_the_setting() -> None:
+    assert Placement().table_chunks == TABLE_CHUNKS

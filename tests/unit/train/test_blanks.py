@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from pipeline.config.model import Model
-from pipeline.corpus.prepare import Corpus, Window
+from pipeline.corpus.prepared import Corpus, Window
 from pipeline.objectives.pretraining import BertPretraining
 from pipeline.text.schema import DOCUMENT
 from pipeline.text.vocabulary import Vocabulary, train_vocabulary

@@ -8,7 +8,7 @@ import torch
 
 from pipeline.batch import Batch
 from pipeline.config.data import FullSentences, NextSentence, Sampling, SentenceOrder, SingleSegment
-from pipeline.corpus.prepare import Corpus
+from pipeline.corpus.prepared import Corpus
 from pipeline.text.wordpiece import WordPiece
 from pipeline.train.evaluate import baselines, evaluate, heldout_batches
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from pipeline.corpus.prepare import Corpus
+from pipeline.corpus.prepared import Corpus
 from pipeline.text.extension import extend_vocabulary
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.wordpiece import WordPiece

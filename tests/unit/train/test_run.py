@@ -21,7 +21,7 @@ from pipeline.config.training import (
     Tracking,
     WarmupStableDecay,
 )
-from pipeline.corpus.prepare import Corpus
+from pipeline.corpus.prepared import Corpus
 from pipeline.errors import CheckpointError, ConfigError, DataError
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.naming import default_name, with_name

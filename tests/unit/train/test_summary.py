@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from pipeline.config.model import Model
-from pipeline.corpus.prepare import Corpus
+from pipeline.corpus.prepared import Corpus
 from pipeline.presets import PRESETS
 from pipeline.train.summary import Pace, description, duration, progress_line, summary_markdown, summary_text, to_open
 

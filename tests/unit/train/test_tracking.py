@@ -18,7 +18,7 @@ import pytest
 from mlflow.tracking import MlflowClient
 
 from pipeline.config.training import Tracking
-from pipeline.corpus.prepare import Corpus, Window
+from pipeline.corpus.prepared import Corpus, Window
 from pipeline.errors import ConfigError, DataError
 from pipeline.train import tracking
 from pipeline.train.drivers import machine
