@@ -19,7 +19,6 @@ from pipeline.config.training import Placement, Tracking
 from pipeline.corpus.order import WindowRange, offset
 from pipeline.corpus.stream import StreamSettings, rows_of_range, windows_for
 from pipeline.objectives.pretraining import BertPretraining
-from pipeline.show.seen import stream_of
 from pipeline.text.wordpiece import WordPiece
 from pipeline.train import run
 from pipeline.train.checkpoint import State
@@ -27,6 +26,7 @@ from pipeline.train.evaluate import heldout_batches
 from pipeline.train.hardware import autocast_of, chosen_precision
 from pipeline.train.loop import Work, train
 from pipeline.train.optim import build_optimizer
+from pipeline.train.run_stream import stream_of_run
 
 RATE, STEP_TIME = "speed/tokens_per_second", "speed/step_milliseconds"
 
@@ -115,7 +115,7 @@ def main(arguments: Sequence[str]) -> int:
         tracking=Tracking(every=int(every)),
     )
     with tempfile.TemporaryDirectory(prefix="bertstream-bench-") as scratch:
-        _train_alone(config, stream_of(folder, recorded), scratch)
+        _train_alone(config, stream_of_run(folder, recorded), scratch)
     return 0
 
 

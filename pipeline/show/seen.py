@@ -6,15 +6,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipeline import storage
 from pipeline.config.phases import Phase
 from pipeline.corpus.order import Cursor, cursor_for_phase, offset, permutation, row_after, slots_at
-from pipeline.corpus.prepared import load_corpus, read_window
+from pipeline.corpus.prepared import read_window
 from pipeline.corpus.stream import StreamSettings, repeat_by_weight, settings_for_phase, window_rows
-from pipeline.errors import ConfigError, DataError
-from pipeline.text.vocabulary import Vocabulary, load_vocabulary
+from pipeline.errors import ConfigError
+from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.wordpiece import WordPiece
 from pipeline.train import checkpoint, run
+from pipeline.train.run_stream import stream_of_run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +49,7 @@ def recompute_rows(folder: str, step: int, row: int, number: int = 1) -> list[Se
             f"step ({step}) is in the second phase, from step {phase.first + 1} on, and the run has not come to it: "
             f"the newest position before it is step {before}'s"
         )
-    settings = settings_for_phase(stream_of(folder, recorded), phase)
+    settings = settings_for_phase(stream_of_run(folder, recorded), phase)
     skipped = offset(step - 1 - phase.first, phase.batch) + row - offset(before - phase.first, phase.batch)
     found: list[SeenRow] = []
     for table, position in rows_after(settings, cursor_for_phase(cursor, phase, before)):
@@ -93,32 +93,6 @@ def _require_rows(step: int, rows: int, row: int, number: int) -> None:
         raise ConfigError(
             f"number ({number}) must be from 1 to {rows - row} with row {row}: step {step} has {rows} rows"
         )
-
-
-def stream_of(folder: str, recorded: dict[str, Any]) -> StreamSettings:
-    """Return the stream settings of a run's first phase from its record.
-
-    Raises DataError if its corpus has another fingerprint now.
-    """
-    identity = recorded["identity"]
-    corpus = load_corpus(recorded["corpus"])
-    if corpus.fingerprint != identity["corpus.fingerprint"]:
-        raise DataError(
-            f"{corpus.folder} is no more the corpus of this run: fingerprint {corpus.fingerprint[:12]}, "
-            f"the run's is {identity['corpus.fingerprint'][:12]}; prepare it from the same inputs again"
-        )
-    config = run.settings_of(recorded)
-    return StreamSettings(
-        corpus=corpus, vocabulary=_vocabulary_of(folder), sampling=config.sampling, batch=config.batch, seed=config.seed
-    )
-
-
-def _vocabulary_of(folder: str) -> Vocabulary:
-    """Load the vocabulary that a run started with. Raises DataError if it is damaged."""
-    location = storage.join(folder, run.VOCABULARY)
-    if problem := storage.damage(location):
-        raise DataError(f"{location} is damaged ({problem}): the command that trained the run writes it again")
-    return load_vocabulary(location, None)
 
 
 def position_before(folder: str, step: int) -> tuple[int, Cursor | None]:

@@ -49,7 +49,7 @@ MAY_IMPORT = {
     "finetune": ABOVE | {"finetune"},
     "api": ABOVE,
     "command_line": {"config"},
-    "bench": ABOVE | {"pretrain", "bench"},
+    "bench": (ABOVE - {"show"}) | {"pretrain", "bench"},
 }
 """Part of the package -> the parts it may import; a new part needs a place here."""
 

@@ -14,9 +14,10 @@ from pipeline.config.phases import TwoPhases
 from pipeline.config.training import Batch, Checkpoints
 from pipeline.corpus.order import Cursor
 from pipeline.errors import ConfigError, DataError
-from pipeline.show.seen import documents_of, position_before, recompute_rows, stream_of
+from pipeline.show.seen import documents_of, position_before, recompute_rows
 from pipeline.train import run
 from pipeline.train.checkpoint import write_position
+from pipeline.train.run_stream import stream_of_run
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +137,7 @@ def test_its_documents_hold_its_words(trained: tuple[str, Pretrain]) -> None:
     words = "".join(found.vocabulary.tokens[id].removeprefix("##") for id in ids[1 : found.row["first_length"] - 1])
     assert words.replace("[UNK]", "") in first
     assert found.documents.equals(
-        documents_of(stream_of(trained[0], run.read_run(trained[0])), found.row["epoch"], found.row["window"])
+        documents_of(stream_of_run(trained[0], run.read_run(trained[0])), found.row["epoch"], found.row["window"])
     )
 
 
@@ -153,7 +154,7 @@ def test_what_is_not_there_is_refused(trained: tuple[str, Pretrain], tmp_path: P
     with pytest.raises(
         DataError, match="is no more the corpus of this run: fingerprint 0123456789ab, the run's is other"
     ):
-        stream_of(folder, recorded)
+        stream_of_run(folder, recorded)
     recorded = run.read_run(folder)
     Path(folder, run.RUN).write_text(
         json.dumps(recorded | {"identity": recorded["identity"] | {"version.sentencex": "0.1"}})

@@ -1,0 +1,36 @@
+"""The stream that a recorded run reads: its corpus, vocabulary, sampling, batches and seed."""
+
+from typing import Any
+
+from pipeline import storage
+from pipeline.corpus.prepared import load_corpus
+from pipeline.corpus.stream import StreamSettings
+from pipeline.errors import DataError
+from pipeline.text.vocabulary import Vocabulary, load_vocabulary
+from pipeline.train import run
+
+
+def stream_of_run(folder: str, recorded: dict[str, Any]) -> StreamSettings:
+    """Return the stream settings of a run's first phase from its record.
+
+    Raises DataError if its corpus has another fingerprint now.
+    """
+    identity = recorded["identity"]
+    corpus = load_corpus(recorded["corpus"])
+    if corpus.fingerprint != identity["corpus.fingerprint"]:
+        raise DataError(
+            f"{corpus.folder} is no more the corpus of this run: fingerprint {corpus.fingerprint[:12]}, "
+            f"the run's is {identity['corpus.fingerprint'][:12]}; prepare it from the same inputs again"
+        )
+    config = run.settings_of(recorded)
+    return StreamSettings(
+        corpus=corpus, vocabulary=_vocabulary_of(folder), sampling=config.sampling, batch=config.batch, seed=config.seed
+    )
+
+
+def _vocabulary_of(folder: str) -> Vocabulary:
+    """Load the vocabulary that a run started with. Raises DataError if it is damaged."""
+    location = storage.join(folder, run.VOCABULARY)
+    if problem := storage.damage(location):
+        raise DataError(f"{location} is damaged ({problem}): the command that trained the run writes it again")
+    return load_vocabulary(location, None)
