@@ -4,7 +4,7 @@ import html
 import re
 from collections.abc import Iterable
 
-from pipeline.text.templates import HOLE
+from pipeline.text.template_arguments import HOLE
 from pipeline.text.wikilines import ENTITY, WORD, is_ended, without_holes
 from pipeline.text.wikitext import BLOCK_TAG, ITEM_TAG, LINE_TAG, TAG, Page, render_brackets
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from pipeline.text.sentences import split_sentences
-from pipeline.text.templates import ASIDE, ASIDE_END, GLUED, HOLE
+from pipeline.text.template_arguments import ASIDE, ASIDE_END, GLUED, HOLE
 from pipeline.text.wikinames import LINK_SECTIONS
 
 FORMULA = "\ue003"

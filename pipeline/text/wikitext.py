@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 
 from pipeline.text import templates
 from pipeline.text.formulas import one_line, reaction
-from pipeline.text.templates import ASIDE, ASIDE_END, HOLE
+from pipeline.text.template_arguments import ASIDE, ASIDE_END, HOLE
+from pipeline.text.template_quantities import grouped
 from pipeline.text.wikilines import FORMULA, clean_paragraphs
 from pipeline.text.wikinames import CATEGORIES, FILES, NOT_LANGUAGES
 
@@ -352,7 +353,7 @@ def _parser_function(name: str, arguments: list[str], page: Page) -> str:
     """Render the parser functions that give words: {{formatnum:…}}, {{lc:…}}, {{#if:…|…}}."""
     text = arguments[0].strip()
     if name == "formatnum":
-        return templates.grouped(text) if (page.language or "en") == "en" else text
+        return grouped(text) if (page.language or "en") == "en" else text
     if name == "#if":
         return (arguments + ["", ""])[1 if text else 2].strip()
     changes = {

@@ -1,0 +1,152 @@
+"""Render the templates of Wikipedia that stand for words: dates, names, pronunciations, quotations."""
+
+import re
+
+from pipeline.text.template_arguments import ASIDE, ASIDE_END, Arguments, Render, first, unnamed
+from pipeline.text.template_quantities import is_number
+
+MONTH_NAMES = "January February March April May June July August September October November December"
+MONTHS = MONTH_NAMES.split()
+SOUNDS = {"'": "ˈ", ",": "ˌ"} | dict.fromkeys(["lang", "local", "pron", "icon", "us", "uk", "us also", "uk also"], "")
+"""Arguments of {{IPAc-en}} that do not stand for themselves."""
+DEGREES = ("°", "′", "″")
+
+
+def quotation(arguments: Arguments) -> str:
+    """Render a quotation as a paragraph of its own."""
+    return f"\n\n{first('1', 'text', 'quote', 'текст', 'texte')(arguments)}\n\n"
+
+
+def aside(text: str) -> str:
+    return f"{ASIDE}{text}{ASIDE_END}" if text else ""
+
+
+def pronunciation(arguments: Arguments) -> str:
+    """{{IPA-de|ˈfʊs}} -> [ˈfʊs], as an aside"""
+    text = first("1")(arguments)
+    return aside(text if text[:1] in ("", "[", "/") else f"[{text}]")
+
+
+def english_sounds(arguments: Arguments) -> str:
+    """{{IPAc-en|ˈ|æ|l|ə}} -> /ˈælə/, as an aside"""
+    text = (
+        "".join(SOUNDS.get(sound.lower(), sound) for sound in unnamed(arguments)).replace(",_", ", ").replace("_", " ")
+    )
+    return aside(text and f"/{text}/")
+
+
+def coordinates(arguments: Arguments) -> str:
+    """{{coord|13|19|N|169|9|W}} -> 13°19′N 169°9′W, as an aside; empty if shown in the title only."""
+    if "title" in arguments.get("display", "") and "inline" not in arguments.get("display", ""):
+        return ""
+    text, degree = "", 0
+    for word in unnamed(arguments):
+        if word in ("N", "S", "E", "W"):
+            text, degree = f"{text}{word} ", 0
+        elif is_number(word) and degree < len(DEGREES):
+            text, degree = f"{text}{word}{DEGREES[degree]}", degree + 1
+        else:
+            break
+    return aside(text.strip()) if text[-2:-1] in ("E", "W") else ""
+
+
+def authors(arguments: Arguments) -> str:
+    """{{harvtxt|Boolos|Jeffrey|1974}} -> Boolos & Jeffrey (1974)"""
+    *names, year = unnamed(arguments) or [""]
+    return (
+        f"{', '.join(names[:-1])} & {names[-1]} ({year})"
+        if len(names) > 1
+        else f"{names[0]} ({year})"
+        if names
+        else year
+    )
+
+
+def approximate(arguments: Arguments) -> str:
+    """{{circa|1900|1910}} -> c. 1900 – c. 1910; {{circa}} 1900 -> c. 1900"""
+    return " – ".join(f"c. {year}" for year in unnamed(arguments)[:2] if year) or "c. "
+
+
+def bullets(arguments: Arguments) -> str:
+    """Render a list whose items are arguments."""
+    return "\n" + "".join(f"* {text}\n" for text in unnamed(arguments) if text)
+
+
+def date(arguments: Arguments) -> str:
+    """{{birth date|1950|1|2}} -> January 2, 1950, or with df=y 2 January 1950; shorter without month or day."""
+    year, month, day = (unnamed(arguments) + ["", "", ""])[:3]
+    if not (month.isdecimal() and len(month) <= 2 and 1 <= int(month) <= 12):
+        return " ".join(part for part in (year, month, day) if part)
+    name, day = MONTHS[int(month) - 1], day.lstrip("0") if day.isdecimal() else ""
+    if not day:
+        return f"{name} {year}"
+    return (
+        f"{day} {name} {year}" if arguments.get("df", "").strip().lower() in ("y", "yes") else f"{name} {day}, {year}"
+    )
+
+
+def day_first(arguments: Arguments) -> str:
+    """{{date|12|mai|2000}} -> 12 mai 2000; {{дата|5|1|2000}} -> 5.1.2000"""
+    parts = [part for part in unnamed(arguments)[:3] if part]
+    return ("." if len(parts) > 1 and parts[1].isdecimal() else " ").join(parts)
+
+
+def as_of(arguments: Arguments) -> str:
+    """{{as of|2012|3|lc=y}} -> as of March 2012"""
+    if alternative := arguments.get("alt", "").strip():
+        return alternative
+    words = "Since" if arguments.get("since", "").strip() else "As of"
+    day = date({**arguments, "df": arguments.get("df", "y")})
+    return f"{words.lower() if arguments.get('lc', '').strip() else words} {day}"
+
+
+def japanese(arguments: Arguments) -> str:
+    """{{nihongo|English|漢字|romaji}} -> English (漢字, romaji)"""
+    english, characters, latin = (unnamed(arguments) + ["", "", ""])[:3]
+    head = english or latin
+    inner = ", ".join(part for part in (characters, latin if english else "") if part)
+    return f"{head} ({inner})" if head and inner else head or inner
+
+
+def missing_article(arguments: Arguments) -> str:
+    """{{ill|Foo|de|Bar}}, and its older form {{ill|de|Foo|Bar}} -> Foo"""
+    is_language = re.fullmatch("[a-z]{2,3}", first("1")(arguments)) is not None
+    return first("lt", "texte", "fr", "2" if is_language else "1")(arguments)
+
+
+def chinese(arguments: Arguments) -> str:
+    """{{zh|t=漢語|s=汉语|p=Hànyǔ}} -> 漢語, Hànyǔ"""
+    return ", ".join(part for part in (first("c", "t", "s", "1")(arguments), first("p", "l")(arguments)) if part)
+
+
+def century(arguments: Arguments) -> str:
+    """French {{s|XIX|e}} -> XIXe siècle; elsewhere {{s|text}} is unbreakable text."""
+    number, ending = first("1")(arguments), first("2")(arguments)
+    return f"{number}{ending} siècle" if ending else number
+
+
+def ship(prefix: str) -> Render:
+    """{{USS|Enterprise|CV-6}} -> USS Enterprise (CV-6)"""
+
+    def render(arguments: Arguments) -> str:
+        name, number, form = (unnamed(arguments) + ["", "", ""])[:3]
+        full = f"{prefix} {name}".strip()
+        return {"2": full, "3": name, "6": name}.get(form) or (f"{full} ({number})" if number else full)
+
+    return render
+
+
+def any_ship(arguments: Arguments) -> str:
+    """{{ship|German submarine|U-47|1938}} -> German submarine U-47 (1938)"""
+    prefix, *rest = unnamed(arguments) or [""]
+    return ship(prefix)({str(number): text for number, text in enumerate(rest, 1)})
+
+
+def ship_class(arguments: Arguments) -> str:
+    """{{sclass|Nimitz|aircraft carrier}} -> Nimitz-class aircraft carrier"""
+    return f"{first('1')(arguments)}-class {first('2')(arguments)}".strip()
+
+
+def power_of_ten(arguments: Arguments) -> str:
+    """{{e|6}} -> ×10^6; without a number, the ending of a French ordinal."""
+    return f"×10^{arguments['1'].strip()}" if arguments.get("1", "").strip() else "e"

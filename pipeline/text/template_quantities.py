@@ -1,0 +1,124 @@
+"""Render the templates of Wikipedia that stand for numbers and quantities with units."""
+
+import re
+
+from pipeline.text.template_arguments import GLUED, HOLE, Arguments, first, unnamed
+
+LONGEST_NUMBER = 40
+DIGITS = re.compile(r"(?<![\d.,])\d{4,}(?=\.\d+$|$)")
+NUMBER = re.compile(r"[-−+–]?[\d.,]*\d[\d.,]*(?:[+/⁄]\d+)*(?:e-?\d+)?$")
+JOINERS = {
+    "-": "–",
+    "–": "–",
+    "to": " to ",
+    "to(-)": " to ",
+    "and": " and ",
+    "and(-)": " and ",
+    "or": " or ",
+    "by": " by ",
+    "x": " × ",
+    "×": " × ",
+    "xx": " × ",
+    "+/-": " ± ",
+    "±": " ± ",
+    "+": " + ",
+}
+UNITS = {
+    "sqmi": "sq mi",
+    "sqft": "sq ft",
+    "sqyd": "sq yd",
+    "cuft": "cu ft",
+    "cuin": "cu in",
+    "cuyd": "cu yd",
+    "cumi": "cu mi",
+    "C": "°C",
+    "F": "°F",
+    "C-change": "°C",
+    "F-change": "°F",
+    "usgal": "US gal",
+}
+BARRELS = {
+    "oilbbl": "barrels",
+    "koilbbl": "thousand barrels",
+    "Moilbbl": "million barrels",
+    "Goilbbl": "billion barrels",
+}
+UNITS |= BARRELS | {f"{unit}/d": f"{words} per day" for unit, words in BARRELS.items()}
+UNITS |= {
+    "impgal": "imp gal",
+    "kmh": "km/h",
+    "lbf": "lbf",
+    "ST": "short tons",
+    "LT": "long tons",
+    "MT": "t",
+    "floz": "fl oz",
+    "nmi": "nautical miles",
+    "kn": "knots",
+    "ft3/s": "cu ft/s",
+    "/sqmi": "/sq mi",
+}
+SMALLER_UNITS = frozenset({"in", "ft", "yd", "oz", "lb", "ch", "fur", "rd", "li", "drachm"})
+POWER = str.maketrans("23", "²³")
+
+
+def grouped(number: str) -> str:
+    """Group digits, 12345.6 -> 12,345.6; anything but a number of usual length is returned unchanged."""
+    plain = len(number) <= LONGEST_NUMBER and number.count(".") < 2
+    return DIGITS.sub(lambda match: f"{int(match[0]):,}", number, count=1) if plain else number
+
+
+def is_number(text: str) -> bool:
+    return len(text) <= LONGEST_NUMBER and NUMBER.match(text) is not None
+
+
+def unit(code: str) -> str:
+    """Return a unit as written in prose: sqmi -> sq mi, km2 -> km²."""
+    return UNITS.get(code) or re.sub(
+        r"(?<=m)[23](?=$|/)|(?<=ft)[23]|(?<=mi)2|(?<=in)[23]", lambda match: match[0].translate(POWER), code
+    )
+
+
+def quantity(arguments: Arguments) -> str:
+    """Render {{convert|5|-|10|km|mi}} -> 5–10 km; {{convert|6|ft|2|in|m}} -> 6 ft 2 in, without the converted value."""
+    words = [word.replace(GLUED, "+").removeprefix("+") for word in unnamed(arguments)]
+    if arguments.get("disp", "").strip() in ("output number only", "number"):
+        return HOLE
+    text, at = "", 0
+    while at < len(words) and is_number(words[at]):
+        text += grouped(words[at]).replace("+", " ")
+        joiner = JOINERS.get(words[at + 1]) if at + 2 < len(words) and is_number(words[at + 2]) else None
+        at += 2 if joiner else 1
+        text += joiner or ""
+        if not joiner:
+            break
+    if not text:
+        return words[0] if words else ""
+    text += f" {unit(words[at])}" if at < len(words) else ""
+    while at + 2 < len(words) and is_number(words[at + 1]) and words[at + 2] in SMALLER_UNITS:
+        text += f" {words[at + 1]} {words[at + 2]}"
+        at += 2
+    return text.strip()
+
+
+def value(arguments: Arguments) -> str:
+    """{{val|1.5|0.1|e=3|u=km}} -> 1.5 ± 0.1 × 10^3 km"""
+    numbers = unnamed(arguments)
+    power, units = arguments.get("e", "").strip(), first("u", "ul", "up", "upl")(arguments)
+    text = grouped(numbers[0]) if numbers else ""
+    text += f" ± {numbers[1]}" if len(numbers) == 2 else ""
+    text += f" × 10^{power}" if power else ""
+    return f"{text} {units}".strip()
+
+
+def height(arguments: Arguments) -> str:
+    """{{height|ft=6|in=2}} -> 6 ft 2 in"""
+    return " ".join(
+        f"{arguments[name].strip()} {name}" for name in ("m", "cm", "ft", "in") if arguments.get(name, "").strip()
+    )
+
+
+def fraction(arguments: Arguments) -> str:
+    """{{frac|2}} -> 1/2; {{frac|3|4}} -> 3/4; {{frac|1|3|4}} -> 1 3/4"""
+    parts = unnamed(arguments)
+    whole = f"{parts[0]} " if len(parts) > 2 else ""
+    return GLUED + whole + "/".join(parts[-2:] if len(parts) > 1 else ["1", *parts])
