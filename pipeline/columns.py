@@ -1,12 +1,24 @@
 """Align tables for a terminal."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from io import StringIO
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+WIDEST = 10_000
+"""Terminal columns of the longest line."""
 
 
-def aligned(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return a table's lines: the first column aligned to the left, the others to the right."""
-    widths = [max(map(len, column)) for column in zip(heads, *rows)]
-    return [
-        "  ".join([row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:]))])
-        for row in (heads, *rows)
-    ]
+def aligned(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Return a table's lines, however long: the first column aligned to the left, the others to the right."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="")
+    for number, head in enumerate(heads):
+        table.add_column(Text(head), justify="right" if number else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*map(Text, row))
+    lines = StringIO()
+    console = Console(file=lines, width=WIDEST, color_system=None)
+    console.print(table)
+    return [line.rstrip() for line in lines.getvalue().splitlines()]

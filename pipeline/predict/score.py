@@ -1,13 +1,14 @@
 """Score a fine-tuned model on labelled examples, or a file of answers from elsewhere, next to a model-free baseline."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 
 from pipeline import storage
+from pipeline.columns import aligned
 from pipeline.config.finetune import Finetune
 from pipeline.config.locations import with_absolute_locations
 from pipeline.config.predict import Score
@@ -204,37 +205,23 @@ def table(found: Mapping[str, float], baseline: Mapping[str, float], words: str)
         [name, shown_figure(name, value, 2)] + ([shown_figure(name, baseline.get(name), 2)] if baseline else [])
         for name, value in found.items()
     ]
-    return aligned([head, *rows])
-
-
-def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Align rows as lines, the first column to the left and the others to the right."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return [
-        "  ".join(
-            cell.rjust(width) if column else cell.ljust(width) for column, (cell, width) in enumerate(zip(row, widths))
-        ).rstrip()
-        for row in rows
-    ]
+    return aligned(head, rows)
 
 
 def detail_lines(task: Task, details: Mapping[str, Any]) -> list[str]:
     """Return lines of per-class scores and the confusion matrix; empty if there are neither."""
     if not details:
         return []
-    each = [["label" if task.kind == "multilabel" else "class", "precision", "recall", "f1", "rows"]]
+    heads = ["label" if task.kind == "multilabel" else "class", "precision", "recall", "f1", "rows"]
     by_label = [(label, details["per_class"][label]) for label in task.labels]
-    each += [
+    each = [
         [label, *(f"{100 * one[name]:.1f}" for name in ("precision", "recall", "f1")), f"{one['count']:.0f}"]
         for label, one in by_label
     ]
     if "confusion" not in details:
-        return ["", *aligned(each)]
-    taken = [
-        ["true \\ answered", *task.labels],
-        *([label, *map(str, row)] for label, row in zip(task.labels, details["confusion"])),
-    ]
-    return ["", *aligned(each), "", *aligned(taken)]
+        return ["", *aligned(heads, each)]
+    counts = [[label, *map(str, row)] for label, row in zip(task.labels, details["confusion"])]
+    return ["", *aligned(heads, each), "", *aligned(["true \\ answered", *task.labels], counts)]
 
 
 def _score_answers(config: Score, predictions: str, report: Report) -> dict[str, float]:
@@ -256,12 +243,8 @@ def _score_answers(config: Score, predictions: str, report: Report) -> dict[str,
         f"{predictions}: {len(answers):,} answers to {len(questions):,} questions, {found['missing']:.0f} without an "
         f"answer{beside}"
     )
-    for line in aligned(
-        [
-            ["metric", "score"],
-            *([name, f"{value:.3f}"] for name, value in found.items() if not name.endswith(("total", "missing"))),
-        ]
-    ):
+    scores = [[name, f"{value:.3f}"] for name, value in found.items() if not name.endswith(("total", "missing"))]
+    for line in aligned(["metric", "score"], scores):
         report(line)
     return found
 

@@ -14,7 +14,7 @@ from pipeline.config.predict import Compare, Predict, Score
 from pipeline.errors import ConfigError
 from pipeline.finetune import trials
 from pipeline.objectives.tasks import OBJECTIVES
-from pipeline.predict.score import aligned, detail_lines, shown_figure, table
+from pipeline.predict.score import detail_lines, shown_figure, table
 from pipeline.tasks.task import Kind, Task
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train import hardware
@@ -217,7 +217,6 @@ def test_figures_in_percent_or_their_unit() -> None:
         shown_figure("f1", None, 2),
     ] == ["12.35", "0.123", ""]
     assert table({"accuracy": 0.5}, {}, "") == ["metric    score", "accuracy  50.00"]
-    assert aligned([["a", "bb"], ["ccc", "d"]]) == ["a    bb", "ccc   d"]
     assert detail_lines(Task(name="a", kind="regression", metrics=("pearson",)), {}) == []
 
 
