@@ -52,6 +52,17 @@ def test_rows_are_drawn_the_same_for_both() -> None:
     assert (found.mean, found.low, found.high) == pytest.approx((0.25, 0.25, 0.25))
 
 
+def test_the_interval_over_rows_by_hand() -> None:
+    draws = np.random.Generator(np.random.Philox(5))
+    values = np.random.default_rng(4).normal(size=(2, 30))
+    means = [np.diff(values[:, draws.integers(30, size=30)].mean(1))[0] for _ in range(1_000)]
+    found = over_rows(
+        lambda rows: float(values[0][rows].mean()), lambda rows: float(values[1][rows].mean()), 30, seed=5
+    )
+    assert (found.low, found.high) == pytest.approx(tuple(np.quantile(means, [0.025, 0.975])), abs=1e-15)
+    assert over_rows(lambda rows: 1.0, lambda rows: 3.0, 1) == Difference(mean=2.0, low=2.0, high=2.0)
+
+
 def test_the_bootstrap_of_a_mean_is_about_as_wide_as_the_normal_interval() -> None:
     values = np.random.default_rng(2).normal(size=400)
     found = over_rows(lambda places: 0.0, lambda places: float(values[places].mean()), 400)
