@@ -1,6 +1,9 @@
 """Check the words of a command line against the settings, and sort them as the parser requires.
 
 Kinds such as `optimizer:lamb` come last, each before its own options.
+
+Hand-written, as tyro's CascadeSubcommandArgs wants an option after the word of its kind: it refused 52 of 60 valid
+command lines in shuffled order (tyro 1.0.17).
 """
 
 from collections.abc import Iterator, Sequence
