@@ -10,29 +10,23 @@ The same command again trains only what has no result yet, so more seeds cost on
 import sys
 from collections.abc import Sequence
 
+from pipeline.exit_codes import job_main
 
-def main(arguments: Sequence[str]) -> int:
+
+@job_main(stopped="stopped; the same command trains what has no result yet")
+def main(arguments: Sequence[str]) -> None:
     """Parse, train and compare; 0 when all is compared, 2 for what the user can fix."""
     from pipeline.config.command import Command
     from pipeline.config.predict import COMMON_OF_COMPARE, Compare
     from pipeline.environment import set_ray_defaults
-    from pipeline.errors import PipelineError
-    from pipeline.stopping import exit_code
+    from pipeline.reporting import print_line
 
-    try:
-        command = Command(prog="jobs/compare.py", about=str(__doc__), settings=Compare, common=COMMON_OF_COMPARE)
-        config = command.read(arguments)
-        set_ray_defaults()
-        from pipeline.grid.comparison import compare
+    command = Command(prog="jobs/compare.py", about=str(__doc__), settings=Compare, common=COMMON_OF_COMPARE)
+    config = command.read(arguments)
+    set_ray_defaults()
+    from pipeline.workflows.compare import compare
 
-        print("", *compare(config, report=lambda line: print(line, flush=True)), sep="\n")
-        return 0
-    except PipelineError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return error.exit_code
-    except KeyboardInterrupt:
-        print("stopped; the same command trains what has no result yet", file=sys.stderr)
-        return exit_code()
+    print("", *compare(config, print_line), sep="\n")
 
 
 if __name__ == "__main__":

@@ -10,30 +10,23 @@ Each has a card and is checked before it counts; a fine-tuned model goes out as 
 import sys
 from collections.abc import Sequence
 
+from pipeline.exit_codes import job_main
 
-def main(arguments: Sequence[str]) -> int:
+
+@job_main(stopped="stopped; what is finished is there, the same command with --replace makes all of it again")
+def main(arguments: Sequence[str]) -> None:
     """Parse and export; 0 when all is there and checked, 2 for what the user can fix."""
     from pipeline.config.command import Command
     from pipeline.config.export import Export
     from pipeline.environment import set_ray_defaults
-    from pipeline.errors import PipelineError
+    from pipeline.reporting import print_line
 
-    try:
-        command = Command(prog="jobs/export.py", about=str(__doc__), settings=Export, positional=True, several=True)
-        config = command.read(arguments)
-        set_ray_defaults()
-        from pipeline.export.job import export_run
+    command = Command(prog="jobs/export.py", about=str(__doc__), settings=Export, positional=True, several=True)
+    config = command.read(arguments)
+    set_ray_defaults()
+    from pipeline.workflows.export import export
 
-        export_run(config, report=lambda line: print(line, flush=True))
-        return 0
-    except PipelineError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print(
-            "stopped; what is finished is there, the same command with --replace makes all of it again", file=sys.stderr
-        )
-        return 130
+    export(config, print_line)
 
 
 if __name__ == "__main__":

@@ -10,29 +10,22 @@ The same command again trains only what has no result yet.
 import sys
 from collections.abc import Sequence
 
+from pipeline.exit_codes import job_main
 
-def main(arguments: Sequence[str]) -> int:
+
+@job_main(stopped="stopped; the same command trains what has no result yet")
+def main(arguments: Sequence[str]) -> None:
     """Parse, train and report; 0 when every trial has its result, 2 for what the user can fix."""
     from pipeline.config.command import Command
     from pipeline.config.finetune import COMMON, Finetune
     from pipeline.environment import set_ray_defaults
-    from pipeline.errors import PipelineError
-    from pipeline.stopping import exit_code
+    from pipeline.reporting import print_line
 
-    try:
-        config = Command(prog="jobs/finetune.py", about=str(__doc__), settings=Finetune, common=COMMON).read(arguments)
-        set_ray_defaults()
-        from pipeline.grid.job import finetune
+    config = Command(prog="jobs/finetune.py", about=str(__doc__), settings=Finetune, common=COMMON).read(arguments)
+    set_ray_defaults()
+    from pipeline.workflows.finetune import finetune
 
-        found = finetune(config, report=lambda line: print(line, flush=True))
-        print(*found.closing, sep="\n")
-        return 0
-    except PipelineError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return error.exit_code
-    except KeyboardInterrupt:
-        print("stopped; the same command trains what has no result yet", file=sys.stderr)
-        return exit_code()
+    print(*finetune(config, print_line).closing, sep="\n")
 
 
 if __name__ == "__main__":

@@ -10,28 +10,22 @@ Every column of a table is kept and rows stay in order. The same command again c
 import sys
 from collections.abc import Sequence
 
+from pipeline.exit_codes import job_main
 
-def main(arguments: Sequence[str]) -> int:
+
+@job_main(stopped="stopped; the same command goes on with what is not answered yet")
+def main(arguments: Sequence[str]) -> None:
     """Parse and answer; 0 when the output is there, 2 for what the user can fix."""
     from pipeline.config.command import Command
     from pipeline.config.predict import Predict
     from pipeline.environment import set_ray_defaults
-    from pipeline.errors import PipelineError
-    from pipeline.stopping import exit_code
+    from pipeline.reporting import print_line
 
-    try:
-        config = Command(prog="jobs/predict.py", about=str(__doc__), settings=Predict).read(arguments)
-        set_ray_defaults()
-        from pipeline.predict.job import predict
+    config = Command(prog="jobs/predict.py", about=str(__doc__), settings=Predict).read(arguments)
+    set_ray_defaults()
+    from pipeline.workflows.predict import predict
 
-        predict(config, report=lambda line: print(line, flush=True))
-        return 0
-    except PipelineError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return error.exit_code
-    except KeyboardInterrupt:
-        print("stopped; the same command goes on with what is not answered yet", file=sys.stderr)
-        return exit_code()
+    predict(config, print_line)
 
 
 if __name__ == "__main__":

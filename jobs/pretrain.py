@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 
 from pipeline.config.arguments import Extra
+from pipeline.exit_codes import job_main
 
 EXTRA = (
     Extra(
@@ -28,48 +29,40 @@ EXTRA = (
 )
 
 
-def main(arguments: Sequence[str]) -> int:
+@job_main(stopped="stopped; the same command continues from the last checkpoint")
+def main(arguments: Sequence[str]) -> None:
     """Parse, run and report; 0 when the run is finished, 2 for what the user can fix."""
     from pipeline.config.arguments import extras
     from pipeline.config.command import Command
     from pipeline.config.jobs import COMMON, Pretrain, with_words_rate
     from pipeline.environment import set_ray_defaults
-    from pipeline.errors import PipelineError
     from pipeline.presets import PRESETS, as_toml, require_init, split_preset, starting_point
-    from pipeline.stopping import exit_code
+    from pipeline.reporting import print_line
     from pipeline.train.naming import with_name
 
-    try:
-        preset, rest = split_preset(arguments)
-        about = f"{__doc__}\nPresets (first word; bert-tiny when left out): {', '.join(PRESETS)}"
-        command = Command(prog="jobs/pretrain.py [PRESET]", about=about, settings=Pretrain, common=COMMON, extra=EXTRA)
-        words = command.words(rest, starting_point(preset, None)[1])
-        asked = extras(words)
-        preset, default = starting_point(preset, asked.get("config"))
-        unnamed = with_words_rate(command.parse(words, default))
-        config = with_name(unnamed, preset)
-        require_init(preset, config)
-        if "show" in asked:
-            print(f"# run {config.name}\n{as_toml(unnamed, preset)}", end="")
-            return 0
-        if "plan" in asked:
-            from pipeline.plan import plan_text, read_prices
+    preset, rest = split_preset(arguments)
+    about = f"{__doc__}\nPresets (first word; bert-tiny when left out): {', '.join(PRESETS)}"
+    command = Command(prog="jobs/pretrain.py [PRESET]", about=about, settings=Pretrain, common=COMMON, extra=EXTRA)
+    words = command.words(rest, starting_point(preset, None)[1])
+    asked = extras(words)
+    preset, default = starting_point(preset, asked.get("config"))
+    unnamed = with_words_rate(command.parse(words, default))
+    config = with_name(unnamed, preset)
+    require_init(preset, config)
+    if "show" in asked:
+        print(f"# run {config.name}\n{as_toml(unnamed, preset)}", end="")
+        return
+    if "plan" in asked:
+        from pipeline.plan import plan_text, read_prices
 
-            print(plan_text(config, read_prices()))
-            return 0
+        print(plan_text(config, read_prices()))
+        return
 
-        set_ray_defaults()
-        from pipeline.pretrain import pretrain
-        from pipeline.train.summary import summary_text
+    set_ray_defaults()
+    from pipeline.train.summary import summary_text
+    from pipeline.workflows.pretrain import pretrain
 
-        print(f"\n{summary_text(pretrain(config, report=lambda line: print(line, flush=True)))}")
-        return 0
-    except PipelineError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return error.exit_code
-    except KeyboardInterrupt:
-        print("stopped; the same command continues from the last checkpoint", file=sys.stderr)
-        return exit_code()
+    print(f"\n{summary_text(pretrain(config, print_line))}")
 
 
 if __name__ == "__main__":

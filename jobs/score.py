@@ -11,24 +11,20 @@ Examples are a labelled file of your own, or a split of a task by its name.
 import sys
 from collections.abc import Sequence
 
+from pipeline.exit_codes import job_main
 
-def main(arguments: Sequence[str]) -> int:
+
+@job_main(stopped="stopped")
+def main(arguments: Sequence[str]) -> None:
     """Parse and score; 0 when it is done, 2 for what the user can fix."""
     from pipeline.config.command import Command
     from pipeline.config.predict import Score
-    from pipeline.errors import PipelineError
+    from pipeline.reporting import print_line
 
-    try:
-        config = Command(prog="jobs/score.py", about=str(__doc__), settings=Score).read(arguments)
-        from pipeline.predict.score import score
+    config = Command(prog="jobs/score.py", about=str(__doc__), settings=Score).read(arguments)
+    from pipeline.workflows.score import score
 
-        score(config, report=lambda line: print(line, flush=True))
-        return 0
-    except PipelineError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        return 130
+    score(config, print_line)
 
 
 if __name__ == "__main__":

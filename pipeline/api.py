@@ -31,6 +31,7 @@ from pipeline.model.published import published_folder, read_config, require_owne
 from pipeline.model.states import attention_weights, layer_states
 from pipeline.model.weights import model_settings, without_memory
 from pipeline.objectives.pretraining import BertPretraining
+from pipeline.reporting import Report
 from pipeline.text.vocabulary import Vocabulary, load_vocabulary_as_published, published_tokenizer
 from pipeline.train.initial import POOLER, errors_with_location, load_usable, require_fitting_vocabulary
 from pipeline.train.published_tuned import HEADS, head_named, load_tuned_or_published
@@ -196,7 +197,7 @@ class LoadedModel:
         rows_per_step: int = 32,
         learning_rate: float | None = None,
         seed: int = 0,
-        report: Callable[[str], None] = lambda line: None,
+        report: Report = lambda line: None,
     ) -> "LoadedModel":
         """Return a new model, fine-tuned on texts and labels, that predicts; this one is unchanged.
 

@@ -5,7 +5,6 @@ rates and precision.
 import logging
 import os
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -20,10 +19,10 @@ import torch
 from pipeline.config.command import Command
 from pipeline.config.finetune import Finetune, Recipe
 from pipeline.config.locations import Location, with_absolute_locations
-from pipeline.errors import ConfigError, PipelineError
+from pipeline.errors import ConfigError
+from pipeline.finetune.encoder import read_encoder
 from pipeline.finetune.problems import Problem, read_problems
 from pipeline.finetune.trials import autocast_for, build, precision_of
-from pipeline.grid.job import encoder_of
 from pipeline.tasks.metrics import METRICS
 from pipeline.train.hardware import cores, device_of
 from pipeline.train.initial import Initial
@@ -64,13 +63,12 @@ class Side:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure and print; return 0 where ratio and accuracy pass, 1 where not, 2 for errors that the user can fix."""
-    try:
-        wanted = Command(prog="jobs/bench.py finetune", about=str(Settings.__doc__), settings=Settings).read(arguments)
-        return _measure(with_absolute_locations(wanted))
-    except PipelineError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    """Measure and print; return 0 where ratio and accuracy pass, 1 where not.
+
+    Raises PipelineError for what the user can fix.
+    """
+    command = Command(prog="jobs/bench.py finetune", about=str(Settings.__doc__), settings=Settings)
+    return _measure(with_absolute_locations(command.read(arguments)))
 
 
 def _measure(wanted: Settings) -> int:
@@ -80,7 +78,7 @@ def _measure(wanted: Settings) -> int:
     with tempfile.TemporaryDirectory(prefix="bertstream-bench-") as folder:
         config = Finetune(checkpoint=wanted.checkpoint, data=wanted.data, task=(task,), output=folder, recipe=recipe)
         config = Finetune(**vars(config) | {"optimizer": type(config.optimizer)(learning_rate=wanted.learning_rate)})
-        initial = encoder_of(config, config.checkpoint, print)
+        initial = read_encoder(config, config.checkpoint, print)
         (problem,) = read_problems(config, initial, print)
         if problem.task.kind != "classification":
             raise ConfigError(

@@ -11,8 +11,9 @@ import pyarrow.compute as pc
 
 from pipeline import storage
 from pipeline.corpus.prepared import Corpus, Window, read_window
-from pipeline.corpus.progress import Progress, Report
+from pipeline.corpus.progress import Progress
 from pipeline.corpus.tasks import MOST_BLOCKS, run_tasks
+from pipeline.reporting import Report
 from pipeline.text.splitting import Splitting
 from pipeline.text.training import COUNTS, counts_table, word_counts
 

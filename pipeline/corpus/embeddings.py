@@ -1,7 +1,7 @@
 """Word embeddings from a corpus' co-occurrences, made once per corpus, vocabulary and width."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import astuple, replace
 from functools import partial
 from typing import Any
@@ -16,6 +16,7 @@ from pipeline.corpus.tasks import run_tasks
 from pipeline.corpus.vocabulary import first_windows
 from pipeline.errors import ConfigError, DataError
 from pipeline.local_files import scratch_folder
+from pipeline.reporting import Report
 from pipeline.text.wordpiece import WordPiece
 
 WORDS = "words.safetensors"
@@ -25,9 +26,7 @@ METHOD = 1
 """Version of the method; embeddings of other versions are kept separately."""
 
 
-def counted_embeddings(
-    corpus: Corpus, wordpiece: WordPiece, width: int, output: str, report: Callable[[str], None]
-) -> str:
+def counted_embeddings(corpus: Corpus, wordpiece: WordPiece, width: int, output: str, report: Report) -> str:
     """Return the folder of the corpus' word embeddings; they are made on the running Ray unless they exist.
 
     Raises DataError if it is damaged and ConfigError if this machine cannot see what a task wrote.

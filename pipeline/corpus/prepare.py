@@ -17,13 +17,14 @@ from pipeline.corpus.inputs import InputFile, fingerprint, list_files, with_dist
 from pipeline.corpus.overlaps import heldout_share
 from pipeline.corpus.parts import Tally
 from pipeline.corpus.prepared import SPLITS, Corpus, load_corpus, unreadable_manifest
-from pipeline.corpus.progress import MILLION, Report
+from pipeline.corpus.progress import MILLION
 from pipeline.corpus.shards import COUNTED, shard_count
 from pipeline.corpus.sources import KEYS, Source, parse
 from pipeline.corpus.stages import PARTS, Tallies, extract, find_overlaps, shuffle_into_shards, total_tally
 from pipeline.corpus.web import patience
 from pipeline.errors import ConfigError, DataError, listed
 from pipeline.locations import is_url
+from pipeline.reporting import Report
 
 UNFINISHED = re.compile(r"\.[0-9a-f]{16}\.tmp$")
 """Suffix of a file while it is being written."""

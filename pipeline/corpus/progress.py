@@ -2,14 +2,13 @@
 
 import sys
 import time
-from collections.abc import Callable
 from types import TracebackType
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
-Report = Callable[[str], None]
+from pipeline.reporting import Report
 
 REPORT_SECONDS = 2.0
 MILLION = 1e6

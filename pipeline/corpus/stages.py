@@ -17,11 +17,12 @@ from pipeline.corpus.dump_ranges import fetch_range
 from pipeline.corpus.inputs import InputFile, split_into_ranges
 from pipeline.corpus.overlaps import write_overlap
 from pipeline.corpus.parts import Tally, batches, least_parents, records, write_parts
-from pipeline.corpus.progress import Progress, Report
+from pipeline.corpus.progress import Progress
 from pipeline.corpus.shards import write_shard
 from pipeline.corpus.tasks import fetch_and_run_tasks, relay_reports, run_tasks
 from pipeline.corpus.web import WEB, patience
 from pipeline.errors import DataError, listed
+from pipeline.reporting import Report
 from pipeline.text.documents import BROKEN_FILE, BROKEN_RECORD, Reason
 
 PARTS = "parts"

@@ -13,6 +13,7 @@ from ray.util.queue import Queue
 
 from pipeline import errors, storage
 from pipeline.errors import PipelineError
+from pipeline.reporting import Report
 
 LISTEN_SECONDS = 0.5
 MOST_BLOCKS = 2_000
@@ -70,7 +71,7 @@ def fetch_and_run_tasks(
 
 
 @contextmanager
-def relay_reports(report: Callable[[str], None]) -> Iterator[Callable[[str], None]]:
+def relay_reports(report: Report) -> Iterator[Callable[[str], None]]:
     """Return a function with which tasks report lines to the driver, because Ray does not show what they print."""
     queue = Queue(actor_options={"num_cpus": 0})
     over = threading.Event()

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
@@ -12,6 +11,7 @@ from pipeline.corpus.counts import MOST_UNIGRAM_WORDS, MOST_WORDS, count_words
 from pipeline.corpus.prepared import Corpus, Window
 from pipeline.errors import ConfigError, DataError
 from pipeline.local_files import scratch_folder
+from pipeline.reporting import Report
 from pipeline.text import extension
 from pipeline.text.splitting import Splitting
 from pipeline.text.vocabulary import Vocabulary, load_vocabulary, save_vocabulary, vocabulary_of_counts
@@ -20,9 +20,7 @@ NEW_WORDS = "words.json"
 SHOWN = 8  # added words named in the report
 
 
-def trained_vocabulary(
-    settings: VocabularySettings, corpus: Corpus, output: str, report: Callable[[str], None]
-) -> Vocabulary:
+def trained_vocabulary(settings: VocabularySettings, corpus: Corpus, output: str, report: Report) -> Vocabulary:
     """Return the vocabulary trained on the corpus; it is trained on the running Ray unless it exists.
 
     Raises DataError if it is damaged.
@@ -40,7 +38,7 @@ def trained_vocabulary(
 
 
 def extended_vocabulary(
-    base: Vocabulary, settings: VocabularySettings, corpus: Corpus, output: str, report: Callable[[str], None]
+    base: Vocabulary, settings: VocabularySettings, corpus: Corpus, output: str, report: Report
 ) -> Vocabulary:
     """Return the vocabulary extended by settings.extend words of the corpus, or fewer if it has fewer.
 
@@ -79,7 +77,7 @@ def _publish_new_words(
     corpus: Corpus,
     folder: str,
     about: dict[str, Any],
-    report: Callable[[str], None],
+    report: Report,
 ) -> None:
     """Count the corpus' words and publish those missing in the vocabulary, most frequent first."""
     partial = f"{folder}.counts"
@@ -117,7 +115,7 @@ def _train(
     corpus: Corpus,
     folder: str,
     about: dict[str, Any],
-    report: Callable[[str], None],
+    report: Report,
 ) -> None:
     """Count the corpus' words, train the vocabulary and publish it, with `about` and the counts in its manifest."""
     report(

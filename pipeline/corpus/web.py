@@ -17,6 +17,8 @@ from typing import TypeVar
 import requests
 from urllib3.exceptions import HTTPError
 
+from pipeline.reporting import Report
+
 Answer = TypeVar("Answer")
 WEB = ("http://", "https://")
 WEB_TIMEOUT = 180.0
@@ -40,7 +42,7 @@ class Patience:
     """Time limit without a byte, and the function that reports about it."""
 
     seconds: float = WEB_TIMEOUT
-    report: Callable[[str], None] = partial(print, flush=True)
+    report: Report = partial(print, flush=True)
 
 
 DEFAULT_PATIENCE = Patience()
@@ -48,7 +50,7 @@ PATIENCE: ContextVar[Patience] = ContextVar("patience", default=DEFAULT_PATIENCE
 
 
 @contextmanager
-def patience(seconds: float, report: Callable[[str], None]) -> Iterator[None]:
+def patience(seconds: float, report: Report) -> Iterator[None]:
     """Read from web servers with this time limit."""
     token = PATIENCE.set(Patience(seconds=seconds, report=report))
     try:

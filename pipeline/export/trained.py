@@ -1,6 +1,5 @@
 """Find a checkpoint in its run, verify it and load it for export."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +9,7 @@ from pipeline.errors import CheckpointError, ConfigError, listed
 from pipeline.model.published import MOST_CONFIG, json_object
 from pipeline.model.weights import from_published, model_settings, vocabulary_size
 from pipeline.objectives.pretraining import BertPretraining
+from pipeline.reporting import Report
 from pipeline.train import checkpoint, run
 
 CONFIG = "config.json"
@@ -36,7 +36,7 @@ def recorded_run(folder: str) -> dict[str, Any]:
     return recorded
 
 
-def find_checkpoint(folder: str, step: int | None, report: Callable[[str], None]) -> str:
+def find_checkpoint(folder: str, step: int | None, report: Report) -> str:
     """Return the folder of the run's checkpoint after `step` updates, or of its newest sound one.
 
     Raises ConfigError if there is none, CheckpointError if it is damaged.

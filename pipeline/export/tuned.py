@@ -1,7 +1,5 @@
 """Export a fine-tuned model: its files with a model card, without this machine's folders."""
 
-from collections.abc import Callable
-
 from pipeline import storage
 from pipeline.config.checks import require
 from pipeline.config.export import Export
@@ -11,6 +9,7 @@ from pipeline.export.hub import fetch, push
 from pipeline.export.markdown import model_place
 from pipeline.export.tuned_card import tuned_files
 from pipeline.local_files import scratch_folder
+from pipeline.reporting import Report
 from pipeline.train.tuned import TASK, about_of, load_tuned
 
 ONLY = ("huggingface",)
@@ -35,7 +34,7 @@ def require_published_format(config: Export) -> None:
     require(config.step is None, f"step ({config.step}) is of runs: a fine-tuned model has one state, leave it out")
 
 
-def export_tuned(config: Export, location: str, target: str, report: Callable[[str], None]) -> None:
+def export_tuned(config: Export, location: str, target: str, report: Report) -> None:
     """Publish a fine-tuned model's folder with its card, push it if requested, and report its location."""
     tuned = load_tuned(location)
     with scratch_folder("export") as folder:

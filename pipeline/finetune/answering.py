@@ -1,9 +1,9 @@
 """Progress of answering rows: how many, how fast, and the time left."""
 
 import time
-from collections.abc import Callable
 
 from pipeline.finetune.plan import duration
+from pipeline.reporting import Report
 
 SECONDS = 5.0
 """Minimum time between two lines."""
@@ -14,7 +14,7 @@ class AnswerProgress:
     is loaded.
     """
 
-    def __init__(self, report: Callable[[str], None], total: int | None, before: int = 0, name: str = "") -> None:
+    def __init__(self, report: Report, total: int | None, before: int = 0, name: str = "") -> None:
         """`total`: number of rows, None while unknown; `before`: rows answered in an earlier run."""
         self.report, self.total, self.rows, self.name = report, total, before, name
         self.first, self.begun = before, 0.0

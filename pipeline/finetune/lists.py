@@ -1,6 +1,6 @@
 """Fine-tune on lists of texts and labels, in this process, with the same training as every other fine-tuning."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -17,6 +17,7 @@ from pipeline.finetune.problems import cut
 from pipeline.finetune.trials import autocast_for, build, precision_of
 from pipeline.model.encoder import Encoder
 from pipeline.objectives.sequences import SequenceTask
+from pipeline.reporting import Report
 from pipeline.tasks.files import label_text, labels_text, own_task, require_labels
 from pipeline.tasks.tables import texts_table
 from pipeline.text.vocabulary import Vocabulary
@@ -49,7 +50,7 @@ def fit_lists(
     learning_rate: float | None,
     seed: int,
     device: torch.device,
-    report: Callable[[str], None],
+    report: Report,
     checkpoint: str,
 ) -> TunedModel:
     """Return a model fine-tuned from a copy of the encoder.

@@ -1,7 +1,7 @@
 """Display the progress of trials: on a terminal a live table, elsewhere one line per epoch and per finished trial."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,6 +11,7 @@ from rich.table import Table
 
 from pipeline.finetune.settings import in_words
 from pipeline.finetune.trials import Trial
+from pipeline.reporting import Report
 
 MOST_SHOWN = 20
 MOST_METRICS = 4
@@ -46,7 +47,7 @@ def _epoch_line(trial: Trial, news: Mapping[str, Any]) -> str:
 class Live:
     """Track and display the states of a set of trials."""
 
-    def __init__(self, report: Callable[[str], None], console: Console | None = None) -> None:
+    def __init__(self, report: Report, console: Console | None = None) -> None:
         self.report, self.console = report, console or Console()
         self.states: dict[str, tuple[str, str]] = {}
         self.trials: Sequence[Trial] = ()

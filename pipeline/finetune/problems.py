@@ -4,7 +4,7 @@ task.
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,6 +17,7 @@ from pipeline.corpus.builtin import distributions, package_docstrings
 from pipeline.errors import ConfigError, DataError
 from pipeline.finetune.contents import contradictions_in_words, shared_in_words, split_summary
 from pipeline.finetune.folds import fold_numbers
+from pipeline.reporting import Report
 from pipeline.tasks import known
 from pipeline.tasks.builtin import builtin_task
 from pipeline.tasks.download import fetch_glue
@@ -28,7 +29,6 @@ from pipeline.tasks.selection import selected_by, skewed
 from pipeline.tasks.task import Task, require_trainable, several
 from pipeline.train.initial import Initial
 
-Report = Callable[[str], None]
 BUILTIN = "builtin"
 HELD_OUT = 10
 """Every HELD_OUT-th training item (chosen by a hash) is held out if there is no development file."""

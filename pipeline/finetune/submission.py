@@ -8,6 +8,7 @@ from pipeline.errors import listed
 from pipeline.finetune.answering import AnswerProgress
 from pipeline.finetune.problems import Problem
 from pipeline.finetune.trials import answer_precision
+from pipeline.reporting import Report
 from pipeline.tasks import sequences
 from pipeline.tasks.glue import TASKS
 from pipeline.tasks.known import GLUE
@@ -22,9 +23,7 @@ ANSWERS_FOR = {"ax": "mnli"}
 """The diagnostic set has no training split, so another task's model answers it."""
 
 
-def submit(
-    config: Finetune, problems: Mapping[str, Problem], models: Mapping[str, str], report: Callable[[str], None]
-) -> None:
+def submit(config: Finetune, problems: Mapping[str, Problem], models: Mapping[str, str], report: Report) -> None:
     """Write OUTPUT/glue-submission.zip if all GLUE tasks and test files are available; otherwise report what is
     missing. Does nothing if no GLUE task was requested.
     """

@@ -1,10 +1,30 @@
 """The last lines of a fine-tuning: how to use its models, and where to look at its trials."""
 
 import shlex
+from collections.abc import Mapping
 
 from pipeline.config.called import as_called
 from pipeline.config.finetune import Finetune
+from pipeline.finetune.problems import Problem
+from pipeline.grid.runs import GridRun
 from pipeline.tasks.task import Task
+from pipeline.train.summary import to_open
+
+
+def closing_lines(
+    config: Finetune, problems: Mapping[str, Problem], models: Mapping[str, str], parent: GridRun
+) -> list[str]:
+    """Return where the models are, how to use them, and how to look at the trials."""
+    lines = []
+    for name, folder in models.items():
+        lines.append(f"model of {name}, the best of its seeds on dev: {folder}")
+        lines.append(f"    to use it: {use_line(config, problems[name].task, folder)}")
+    if config.search.folds:
+        lines.append(
+            "folds measure settings and keep no model: the same command without --search.folds, with the settings "
+            "that are best, trains one"
+        )
+    return [*lines, f"trials in MLflow: {to_open(parent.uri, parent.run_id, parent.experiment_id)}"]
 
 
 def use_line(config: Finetune, task: Task, folder: str) -> str:

@@ -1,18 +1,17 @@
 """Fine-tune two encoders on the same tasks and seeds, and compare their scores pairwise."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 
 import numpy as np
 
 from pipeline.config.finetune import Finetune
-from pipeline.config.locations import with_absolute_locations
 from pipeline.config.predict import Compare
+from pipeline.finetune.encoder import read_encoder
 from pipeline.finetune.paired import Difference, format_difference, over_rows, over_seeds, verdict
 from pipeline.finetune.problems import Problem, read_problems
 from pipeline.finetune.table import Reported, format_score, is_share
 from pipeline.finetune.trials import answer_precision
-from pipeline.grid.job import encoder_of, finetune
 from pipeline.tasks import metrics, questions, sequences
 from pipeline.tasks.prepared import Prepared
 from pipeline.tasks.squad_metrics import best_of
@@ -20,31 +19,32 @@ from pipeline.train.hardware import autocast_of, device_of
 from pipeline.train.trial import compute_logits
 from pipeline.train.tuned import TunedModel, load_tuned
 
-Report = Callable[[str], None]
 RowScorer = Callable[[np.ndarray], float]
 """Score of the development items at these indices."""
 
 
-def compare(config: Compare, report: Report) -> list[str]:
-    """Fine-tune with both encoders and return the lines of the comparison. Raises PipelineError as `finetune` does."""
-    both, found = sides(with_absolute_locations(config)), []
-    lines = [
+def names_of_sides(both: Sequence[Finetune]) -> list[str]:
+    """Return a line per encoder: its letter and its checkpoint."""
+    return [
         f"{letter}: {'random weights of the sizes of ' * one.random_weights}{one.checkpoint}"
         for letter, one in zip("AB", both)
     ]
-    for line, one in zip(lines, both):
-        report(line)
-        found.append(finetune(one, report))
-    selecting = [first_of_each(result.rows) for result in found]
+
+
+def comparison_lines(
+    both: Sequence[Finetune], rows: Sequence[Sequence[Reported]], models: Sequence[Mapping[str, str]]
+) -> list[str]:
+    """Return the lines of the comparison, from both sides' rows and best models by task."""
+    lines, selecting = [], [first_of_each(reported) for reported in rows]
     for task in selecting[0]:
         a, b = selecting[0][task], selecting[1][task]
         lines += seed_lines(a, b)
-        rows = _row_difference(both, [result.models[task] for result in found], task)
-        if rows is not None:
-            unsure = "" if rows.better else "; on other rows it may be the other way round"
+        difference = _row_difference(both, [of_side[task] for of_side in models], task)
+        if difference is not None:
+            unsure = "" if difference.better else "; on other rows it may be the other way round"
             lines.append(
                 "  over development rows, the best model of either alone: "
-                f"{format_difference(rows, is_share(a.name))}{unsure}"
+                f"{format_difference(difference, is_share(a.name))}{unsure}"
             )
     if len(selecting[0]) > 1:
         lines.append(f"of {len(selecting[0])} tasks compared so, one in twenty seems different by chance")
@@ -95,7 +95,7 @@ def _row_difference(both: Sequence[Finetune], models: Sequence[str], task: str) 
         config = replace(config, cutting=tuned.about.cutting)  # a search may have selected another than was asked for
         problem = next(
             one
-            for one in read_problems(config, encoder_of(config, config.checkpoint, _discard), _discard)
+            for one in read_problems(config, read_encoder(config, config.checkpoint, _discard), _discard)
             if one.task.name == task
         )
         if problem.task.kind == "tags":

@@ -3,7 +3,7 @@
 It is part of a trial's name, and the driver's machine may have other hardware.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import ray
@@ -14,11 +14,11 @@ from pipeline import cluster
 from pipeline.config.finetune import Finetune
 from pipeline.config.training import ModelPlacement
 from pipeline.finetune.trials import NARROW, precision_of
+from pipeline.reporting import Report
 from pipeline.train.hardware import device_of
 
 LITTLE = 0.0001
 """The smallest GPU share that Ray grants: enough to see the GPU."""
-Report = Callable[[str], None]
 
 
 def with_precision(config: Finetune, width: int, asked: Mapping[str, float], report: Report) -> Finetune:

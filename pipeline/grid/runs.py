@@ -27,6 +27,7 @@ from pipeline.finetune.trials import Trial
 from pipeline.grid.lineage import lineage
 from pipeline.grid.picture import draw_confusion
 from pipeline.locations import without_login
+from pipeline.reporting import Report
 from pipeline.train.drivers import this_driver
 from pipeline.train.initial import Initial
 from pipeline.train.summary import table
@@ -96,7 +97,7 @@ def _description(config: Finetune, name: str) -> str:
     )
 
 
-def record_run(parent: GridRun, location: str, report: Callable[[str], None]) -> None:
+def record_run(parent: GridRun, location: str, report: Report) -> None:
     """Store a grid's MLflow run, and report if it had another one that this MLflow does not know."""
     now = {"uri": parent.uri, "run_id": parent.run_id}
     before = storage.read_object(location)
@@ -350,7 +351,7 @@ def log_best(
     task_name: str,
     folder: str,
     many: bool,
-    report: Callable[[str], None],
+    report: Report,
 ) -> None:
     """If config.register is set, log a task's best model to the grid's run, compare its answers with the folder's, and
     register it, once.

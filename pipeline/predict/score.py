@@ -1,7 +1,7 @@
 """Score a fine-tuned model on labelled examples, or a file of answers from elsewhere, next to a model-free baseline."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,12 +10,12 @@ import pyarrow as pa
 from pipeline import storage
 from pipeline.columns import aligned
 from pipeline.config.finetune import Finetune
-from pipeline.config.locations import with_absolute_locations
 from pipeline.config.predict import Score
 from pipeline.errors import ConfigError, DataError, listed, shown
 from pipeline.finetune.problems import noun
 from pipeline.finetune.table import format_score as shown_figure
 from pipeline.finetune.trials import answer_precision
+from pipeline.reporting import Report
 from pipeline.tasks import known, own
 from pipeline.tasks.content import content_of
 from pipeline.tasks.files import read_file, require_labels
@@ -29,8 +29,6 @@ from pipeline.train.hardware import autocast_of, required_device
 from pipeline.train.published_tuned import DIGEST, load_tuned_or_published, with_number_labels
 from pipeline.train.trial import compute_logits
 from pipeline.train.tuned import TunedModel
-
-Report = Callable[[str], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,14 +45,8 @@ class Labelled:
     """Descriptions of what was left out."""
 
 
-def score(config: Score, report: Report) -> dict[str, float]:
-    """Print the scores and return them: shares of 1 for a model, percent for a file of answers.
-
-    Raises PipelineError in one line for everything that the user can fix.
-    """
-    config = with_absolute_locations(config)
-    if config.predictions is not None:
-        return _score_answers(config, config.predictions, report)
+def score_model(config: Score, report: Report) -> dict[str, float]:
+    """Report a model's scores on labelled examples, next to a baseline, and return them as shares of 1."""
     assert config.checkpoint is not None
     tuned = load_tuned_or_published(config.checkpoint)
     given = _of_task(config, tuned.about.task) if config.task else of_file(config, tuned.about.task)
@@ -224,7 +216,7 @@ def detail_lines(task: Task, details: Mapping[str, Any]) -> list[str]:
     return ["", *aligned(heads, each), "", *aligned(["true \\ answered", *task.labels], counts)]
 
 
-def _score_answers(config: Score, predictions: str, report: Report) -> dict[str, float]:
+def score_answers(config: Score, predictions: str, report: Report) -> dict[str, float]:
     """Return the official scores of a JSON file of answers.
 
     Raises DataError if it is invalid, or none of its ids is a question's.

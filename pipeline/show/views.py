@@ -1,4 +1,4 @@
-"""Print the views of jobs/show.py, one function each."""
+"""Print the views of a corpus and of a run, one function each."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +10,7 @@ from rich.text import Text
 
 from pipeline import storage
 from pipeline.config.data import Sampling, VocabularySettings
+from pipeline.config.show import Documents, Dropped, Examples, Seen, Statistics, View
 from pipeline.config.training import Batch
 from pipeline.corpus.given_vocabulary import given_vocabulary
 from pipeline.corpus.prepared import load_corpus, read_window
@@ -159,11 +160,11 @@ def _require_vocabulary(settings: VocabularySettings) -> Vocabulary:
     )
 
 
-VIEWS: dict[str, Callable[..., None]] = {
-    "Documents": _documents,
-    "Dropped": _dropped,
-    "Statistics": _statistics,
-    "Examples": _examples,
-    "Seen": _seen_rows,
+VIEWS: dict[type[View], Callable[..., None]] = {
+    Documents: _documents,
+    Dropped: _dropped,
+    Statistics: _statistics,
+    Examples: _examples,
+    Seen: _seen_rows,
 }
-"""Views by the name of their settings' type in jobs/show.py."""
+"""Settings type -> view."""

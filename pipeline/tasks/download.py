@@ -15,6 +15,7 @@ import requests
 from pipeline import storage
 from pipeline.errors import ConfigError, DataError
 from pipeline.locations import is_url
+from pipeline.reporting import Report
 from pipeline.tasks.content import lines
 from pipeline.tasks.glue import TASKS
 
@@ -39,7 +40,7 @@ class Archive:
     """Creates the task's folder (second argument) from the downloaded files."""
 
 
-def fetch_glue(folder: str, tasks: Sequence[str], report: Callable[[str], None], base: str = BASE) -> None:
+def fetch_glue(folder: str, tasks: Sequence[str], report: Report, base: str = BASE) -> None:
     """Download the missing files of these tasks into a local folder, in the layout that pipeline.tasks.glue reads.
 
     A task's folder appears only once it is complete. Raises ConfigError if the folder is a URL or a task is not one of
@@ -80,7 +81,7 @@ def _missing_files(root: Path, task: str) -> list[str]:
     return [split.file for split in TASKS[task].splits if not (root / split.file).is_file()]
 
 
-def _fetch_task(root: Path, task: str, report: Callable[[str], None], base: str) -> None:
+def _fetch_task(root: Path, task: str, report: Report, base: str) -> None:
     """Download one task into a temporary folder, then move it into the data folder."""
     archive = ARCHIVES[task]
     root.mkdir(parents=True, exist_ok=True)
@@ -105,7 +106,7 @@ def _layout(task: str) -> str:
     )
 
 
-def _fetch(url: str, target: Path, report: Callable[[str], None], instead: str) -> Path:
+def _fetch(url: str, target: Path, report: Report, instead: str) -> Path:
     """Download a URL to a file. Raises DataError if it cannot be downloaded whole."""
     report(f"fetching {url}")
     try:

@@ -7,7 +7,7 @@ RUN/checkpoints/step-00000500/
 """
 
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -23,6 +23,7 @@ from pipeline.corpus.order import Cursor
 from pipeline.errors import CheckpointError
 from pipeline.local_files import scratch_folder
 from pipeline.model.weights import from_published, published_config, to_published
+from pipeline.reporting import Report
 from pipeline.text.vocabulary import Vocabulary, save_vocabulary
 from pipeline.train.optim import load_optimizer, optimizer_tensors
 
@@ -178,7 +179,7 @@ def roll_back_to(run_folder: str, step: int) -> None:
         storage.delete_folder(folder_of(run_folder, later))
 
 
-def newest_sound(run_folder: str, report: Callable[[str], None]) -> str | None:
+def newest_sound(run_folder: str, report: Report) -> str | None:
     """Return the folder of the newest checkpoint whose files all match its manifest; None when none was ever published.
 
     Reports each damaged one it skips. Raises CheckpointError when all checkpoints are damaged, OSError where storage

@@ -17,7 +17,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from pipeline import storage
-from pipeline.config.jobs import Pretrain
+from pipeline.config.data import VocabularySettings
 from pipeline.config.model import Model
 from pipeline.corpus.given_vocabulary import given_vocabulary
 from pipeline.errors import CheckpointError, ConfigError, PipelineError, listed
@@ -35,6 +35,7 @@ from pipeline.model.weights import (
     vocabulary_size,
 )
 from pipeline.objectives.pretraining import BertPretraining
+from pipeline.reporting import Report
 from pipeline.text.extension import pieces_of_new_words
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.checkpoint import CONFIG, WEIGHTS, read_tensors
@@ -62,38 +63,45 @@ class Initial:
     vocabulary: Vocabulary
 
 
-def read_initial(config: Pretrain, report: Callable[[str], None], used: tuple[str, ...] = HEADS) -> Initial:
-    """Read the model that config.init names and copy it into the output folder, unless it is there.
+def read_initial(
+    location: str,
+    vocabulary: VocabularySettings,
+    output: str,
+    report: Report,
+    *,
+    setting: str = "init",
+    used: tuple[str, ...] = HEADS,
+) -> Initial:
+    """Read a published model and copy it into the output folder, unless it is there.
 
-    Reports which of the heads in `used` it lacks. Raises CheckpointError, and ConfigError for settings that contradict
-    it, in one line.
+    Reports which of the heads in `used` it lacks. `setting` names the model in messages. Raises CheckpointError, and
+    ConfigError for a vocabulary that contradicts it, in one line.
     """
-    location = str(config.init)
     try:
         with published_folder(location) as (folder, files):
             model = errors_with_location(
                 location, model_settings, errors_with_location(location, read_config, folder, files)
             )
-            chosen = replace(config.vocabulary, path=config.vocabulary.path or location)
-            vocabulary = given_vocabulary(chosen)
+            chosen = replace(vocabulary, path=vocabulary.path or location)
+            entries = given_vocabulary(chosen)
             found = Initial(
                 folder=storage.join(
-                    config.output,
+                    output,
                     "initial",
                     (digest := errors_with_location(location, fingerprint, folder, files))[:16],
                 ),
                 fingerprint=digest,
                 model=model,
-                vocabulary=vocabulary,
+                vocabulary=entries,
             )
             with storage.locked_name(found.folder, wait=True):  # two runs may want the same one at once
                 if storage.damage(found.folder):
                     errors_with_location(location, _publish_initial, found, location, folder, files)
         about = storage.read_json(storage.join(found.folder, storage.MANIFEST))
-        require_fitting_vocabulary(location, str(chosen.path), about["vocabulary_size"], vocabulary)
+        require_fitting_vocabulary(location, str(chosen.path), about["vocabulary_size"], entries)
     except CheckpointError as error:
-        raise CheckpointError(f"init {error}") from error
-    report(f"init: {_description(location, about, used)}")
+        raise CheckpointError(f"{setting} {error}") from error
+    report(f"{setting}: {_description(location, about, used)}")
     return found
 
 

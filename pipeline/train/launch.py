@@ -23,6 +23,7 @@ from pipeline.config.phases import Phase
 from pipeline.corpus.order import cursor_for_phase, offset, rows_of_round
 from pipeline.corpus.stream import build_stream, bytes_ahead, settings_for_phase
 from pipeline.errors import ConfigError, PipelineError
+from pipeline.reporting import Report
 from pipeline.train import checkpoint
 from pipeline.train.dealing import Dealing
 from pipeline.train.failures import error_line, pipeline_cause
@@ -76,7 +77,7 @@ def locked_tracker(folder: str) -> Iterator[ActorHandle]:
 def tracked(
     tracker: ActorHandle,
     mlflow: MlflowRun,
-    report: Callable[[str], None],
+    report: Report,
     show: Callable[[int, dict[str, float]], None],
 ) -> Iterator[None]:
     """Track the training inside in an MLflow run that ends as FINISHED, FAILED or KILLED.
@@ -238,7 +239,7 @@ def most_of_round(config: Pretrain, phase: Phase) -> int:
 def watch(
     tracker: ActorHandle,
     stop: threading.Event,
-    report: Callable[[str], None],
+    report: Report,
     show: Callable[[int, dict[str, float]], None],
 ) -> None:
     """Forward the tracker's lines and new training metrics until `stop` is set, and once after."""

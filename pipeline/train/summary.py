@@ -1,7 +1,7 @@
 """User-facing text of a run: progress lines, and the summary at the end."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from pipeline import storage
@@ -9,6 +9,7 @@ from pipeline.config.jobs import Pretrain
 from pipeline.errors import listed
 from pipeline.locations import without_login
 from pipeline.presets import PRESETS
+from pipeline.reporting import Report
 
 if TYPE_CHECKING:  # imports Ray, which a reader of summaries does not need
     from pipeline.corpus.prepared import Corpus
@@ -55,6 +56,16 @@ class Pace:
             step,
         )
         return (self.steps - step) * self.seconds / self.weight
+
+
+def progress_reporter(steps: int, done: int, report: Report) -> Callable[[int, dict[str, float]], None]:
+    """Return what reports the metrics of a step as a progress line; `done` steps are done before the first."""
+    pace = Pace(steps, done)
+
+    def show(step: int, metrics: dict[str, float]) -> None:
+        report(progress_line(steps, step, metrics, pace.seconds_left(step, metrics["speed/step_milliseconds"])))
+
+    return show
 
 
 def progress_line(steps: int, step: int, metrics: dict[str, float], left: float) -> str:

@@ -20,8 +20,8 @@ from mlflow.tracking import MlflowClient
 
 from jobs.finetune import main
 from pipeline.config.command import Command
+from pipeline.config.data import VocabularySettings
 from pipeline.config.finetune import Finetune
-from pipeline.config.jobs import Pretrain
 from pipeline.config.training import TrialPlacement
 from pipeline.finetune.problems import read_problems
 from pipeline.finetune.trials import load_or_train, make_trial, precision_of
@@ -403,6 +403,6 @@ def test_all_of_glue_gives_the_submission_file_and_mnli_s_encoder_starts_others(
         path.name.split("-")[0]: json.loads((path / "result.json").read_text())["settings"]["encoder"]
         for path in (tmp_path / "o" / "finetune").glob("*-seed0-*")
     }
-    encoder = read_initial(Pretrain(init=str(mnli)), lambda line: None).fingerprint
+    encoder = read_initial(str(mnli), VocabularySettings(), str(tmp_path / "o"), lambda line: None).fingerprint
     assert {name for name, found in started.items() if found == encoder} == {"rte", "mrpc", "stsb"}
     assert len(set(started.values())) == 2

@@ -43,14 +43,15 @@ from pipeline.corpus.embeddings import counted_embeddings
 from pipeline.corpus.order import cursor_for_phase, offset
 from pipeline.corpus.stream import settings_for_phase
 from pipeline.errors import ConfigError, DataError
-from pipeline.pretrain import pretrain, stream_settings
 from pipeline.show.seen import recompute_rows, rows_after
 from pipeline.text.wordpiece import WordPiece
 from pipeline.train.checkpoint import State
 from pipeline.train.loop import advance
 from pipeline.train.pictures import DPI, LEARNING_CURVE, THROUGHPUT, pictures
 from pipeline.train.run import read_run, run_folder
+from pipeline.train.run_data import stream_settings
 from pipeline.train.slots import make_slot
+from pipeline.workflows.pretrain import pretrain
 from tests.ray.listening import listening
 
 pytestmark = pytest.mark.usefixtures("local_ray")

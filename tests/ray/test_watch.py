@@ -14,10 +14,10 @@ from pipeline.config.jobs import Pretrain
 from pipeline.config.model import Model
 from pipeline.config.training import Batch, Placement
 from pipeline.errors import PipelineError
-from pipeline.pretrain import pretrain
 from pipeline.train import launch
 from pipeline.train.launch import take_reservation, watch
 from pipeline.train.tracking import Tracker
+from pipeline.workflows.pretrain import pretrain
 
 pytestmark = pytest.mark.usefixtures("local_ray")
 

@@ -2,13 +2,14 @@
 
 import ast
 import dataclasses
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 import pytest
 
+from pipeline.command_line import JOBS
+from pipeline.config.bench import Bench
 from pipeline.config.data import VocabularySettings
 from pipeline.config.export import Export
 from pipeline.config.finetune import Finetune
@@ -16,17 +17,13 @@ from pipeline.config.jobs import Pretrain
 from pipeline.config.locations import mark_of, with_absolute_locations
 from pipeline.config.options import kinds_of
 from pipeline.config.predict import Compare, Predict, Score
+from pipeline.config.prepare import Prepare
+from pipeline.config.show import View
 from pipeline.errors import ConfigError, PipelineError
 from pipeline.locations import absolute, is_absolute, is_url, without_login
 
 ROOT = Path(__file__).parents[2]
-sys.path.append(str(ROOT))
-
-from jobs import bench, prepare, show  # noqa: E402
-
-SETTINGS = (Pretrain, Finetune, Compare, Predict, Score, Export, prepare.Prepare, show.Documents, show.Dropped)
-SETTINGS += (show.Statistics, show.Examples, show.Seen, bench.Text, bench.Stream, bench.Wikitext, bench.Job)
-SETTINGS += (bench.Scale, bench.Checkpoint)
+SETTINGS = (Pretrain, Finetune, Compare, Predict, Score, Export, Prepare, *get_args(View), *get_args(Bench))
 NO_LOCATIONS = {
     *("name", "text", "pair", "label", "task", "split", "start_from", "register", "source", "preset", "workers"),
     *("kinds", "license", "language", "push_to_hub", "recipe.metric", "search.over", "tracking.experiment"),
@@ -37,14 +34,8 @@ NO_LOCATIONS = {
 CALLERS = {
     "absolute": {"pipeline/config/locations.py", "pipeline/api.py", "pipeline/train/tracking.py"},
     "with_absolute_locations": {
-        *("jobs/bench.py", "jobs/prepare.py", "jobs/show.py", "pipeline/bench/finetune.py", "pipeline/pretrain.py"),
-        *(
-            "pipeline/grid/job.py",
-            "pipeline/grid/comparison.py",
-            "pipeline/predict/job.py",
-            "pipeline/predict/score.py",
-        ),
-        *("pipeline/predict/score.py", "pipeline/export/job.py"),
+        *(f"pipeline/workflows/{job}.py" for job in JOBS),
+        "pipeline/bench/finetune.py",
     },
 }
 """Function -> the modules that call it: everything below them has absolute locations."""
@@ -109,12 +100,12 @@ def test_every_location_of_a_configuration_becomes_absolute(tmp_path: Path, monk
 
 @pytest.mark.parametrize("job", ["pretrain", "finetune", "compare", "predict", "score", "export"])
 def test_jobs_take_relative_locations_from_python(job: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pipeline.export.job import export_run
-    from pipeline.grid.comparison import compare
-    from pipeline.grid.job import finetune
-    from pipeline.predict.job import predict
-    from pipeline.predict.score import score
-    from pipeline.pretrain import pretrain
+    from pipeline.workflows.compare import compare
+    from pipeline.workflows.export import export
+    from pipeline.workflows.finetune import finetune
+    from pipeline.workflows.predict import predict
+    from pipeline.workflows.pretrain import pretrain
+    from pipeline.workflows.score import score
 
     calls: dict[str, Callable[[], Any]] = {
         "pretrain": lambda: pretrain(Pretrain(corpus=("none",), name="a"), print),
@@ -122,7 +113,7 @@ def test_jobs_take_relative_locations_from_python(job: str, tmp_path: Path, monk
         "compare": lambda: compare(Compare(checkpoint=("none", "other"), task=("sst2",)), print),
         "predict": lambda: predict(Predict(checkpoint="none", input="a.csv", output="b.csv"), print),
         "score": lambda: score(Score(checkpoint="none", input="a.csv"), print),
-        "export": lambda: export_run(Export(run="none"), print),
+        "export": lambda: export(Export(run="none"), print),
     }
     monkeypatch.chdir(tmp_path)
     with pytest.raises(PipelineError, match=f"{tmp_path}/none"):

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.bench.jobs import AIMS, FLOORS, verdict
+from pipeline.bench.benches import AIMS, FLOORS, verdict
 from pipeline.bench.text import Measured, measure, ratios
 from pipeline.bench.windows import split_corpora
 from pipeline.config.data import Sampling

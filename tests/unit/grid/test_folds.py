@@ -18,8 +18,9 @@ from pipeline.finetune.problems import Problem, in_cuttings, read_problems
 from pipeline.finetune.settings import settings_of
 from pipeline.finetune.trials import Trial
 from pipeline.grid import runs, tune
-from pipeline.grid.job import grid_name, planned, run_wave
+from pipeline.grid.planning import grid_name, planned
 from pipeline.grid.trial_set import summary
+from pipeline.grid.waves import run_wave
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.initial import Initial
 

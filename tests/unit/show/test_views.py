@@ -9,6 +9,7 @@ import pytest
 from rich.text import Text
 
 from jobs.show import main
+from pipeline.config.show import Dropped
 from pipeline.corpus.prepared import Corpus, read_window
 from pipeline.show import views
 from pipeline.show.statistics import documents_line
@@ -174,7 +175,7 @@ def test_an_interrupt_is_no_traceback(
     def interrupted(**settings: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setitem(views.VIEWS, "Dropped", interrupted)
+    monkeypatch.setitem(views.VIEWS, Dropped, interrupted)
     assert main(("dropped", folder)) == 130
     assert capsys.readouterr().err == "stopped\n"
 

@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -23,6 +24,7 @@ from pipeline.text.extension import extend_vocabulary
 from pipeline.text.vocabulary import Vocabulary, save_vocabulary
 from pipeline.train.initial import (
     POOLER,
+    Initial,
     agreed_model,
     build_initial_module,
     extended_state,
@@ -58,9 +60,13 @@ def without(*beginnings: str) -> Callable[[dict], dict]:
     return lambda tensors: {name: tensor for name, tensor in tensors.items() if not name.startswith(beginnings)}
 
 
+def read(config: Pretrain, report: Callable[[str], None], **options: Any) -> Initial:
+    return read_initial(str(config.init), config.vocabulary, config.output, report, **options)
+
+
 def refusal(config: Pretrain, kind: type[Exception] = CheckpointError) -> str:
     with pytest.raises(kind) as refused:
-        read_initial(config, print)
+        read(config, print)
     return str(refused.value).replace(str(config.init), "MODEL")
 
 
@@ -68,7 +74,7 @@ def test_a_whole_checkpoint_is_taken_as_it_is(
     config: Pretrain, training, tiny_config: Pretrain, tiny_vocabulary: Vocabulary
 ) -> None:
     lines: list[str] = []
-    initial = read_initial(config, lines.append)
+    initial = read(config, lines.append)
     assert (initial.model, initial.vocabulary) == (tiny_config.model, tiny_vocabulary)
     expected = training.module(tiny_config).state_dict()
     found = build_initial_module(initial, config.model).state_dict()
@@ -76,22 +82,22 @@ def test_a_whole_checkpoint_is_taken_as_it_is(
         torch.equal(found[name], tensor) for name, tensor in expected.items()
     )
     assert lines == [f"init: weights of {config.init}, {tiny_vocabulary.size} word embeddings"]
-    assert read_initial(config, print) == initial
+    assert read(config, print) == initial
 
 
 def test_other_weights_have_another_fingerprint(config: Pretrain, published: Path) -> None:
-    first = read_initial(config, print)
+    first = read(config, print)
     change(published, lambda tensors: tensors | {"cls.predictions.bias": tensors["cls.predictions.bias"] + 1})
-    second = read_initial(config, print)
+    second = read(config, print)
     assert first.fingerprint != second.fingerprint and first.folder != second.folder
     moved = shutil.copytree(published, published.with_name("moved"))
-    assert read_initial(replace(config, init=str(moved)), print).fingerprint == second.fingerprint
+    assert read(replace(config, init=str(moved)), print).fingerprint == second.fingerprint
 
 
 def test_a_damaged_copy_is_made_again(config: Pretrain) -> None:
-    initial = read_initial(config, print)
+    initial = read(config, print)
     Path(initial.folder, "model.safetensors").write_bytes(b"flipped")
-    assert read_initial(config, print) == initial
+    assert read(config, print) == initial
     build_initial_module(initial, config.model)
 
 
@@ -110,7 +116,7 @@ def test_missing_heads_start_at_random_and_are_named(
 ) -> None:
     change(published, without(*gone))
     lines: list[str] = []
-    initial = read_initial(config, lines.append)
+    initial = read(config, lines.append)
     assert lines[0].endswith(f" word embeddings; {said}")
     torch.manual_seed(5)
     found = build_initial_module(initial, config.model).state_dict()
@@ -133,9 +139,9 @@ def test_heads_of_other_tasks_are_left_out_and_named(config: Pretrain, published
         ),
     )
     lines: list[str] = []
-    read_initial(config, lines.append)
+    read(config, lines.append)
     assert lines[0].endswith("initialised at random; classifier.bias, classifier.weight left out")
-    read_initial(config, lines.append, used=(POOLER,))
+    read(config, lines.append, used=(POOLER,))
     assert "; bert.pooler not in it and initialised at random; " in lines[1], (
         "heads that are not used are not spoken of"
     )
@@ -144,7 +150,7 @@ def test_heads_of_other_tasks_are_left_out_and_named(config: Pretrain, published
 def test_half_precision_is_taken_as_float32(config: Pretrain, published: Path) -> None:
     change(published, lambda tensors: {name: tensor.half() for name, tensor in tensors.items()})
     assert {
-        tensor.dtype for tensor in build_initial_module(read_initial(config, print), config.model).state_dict().values()
+        tensor.dtype for tensor in build_initial_module(read(config, print), config.model).state_dict().values()
     } == {torch.float32}
 
 
@@ -183,7 +189,7 @@ def test_rows_that_only_fill_up_the_embeddings_are_left_out(
     }
     change(published, lambda _: whole | longer)
     lines: list[str] = []
-    initial = read_initial(config, lines.append)
+    initial = read(config, lines.append)
     assert lines == [
         f"init: weights of {published}, {size} word embeddings; {rows - size} rows that only fill them up left out"
     ]
@@ -256,7 +262,7 @@ def test_a_vocabulary_that_does_not_fit_is_refused_with_both_sizes(
 
 
 def test_sizes_are_the_checkpoints_and_dropout_is_the_users(config: Pretrain) -> None:
-    initial = read_initial(config, print)
+    initial = read(config, print)
     assert agreed_model(Model(), initial, "MODEL") == initial.model
     assert agreed_model(Model(width=32, attention_dropout=0.0), initial, "MODEL") == replace(
         initial.model, attention_dropout=0.0
@@ -358,7 +364,7 @@ def test_what_is_no_regular_file_is_refused_unread(config: Pretrain, published: 
     (published / name).unlink()
     os.mkfifo(published / name) if kind == "pipe" else (published / name).symlink_to("/dev/zero")
     with pytest.raises(PipelineError) as refused:
-        read_initial(config, print)
+        read(config, print)
     assert f"{published}/{name} is no regular file" in str(
         refused.value
     ) or "it is a pipe, a socket or a device, and a regular file is needed" in str(refused.value)

@@ -16,7 +16,7 @@ from pipeline.finetune.settings import settings_of, with_setting
 from pipeline.finetune.trials import Trial
 from pipeline.grid import runs, tune
 from pipeline.grid.closing import use_line
-from pipeline.grid.job import best_model, planned, run_all
+from pipeline.grid.planning import planned
 from pipeline.grid.trial_set import (
     Grid,
     finished_result,
@@ -26,6 +26,7 @@ from pipeline.grid.trial_set import (
     summary,
     trial_of,
 )
+from pipeline.grid.waves import best_model, run_all
 from pipeline.storage import write_json
 from pipeline.tasks import known, sequences
 from pipeline.tasks.glue import TASKS

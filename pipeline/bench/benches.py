@@ -1,4 +1,4 @@
-"""The benches of jobs/bench.py: measure, print, compare with the floors."""
+"""The benches: measure, print, compare with the floors."""
 
 import statistics
 import tempfile
@@ -10,6 +10,7 @@ import ray
 from pipeline import cluster
 from pipeline.bench import checkpoint, job, scale, stream, text, wikitext
 from pipeline.bench.windows import split_corpora
+from pipeline.config import bench as settings
 from pipeline.config.checks import require
 from pipeline.config.data import Preparation, Sampling, VocabularySettings
 from pipeline.config.locations import BUILTIN
@@ -20,6 +21,7 @@ from pipeline.corpus.prepared import read_window
 from pipeline.corpus.stream import StreamSettings
 from pipeline.errors import ConfigError
 from pipeline.presets import PRESETS
+from pipeline.reporting import Report
 from pipeline.text.vocabulary import Vocabulary, train_vocabulary
 from pipeline.train.hardware import cores
 
@@ -41,26 +43,27 @@ FLOORS = {
 """80% of the measured ratios; absolute rates depend on the machine and have no floor."""
 
 
-def _run_text(specs: Sequence[str], settings: VocabularySettings, sampling: Sampling, windows: int) -> int:
+def _run_text(config: settings.Text, report: Report) -> int:
+    specs = config.corpus or (BUILTIN,)
     with tempfile.TemporaryDirectory(prefix="bertstream-bench-") as folder:
-        measured = text.measure(specs, _vocabulary_of(specs, settings, folder), sampling, windows, folder)
+        vocabulary = _vocabulary_of(specs, config.vocabulary, folder)
+        measured = text.measure(specs, vocabulary, config.sampling, config.windows, folder)
     print(text.table(measured))
     return verdict(text.ratios(measured))
 
 
-def _run_stream(
-    specs: Sequence[str], settings: VocabularySettings, sampling: Sampling, rows_per_slot: int, rows: int
-) -> int:
+def _run_stream(config: settings.Stream, report: Report) -> int:
+    specs, rows_per_slot, rows = config.corpus or (BUILTIN,), config.rows_per_slot, config.rows
     cluster.connect(None)
     with tempfile.TemporaryDirectory(prefix="bertstream-bench-") as folder:
-        vocabulary = _vocabulary_of(specs, settings, folder)
-        corpus = prepare(specs, Preparation(), f"{folder}/corpus", report=lambda line: print(line, flush=True))
+        vocabulary = _vocabulary_of(specs, config.vocabulary, folder)
+        corpus = prepare(specs, Preparation(), f"{folder}/corpus", report)
         ray.shutdown()  # where Ray runs for this alone: its processes keep what preparation took
         cluster.connect(None)
         wanted = StreamSettings(
             corpus=corpus,
             vocabulary=vocabulary,
-            sampling=sampling,
+            sampling=config.sampling,
             batch=Batch(rows_per_step=rows_per_slot, rows_per_slot=rows_per_slot),
             seed=0,
         )
@@ -80,17 +83,16 @@ def _run_stream(
     return verdict({"Ray Data / the same work without it": through.tokens_per_second / alone})
 
 
-def _run_wikitext(dump: str, extracted: str | None) -> int:
-    print(wikitext.table(wikitext.measure(dump, extracted)))
+def _run_wikitext(config: settings.Wikitext, report: Report) -> int:
+    print(wikitext.table(wikitext.measure(config.dump, config.extracted)))
     return 0
 
 
-def _run_job(
-    corpus: Sequence[str], preset: str, steps: int, compiled: str, threads: int | None, repetitions: int
-) -> int:
+def _run_job(config: settings.Job, report: Report) -> int:
+    corpus, preset, steps, compiled = config.corpus or (BUILTIN,), config.preset, config.steps, config.compile
     startable = [name for name in PRESETS if not name.startswith("continue")]
     require(preset in startable, f"preset ({preset}) must be one of {', '.join(startable)}")
-    used = threads or cores()
+    used = config.threads or cores()
     print(f"{preset}, {used} of {cores()} CPU threads, torch.compile {compiled}", flush=True)
     with tempfile.TemporaryDirectory(prefix="bertstream-bench-") as folder:
         words = [
@@ -104,7 +106,7 @@ def _run_job(
             "--placement.threads",
             str(used),
         ]
-        seconds = job.first_steps(words, folder, repetitions)
+        seconds = job.first_steps(words, folder, config.repetitions)
         print("submission to first step  " + "  ".join(f"{value:.1f} s" for value in seconds), flush=True)
         found = job.rates(words, folder, steps=steps, compiled=compiled, threads=used)
     if not found:
@@ -117,11 +119,12 @@ def _run_job(
     return verdict({"under Ray Train / the loop alone": statistics.median(one.under_ray / one.alone for one in found)})
 
 
-def _run_scale(specs: Sequence[str], settings: VocabularySettings, milliseconds: float, steps: int) -> int:
+def _run_scale(config: settings.Scale, report: Report) -> int:
+    specs, milliseconds, steps = config.corpus or (BUILTIN,), config.milliseconds, config.steps
     cluster.connect(None)
     with tempfile.TemporaryDirectory(prefix="bertstream-bench-") as folder:
-        vocabulary = _vocabulary_of(specs, settings, folder)
-        corpus = prepare(specs, Preparation(), f"{folder}/corpus", report=lambda line: print(line, flush=True))
+        vocabulary = _vocabulary_of(specs, config.vocabulary, folder)
+        corpus = prepare(specs, Preparation(), f"{folder}/corpus", report)
         batch = Batch(rows_per_step=128, rows_per_slot=32)
         wanted = StreamSettings(corpus=corpus, vocabulary=vocabulary, sampling=Sampling(), batch=batch, seed=0)
         paces = [
@@ -153,30 +156,31 @@ def _run_scale(specs: Sequence[str], settings: VocabularySettings, milliseconds:
     return 0
 
 
-def _run_checkpoint(preset: str, output: str | None, step_milliseconds: float, repetitions: int) -> int:
+def _run_checkpoint(config: settings.Checkpoint, report: Report) -> int:
+    preset, step_milliseconds, repetitions = config.preset, config.step_milliseconds, config.repetitions
     require(preset in PRESETS, f"preset ({preset}) must be one of {', '.join(PRESETS)}")
-    config = PRESETS[preset]
-    costs = checkpoint.measure(config, output, repetitions)
+    costs = checkpoint.measure(PRESETS[preset], config.output, repetitions)
     still, written = (statistics.median(getattr(cost, name) for cost in costs) for name in ("still", "written"))
-    between = config.checkpoint.every * step_milliseconds / 1000
+    every = PRESETS[preset].checkpoint.every
+    between = every * step_milliseconds / 1000
     print(
         f"{preset}, {costs[0].parameters / 1e6:.1f} M parameters, median of {repetitions}: "
         f"training stands still for {1000 * still:,.0f} ms; published after {written:.1f} s, beside the steps"
     )
     print(
-        f"every {config.checkpoint.every} steps of {step_milliseconds:g} ms: {still / between:.3%} of the time still; "
+        f"every {every} steps of {step_milliseconds:g} ms: {still / between:.3%} of the time still; "
         f"{written / between:.2%} of the time something is being written"
     )
     return 0
 
 
-def _vocabulary_of(specs: Sequence[str], settings: VocabularySettings, folder: str) -> Vocabulary:
+def _vocabulary_of(specs: Sequence[str], given_by: VocabularySettings, folder: str) -> Vocabulary:
     """Return the given vocabulary, or one trained on a few windows of the sources."""
-    if given := given_vocabulary(settings):
+    if given := given_vocabulary(given_by):
         return given
     corpus, _ = split_corpora(specs, f"{folder}/vocabulary", 4)
     texts = (row for window in corpus.train for row in read_window(corpus, window)["text"].to_pylist())
-    return train_vocabulary(texts, size=settings.size, lowercase=settings.lowercase is not False)
+    return train_vocabulary(texts, size=given_by.size, lowercase=given_by.lowercase is not False)
 
 
 def verdict(ratios: dict[str, float]) -> int:
@@ -188,20 +192,12 @@ def verdict(ratios: dict[str, float]) -> int:
     return 1 if low else 0
 
 
-JOBS: dict[str, Callable[[Any], int]] = {
-    "Text": lambda wanted: _run_text(wanted.corpus or (BUILTIN,), wanted.vocabulary, wanted.sampling, wanted.windows),
-    "Stream": lambda wanted: _run_stream(
-        wanted.corpus or (BUILTIN,), wanted.vocabulary, wanted.sampling, wanted.rows_per_slot, wanted.rows
-    ),
-    "Wikitext": lambda wanted: _run_wikitext(wanted.dump, wanted.extracted),
-    "Scale": lambda wanted: _run_scale(
-        wanted.corpus or (BUILTIN,), wanted.vocabulary, wanted.milliseconds, wanted.steps
-    ),
-    "Checkpoint": lambda wanted: _run_checkpoint(
-        wanted.preset, wanted.output, wanted.step_milliseconds, wanted.repetitions
-    ),
-    "Job": lambda wanted: _run_job(
-        wanted.corpus or (BUILTIN,), wanted.preset, wanted.steps, wanted.compile, wanted.threads, wanted.repetitions
-    ),
+BENCHES: dict[type[settings.Bench], Callable[[Any, Report], int]] = {
+    settings.Text: _run_text,
+    settings.Stream: _run_stream,
+    settings.Wikitext: _run_wikitext,
+    settings.Job: _run_job,
+    settings.Scale: _run_scale,
+    settings.Checkpoint: _run_checkpoint,
 }
 """Settings type -> bench."""

@@ -11,7 +11,9 @@ from pipeline.config.data import Preparation, Sampling, SingleSegment
 from pipeline.config.jobs import Pretrain
 from pipeline.corpus.prepared import Corpus, is_prepared
 from pipeline.errors import CheckpointError, ConfigError, PipelineError
-from pipeline.pretrain import load_or_prepare_corpus, os_errors_as_checkpoint_error, pretrain
+from pipeline.train.run_data import load_or_prepare_corpus
+from pipeline.train.start import os_errors_as_checkpoint_error
+from pipeline.workflows.pretrain import pretrain
 
 
 @pytest.fixture

@@ -1,11 +1,10 @@
-"""The prediction job on Ray Data: read inputs as streams, split them into parts, and answer and publish each part with
-one of several loaded models.
+"""Answer parts on Ray Data: read inputs as streams, split them into parts, and answer and publish each part with one of
+several loaded models.
 """
 
 import hashlib
 import json
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,20 +13,20 @@ import ray
 import torch
 from ray.data import DataContext
 
-from pipeline import cluster, errors, storage
-from pipeline.config.locations import with_absolute_locations
+from pipeline import cluster, errors
 from pipeline.config.predict import Predict
 from pipeline.corpus.tasks import MOST_BLOCKS, context_without_time_limit, quiet_ray_data
-from pipeline.errors import ConfigError, DataError, PipelineError
+from pipeline.errors import ConfigError, PipelineError
 from pipeline.finetune.answering import AnswerProgress as Progress
 from pipeline.locations import is_url
 from pipeline.predict import model, output
 from pipeline.predict.inputs import InputFile, list_inputs, parts_of, rows_of
-from pipeline.predict.parts import Parts, unified
+from pipeline.predict.parts import Parts, PartsSummary
+from pipeline.reporting import Report
+from pipeline.shared_output import report_shared_output
 from pipeline.train.hardware import cores
 from pipeline.train.probe import require_usable_gpus
 
-Report = Callable[[str], None]
 READER_CPUS = 0.5
 """CPUs of the reading process, and of the one that distributes parts: both mostly wait for the models."""
 COUNTED_BYTES = 2 << 30
@@ -53,47 +52,14 @@ def inputs_of(given: str, target: str, format: str, *, tags: bool) -> list[Input
     return found
 
 
-@cluster.ray_errors_as_cluster_lost()
-def predict(config: Predict, report: Report) -> None:
-    """Answer all inputs and write the output. Raises PipelineError in one line for everything that the user can fix."""
-    config = with_absolute_locations(config)
-    target = config.output
-    output.require_free(target, config.replace)
-    kind, fingerprint = model.identify(config.checkpoint)
-    output.require_form(target, kind)
-    storage.require_writable("output", target.rpartition("/")[0] or "/")
-    files = inputs_of(config.input, target, config.format, tags=kind == "tags")
-    parts = Parts(folder=target + ".parts")
-    begun = time.monotonic()
-    with storage.locked(parts.folder):
-        parts.begin(asked := about(config, files, fingerprint))
-        before = len(parts.done())
-        if before:
-            report(f"{before:,} parts are answered already")
-        if parts.missing(len(files)):
-            _answer_all(config, files, parts, report)
-        whole = parts.counted()
-        if not whole.rows:
-            raise DataError(
-                f"input ({config.input}) has no rows" + (f" in {len(files)} files" if len(files) > 1 else "")
-            )
-        schema = unified(whole.schemas)
-        try:
-            output.write(parts.tables(schema), parts.final(schema), target, parts.folder)
-            output.write_manifest(target, asked, whole)
-        except pa.ArrowException as error:
-            raise DataError(
-                f"output ({config.output}) cannot hold these columns: {storage.first_line(error)}; the answers are in "
-                f"{parts.folder}, and the same command with --output .jsonl may write them"
-            ) from error
-    storage.delete_folder(parts.folder)
+def result_lines(whole: PartsSummary, files: int, seconds: float, target: str) -> list[str]:
+    """Return the last lines of a prediction: how much was answered, how, in what time, and where it is."""
     without = f", {whole.empty:,} of them empty and without an answer" if whole.empty else ""
     without += f", {whole.cut:,} longer than the model reads and cut" if whole.cut else ""
-    if len(whole.precisions) > 1:
-        report(mixed_precisions_line(whole.precisions))
-    of = f" of {len(files):,} files" if len(files) > 1 else ""
-    computed = f"computed in {' and '.join(whole.precisions)}, in {time.monotonic() - begun:.0f} s"
-    report(f"{whole.rows:,} rows{of}{without}, {computed}: {target}")
+    of = f" of {files:,} files" if files > 1 else ""
+    computed = f"computed in {' and '.join(whole.precisions)}, in {seconds:.0f} s"
+    mixed = [mixed_precisions_line(whole.precisions)] if len(whole.precisions) > 1 else []
+    return [*mixed, f"{whole.rows:,} rows{of}{without}, {computed}: {target}"]
 
 
 def mixed_precisions_line(precisions: Mapping[str, int]) -> str:
@@ -116,14 +82,21 @@ def about(config: Predict, files: Sequence[InputFile], fingerprint: str) -> dict
     }
 
 
+def answer_missing(config: Predict, files: Sequence[InputFile], parts: Parts, report: Report) -> None:
+    """Answer and publish every part that is not answered yet, if any."""
+    if before := len(parts.done()):
+        report(f"{before:,} parts are answered already")
+    if parts.missing(len(files)):
+        _answer_all(config, files, parts, report)
+
+
 def _answer_all(config: Predict, files: Sequence[InputFile], parts: Parts, report: Report) -> None:
     """Answer and publish every missing part."""
     cluster.connect(config.placement.address)
     use = fit(config, cpus=ray.cluster_resources().get("CPU", 0.0), gpus=ray.cluster_resources().get("GPU", 0.0))
     if use.gpus:
         require_usable_gpus()
-    if (cluster.count_nodes() > 1 or config.placement.autoscaled) and not is_url(parts.folder):
-        report(f"several machines: output ({config.output}) must be a folder that all of them see, or a URL")
+    report_shared_output(config.output, cluster.count_nodes() > 1 or config.placement.autoscaled, report)
     if len(files) > 1 or use.actors > 1:
         report(resources_line(len(files), use))
     done, counts = parts.done(), parts.counts()

@@ -9,8 +9,7 @@ import pytest
 from pipeline.config.predict import Predict
 from pipeline.config.training import ModelPlacement
 from pipeline.errors import ConfigError
-from pipeline.predict.inputs import InputFile, list_inputs, rows_of
-from pipeline.predict.job import (
+from pipeline.predict.distributed import (
     ModelResources,
     Reader,
     about,
@@ -19,10 +18,11 @@ from pipeline.predict.job import (
     inputs_of,
     mixed_precisions_line,
     output_columns,
-    predict,
     resources_line,
     threads,
 )
+from pipeline.predict.inputs import InputFile, list_inputs, rows_of
+from pipeline.workflows.predict import predict
 
 
 def config(**settings) -> Predict:

@@ -1,0 +1,88 @@
+"""Settings of the views of a corpus, its examples, and what a training run saw."""
+
+from dataclasses import dataclass
+
+from pipeline.config.checks import require, require_at_least
+from pipeline.config.data import Sampling, VocabularySettings
+from pipeline.config.locations import Location
+
+
+@dataclass(frozen=True, kw_only=True)
+class Documents:
+    """A few documents of a prepared corpus, sentence by sentence."""
+
+    folder: Location
+    """Folder or URL of the prepared corpus."""
+    number: int = 3
+    window: int = 0
+    """Which training window they are from."""
+    source: str | None = None
+    """Only those of sources with this in their location."""
+    sentences: int = 12
+    """Maximum sentences per document."""
+
+    def __post_init__(self) -> None:
+        require_at_least("number", self.number, 1)
+        require_at_least("sentences", self.sentences, 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dropped:
+    """Documents left out of a prepared corpus: counts, and a few for each reason."""
+
+    folder: Location
+
+
+@dataclass(frozen=True, kw_only=True)
+class Statistics:
+    """Documents, words, tokens and lengths of a prepared corpus, and a picture of them."""
+
+    folder: Location
+    vocabulary: VocabularySettings = VocabularySettings()
+    """For tokens; none without a path."""
+    windows: int = 8
+    """Windows of the sample."""
+    picture: Location | None = None
+    """File of the picture (.png, .svg, .pdf); none: no picture."""
+
+    def __post_init__(self) -> None:
+        require_at_least("windows", self.windows, 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Examples:
+    """A few examples of a prepared corpus: pairs and masks in colour."""
+
+    folder: Location
+    number: int = 3
+    window: int = 0
+    epoch: int = 0
+    seed: int = 0
+    vocabulary: VocabularySettings
+    sampling: Sampling = Sampling()
+
+    def __post_init__(self) -> None:
+        require_at_least("number", self.number, 1)
+        for name in ("epoch", "seed"):
+            value = getattr(self, name)
+            require(0 <= value < 2**63, f"{name} ({value}) must be a whole number from 0 to 2^63 - 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """The rows that a training run saw at a step, with the document's title and source."""
+
+    folder: Location
+    """Folder or URL of the run."""
+    step: int
+    """1 is the first step."""
+    row: int = 0
+    """Index in the step's global batch."""
+    number: int = 1
+    """Rows shown, from that one on."""
+
+    def __post_init__(self) -> None:
+        require_at_least("number", self.number, 1)
+
+
+View = Documents | Dropped | Statistics | Examples | Seen

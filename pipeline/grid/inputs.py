@@ -1,0 +1,90 @@
+"""What a grid trains: read an encoder, tasks and settings, and refuse what does not fit together."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pipeline import storage
+from pipeline.config.adapters import Bottleneck
+from pipeline.config.finetune import Cutting, Finetune
+from pipeline.errors import ConfigError
+from pipeline.finetune.encoder import read_encoder
+from pipeline.finetune.problems import Problem, in_cuttings, read_problems
+from pipeline.finetune.settings import settings_of, with_setting
+from pipeline.grid.testing import require_readable
+from pipeline.grid.trial_set import STARTED, first_of_each
+from pipeline.reporting import Report
+from pipeline.train.initial import Initial
+from pipeline.train.tuned import ADAPTERS
+
+WEIGHTED = ("classification", "tags")
+"""Kinds whose loss can weight classes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GridInputs:
+    """An encoder, tasks and the settings to try, read and checked."""
+
+    config: Finetune
+    initial: Initial
+    settings: list[dict[str, Any]]
+    cuttings: dict[str, dict[Cutting, Problem]]
+    """Task -> its problem in every cutting that is tried."""
+
+    @property
+    def problems(self) -> dict[str, Problem]:
+        """Task -> its problem in the first cutting."""
+        return first_of_each(self.cuttings)
+
+
+def read_inputs(config: Finetune, report: Report) -> GridInputs:
+    """Read everything that the trials need. Raises PipelineError in one line for everything that the user can fix."""
+    settings = settings_of(config)
+    storage.require_writable("output", config.output)
+    initial = read_encoder(config, config.checkpoint, report)
+    config = config.for_width(initial.model.width)
+    tried = [with_setting(config, setting).cutting for setting in settings]
+    problems = {one.task.name: one for one in read_problems(replace(config, cutting=tried[0]), initial, report)}
+    _require_start(config, problems)
+    _require_fitting(config, settings, initial, problems)
+    for problem in problems.values():
+        require_readable(config, problem.task)
+    cuttings = {name: in_cuttings(problem, tried, initial, report) for name, problem in problems.items()}
+    return GridInputs(config=config, initial=initial, settings=settings, cuttings=cuttings)
+
+
+def _require_fitting(
+    config: Finetune, settings: Sequence[dict[str, Any]], initial: Initial, problems: Mapping[str, Problem]
+) -> None:
+    """Raise ConfigError for settings that do not fit this checkpoint and these tasks."""
+    for one in (with_setting(config, setting) for setting in settings):
+        if config.start_from and (isinstance(one.adapter, Bottleneck) or config.random_weights):
+            raise ConfigError(
+                f"start_from ({config.start_from}) hands on a whole encoder: leave out "
+                f"{'random_weights' if config.random_weights else 'adapter:bottleneck'}"
+            )
+        if one.freeze.layers > initial.model.layers:
+            raise ConfigError(
+                f"freeze.layers ({one.freeze.layers}) must be at most the checkpoint's layers ({initial.model.layers})"
+            )
+        odd = [name for name, problem in problems.items() if problem.task.kind not in WEIGHTED]
+        if one.recipe.balance_classes and odd:
+            raise ConfigError(
+                f"recipe.balance_classes (True) is for {' and '.join(WEIGHTED)}, and {', '.join(odd)} is "
+                f"{problems[odd[0]].task.kind}: leave it out"
+            )
+    if storage.exists(storage.join(config.checkpoint, ADAPTERS)):
+        raise ConfigError(
+            f"checkpoint ({config.checkpoint}) has bottleneck adapters, and fine-tuning cannot continue from those: "
+            "choose another"
+        )
+
+
+def _require_start(config: Finetune, problems: Mapping[str, Problem]) -> None:
+    """Raise ConfigError if the task that starts others is not requested, or is one of those it starts."""
+    start = config.start_from
+    if start is not None and (start not in problems or start in STARTED):
+        raise ConfigError(
+            f"start_from ({start}) must be one of the tasks asked for ({', '.join(problems)}), and none of "
+            f"{', '.join(STARTED)}, which it starts"
+        )

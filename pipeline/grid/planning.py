@@ -1,0 +1,98 @@
+"""Plan a grid: how much of each task is trained in the time that is left, and how long that takes."""
+
+import hashlib
+import json
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from pipeline import storage
+from pipeline.config.finetune import Cutting, Finetune
+from pipeline.config.flat import flatten
+from pipeline.finetune import plan
+from pipeline.finetune.folds import by_task
+from pipeline.finetune.problems import Problem, data_of
+from pipeline.finetune.submission import rows_to_answer
+from pipeline.grid import trial_set, tune
+from pipeline.grid.trial_set import Grid, first_of_each
+from pipeline.reporting import Report
+from pipeline.tasks.kinds import KINDS
+from pipeline.train.initial import Initial
+
+
+def planned(
+    config: Finetune,
+    initial: Initial,
+    cuttings: dict[str, dict[Cutting, Problem]],
+    settings: list[dict[str, Any]],
+    begun: float,
+    report: Report,
+) -> Grid:
+    """Return the grid, limited to the time left since `begun`, and report its size and duration."""
+    problems, many = first_of_each(cuttings), tune.at_once(config)
+    location = storage.join(config.output, "finetune", "grids", f"{grid_name(config, problems, initial)}.json")
+    to_answer = rows_to_answer(data_of(config), problems)
+    if known := plan.read_plan(location):
+        shares, per_step = known
+        answering = plan.answering_seconds(config, to_answer, per_step, many)
+    else:
+        measured = tune.seconds_per_step(
+            config, {ones[0]: cuttings[ones[0]] for ones in by_task(problems).values()}, initial
+        )
+        per_step = {name: measured[ones[0]] for ones in by_task(problems).values() for name in ones}
+        answering = plan.answering_seconds(config, to_answer, per_step, many)
+        shares = plan.fit_to_time(
+            config, list(problems.values()), per_step, many, len(settings), spent=time.monotonic() - begun + answering
+        )
+        shares = {
+            name: min((shares[one] for one in ones), key=plan.size)
+            for ones in by_task(problems).values()
+            for name in ones
+        }  # folds alike
+        plan.write_plan(location, shares, per_step)
+    for name, problem in problems.items():
+        if line := plan.left_out(problem, config, shares[name]):
+            report(line)
+    baselines = {
+        name: {
+            split: KINDS[one.task.kind].baseline(one.task, one.train, prepared)
+            for split, prepared in one.splits.items()
+        }
+        for name, one in problems.items()
+    }
+    each = {
+        name: plan.trial_seconds(config, problem, per_step[name], shares[name]) for name, problem in problems.items()
+    }
+    grid = Grid(
+        config=config,
+        initial=initial,
+        cuttings=cuttings,
+        settings=settings,
+        shares=shares,
+        seconds=each,
+        baselines=baselines,
+    )
+    report(trial_set.summary(grid, many))
+    if to_answer:
+        report(
+            f"then the {sum(to_answer.values()):,} test rows of GLUE's submission file, about "
+            f"{plan.duration(answering)}"
+        )
+    return grid
+
+
+def grid_name(config: Finetune, problems: Mapping[str, Problem], initial: Initial) -> str:
+    """Return the tasks' names and a digest of everything that defines the trials."""
+    shaping = {
+        key: value
+        for key, value in flatten(config).items()
+        if key.split(".")[0]
+        not in ("placement", "trials", "output", "mlflow_uri", "register", "checkpoint", "data", "train", "dev", "test")
+    }
+    content = json.dumps(
+        [shaping, initial.fingerprint, sorted((name, one.digest) for name, one in problems.items())], sort_keys=True
+    )
+    tasks = by_task(problems)
+    names = "-".join(tasks) if len(tasks) < 4 else f"{len(tasks)}-tasks"
+    names += "-random-weights" * config.random_weights
+    return f"{names}-{hashlib.sha256(content.encode()).hexdigest()[:8]}"

@@ -1,0 +1,123 @@
+"""Run a grid's trials in waves: select a setting per task, report it on fresh seeds, and start tasks from others."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from pipeline import storage
+from pipeline.config.finetune import Finetune
+from pipeline.finetune import trials
+from pipeline.finetune.encoder import read_encoder
+from pipeline.finetune.folds import by_task
+from pipeline.finetune.live import Live, label
+from pipeline.finetune.problems import Problem
+from pipeline.finetune.settings import in_words
+from pipeline.finetune.table import Reported, format_score, mean_baseline, reported, select
+from pipeline.finetune.trials import Trial
+from pipeline.grid import runs, trial_set, tune
+from pipeline.grid.trial_set import STARTED, Grid, finished_result
+from pipeline.reporting import Report
+from pipeline.tasks.selection import comparable_score
+
+
+def run_waves(grid: Grid, parent: runs.GridRun, live: Live, report: Report) -> tuple[list[Reported], dict[str, str]]:
+    """Run the trials of all tasks, those that start from another task's encoder last; return the rows and best
+    models.
+    """
+    rows, models = [], {}
+    for wave in _waves(grid.config, grid.problems):
+        later = [name for name in grid.problems if name in STARTED and grid.config.start_from in grid.problems]
+        names = [name for name in grid.problems if (name in later) == (wave is not None)]
+        of_wave = replace(grid, cuttings={name: grid.cuttings[name] for name in names})
+        if wave is not None:
+            config = replace(grid.config, checkpoint=models[wave])
+            of_wave = replace(of_wave, config=config, initial=read_encoder(config, models[wave], report))
+        found, best = run_wave(of_wave, parent, live, report)
+        rows, models = rows + found, models | best
+    return rows, models
+
+
+def _waves(config: Finetune, problems: Mapping[str, Problem]) -> list[str | None]:
+    """Return [None], for trials from the checkpoint, followed by the task whose encoder starts others, if any does."""
+    return (
+        [None]
+        if config.start_from is None or not any(name in STARTED for name in problems)
+        else [None, config.start_from]
+    )
+
+
+def run_wave(grid: Grid, parent: Any, live: Live, report: Report) -> tuple[list[Reported], dict[str, str]]:
+    """Select a setting per problem if there are several, report it on fresh seeds, and return the rows
+    and best models.
+    """
+    chosen = dict.fromkeys(grid.problems, grid.settings[0])
+    tasks = by_task(grid.problems)
+    words = dict.fromkeys(tasks, "")
+    if selecting := trial_set.selection_trials(grid):
+        groups = (
+            [[trial for trial in selecting if trial.problem == name] for name in grid.problems]
+            if grid.config.search.stop_early
+            else [selecting]
+        )
+        found = {}
+        for group in groups:  # halving compares scores, which are of one task then
+            found |= run_all(grid, group, parent, live, may_stop=grid.config.search.stop_early)
+        for task, names in tasks.items():
+            best, value = select(selecting, found, *(grid.problems[name] for name in names))
+            tried = len({str(trial.chosen) for trial in selecting if trial.problem == names[0]})
+            metric = grid.problems[names[0]].task.metrics[0]
+            where = "the folds" if len(names) > 1 else "dev"
+            said = f"{in_words(best)} (best of {tried}: {metric} {format_score(metric, value)}, selected on {where})"
+            chosen |= dict.fromkeys(names, best)
+            words[task] = said
+            report(f"{task}: selected {said}")
+    reporting = {name: trial_set.report_trials(grid, name, chosen[name]) for name in grid.problems}
+    results = run_all(grid, [trial for ones in reporting.values() for trial in ones], parent, live, may_stop=False)
+    rows, models = [], {}
+    for task, names in tasks.items():
+        ones = [trial for name in names for trial in reporting[name]]
+        mine, problem = [results[trial.name] for trial in ones], grid.problems[names[0]]
+        rows += reported(
+            problem, mean_baseline([grid.baselines[name] for name in names]), mine, words[task], len(names)
+        )
+        if problem.fold_of is None:  # the best of models that were scored on different rows is none
+            models[task] = best_model(problem, ones, mine)
+    return rows, models
+
+
+def run_all(grid: Grid, ones: Sequence[Trial], parent: Any, live: Live, *, may_stop: bool) -> dict[str, dict[str, Any]]:
+    """Return the trials' results; only those without a result are sent to the cluster."""
+    ready = {trial.name: result for trial in ones if (result := finished_result(trial, may_stop)) is not None}
+    for trial in {trial.name: trial for trial in ones if trials.is_damaged(trial)}.values():
+        live.report(f"{storage.join(trial.folder, trials.RESULT)} is damaged: the trial is trained again")
+    missing = sorted(
+        (trial for trial in ones if trial.name not in ready), key=lambda trial: -grid.seconds[trial.problem]
+    )  # the longest first: they all end sooner
+    for trial in missing:
+        if step := trials.kept_step(trial):
+            live.report(f"{label(trial)}: goes on after step {step:,}")
+    with live.table(ones, ready):
+        for trial in ones:
+            if trial.name in ready:
+                runs.log_trial(parent, trial, ready[trial.name])
+
+        def tell(trial: Trial, state: str, news: dict[str, Any]) -> None:
+            live.tell(trial, state, news)
+            if state == "done":
+                runs.log_trial(parent, trial, news)
+
+        fresh = (
+            tune.run_trials(grid.config, missing, grid.cuttings, grid.initial, tell, may_stop=may_stop)
+            if missing
+            else {}
+        )
+        for trial in missing:  # those that were stopped early; the others are there
+            runs.log_trial(parent, trial, fresh[trial.name])
+    return ready | fresh
+
+
+def best_model(problem: Problem, ones: Sequence[Trial], results: Sequence[dict[str, Any]]) -> str:
+    """Return the folder of the model with the best development score."""
+    first, metric = next(iter(problem.splits)), problem.task.metrics[0]
+    best = max(range(len(ones)), key=lambda index: comparable_score(metric, results[index]["scores"][first][metric]))
+    return storage.join(ones[best].folder, trials.MODEL)

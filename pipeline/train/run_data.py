@@ -1,0 +1,106 @@
+"""The data of a run: corpus, vocabulary and stream, made where they do not exist."""
+
+import hashlib
+import json
+from dataclasses import asdict
+
+from pipeline import storage
+from pipeline.config.data import PASSING, NextSentence, Preparation
+from pipeline.config.jobs import Pretrain
+from pipeline.config.locations import BUILTIN
+from pipeline.corpus.given_vocabulary import given_vocabulary
+from pipeline.corpus.prepare import finished_corpus, prepare
+from pipeline.corpus.prepared import Corpus, is_prepared, load_corpus
+from pipeline.corpus.stream import StreamSettings, count_rows_if_small, settings_for_phase
+from pipeline.corpus.vocabulary import extended_vocabulary, trained_vocabulary
+from pipeline.errors import ConfigError, DataError, listed
+from pipeline.reporting import Report
+from pipeline.train.initial import Initial
+
+
+def refuse_unusable_data(config: Pretrain) -> None:
+    """Refuse an unusable vocabulary or corpus before Ray starts, which takes seconds."""
+    if not config.init:
+        given_vocabulary(config.vocabulary)
+    if _is_prepared_corpus(config):
+        load_corpus(config.corpus[0])
+    else:
+        finished_corpus(config.corpus or (BUILTIN,), config.prepare, _corpus_folder(config))
+
+
+def stream_settings(config: Pretrain, initial: Initial | None, report: Report) -> StreamSettings:
+    """Return the stream's settings, with corpus and vocabulary made where they do not exist; an initial model brings
+    its vocabulary.
+
+    Raises DataError for a corpus without examples, ConfigError for slots with more rows than the corpus has.
+    """
+    given = (
+        initial.vocabulary if initial else given_vocabulary(config.vocabulary)
+    )  # first: it may be refused, and the corpus takes longer
+    corpus = load_or_prepare_corpus(config, report)
+    vocabulary = given or trained_vocabulary(config.vocabulary, corpus, config.output, report)
+    if config.vocabulary.extend:
+        vocabulary = extended_vocabulary(vocabulary, config.vocabulary, corpus, config.output, report)
+    settings = StreamSettings(
+        corpus=corpus,
+        vocabulary=vocabulary,
+        sampling=config.sampling,
+        batch=config.batch,
+        seed=config.seed,
+        table_chunks=config.placement.table_chunks,
+    )
+    _require_rows(config, settings)
+    return settings
+
+
+def _require_rows(config: Pretrain, settings: StreamSettings) -> None:
+    """Raise an error where the corpus has no rows, or too few for a slot of some phase."""
+    for prefix, phase in zip(("batch", "phases"), config.all_phases):
+        rows = count_rows_if_small(settings_for_phase(settings, phase), phase.batch.rows_per_slot)
+        if rows == 0:
+            raise DataError(
+                f"the corpus ({listed(config.corpus)}) yields no examples: it needs documents of several sentences"
+            )
+        if rows is not None and rows < phase.batch.rows_per_slot:
+            raise ConfigError(
+                f"{prefix}.rows_per_slot ({phase.batch.rows_per_slot}) is more than the rows of the whole corpus "
+                f"({rows}): use smaller slots or more text"
+            )
+
+
+def load_or_prepare_corpus(config: Pretrain, report: Report) -> Corpus:
+    """Return the prepared corpus that config.corpus names, or prepare one from its sources."""
+    if _is_prepared_corpus(config):
+        corpus = load_corpus(config.corpus[0])
+    else:
+        corpus = prepare(config.corpus or (BUILTIN,), config.prepare, _corpus_folder(config), report)
+    if isinstance(config.sampling.pairs, NextSentence) and corpus.counts["documents"] == 1:
+        report(
+            "note: the corpus is one document, so no segment B can come from another (NotNext) "
+            "and nothing is held out; "
+            "give one file a document, or ::format=sentences with a blank line between documents"
+        )
+    return corpus
+
+
+def _is_prepared_corpus(config: Pretrain) -> bool:
+    """Return whether config.corpus names a prepared corpus.
+
+    Raises ConfigError where prepare settings are given as well.
+    """
+    if len(config.corpus) != 1 or not is_prepared(config.corpus[0]):
+        return False
+    if config.prepare != Preparation():
+        raise ConfigError(
+            f"corpus {config.corpus[0]} is prepared already: leave out the prepare settings, "
+            "or prepare it anew in another folder"
+        )
+    return True
+
+
+def _corpus_folder(config: Pretrain) -> str:
+    """Return the folder of the corpus prepared from these sources and settings."""
+    sources = config.corpus or (BUILTIN,)
+    settings = {name: value for name, value in asdict(config.prepare).items() if f"prepare.{name}" not in PASSING}
+    digest = hashlib.sha256(json.dumps([sources, settings]).encode()).hexdigest()[:12]
+    return storage.join(config.output, "corpora", digest)

@@ -1,0 +1,89 @@
+"""What the driver of a run tells MLflow: its parameters at the start, lost points, and its summary at the end."""
+
+from typing import Any
+
+import ray
+from ray.actor import ActorHandle
+
+from pipeline.config.flat import flatten
+from pipeline.config.jobs import Pretrain
+from pipeline.corpus.prepared import Corpus
+from pipeline.corpus.shards import COUNTED
+from pipeline.corpus.stream import StreamSettings
+from pipeline.reporting import Report
+from pipeline.train import run
+from pipeline.train.evaluate import baseline_metrics
+from pipeline.train.start import Start
+from pipeline.train.summary import description, summary_markdown
+from pipeline.train.tracking import DESCRIPTION, MlflowRun, corpus_inputs, open_run
+
+FIGURES = (
+    "tokens_per_second",
+    "data_wait_percent",
+    "training_seconds",
+    "step_milliseconds_95th",
+    "peak_memory_gigabytes",
+)
+UTILISATION = "model_flops_utilisation_percent"
+
+
+def open_mlflow_run(config: Pretrain, uri: str, stream: StreamSettings, start: Start) -> MlflowRun:
+    """Continue the run's MLflow run, or create one with its parameters, tags and data sets; record it in run.json."""
+    tags = {
+        "corpus": stream.corpus.fingerprint,
+        "vocabulary": stream.vocabulary.fingerprint,
+        "run_folder": start.folder,
+    }
+    tags |= {"continues": start.continues} if start.continues else {}
+    mlflow = open_run(
+        uri,
+        config.tracking.experiment,
+        str(config.name),
+        start.mlflow_run_id,
+        flatten(config) | _corpus_parameters(stream.corpus) | tags,
+        tags | {DESCRIPTION: _description(config, stream, start)},
+        corpus_inputs(stream.corpus),
+    )
+    run.write_run(start.folder, start.identity, config.steps, mlflow.run_id, stream.corpus.folder)
+    return mlflow
+
+
+def _description(config: Pretrain, stream: StreamSettings, start: Start) -> str:
+    """Return the run's description in Markdown, known before its first step."""
+    return description(config, stream.corpus, stream.vocabulary.size, start.folder)
+
+
+def _corpus_parameters(corpus: Corpus) -> dict[str, Any]:
+    """Return each source's counts and the corpus' drop reasons, as MLflow parameters."""
+    names = ("weight", "files", *COUNTED)
+    of_sources = enumerate(
+        {"source": location} | {name: about[name] for name in names} for location, about in corpus.sources.items()
+    )
+    sources = {f"corpus.{number}.{name}": value for number, about in of_sources for name, value in about.items()}
+    return sources | {f"corpus.dropped.{reason}": count for reason, count in corpus.dropped.items()}
+
+
+def report_lost_points(config: Pretrain, tracker: ActorHandle, mlflow: MlflowRun, start: Start, report: Report) -> None:
+    """Report where MLflow lacks the run, or some of its steps."""
+    if start.mlflow_run_id and mlflow.run_id != start.mlflow_run_id:
+        report(
+            f"MLflow ({mlflow.uri}) does not have the run {start.mlflow_run_id} that run {config.name} had: "
+            f"a new one begins here, after step {start.done:,}"
+        )
+    elif start.mlflow_run_id and (gone := ray.get(tracker.missing_losses.remote(start.done, config.tracking.every))):
+        report(
+            f"MLflow has no points of {gone:,} of the steps until {start.done:,}: "
+            "they were lost with the driver, or the server was away to its end"
+        )
+
+
+def log_summary(
+    config: Pretrain, tracker: ActorHandle, stream: StreamSettings, start: Start, summary: dict[str, Any]
+) -> None:
+    """Send the summary's figures and locations to the tracker, and append the summary to the run's description."""
+    names = FIGURES if summary[UTILISATION] is None else (*FIGURES, UTILISATION)
+    figures = {f"summary/{name}": summary[name] for name in names}
+    ray.get(tracker.log.remote(summary["steps"], figures | baseline_metrics(summary["baselines"])))
+    tags = {name: summary[name] for name in ("checkpoint", "export", "export_check")}
+    about = f"{_description(config, stream, start)}\n{summary_markdown(summary)}"
+    ray.get(tracker.tag.remote(tags | {DESCRIPTION: about}))

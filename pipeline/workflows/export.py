@@ -1,0 +1,73 @@
+"""Export a run's model, or a fine-tuned one: each requested kind, with its card, checked and published."""
+
+from pipeline import storage
+from pipeline.config.export import Export
+from pipeline.config.locations import with_absolute_locations
+from pipeline.config.publishing import spdx_identifier
+from pipeline.export import hub, registry, tuned
+from pipeline.export.card import Lineage, corpus_of
+from pipeline.export.kinds import FOLDERS
+from pipeline.export.onnx_graphs import require_onnx
+from pipeline.export.publish import log, mlflow_uri, publish, require_free, require_languages
+from pipeline.export.trained import find_checkpoint, load_trained, recorded_run
+from pipeline.local_files import scratch_folder
+from pipeline.reporting import Report
+from pipeline.train import run
+
+
+def export(config: Export, report: Report) -> None:
+    """Make every kind in config.kinds, push it if requested, and report where it is and how it was checked.
+
+    All settings are checked before anything is made.
+    """
+    config = with_absolute_locations(config)
+    folder = config.run
+    require_languages(config.language)
+    if config.push_to_hub:
+        hub.require_hub(config.push_to_hub)
+    if tuned.is_tuned(folder):
+        _export_tuned(config, folder, report)
+    else:
+        _export_run(config, folder, report)
+
+
+def _export_tuned(config: Export, folder: str, report: Report) -> None:
+    """Export a fine-tuned model."""
+    tuned.require_published_format(config)
+    target = tuned.target_of(config, folder)
+    storage.require_writable("folder", target.rpartition("/")[0])
+    require_free(target, config.replace)
+    tuned.export_tuned(config, folder, target, report)
+
+
+def _export_run(config: Export, folder: str, report: Report) -> None:
+    """Export a checkpoint of a pretraining run."""
+    recorded = recorded_run(folder)
+    checkpoint = find_checkpoint(folder, config.step, report)
+    target = config.folder or storage.join(folder, "exports", checkpoint.rsplit("/", 1)[1])
+    if set(config.kinds) & set(FOLDERS):
+        storage.require_writable("folder", target)
+    lineage = Lineage(
+        name=folder.rsplit("/", 1)[1], recorded=recorded, summary=run.read_summary(folder), corpus=corpus_of(recorded),
+        license=config.license and spdx_identifier(config.license), language=config.language,
+        repository=config.push_to_hub,
+    )  # fmt: skip
+    for kind in config.kinds:
+        if kind in FOLDERS:
+            require_free(storage.join(target, kind), config.replace)
+        if kind in ("onnx", "int8"):
+            require_onnx(kind)
+    uri = mlflow_uri(config, folder, lineage)
+    if "mlflow" in config.kinds:
+        registry.require_run(uri, recorded["mlflow_run_id"])
+    trained = load_trained(checkpoint)
+    with scratch_folder("export") as scratch:
+        for kind in config.kinds:
+            made = (
+                log(trained, lineage, config, uri)
+                if kind == "mlflow"
+                else publish(trained, lineage, kind, scratch, storage.join(target, kind))
+            )
+            report(f"{kind}: {made}")
+            if config.push_to_hub:
+                report(f"{kind}: pushed to {hub.push(storage.join(target, kind), config.push_to_hub, config.private)}")

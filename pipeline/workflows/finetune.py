@@ -1,0 +1,119 @@
+"""Fine-tune an encoder: trials on Ray Tune -> selected settings, fresh seeds -> table, models, MLflow."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from pipeline import cluster, storage
+from pipeline.config.finetune import Finetune
+from pipeline.config.locations import with_absolute_locations
+from pipeline.config.training import Tracking
+from pipeline.errors import DataError, PipelineError
+from pipeline.finetune.live import Live
+from pipeline.finetune.problems import Problem, data_of
+from pipeline.finetune.settings import warnings
+from pipeline.finetune.submission import submit
+from pipeline.finetune.table import Reported, glue_line, table
+from pipeline.grid import runs, tune
+from pipeline.grid.closing import closing_lines
+from pipeline.grid.inputs import GridInputs, read_inputs
+from pipeline.grid.planning import grid_name, planned
+from pipeline.grid.precision import with_precision
+from pipeline.grid.testing import predict_settings, score_settings
+from pipeline.grid.waves import run_waves
+from pipeline.reporting import Report
+from pipeline.shared_output import report_shared_output
+from pipeline.tasks.known import GLUE
+from pipeline.tasks.task import Task
+from pipeline.train.probe import require_usable_gpus
+from pipeline.train.tracking import tracking_uri
+from pipeline.workflows.predict import predict
+from pipeline.workflows.score import score
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinetuneResult:
+    """Result of a fine-tuning job."""
+
+    rows: list[Reported]
+    models: dict[str, str]
+    """Task -> folder of its best reported model on the development split."""
+    closing: list[str]
+    """Lines on how to use the models and where to look at the trials."""
+
+
+@cluster.ray_errors_as_cluster_lost()
+def finetune(config: Finetune, report: Report) -> FinetuneResult:
+    """Run every trial that has no result yet, print the table and return its content.
+
+    Raises PipelineError in one line, before any training, for everything that the user can fix.
+    """
+    begun = time.monotonic()
+    inputs = read_inputs(with_absolute_locations(config), report)
+    config, problems = inputs.config, inputs.problems
+    uri = tracking_uri(Tracking(uri=config.mlflow_uri), config.output)
+    computed = _join_cluster(inputs, report)
+    grid = planned(computed, inputs.initial, inputs.cuttings, inputs.settings, begun, report)
+    parent, live = _open_grid_run(uri, inputs, report), Live(report)
+    with runs.end_run_with_status(parent, live):
+        rows, models = run_waves(grid, parent, live, report)
+        _report_table(rows, inputs, parent, report)
+        _use_models(config, problems, models, parent, report)
+    return FinetuneResult(rows=rows, models=models, closing=closing_lines(config, problems, models, parent))
+
+
+def _join_cluster(inputs: GridInputs, report: Report) -> Finetune:
+    """Join or start Ray, report what the user may want to change, and return the settings with the trials' precision.
+
+    Raises ConfigError where the trials do not fit the cluster.
+    """
+    config, width = inputs.config, inputs.initial.model.width
+    tune.connect(config)
+    report_shared_output(config.output, cluster.count_nodes() > 1 or config.placement.autoscaled, report)
+    for line in warnings(config, inputs.settings, inputs.initial.model):
+        report(line)
+    if (asked := tune.resources(config)).get("GPU"):
+        require_usable_gpus()
+    return with_precision(config, width, asked, report)
+
+
+def _open_grid_run(uri: str, inputs: GridInputs, report: Report) -> runs.GridRun:
+    """Open the grid's MLflow run, and record it in the output folder."""
+    name = grid_name(inputs.config, inputs.problems, inputs.initial)
+    parent = runs.open_grid(uri, inputs.config, name, inputs.initial)
+    location = storage.join(inputs.config.output, "finetune", "grids", f"{name}.mlflow.json")
+    runs.record_run(parent, location, report)
+    return parent
+
+
+def _report_table(rows: list[Reported], inputs: GridInputs, parent: runs.GridRun, report: Report) -> None:
+    """Report the result table, and log it to MLflow."""
+    text = table(rows, inputs.initial.model)
+    runs.log_table(parent, text, rows)
+    report("\n".join(["", text, *filter(None, [glue_line(rows, GLUE)]), ""]))
+
+
+def _use_models(
+    config: Finetune, problems: Mapping[str, Problem], models: Mapping[str, str], parent: runs.GridRun, report: Report
+) -> None:
+    """Answer the test file and GLUE's test splits with the best models, and log the models to MLflow."""
+    for name, folder in models.items():
+        _score_and_answer(config, problems[name].task, folder, parent, report)
+        runs.log_best(parent, config, problems[name], name, folder, len(models) > 1, report)
+    try:
+        submit(replace(config, data=data_of(config)), problems, models, report)
+    except DataError as error:  # the scores are there, and a file of GLUE's that is odd does not undo them
+        report(f"no GLUE submission file: {error}")
+
+
+def _score_and_answer(config: Finetune, task: Task, model: str, parent: runs.GridRun, report: Report) -> None:
+    """Score the test file if there is one, log its scores to MLflow, and write the predictions next to the model."""
+    if config.test is None:
+        return
+    report(f"test, by the best model on dev ({model}):")
+    found = score(score_settings(config, model), report)
+    runs.log_scores(parent, task.name, "test", found)
+    try:
+        predict(predict_settings(config, task, model), report)
+    except PipelineError as error:  # the scores are there
+        report(f"the test file is not answered: {error}")

@@ -1,0 +1,51 @@
+"""Answer inputs with a model, part by part, and write one output."""
+
+import time
+from typing import Any
+
+import pyarrow as pa
+
+from pipeline import cluster, storage
+from pipeline.config.locations import with_absolute_locations
+from pipeline.config.predict import Predict
+from pipeline.errors import DataError
+from pipeline.predict import model, output
+from pipeline.predict.distributed import about, answer_missing, inputs_of, result_lines
+from pipeline.predict.parts import Parts, PartsSummary, unified
+from pipeline.reporting import Report
+
+
+@cluster.ray_errors_as_cluster_lost()
+def predict(config: Predict, report: Report) -> None:
+    """Answer all inputs and write the output. Raises PipelineError in one line for everything that the user can fix."""
+    config = with_absolute_locations(config)
+    target = config.output
+    output.require_free(target, config.replace)
+    kind, fingerprint = model.identify(config.checkpoint)
+    output.require_form(target, kind)
+    storage.require_writable("output", target.rpartition("/")[0] or "/")
+    files = inputs_of(config.input, target, config.format, tags=kind == "tags")
+    parts, begun = Parts(folder=target + ".parts"), time.monotonic()
+    with storage.locked(parts.folder):
+        parts.begin(asked := about(config, files, fingerprint))
+        answer_missing(config, files, parts, report)
+        whole = parts.counted()
+        _write(config, len(files), parts, whole, target, asked)
+    storage.delete_folder(parts.folder)
+    for line in result_lines(whole, len(files), time.monotonic() - begun, target):
+        report(line)
+
+
+def _write(config: Predict, files: int, parts: Parts, whole: PartsSummary, target: str, asked: dict[str, Any]) -> None:
+    """Join the parts to the output. Raises DataError where there are no rows, or the format cannot hold them."""
+    if not whole.rows:
+        raise DataError(f"input ({config.input}) has no rows" + (f" in {files} files" if files > 1 else ""))
+    schema = unified(whole.schemas)
+    try:
+        output.write(parts.tables(schema), parts.final(schema), target, parts.folder)
+        output.write_manifest(target, asked, whole)
+    except pa.ArrowException as error:
+        raise DataError(
+            f"output ({config.output}) cannot hold these columns: {storage.first_line(error)}; the answers are in "
+            f"{parts.folder}, and the same command with --output .jsonl may write them"
+        ) from error

@@ -1,0 +1,20 @@
+"""Prepare a corpus: sources -> shuffled document shards, a held-out set and a manifest."""
+
+from pipeline import cluster
+from pipeline.config.locations import with_absolute_locations
+from pipeline.config.prepare import Prepare
+from pipeline.corpus import prepare as preparation
+from pipeline.corpus.prepared import Corpus
+from pipeline.reporting import Report
+
+
+def prepare(config: Prepare, report: Report) -> Corpus:
+    """Prepare the corpus, or continue; Ray starts only if something is left to do.
+
+    Raises PipelineError in one line for everything that the user can fix.
+    """
+    config = with_absolute_locations(config)
+    if not preparation.finished_corpus(config.corpus, config.prepare, config.folder):
+        cluster.connect(None)
+    with cluster.ray_errors_as_cluster_lost():
+        return preparation.prepare(config.corpus, config.prepare, config.folder, report)

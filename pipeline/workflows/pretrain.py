@@ -1,0 +1,126 @@
+"""Pretrain a model: sources -> corpus -> vocabulary -> training -> export -> summary."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import torch
+from ray.actor import ActorHandle
+
+from pipeline import cluster, storage
+from pipeline.config.jobs import Pretrain, with_words_rate
+from pipeline.config.locations import with_absolute_locations
+from pipeline.errors import ConfigError
+from pipeline.export.card import Lineage
+from pipeline.export.huggingface import export
+from pipeline.reporting import Report
+from pipeline.shared_output import unshared_output
+from pipeline.train import run
+from pipeline.train.hardware import autocast_of, chosen_precision
+from pipeline.train.initial import Initial, agreed_model, read_initial
+from pipeline.train.launch import fit, locked_tracker, tracked
+from pipeline.train.probe import require_usable_gpus
+from pipeline.train.run_data import refuse_unusable_data, stream_settings
+from pipeline.train.run_tracking import log_summary, open_mlflow_run, report_lost_points
+from pipeline.train.start import Start, os_errors_as_checkpoint_error, read_start, roll_back, word_embeddings
+from pipeline.train.summary import progress_reporter
+from pipeline.train.tracking import tracking_uri
+from pipeline.train.worker import Job
+
+CPU = torch.device("cpu")
+
+
+@cluster.ray_errors_as_cluster_lost()
+def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
+    """Run, or continue, the named run to its end and return its summary; for a finished run, only return the summary.
+
+    Raises PipelineError in one line for everything that the user can fix. Writes only below config.output and to the
+    tracking server.
+    """
+    config, initial = _with_initial_model(with_absolute_locations(config), report)
+    uri = tracking_uri(config.tracking, config.output)
+    refuse_unusable_data(config)
+    resources = _join_cluster(config, uri)
+    stream = stream_settings(config, initial, report)
+    with _driving(config) as tracker:
+        start = read_start(config, stream, initial)
+        if start.summary is not None:
+            report(f"run {config.name} is finished; another --name, --seed or setting starts another run")
+            return start.summary
+        start = roll_back(config, start, report)
+        words = word_embeddings(config, stream, start, report)
+        job = Job(config=config, folder=start.folder, stream=stream, initial=initial, words=words, tracker=tracker)
+        return _train_and_export(job, resources, uri, start, report)
+
+
+def _train_and_export(
+    job: Job, resources: cluster.WorkerResources, uri: str, start: Start, report: Report
+) -> dict[str, Any]:
+    """Train to the last step, tracked in MLflow; export the model, and return the summary, written last."""
+    config, stream = job.config, job.stream
+    mlflow = open_mlflow_run(config, uri, stream, start)
+    report(
+        f"run {config.name}: {'continuing' if start.continuing else 'starting'}, {config.steps:,} steps on "
+        f"{config.worker_range} {'GPU' if resources.gpu else 'CPU'} worker{'s' * (config.worker_range.most > 1)}"
+    )
+    with tracked(job.tracker, mlflow, report, progress_reporter(config.steps, start.done, report)):
+        report_lost_points(config, job.tracker, mlflow, start, report)
+        summary = fit(job, resources) | {
+            "name": str(config.name),
+            "mlflow_uri": mlflow.uri,
+            "mlflow_run_id": mlflow.run_id,
+            "mlflow_experiment_id": mlflow.experiment_id,
+        }
+        summary |= _export(job, start, summary)
+        storage.write_json(storage.join(start.folder, run.SUMMARY), summary)
+        log_summary(config, job.tracker, stream, start, summary)
+    return summary
+
+
+def _export(job: Job, start: Start, summary: dict[str, Any]) -> dict[str, Any]:
+    """Export the last checkpoint; return what the summary says of it."""
+    config, corpus = job.config, job.stream.corpus
+    if not storage.exists(storage.join(summary["checkpoint"], storage.MANIFEST)):
+        raise unshared_output(config.output, f"checkpoint {summary['checkpoint']} is not there")
+    said = {"export": storage.join(start.folder, "export"), "init": config.init}
+    recorded = run.record(start.identity, config.steps, summary["mlflow_run_id"], corpus.folder)
+    lineage = Lineage(name=str(config.name), recorded=recorded, summary=summary | said, corpus=corpus)
+    return said | {"export_check": export(summary["checkpoint"], said["export"], lineage)}
+
+
+@contextmanager
+def _driving(config: Pretrain) -> Iterator[ActorHandle]:
+    """Be the one driver of the run, and yield its tracker."""
+    folder = run.run_folder(config)
+    with locked_tracker(folder) as tracker, storage.locked(folder), os_errors_as_checkpoint_error(config):
+        yield tracker
+
+
+def _with_initial_model(config: Pretrain, report: Report) -> tuple[Pretrain, Initial | None]:
+    """Return the settings as they are after reading the model that the run starts from, and that model, if any."""
+    config = with_words_rate(config)
+    storage.require_writable("output", config.output)
+    if not config.init:
+        return config, None
+    initial = read_initial(config.init, config.vocabulary, config.output, report)
+    return replace(config, model=agreed_model(config.model, initial, config.init)), initial
+
+
+def _join_cluster(config: Pretrain, uri: str) -> cluster.WorkerResources:
+    """Join or start Ray and return the resources of each worker.
+
+    Raises ConfigError where the run does not fit the cluster, or its tracking is not seen from everywhere in it.
+    """
+    cluster.connect(config.placement.address)
+    if uri.startswith("sqlite:") and cluster.count_nodes() > 1:
+        raise ConfigError(
+            f"tracking.uri ({uri}) is a file on one machine and the cluster has {cluster.count_nodes()}: "
+            "start a server (mlflow server) and set MLFLOW_TRACKING_URI"
+        )
+    resources = cluster.worker_resources(config.placement, config.worker_range)
+    if resources.gpu:
+        require_usable_gpus(config.placement.worker_resource)
+    else:
+        autocast_of(chosen_precision(config.placement, CPU), CPU)  # refuses formats that need a GPU
+    return resources

@@ -1,0 +1,17 @@
+"""Score a fine-tuned model on labelled examples, or a file of answers to SQuAD's questions."""
+
+from pipeline.config.locations import with_absolute_locations
+from pipeline.config.predict import Score
+from pipeline.predict.score import score_answers, score_model
+from pipeline.reporting import Report
+
+
+def score(config: Score, report: Report) -> dict[str, float]:
+    """Report the scores and return them: shares of 1 for a model, percent for a file of answers.
+
+    Raises PipelineError in one line for everything that the user can fix.
+    """
+    config = with_absolute_locations(config)
+    if config.predictions is not None:
+        return score_answers(config, config.predictions, report)
+    return score_model(config, report)

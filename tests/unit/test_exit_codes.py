@@ -1,0 +1,54 @@
+"""Exit codes and last lines of a job's main."""
+
+from collections.abc import Callable
+
+import pytest
+
+from pipeline import stopping
+from pipeline.errors import ClusterLost, ConfigError
+from pipeline.exit_codes import job_main
+
+
+def main_that(does: Callable[[], int | None]) -> Callable[[list[str]], int]:
+    @job_main(stopped="stopped; the same command continues")
+    def main(arguments: list[str]) -> int | None:
+        return does()
+
+    return main
+
+
+def raising(error: BaseException) -> Callable[[], None]:
+    def does() -> None:
+        raise error
+
+    return does
+
+
+@pytest.mark.parametrize(
+    ("does", "code", "said"),
+    [
+        (lambda: None, 0, ""),
+        (lambda: 1, 1, ""),
+        (raising(ConfigError("steps (0) must be at least 1")), 2, "error: steps (0) must be at least 1\n"),
+        (raising(ClusterLost("Ray is gone")), 1, "error: Ray is gone\n"),
+        (raising(KeyboardInterrupt()), 130, "stopped; the same command continues\n"),
+    ],
+)
+def test_a_main_returns_its_exit_code_and_says_one_line(
+    does: Callable[[], int | None], code: int, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main_that(does)([]) == code
+    assert capsys.readouterr() == ("", said)
+
+
+def test_a_terminated_job_returns_143() -> None:
+    stopping.terminated.set()
+    try:
+        assert main_that(raising(KeyboardInterrupt()))([]) == 143
+    finally:
+        stopping.terminated.clear()
+
+
+def test_other_errors_keep_their_traceback() -> None:
+    with pytest.raises(ZeroDivisionError):
+        main_that(lambda: 1 // 0)([])
