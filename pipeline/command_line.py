@@ -4,9 +4,9 @@ import importlib
 import sys
 from collections.abc import Sequence
 
+from pipeline.config.called import JOBS
 from pipeline.config.options import did_you_mean, nearest
 
-JOBS = ("prepare", "pretrain", "finetune", "predict", "score", "compare", "export", "show", "bench")
 HELP = ("-h", "--help")
 
 

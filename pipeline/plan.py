@@ -16,6 +16,7 @@ from pipeline.config.jobs import Pretrain
 from pipeline.config.phases import Phase
 from pipeline.config.workers import WorkerRange
 from pipeline.corpus.order import offset, slots_at, slots_of_block
+from pipeline.durations import estimate
 from pipeline.errors import ConfigError, listed
 from pipeline.model.flops import BACKWARD, PEAKS, TokenCounts, flops_per_token
 from pipeline.objectives.pretraining import BertPretraining
@@ -319,7 +320,7 @@ def _machine_lines(
             f"{math.ceil(speed / STREAM_TOKENS)}",
             f"{blocks / computed / 3600:,.0f}",
             f"{dollars(needed * machine.on_demand)} / {dollars(needed * machine.spot)}",
-            " to ".join(map(duration, hours)) + "*" * (len(hours) - 1),
+            " to ".join(estimate(3600 * one) for one in hours) + "*" * (len(hours) - 1),
             *(
                 " to ".join(dollars(needed * one * price) for one in hours)
                 for price in (machine.on_demand, machine.spot)
@@ -328,11 +329,6 @@ def _machine_lines(
         )
         rows.append((f"  {machine.name}", machine.chip, *figures))
     return aligned(("  " + heads[0], *heads[1:]), rows)
-
-
-def duration(hours: float) -> str:
-    """Format hours, or minutes below one hour."""
-    return f"{hours:,.1f} hours" if hours >= 1 else f"{60 * hours:.1f} minutes"
 
 
 def dollars(price: float) -> str:

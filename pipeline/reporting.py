@@ -2,9 +2,11 @@
 
 from collections.abc import Callable
 
+from pipeline.config.called import as_called
+
 Report = Callable[[str], None]
 
 
 def print_line(line: str) -> None:
-    """Print a line without waiting for more, also where the output is a file or a pipe."""
-    print(line, flush=True)
+    """Print a line at once, also into a file or pipe; commands in it are as the user started this one."""
+    print(as_called(line), flush=True)

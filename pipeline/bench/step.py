@@ -20,6 +20,7 @@ from torch import nn
 
 from pipeline.batch import Batch
 from pipeline.bench.peer import masked_only_loss, padded, peer_model, peer_optimizer, peer_step, shipped_loss
+from pipeline.config.called import as_called
 from pipeline.config.model import Model
 from pipeline.config.training import AdamW
 from pipeline.errors import ConfigError
@@ -303,7 +304,9 @@ _at_least_one.__name__ = "number of at least 1"  # as argparse names it in its e
 
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
-        prog="python jobs/bench.py step", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog=as_called("python jobs/bench.py step"),
+        description=as_called(str(__doc__)),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
         "sizes",

@@ -5,10 +5,10 @@ import sys
 from pathlib import Path
 
 COMMAND = "bertstream"
+JOBS = ("prepare", "pretrain", "finetune", "predict", "score", "compare", "export", "show", "bench")
+SCRIPT = re.compile(rf"(?<![\w./-])(python )?jobs/({'|'.join(JOBS)})\.py\b")
 
 
 def as_called(text: str) -> str:
     """Rewrite commands in a text as `bertstream JOB` if that was started; otherwise keep `python jobs/JOB.py`."""
-    if Path(sys.argv[0]).stem != COMMAND:
-        return text
-    return re.sub(r"(python )?jobs/(\w+)\.py", rf"{COMMAND} \2", text)
+    return SCRIPT.sub(rf"{COMMAND} \2", text) if Path(sys.argv[0]).stem == COMMAND else text

@@ -45,7 +45,7 @@ class Command(Described):
         markers += [] if self.several else [tyro.conf.UseAppendAction]
         known = {} if default is None else {"default": default}
         ordered = in_order(words, self.settings, default)
-        return tyro.cli(self.settings, prog=self.prog, args=ordered, config=markers, **known)
+        return tyro.cli(self.settings, prog=as_called(self.prog), args=ordered, config=markers, **known)
 
     def read(self, arguments: Sequence[str]) -> Any:
         """Return the settings of a command line. Raises ConfigError, and SystemExit after printing help."""

@@ -14,9 +14,10 @@ from pipeline.corpus.counts import texts_of
 from pipeline.corpus.prepared import Corpus, Window
 from pipeline.corpus.tasks import run_tasks
 from pipeline.corpus.vocabulary import first_windows
-from pipeline.errors import ConfigError, DataError
+from pipeline.errors import DataError
 from pipeline.local_files import scratch_folder
 from pipeline.reporting import Report
+from pipeline.shared_output import unshared_output
 from pipeline.text.wordpiece import WordPiece
 
 WORDS = "words.safetensors"
@@ -48,11 +49,7 @@ def counted_embeddings(corpus: Corpus, wordpiece: WordPiece, width: int, output:
             )
             (found,) = run_tasks(work, [[astuple(window) for window in windows]])
             if not storage.exists(storage.join(folder, storage.MANIFEST)):
-                raise ConfigError(
-                    f"output ({output}) is not the same folder on all machines: word embeddings {folder} are not "
-                    "there; "
-                    "use a shared folder or a URL"
-                )
+                raise unshared_output(output, f"word embeddings {folder} are not there")
             report(
                 f"word embeddings: {found['seen']:,} of {vocabulary.size:,} entries "
                 f"in {time.monotonic() - started:.0f} s, in {folder}"

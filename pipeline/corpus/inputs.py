@@ -54,17 +54,17 @@ def fingerprint(source: Source, files: Sequence[InputFile]) -> dict[str, list[in
     return {file.location: [file.bytes, file.stamp] for file in files}
 
 
-def list_files(source: Source) -> list[InputFile]:
+def list_files(source: Source, setting: str = "corpus") -> list[InputFile]:
     """Return the files of a source, sorted by name.
 
-    Raises ConfigError if there are none and DataError if the location cannot be read.
+    Raises ConfigError if there are none and DataError if the location cannot be read; both name the `setting`.
     """
     if source.location == BUILTIN:
         return _builtin_files(source)
     if source.location.startswith(WEB):
-        return [_web_file(source)]
+        return [_web_file(source, setting)]
     system, path = storage.filesystem(source.location)
-    found = sorted(_stored_files(source, system, path), key=lambda pair: pair[0])
+    found = sorted(_stored_files(source, setting, system, path), key=lambda pair: pair[0])
     return [_stored_file(source, name, info) for name, info in found]
 
 
@@ -91,7 +91,7 @@ def location_of(base: str, path: str) -> str:
     return f"{parts.scheme}://{host}{quote(path)}{options[0] if options else ''}"
 
 
-def _stored_files(source: Source, system: fs.FileSystem, path: str) -> list[tuple[str, fs.FileInfo]]:
+def _stored_files(source: Source, setting: str, system: fs.FileSystem, path: str) -> list[tuple[str, fs.FileInfo]]:
     """Return (path below the source, file) for a file, all files of a folder, or those that match a glob."""
     try:
         info = system.get_file_info(path)
@@ -105,9 +105,9 @@ def _stored_files(source: Source, system: fs.FileSystem, path: str) -> list[tupl
         else:
             found, nothing = [], f"no such file or folder; it must be {BUILTIN}, a path, a pattern or a URL"
     except Exception as error:  # web clients below fsspec raise their own types
-        raise DataError(f"corpus {source.spec} cannot be read: {storage.first_line(error)}") from error
+        raise DataError(f"{setting} {source.spec} cannot be read: {storage.first_line(error)}") from error
     if not found:
-        raise ConfigError(f"corpus {source.spec}: {nothing}")
+        raise ConfigError(f"{setting} {source.spec}: {nothing}")
     return found
 
 
@@ -158,12 +158,12 @@ def _glob_name(pattern: str) -> str:
     return re.sub(r"\[!?[^\]]+\]|.", expression, pattern)
 
 
-def _web_file(source: Source) -> InputFile:
+def _web_file(source: Source, setting: str) -> InputFile:
     """Return the file of a web URL as its server describes it. Raises DataError if it is unavailable."""
     try:
         about = describe(source.location)
     except OSError as error:
-        raise DataError(f"corpus {source.spec} cannot be read: {storage.first_line(error)}") from error
+        raise DataError(f"{setting} {source.spec} cannot be read: {storage.first_line(error)}") from error
     return _input_file(
         source,
         location=source.location,

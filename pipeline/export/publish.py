@@ -6,7 +6,6 @@ from pathlib import Path
 
 from pipeline import storage
 from pipeline.config.export import Export
-from pipeline.config.training import Tracking
 from pipeline.errors import CheckpointError, ConfigError, listed
 from pipeline.export import registry
 from pipeline.export.card import Lineage, card
@@ -28,7 +27,7 @@ def require_languages(codes: Sequence[str]) -> None:
 def mlflow_uri(config: Export, folder: str, lineage: Lineage) -> str:
     """Return the MLflow URI that tracked the run. Raises ConfigError if it is unknown."""
     known = config.mlflow_uri or (lineage.summary["mlflow_uri"] if lineage.summary else None)
-    return tracking_uri(Tracking(uri=known), folder.rsplit("/", 2)[0]) if "mlflow" in config.kinds else ""
+    return tracking_uri(known, folder.rsplit("/", 2)[0], "mlflow_uri") if "mlflow" in config.kinds else ""
 
 
 def require_free(target: str, replace: bool) -> None:

@@ -2,7 +2,7 @@
 
 import time
 
-from pipeline.finetune.plan import duration
+from pipeline.durations import estimate
 from pipeline.reporting import Report
 
 SECONDS = 5.0
@@ -38,5 +38,5 @@ def line(name: str, rows: int, total: int | None, timed: int, seconds: float) ->
         return said
     rate = timed / seconds
     speed = f"{rate:,.0f}" if rate >= 10 else f"{rate:.1f}"
-    left = f", about {duration((total - rows) / rate)} left" if total is not None and total > rows else ""
+    left = f", about {estimate((total - rows) / rate)} left" if total is not None and total > rows else ""
     return f"{said}, {speed} rows/s{left}"

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pipeline.errors import DataError
 from pipeline.finetune.contents import Text, texts_of
 from pipeline.tasks.task import Task
-from pipeline.train.trial import generator
+from pipeline.text.randomness import numbered_generator
 
 FOLDS = 7_002
 """Generator stream that assigns rows to folds."""
@@ -30,7 +30,7 @@ def fold_numbers(task: Task, items: Any, folds: int) -> np.ndarray:
             "give more rows, or fewer folds"
         )
     unshuffled = list(groups.values())
-    shuffled = [unshuffled[index] for index in generator(0, FOLDS).permutation(len(unshuffled))]
+    shuffled = [unshuffled[index] for index in numbered_generator(0, FOLDS).permutation(len(unshuffled))]
     classes = items["label"].to_pylist() if task.kind == "classification" else [""] * len(items)
     of_class = {name: np.zeros(folds, np.int64) for name in classes}
     rows, found = np.zeros(folds, np.int64), np.empty(len(items), np.int64)

@@ -227,14 +227,3 @@ def left_out(problem: Problem, config: Finetune, share: Share) -> str | None:
         else []
     )
     return f"{problem.task.name}: {', '.join(parts)}, to fit {config.minutes:g} minutes" if parts else None
-
-
-def duration(seconds: float) -> str:
-    """Return seconds as readable text."""
-    return (
-        f"{seconds:.0f} s"
-        if seconds < 90
-        else f"{seconds / 60:.0f} minutes"
-        if seconds < 5400
-        else f"{seconds / 3600:.1f} hours"
-    )

@@ -12,7 +12,7 @@ from pipeline.config.flat import flatten
 from pipeline.config.model import Model
 from pipeline.config.options import flag_of
 from pipeline.errors import ConfigError, listed
-from pipeline.train.trial import generator
+from pipeline.text.randomness import numbered_generator
 
 GRIDS: dict[str, dict[str, tuple[Any, ...]]] = {
     "none": {},
@@ -147,7 +147,7 @@ def _draws(search: Search, ranges: dict[str, tuple[float, float]], hints: dict[s
     """Return `samples` log-uniform draws from all ranges; a single empty draw without ranges."""
     if not ranges:
         return [{}]
-    random = generator(0, DRAWS)
+    random = numbered_generator(0, DRAWS)
     found = [
         {name: math.exp(random.uniform(math.log(low), math.log(high))) for name, (low, high) in ranges.items()}
         for _ in range(search.samples)

@@ -9,6 +9,7 @@ from typing import Any
 from pipeline import storage
 from pipeline.config.finetune import Cutting, Finetune
 from pipeline.config.flat import flatten
+from pipeline.durations import estimate
 from pipeline.finetune import plan
 from pipeline.finetune.folds import by_task
 from pipeline.finetune.problems import Problem, data_of
@@ -74,10 +75,7 @@ def planned(
     )
     report(trial_set.summary(grid, many))
     if to_answer:
-        report(
-            f"then the {sum(to_answer.values()):,} test rows of GLUE's submission file, about "
-            f"{plan.duration(answering)}"
-        )
+        report(f"then the {sum(to_answer.values()):,} test rows of GLUE's submission file, about {estimate(answering)}")
     return grid
 
 

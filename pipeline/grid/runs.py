@@ -75,11 +75,8 @@ def open_grid(uri: str, config: Finetune, name: str, initial: Initial) -> GridRu
         known = _find_grid_run(uri, name)
     except Exception as error:  # MLflow lets SQLAlchemy's, requests' and its own errors through, all about this URI
         raise ConfigError(f"mlflow_uri ({uri}) does not work: {storage.first_line(error)}") from error
-    try:
-        tags = {GRID: name, DESCRIPTION: _description(config, name)} | lineage(config.checkpoint, initial)
-        run = open_run(uri, EXPERIMENT, name, known, flatten(config), tags)
-    except ConfigError as error:  # open_run speaks of pretraining's setting
-        raise ConfigError(str(error).replace("tracking.uri", "mlflow_uri", 1)) from error
+    tags = {GRID: name, DESCRIPTION: _description(config, name)} | lineage(config.checkpoint, initial)
+    run = open_run(uri, EXPERIMENT, name, known, flatten(config), tags, setting="mlflow_uri")
     return GridRun(uri=uri, run_id=run.run_id, experiment_id=run.experiment_id)
 
 

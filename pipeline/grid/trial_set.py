@@ -6,6 +6,7 @@ from typing import Any
 
 from pipeline.config.finetune import Cutting, Finetune
 from pipeline.config.flat import flatten
+from pipeline.durations import estimate
 from pipeline.finetune import plan, trials
 from pipeline.finetune.folds import by_task
 from pipeline.finetune.problems import Problem
@@ -123,7 +124,7 @@ def summary(grid: Grid, many: int) -> str:
     if selects:
         parts = f"{selects} that select one of {settings} settings, {reports} that report it on fresh seeds"
     left, total = list(remaining_tasks(grid)), len(selection_trials(grid)) + reports
-    time = plan.duration(plan.makespan((grid.seconds[name] for name in left), many))
+    time = estimate(plan.makespan((grid.seconds[name] for name in left), many))
     rest = f"{many} at once, about {time}" if left else "all of them have their results"
     done = f"{total - len(left)} of them have their results, the others " if 0 < len(left) < total else ""
     return f"{selects + reports} trial{'s' * (selects + reports > 1)}: {parts}; {done}{rest}"

@@ -20,7 +20,9 @@ from pipeline.finetune.problems import Problem
 from pipeline.finetune.trials import Trial
 from pipeline.local_files import scratch_folder
 from pipeline.tasks.selection import comparable_score
+from pipeline.train.failures import pipeline_cause
 from pipeline.train.initial import Initial
+from pipeline.train.probe import gpus_of_process
 from pipeline.train.trial_state import Scores, delete_checkpoints
 
 SCORE, VALUE, EPOCH, LAST = "score", "value", "epoch", "last"
@@ -73,15 +75,7 @@ def resources(config: Finetune) -> dict[str, float]:
 
 def fit(config: Finetune, total: Mapping[str, float]) -> dict[str, float]:
     """Return CPUs and GPUs per trial in a cluster with `total`. Raises ConfigError if that is too little."""
-    there = total.get("GPU", 0.0) if config.placement.device != "cpu" else 0.0
-    gpus = min(1.0, there) if config.trials.gpus is None else config.trials.gpus
-    if gpus > there:
-        raise ConfigError(
-            f"trials.gpus ({gpus:g}) is more than there is: the cluster has {there:g} GPUs; ask for at most that, or "
-            "for 0"
-        )
-    if config.placement.device == "cuda" and not gpus:
-        raise ConfigError("placement.device cuda needs GPUs, and the cluster has none")
+    gpus = gpus_of_process("trials.gpus", config.trials.gpus, config.placement.device, total.get("GPU", 0.0))
     if gpus > 1 and gpus != int(gpus):
         raise ConfigError(f"trials.gpus ({gpus:g}) must be at most 1, or whole: a trial uses one")
     if config.trials.workers > 1 and 0 < gpus < 1:
@@ -284,13 +278,8 @@ def _stopped(trial: Trial, last: dict[str, Any]) -> dict[str, Any]:
 
 
 def cause(errors: Sequence[BaseException], words: str) -> PipelineError:
-    """Return the pipeline's own error wrapped by Ray's first error, else a PipelineError with its last
-    line in `words`.
-    """
-    inner: BaseException | None = errors[0]
-    while inner is not None:
-        if isinstance(inner, PipelineError):
-            return inner
-        inner = getattr(inner, "cause", None) or inner.__cause__
+    """Return the pipeline's own error inside Ray's first error, else a PipelineError with its last line in `words`."""
+    if known := pipeline_cause(errors[0]):
+        return known
     said = [line.strip() for line in str(errors[0]).splitlines() if line.strip()] or [type(errors[0]).__name__]
     return PipelineError(words.format(said[-1]))

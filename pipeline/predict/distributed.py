@@ -25,7 +25,7 @@ from pipeline.predict.parts import Parts, PartsSummary
 from pipeline.reporting import Report
 from pipeline.shared_output import report_shared_output
 from pipeline.train.hardware import cores
-from pipeline.train.probe import require_usable_gpus
+from pipeline.train.probe import gpus_of_process, require_usable_gpus
 
 READER_CPUS = 0.5
 """CPUs of the reading process, and of the one that distributes parts: both mostly wait for the models."""
@@ -271,17 +271,10 @@ def fit(config: Predict, *, cpus: float, gpus: float) -> ModelResources:
             cpus=config.cpus,
             gpus=float(config.placement.device == "cuda") if config.gpus is None else config.gpus,
         )
-    there = gpus if config.placement.device != "cpu" else 0.0
-    share = min(1.0, there) if config.gpus is None else config.gpus
-    if share > there:
-        raise ConfigError(
-            f"gpus ({share:g}) is more than there is: the cluster has {there:g} GPUs; ask for at most that, or for 0"
-        )
-    if config.placement.device == "cuda" and not share:
-        raise ConfigError("placement.device cuda needs GPUs, and the cluster has none")
+    share = gpus_of_process("gpus", config.gpus, config.placement.device, gpus)
     most = int((cpus - 2 * READER_CPUS) / config.cpus + 1e-6)
     if share:
-        most = min(most, int(there / share + 1e-6))
+        most = min(most, int(gpus / share + 1e-6))
     wanted = config.actors or max(most, 1)
     if wanted > most:
         remedy = (

@@ -47,14 +47,12 @@ def list_inputs(given: str, format: str, tags: bool) -> list[InputFile]:
     """
     location = storage.join(given, "train") if is_prepared(given) else given
     try:
-        found = corpus_inputs.list_files(Source(spec=given, location=location))
+        found = corpus_inputs.list_files(Source(spec=given, location=location), setting="input")
     except ConfigError:
         raise ConfigError(
             f"input ({given}): there is no such file, nothing in this folder, or nothing that matches; give a file, a "
             "folder or a pattern in quotes"
         ) from None
-    except DataError as error:
-        raise DataError(str(error).replace("corpus ", "input ", 1)) from error
     return [
         InputFile(location=one.location, form=form_of(one.location, format, tags), bytes=one.bytes, stamp=one.stamp)
         for one in found

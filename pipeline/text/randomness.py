@@ -1,4 +1,4 @@
-"""The only source of randomness for examples and order: a counter-based generator."""
+"""The only source of randomness for examples, order, folds and draws: counter-based generators."""
 
 import hashlib
 
@@ -14,3 +14,13 @@ def generator(seed: int, epoch: int, window: int, purpose: str) -> np.random.Gen
     number = int.from_bytes(hashlib.sha256(purpose.encode()).digest()[:8], "little")
     key, counter = np.array([seed, number], np.uint64), np.array([0, 0, window, epoch], np.uint64)
     return np.random.Generator(np.random.Philox(key=key, counter=counter))
+
+
+def numbered_generator(seed: int, stream: int) -> np.random.Generator:
+    """Return a Philox generator keyed by two numbers: the orders, folds and draws of a fine-tuning.
+
+    Keyed otherwise than `generator`; its numbers are part of every fine-tuning's results.
+    """
+    return np.random.Generator(
+        np.random.Philox(key=np.random.SeedSequence((seed, stream)).generate_state(2, np.uint64))
+    )

@@ -124,8 +124,8 @@ def error_line(error: BaseException) -> str:
 def pipeline_cause(error: BaseException | None) -> PipelineError | None:
     """Return our own error inside Ray's wrappers; None without one."""
     while error is not None:
-        inner = getattr(error, "cause", None) or error.__cause__
-        if isinstance(error, PipelineError) and not isinstance(inner, PipelineError):
+        wrapped = getattr(error, "cause", None)  # an error of Ray that holds ours may be of our class too
+        if isinstance(error, PipelineError) and not isinstance(wrapped, PipelineError):
             return error
-        error = inner
+        error = wrapped or error.__cause__
     return None

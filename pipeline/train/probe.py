@@ -1,4 +1,4 @@
-"""Check that torch can use the GPUs that Ray counts, on each node that has some, before anything starts on them."""
+"""GPUs of a cluster, before anything starts on them: how many a process takes, and whether torch can use them."""
 
 import warnings
 from collections.abc import Mapping
@@ -16,6 +16,23 @@ LITTLE = 0.0001
 """Fraction of a GPU to request: the least that Ray assigns."""
 MOST_NAMED = 3
 """Nodes that an error names."""
+
+
+def gpus_of_process(setting: str, asked: float | None, device: str, there: float) -> float:
+    """Return the GPUs of one process: as asked, else one, or the cluster's share of one, where `there` are any.
+
+    `setting` names what was asked. Raises ConfigError where the cluster has fewer, or none for device cuda.
+    """
+    there = there if device != "cpu" else 0.0
+    gpus = min(1.0, there) if asked is None else asked
+    if gpus > there:
+        raise ConfigError(
+            f"{setting} ({gpus:g}) is more than there is: the cluster has {there:g} GPUs; ask for at most that, or "
+            "for 0"
+        )
+    if device == "cuda" and not gpus:
+        raise ConfigError("placement.device cuda needs GPUs, and the cluster has none")
+    return gpus
 
 
 def require_usable_gpus(resource: str | None = None) -> None:

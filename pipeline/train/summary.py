@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline import storage
 from pipeline.config.jobs import Pretrain
+from pipeline.durations import duration
 from pipeline.errors import listed
 from pipeline.locations import without_login
 from pipeline.presets import PRESETS
@@ -24,16 +25,6 @@ ONE_ANSWER = (
     "hold out more documents (prepare.heldout_share, or more text)"
 )
 NO_BLANKS = "none: no held-out sentence of 8 to 30 tokens holds a whole word that is an entry of the vocabulary"
-
-
-def duration(seconds: float) -> str:
-    """Format seconds: 45s, 3m20s, 2h05m."""
-    seconds = round(seconds)
-    if seconds < 60:
-        return f"{seconds}s"
-    if seconds < 3600:
-        return f"{seconds // 60}m{seconds % 60:02d}s"
-    return f"{seconds // 3600}h{seconds % 3600 // 60:02d}m"
 
 
 class Pace:

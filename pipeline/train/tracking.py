@@ -21,7 +21,6 @@ from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
 
 from pipeline import storage
-from pipeline.config.training import Tracking
 from pipeline.errors import ConfigError, PipelineError
 from pipeline.locations import absolute, is_url, without_login
 from pipeline.train.drivers import is_gone, this_driver
@@ -59,23 +58,24 @@ class MlflowRun:
     """Part of the run page's URL; None where it was not looked up."""
 
 
-def tracking_uri(settings: Tracking, output: str) -> str:
+def tracking_uri(given: str | None, output: str, setting: str = "tracking.uri") -> str:
     """Return the MLflow URI: the setting, MLFLOW_TRACKING_URI, or SQLite in the output folder, with an absolute path.
 
-    Raises ConfigError when the output is a URL and no server is given: SQLite needs a local disk.
+    `setting` names the given URI. Raises ConfigError when the output is a URL and no server is given: SQLite needs a
+    local disk.
     """
-    uri = settings.uri or os.environ.get("MLFLOW_TRACKING_URI")
+    uri = given or os.environ.get("MLFLOW_TRACKING_URI")
     if uri is None:
         if is_url(output):
             raise ConfigError(
-                f"tracking.uri is not set and output ({output}) is no local folder: "
+                f"{setting} is not set and output ({output}) is no local folder: "
                 "start a server (mlflow server) and set MLFLOW_TRACKING_URI, "
                 "or give sqlite:////a/local/mlflow.db"
             )
         uri = f"sqlite:///{storage.join(output, 'mlflow.db')}"
     if without_login(uri) != uri:
         raise ConfigError(
-            f"tracking.uri ({without_login(uri)}) was given with a login in it, "
+            f"{setting} ({without_login(uri)}) was given with a login in it, "
             "which would stand in summaries and model cards: "
             "use a server (mlflow server) and MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
         )
@@ -91,11 +91,13 @@ def open_run(
     parameters: dict[str, Any],
     tags: dict[str, str],
     inputs: Sequence[DatasetInput] = (),
+    setting: str = "tracking.uri",
 ) -> MlflowRun:
     """Continue the run `run_id` if the tracking server still has it, else create one with parameters, data sets and
     origin.
 
-    Ends the experiment's runs whose driver was killed as KILLED. Raises ConfigError when the server does not answer.
+    Ends the experiment's runs whose driver was killed as KILLED. Raises ConfigError, naming `setting`, when the server
+    does not answer.
     """
     silence_mlflow()
     try:
@@ -121,7 +123,7 @@ def open_run(
         if inputs:
             client.log_inputs(run.info.run_id, datasets=list(inputs))
     except Exception as error:  # MLflow lets SQLAlchemy's, requests' and its own errors through, all about this URI
-        raise ConfigError(f"tracking.uri ({uri}) does not work: {storage.first_line(error)}") from error
+        raise ConfigError(f"{setting} ({uri}) does not work: {storage.first_line(error)}") from error
     return MlflowRun(uri=uri, run_id=run.info.run_id, experiment_id=experiment_id)
 
 

@@ -23,6 +23,7 @@ from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.prepared import Logits, Prepared, Tuned
 from pipeline.tasks.selection import comparable_score
 from pipeline.tasks.task import Task
+from pipeline.text.randomness import numbered_generator
 from pipeline.train.optim import build_optimizer
 from pipeline.train.schedule import rate_share
 from pipeline.train.seen_words import SeenWords
@@ -271,7 +272,7 @@ def sample_rows(rows: pa.Table, most: int | None, seed: int) -> pa.Table:
     """Return the rows, or a random sample of `most` of them, in their order."""
     if most is None or most >= rows.num_rows:
         return rows
-    return rows.take(np.sort(generator(seed, 1 << 32).permutation(rows.num_rows)[:most]))
+    return rows.take(np.sort(numbered_generator(seed, 1 << 32).permutation(rows.num_rows)[:most]))
 
 
 def batches(rows: pa.Table, recipe: Recipe, seed: int, epoch: int, skip: int = 0) -> Iterator[list[Slot]]:
@@ -279,27 +280,20 @@ def batches(rows: pa.Table, recipe: Recipe, seed: int, epoch: int, skip: int = 0
 
     One step, the last unless lengths are grouped, holds the remaining rows.
     """
-    order = generator(seed, epoch).permutation(rows.num_rows)
+    order = numbered_generator(seed, epoch).permutation(rows.num_rows)
     starts = range(0, len(order), recipe.rows_per_step)
     if recipe.group_lengths:
         lengths, size = rows["ids"].combine_chunks().value_lengths().to_numpy(), recipe.rows_per_step * GROUPED_STEPS
         order = np.concatenate(
             [part[np.argsort(lengths[part], kind="stable")] for part in np.split(order, range(size, len(order), size))]
         )
-        starts = [starts[place] for place in generator(seed, epoch).permutation(len(starts))]
+        starts = [starts[place] for place in numbered_generator(seed, epoch).permutation(len(starts))]
     for start in starts[skip:]:
         chosen = order[start : start + recipe.rows_per_step]
         parts = np.split(
             chosen, range(recipe.rows_per_slot or len(chosen), len(chosen), recipe.rows_per_slot or len(chosen))
         )
         yield [(slot, collate_labelled(rows.take(part).combine_chunks())) for slot, part in enumerate(parts)]
-
-
-def generator(seed: int, stream: int) -> np.random.Generator:
-    """Return a counter-based generator keyed by the two numbers."""
-    return np.random.Generator(
-        np.random.Philox(key=np.random.SeedSequence((seed, stream)).generate_state(2, np.uint64))
-    )
 
 
 @torch.inference_mode()

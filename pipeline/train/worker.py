@@ -20,9 +20,10 @@ from pipeline.config.jobs import Pretrain
 from pipeline.config.phases import Phase
 from pipeline.corpus.embeddings import WORDS
 from pipeline.corpus.stream import StreamSettings, slots_of_blocks
-from pipeline.errors import CheckpointError, ConfigError
+from pipeline.errors import CheckpointError
 from pipeline.model.float8 import to_float8
 from pipeline.objectives.pretraining import BertPretraining
+from pipeline.shared_output import unshared_output
 from pipeline.text.wordpiece import WordPiece
 from pipeline.train import checkpoint
 from pipeline.train.blanks import fill_in_the_blanks
@@ -84,10 +85,7 @@ def run_worker(job: Job, device: torch.device) -> None:
     """Run one worker from start to end."""
     config, stream = job.config, job.stream
     if read_run(job.folder) is None:  # the driver has written it
-        raise ConfigError(
-            f"output ({config.output}) is not the same folder on all machines: "
-            f"run.json of this run is not there on {ray.util.get_node_ip_address()}; use a shared folder or a URL"
-        )
+        raise unshared_output(config.output, f"run.json of this run is not there on {ray.util.get_node_ip_address()}")
     context = ray.train.get_context()
     rank, world = context.get_world_rank(), context.get_world_size()
     blocks = prefetch_first_block(

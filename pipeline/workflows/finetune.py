@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from pipeline import cluster, storage
 from pipeline.config.finetune import Finetune
 from pipeline.config.locations import with_absolute_locations
-from pipeline.config.training import Tracking
 from pipeline.errors import DataError, PipelineError
 from pipeline.finetune.live import Live
 from pipeline.finetune.problems import Problem, data_of
@@ -51,7 +50,7 @@ def finetune(config: Finetune, report: Report) -> FinetuneResult:
     begun = time.monotonic()
     inputs = read_inputs(with_absolute_locations(config), report)
     config, problems = inputs.config, inputs.problems
-    uri = tracking_uri(Tracking(uri=config.mlflow_uri), config.output)
+    uri = tracking_uri(config.mlflow_uri, config.output, "mlflow_uri")
     computed = _join_cluster(inputs, report)
     grid = planned(computed, inputs.initial, inputs.cuttings, inputs.settings, begun, report)
     parent, live = _open_grid_run(uri, inputs, report), Live(report)
@@ -98,7 +97,7 @@ def _use_models(
 ) -> None:
     """Answer the test file and GLUE's test splits with the best models, and log the models to MLflow."""
     for name, folder in models.items():
-        _score_and_answer(config, problems[name].task, folder, parent, report)
+        score_and_answer(config, problems[name].task, folder, parent, report)
         runs.log_best(parent, config, problems[name], name, folder, len(models) > 1, report)
     try:
         submit(replace(config, data=data_of(config)), problems, models, report)
@@ -106,7 +105,7 @@ def _use_models(
         report(f"no GLUE submission file: {error}")
 
 
-def _score_and_answer(config: Finetune, task: Task, model: str, parent: runs.GridRun, report: Report) -> None:
+def score_and_answer(config: Finetune, task: Task, model: str, parent: runs.GridRun, report: Report) -> None:
     """Score the test file if there is one, log its scores to MLflow, and write the predictions next to the model."""
     if config.test is None:
         return

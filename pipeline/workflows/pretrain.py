@@ -39,7 +39,7 @@ def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
     tracking server.
     """
     config, initial = _with_initial_model(with_absolute_locations(config), report)
-    uri = tracking_uri(config.tracking, config.output)
+    uri = tracking_uri(config.tracking.uri, config.output)
     refuse_unusable_data(config)
     resources = _join_cluster(config, uri)
     stream = stream_settings(config, initial, report)

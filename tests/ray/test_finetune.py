@@ -23,9 +23,9 @@ from pipeline.config.command import Command
 from pipeline.config.data import VocabularySettings
 from pipeline.config.finetune import Finetune
 from pipeline.config.training import TrialPlacement
+from pipeline.finetune.encoder import read_encoder
 from pipeline.finetune.problems import read_problems
 from pipeline.finetune.trials import load_or_train, make_trial, precision_of
-from pipeline.grid.job import encoder_of
 from pipeline.grid.precision import node_precisions
 from pipeline.tasks import submission
 from pipeline.tasks.glue import INFERENCE, TASKS
@@ -170,7 +170,7 @@ def test_a_trial_on_two_workers_is_that_on_one(tiny_run: Path, glue: Path, tmp_p
     # the same trial in this process
     shared = Command(prog="", about="", settings=Finetune).read(asked)
     config = replace(shared, output=str(tmp_path / "1"), trials=replace(shared.trials, workers=1))
-    initial = encoder_of(config, config.checkpoint, print)
+    initial = read_encoder(config, config.checkpoint, print)
     config = config.for_width(initial.model.width)
     (problem,) = read_problems(config, initial, print)
     alone = make_trial(config, problem, initial, int(name.split("-seed")[1].split("-")[0]), {}, "report")

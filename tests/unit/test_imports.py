@@ -19,7 +19,7 @@ FILES = {
 JOBS = sorted((ROOT / "jobs").glob("*.py"))
 
 GROUND = {
-    *("columns", "errors", "config", "environment", "local_files", "locations"),
+    *("columns", "durations", "errors", "config", "environment", "local_files", "locations"),
     *("presets", "reporting", "stopping", "storage"),
 }
 MODEL_SIDE = GROUND | {"batch", "text.schema", "model"}
@@ -27,6 +27,7 @@ TRAIN_SIDE = MODEL_SIDE | {"shared_output", "text", "corpus", "tasks", "objectiv
 ABOVE = TRAIN_SIDE | {"finetune", "grid", "predict", "export", "plan", "show"}
 MAY_IMPORT = {
     "columns": set(),
+    "durations": set(),
     "errors": set(),
     "environment": set(),
     "config": {"errors", "config", "locations"},
@@ -52,7 +53,7 @@ MAY_IMPORT = {
     "api": ABOVE,
     "command_line": {"config"},
     "exit_codes": GROUND,
-    "reporting": set(),
+    "reporting": {"config"},
     "shared_output": GROUND,
     "bench": (ABOVE - {"show"}) | {"bench"},
     "workflows": ABOVE | {"bench", "workflows"},

@@ -8,8 +8,8 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 
-from pipeline.command_line import JOBS
 from pipeline.config.bench import Bench
+from pipeline.config.called import JOBS
 from pipeline.config.data import VocabularySettings
 from pipeline.config.export import Export
 from pipeline.config.finetune import Finetune

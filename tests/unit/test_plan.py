@@ -8,6 +8,7 @@ import pytest
 from jobs import pretrain
 from pipeline.config.training import Batch, Placement
 from pipeline.config.workers import worker_range
+from pipeline.durations import estimate
 from pipeline.errors import ConfigError
 from pipeline.plan import (
     FILL,
@@ -15,7 +16,6 @@ from pipeline.plan import (
     Gradients,
     Machine,
     dollars,
-    duration,
     gradient_wait_seconds,
     gradients_of,
     imbalance,
@@ -65,7 +65,6 @@ def test_a_warming_batch_has_fewer_rows():
 
 
 def test_short_times_and_small_amounts_are_not_nought():
-    assert (duration(0.05), duration(1.25), duration(1234)) == ("3.0 minutes", "1.2 hours", "1,234.0 hours")
     assert (dollars(0.137), dollars(9.5), dollars(12_345.6)) == ("$0.14", "$9.50", "$12,346")
 
 
@@ -151,7 +150,7 @@ def test_a_slow_stream_determines_the_estimated_time(tmp_path: Path, monkeypatch
     (bound,), (free,) = (
         [line for line in plan_text(config, found).splitlines() if line.startswith("  box")] for found in (fast, slow)
     )
-    assert f" to {duration(sum(stream_seconds(load, 8) for load in work) / 3600)}* " in bound and "*" not in free
+    assert f" to {estimate(sum(stream_seconds(load, 8) for load in work))}* " in bound and "*" not in free
 
 
 def test_every_number_of_workers_that_is_asked_for_is_shown():
@@ -168,7 +167,7 @@ def test_cost_is_machines_times_hours_times_price(tmp_path: Path):
     work = list(loads(config))
     hours = sum(load.flops for load in work) / (0.5 * 312e12) / 3600
     line = next(line for line in plan_text(config, [box]).splitlines() if line.startswith("  box"))
-    assert duration(hours) in line and dollars(22 * hours) in line and dollars(13 * hours) in line
+    assert estimate(3600 * hours) in line and dollars(22 * hours) in line and dollars(13 * hours) in line
     steps, slots = config.steps, config.batch.rows_per_step // config.batch.rows_per_slot
     assert f" {steps * slots / 16 / hours / 3600:,.0f} " in line
     assert dollars(22 * hours / work[0].tokens * 1e9) in line and " $22 / $13 " in line

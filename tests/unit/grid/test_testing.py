@@ -8,10 +8,10 @@ import pytest
 from pipeline.config.finetune import Finetune
 from pipeline.config.predict import Predict
 from pipeline.errors import ConfigError, DataError
-from pipeline.grid import testing
 from pipeline.grid.testing import require_readable, score_settings
 from pipeline.tasks.task import Task
 from pipeline.text.vocabulary import Vocabulary
+from pipeline.workflows import finetune
 from tests.unit.predict.test_score import constant
 
 TASK = Task(name="my", kind="classification", labels=("bad", "good"), metrics=("accuracy",))
@@ -45,11 +45,11 @@ def test_the_selected_model_scores_the_file_and_is_asked_to_answer_it(
     config = Finetune(checkpoint="c", train="my.csv", test=str(tmp_path / "t.csv"), text="body", label=("y",))
     answered: list[Predict] = []
     logged: list[tuple[str, str, dict[str, float]]] = []
-    monkeypatch.setattr(testing, "predict", lambda asked, report: answered.append(asked))  # Ray Data
-    monkeypatch.setattr(testing.runs, "log_scores", lambda parent, *given: logged.append(given))
+    monkeypatch.setattr(finetune, "predict", lambda asked, report: answered.append(asked))  # Ray Data
+    monkeypatch.setattr(finetune.runs, "log_scores", lambda parent, *given: logged.append(given))
     said: list[str] = []
     task = Task(name="made-up", kind="classification", labels=("0", "1"), metrics=("accuracy", "f1"))
-    testing.score_and_answer(config, task, model, None, said.append)  # type: ignore[arg-type]
+    finetune.score_and_answer(config, task, model, None, said.append)  # type: ignore[arg-type]
     assert logged == [("made-up", "test", {"accuracy": 0.75, "f1": pytest.approx(6 / 7)})]
     assert said[0] == f"test, by the best model on dev ({model}):"
     assert any(line.split() == ["accuracy", "75.00", "75.00"] for line in said)

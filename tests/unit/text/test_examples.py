@@ -8,6 +8,7 @@ import pytest
 
 from pipeline.config.data import FullSentences, NextSentence, Sampling, SentenceOrder, SingleSegment, WholeWordMasking
 from pipeline.text.examples import assemble, generator, make_examples
+from pipeline.text.randomness import numbered_generator
 from pipeline.text.schema import DOCUMENT, EXAMPLE
 from pipeline.text.sequences import Sequences
 from pipeline.text.vocabulary import SPECIALS, Vocabulary
@@ -203,3 +204,8 @@ def test_documents_that_are_not_a_sentence_a_line_are_split() -> None:
     short = Sampling(maximum_length=32, pairs=NextSentence(short_probability=0))
     assert make(table(("p", "Ba be. Bi bo."), lines=False), short).num_rows == 1
     assert make(table(("p", "Ba be. Bi bo."), lines=True), short).num_rows == 0
+
+
+def test_numbered_streams_are_those_of_earlier_fine_tunings() -> None:
+    assert numbered_generator(3, 7_001).integers(1_000, size=4).tolist() == [680, 122, 847, 117]
+    assert numbered_generator(0, 1 << 32).permutation(6).tolist() == [0, 3, 2, 5, 4, 1]

@@ -7,8 +7,8 @@ import ray
 import torch
 from ray.exceptions import RayTaskError
 
-from pipeline.errors import ConfigError, DataError, StorageUnavailable
-from pipeline.train.failures import Failure, Failures, error_line, failure_of
+from pipeline.errors import CheckpointError, ConfigError, DataError, StorageUnavailable
+from pipeline.train.failures import Failure, Failures, error_line, failure_of, pipeline_cause
 
 PLACE = "worker 1 on 10.0.0.2"
 RESET = (
@@ -116,3 +116,16 @@ def test_errors_in_a_line() -> None:
 def test_failures_can_be_sent(kind: str) -> None:
     failure = Failure(worker=PLACE, text="x", kind=kind)
     assert pickle.loads(pickle.dumps(failure)) == failure
+
+
+def test_our_own_error_is_found_in_ray_s_wrappers_with_the_words_added_last() -> None:
+    inner, outer = CheckpointError("config.json is missing"), CheckpointError("checkpoint m: config.json is missing")
+    outer.__cause__ = inner
+    assert pipeline_cause(outer) is outer
+    wrapped = RayTaskError("f", "Traceback …\n…", outer)
+    assert pipeline_cause(wrapped) is outer
+    assert pipeline_cause(wrapped.as_instanceof_cause()) is outer  # Ray's own class of both
+    later = RuntimeError("while reading")
+    later.__cause__ = wrapped
+    assert pipeline_cause(later) is outer
+    assert pipeline_cause(RayTaskError("f", "Traceback …", KeyError("name"))) is None and pipeline_cause(None) is None

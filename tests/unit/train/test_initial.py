@@ -70,6 +70,15 @@ def refusal(config: Pretrain, kind: type[Exception] = CheckpointError) -> str:
     return str(refused.value).replace(str(config.init), "MODEL")
 
 
+def test_messages_name_the_setting_of_the_job(config: Pretrain, published: Path) -> None:
+    lines: list[str] = []
+    read(config, lines.append, setting="checkpoint")
+    assert lines[0].startswith(f"checkpoint: weights of {published}, ")
+    (published / "config.json").write_text("no JSON")
+    with pytest.raises(CheckpointError, match=rf"^checkpoint {published}: config.json "):
+        read(config, print, setting="checkpoint")
+
+
 def test_a_whole_checkpoint_is_taken_as_it_is(
     config: Pretrain, training, tiny_config: Pretrain, tiny_vocabulary: Vocabulary
 ) -> None:

@@ -5,7 +5,7 @@ import pytest
 from pipeline.config.model import Model
 from pipeline.corpus.prepared import Corpus
 from pipeline.presets import PRESETS
-from pipeline.train.summary import Pace, description, duration, progress_line, summary_markdown, summary_text, to_open
+from pipeline.train.summary import Pace, description, progress_line, summary_markdown, summary_text, to_open
 
 SUMMARY = {
     "name": "mine",
@@ -132,23 +132,6 @@ fill in the blank (held-out sentences; of 64 sentences the model's first guess i
         was: function   model: method 41%, function 30%
 ```
 """
-
-
-@pytest.mark.parametrize(
-    ("seconds", "said"),
-    [
-        (0, "0s"),
-        (0.4, "0s"),
-        (59.4, "59s"),
-        (59.6, "1m00s"),
-        (200, "3m20s"),
-        (3599.7, "1h00m"),
-        (7500, "2h05m"),
-        (360_000, "100h00m"),
-    ],
-)
-def test_durations(seconds: float, said: str) -> None:
-    assert duration(seconds) == said
 
 
 def test_a_line_of_progress() -> None:

@@ -17,7 +17,6 @@ from pathlib import Path
 import pytest
 from mlflow.tracking import MlflowClient
 
-from pipeline.config.training import Tracking
 from pipeline.corpus.prepared import Corpus, Window
 from pipeline.errors import ConfigError, DataError
 from pipeline.train import tracking
@@ -357,19 +356,19 @@ def test_the_uri_is_the_setting_the_environment_or_a_file_beside_the_output(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    assert tracking_uri(Tracking(), "out") == f"sqlite:///{tmp_path}/out/mlflow.db"
-    assert tracking_uri(Tracking(), "/out/") == "sqlite:////out/mlflow.db"
-    assert tracking_uri(Tracking(uri="sqlite:///mine.db"), "out") == f"sqlite:///{tmp_path}/mine.db"
-    assert tracking_uri(Tracking(uri="sqlite:////a/mine.db"), "out") == "sqlite:////a/mine.db"
+    assert tracking_uri(None, "out") == f"sqlite:///{tmp_path}/out/mlflow.db"
+    assert tracking_uri(None, "/out/") == "sqlite:////out/mlflow.db"
+    assert tracking_uri("sqlite:///mine.db", "out") == f"sqlite:///{tmp_path}/mine.db"
+    assert tracking_uri("sqlite:////a/mine.db", "out") == "sqlite:////a/mine.db"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://server:5000")
-    assert tracking_uri(Tracking(), "out") == "http://server:5000" == tracking_uri(Tracking(), "s3://bucket/x")
-    assert tracking_uri(Tracking(uri="http://other:1"), "out") == "http://other:1"
+    assert tracking_uri(None, "out") == "http://server:5000" == tracking_uri(None, "s3://bucket/x")
+    assert tracking_uri("http://other:1", "out") == "http://other:1"
 
 
 def test_a_file_cannot_lie_beside_an_output_behind_a_url(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     with pytest.raises(ConfigError) as refused:
-        tracking_uri(Tracking(), "s3://bucket/x")
+        tracking_uri(None, "s3://bucket/x")
     assert str(refused.value) == (
         "tracking.uri is not set and output (s3://bucket/x) is no local folder: "
         "start a server (mlflow server) and set MLFLOW_TRACKING_URI, "

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.command_line import JOBS
+from pipeline.config.called import JOBS
 
 ROOT = Path(__file__).parents[3]
 LONGEST = 16
