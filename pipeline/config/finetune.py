@@ -279,12 +279,17 @@ class Finetune:
         workers, recipe = self.trials.workers, self.recipe
         if workers == 1:
             return self
-        most = -(-recipe.rows_per_step // workers)
-        slot = recipe.rows_per_slot or most
+        require(
+            workers <= recipe.rows_per_step,
+            f"trials.workers ({workers}) must be at most recipe.rows_per_step ({recipe.rows_per_step}): each worker "
+            "needs a row of every step",
+        )
+        fitting = min(-(-recipe.rows_per_step // workers), (recipe.rows_per_step - 1) // (workers - 1))
+        slot = recipe.rows_per_slot or fitting
         require(
             slot * (workers - 1) < recipe.rows_per_step,
             f"recipe.rows_per_slot ({slot}) leaves a worker without rows: with trials.workers ({workers}) and "
-            f"recipe.rows_per_step ({recipe.rows_per_step}) it must be at most {most}",
+            f"recipe.rows_per_step ({recipe.rows_per_step}) it must be at most {fitting}",
         )
         return replace(self, recipe=replace(recipe, rows_per_slot=slot))
 

@@ -84,11 +84,20 @@ def seconds_of(config: Finetune, problem: Problem, initial: Initial) -> float:
 
 
 def trial_seconds(config: Finetune, problem: Problem, per_step: float, share: Share) -> float:
-    """Return the estimated duration of one trial."""
+    """Return the estimated duration of one trial; `per_step` is what one worker alone takes for a step."""
     rows = min(share.rows or problem.train.rows.num_rows, problem.train.rows.num_rows)
     steps = math.ceil(rows / config.recipe.rows_per_step)
     evaluated = sum(split.rows.num_rows for split in problem.splits.values()) / config.recipe.rows_per_step
-    return START_SECONDS + share.epochs * per_step * (steps + EVALUATED * evaluated)
+    trained = steps * _busiest_share(config)  # the first worker evaluates alone
+    return START_SECONDS + share.epochs * per_step * (trained + EVALUATED * evaluated)
+
+
+def _busiest_share(config: Finetune) -> float:
+    """Return the share of a step's slots that the busiest worker of a trial trains on."""
+    recipe, workers = config.recipe, config.trials.workers
+    slot = recipe.rows_per_slot or math.ceil(recipe.rows_per_step / workers)
+    slots = math.ceil(recipe.rows_per_step / slot)
+    return math.ceil(slots / workers) / slots
 
 
 def answering_seconds(config: Finetune, rows: Mapping[str, int], per_step: Mapping[str, float], at_once: int) -> float:
@@ -96,7 +105,9 @@ def answering_seconds(config: Finetune, rows: Mapping[str, int], per_step: Mappi
     trials.
     """
     return (
-        sum(EVALUATED * per_step[name] * count / config.recipe.rows_per_step for name, count in rows.items()) / at_once
+        sum(EVALUATED * per_step[name] * count / config.recipe.rows_per_step for name, count in rows.items())
+        / at_once
+        / config.trials.workers
     )
 
 

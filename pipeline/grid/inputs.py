@@ -58,6 +58,7 @@ def _require_fitting(
 ) -> None:
     """Raise ConfigError for settings that do not fit this checkpoint and these tasks."""
     for one in (with_setting(config, setting) for setting in settings):
+        one.for_workers()  # refuses slots that leave a worker without rows
         if config.start_from and (isinstance(one.adapter, Bottleneck) or config.random_weights):
             raise ConfigError(
                 f"start_from ({config.start_from}) hands on a whole encoder: leave out "

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.config.finetune import Cutting, Finetune, Recipe
+from pipeline.config.finetune import Cutting, Finetune, Recipe, Trials
 from pipeline.config.model import Model
 from pipeline.errors import DataError
 from pipeline.finetune import plan
@@ -74,6 +74,21 @@ def test_a_trial_takes_its_steps_and_evaluations() -> None:
     assert trial_seconds(config(None), problem("a", 3_200), 0.1, Share(seeds=1, epochs=3, rows=320)) == pytest.approx(
         4 + 3 * (1 + 0.4)
     )
+
+
+@pytest.mark.parametrize(
+    ("workers", "rows_per_slot", "share"),
+    [(2, None, 1 / 2), (3, None, 1 / 3), (3, 8, 2 / 4), (4, 2, 4 / 16), (1, 8, 1)],
+)
+def test_workers_share_the_steps_of_a_trial_and_not_its_evaluation(
+    workers: int, rows_per_slot: int | None, share: float
+) -> None:
+    recipe = replace(config(None).recipe, rows_per_slot=rows_per_slot)
+    shared = replace(config(None), recipe=recipe, trials=Trials(workers=workers))
+    whole = Share(seeds=1, epochs=3, rows=None)
+    assert trial_seconds(shared, problem("a", 3_200), 0.1, whole) == pytest.approx(4 + 3 * (10 * share + 0.4))
+    # the driver answers with the cores of all trials that run at once
+    assert answering_seconds(shared, {"a": 3_200}, {"a": 0.1}, 2) == pytest.approx(0.4 * 10 / (2 * workers))
 
 
 def test_test_sets_are_answered_where_a_submission_can_be(tmp_path: Path) -> None:

@@ -68,6 +68,11 @@ def test_a_worker_without_rows_is_refused() -> None:
     config = config_of(TASK, rows_per_step=16)
     shared = replace(config, trials=Trials(workers=3))
     assert shared.for_workers().recipe.rows_per_slot == 6 and config.for_workers() is config
+    for workers, rows, slot in ((9, 32, 3), (2, 32, 16), (32, 32, 1)):
+        fitting = replace(config_of(TASK, rows_per_step=rows), trials=Trials(workers=workers)).for_workers()
+        assert fitting.recipe.rows_per_slot == slot and -(-rows // slot) >= workers, "a slot for each"
+    with pytest.raises(ConfigError, match=r"^trials.workers \(17\) must be at most recipe.rows_per_step \(16\): "):
+        replace(config, trials=Trials(workers=17)).for_workers()
     with pytest.raises(ConfigError) as refused:
         replace(shared, recipe=config_of(TASK, rows_per_step=16, rows_per_slot=8).recipe).for_workers()
     assert str(refused.value) == (
