@@ -18,8 +18,8 @@ from pipeline.export.markdown import (
     hub_name,
     license_text,
     model_index,
-    model_place,
-    public_place,
+    public_location,
+    public_model_location,
     result,
     table,
     version,
@@ -176,7 +176,7 @@ def _measured(summary: dict[str, Any] | None, step: int) -> dict[str, float]:
 
 def _introduction(trained: Trained, lineage: Lineage, asked: Pretrain, step: int) -> str:
     """Return a description of the model in three sentences."""
-    initial = model_place(_initial_model(lineage)) or "another model"
+    initial = public_model_location(_initial_model(lineage)) or "another model"
     started = f"the weights of {initial}" if "init.fingerprint" in lineage.recorded["identity"] else "random weights"
     objectives = " and ".join(filter(None, ("masked-language modelling", PAIRS.get(type(asked.sampling.pairs)))))
     state = read_state(trained.checkpoint)
@@ -195,7 +195,7 @@ def _texts(lineage: Lineage) -> str:
     if isinstance(lineage.corpus, DataError):
         return ""
     sources = lineage.corpus.sources
-    named = listed([public_place(location) for location in sources])
+    named = listed([public_location(location) for location in sources])
     return f", on {sum(about['characters'] for about in sources.values()):,} characters of {named}"
 
 
@@ -248,7 +248,7 @@ def data(lineage: Lineage) -> str:
     heads = ("source", "weight", *COUNTED, "left out")
     rows = [
         (
-            public_place(location),
+            public_location(location),
             f"{about['weight']:g}",
             *(f"{about[name]:,}" for name in COUNTED),
             _dropped(about["dropped"]),
@@ -262,7 +262,7 @@ def data(lineage: Lineage) -> str:
 def corpus_problem(lineage: Lineage) -> str:
     """Return why the corpus cannot be read, without parent folders."""
     folder = str(lineage.recorded["corpus"])
-    return str(lineage.corpus).replace(folder, public_place(folder))
+    return str(lineage.corpus).replace(folder, public_location(folder))
 
 
 def _dropped(counts: dict[str, int]) -> str:

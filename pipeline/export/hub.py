@@ -9,7 +9,7 @@ from pyarrow import fs
 
 from pipeline import storage
 from pipeline.errors import CheckpointError, ConfigError
-from pipeline.export.markdown import public_place
+from pipeline.export.markdown import public_location
 from pipeline.local_files import scratch_folder
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def fetch(target: str, folder: Path) -> list[str]:
     for name in manifest["files"]:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         copy_file(storage.join(target, name), f"{folder}/{name}")
-    said = {key: public_place(value) if key == "checkpoint" else value for key, value in manifest.items()}
+    said = {key: public_location(value) if key == "checkpoint" else value for key, value in manifest.items()}
     (folder / storage.MANIFEST).write_text(json.dumps(said, indent=1, ensure_ascii=False, sort_keys=True) + "\n")
     return [*manifest["files"], storage.MANIFEST]
 

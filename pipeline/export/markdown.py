@@ -52,15 +52,20 @@ def hub_name(location: str) -> str | None:
     return location.removeprefix(storage.HUB).partition("@")[0] if location.startswith(storage.HUB) else None
 
 
-def public_place(location: str) -> str:
+def public_location(location: str) -> str:
     """Return a location for publication: a URL unchanged, a local path reduced to its last part."""
     return location if is_url(location) else location.rstrip("/").rpartition("/")[2]
 
 
-def model_place(location: str) -> str:
-    """Return a model's location for publication: a local one reduced to its run or trial and what is inside."""
-    inside = location.rpartition("/runs/")[2] if "/runs/" in location else location.rpartition("/finetune/")[2]
-    return location if is_url(location) else public_place(location) if inside == location else inside
+def public_model_location(location: str) -> str:
+    """Return a model's location for publication: a local path reduced to its run or trial and what is inside.
+
+    URLs, and locations that are reduced already, are unchanged.
+    """
+    if not location.startswith("/"):
+        return location
+    folder = next((folder for folder in ("/runs/", "/finetune/") if folder in location), None)
+    return location.rpartition(folder)[2] if folder else public_location(location)
 
 
 def version() -> str:

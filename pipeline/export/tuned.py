@@ -6,7 +6,7 @@ from pipeline.config.export import Export
 from pipeline.config.publishing import spdx_identifier
 from pipeline.errors import CheckpointError
 from pipeline.export.hub import fetch, push
-from pipeline.export.markdown import model_place
+from pipeline.export.markdown import public_model_location
 from pipeline.export.tuned_card import tuned_files
 from pipeline.local_files import scratch_folder
 from pipeline.reporting import Report
@@ -42,7 +42,7 @@ def export_tuned(config: Export, location: str, target: str, report: Report) -> 
             if name == storage.MANIFEST:
                 (folder / name).unlink()
         said = storage.read_json(str(folder / TASK))
-        said["lineage"]["checkpoint"] = model_place(str(said["lineage"].get("checkpoint") or ""))
+        said["lineage"]["checkpoint"] = public_model_location(str(said["lineage"].get("checkpoint") or ""))
         storage.write_json(str(folder / TASK), said)
         files = tuned_files(
             tuned.about, tuned.model, plain=about_of(location)[1] is None, language=config.language,

@@ -11,7 +11,7 @@ from pipeline.export.markdown import (
     hub_name,
     license_text,
     model_index,
-    model_place,
+    public_model_location,
     result,
     table,
     version,
@@ -101,7 +101,7 @@ def _tuned_card(
     """Return the README.md of a fine-tuned model."""
     task, said = about.task, about.lineage
     name = str(said.get("trial") or task.name)
-    encoder = model_place(str(said.get("checkpoint") or "")) or "an encoder of which nothing is recorded"
+    encoder = public_model_location(str(said.get("checkpoint") or "")) or "an encoder of which nothing is recorded"
     parts = [
         f"# {name}",
         f"A BERT encoder with {model.layers} layers of width {model.width} that {_what(task)}. It was fine-tuned on "

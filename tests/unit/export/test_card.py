@@ -11,7 +11,7 @@ import yaml
 from pipeline.errors import DataError
 from pipeline.export.card import Lineage, Made, card, corpus_of, data, languages, metrics
 from pipeline.export.huggingface import USE
-from pipeline.export.markdown import UNSAID, header, hub_name, model_place, public_place, table
+from pipeline.export.markdown import UNSAID, header, hub_name, public_location, public_model_location, table
 from pipeline.export.trained import Trained, load_trained, recorded_run
 from pipeline.train.checkpoint import folder_of
 from pipeline.train.run import read_summary
@@ -221,17 +221,25 @@ def test_a_card_names_no_folder_of_this_machine(trained: Trained, lineage: Linea
     written = card(trained, local, "huggingface", replace(MADE, use=USE))
     assert str(Path(trained.checkpoint).parents[2]) not in written and os.getcwd() not in written
     assert "base_model" not in fields(written)
-    assert (public_place("/a/b/books/"), public_place("s3://b/c")) == ("books", "s3://b/c")
-    assert (
-        model_place("/a/runs/mine/export") == "mine/export"
-        and model_place("/a/runs/mine/checkpoints/step-1") == "mine/checkpoints/step-1"
-    )
-    assert (model_place("/a/finetune/t/model"), model_place("/a/b"), model_place("hf://a/b")) == (
-        "t/model",
-        "b",
-        "hf://a/b",
-    )
+    assert (public_location("/a/b/books/"), public_location("s3://b/c")) == ("books", "s3://b/c")
     assert (hub_name("hf://me/x@main"), hub_name("/me/x")) == ("me/x", None)
+
+
+@pytest.mark.parametrize(
+    ("location", "public"),
+    [
+        ("/a/runs/mine/export", "mine/export"),
+        ("/a/runs/mine/checkpoints/step-1", "mine/checkpoints/step-1"),
+        ("/a/finetune/t/model", "t/model"),
+        ("/a/b", "b"),
+        ("hf://a/b", "hf://a/b"),
+        ("s3://b/runs/mine/export", "s3://b/runs/mine/export"),
+        ("", ""),
+    ],
+)
+def test_a_public_location_of_a_model_is_its_own_public_location(location: str, public: str) -> None:
+    assert public_model_location(location) == public
+    assert public_model_location(public) == public  # of a model that is exported a second time
 
 
 def test_examples_name_the_repository_where_it_goes_there(trained: Trained, lineage: Lineage) -> None:
