@@ -144,7 +144,7 @@ def test_corpus_and_model_do_not_know_each_other() -> None:
 
 
 def test_readers_of_a_corpus_do_not_import_what_prepares_one() -> None:
-    assert importers("pipeline.corpus.prepare") == ["bench.jobs", "pretrain"]
+    assert importers("pipeline.corpus.prepare") == ["bench.benches", "train.run_data", "workflows.prepare"]
 
 
 def test_torch_appears_first_in_batch() -> None:
