@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -210,6 +211,12 @@ def test_nothing_needs_transformers_to_be_imported() -> None:
         for module, names in top.items()
         if any(within(name, {"transformers", "onnx", "onnxscript", "onnxruntime"}) for name in names)
     ] == []
+
+
+def test_every_package_is_installed() -> None:
+    named = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+    folders = {module.removesuffix(".__init__") for module in FILES if module.endswith("__init__")}
+    assert sorted(named) == sorted(folders | {"pipeline.jobs"})
 
 
 def test_every_init_is_empty() -> None:
