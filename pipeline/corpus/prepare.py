@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cache, partial
+from functools import cache, cached_property
 from typing import Any
 
 from pipeline import storage
@@ -39,59 +39,79 @@ class Plan:
     inputs: dict[str, list[int | str]]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Listing:
+    """The sources of a corpus with their files, listed once, and the settings and folder to prepare them with."""
+
+    sources: dict[Source, list[InputFile]]
+    """Without the files in the corpus folder itself; files of the built-in source are not listed."""
+    settings: Preparation
+    folder: str
+
+    @cached_property
+    def plan(self) -> Plan:
+        stamps = [fingerprint(source, files) for source, files in self.sources.items()]
+        settings = flatten(self.settings, "prepare.")
+        return Plan(
+            sources={source.location: {name: getattr(source, name) for name in KEYS} for source in self.sources},
+            settings={name: value for name, value in settings.items() if name not in PASSING},
+            inputs={name: stamp for stamp in stamps for name, stamp in stamp.items()},
+        )
+
+
+def list_sources(sources: Sequence[str], settings: Preparation, folder: str, report: Report) -> Listing:
+    """List the files of each source. Raises ConfigError and DataError for sources without files to read."""
+    with patience(settings.web_timeout, report):
+        found = {source: [] if source.location == BUILTIN else list_files(source) for source in _parse_all(sources)}
+    listed = {source: _files_outside(source, files, folder) for source, files in found.items()}
+    return Listing(sources=listed, settings=settings, folder=folder)
+
+
 def prepare(sources: Sequence[str], settings: Preparation, folder: str, report: Report = print) -> Corpus:
-    """Prepare a corpus in `folder`, a path or URL, on the running Ray; a finished one is returned as it is.
+    """List the sources and prepare them, as `prepare_listed`."""
+    return prepare_listed(list_sources(sources, settings, folder, report), report)
+
+
+def prepare_listed(listing: Listing, report: Report) -> Corpus:
+    """Prepare a corpus in the listing's folder on the running Ray; a finished one is returned as it is.
 
     Its contents are a function of the inputs' contents and the settings, not of machines, CPUs or order of files. An
     interrupted preparation is continued. If files or sources were added or changed, those are read and everything is
     shuffled again: a new corpus with its own fingerprint, and the shards of the previous one are kept. Raises
     ConfigError and DataError.
     """
-    with patience(settings.web_timeout, report):
-        listed = list_sources(sources, folder)
-    corpus = _matching_corpus(listed, settings, folder)
+    folder, settings = listing.folder, listing.settings
+    corpus = finished_corpus(listing)
     if corpus is None:
         files = with_distinct_names(
             [
                 file
-                for source, found in listed.items()
+                for source, found in listing.sources.items()
                 for file in (list_files(source) if source.location == BUILTIN else found)
             ]
         )
         storage.require_writable("folder", folder)
         with storage.locked(folder), patience(settings.web_timeout, report):
-            _build(files, settings, folder, _plan_of(listed, settings), report)
+            _build(files, settings, folder, listing.plan, report)
         corpus = load_corpus(folder)
     report(f"prepare: {folder} is ready: {_summary(corpus)}")
     return corpus
 
 
-def finished_corpus(sources: Sequence[str], settings: Preparation, folder: str) -> Corpus | None:
+def finished_corpus(listing: Listing) -> Corpus | None:
     """Return the finished corpus in a folder if no input was added or changed, else None; needs no Ray, writes nothing.
 
     Raises ConfigError if it was prepared with other settings, or from a source that is no longer named, and every error
-    in the sources and the folder that can be found before reading.
+    in the folder that can be found before reading.
     """
-    with patience(settings.web_timeout, partial(print, flush=True)):
-        listed = list_sources(sources, folder)
-    return _matching_corpus(listed, settings, folder)
-
-
-def _matching_corpus(listed: dict[Source, list[InputFile]], settings: Preparation, folder: str) -> Corpus | None:
-    """Return the finished corpus of exactly these files in a folder, or None."""
+    folder = listing.folder
     if not storage.exists(storage.join(folder, storage.MANIFEST)):
         _refuse_unrelated_files(folder)
         return None
-    if not _matches_plan(folder, _plan_of(listed, settings)):
+    if not _matches_plan(folder, listing.plan):
         return None
     present = {f"{split}/{name}" for split in SPLITS for name in storage.children(storage.join(folder, split))}
     return load_corpus(folder) if _shards_in_use(folder) <= present else None
-
-
-def list_sources(sources: Sequence[str], folder: str) -> dict[Source, list[InputFile]]:
-    """List the files of each source, without those in the corpus folder itself; built-in files are not listed."""
-    listed = {source: [] if source.location == BUILTIN else list_files(source) for source in _parse_all(sources)}
-    return {source: _files_outside(source, files, folder) for source, files in listed.items()}
 
 
 def _files_outside(source: Source, files: list[InputFile], folder: str) -> list[InputFile]:
@@ -105,16 +125,6 @@ def _files_outside(source: Source, files: list[InputFile], folder: str) -> list[
             "choose another folder"
         )
     return found
-
-
-def _plan_of(listed: dict[Source, Sequence[InputFile]], settings: Preparation) -> Plan:
-    """Return the plan of sources with these files; built-in files need not be listed."""
-    stamps = [fingerprint(source, files) for source, files in listed.items()]
-    return Plan(
-        sources={source.location: {name: getattr(source, name) for name in KEYS} for source in listed},
-        settings={name: value for name, value in flatten(settings, "prepare.").items() if name not in PASSING},
-        inputs={name: stamp for stamp in stamps for name, stamp in stamp.items()},
-    )
 
 
 def _summary(corpus: Corpus) -> str:

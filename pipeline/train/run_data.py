@@ -9,7 +9,7 @@ from pipeline.config.data import PASSING, NextSentence, Preparation
 from pipeline.config.jobs import Pretrain
 from pipeline.config.locations import BUILTIN
 from pipeline.corpus.given_vocabulary import given_vocabulary
-from pipeline.corpus.prepare import finished_corpus, prepare
+from pipeline.corpus.prepare import Listing, finished_corpus, list_sources, prepare_listed
 from pipeline.corpus.prepared import Corpus, is_prepared, load_corpus
 from pipeline.corpus.stream import StreamSettings, count_rows_if_small, settings_for_phase
 from pipeline.corpus.vocabulary import extended_vocabulary, trained_vocabulary
@@ -18,17 +18,23 @@ from pipeline.reporting import Report
 from pipeline.train.initial import Initial
 
 
-def refuse_unusable_data(config: Pretrain) -> None:
-    """Refuse an unusable vocabulary or corpus before Ray starts, which takes seconds."""
+def find_corpus(config: Pretrain, report: Report) -> Corpus | Listing:
+    """Return the prepared corpus that config.corpus names, or the listed sources of one; needs no Ray.
+
+    Raises errors for an unusable vocabulary or corpus: Ray takes seconds to start.
+    """
     if not config.init:
         given_vocabulary(config.vocabulary)
     if _is_prepared_corpus(config):
-        load_corpus(config.corpus[0])
-    else:
-        finished_corpus(config.corpus or (BUILTIN,), config.prepare, _corpus_folder(config))
+        return load_corpus(config.corpus[0])
+    listing = list_sources(config.corpus, config.prepare, _corpus_folder(config), report)
+    finished_corpus(listing)
+    return listing
 
 
-def stream_settings(config: Pretrain, initial: Initial | None, report: Report) -> StreamSettings:
+def stream_settings(
+    config: Pretrain, found: Corpus | Listing, initial: Initial | None, report: Report
+) -> StreamSettings:
     """Return the stream's settings, with corpus and vocabulary made where they do not exist; an initial model brings
     its vocabulary.
 
@@ -37,7 +43,7 @@ def stream_settings(config: Pretrain, initial: Initial | None, report: Report) -
     given = (
         initial.vocabulary if initial else given_vocabulary(config.vocabulary)
     )  # first: it may be refused, and the corpus takes longer
-    corpus = load_or_prepare_corpus(config, report)
+    corpus = prepared_corpus(config, found, report)
     vocabulary = given or trained_vocabulary(config.vocabulary, corpus, config.output, report)
     if config.vocabulary.extend:
         vocabulary = extended_vocabulary(vocabulary, config.vocabulary, corpus, config.output, report)
@@ -68,12 +74,9 @@ def _require_rows(config: Pretrain, settings: StreamSettings) -> None:
             )
 
 
-def load_or_prepare_corpus(config: Pretrain, report: Report) -> Corpus:
-    """Return the prepared corpus that config.corpus names, or prepare one from its sources."""
-    if _is_prepared_corpus(config):
-        corpus = load_corpus(config.corpus[0])
-    else:
-        corpus = prepare(config.corpus or (BUILTIN,), config.prepare, _corpus_folder(config), report)
+def prepared_corpus(config: Pretrain, found: Corpus | Listing, report: Report) -> Corpus:
+    """Return the corpus that was found, prepared where it was only listed."""
+    corpus = found if isinstance(found, Corpus) else prepare_listed(found, report)
     if isinstance(config.sampling.pairs, NextSentence) and corpus.counts["documents"] == 1:
         report(
             "note: the corpus is one document, so no segment B can come from another (NotNext) "

@@ -14,7 +14,8 @@ def prepare(config: Prepare, report: Report) -> Corpus:
     Raises PipelineError in one line for everything that the user can fix.
     """
     config = with_absolute_locations(config)
-    if not preparation.finished_corpus(config.corpus, config.prepare, config.folder):
+    listing = preparation.list_sources(config.corpus, config.prepare, config.folder, report)
+    if not preparation.finished_corpus(listing):
         cluster.connect(None)
     with cluster.ray_errors_as_cluster_lost():
-        return preparation.prepare(config.corpus, config.prepare, config.folder, report)
+        return preparation.prepare_listed(listing, report)

@@ -21,7 +21,7 @@ from pipeline.train.hardware import autocast_of, chosen_precision
 from pipeline.train.initial import Initial, agreed_model, read_initial
 from pipeline.train.launch import fit, locked_tracker, tracked
 from pipeline.train.probe import require_usable_gpus
-from pipeline.train.run_data import refuse_unusable_data, stream_settings
+from pipeline.train.run_data import find_corpus, stream_settings
 from pipeline.train.run_tracking import log_summary, open_mlflow_run, report_lost_points
 from pipeline.train.start import Start, os_errors_as_checkpoint_error, read_start, roll_back, word_embeddings
 from pipeline.train.summary import progress_reporter
@@ -40,9 +40,9 @@ def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
     """
     config, initial = _with_initial_model(with_absolute_locations(config), report)
     uri = tracking_uri(config.tracking.uri, config.output)
-    refuse_unusable_data(config)
+    found = find_corpus(config, report)
     resources = _join_cluster(config, uri)
-    stream = stream_settings(config, initial, report)
+    stream = stream_settings(config, found, initial, report)
     with _driving(config) as tracker:
         start = read_start(config, stream, initial)
         if start.summary is not None:

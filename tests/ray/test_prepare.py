@@ -19,12 +19,18 @@ from ray.data import DataContext
 
 from jobs.prepare import main
 from pipeline.config.data import Preparation
+from pipeline.config.jobs import Pretrain
+from pipeline.config.prepare import Prepare
+from pipeline.corpus.inputs import InputFile, list_files
 from pipeline.corpus.parts import parent_hash
-from pipeline.corpus.prepare import finished_corpus, prepare
+from pipeline.corpus.prepare import finished_corpus, list_sources, prepare
 from pipeline.corpus.prepared import Corpus, load_corpus, read_window
+from pipeline.corpus.sources import Source
 from pipeline.corpus.tasks import relay_reports, run_tasks
 from pipeline.errors import ConfigError, DataError
 from pipeline.text.schema import DOCUMENT
+from pipeline.train.run_data import find_corpus, prepared_corpus
+from pipeline.workflows.prepare import prepare as prepare_job
 
 pytestmark = pytest.mark.usefixtures("local_ray")
 
@@ -60,6 +66,10 @@ def documents(corpus: Corpus, split: str) -> list[dict]:
 
 def quiet_prepare(sources: list, folder: Path, settings: Preparation = SETTINGS) -> Corpus:
     return prepare([str(source) for source in sources], settings, str(folder), report=lambda line: None)
+
+
+def finished(sources: list[str], settings: Preparation, folder: str) -> Corpus | None:
+    return finished_corpus(list_sources(sources, settings, folder, print))
 
 
 @pytest.fixture(scope="module")
@@ -257,21 +267,38 @@ def test_a_finished_corpus_is_not_made_again(own: Path, books: Path):
     assert len(lines) == 1 and lines[0].startswith(f"prepare: {own} is ready: 30 documents, 0.0 M characters")
 
 
+def test_sources_are_listed_once_per_start(
+    own: Path, books: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = []
+
+    def list_and_count(source: Source) -> list[InputFile]:
+        listed.append(source.location)
+        return list_files(source)
+
+    monkeypatch.setattr("pipeline.corpus.prepare.list_files", list_and_count)
+    prepare_job(Prepare(corpus=(str(books),), prepare=SETTINGS, folder=str(own)), print)
+    assert listed == [str(books)]
+    config = Pretrain(corpus=(f"{books}/01.txt",), prepare=SETTINGS, output=str(tmp_path))
+    prepared_corpus(config, find_corpus(config, print), print)
+    assert listed == [str(books), f"{books}/01.txt"]
+
+
 def test_a_corpus_of_other_settings_or_without_a_source_is_refused(own: Path, books: Path, tmp_path: Path):
     with pytest.raises(
         ConfigError, match=r"was prepared with prepare.window_characters 1000, now it is 2000: choose another folder"
     ):
-        finished_corpus([str(books)], replace(SETTINGS, window_characters=2000), str(own))
+        finished([str(books)], replace(SETTINGS, window_characters=2000), str(own))
     (tmp_path / "07.txt").write_text("text")
     with pytest.raises(
         ConfigError, match=f"{own} was prepared from corpus {books} too: name it as well, or choose another folder"
     ):
-        finished_corpus([str(tmp_path / "07.txt")], SETTINGS, str(own))
+        finished([str(tmp_path / "07.txt")], SETTINGS, str(own))
     (own / "manifest.json").write_text(
         json.dumps(json.loads((own / "manifest.json").read_text()) | {"sources": [str(books)]})
     )
     with pytest.raises(DataError, match="manifest.json cannot be read .*: delete the folder and prepare it again"):
-        finished_corpus([str(books)], SETTINGS, str(own))
+        finished([str(books)], SETTINGS, str(own))
 
 
 def test_adding_a_file_reads_only_that_file_and_keeps_the_old_corpus(tmp_path: Path):
@@ -284,7 +311,7 @@ def test_adding_a_file_reads_only_that_file_and_keeps_the_old_corpus(tmp_path: P
         if "-" not in path.name
     }
     (books / "new.txt").write_text("\n".join(f"Line {place} of a book that was added later on." for place in range(9)))
-    assert finished_corpus([str(books)], SETTINGS, str(tmp_path / "out")) is None
+    assert finished([str(books)], SETTINGS, str(tmp_path / "out")) is None
     after = quiet_prepare([books], tmp_path / "out")
     assert after.fingerprint != before.fingerprint and after.counts["documents"] == BOOKS + 1
     assert documents(before, "train") == texts
@@ -401,7 +428,7 @@ def test_a_corpus_is_prepared_inside_its_source_and_again(tmp_path: Path):
 
 def test_what_was_deleted_is_made_again(own: Path, corpus: Corpus, books: Path, tmp_path: Path):
     shutil.rmtree(own / "train")
-    assert finished_corpus([str(books)], SETTINGS, str(own)) is None
+    assert finished([str(books)], SETTINGS, str(own)) is None
     assert documents(quiet_prepare([books], own), "train") == documents(corpus, "train")
     shutil.rmtree(own / "train")
     (own / "manifest.json").unlink()

@@ -49,7 +49,7 @@ from pipeline.train.checkpoint import State
 from pipeline.train.loop import advance
 from pipeline.train.pictures import DPI, LEARNING_CURVE, THROUGHPUT, pictures
 from pipeline.train.run import read_run, run_folder
-from pipeline.train.run_data import stream_settings
+from pipeline.train.run_data import find_corpus, stream_settings
 from pipeline.train.slots import make_slot
 from pipeline.workflows.pretrain import pretrain
 from tests.ray.listening import listening
@@ -260,7 +260,7 @@ def test_word_embeddings_are_counted_once_and_started_from(config: Pretrain) -> 
         match="run counted was started with other settings: .*word_embeddings 'cooccurrence' there and 'random' here",
     ):
         pretrain(replace(counted, word_embeddings="random"), print)
-    stream = stream_settings(counted, None, lines.append)
+    stream = stream_settings(counted, find_corpus(counted, print), None, lines.append)
     lines.clear()
     assert (
         counted_embeddings(
@@ -423,7 +423,7 @@ def rows_by_hand(config: Pretrain) -> dict[int, float]:
     """Step -> CRC of all rows up to it, from the windows in their order: the second phase begins at the window after
     the first one's last.
     """
-    stream, state, found = stream_settings(config, None, print), State(), {}
+    stream, state, found = stream_settings(config, find_corpus(config, print), None, print), State(), {}
     for phase in config.all_phases:
         tables = rows_after(settings_for_phase(stream, phase), cursor_for_phase(state.cursor, phase, phase.first))
         rows = pa.concat_tables([table for table, _ in islice(tables, 60)])

@@ -32,8 +32,16 @@ def books(tmp_path: Path) -> Path:
     return tmp_path / "books"
 
 
+def finished(sources: list[str], settings: Preparation, folder: str) -> Corpus | None:
+    return finished_corpus(list_sources(sources, settings, folder, print))
+
+
 def names(source: Path, folder: Path) -> list[str]:
-    return [file.name for files in list_sources([str(source)], str(folder)).values() for file in files]
+    return [
+        file.name
+        for files in list_sources([str(source)], SETTINGS, str(folder), print).sources.values()
+        for file in files
+    ]
 
 
 def test_a_corpus_prepared_inside_its_source_is_not_read(books: Path, tmp_path: Path):
@@ -59,7 +67,7 @@ def test_a_corpus_prepared_inside_its_source_is_not_read(books: Path, tmp_path: 
 def test_what_is_refused_is_refused_before_anything_is_written(books: Path, tmp_path: Path):
     folder = tmp_path / "new"
     for source, words in ((f"{books}x", "no such file or folder"), (f"{books}/*.pdf", "no file matches this pattern")):
-        for refuse in (finished_corpus, lambda *about: prepare(*about, lambda line: None)):
+        for refuse in (finished, lambda *about: prepare(*about, lambda line: None)):
             with pytest.raises(ConfigError, match=words):
                 refuse([source], SETTINGS, str(folder))
     folder.mkdir()
@@ -67,7 +75,7 @@ def test_what_is_refused_is_refused_before_anything_is_written(books: Path, tmp_
     with pytest.raises(
         ConfigError, match="holds thesis.tex, which is not of a prepared corpus: choose an empty or new folder"
     ):
-        finished_corpus([str(books)], SETTINGS, str(folder))
+        finished([str(books)], SETTINGS, str(folder))
     with pytest.raises(ConfigError, match="both hold"):
         prepare([str(books), f"{books}/0.txt"], SETTINGS, str(tmp_path / "empty"), lambda line: None)
     assert [path.name for path in folder.iterdir()] == ["thesis.tex"] and not (tmp_path / "empty").exists()
@@ -78,7 +86,7 @@ def test_nobody_is_told_to_delete_a_folder_of_something_else(books: Path, tmp_pa
     folder = tmp_path / "vocabulary"
     folder.mkdir()
     (folder / "manifest.json").write_text(manifest)
-    for call in (lambda: finished_corpus([str(books)], SETTINGS, str(folder)), lambda: load_corpus(str(folder))):
+    for call in (lambda: finished([str(books)], SETTINGS, str(folder)), lambda: load_corpus(str(folder))):
         with pytest.raises(ConfigError) as refused:
             call()
         assert (
@@ -93,7 +101,7 @@ def test_nobody_is_told_to_delete_a_folder_of_something_else(books: Path, tmp_pa
     with pytest.raises(
         DataError, match=r"manifest.json cannot be read \(.*\): delete the folder and prepare it again$"
     ):
-        finished_corpus([str(books)], SETTINGS, str(folder))
+        finished([str(books)], SETTINGS, str(folder))
 
 
 def test_a_batch_counts_only_while_all_its_parts_are_there(books: Path, tmp_path: Path):

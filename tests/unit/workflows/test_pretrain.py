@@ -11,7 +11,8 @@ from pipeline.config.data import Preparation, Sampling, SingleSegment
 from pipeline.config.jobs import Pretrain
 from pipeline.corpus.prepared import Corpus, is_prepared
 from pipeline.errors import CheckpointError, ConfigError, PipelineError
-from pipeline.train.run_data import load_or_prepare_corpus
+from pipeline.reporting import Report
+from pipeline.train.run_data import find_corpus, prepared_corpus
 from pipeline.train.start import os_errors_as_checkpoint_error
 from pipeline.workflows.pretrain import pretrain
 
@@ -28,9 +29,13 @@ def prepared(tiny_corpus: Corpus, tmp_path: Path) -> str:
     return str(tmp_path / "corpus")
 
 
+def corpus_of(config: Pretrain, report: Report) -> Corpus:
+    return prepared_corpus(config, find_corpus(config, report), report)
+
+
 def test_a_prepared_folder_is_trained_on_as_it_is(prepared: str, tiny_corpus: Corpus, tiny_config: Pretrain) -> None:
     lines: list[str] = []
-    found = load_or_prepare_corpus(
+    found = corpus_of(
         replace(tiny_config, corpus=(prepared,), sampling=Sampling(maximum_length=32, pairs=SingleSegment())),
         lines.append,
     )
@@ -44,12 +49,12 @@ def test_a_prepared_folder_is_trained_on_as_it_is(prepared: str, tiny_corpus: Co
 
 def test_its_settings_of_preparation_stay(prepared: str, tiny_config: Pretrain) -> None:
     with pytest.raises(ConfigError, match="is prepared already: leave out the prepare settings"):
-        load_or_prepare_corpus(replace(tiny_config, corpus=(prepared,), prepare=Preparation(heldout_share=0.02)), print)
+        corpus_of(replace(tiny_config, corpus=(prepared,), prepare=Preparation(heldout_share=0.02)), print)
 
 
 def test_one_document_is_no_corpus_of_pairs(prepared: str, tiny_config: Pretrain) -> None:
     lines: list[str] = []
-    load_or_prepare_corpus(replace(tiny_config, corpus=(prepared,)), lines.append)
+    corpus_of(replace(tiny_config, corpus=(prepared,)), lines.append)
     assert len(lines) == 1 and lines[0].startswith(
         "note: the corpus is one document, so no segment B can come from another (NotNext)"
     )
