@@ -32,7 +32,9 @@ from pipeline.model.states import attention_weights, layer_states
 from pipeline.model.weights import model_settings, without_memory
 from pipeline.objectives.pretraining import BertPretraining
 from pipeline.reporting import Report
-from pipeline.text.vocabulary import Vocabulary, load_vocabulary_as_published, published_tokenizer
+from pipeline.text.vocabulary import Vocabulary
+from pipeline.text.vocabulary_loading import load_vocabulary_as_published
+from pipeline.text.vocabulary_saving import published_tokenizer
 from pipeline.train.initial import POOLER, errors_with_location, load_usable, require_fitting_vocabulary
 from pipeline.train.published_tuned import HEADS, head_named, load_tuned_or_published
 from pipeline.train.run import RUN

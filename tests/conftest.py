@@ -33,7 +33,8 @@ from pipeline.errors import DataError  # noqa: E402
 from pipeline.export.card import Lineage  # noqa: E402
 from pipeline.objectives.pretraining import BertPretraining  # noqa: E402
 from pipeline.text.schema import DOCUMENT  # noqa: E402
-from pipeline.text.vocabulary import Vocabulary, train_vocabulary  # noqa: E402
+from pipeline.text.training import train_vocabulary  # noqa: E402
+from pipeline.text.vocabulary import Vocabulary  # noqa: E402
 from pipeline.text.wordpiece import WordPiece  # noqa: E402
 from pipeline.train import checkpoint  # noqa: E402
 from pipeline.train.checkpoint import State  # noqa: E402

@@ -22,7 +22,8 @@ from pipeline.corpus.stream import StreamSettings
 from pipeline.errors import ConfigError
 from pipeline.presets import PRESETS
 from pipeline.reporting import Report
-from pipeline.text.vocabulary import Vocabulary, train_vocabulary
+from pipeline.text.training import train_vocabulary
+from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.hardware import cores
 
 AIMS = {

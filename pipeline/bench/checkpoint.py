@@ -9,7 +9,7 @@ import torch
 from pipeline.config.jobs import Pretrain
 from pipeline.corpus.order import Cursor
 from pipeline.objectives.pretraining import BertPretraining
-from pipeline.text.vocabulary import train_vocabulary
+from pipeline.text.training import train_vocabulary
 from pipeline.train.checkpoint import State
 from pipeline.train.optim import build_optimizer
 from pipeline.train.saver import Saver

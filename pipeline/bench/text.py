@@ -20,7 +20,8 @@ from pipeline.text import wordpiece as wordpieces
 from pipeline.text.examples import assemble, example_table, generator, make_examples, window_sentences
 from pipeline.text.masking import mask
 from pipeline.text.pairs import PAIRINGS
-from pipeline.text.vocabulary import Vocabulary, save_vocabulary
+from pipeline.text.vocabulary import Vocabulary
+from pipeline.text.vocabulary_saving import save_vocabulary
 from pipeline.text.wordpiece import WordPiece, encode_directly
 
 

@@ -4,7 +4,8 @@ from collections.abc import Iterable
 
 from pipeline.config.data import PRESET_SIZES, VocabularySettings
 from pipeline.errors import ConfigError
-from pipeline.text.vocabulary import Vocabulary, load_vocabulary
+from pipeline.text.vocabulary import Vocabulary
+from pipeline.text.vocabulary_loading import load_vocabulary
 
 
 def given_vocabulary(settings: VocabularySettings) -> Vocabulary | None:

@@ -14,7 +14,10 @@ from pipeline.local_files import scratch_folder
 from pipeline.reporting import Report
 from pipeline.text import extension
 from pipeline.text.splitting import Splitting
-from pipeline.text.vocabulary import Vocabulary, load_vocabulary, save_vocabulary, vocabulary_of_counts
+from pipeline.text.training import vocabulary_of_counts
+from pipeline.text.vocabulary import Vocabulary
+from pipeline.text.vocabulary_loading import load_vocabulary
+from pipeline.text.vocabulary_saving import save_vocabulary
 
 NEW_WORDS = "words.json"
 SHOWN = 8  # added words named in the report

@@ -18,7 +18,7 @@ from pipeline.export.markdown import table
 from pipeline.export.onnx_graphs import OPSET, check_graphs, write_graphs
 from pipeline.export.probe import probe
 from pipeline.export.trained import Trained
-from pipeline.text.vocabulary import load_vocabulary
+from pipeline.text.vocabulary_loading import load_vocabulary
 from pipeline.text.wordpiece import WordPiece
 from pipeline.train.checkpoint import WEIGHTS
 from pipeline.train.evaluate import heldout_batches

@@ -27,7 +27,7 @@ from pipeline.export.probe import TOLERANCE, difference
 from pipeline.export.trained import Trained
 from pipeline.predict.answers import answer_items, answer_schema, items_of
 from pipeline.tasks.task import Task
-from pipeline.text.vocabulary import load_vocabulary
+from pipeline.text.vocabulary_loading import load_vocabulary
 from pipeline.train.tracking import has_run, silence_mlflow
 from pipeline.train.tuned import load_tuned
 

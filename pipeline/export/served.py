@@ -11,7 +11,7 @@ from mlflow.pyfunc import PythonModel, PythonModelContext
 from pipeline.errors import ConfigError
 from pipeline.export.inference import TEXTS_AT_ONCE, embeddings, encode, fill_masks, read_tokenizer
 from pipeline.export.trained import load_trained
-from pipeline.text.vocabulary import load_vocabulary
+from pipeline.text.vocabulary_loading import load_vocabulary
 
 TASKS = ("fill-mask", "embeddings")
 

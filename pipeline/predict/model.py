@@ -15,7 +15,8 @@ from pipeline.export.inference import TEXTS_AT_ONCE, batch_of, fill_masks
 from pipeline.export.trained import Trained, load_trained
 from pipeline.finetune.trials import answer_precision
 from pipeline.predict.answers import CUT, answer_items, answer_schema, items_of
-from pipeline.text.vocabulary import Vocabulary, load_vocabulary
+from pipeline.text.vocabulary import Vocabulary
+from pipeline.text.vocabulary_loading import load_vocabulary
 from pipeline.train.hardware import autocast_of, chosen_precision, required_device
 from pipeline.train.published_tuned import DIGEST, is_published, load_published, load_tuned_or_published
 from pipeline.train.tuned import TASK, TunedModel, about_of

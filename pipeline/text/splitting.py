@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from tokenizers import Regex, decoders, normalizers, pre_tokenizers
 
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+LONGEST_WORD = 100
+"""Characters; longer words are [UNK], as in Hugging Face's published tokenizers (google-research/bert: 200)."""
 CONTINUATION = "##"
 BYTE_SPACE = "Ġ"  # how byte-level BPE writes the space before a word
 META_SPACE = "▁"  # how SentencePiece does

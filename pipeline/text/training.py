@@ -1,4 +1,4 @@
-"""Train the entries of a vocabulary from word counts."""
+"""Train a vocabulary from texts or word counts."""
 
 import hashlib
 import json
@@ -13,11 +13,11 @@ from tokenizers.models import BPE, Unigram, WordPiece
 from tokenizers.pre_tokenizers import ByteLevel, WhitespaceSplit
 from tokenizers.trainers import BpeTrainer, UnigramTrainer, WordPieceTrainer
 
-from pipeline.text.splitting import CONTINUATION, DECODERS, SPECIALS, Splitting
+from pipeline.text.splitting import CONTINUATION, DECODERS, LONGEST_WORD, SPECIALS, Splitting
+from pipeline.text.vocabulary import Vocabulary
+from pipeline.text.vocabulary_loading import require_fitting_case
 
 COUNTS = pa.schema([pa.field("word", pa.string(), nullable=False), pa.field("count", pa.int64(), nullable=False)])
-LONGEST_WORD = 100
-"""Characters; longer words are [UNK], as in Hugging Face's published tokenizers (google-research/bert: 200)."""
 ALPHABET = 1_000
 """Maximum characters of a trained WordPiece vocabulary, as in Hugging Face's BertWordPieceTokenizer."""
 REPLAYED = 50_000_000
@@ -188,3 +188,43 @@ def repeat_words(counts: Iterable[tuple[str, int]]) -> Iterator[str]:
     for word, count in counts:
         for start in range(0, count, 1_000):
             yield " ".join([word] * min(1_000, count - start))
+
+
+def train_vocabulary(
+    texts: Iterable[str],
+    *,
+    size: int,
+    lowercase: bool,
+    kind: str = "wordpiece",
+    strip_accents: bool | None = None,
+    chinese_characters: bool = True,
+    unused: int = 0,
+) -> Vocabulary:
+    """Train a vocabulary of at most `size` entries on `texts`, in one pass; memory is that of the distinct words.
+
+    Raises ConfigError as vocabulary_of_counts does.
+    """
+    splitting = Splitting(
+        kind=kind, lowercase=lowercase, strip_accents=strip_accents, chinese_characters=chinese_characters
+    )
+    return vocabulary_of_counts(counts_table(word_counts(texts, splitting)), splitting, size=size, unused=unused)
+
+
+def vocabulary_of_counts(counts: pa.Table, splitting: Splitting, *, size: int, unused: int) -> Vocabulary:
+    """Train a vocabulary of at most `size` entries on word counts (schema COUNTS); too few words give fewer entries.
+
+    Raises ConfigError if a cased WordPiece vocabulary is requested and no word has an upper-case letter.
+    """
+    tokens, model = learn(counts, splitting, size=size, unused=unused)
+    if splitting.kind == "wordpiece":
+        require_fitting_case(
+            tokens, splitting.lowercase, f"vocabulary.lowercase ({splitting.lowercase})", "the training texts"
+        )
+    return Vocabulary(
+        tokens=tokens,
+        lowercase=splitting.lowercase,
+        kind=splitting.kind,
+        strip_accents=None if splitting.strip_accents == splitting.lowercase else splitting.strip_accents,
+        chinese_characters=splitting.kind == "wordpiece" and splitting.chinese_characters,
+        model=model,
+    )

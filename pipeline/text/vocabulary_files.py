@@ -13,8 +13,7 @@ from tokenizers.pre_tokenizers import BertPreTokenizer, ByteLevel
 
 from pipeline import storage
 from pipeline.errors import ConfigError, DataError, listed, shown
-from pipeline.text.splitting import CONTINUATION, SPECIALS
-from pipeline.text.training import LONGEST_WORD
+from pipeline.text.splitting import CONTINUATION, LONGEST_WORD, SPECIALS
 
 NAMES = ("tokenizer.json", "vocab.txt", "vocab.json")
 BYTE_ORDER_MARK = "\ufeff"

@@ -24,7 +24,8 @@ from pipeline.errors import CheckpointError
 from pipeline.local_files import scratch_folder
 from pipeline.model.weights import from_published, published_config, to_published
 from pipeline.reporting import Report
-from pipeline.text.vocabulary import Vocabulary, save_vocabulary
+from pipeline.text.vocabulary import Vocabulary
+from pipeline.text.vocabulary_saving import save_vocabulary
 from pipeline.train.optim import load_optimizer, optimizer_tensors
 
 WEIGHTS, CONFIG, OPTIMIZER, STATE = "model.safetensors", "config.json", "optimizer.safetensors", "state.json"

@@ -27,8 +27,9 @@ from pipeline.model.weights import model_settings, require_sizes, take, to_publi
 from pipeline.objectives.tasks import OBJECTIVES
 from pipeline.tasks.prepared import resolved_cutting
 from pipeline.tasks.task import Kind, Task
-from pipeline.text.vocabulary import Vocabulary, load_vocabulary_as_published
+from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_files import tokenizer_config
+from pipeline.text.vocabulary_loading import load_vocabulary_as_published
 from pipeline.train.checkpoint import CONFIG
 from pipeline.train.initial import errors_with_location, padding_rows, tensors_named
 from pipeline.train.tuned import ARCHITECTURES, PROBLEMS, TASK, About, TunedModel, load_tuned

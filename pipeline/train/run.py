@@ -21,7 +21,8 @@ from pipeline.config.jobs import Pretrain
 from pipeline.errors import CheckpointError, ConfigError, DataError
 from pipeline.local_files import scratch_folder
 from pipeline.text import sentences
-from pipeline.text.vocabulary import Vocabulary, save_vocabulary
+from pipeline.text.vocabulary import Vocabulary
+from pipeline.text.vocabulary_saving import save_vocabulary
 from pipeline.train.naming import IDENTITY
 from pipeline.train.schedule import decay_start, grows
 

@@ -6,7 +6,8 @@ from pipeline import storage
 from pipeline.corpus.prepared import load_corpus
 from pipeline.corpus.stream import StreamSettings
 from pipeline.errors import DataError
-from pipeline.text.vocabulary import Vocabulary, load_vocabulary
+from pipeline.text.vocabulary import Vocabulary
+from pipeline.text.vocabulary_loading import load_vocabulary
 from pipeline.train import run
 
 

@@ -33,7 +33,9 @@ from pipeline.objectives.sequences import SequenceTask
 from pipeline.objectives.tasks import OBJECTIVES, TaskObjective
 from pipeline.tasks.prepared import Tuned
 from pipeline.tasks.task import Task
-from pipeline.text.vocabulary import Vocabulary, load_vocabulary, save_vocabulary
+from pipeline.text.vocabulary import Vocabulary
+from pipeline.text.vocabulary_loading import load_vocabulary
+from pipeline.text.vocabulary_saving import save_vocabulary
 from pipeline.train.checkpoint import CONFIG, WEIGHTS, read_tensors
 
 TASK, ADAPTERS = "task.json", "adapters.safetensors"

@@ -16,7 +16,9 @@ from pipeline.model.encoder import Encoder
 from pipeline.model.heads import AnswerHead, ClassificationHead, MaskedTokenHead, NextSentenceHead
 from pipeline.model.published import published_folder, read_config, read_weights
 from pipeline.model.weights import model_settings, published_config, take, to_published
-from pipeline.text.vocabulary import Vocabulary, load_vocabulary, save_vocabulary
+from pipeline.text.vocabulary import Vocabulary
+from pipeline.text.vocabulary_loading import load_vocabulary
+from pipeline.text.vocabulary_saving import save_vocabulary
 from pipeline.text.wordpiece import WordPiece
 
 transformers = pytest.importorskip("transformers")

@@ -8,7 +8,8 @@ from pipeline.tasks.pieces import Tokenization
 from pipeline.tasks.squad import Question
 from pipeline.tasks.windows import Windowing, windows
 from pipeline.text.splitting import SPECIALS
-from pipeline.text.vocabulary import Vocabulary, save_vocabulary
+from pipeline.text.vocabulary import Vocabulary
+from pipeline.text.vocabulary_saving import save_vocabulary
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 ENTRIES = (*SPECIALS, *LETTERS, *(f"##{letter}" for letter in LETTERS), "the", "##ing", "rain", *".,?!-'\"()–£力加")

@@ -18,7 +18,10 @@ from pipeline.tasks.glue import TASKS
 from pipeline.tasks.schema import TEXTS
 from pipeline.tasks.tables import read_split
 from pipeline.tasks.task import Task
-from pipeline.text.vocabulary import SPECIALS, Vocabulary, load_vocabulary, save_vocabulary
+from pipeline.text.splitting import SPECIALS
+from pipeline.text.vocabulary import Vocabulary
+from pipeline.text.vocabulary_loading import load_vocabulary
+from pipeline.text.vocabulary_saving import save_vocabulary
 from pipeline.text.wordpiece import WordPiece
 
 LETTERS = "abcdefgh"

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.text.vocabulary import SPECIALS, Vocabulary, save_vocabulary
+from pipeline.text.splitting import SPECIALS
+from pipeline.text.vocabulary import Vocabulary
+from pipeline.text.vocabulary_saving import save_vocabulary
 from pipeline.text.wordpiece import WordPiece
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"

@@ -16,7 +16,9 @@ from pipeline.corpus.inputs import list_files
 from pipeline.corpus.parts import file_records
 from pipeline.corpus.sources import parse
 from pipeline.text.documents import Record
-from pipeline.text.vocabulary import Vocabulary, load_vocabulary, train_vocabulary
+from pipeline.text.training import train_vocabulary
+from pipeline.text.vocabulary import Vocabulary
+from pipeline.text.vocabulary_loading import load_vocabulary
 from pipeline.text.wordpiece import WordPiece, encode_directly
 
 CORPORA = [spec for spec in os.environ.get("CORPORA", "").split(os.pathsep) if spec]

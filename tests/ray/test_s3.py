@@ -16,7 +16,8 @@ import pytest
 from werkzeug.serving import WSGIRequestHandler, make_server
 
 from pipeline import storage
-from pipeline.text.vocabulary import Vocabulary, save_vocabulary
+from pipeline.text.vocabulary import Vocabulary
+from pipeline.text.vocabulary_saving import save_vocabulary
 from pipeline.train import checkpoint
 from tests.chaos.simulated import finished, job
 

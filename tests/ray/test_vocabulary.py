@@ -25,8 +25,8 @@ from pipeline.errors import ConfigError, DataError
 from pipeline.text.extension import new_words
 from pipeline.text.schema import DOCUMENT
 from pipeline.text.splitting import Splitting
-from pipeline.text.training import iterate_counts, word_counts
-from pipeline.text.vocabulary import Vocabulary, train_vocabulary
+from pipeline.text.training import iterate_counts, train_vocabulary, word_counts
+from pipeline.text.vocabulary import Vocabulary
 
 pytestmark = pytest.mark.usefixtures("local_ray")
 

@@ -26,7 +26,8 @@ from pipeline.objectives.tasks import OBJECTIVES
 from pipeline.predict.answers import CUT
 from pipeline.predict.model import Answerer, answer_table, fingerprint, kind_of, load, match_columns, with_words
 from pipeline.tasks.task import Kind, Task
-from pipeline.text.vocabulary import Vocabulary, save_vocabulary
+from pipeline.text.vocabulary import Vocabulary
+from pipeline.text.vocabulary_saving import save_vocabulary
 from pipeline.train import hardware
 from pipeline.train.tuned import About, save_tuned
 

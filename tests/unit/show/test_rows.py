@@ -8,7 +8,8 @@ from rich.text import Text
 
 from pipeline.show.rows import example_lines, example_summary, label, segments, text_of
 from pipeline.text.splitting import SPECIALS
-from pipeline.text.vocabulary import Vocabulary, train_vocabulary
+from pipeline.text.training import train_vocabulary
+from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.wordpiece import WordPiece
 
 WORDPIECE = Vocabulary(tokens=(*SPECIALS, "cat", "##s", "sat", "dog"), lowercase=True)

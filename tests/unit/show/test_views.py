@@ -14,7 +14,8 @@ from pipeline.corpus.prepared import Corpus, read_window
 from pipeline.show import views
 from pipeline.show.statistics import documents_line
 from pipeline.show.views import WIDEST, labels, with_margin
-from pipeline.text.vocabulary import Vocabulary, save_vocabulary
+from pipeline.text.vocabulary import Vocabulary
+from pipeline.text.vocabulary_saving import save_vocabulary
 
 
 @pytest.fixture

@@ -11,7 +11,8 @@ from pipeline.tasks import encoding
 from pipeline.tasks.encoding import Encoded, encode, mean_logits
 from pipeline.tasks.schema import ENCODED, TEXTS
 from pipeline.tasks.task import Task
-from pipeline.text.vocabulary import SPECIALS, Vocabulary
+from pipeline.text.splitting import SPECIALS
+from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.wordpiece import WordPiece
 
 VOCABULARY = Vocabulary(tokens=(*SPECIALS, "a", "b", "##b", "[", "]", "mask"), lowercase=True)

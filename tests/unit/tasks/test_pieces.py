@@ -9,7 +9,8 @@ import pytest
 
 from pipeline.tasks.pieces import AT_ONCE, Pieces, Tokenization
 from pipeline.text.splitting import SPECIALS
-from pipeline.text.vocabulary import Vocabulary, train_vocabulary
+from pipeline.text.training import train_vocabulary
+from pipeline.text.vocabulary import Vocabulary
 
 TOKENIZATION = Tokenization(Vocabulary(tokens=(*SPECIALS, "the", "cafe", "##s", "mask", "[", "]", "."), lowercase=True))
 

@@ -11,7 +11,8 @@ from pipeline.text.examples import assemble, generator, make_examples
 from pipeline.text.randomness import numbered_generator
 from pipeline.text.schema import DOCUMENT, EXAMPLE
 from pipeline.text.sequences import Sequences
-from pipeline.text.vocabulary import SPECIALS, Vocabulary
+from pipeline.text.splitting import SPECIALS
+from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.wordpiece import WordPiece
 
 WORDS = tuple(f"{a}{b}" for a in "bcdfg" for b in "aeiou")

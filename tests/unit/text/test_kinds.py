@@ -12,19 +12,21 @@ from tokenizers.models import BPE, Unigram
 
 from pipeline.config.data import VocabularySettings
 from pipeline.errors import ConfigError, DataError
-from pipeline.text.splitting import Splitting
+from pipeline.text.splitting import SPECIALS, Splitting
 from pipeline.text.training import (
     REPLAYED,
-    SPECIALS,
     counts_table,
     iterate_counts,
     scale_counts,
     sort_rarest_scores,
     split_at_unknown,
+    train_vocabulary,
     word_counts,
 )
-from pipeline.text.vocabulary import Vocabulary, load_vocabulary, save_vocabulary, train_vocabulary
+from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_files import read_file
+from pipeline.text.vocabulary_loading import load_vocabulary
+from pipeline.text.vocabulary_saving import save_vocabulary
 
 TEXTS = [
     "the cats sat on the mats [MASK] <mask>",
@@ -263,7 +265,7 @@ def test_the_lowest_scores_are_dealt_by_code_point() -> None:
 @pytest.mark.parametrize("kind", ["byte-bpe", "unigram"])
 def test_training_gives_the_same_entries_in_every_process(kind: str) -> None:
     program = (
-        "import random; from pipeline.text.vocabulary import train_vocabulary; random.seed(1); "
+        "import random; from pipeline.text.training import train_vocabulary; random.seed(1); "
         "texts = [' '.join(''.join(random.choices('abcdefgh力', k=random.randint(1, 6))) for _ in range(300)) for _ "
         "in range(40)]; "
         f"v = train_vocabulary(texts, size=400, lowercase=True, kind={kind!r}); print(v.size, v.fingerprint)"

@@ -8,7 +8,8 @@ from scipy.stats import chisquare
 
 from pipeline.config.data import NgramMasking, Sampling, SpanMasking, TokenMasking, WholeWordMasking
 from pipeline.text.masking import MASKINGS, Masked, mask
-from pipeline.text.vocabulary import SPECIALS, Vocabulary
+from pipeline.text.splitting import SPECIALS
+from pipeline.text.vocabulary import Vocabulary
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 VOCABULARY = Vocabulary(

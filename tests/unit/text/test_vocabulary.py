@@ -12,9 +12,11 @@ from tokenizers import Tokenizer
 from tokenizers.models import BPE
 
 from pipeline.errors import ConfigError, DataError
-from pipeline.text.splitting import Splitting
-from pipeline.text.training import alphabet, counts_table, repeat_words, word_counts
-from pipeline.text.vocabulary import SPECIALS, Vocabulary, load_vocabulary, save_vocabulary, train_vocabulary
+from pipeline.text.splitting import SPECIALS, Splitting
+from pipeline.text.training import alphabet, counts_table, repeat_words, train_vocabulary, word_counts
+from pipeline.text.vocabulary import Vocabulary
+from pipeline.text.vocabulary_loading import load_vocabulary
+from pipeline.text.vocabulary_saving import save_vocabulary
 
 ENTRIES = (*SPECIALS, "[unused0]", "[unused12]", "the", "##s", "[", "##ing", "a")
 UNCASED = Vocabulary(tokens=ENTRIES, lowercase=True)
@@ -332,7 +334,7 @@ def test_training_cased_without_upper_case_is_refused() -> None:
 
 def test_training_gives_the_same_entries_in_every_process() -> None:
     program = (
-        "import random; from pipeline.text.vocabulary import train_vocabulary; random.seed(1); "
+        "import random; from pipeline.text.training import train_vocabulary; random.seed(1); "
         "texts = [' '.join(''.join(random.choices('abcdefgh力', k=random.randint(1, 6))) for _ in range(300)) for _ "
         "in range(40)]; "
         "v = train_vocabulary(texts, size=400, lowercase=True); print(v.size, v.fingerprint)"

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chi2_contingency
 
-from pipeline.text.vocabulary import SPECIALS, Vocabulary
+from pipeline.text.splitting import SPECIALS
+from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.words import Words, draw_spans, draw_words, single_pieces, whole_words
 
 PAD, UNK, CLS, SEP, MASK = range(5)

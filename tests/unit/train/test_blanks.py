@@ -12,7 +12,8 @@ from pipeline.config.model import Model
 from pipeline.corpus.prepared import Corpus, Window
 from pipeline.objectives.pretraining import BertPretraining
 from pipeline.text.schema import DOCUMENT
-from pipeline.text.vocabulary import Vocabulary, train_vocabulary
+from pipeline.text.training import train_vocabulary
+from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.wordpiece import WordPiece
 from pipeline.train.blanks import Blank, Blanks, chosen, fill_in_the_blanks, readable, sentences_with_blanks
 from pipeline.train.evaluate import unigram_counts

@@ -15,7 +15,8 @@ from pipeline.config.training import AdamW
 from pipeline.corpus.order import Cursor
 from pipeline.errors import CheckpointError
 from pipeline.objectives.pretraining import BertPretraining
-from pipeline.text.vocabulary import Vocabulary, load_vocabulary
+from pipeline.text.vocabulary import Vocabulary
+from pipeline.text.vocabulary_loading import load_vocabulary
 from pipeline.train.checkpoint import (
     State,
     best_step,

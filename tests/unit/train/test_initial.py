@@ -21,7 +21,8 @@ from pipeline.config.model import Model
 from pipeline.errors import CheckpointError, ConfigError, DataError, PipelineError
 from pipeline.model.weights import published_config, to_published
 from pipeline.text.extension import extend_vocabulary
-from pipeline.text.vocabulary import Vocabulary, save_vocabulary
+from pipeline.text.vocabulary import Vocabulary
+from pipeline.text.vocabulary_saving import save_vocabulary
 from pipeline.train.initial import (
     POOLER,
     Initial,

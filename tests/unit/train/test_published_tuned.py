@@ -15,7 +15,8 @@ from pipeline.locations import absolute
 from pipeline.objectives.tasks import OBJECTIVES
 from pipeline.predict.model import identify
 from pipeline.tasks.task import Task
-from pipeline.text.vocabulary import Vocabulary, has_capitals
+from pipeline.text.vocabulary import Vocabulary
+from pipeline.text.vocabulary_loading import has_capitals
 from pipeline.train.published_tuned import is_published, load_tuned_or_published, with_number_labels
 from pipeline.train.tuned import About, save_tuned
 

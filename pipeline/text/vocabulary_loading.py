@@ -1,0 +1,95 @@
+"""Load a vocabulary from its published files, and check the settings that say how text is normalised for it."""
+
+import re
+
+from pipeline.errors import ConfigError
+from pipeline.text.vocabulary import Vocabulary
+from pipeline.text.vocabulary_files import read_file, specials_of
+
+ODD_SHARE = 0.01
+"""Published uncased vocabularies have a few upper-case entries; with a larger share, a vocabulary is cased."""
+BRACKETED = re.compile(r"\[.+\]", re.DOTALL)
+
+
+def load_vocabulary(
+    path: str, lowercase: bool | None, *, strip_accents: bool | None = None, chinese_characters: bool = True
+) -> Vocabulary:
+    """Load a vocabulary from a vocab.txt, tokenizer.json, vocab.json, or a folder with one (tokenizer.json first).
+
+    `path` is a local path or URL; `lowercase` and `strip_accents` None: as the tokenizer's own config says. Raises
+    ConfigError if there is no such file, if lower-casing is neither set nor configured, or if a setting contradicts the
+    config or the entries; DataError for a file that is not such a vocabulary. A published tokenizer other than
+    WordPiece is used as it is: RoBERTa's puts no space before a text.
+    """
+    file, found = read_file(path)
+    specials = specials_of(found, file)
+    chosen = _merge_setting("lowercase", lowercase, found.lowercase, found.source)
+    if chosen is None:
+        raise ConfigError(
+            f"vocabulary.lowercase must be said: {file} does not tell whether text is lower-cased; "
+            "pass True for an uncased vocabulary or False for a cased one"
+        )
+    said = f"vocabulary.lowercase ({lowercase})" if lowercase is not None else f"{found.source} ({found.lowercase})"
+    if found.kind == "wordpiece":
+        require_fitting_case(found.tokens, chosen, said, file)
+    stripping = chosen if found.strip_accents is None and found.lowercase is not None else found.strip_accents
+    stripped = _merge_setting("strip_accents", strip_accents, stripping, file)
+    splits = found.chinese_characters
+    if not chinese_characters:
+        splits = _merge_setting("chinese_characters", False, splits, file)
+    return Vocabulary(
+        tokens=found.tokens,
+        lowercase=chosen,
+        kind=found.kind,
+        strip_accents=None if stripped == chosen else stripped,
+        chinese_characters=splits is not False,
+        specials=specials,
+        model=found.model,
+    )
+
+
+def load_vocabulary_as_published(path: str) -> Vocabulary:
+    """Load the vocabulary of a published model, as load_vocabulary.
+
+    If its files do not state whether text is lower-cased, it is, as in transformers, unless the entries have capitals,
+    which would never occur.
+    """
+    _, found = read_file(path)
+    return load_vocabulary(path, None if found.lowercase is not None else not has_capitals(found.tokens))
+
+
+def has_capitals(tokens: tuple[str, ...]) -> bool:
+    """Whether more entries have upper-case letters than the few of a published uncased vocabulary."""
+    return len(_upper_case(tokens)) > ODD_SHARE * len(tokens)
+
+
+def _upper_case(tokens: tuple[str, ...]) -> list[str]:
+    """Return the entries that lower-casing changes, except special tokens."""
+    return [token for token in tokens if not BRACKETED.fullmatch(token) and token != token.lower()]
+
+
+def _merge_setting(name: str, wanted: bool | None, configured: bool | None, source: str) -> bool | None:
+    """Return the requested or configured value of a setting. Raises ConfigError if they differ."""
+    if wanted is not None and configured is not None and wanted != configured:
+        raise ConfigError(
+            f"vocabulary.{name} ({wanted}) differs from {source} ({configured}): leave it out, or pass {configured}"
+        )
+    return configured if wanted is None else wanted
+
+
+def require_fitting_case(tokens: tuple[str, ...], lowercase: bool, said: str, file: str) -> None:
+    """Raise ConfigError if lower-casing and the entries contradict; `said` names the setting and its value."""
+    words = [token for token in tokens if not BRACKETED.fullmatch(token)]
+    upper = _upper_case(tokens)
+    lower = [word for word in words if word != word.upper()]
+    if lowercase and len(upper) > ODD_SHARE * len(words):
+        raise ConfigError(
+            f"{said} does not fit {file}: {len(upper)} of {len(tokens)} entries have upper-case letters, "
+            f"such as {upper[0]!r}; make it False for this cased vocabulary"
+        )
+    if not lowercase and lower and not upper:
+        raise ConfigError(
+            f"{said} does not fit {file}: 0 of {len(tokens)} entries have upper-case letters "
+            f"and {len(lower)} have lower-case ones, "
+            f"such as {lower[0]!r}; make it True for this uncased vocabulary"
+        )
