@@ -21,7 +21,7 @@ from typing import Any
 import ray
 
 from pipeline import storage
-from pipeline.config.training import Placement
+from pipeline.config.placement import Placement
 from pipeline.config.workers import WorkerRange
 from pipeline.errors import ClusterLost, ConfigError
 from pipeline.local_files import scratch_folder

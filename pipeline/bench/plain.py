@@ -15,7 +15,8 @@ import pyarrow as pa
 import torch
 
 from pipeline.config.jobs import Pretrain
-from pipeline.config.training import Placement, Tracking
+from pipeline.config.placement import Placement
+from pipeline.config.training import Tracking
 from pipeline.corpus.order import WindowRange, offset
 from pipeline.corpus.stream import StreamSettings, rows_of_range, windows_for
 from pipeline.objectives.pretraining import BertPretraining

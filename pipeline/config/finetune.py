@@ -7,7 +7,8 @@ from pipeline.config.adapters import Adapter, Freeze, NoAdapter
 from pipeline.config.checks import require, require_above_zero, require_at_least, require_share
 from pipeline.config.data import VocabularySettings
 from pipeline.config.locations import Location
-from pipeline.config.training import AdamW, LinearDecay, TrialPlacement
+from pipeline.config.placement import TrialPlacement
+from pipeline.config.training import AdamW, LinearDecay
 
 COMMON = (
     *("checkpoint", "task", "data", "train", "dev", "text", "label", "seeds", "minutes", "output"),

@@ -8,6 +8,7 @@ from pipeline.config.data import Preparation, Sampling, VocabularySettings
 from pipeline.config.locations import Location, SourceText
 from pipeline.config.model import Model
 from pipeline.config.phases import OnePhase, Phase, TwoPhases, split
+from pipeline.config.placement import Placement
 from pipeline.config.training import (
     AdamW,
     Batch,
@@ -15,7 +16,6 @@ from pipeline.config.training import (
     Evaluation,
     Lamb,
     LinearDecay,
-    Placement,
     Schedule,
     Tracking,
     WarmupStableDecay,

@@ -6,7 +6,7 @@ from typing import Literal
 from pipeline.config.checks import require, require_above_zero, require_at_least
 from pipeline.config.finetune import COMMON, Finetune, OnBadRows
 from pipeline.config.locations import Location
-from pipeline.config.training import ModelPlacement
+from pipeline.config.placement import ModelPlacement
 
 OUTPUTS = (".parquet", ".csv", ".jsonl", ".ndjson", ".json")
 COMMON_OF_COMPARE = ("random_weights", *(name for name in COMMON if name != "minutes"))

@@ -10,7 +10,7 @@ import torch
 
 from pipeline.config.finetune import Finetune, Recipe, TaskAdamW
 from pipeline.config.model import Model
-from pipeline.config.training import TrialPlacement
+from pipeline.config.placement import TrialPlacement
 from pipeline.errors import ConfigError, DataError, shown
 from pipeline.finetune.facts import training_facts
 from pipeline.finetune.problems import cut

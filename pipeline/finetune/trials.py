@@ -20,7 +20,7 @@ from pipeline import storage
 from pipeline.config.adapters import Bottleneck, NoAdapter
 from pipeline.config.finetune import Finetune
 from pipeline.config.flat import flatten
-from pipeline.config.training import ModelPlacement
+from pipeline.config.placement import ModelPlacement
 from pipeline.errors import DataError
 from pipeline.export.tuned_card import tuned_files
 from pipeline.finetune.facts import training_facts

@@ -12,7 +12,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from pipeline import cluster
 from pipeline.config.finetune import Finetune
-from pipeline.config.training import ModelPlacement
+from pipeline.config.placement import ModelPlacement
 from pipeline.finetune.trials import NARROW, precision_of
 from pipeline.reporting import Report
 from pipeline.train.hardware import device_of

@@ -8,8 +8,8 @@ import torch
 from tokenizers import Tokenizer
 
 from pipeline import storage
+from pipeline.config.placement import ModelPlacement
 from pipeline.config.predict import Predict
-from pipeline.config.training import ModelPlacement
 from pipeline.errors import CheckpointError, DataError, listed, shown
 from pipeline.export.inference import TEXTS_AT_ONCE, batch_of, fill_masks
 from pipeline.export.trained import Trained, load_trained

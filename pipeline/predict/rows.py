@@ -7,7 +7,7 @@ import pyarrow as pa
 import torch
 
 from pipeline import storage
-from pipeline.config.training import ModelPlacement
+from pipeline.config.placement import ModelPlacement
 from pipeline.errors import DataError, listed, shown
 from pipeline.predict.answers import required_columns
 from pipeline.predict.model import answer_table, task_answerer

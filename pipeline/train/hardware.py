@@ -10,7 +10,7 @@ import torch
 
 from pipeline.config.jobs import Pretrain
 from pipeline.config.phases import Phase
-from pipeline.config.training import ModelPlacement, Placement
+from pipeline.config.placement import ModelPlacement, Placement
 from pipeline.errors import ConfigError
 from pipeline.model.float8 import refuse_float8
 from pipeline.model.flops import TokenCounts, flops_per_token, peak_flops, utilisation

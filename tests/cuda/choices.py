@@ -8,7 +8,7 @@ from torch._dynamo.testing import CompileCounterWithBackend
 
 from pipeline.bench.step import Case, make_batch
 from pipeline.config.model import Model
-from pipeline.config.training import Placement
+from pipeline.config.placement import Placement
 from pipeline.errors import ConfigError
 from pipeline.model.attention import has_kernel
 from pipeline.objectives.pretraining import BertPretraining

@@ -22,7 +22,7 @@ from jobs.finetune import main
 from pipeline.config.command import Command
 from pipeline.config.data import VocabularySettings
 from pipeline.config.finetune import Finetune
-from pipeline.config.training import TrialPlacement
+from pipeline.config.placement import TrialPlacement
 from pipeline.finetune.encoder import read_encoder
 from pipeline.finetune.problems import read_problems
 from pipeline.finetune.trials import load_or_train, make_trial, precision_of

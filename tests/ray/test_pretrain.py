@@ -28,6 +28,7 @@ from pipeline.config.data import Preparation, Sampling, VocabularySettings
 from pipeline.config.jobs import Pretrain
 from pipeline.config.model import Model
 from pipeline.config.phases import TwoPhases
+from pipeline.config.placement import Placement
 from pipeline.config.training import (
     AdamW,
     Batch,
@@ -35,7 +36,6 @@ from pipeline.config.training import (
     ConstantRate,
     Evaluation,
     LinearDecay,
-    Placement,
     Tracking,
     WarmupStableDecay,
 )

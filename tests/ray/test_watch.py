@@ -12,7 +12,8 @@ import ray
 from pipeline.config.data import Preparation, Sampling, VocabularySettings
 from pipeline.config.jobs import Pretrain
 from pipeline.config.model import Model
-from pipeline.config.training import Batch, Placement
+from pipeline.config.placement import Placement
+from pipeline.config.training import Batch
 from pipeline.errors import PipelineError
 from pipeline.train import launch
 from pipeline.train.launch import take_reservation, watch

@@ -27,7 +27,7 @@ from pipeline.cluster import (
     ray_errors_as_cluster_lost,
     stream_cpus,
 )
-from pipeline.config.training import Placement
+from pipeline.config.placement import Placement
 from pipeline.config.workers import worker_range
 from pipeline.errors import ClusterLost, ConfigError, DataError
 from pipeline.stopping import interrupt

@@ -27,6 +27,7 @@ from pipeline.config.flat import flatten
 from pipeline.config.jobs import Pretrain, with_words_rate
 from pipeline.config.model import Model
 from pipeline.config.phases import OnePhase, TwoPhases
+from pipeline.config.placement import ModelPlacement, Placement, TrialPlacement
 from pipeline.config.predict import Predict
 from pipeline.config.training import (
     AdamW,
@@ -37,11 +38,8 @@ from pipeline.config.training import (
     Evaluation,
     Lamb,
     LinearDecay,
-    ModelPlacement,
-    Placement,
     PolynomialDecay,
     Tracking,
-    TrialPlacement,
     WarmupStableDecay,
 )
 from pipeline.errors import ConfigError

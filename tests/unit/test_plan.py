@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from jobs import pretrain
-from pipeline.config.training import Batch, Placement
+from pipeline.config.placement import Placement
+from pipeline.config.training import Batch
 from pipeline.config.workers import worker_range
 from pipeline.durations import estimate
 from pipeline.errors import ConfigError

@@ -10,7 +10,8 @@ import pytest
 from pipeline.config.adapters import Freeze, LowRank
 from pipeline.config.finetune import Cutting, Finetune, Recipe, Trials
 from pipeline.config.model import Model
-from pipeline.config.training import LinearDecay, TrialPlacement
+from pipeline.config.placement import TrialPlacement
+from pipeline.config.training import LinearDecay
 from pipeline.errors import ConfigError, DataError
 from pipeline.finetune.problems import Problem, digest, download, is_held_out, read_problems, texts, with_dev
 from pipeline.finetune.trials import build, identity_of, make_trial

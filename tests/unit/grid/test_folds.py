@@ -11,7 +11,7 @@ import pytest
 
 from pipeline.config.finetune import Cutting, Finetune, Recipe, Search
 from pipeline.config.model import Model
-from pipeline.config.training import TrialPlacement
+from pipeline.config.placement import TrialPlacement
 from pipeline.finetune import trials
 from pipeline.finetune.live import Live
 from pipeline.finetune.problems import Problem, in_cuttings, read_problems

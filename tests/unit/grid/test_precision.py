@@ -8,7 +8,7 @@ import torch
 
 from pipeline.config.finetune import Cutting, Finetune, Recipe
 from pipeline.config.model import Model
-from pipeline.config.training import TrialPlacement
+from pipeline.config.placement import TrialPlacement
 from pipeline.finetune import trials
 from pipeline.finetune.problems import Problem, digest, read_problems
 from pipeline.finetune.trials import make_trial

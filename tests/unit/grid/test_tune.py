@@ -9,7 +9,7 @@ from ray.tune.execution.class_cache import _ActorClassCache
 
 from pipeline import cluster, storage
 from pipeline.config.finetune import Finetune, Trials
-from pipeline.config.training import TrialPlacement
+from pipeline.config.placement import TrialPlacement
 from pipeline.errors import ConfigError, DataError
 from pipeline.finetune.trials import STOPPED, Trial
 from pipeline.grid.tune import LOGINS, Watch, at_once, connect, fit, published, resources

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from pipeline.config.training import Placement
+from pipeline.config.placement import Placement
 from pipeline.errors import ConfigError
 from pipeline.model import float8
 from pipeline.model.gpu import Gpu, supports_matmul

@@ -6,8 +6,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from pipeline.config.placement import ModelPlacement
 from pipeline.config.predict import Predict
-from pipeline.config.training import ModelPlacement
 from pipeline.errors import ConfigError
 from pipeline.predict.distributed import (
     ModelResources,

@@ -14,8 +14,8 @@ from safetensors.torch import save_file
 from pipeline import storage
 from pipeline.config.finetune import Cutting
 from pipeline.config.model import Model
+from pipeline.config.placement import ModelPlacement
 from pipeline.config.predict import Predict
-from pipeline.config.training import ModelPlacement
 from pipeline.errors import CheckpointError, ConfigError, DataError
 from pipeline.finetune import trials
 from pipeline.finetune.trials import answer_precision

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.config.training import Placement
+from pipeline.config.placement import Placement
 from pipeline.text.splitting import SPECIALS
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.wordpiece import LONGEST_KEPT, TABLE_CHUNKS, WordPiece, chunk_ends, encode_directly

@@ -14,7 +14,8 @@ from torch._dynamo.testing import CompileCounter
 
 from pipeline.bench.step import Case, make_batch
 from pipeline.config.model import Model
-from pipeline.config.training import AdamW, Placement
+from pipeline.config.placement import Placement
+from pipeline.config.training import AdamW
 from pipeline.errors import ConfigError
 from pipeline.objectives.pretraining import BertPretraining
 from pipeline.presets import PRESETS

@@ -6,7 +6,7 @@ import torch
 from pipeline.config.jobs import Pretrain
 from pipeline.config.model import Model
 from pipeline.config.phases import TwoPhases
-from pipeline.config.training import Placement
+from pipeline.config.placement import Placement
 from pipeline.errors import ConfigError
 from pipeline.train.hardware import device_peak, out_of_memory_as_config_error, peak_memory_bytes, utilisation_percent
 

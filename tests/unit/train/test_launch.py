@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from pipeline.config.jobs import Pretrain
-from pipeline.config.training import Batch, Placement
+from pipeline.config.placement import Placement
+from pipeline.config.training import Batch
 from pipeline.corpus.stream import STREAM_BYTES
 from pipeline.train.launch import most_of_round, stream_bytes, train_environment
 

@@ -8,6 +8,7 @@ from pipeline.config.data import Preparation, Sampling, TokenMasking, Vocabulary
 from pipeline.config.jobs import Pretrain
 from pipeline.config.model import Model
 from pipeline.config.phases import TwoPhases
+from pipeline.config.placement import Placement
 from pipeline.config.training import (
     AdamW,
     Batch,
@@ -16,7 +17,6 @@ from pipeline.config.training import (
     Evaluation,
     Lamb,
     LinearDecay,
-    Placement,
     Schedule,
     Tracking,
     WarmupStableDecay,
