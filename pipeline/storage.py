@@ -5,50 +5,26 @@ without a manifest does not count, and a file that differs from its manifest is 
 """
 
 import errno
-import fcntl
 import functools
 import hashlib
 import json
 import os
 import secrets
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import IO, Any, ParamSpec, TypeVar
+from typing import Any
 from urllib.parse import unquote
 
 from pyarrow import NativeFile, fs
 
-from pipeline.errors import ConfigError, DataError
-from pipeline.local_files import open_lock, replace_file, require_regular
+from pipeline.errors import ConfigError
+from pipeline.local_files import replace_file, require_regular
 from pipeline.locations import is_absolute, is_url, require_valid_path
+from pipeline.retries import is_transient, retrying, with_retries
 
 MANIFEST = "manifest.json"
 HUB = "hf://"
-TRANSIENT = (
-    *(
-        f"AWS Error {name}"
-        for name in (
-            "INTERNAL_FAILURE",
-            "SERVICE_UNAVAILABLE",
-            "NETWORK_CONNECTION",
-            "SLOW_DOWN",
-            "THROTTLING",
-            "REQUEST_TIMEOUT",
-            "UNKNOWN",
-        )
-    ),
-    *(
-        f"google::cloud::Status({name}"
-        for name in ("UNAVAILABLE", "INTERNAL", "DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED")
-    ),
-)
-"""Substrings of transient object-store errors; the stores' libraries do not retry once a response has started."""
-WAITS = (0.2, 1.0, 3.0, 9.0)
-"""Seconds before each retry."""
-Arguments, Result = ParamSpec("Arguments"), TypeVar("Result")
 
 
 def join(location: str, *names: str) -> str:
@@ -112,33 +88,6 @@ def first_line(error: BaseException) -> str:
     return text.splitlines()[0] if text else type(error).__name__
 
 
-def with_retries(call: Callable[[], Result]) -> Result:
-    """Return the result of a call, retried on transient storage errors. Raises the last error."""
-    for wait in WAITS:
-        try:
-            return call()
-        except (OSError, DataError) as error:
-            if not is_transient(error):
-                raise
-            time.sleep(wait)
-    return call()
-
-
-def is_transient(error: Exception) -> bool:
-    """Return whether an error, or the storage error quoted in one of ours, is transient."""
-    return isinstance(error, OSError | DataError) and any(word in str(error) for word in TRANSIENT)
-
-
-def retrying(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-    """Decorate a function to retry transient storage errors."""
-
-    @functools.wraps(function)
-    def calling(*arguments: Arguments.args, **named: Arguments.kwargs) -> Result:
-        return with_retries(lambda: function(*arguments, **named))
-
-    return calling
-
-
 @retrying
 def exists(location: str) -> bool:
     """Return whether a file or folder exists."""
@@ -188,7 +137,7 @@ def _opened(location: str) -> NativeFile:
 def write_bytes(location: str, content: bytes) -> None:
     """Write a whole file under a temporary name and move it into place."""
     system, path = filesystem(location)
-    _make_folder(location.rsplit("/", 1)[0])
+    make_folder(location.rsplit("/", 1)[0])
     if is_url(location):  # an object store shows an object only when it is whole
         with system.open_output_stream(path, compression=None) as stream:
             stream.write(content)
@@ -227,7 +176,7 @@ def write_json(location: str, value: Any) -> None:
 
 
 @retrying
-def _make_folder(location: str) -> None:
+def make_folder(location: str) -> None:
     """Create a local folder and its parents; a no-op for object stores."""
     if not is_url(location):
         os.makedirs(location or "/", exist_ok=True)
@@ -263,79 +212,20 @@ def require_writable(name: str, location: str) -> None:
             f"{name} ({location}) cannot be written: {first_line(error)}; choose another folder or URL"
         ) from error
 
-
-@contextmanager
-def locked(folder: str, *, wait: bool = False) -> Iterator[None]:
-    """Lock a local folder against other processes of this machine; the lock ends with the process.
-
-    Waits for another holder, or raises ConfigError without `wait`. Folders behind URLs are not locked.
-    """
-    if is_url(folder):
-        yield
-        return
-    _make_folder(folder)
-    with _hold_lock(f"{folder}/.lock", folder, wait):
-        yield
-
-
-@contextmanager
-def locked_name(location: str, *, wait: bool = False) -> Iterator[None]:
-    """Lock a local path, existing or not, as `locked` locks a folder; the lock file is deleted at the end."""
-    if is_url(location):
-        yield
-        return
-    folder, _, name = location.rpartition("/")
-    _make_folder(folder)
-    path = f"{folder}/.{name}.lock"
-    while True:
-        with _hold_lock(path, location, wait) as lock:
-            try:
-                mine = os.path.samestat(os.fstat(lock.fileno()), os.lstat(path))
-            except FileNotFoundError:
-                mine = False
-            if mine:
-                try:
-                    yield
-                finally:
-                    os.unlink(path)
-                return
         # The process that held it has deleted it since it was opened.
-
-
-@contextmanager
-def _hold_lock(path: str, location: str, wait: bool) -> Iterator[IO[str]]:
-    """Hold a lock file. Raises ConfigError, naming `location`, where another process holds it and `wait` is False."""
-    try:
-        stream = open_lock(path)
-    except OSError as error:
-        raise ConfigError(
-            f"{path} cannot be used as a lock ({first_line(error)}); delete it, or choose another folder"
-        ) from error
-    with stream as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            lock.seek(0)
-            raise ConfigError(
-                f"{location} is in use by process {lock.read().strip()}; wait for it, stop it, or choose another name"
-            ) from error
-        lock.truncate(0)
-        lock.write(str(os.getpid()))
-        lock.flush()
-        yield lock
 
 
 def publish(folder: Path, target: str, about: dict[str, Any]) -> None:
     """Copy a local folder to `target`, then write its manifest: `about` and {file: {bytes, sha256}} as `files`."""
     if exists(target):
         delete_folder(target)
-    _make_folder(target)
+    make_folder(target)
     system, path = filesystem(target)
     files = {}
     for file in sorted(p for p in folder.rglob("*") if p.is_file()):
         name = file.relative_to(folder).as_posix()
         files[name] = {"bytes": file.stat().st_size, "sha256": sha256(str(file))}
-        _make_folder(join(target, name).rsplit("/", 1)[0])
+        make_folder(join(target, name).rsplit("/", 1)[0])
         with_retries(
             partial(
                 fs.copy_files,

@@ -14,6 +14,7 @@ from pipeline.corpus.prepared import Corpus, Window, read_window
 from pipeline.corpus.progress import Progress
 from pipeline.corpus.tasks import MOST_BLOCKS, run_tasks
 from pipeline.reporting import Report
+from pipeline.retries import retrying
 from pipeline.text.splitting import Splitting
 from pipeline.text.training import COUNTS, counts_table, word_counts
 
@@ -147,7 +148,7 @@ def _write_batches(location: str, tables: list[pa.Table]) -> None:
     storage.write_bytes(location, sink.getvalue())
 
 
-@storage.retrying
+@retrying
 def _read_batch(location: str, number: int) -> pa.Table:
     """Read one batch of an Arrow file."""
     system, path = storage.filesystem(location)

@@ -16,6 +16,7 @@ from pipeline.corpus.tasks import run_tasks
 from pipeline.corpus.vocabulary import first_windows
 from pipeline.errors import DataError
 from pipeline.local_files import scratch_folder
+from pipeline.locks import locked_name
 from pipeline.reporting import Report
 from pipeline.shared_output import unshared_output
 from pipeline.text.wordpiece import WordPiece
@@ -36,7 +37,7 @@ def counted_embeddings(corpus: Corpus, wordpiece: WordPiece, width: int, output:
     folder = storage.join(
         output, "embeddings", f"{corpus.fingerprint[:12]}-{vocabulary.fingerprint[:12]}-{width}-{METHOD}"
     )
-    with storage.locked_name(folder, wait=True):  # two runs may want the same ones at once
+    with locked_name(folder, wait=True):  # two runs may want the same ones at once
         if not storage.exists(storage.join(folder, storage.MANIFEST)):
             windows = first_windows(corpus, CHARACTERS)
             report(

@@ -24,6 +24,7 @@ from pipeline.corpus.stages import PARTS, Tallies, extract, find_overlaps, shuff
 from pipeline.corpus.web import patience
 from pipeline.errors import ConfigError, DataError, listed
 from pipeline.locations import is_url
+from pipeline.locks import locked
 from pipeline.reporting import Report
 
 UNFINISHED = re.compile(r"\.[0-9a-f]{16}\.tmp$")
@@ -91,7 +92,7 @@ def prepare_listed(listing: Listing, report: Report) -> Corpus:
             ]
         )
         storage.require_writable("folder", folder)
-        with storage.locked(folder), patience(settings.web_timeout, report):
+        with locked(folder), patience(settings.web_timeout, report):
             _build(files, settings, folder, listing.plan, report)
         corpus = load_corpus(folder)
     report(f"prepare: {folder} is ready: {_summary(corpus)}")

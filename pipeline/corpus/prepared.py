@@ -11,6 +11,7 @@ from pipeline import storage
 from pipeline.config.locations import BUILTIN
 from pipeline.corpus.web import WEB
 from pipeline.errors import ConfigError, DataError, PipelineError, StorageUnavailable
+from pipeline.retries import is_transient, with_retries
 from pipeline.text.schema import DOCUMENT
 
 SPLITS = ("train", "heldout")
@@ -114,9 +115,9 @@ def read_window(corpus: Corpus, window: Window) -> pa.Table:
             return file.read_row_group(window.row_group).cast(DOCUMENT)
 
     try:
-        return storage.with_retries(read)
+        return with_retries(read)
     except (OSError, pa.ArrowException, IndexError) as error:
-        if storage.is_transient(error) or storage.is_unavailable(location):
+        if is_transient(error) or storage.is_unavailable(location):
             raise StorageUnavailable(
                 f"{location} cannot be read now ({storage.first_line(error)}); the same command tries again"
             ) from error

@@ -5,6 +5,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline import storage
+from pipeline.retries import retrying
 
 KEYS = 1 << 64
 
@@ -14,7 +15,7 @@ def key_edges(number: int, count: int) -> tuple[int, int]:
     return -(-number * KEYS // count), -(-(number + 1) * KEYS // count)
 
 
-@storage.retrying
+@retrying
 def sorted_range(location: str, schema: pa.Schema, column: str, low: int, high: int) -> pa.Table:
     """Return the rows of a Parquet file, sorted by `column` and with its statistics, from `low` to below `high`.
 

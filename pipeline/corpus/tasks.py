@@ -11,9 +11,10 @@ import ray
 from ray.data import DataContext, Dataset
 from ray.util.queue import Queue
 
-from pipeline import errors, storage
+from pipeline import errors
 from pipeline.errors import PipelineError
 from pipeline.reporting import Report
+from pipeline.retries import with_retries
 
 LISTEN_SECONDS = 0.5
 MOST_BLOCKS = 2_000
@@ -110,7 +111,7 @@ def _result_or_error(call: Callable[[], dict[str, Any]], failed: dict[str, Any])
     Ray would wrap errors in its own and print a traceback for each.
     """
     try:
-        return storage.with_retries(call) | {"error": "", "message": ""}
+        return with_retries(call) | {"error": "", "message": ""}
     except PipelineError as error:
         return failed | {"error": type(error).__name__, "message": str(error)}
 

@@ -11,6 +11,7 @@ from pipeline.corpus.counts import MOST_UNIGRAM_WORDS, MOST_WORDS, count_words
 from pipeline.corpus.prepared import Corpus, Window
 from pipeline.errors import ConfigError, DataError
 from pipeline.local_files import scratch_folder
+from pipeline.locks import locked_name
 from pipeline.reporting import Report
 from pipeline.text import extension
 from pipeline.text.splitting import Splitting
@@ -32,7 +33,7 @@ def trained_vocabulary(settings: VocabularySettings, corpus: Corpus, output: str
     about = settings_of_training(settings, splitting)
     digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:8]
     folder = storage.join(output, "vocabularies", f"{corpus.fingerprint[:12]}-{settings.kind}-{settings.size}-{digest}")
-    with storage.locked_name(folder):  # two runs may want the same one at once
+    with locked_name(folder):  # two runs may want the same one at once
         if not storage.exists(storage.join(folder, storage.MANIFEST)):
             _train(settings, splitting, corpus, folder, {"corpus": corpus.fingerprint, "settings": about}, report)
     if problem := storage.damage(folder):
@@ -57,7 +58,7 @@ def extended_vocabulary(
     about = {"base": base.fingerprint, "extend": settings.extend, "training_characters": settings.training_characters}
     digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:8]
     folder = storage.join(output, "vocabularies", f"{corpus.fingerprint[:12]}-extended-{settings.extend}-{digest}")
-    with storage.locked_name(folder):
+    with locked_name(folder):
         if not storage.exists(storage.join(folder, storage.MANIFEST)):
             _publish_new_words(
                 base, settings, corpus, folder, {"corpus": corpus.fingerprint, "settings": about}, report

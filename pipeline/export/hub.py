@@ -11,6 +11,7 @@ from pipeline import storage
 from pipeline.errors import CheckpointError, ConfigError
 from pipeline.export.markdown import public_location
 from pipeline.local_files import scratch_folder
+from pipeline.retries import with_retries
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
@@ -73,7 +74,7 @@ def copy_file(source: str, target: str) -> None:
     """Copy a file from any storage to a local path, with retries."""
     system, path = storage.filesystem(source)
     local = fs.LocalFileSystem()
-    storage.with_retries(lambda: fs.copy_files(path, target, source_filesystem=system, destination_filesystem=local))
+    with_retries(lambda: fs.copy_files(path, target, source_filesystem=system, destination_filesystem=local))
 
 
 def reason(error: Exception, api: "HfApi") -> str:

@@ -25,6 +25,7 @@ from pipeline.errors import DataError
 from pipeline.export.tuned_card import tuned_files
 from pipeline.finetune.facts import training_facts
 from pipeline.finetune.problems import Problem
+from pipeline.locks import locked
 from pipeline.model.adapters import add_adapter, freeze
 from pipeline.model.encoder import Encoder
 from pipeline.model.gpu import gpu_of, supports_matmul
@@ -234,7 +235,7 @@ def load_or_train(
 
     Waits if another job on this machine runs the same trial.
     """
-    with storage.locked(trial.folder, wait=True):
+    with locked(trial.folder, wait=True):
         if (found := result_of(trial)) is not None and (trial.stage != "report" or has_model(trial)):
             delete_checkpoints(trial.folder)
             return found

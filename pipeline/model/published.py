@@ -23,6 +23,7 @@ from pipeline.errors import CheckpointError, ConfigError, PipelineError
 from pipeline.local_files import scratch_folder
 from pipeline.locations import is_url
 from pipeline.model.tensor_bundle import read_bundle
+from pipeline.retries import with_retries
 
 CONFIGS = ("config.json", "bert_config.json")
 """Config file names of Hugging Face and of google-research/bert."""
@@ -113,7 +114,7 @@ def _require_files(location: str, names: Sequence[str]) -> None:
     """Raise CheckpointError for a name that is no regular file: reading a pipe or a device may never end."""
     for name in names:
         system, path = storage.filesystem(storage.join(location, name))
-        if storage.with_retries(partial(system.get_file_info, path)).type != fs.FileType.File:
+        if with_retries(partial(system.get_file_info, path)).type != fs.FileType.File:
             raise CheckpointError(f"{storage.join(location, name)} is no regular file")
 
 

@@ -24,6 +24,7 @@ from pipeline.errors import CheckpointError
 from pipeline.local_files import scratch_folder
 from pipeline.model.weights import from_published, published_config, to_published
 from pipeline.reporting import Report
+from pipeline.retries import with_retries
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_saving import save_vocabulary
 from pipeline.train.optim import load_optimizer, optimizer_tensors
@@ -234,7 +235,7 @@ def read_tensors(location: str) -> dict[str, torch.Tensor]:
             return load_file(path)
         with scratch_folder("load") as temporary:
             local = f"{temporary}/tensors"
-            storage.with_retries(
+            with_retries(
                 lambda: fs.copy_files(
                     path, local, source_filesystem=system, destination_filesystem=fs.LocalFileSystem()
                 )

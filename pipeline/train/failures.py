@@ -6,8 +6,8 @@ from typing import Literal
 
 import torch
 
-from pipeline import storage
 from pipeline.errors import PipelineError, StorageUnavailable
+from pipeline.retries import is_transient
 
 LONGEST = 300
 """Characters of an error's text to show."""
@@ -97,9 +97,7 @@ def _kind_of(error: BaseException) -> Literal["echo", "transient", "unknown"]:
         return "echo"
     if type(error).__module__.split(".")[0] == "ray":
         return "echo"
-    if isinstance(error, ConnectionError | TimeoutError) or (
-        isinstance(error, Exception) and storage.is_transient(error)
-    ):
+    if isinstance(error, ConnectionError | TimeoutError) or (isinstance(error, Exception) and is_transient(error)):
         return "transient"
     return "unknown"
 

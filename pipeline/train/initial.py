@@ -22,6 +22,7 @@ from pipeline.config.model import Model
 from pipeline.corpus.given_vocabulary import given_vocabulary
 from pipeline.errors import CheckpointError, ConfigError, PipelineError, listed
 from pipeline.local_files import scratch_folder
+from pipeline.locks import locked_name
 from pipeline.model.published import Files, fingerprint, published_folder, read_config, read_weights
 from pipeline.model.weights import (
     CONFIG_FIELDS,
@@ -94,7 +95,7 @@ def read_initial(
                 model=model,
                 vocabulary=entries,
             )
-            with storage.locked_name(found.folder, wait=True):  # two runs may want the same one at once
+            with locked_name(found.folder, wait=True):  # two runs may want the same one at once
                 if storage.damage(found.folder):
                     errors_with_location(location, _publish_initial, found, location, folder, files)
         about = storage.read_json(storage.join(found.folder, storage.MANIFEST))

@@ -9,6 +9,7 @@ from pipeline import cluster, storage
 from pipeline.config.locations import with_absolute_locations
 from pipeline.config.predict import Predict
 from pipeline.errors import DataError
+from pipeline.locks import locked
 from pipeline.predict import model, output
 from pipeline.predict.distributed import about, answer_missing, inputs_of, result_lines
 from pipeline.predict.parts import Parts, PartsSummary, unified
@@ -26,7 +27,7 @@ def predict(config: Predict, report: Report) -> None:
     storage.require_writable("output", target.rpartition("/")[0] or "/")
     files = inputs_of(config.input, target, config.format, tags=kind == "tags")
     parts, begun = Parts(folder=target + ".parts"), time.monotonic()
-    with storage.locked(parts.folder):
+    with locked(parts.folder):
         parts.begin(asked := about(config, files, fingerprint))
         answer_missing(config, files, parts, report)
         whole = parts.counted()

@@ -14,6 +14,7 @@ from pipeline.config.locations import with_absolute_locations
 from pipeline.errors import ConfigError
 from pipeline.export.card import Lineage
 from pipeline.export.huggingface import export
+from pipeline.locks import locked
 from pipeline.reporting import Report
 from pipeline.shared_output import unshared_output
 from pipeline.train import run
@@ -93,7 +94,7 @@ def _export(job: Job, start: Start, summary: dict[str, Any]) -> dict[str, Any]:
 def _driving(config: Pretrain) -> Iterator[ActorHandle]:
     """Be the one driver of the run, and yield its tracker."""
     folder = run.run_folder(config)
-    with locked_tracker(folder) as tracker, storage.locked(folder), os_errors_as_checkpoint_error(config):
+    with locked_tracker(folder) as tracker, locked(folder), os_errors_as_checkpoint_error(config):
         yield tracker
 
 

@@ -20,8 +20,8 @@ FILES = {
 JOBS = sorted((ROOT / "jobs").glob("*.py"))
 
 GROUND = {
-    *("columns", "durations", "errors", "config", "environment", "local_files", "locations"),
-    *("presets", "reporting", "stopping", "storage"),
+    *("columns", "durations", "errors", "config", "environment", "local_files", "locations", "locks"),
+    *("presets", "reporting", "retries", "stopping", "storage"),
 }
 MODEL_SIDE = GROUND | {"batch", "text.schema", "model"}
 TRAIN_SIDE = MODEL_SIDE | {"shared_output", "text", "corpus", "tasks", "objectives", "cluster", "train"}
@@ -36,7 +36,9 @@ MAY_IMPORT = {
     "local_files": set(),
     "locations": {"errors", "local_files"},
     "stopping": set(),
-    "storage": {"errors", "local_files", "locations"},
+    "retries": {"errors"},
+    "storage": {"errors", "local_files", "locations", "retries"},
+    "locks": {"errors", "local_files", "locations", "storage"},
     "cluster": GROUND,
     "text": GROUND - {"config", "presets"} | {"config.data", "text"},
     "corpus": GROUND - {"presets"} | {"shared_output", "text", "corpus"},

@@ -10,6 +10,7 @@ import pytest
 from pipeline import storage
 from pipeline.errors import ConfigError
 from pipeline.local_files import replace_file, scratch_folder
+from pipeline.locks import locked
 
 HOLDER = (
     "from pipeline.local_files import scratch_folder\nwith scratch_folder('checkpoint') as folder:\n    "
@@ -120,7 +121,7 @@ def test_a_lock_that_is_a_link_or_a_pipe_is_refused(tmp_path: Path):
                 match=rf"^{tmp_path}/{name}/\.lock cannot be used as a lock \(.+\); delete it, or choose "
                 rf"another folder$",
             ),
-            storage.locked(str(tmp_path / name)),
+            locked(str(tmp_path / name)),
         ):
             pass
     assert (tmp_path / "precious").read_text() == "mine"

@@ -1,0 +1,72 @@
+"""Locks on local folders and paths against other processes of this machine; a lock ends with its process."""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO
+
+from pipeline.errors import ConfigError
+from pipeline.local_files import open_lock
+from pipeline.locations import is_url
+from pipeline.storage import first_line, make_folder
+
+
+@contextmanager
+def locked(folder: str, *, wait: bool = False) -> Iterator[None]:
+    """Lock a local folder against other processes of this machine; the lock ends with the process.
+
+    Waits for another holder, or raises ConfigError without `wait`. Folders behind URLs are not locked.
+    """
+    if is_url(folder):
+        yield
+        return
+    make_folder(folder)
+    with _hold_lock(f"{folder}/.lock", folder, wait):
+        yield
+
+
+@contextmanager
+def locked_name(location: str, *, wait: bool = False) -> Iterator[None]:
+    """Lock a local path, existing or not, as `locked` locks a folder; the lock file is deleted at the end."""
+    if is_url(location):
+        yield
+        return
+    folder, _, name = location.rpartition("/")
+    make_folder(folder)
+    path = f"{folder}/.{name}.lock"
+    while True:
+        with _hold_lock(path, location, wait) as lock:
+            try:
+                mine = os.path.samestat(os.fstat(lock.fileno()), os.lstat(path))
+            except FileNotFoundError:
+                mine = False
+            if mine:
+                try:
+                    yield
+                finally:
+                    os.unlink(path)
+                return
+
+
+@contextmanager
+def _hold_lock(path: str, location: str, wait: bool) -> Iterator[IO[str]]:
+    """Hold a lock file. Raises ConfigError, naming `location`, where another process holds it and `wait` is False."""
+    try:
+        stream = open_lock(path)
+    except OSError as error:
+        raise ConfigError(
+            f"{path} cannot be used as a lock ({first_line(error)}); delete it, or choose another folder"
+        ) from error
+    with stream as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            lock.seek(0)
+            raise ConfigError(
+                f"{location} is in use by process {lock.read().strip()}; wait for it, stop it, or choose another name"
+            ) from error
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
+        yield lock
