@@ -57,7 +57,7 @@ class Freeze:
     embeddings: bool = False
     """Words, positions, segments and their LayerNorm."""
     layers: int = 0
-    """How many of the lowest layers, with any adapters in them."""
+    """Number of the lowest layers that are frozen, with their adapters."""
 
     def __post_init__(self) -> None:
         require_at_least("freeze.layers", self.layers, 0)

@@ -12,7 +12,7 @@ class Text:
     """From a shard to masked Arrow blocks on one core, by stage, next to `tokenizers` and the usual preparation."""
 
     corpus: tuple[SourceText, ...] = ()
-    """As in jobs/prepare.py. None: the built-in corpus."""
+    """As in jobs/prepare.py. Default: the built-in corpus."""
     vocabulary: VocabularySettings = VocabularySettings()
     sampling: Sampling = Sampling()
     windows: int = 6
@@ -24,7 +24,7 @@ class Stream:
     """The same through Ray Data into a consumer, next to one plain process; memory of the workers."""
 
     corpus: tuple[SourceText, ...] = ()
-    """As in jobs/prepare.py. None: the built-in corpus."""
+    """As in jobs/prepare.py. Default: the built-in corpus."""
     vocabulary: VocabularySettings = VocabularySettings()
     sampling: Sampling = Sampling()
     rows_per_slot: int = 128
@@ -47,7 +47,7 @@ class Job:
     """The training loop on prepared rows, next to the same loop in a submitted job: Ray Train with the live stream."""
 
     corpus: tuple[SourceText, ...] = ()
-    """As in jobs/prepare.py. None: the built-in corpus."""
+    """As in jobs/prepare.py. Default: the built-in corpus."""
     preset: str = "bert-tiny"
     """One that starts from random weights; its first phase is measured."""
     steps: int = 400
@@ -55,7 +55,7 @@ class Job:
     compile: Literal["on", "off"] = "off"
     """torch.compile, of both."""
     threads: int | None = None
-    """CPU threads of both; none: all cores, which Ray's own processes then share."""
+    """CPU threads of both; default: all cores, which Ray's own processes then share."""
     repetitions: int = 3
     """Measurements of the time from submission to the first step."""
 
@@ -68,7 +68,7 @@ class Scale:
     """
 
     corpus: tuple[SourceText, ...] = ()
-    """As in jobs/prepare.py. None: the built-in corpus."""
+    """As in jobs/prepare.py. Default: the built-in corpus."""
     vocabulary: VocabularySettings = VocabularySettings(size=8_192)
     milliseconds: float = 200.0
     """Slept for each slot."""
@@ -81,7 +81,7 @@ class Checkpoint:
 
     preset: str = "bert-base"
     output: Location | None = None
-    """Local folder on the disk that is measured; none: the temporary one."""
+    """Local folder on the disk that is measured; default: the temporary one."""
     step_milliseconds: float = 200.0
     """Duration of the steps over which the cost is spread."""
     repetitions: int = 5

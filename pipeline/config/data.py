@@ -37,7 +37,7 @@ class Preparation:
     """
     near_duplicates: float | None = 0.8
     """Documents are dropped when this share of their sequences of eight words stands in others (reason:
-    near-duplicate), and held-out ones when a twentieth stands in training documents. None: only equal texts are
+    near-duplicate), and held-out ones when a twentieth is in training documents. None: only equal texts are
     dropped.
     """
     error_limit: float = 0.05
@@ -83,7 +83,7 @@ class VocabularySettings:
     """Which vocabulary to use: a given one, or one trained on the prepared corpus."""
 
     path: Location | None = None
-    """A vocab.txt, tokenizer.json, vocab.json with its merges.txt, or a folder with one; none: train one on the
+    """A vocab.txt, tokenizer.json, vocab.json with its merges.txt, or a folder with one; default: train one on the
     prepared corpus.
     """
     kind: Literal["wordpiece", "byte-bpe", "unigram"] = "wordpiece"
@@ -95,11 +95,11 @@ class VocabularySettings:
     lowercase: bool | None = None
     """Lower-case text.
 
-    None: as the given tokenizer's config says (a bare vocab.txt says nothing and needs it); a trained WordPiece does,
-    other kinds do not.
+    Default: as the given tokenizer's config says (a bare vocab.txt does not, so set it); yes for a trained WordPiece,
+    no for other trained kinds.
     """
     strip_accents: bool | None = None
-    """Remove accents. None: as the given tokenizer's config says, else where text is lower-cased (BERT's rule)."""
+    """Remove accents. Default: as the given tokenizer's config says, else where text is lower-cased (BERT's rule)."""
     chinese_characters: bool = True
     """WordPiece: every Chinese character is a word of its own; the other kinds never split them."""
     unused: int = 0
@@ -107,8 +107,8 @@ class VocabularySettings:
     special tokens'.
     """
     training_characters: int | None = 100_000_000
-    """Text that one is trained on at most: the first windows of the shuffled corpus, some 20 million English words,
-    counted in seconds; none: all of it.
+    """Maximum text that one is trained on: the first windows of the shuffled corpus, about 20 million English words,
+    counted in seconds. None: all of it.
     """
     extend: int = 0
     """With init: so many words of the corpus become entries of the vocabulary, the most frequent of those that it

@@ -21,28 +21,28 @@ class Export:
     embeddings.
     """
     step: int | None = None
-    """Which checkpoint; none: the newest sound one."""
+    """Step of the checkpoint; default: the newest sound one."""
     folder: Location | None = None
-    """Where the kinds' folders go; none: RUN/exports/step-STEP."""
+    """Folder of the kinds' folders; default: RUN/exports/step-STEP."""
     replace: bool = False
-    """Whether an export that is there may be deleted."""
+    """Replace an existing export."""
     register: str | None = None
-    """Name in MLflow's registry under which the kind mlflow becomes a new version; none: it is not registered."""
+    """Name in MLflow's registry for a new version of the kind mlflow; default: not registered."""
     mlflow_uri: str | None = None
-    """MLflow tracking URI; none: what the run's summary says, else MLFLOW_TRACKING_URI, else SQLite at
+    """MLflow tracking URI; default: that of the run's summary, else MLFLOW_TRACKING_URI, else SQLite at
     OUTPUT/mlflow.db.
     """
     license: str | None = None
-    """License of the model, by its SPDX identifier such as apache-2.0; its card names it. None: the card names none."""
+    """License of the model for its card, by its SPDX identifier such as apache-2.0. Default: no license is named."""
     language: tuple[str, ...] = ()
-    """Languages of the texts, by their codes such as en; none: what the sources of the corpus were said to be in."""
+    """Languages of the texts, by their codes such as en; default: those named for the sources of the corpus."""
     push_to_hub: str | None = None
     """OWNER/NAME on the Hugging Face hub, where the one kind asked for is uploaded with its card.
 
     Needs the extra [hub], a license, and a token that may write (HF_TOKEN, or hf auth login).
     """
     private: bool = False
-    """Whether a repository that push_to_hub makes is private; without it, everybody sees it."""
+    """Make the repository that push_to_hub creates private instead of public."""
 
     def __post_init__(self) -> None:
         unknown = [kind for kind in self.kinds if kind not in EXPORT_KINDS]

@@ -34,11 +34,11 @@ class Cutting:
     """Truncation and splitting of long texts."""
 
     maximum_length: int | None = None
-    """Tokens of a row with its special tokens; none: the task's (128, questions 384), or the checkpoint's positions
+    """Tokens of a row with its special tokens; default: the task's (128, questions 384), or the checkpoint's positions
     where those are fewer.
     """
     stride: int | None = None
-    """Tokens that a window, or a passage, shares with the next; none: 128 for questions, 32 for others, or a third of
+    """Tokens that a window or passage shares with the next; default: 128 for questions, 32 for others, or a third of
     the length where that is less.
     """
     question_length: int = 64
@@ -46,11 +46,11 @@ class Cutting:
     longest_answer: int = 30
     """Tokens of an answer."""
     passages: bool = False
-    """Whether a long text becomes several passages, each trained on with its label and answered by the mean of their
+    """Split a long text into passages, each trained on with its label and answered by the mean of their
     logits; else its end is cut off.
     """
     label_all_pieces: bool = False
-    """Whether all pieces of a word have its tag; else the first alone (Devlin et al. 2019, 5.3)."""
+    """Give all pieces of a word its tag; otherwise only the first (Devlin et al. 2019, 5.3)."""
 
     def __post_init__(self) -> None:
         require(
@@ -75,21 +75,21 @@ class Recipe:
     all of the step.
     """
     training_rows: int | None = None
-    """Rows trained on at most, drawn by the seed; none: all."""
+    """Maximum number of training rows, drawn by the seed; default: all."""
     pooling: Literal["cls", "mean", "attention"] = "cls"
-    """What stands for a text: the pooled [CLS] state (as published), the mean of the last states, or their mean by
+    """Vector of a text: the pooled [CLS] state (as published), the mean of the last states, or their mean by
     learnt weights.
     """
     dropout: float | None = None
-    """Hidden and attention dropout; none: the checkpoint's."""
+    """Hidden and attention dropout; default: the checkpoint's."""
     patience: int | None = None
     """Epochs without a better development score after which training stops, and the best epoch's weights are taken;
-    none: all epochs, the last one's.
+    default: all epochs, the last one's.
     """
     balance_classes: bool = False
     """Weight each class in the loss in inverse proportion to its rows."""
     group_lengths: bool = True
-    """Whether rows of similar length share a step (each 50 steps' rows are sorted among themselves, as transformers'
+    """Put rows of similar length into one step (rows of each 50 steps are sorted among themselves, as transformers'
     Trainer can): less padding where attention pads.
     """
     metric: str | None = None
@@ -122,7 +122,7 @@ class Search:
     """
     over: tuple[str, ...] = ()
     """NAME=VALUE,VALUE of a setting of cutting, recipe, optimizer, schedule, freeze or adapter to try all of
-    (adapter=no-adapter,low-rank tries kinds), or NAME=LOW..HIGH to draw from, evenly in the logarithm; may be repeated.
+    (adapter=no-adapter,low-rank tries kinds), or NAME=LOW..HIGH, drawn log-uniformly.
     """
     samples: int = 8
     """Settings drawn where there is a range, each with all values of the others."""
@@ -130,7 +130,7 @@ class Search:
     """Seeds that a setting is selected on; those that are reported are others."""
     folds: int | None = None
     """Cross-validation of your own file, for small ones: each of so many folds of its rows (classes stratified) is the
-    development split of trials on the others; no model is kept. None: one development split.
+    development split of trials on the others; no model is kept. Default: one development split.
     """
     stop_early: bool = False
     """Stop trials that lag behind after an epoch (asynchronous successive halving, Li et al. 2020)."""
@@ -148,11 +148,11 @@ class Trials:
     cpus: float = 1.0
     """CPUs of one trial; its threads, where it has no GPU and placement.threads is not set, are as many."""
     gpus: float | None = None
-    """GPUs of one trial, such as 0.25; none: one where there are any."""
+    """GPUs of one trial, such as 0.25; default: one where there are any."""
     workers: int = 1
     """Workers that share the steps of one trial, on one machine; each has `cpus` and `gpus`."""
     at_once: int | None = None
-    """Trials at the same time at most; none: as many as fit."""
+    """Maximum number of concurrent trials; default: as many as fit."""
 
     def __post_init__(self) -> None:
         require_above_zero("trials.cpus", self.cpus)
@@ -166,7 +166,7 @@ class TaskAdamW(AdamW):
     __doc__ = AdamW.__doc__
 
     learning_rate: float | None = None  # type: ignore[assignment]
-    """Peak learning rate; none: by the encoder's width, 3e-4 up to 256, 1e-4 up to 512, 5e-5 above."""
+    """Peak learning rate; default: 3e-4 for widths up to 256, 1e-4 up to 512, 5e-5 above."""
 
     def __post_init__(self) -> None:
         AdamW(
@@ -181,36 +181,36 @@ class Finetune:
     checkpoint: Location
     """Folder, URL or hf://OWNER/NAME of a published BERT, such as a run's export or a fine-tuned model."""
     task: tuple[str, ...] = ()
-    """Tasks by name, glue for all of GLUE's whose files are there, or builtin; may be repeated."""
+    """Tasks by name, glue for all of GLUE's whose files are there, or builtin."""
     data: Location | None = None
     """Folder of the tasks' files in their official layout: CoLA/train.tsv, …; train-v1.1.json; eng.train."""
     train: Location | None = None
     """Your own training file instead of a task: CSV, TSV, JSON lines, Parquet, SQuAD's JSON, or CoNLL's columns."""
     dev: Location | None = None
-    """Its development file; none: a tenth of the training rows, chosen by a hash, is set aside."""
+    """Its development file; default: a tenth of the training rows, set aside by a hash."""
     test: Location | None = None
-    """Labelled file like train, which the model that dev selects scores and answers at the end."""
+    """Labelled file like train; the model that dev selects scores and answers it at the end."""
     text: str = "text"
-    """Column of the text in your own file; of the words, for tags (a list, or divided by spaces); of the context, for
-    questions, whose default is context.
+    """Column of the text in your own file; for tags of the words (a list, or separated by spaces), for questions of the
+    context (column context by default).
     """
     pair: str | None = None
-    """Column of the second text of a pair; of the question, for questions, whose default is question."""
+    """Column of the second text of a pair, or of the question (default: question)."""
     label: tuple[str, ...] = ()
-    """Column of the label or value, of the tags, or of the answers; none: label, for questions answers or answer;
-    several: one 0/1 column a label. In CoNLL's columns a number from 0, -1 for the last.
+    """Column of the label or value, of the tags, or of the answers; default: label, for questions answers or answer;
+    several: one 0/1 column per label. In CoNLL's columns a number from 0, -1 for the last.
     """
     kind: Literal["auto", "classification", "regression", "multilabel", "tags", "spans"] = "auto"
-    """What the labels of your own file are; auto: recognised."""
+    """Kind of the labels in your own file; auto: recognised."""
     on_bad_rows: OnBadRows = "refuse"
-    """Rows with an empty text, without a label, or with a label of the development file that training has not: refuse
-    (the first is an error), or skip (they are left out and counted).
+    """Rows with an empty text, no label, or a label that only the development file has: refuse (the first is an error)
+    or skip (they are left out and counted).
     """
     seeds: int = 3
-    """Runs of each task's setting, with seeds of their own: the head's first weights, the order of rows and dropout."""
+    """Runs per task and setting; the seed of each sets the head's initial weights, the order of rows and dropout."""
     minutes: float | None = None
-    """Time from the start to the table, about: where more would be needed, seeds, epochs and then rows of the large
-    tasks are made fewer, and a line says which.
+    """Approximate time from start to table: if the trials need more, large tasks lose seeds, then epochs, then rows,
+    and a line says which.
     """
     random_weights: bool = False
     """Start from random weights of the checkpoint's sizes: what the task alone teaches."""
@@ -224,7 +224,7 @@ class Finetune:
     output: Location = "output"
     """Folder of results; what is there already is not trained again."""
     mlflow_uri: str | None = None
-    """MLflow tracking URI; none: MLFLOW_TRACKING_URI, else SQLite at OUTPUT/mlflow.db."""
+    """MLflow tracking URI; default: MLFLOW_TRACKING_URI, else SQLite at OUTPUT/mlflow.db."""
     cutting: Cutting = Cutting()
     recipe: Recipe = Recipe()
     search: Search = Search()

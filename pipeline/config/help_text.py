@@ -100,7 +100,9 @@ def _lines_of(options: Iterable[Option], positional: bool = False) -> list[str]:
     for option in options:
         name = option.path.upper() if positional and option.required else f"{option.flag} {option.metavar}"
         lines.append(f"  {f'{option.flag}, {option.off}' if option.boolean else name}")
-        lines.append(_wrapped(f"      {f'{option.text} ' if option.text else ''}({_default_of(option)})"))
+        said = [option.text] if option.text else []
+        said += [f"({told})"] if (told := _default_of(option)) else []
+        lines.append(_wrapped(f"      {' '.join(said)}"))
     return lines
 
 
@@ -113,12 +115,13 @@ def _lines_of_extra(command: Described) -> list[str]:
 
 
 def _default_of(option: Option) -> str:
-    """Return a setting's default, for its help line."""
+    """Return a setting's default, for its help line; empty if the description says it."""
     if option.required:
         return "required"
     several = "may be repeated, " if option.many else ""
     if option.default in (None, ()):
-        return f"{several}default: none"
+        described = "default: " in option.text.lower()
+        return several.removesuffix(", ") if described else f"{several}default: none"
     value = ", ".join(option.default) if option.many else option.default
     return f"{several}default: {value}{'; or None' if NoneType in types_of(option.hint) else ''}"
 

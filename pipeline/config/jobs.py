@@ -50,43 +50,37 @@ class Pretrain:
     """Pretrain an encoder on raw text."""
 
     corpus: tuple[SourceText, ...] = ()
-    """A file, folder, glob or URL (https://, s3://, gs://, hf://); may be repeated.
+    """A file, folder, glob or URL (https://, s3://, gs://, hf://), or one folder that jobs/prepare.py has prepared.
 
-    None: the built-in corpus. Options follow it, as in PATH::format=NAME (recognised are wikipedia-dump, wikiextractor,
-    gutenberg, bookscorpus, jsonl, parquet and text, and only where asked for sentences and parquet-sentences),
-    ::column=NAME of the text in JSON lines and Parquet, ::language=CODE (else what the files say, or en), and
-    ::weight=TIMES that a document occurs in an epoch (1). Or one folder that jobs/prepare.py has prepared.
+    Default: the built-in corpus. Options follow it: PATH::format=NAME (wikipedia-dump, wikiextractor, gutenberg,
+    bookscorpus, jsonl, parquet and text are recognised; sentences and parquet-sentences must be named), ::column=NAME
+    of the text in JSON lines and Parquet, ::language=CODE (default: what the files say, or en), and ::weight=TIMES that
+    a document occurs per epoch (default: 1).
     """
     init: Location | None = None
-    """Folder, s3:
+    """Published BERT to start from, such as a run's export: its weights, vocabulary and sizes.
 
-    or gs:
-
-    URL or hf://OWNER/NAME of a published BERT to start from, such as a run's export: its weights, vocabulary and sizes.
-    None: random weights.
+    A folder, an s3:// or gs:// URL, or hf://OWNER/NAME. Default: random weights.
     """
     word_embeddings: Literal["random", "cooccurrence"] = "random"
-    """What word embeddings start from: random values, as published, or counts of what stands near what in the corpus
-    (of 300 M characters in two minutes of one core at width 256, once), which helps a run on little text.
+    """Initial word embeddings: random values, as published, or factorised co-occurrence counts of the corpus, which
+    help a run on little text (counted once: 300 M characters take two minutes of one core at width 256).
     """
     steps: int = 1_000
-    """Optimiser updates in all."""
+    """Total optimiser updates."""
     workers: int | str = 1
-    """Ray Train workers; every number from 1 to the slots of the smallest step sees the same global batches.
+    """Ray Train workers, at most the slots of the smallest step; global batches are the same for any number.
 
-    LEAST..MOST, as in 2..8, takes as many as there is room for, fewer when nodes go and more when they come.
+    LEAST..MOST, such as 2..8: as many as fit, fewer when nodes leave and more when they join.
     """
     name: str | None = None
-    """Name of the run; none: the preset's name and a digest of the settings, so the same command continues the same
-    run.
+    """Name of the run; default: the preset and a digest of the settings, so the same command continues the same run.
     """
     output: Location = "output"
     """Folder or URL of prepared corpora, runs and the MLflow database."""
     seed: int = 0
     on_nonfinite: Literal["stop", "skip"] = "stop"
-    """What a step does whose gradient is not finite: end the run, or be passed over and counted.
-
-    No update is made from it either way.
+    """Action at a gradient that is not finite: stop the run, or skip the update and count it.
     """
     prepare: Preparation = Preparation()
     vocabulary: VocabularySettings = VocabularySettings()

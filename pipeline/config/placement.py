@@ -16,11 +16,11 @@ class ModelPlacement:
     model on a CPU; answers and scores are in float32 on a CPU, and on a GPU as the model was trained, where that is
     known. tf32: float32 whose products keep 10 bits of the mantissa, on NVIDIA GPUs from Ampere on."""
     threads: int | None = None
-    """CPU threads of each process; none: as many as it has CPUs."""
+    """CPU threads of each process; default: as many as it has CPUs."""
     autoscaled: bool = False
     """The cluster adds nodes when asked: what has no room yet is waited for instead of being refused."""
     address: str | None = None
-    """Ray cluster to join; none: RAY_ADDRESS, else a head on this machine, else Ray starts in this process."""
+    """Ray cluster to join; default: RAY_ADDRESS, else a head on this machine, else Ray starts in this process."""
 
     def __post_init__(self) -> None:
         require(self.threads is None or self.threads >= 1, f"placement.threads ({self.threads}) must be at least 1")
@@ -57,7 +57,7 @@ class Placement:
     a third more time.
     """
     threads: int | None = None
-    """CPU threads of each worker; none: the node's cores divided by its workers."""
+    """CPU threads of each worker; default: the node's cores divided by its workers."""
     table_chunks: int = 1_000_000
     """Distinct words whose WordPiece ids each data process keeps, some 200 bytes each; beyond that its table starts
     anew.
@@ -67,7 +67,7 @@ class Placement:
     hang_seconds: int = 120
     """A worker that gives no sign of life for so long, though its process is there, is replaced."""
     worker_cpus: float | None = None
-    """CPUs that each worker asks Ray for; none: its share of those that are there with one left for data, 1 at most."""
+    """CPUs that each worker asks Ray for; default: its share of the cluster's, less one for data; at most 1."""
     worker_resource: str | None = None
     """Resource of the nodes that train, of which each worker takes 1 (ray start --resources '{"NAME": 4}'): other nodes
     are left to data.
@@ -75,7 +75,7 @@ class Placement:
     autoscaled: bool = False
     """The cluster adds nodes when asked: workers that have no room yet are waited for instead of being refused."""
     address: str | None = None
-    """Ray cluster to join; none: RAY_ADDRESS, else a head on this machine, else Ray starts in this process."""
+    """Ray cluster to join; default: RAY_ADDRESS, else a head on this machine, else Ray starts in this process."""
 
     def __post_init__(self) -> None:
         require(self.threads is None or self.threads >= 1, f"placement.threads ({self.threads}) must be at least 1")

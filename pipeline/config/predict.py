@@ -34,9 +34,9 @@ class Predict:
     text: a text a line; auto: by each file's name.
     """
     text: str | None = None
-    """Column of the text; none: text, of questions context, of tags words."""
+    """Column of the text; default: text, of questions context, of tags words."""
     pair: str | None = None
-    """Column of the second text of a pair; of questions the question's; none: question there, and no second text
+    """Column of the second text of a pair; of questions the question's; default: question there, and no second text
     elsewhere.
     """
     top: int = 5
@@ -44,13 +44,13 @@ class Predict:
     rows_per_part: int = 2_000
     """Rows that are answered, and published, together: what a killed job loses at most, of each of its processes."""
     replace: bool = False
-    """Whether an output that is there may be replaced."""
+    """Replace an existing output."""
     actors: int | None = None
-    """Processes that hold the model; none: as many as fit."""
+    """Processes that hold the model; default: as many as fit."""
     cpus: float = 1.0
     """CPUs of each."""
     gpus: float | None = None
-    """GPUs of each, such as 0.25; none: one where there are any."""
+    """GPUs of each, such as 0.25; default: one where there are any."""
     placement: ModelPlacement = ModelPlacement()
 
     def __post_init__(self) -> None:
@@ -89,16 +89,16 @@ class Score:
     data: Location | None = None
     """Folder of the task's files in their official layout."""
     split: str = "dev"
-    """Which of the task's splits."""
+    """Split of the task."""
     text: str = "text"
-    """Column of the text; of the words, for tags (a list, or divided by spaces); of the context, for questions, whose
-    default is context.
+    """Column of the text; for tags of the words (a list, or separated by spaces), for questions of the context (column
+    context by default).
     """
     pair: str | None = None
-    """Column of the second text of a pair; of the question, for questions, whose default is question."""
+    """Column of the second text of a pair, or of the question (default: question)."""
     label: tuple[str, ...] = ()
-    """Column of the label or value, of the tags, or of the answers; none: label, for questions answers or answer;
-    several: one 0/1 column a label. In CoNLL's columns a number from 0, -1 for the last.
+    """Column of the label or value, of the tags, or of the answers; default: label, for questions answers or answer;
+    several: one 0/1 column per label. In CoNLL's columns a number from 0, -1 for the last.
     """
     on_bad_rows: OnBadRows = "refuse"
     """Rows with an empty text, without a label, or with a label that the model does not know: refuse (the first is an

@@ -43,7 +43,7 @@ class Statistics:
     windows: int = 8
     """Windows of the sample."""
     picture: Location | None = None
-    """File of the picture (.png, .svg, .pdf); none: no picture."""
+    """File of the picture (.png, .svg, .pdf); default: no picture."""
 
     def __post_init__(self) -> None:
         require_at_least("windows", self.windows, 1)

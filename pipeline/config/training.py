@@ -70,10 +70,10 @@ class AdamW:
     heads (as Clark et al. 2020 fine-tune).
     """
     word_embeddings_rate: float | None = None
-    """Share of the rate that word embeddings have.
+    """Share of the learning rate for word embeddings.
 
-    None: all of it, but a tenth in a pretraining whose word embeddings start from counts, which the whole rate undoes
-    in some hundred steps.
+    Default: 1, but 0.1 in pretraining with word_embeddings cooccurrence, as the whole rate undoes the counts within
+    some hundred steps.
     """
 
     def __post_init__(self) -> None:
@@ -181,7 +181,7 @@ class Evaluation:
     """Held-out loss with fixed pairs and masks."""
 
     every: int | None = None
-    """Steps between evaluations; one always follows the last step. None: a tenth of the steps, 1,000 at most."""
+    """Steps between evaluations; one always follows the last step. Default: a tenth of the steps, 1,000 at most."""
     rows: int = 2_048
     """Held-out rows evaluated at most.
 
@@ -204,7 +204,7 @@ class Checkpoints:
     keep_best: bool = False
     """Keep the one with the lowest held-out loss too, among those at steps that are evaluated (evaluation.every)."""
     patience_seconds: int = 300
-    """How long a checkpoint that cannot be written is tried again, while training goes on, before the run stops."""
+    """Seconds of retries for a checkpoint that cannot be written, during training, before the run stops."""
 
     def __post_init__(self) -> None:
         require_at_least("checkpoint.every", self.every, 1)
@@ -217,7 +217,7 @@ class Tracking:
     """Destination of metrics."""
 
     uri: str | None = None
-    """MLflow tracking URI; none: MLFLOW_TRACKING_URI, else SQLite at OUTPUT/mlflow.db."""
+    """MLflow tracking URI; default: MLFLOW_TRACKING_URI, else SQLite at OUTPUT/mlflow.db."""
     experiment: str = "pretrain"
     every: int = 10
     """Steps between logged metrics and progress lines."""

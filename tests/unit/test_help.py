@@ -6,9 +6,11 @@ from collections.abc import Callable
 import pytest
 
 from jobs import bench, compare, export, finetune, predict, prepare, pretrain, score, show
+from pipeline.config.export import Export
 from pipeline.config.finetune import Finetune
 from pipeline.config.jobs import Pretrain
 from pipeline.config.options import choices, field_texts, options_of
+from pipeline.config.predict import Predict, Score
 from pipeline.corpus.formats import FORMATS
 from pipeline.corpus.sources import KEYS
 from pipeline.presets import PRESETS
@@ -68,6 +70,25 @@ def test_help_all_has_every_option_of_every_kind(capsys: pytest.CaptureFixture[s
     assert "  --freeze.embeddings, --freeze.no-embeddings\n" in text
 
 
+SETTINGS = (Pretrain, Finetune, Predict, Score, Export)
+OPTIONS = [(settings, option) for settings in SETTINGS for option in options_of(settings)]
+
+
+@pytest.mark.parametrize("main", [export.main, finetune.main, predict.main, prepare.main, pretrain.main, score.main])
+def test_no_default_is_said_twice(main, capsys: pytest.CaptureFixture[str]) -> None:
+    texts = re.split(r"^  (?=[-A-Z])", said(main, capsys, "--help", "all"), flags=re.MULTILINE)[1:]
+    twice = [text for text in texts if text.lower().count("default: ") > 1]
+    assert [text for text in twice if text.rstrip().endswith("default: none)")] == []
+    assert [text for text in texts if text.count("repeated") > 1] == []
+    assert [text for text in texts if re.search(r"[.;] [Nn]one: ", text) and "or None)" not in text] == []
+
+
+def test_descriptions_name_things_and_ask_nothing() -> None:
+    assert len(OPTIONS) > 150
+    begun = re.compile(r"(Whether|What|How|Which|Where|Of) ")
+    assert [f"{settings.__name__}.{option.path}" for settings, option in OPTIONS if begun.match(option.text)] == []
+
+
 def test_a_kind_with_help_has_its_options(capsys: pytest.CaptureFixture[str]) -> None:
     text = said(pretrain.main, capsys, "bert-mini", "schedule:warmup-stable-decay", "--help")
     assert flags(text) == ["--schedule.warmup-steps", "--schedule.decay-share"] and "Hu et al. 2024" in text
@@ -97,7 +118,7 @@ def test_a_command_that_does_not_exist_gets_the_nearest(capsys: pytest.CaptureFi
 
 def test_texts_stand_below_their_fields_and_come_from_base_classes_too() -> None:
     texts = field_texts(Finetune)
-    assert texts["dev"] == "Its development file; none: a tenth of the training rows, chosen by a hash, is set aside."
+    assert texts["dev"] == "Its development file; default: a tenth of the training rows, set aside by a hash."
     lamb = field_texts(choices(Pretrain)["optimizer"]["lamb"])
     assert lamb["weight_decay"] == "Not applied to biases and LayerNorm parameters." and lamb[
         "learning_rate"
