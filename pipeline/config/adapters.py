@@ -34,7 +34,6 @@ class LowRank:
 @dataclass(frozen=True, kw_only=True)
 class Bottleneck:
     """Train a narrow two-layer network after each attention and each feed-forward, and the LayerNorms (Houlsby et al.
-
     2019); it cannot be merged.
     """
 

@@ -149,9 +149,8 @@ class NextSentence:
 
 @dataclass(frozen=True, kw_only=True)
 class SentenceOrder:
-    """Consecutive segments of one document, swapped by a fair coin, for sentence-order prediction (Lan et al.
-
-    2020, 3.1).
+    """Consecutive segments of one document, swapped by a fair coin, for sentence-order prediction (Lan et al. 2020,
+    3.1).
     """
 
     short_probability: float = 0.1
@@ -213,10 +212,7 @@ class WholeWordMasking(TokenMasking):
 
 @dataclass(frozen=True, kw_only=True)
 class SpanMasking(TokenMasking):
-    """Spans of whole words are masked, and each span is replaced as one (Joshi et al.
-
-    2020, 3.1), up to the same count.
-    """
+    """Spans of whole words are masked up to the same count, and each is replaced as one (Joshi et al. 2020, 3.1)."""
 
     stop_probability: float = 0.2
     """Parameter of the geometric distribution of a span's words: the larger, the shorter the spans."""
@@ -234,9 +230,8 @@ class SpanMasking(TokenMasking):
 
 @dataclass(frozen=True, kw_only=True)
 class NgramMasking(TokenMasking):
-    """Runs of n whole words are masked, n with a probability in proportion to 1/n (Lan et al.
-
-    2020, 4.2), up to the same count.
+    """Runs of n whole words are masked, n with a probability in proportion to 1/n (Lan et al. 2020, 4.2), up to the
+    same count.
     """
 
     longest: int = 3

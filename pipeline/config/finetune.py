@@ -116,9 +116,8 @@ class Search:
     """Which settings are tried, and how many seeds select and report."""
 
     grid: Literal["none", "bert", "miniatures"] = "none"
-    """bert: 16 or 32 rows, 5e-5, 3e-5 or 2e-5, 2 to 4 epochs (Devlin et al.
-
-    2019, A.3); miniatures: 8 to 128 rows, 3e-4 to 3e-5, 4 epochs (google-research/bert).
+    """bert: 16 or 32 rows, 5e-5, 3e-5 or 2e-5, 2 to 4 epochs (Devlin et al. 2019, A.3); miniatures: 8 to 128 rows, 3e-4
+    to 3e-5, 4 epochs (google-research/bert).
     """
     over: tuple[str, ...] = ()
     """NAME=VALUE,VALUE of a setting of cutting, recipe, optimizer, schedule, freeze or adapter to try all of
@@ -215,9 +214,8 @@ class Finetune:
     random_weights: bool = False
     """Start from random weights of the checkpoint's sizes: what the task alone teaches."""
     start_from: str | None = None
-    """Task whose fine-tuned encoder starts RTE, MRPC and STS-B, where both are asked for: mnli (Devlin et al.
-
-    2019 do not; Liu et al. 2019 do).
+    """Task whose fine-tuned encoder starts RTE, MRPC and STS-B, where both are asked for: mnli (Devlin et al. 2019 do
+    not; Liu et al. 2019 do).
     """
     register: str | None = None
     """Name in MLflow's registry of the best model; of several tasks each has its name added: NAME-sst2."""

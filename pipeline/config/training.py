@@ -92,15 +92,13 @@ class AdamW:
 
 @dataclass(frozen=True, kw_only=True)
 class Lamb(AdamW):
-    """Adam whose update of each matrix has a norm in proportion to the matrix's, for large batches (You et al.
-
-    2020, algorithm 2), with bias correction.
+    """Adam whose update of each matrix has a norm in proportion to the matrix's, for large batches (You et al. 2020,
+    algorithm 2), with bias correction.
     """
 
     learning_rate: float = 6.25e-4
-    """Peak learning rate (You et al.
-
-    2020, untuned: 5 / (2^3 * 10^3) at 512 rows a step, in proportion to the root of the rows).
+    """Peak learning rate (You et al. 2020, untuned: 5 / (2^3 * 10^3) at 512 rows a step, in proportion to the root of
+    the rows).
     """
 
 

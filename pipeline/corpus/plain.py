@@ -10,9 +10,8 @@ from pipeline.text.documents import Dropped, Record
 TITLE = re.compile(r"#?\s*Title:\s*(.+)")
 BOOKS = re.compile(r"(^|/)books_large_p\d+(\.txt)?$")
 SENTENCES_A_DOCUMENT = 500
-"""Sentences of 13 words (Zhu et al.
-
-2015, table 2) that make up about the 32,000 characters of prepare.piece_characters.
+"""Sentences of 13 words (Zhu et al. 2015, table 2) that make up about the 32,000 characters of
+prepare.piece_characters.
 
 Book boundaries are unknown. A block is its own parent, so that every window has other parents to draw NotNext from.
 """

@@ -19,9 +19,8 @@ FUSED = re.compile(r"\.qkv\.weight$")  # query, key and value, three matrices in
 
 
 def _has_weight_decay(name: str, parameter: nn.Parameter) -> bool:
-    """Return whether weight decay applies: to matrices, not to biases and LayerNorm parameters (Devlin et al.
-
-    2019; google-research/bert).
+    """Return whether weight decay applies: to matrices, not to biases and LayerNorm parameters (Devlin et al. 2019;
+    google-research/bert).
     """
     return parameter.ndim > 1
 

@@ -20,7 +20,7 @@ OTHERS = {
 def documented(file: Path) -> str:
     """The first sentence of a module's docstring, without its full stop."""
     paragraph = (ast.get_docstring(ast.parse(file.read_text())) or "").split("\n\n")[0]
-    return " ".join(paragraph.split()).split(". ")[0].removesuffix(".")
+    return re.split(r"(?<!et al)\. ", " ".join(paragraph.split()))[0].removesuffix(".")
 
 
 def tree() -> str:
