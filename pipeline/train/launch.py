@@ -27,9 +27,10 @@ from pipeline.reporting import Report
 from pipeline.train import checkpoint
 from pipeline.train.dealing import Dealing
 from pipeline.train.failures import error_line, pipeline_cause
+from pipeline.train.job import Job
 from pipeline.train.process_group import LoopbackConfig
 from pipeline.train.tracking import MlflowRun, Tracker
-from pipeline.train.worker import STREAM, Job, run
+from pipeline.train.worker import STREAM, run
 
 POLL_SECONDS = 1.0
 SILENT_SECONDS = 60.0  # before the user is told

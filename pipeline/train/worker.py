@@ -1,10 +1,9 @@
-"""Entry point of each Ray Train worker: config -> module, batches, loop, and on rank 0 the summary."""
+"""Entry point of each Ray Train worker: module, batches, loop, and on rank 0 the summary."""
 
 import dataclasses
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -12,24 +11,20 @@ import ray
 import ray.train
 import ray.util
 import torch
-from ray.actor import ActorHandle
 from ray.train.torch import get_device
 
 from pipeline import storage
-from pipeline.config.jobs import Pretrain
-from pipeline.config.phases import Phase
 from pipeline.corpus.embeddings import WORDS
-from pipeline.corpus.stream import StreamSettings, slots_of_blocks
+from pipeline.corpus.stream import slots_of_blocks
 from pipeline.errors import CheckpointError
 from pipeline.model.float8 import to_float8
 from pipeline.objectives.pretraining import BertPretraining
 from pipeline.shared_output import unshared_output
 from pipeline.text.wordpiece import WordPiece
 from pipeline.train import checkpoint
-from pipeline.train.blanks import fill_in_the_blanks
 from pipeline.train.checkpoint import State, read_tensors
 from pipeline.train.compiling import compiled, compiles
-from pipeline.train.evaluate import baseline_metrics, baselines, evaluate, heldout_batches, unigram_counts
+from pipeline.train.evaluate import baseline_metrics, heldout_batches
 from pipeline.train.failures import failure_of
 from pipeline.train.hardware import (
     autocast_of,
@@ -37,31 +32,17 @@ from pipeline.train.hardware import (
     cores,
     device_peak,
     out_of_memory_as_config_error,
-    peak_memory_bytes,
     slower_precision,
-    utilisation_percent,
 )
-from pipeline.train.heldout_words import heldout_words, word_metrics
-from pipeline.train.initial import Initial, build_initial_module, extended_state, set_word_embeddings
+from pipeline.train.initial import build_initial_module, extended_state, set_word_embeddings
+from pipeline.train.job import Job
 from pipeline.train.loop import Work, train
-from pipeline.train.meter import percentile_milliseconds
 from pipeline.train.optim import build_optimizer
+from pipeline.train.points import Points
 from pipeline.train.run import read_run
+from pipeline.train.worker_summary import heldout_baselines, measure_words, summarise
 
 STREAM = "train"  # name of the dataset among the trainer's
-
-
-@dataclass(frozen=True, kw_only=True)
-class Job:
-    """Inputs of every worker, sent by the driver."""
-
-    config: Pretrain
-    folder: str
-    stream: StreamSettings
-    initial: Initial | None
-    words: str | None
-    """Folder of initial word embeddings; None: random ones, or the run continues from a checkpoint."""
-    tracker: ActorHandle
 
 
 def run(settings: dict[str, Job]) -> None:
@@ -140,7 +121,7 @@ def run_worker(job: Job, device: torch.device) -> None:
     if not folder:
         state = _initial_state(job, work, module, wordpiece, precision)
     if state.step == phase.first:
-        work.log(state.step, baseline_metrics(_heldout_baselines(stream, work, wordpiece)))
+        work.log(state.step, baseline_metrics(heldout_baselines(stream, work, wordpiece)))
     compiling = compiles(
         config, len(stream.vocabulary.tokens), device, dataclasses.replace(phase, first=state.step), say
     )
@@ -148,7 +129,7 @@ def run_worker(job: Job, device: torch.device) -> None:
         state = train(work, slots_of_blocks(blocks, phase.batch.rows_per_slot), module, optimizer, state)
     if state.step < config.steps:  # another phase follows
         return
-    summary = _summarise(job, work, module, state, phase, wordpiece)
+    summary = summarise(job, work, module, state, phase, wordpiece)
     if rank == 0:
         ray.get(job.tracker.result.remote(summary))
 
@@ -164,22 +145,6 @@ def prefetch_first_block(blocks: Iterable[pa.Table]) -> Iterator[pa.Table]:
             yield from coming
 
     return in_order()
-
-
-class Points:
-    """Send metrics to the tracker without waiting; `flush` waits for all."""
-
-    def __init__(self, tracker: ActorHandle) -> None:
-        self.tracker = tracker
-        self.under_way: list[ray.ObjectRef] = []
-
-    def log(self, step: int, metrics: dict[str, float]) -> None:
-        self.under_way.append(self.tracker.log.remote(step, metrics))
-
-    def flush(self) -> None:
-        sent, self.under_way = self.under_way, []
-        ray.get(sent)  # the tracker takes calls in any order
-        ray.get(self.tracker.flush.remote())
 
 
 def _no_op(*_: Any) -> None:
@@ -198,85 +163,10 @@ def _initial_state(job: Job, work: Work, module: BertPretraining, wordpiece: Wor
             )
         set_word_embeddings(module, read_tensors(storage.join(job.words, WORDS))["words"])
     if job.initial is None:
-        return State(heldout_before=_measure_words(job, work, module, wordpiece, 0))
+        return State(heldout_before=measure_words(job, work, module, wordpiece, 0))
     published = build_initial_module(job.initial, job.config.model).to(work.device)
     if precision == "float8":
         to_float8(published.encoder.layers)
-    before = _measure_words(job, work, published, WordPiece(job.initial.vocabulary), 0)
+    before = measure_words(job, work, published, WordPiece(job.initial.vocabulary), 0)
     module.load_state_dict(extended_state(published.state_dict(), job.initial.vocabulary, job.stream.vocabulary))
     return State(heldout_before=before)
-
-
-def _measure_words(job: Job, work: Work, module: BertPretraining, wordpiece: WordPiece, step: int) -> dict[str, float]:
-    """Log and return the held-out loss per word and per byte; every rank must call it."""
-    config = job.config
-    held = heldout_words(
-        job.stream.corpus,
-        wordpiece,
-        maximum_length=config.sampling.maximum_length,
-        sentences=config.evaluation.rows,
-        rows_per_batch=config.batch.rows_per_slot,
-        rank=work.rank,
-        world=work.world,
-    )
-    metrics = word_metrics(module, held, world=work.world, device=work.device, autocast=work.autocast)
-    work.log(step, metrics)
-    return metrics
-
-
-def _summarise(
-    job: Job, work: Work, module: BertPretraining, state: State, phase: Phase, wordpiece: WordPiece
-) -> dict[str, Any]:
-    """Return held-out metrics with their baselines, throughput, and filled-in blanks; every rank must call it."""
-    config, stream = job.config, job.stream
-    after = evaluate(module, work.heldout, world=work.world, device=work.device, autocast=work.autocast)
-    if after:
-        after |= _measure_words(job, work, module, wordpiece, state.step)
-        work.flush()
-    beside = _heldout_baselines(stream, work, wordpiece)
-    blanks = None
-    if work.rank == 0:
-        blanks = fill_in_the_blanks(
-            module,
-            stream.corpus,
-            wordpiece,
-            stream.vocabulary,
-            maximum_length=phase.sampling.maximum_length,
-            device=work.device,
-        )
-    return {
-        "steps": state.step,
-        "tokens": state.tokens,
-        "epochs": state.cursor.epoch + 1 if state.cursor else 0,
-        "workers": work.world,
-        "device": work.device.type,
-        "precision": chosen_precision(config.placement, work.device),
-        "tokens_per_second": state.tokens / max(state.seconds, 1e-9),
-        "data_wait_percent": 100 * state.wait_seconds / max(state.seconds, 1e-9),
-        "training_seconds": state.seconds,
-        "maximum_length": phase.sampling.maximum_length,
-        "step_milliseconds_95th": percentile_milliseconds(state.step_times, 0.95),
-        "peak_memory_gigabytes": peak_memory_bytes(work.device) / 1e9,
-        "model_flops_utilisation_percent": _overall_utilisation(work, state),
-        "heldout_before": state.heldout_before,
-        "heldout_after": after,
-        "baselines": beside,
-        "blanks": blanks and asdict(blanks),
-        "checkpoint": checkpoint.folder_of(job.folder, state.step),
-    }
-
-
-def _heldout_baselines(stream: StreamSettings, work: Work, wordpiece: WordPiece) -> dict[str, float]:
-    """Return the baselines on the phase's held-out rows; empty without such rows. Every rank must call it."""
-    if not stream.corpus.heldout:
-        return {}
-    return baselines(work.heldout, unigram_counts(stream.corpus, wordpiece, len(stream.vocabulary.tokens)), work.world)
-
-
-def _overall_utilisation(work: Work, state: State) -> float | None:
-    """Return model FLOPs utilisation over the whole run in percent; None where the device's peak is unknown."""
-    if work.peak_flops is None:
-        return None
-    return utilisation_percent(
-        work.config, work.vocabulary.size, vars(state), max(state.seconds, 1e-9), work.world * work.peak_flops
-    )

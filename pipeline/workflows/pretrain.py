@@ -20,6 +20,7 @@ from pipeline.shared_output import unshared_output
 from pipeline.train import run
 from pipeline.train.hardware import autocast_of, chosen_precision
 from pipeline.train.initial import Initial, agreed_model, read_initial
+from pipeline.train.job import Job
 from pipeline.train.launch import fit, locked_tracker, tracked
 from pipeline.train.probe import require_usable_gpus
 from pipeline.train.run_data import find_corpus, stream_settings
@@ -27,7 +28,6 @@ from pipeline.train.run_tracking import log_summary, open_mlflow_run, report_los
 from pipeline.train.start import Start, os_errors_as_checkpoint_error, read_start, roll_back, word_embeddings
 from pipeline.train.summary import progress_reporter
 from pipeline.train.tracking import tracking_uri
-from pipeline.train.worker import Job
 
 CPU = torch.device("cpu")
 

@@ -65,7 +65,16 @@ MAY_IMPORT = {
 
 MAY_RAY = (
     *("corpus", "cluster", "grid", "predict.distributed", "bench", "workflows.pretrain"),
-    *("train.worker", "train.probe", "train.dealing", "train.launch", "train.process_group", "train.run_tracking"),
+    *(
+        "train.worker",
+        "train.probe",
+        "train.dealing",
+        "train.launch",
+        "train.process_group",
+        "train.run_tracking",
+        "train.job",
+        "train.points",
+    ),
 )
 MAY_MLFLOW = ("train.tracking", "grid", "export.registry", "export.served", "export.served_task")
 TORCH_FREE = (*GROUND, "text", "corpus", "tasks", "cluster")

@@ -13,7 +13,8 @@ from pipeline.errors import ConfigError, DataError, StorageUnavailable
 from pipeline.objectives.pretraining import BertPretraining
 from pipeline.train import hardware, worker
 from pipeline.train.failures import Failure
-from pipeline.train.worker import Job, prefetch_first_block, run, run_worker
+from pipeline.train.job import Job
+from pipeline.train.worker import prefetch_first_block, run, run_worker
 
 CPU = torch.device("cpu")
 

@@ -1,0 +1,22 @@
+"""What the driver of a run sends to its workers."""
+
+from dataclasses import dataclass
+
+from ray.actor import ActorHandle
+
+from pipeline.config.jobs import Pretrain
+from pipeline.corpus.stream import StreamSettings
+from pipeline.train.initial import Initial
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """Inputs of every worker, sent by the driver."""
+
+    config: Pretrain
+    folder: str
+    stream: StreamSettings
+    initial: Initial | None
+    words: str | None
+    """Folder of initial word embeddings; None: random ones, or the run continues from a checkpoint."""
+    tracker: ActorHandle

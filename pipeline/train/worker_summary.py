@@ -1,0 +1,93 @@
+"""What the workers of a run measure besides its losses: held-out words, baselines, and the summary at the end."""
+
+from dataclasses import asdict
+from typing import Any
+
+from pipeline.config.phases import Phase
+from pipeline.corpus.stream import StreamSettings
+from pipeline.objectives.pretraining import BertPretraining
+from pipeline.text.wordpiece import WordPiece
+from pipeline.train import checkpoint
+from pipeline.train.blanks import fill_in_the_blanks
+from pipeline.train.checkpoint import State
+from pipeline.train.evaluate import baselines, evaluate, unigram_counts
+from pipeline.train.hardware import chosen_precision, peak_memory_bytes, utilisation_percent
+from pipeline.train.heldout_words import heldout_words, word_metrics
+from pipeline.train.job import Job
+from pipeline.train.loop import Work
+from pipeline.train.meter import percentile_milliseconds
+
+
+def measure_words(job: Job, work: Work, module: BertPretraining, wordpiece: WordPiece, step: int) -> dict[str, float]:
+    """Log and return the held-out loss per word and per byte; every rank must call it."""
+    config = job.config
+    held = heldout_words(
+        job.stream.corpus,
+        wordpiece,
+        maximum_length=config.sampling.maximum_length,
+        sentences=config.evaluation.rows,
+        rows_per_batch=config.batch.rows_per_slot,
+        rank=work.rank,
+        world=work.world,
+    )
+    metrics = word_metrics(module, held, world=work.world, device=work.device, autocast=work.autocast)
+    work.log(step, metrics)
+    return metrics
+
+
+def summarise(
+    job: Job, work: Work, module: BertPretraining, state: State, phase: Phase, wordpiece: WordPiece
+) -> dict[str, Any]:
+    """Return held-out metrics with their baselines, throughput, and filled-in blanks; every rank must call it."""
+    config, stream = job.config, job.stream
+    after = evaluate(module, work.heldout, world=work.world, device=work.device, autocast=work.autocast)
+    if after:
+        after |= measure_words(job, work, module, wordpiece, state.step)
+        work.flush()
+    beside = heldout_baselines(stream, work, wordpiece)
+    blanks = None
+    if work.rank == 0:
+        blanks = fill_in_the_blanks(
+            module,
+            stream.corpus,
+            wordpiece,
+            stream.vocabulary,
+            maximum_length=phase.sampling.maximum_length,
+            device=work.device,
+        )
+    return {
+        "steps": state.step,
+        "tokens": state.tokens,
+        "epochs": state.cursor.epoch + 1 if state.cursor else 0,
+        "workers": work.world,
+        "device": work.device.type,
+        "precision": chosen_precision(config.placement, work.device),
+        "tokens_per_second": state.tokens / max(state.seconds, 1e-9),
+        "data_wait_percent": 100 * state.wait_seconds / max(state.seconds, 1e-9),
+        "training_seconds": state.seconds,
+        "maximum_length": phase.sampling.maximum_length,
+        "step_milliseconds_95th": percentile_milliseconds(state.step_times, 0.95),
+        "peak_memory_gigabytes": peak_memory_bytes(work.device) / 1e9,
+        "model_flops_utilisation_percent": _overall_utilisation(work, state),
+        "heldout_before": state.heldout_before,
+        "heldout_after": after,
+        "baselines": beside,
+        "blanks": blanks and asdict(blanks),
+        "checkpoint": checkpoint.folder_of(job.folder, state.step),
+    }
+
+
+def heldout_baselines(stream: StreamSettings, work: Work, wordpiece: WordPiece) -> dict[str, float]:
+    """Return the baselines on the phase's held-out rows; empty without such rows. Every rank must call it."""
+    if not stream.corpus.heldout:
+        return {}
+    return baselines(work.heldout, unigram_counts(stream.corpus, wordpiece, len(stream.vocabulary.tokens)), work.world)
+
+
+def _overall_utilisation(work: Work, state: State) -> float | None:
+    """Return model FLOPs utilisation over the whole run in percent; None where the device's peak is unknown."""
+    if work.peak_flops is None:
+        return None
+    return utilisation_percent(
+        work.config, work.vocabulary.size, vars(state), max(state.seconds, 1e-9), work.world * work.peak_flops
+    )
