@@ -8,11 +8,17 @@ from pipeline.config.locations import Location, SourceText
 
 
 @dataclass(frozen=True, kw_only=True)
-class Text:
-    """From a shard to masked Arrow blocks on one core, by stage, next to `tokenizers` and the usual preparation."""
+class BenchSources:
+    """Text that a bench reads."""
 
     corpus: tuple[SourceText, ...] = ()
     """As in jobs/prepare.py. Default: the built-in corpus."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Text(BenchSources):
+    """From a shard to masked Arrow blocks on one core, by stage, next to `tokenizers` and the usual preparation."""
+
     vocabulary: VocabularySettings = VocabularySettings()
     sampling: Sampling = Sampling()
     windows: int = 6
@@ -20,11 +26,9 @@ class Text:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stream:
+class Stream(BenchSources):
     """The same through Ray Data into a consumer, next to one plain process; memory of the workers."""
 
-    corpus: tuple[SourceText, ...] = ()
-    """As in jobs/prepare.py. Default: the built-in corpus."""
     vocabulary: VocabularySettings = VocabularySettings()
     sampling: Sampling = Sampling()
     rows_per_slot: int = 128
@@ -43,11 +47,9 @@ class Wikitext:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job:
+class Job(BenchSources):
     """The training loop on prepared rows, next to the same loop in a submitted job: Ray Train with the live stream."""
 
-    corpus: tuple[SourceText, ...] = ()
-    """As in jobs/prepare.py. Default: the built-in corpus."""
     preset: str = "bert-tiny"
     """One that starts from random weights; its first phase is measured."""
     steps: int = 400
@@ -61,14 +63,12 @@ class Job:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scale:
+class Scale(BenchSources):
     """Tokens per second of 1, 2 and 4 workers that sleep instead of computing, so that only coordination shows.
 
     Also without the sleep, and for slots with next to no text; without floors.
     """
 
-    corpus: tuple[SourceText, ...] = ()
-    """As in jobs/prepare.py. Default: the built-in corpus."""
     vocabulary: VocabularySettings = VocabularySettings(size=8_192)
     milliseconds: float = 200.0
     """Slept for each slot."""

@@ -4,12 +4,27 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pipeline.config.checks import require, require_at_least, require_share
-from pipeline.config.locations import Location
+from pipeline.config.locations import Location, SourceText
 
 PASSING = frozenset({"prepare.web_timeout"})
 """Settings that do not affect the content of a prepared corpus."""
 PRESET_SIZES = (30_522, 8_192)
 """Vocabulary sizes of presets: next to a given vocabulary they ask for nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sources:
+    """Settings of the text that a job reads."""
+
+    corpus: tuple[SourceText, ...] = ()
+    """A file, folder, glob or URL (https://, s3://, gs://, hf://); for pretraining also a folder prepared by
+    jobs/prepare.py.
+
+    Default: the built-in corpus. Options follow it: PATH::format=NAME (wikipedia-dump, wikiextractor, gutenberg,
+    bookscorpus, jsonl, parquet and text are recognised; sentences and parquet-sentences must be named), ::column=NAME
+    of the text in JSON lines and Parquet, ::language=CODE (default: what the files say, or en), and ::weight=TIMES that
+    a document occurs per epoch (default: 1).
+    """
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,8 +4,8 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from pipeline.config.checks import require, require_at_least
-from pipeline.config.data import Preparation, Sampling, VocabularySettings
-from pipeline.config.locations import Location, SourceText
+from pipeline.config.data import Preparation, Sampling, Sources, VocabularySettings
+from pipeline.config.locations import Location
 from pipeline.config.model import Model
 from pipeline.config.phases import OnePhase, Phase, TwoPhases, split
 from pipeline.config.placement import Placement
@@ -46,17 +46,9 @@ names.
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pretrain:
+class Pretrain(Sources):
     """Pretrain an encoder on raw text."""
 
-    corpus: tuple[SourceText, ...] = ()
-    """A file, folder, glob or URL (https://, s3://, gs://, hf://), or one folder that jobs/prepare.py has prepared.
-
-    Default: the built-in corpus. Options follow it: PATH::format=NAME (wikipedia-dump, wikiextractor, gutenberg,
-    bookscorpus, jsonl, parquet and text are recognised; sentences and parquet-sentences must be named), ::column=NAME
-    of the text in JSON lines and Parquet, ::language=CODE (default: what the files say, or en), and ::weight=TIMES that
-    a document occurs per epoch (default: 1).
-    """
     init: Location | None = None
     """Published BERT to start from, such as a run's export: its weights, vocabulary and sizes.
 
