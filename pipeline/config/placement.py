@@ -7,14 +7,12 @@ from pipeline.config.checks import require, require_at_least
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelPlacement:
-    """Device and precision of a fine-tuned model; results differ only by rounding."""
+class DevicePlacement:
+    """Device, threads and cluster, which every job with a model has."""
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    precision: Literal["auto", "float32", "tf32", "bfloat16"] = "auto"
-    """Format of matrix products. auto: in training bfloat16 where the hardware computes in it, and float32 for a narrow
-    model on a CPU; answers and scores are in float32 on a CPU, and on a GPU as the model was trained, where that is
-    known. tf32: float32 whose products keep 10 bits of the mantissa, on NVIDIA GPUs from Ampere on."""
+    precision: str = "auto"
+    """Format of matrix products; each job's placement has its own formats."""
     threads: int | None = None
     """CPU threads of each process; default: as many as it has CPUs."""
     autoscaled: bool = False
@@ -24,6 +22,19 @@ class ModelPlacement:
 
     def __post_init__(self) -> None:
         require(self.threads is None or self.threads >= 1, f"placement.threads ({self.threads}) must be at least 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelPlacement(DevicePlacement):
+    """Device and precision of a fine-tuned model; results differ only by rounding."""
+
+    precision: Literal["auto", "float32", "tf32", "bfloat16"] = "auto"
+    """Format of matrix products. auto: in training bfloat16 where the hardware computes in it, and float32 for a narrow
+    model on a CPU; answers and scores are in float32 on a CPU, and on a GPU as the model was trained, where that is
+    known. tf32: float32 whose products keep 10 bits of the mantissa, on NVIDIA GPUs from Ampere on."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         require(
             not self.autoscaled or self.device != "auto",
             "placement.autoscaled needs placement.device cuda or cpu: the nodes that would tell are not there yet",
@@ -41,10 +52,9 @@ class TrialPlacement(ModelPlacement):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Placement:
+class Placement(DevicePlacement):
     """Device, precision and cluster resources; results differ only by rounding."""
 
-    device: Literal["auto", "cpu", "cuda"] = "auto"
     precision: Literal["auto", "float32", "tf32", "bfloat16", "float8"] = "auto"
     """Format of matrix products; auto: bfloat16 where the hardware computes in it; tf32: float32 whose products keep 10
     bits of the mantissa, on NVIDIA GPUs from Ampere on; float8, in the layers alone, needs torchao and an NVIDIA GPU
@@ -72,13 +82,9 @@ class Placement:
     """Resource of the nodes that train, of which each worker takes 1 (ray start --resources '{"NAME": 4}'): other nodes
     are left to data.
     """
-    autoscaled: bool = False
-    """The cluster adds nodes when asked: workers that have no room yet are waited for instead of being refused."""
-    address: str | None = None
-    """Ray cluster to join; default: RAY_ADDRESS, else a head on this machine, else Ray starts in this process."""
 
     def __post_init__(self) -> None:
-        require(self.threads is None or self.threads >= 1, f"placement.threads ({self.threads}) must be at least 1")
+        super().__post_init__()
         require_at_least("placement.table_chunks", self.table_chunks, 1)
         require_at_least("placement.restarts", self.restarts, 0)
         require_at_least("placement.hang_seconds", self.hang_seconds, 1)

@@ -10,7 +10,7 @@ import torch
 
 from pipeline.config.jobs import Pretrain
 from pipeline.config.phases import Phase
-from pipeline.config.placement import ModelPlacement, Placement
+from pipeline.config.placement import DevicePlacement, ModelPlacement
 from pipeline.errors import ConfigError
 from pipeline.model.float8 import refuse_float8
 from pipeline.model.flops import TokenCounts, flops_per_token, peak_flops, utilisation
@@ -24,7 +24,7 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def device_of(placement: Placement | ModelPlacement, gpus: float | None = None) -> torch.device:
+def device_of(placement: DevicePlacement, gpus: float | None = None) -> torch.device:
     """Return the GPU that this process sees; the CPU where there is none, or where the settings ask for it or for 0
     GPUs.
     """
@@ -39,7 +39,7 @@ def required_device(placement: ModelPlacement) -> torch.device:
     return device_of(placement)
 
 
-def chosen_precision(placement: Placement | ModelPlacement, device: torch.device) -> str:
+def chosen_precision(placement: DevicePlacement, device: torch.device) -> str:
     """Return the number format of matrix products: the setting, or by default bfloat16 where the hardware supports it.
 
     Raises ConfigError where float8 is not available.
@@ -69,7 +69,7 @@ def autocast_of(precision: str, device: torch.device) -> torch.autocast:
     return torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision not in ("float32", "tf32"))
 
 
-def slower_precision(placement: Placement | ModelPlacement, device: torch.device) -> str | None:
+def slower_precision(placement: DevicePlacement, device: torch.device) -> str | None:
     """Return a line to report where `auto` leaves a GPU at float32."""
     if device.type != "cuda" or placement.precision != "auto" or has_bfloat16(device):
         return None
