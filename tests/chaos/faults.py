@@ -21,7 +21,7 @@ DRAIN_SECONDS = 12
 
 @dataclass(kw_only=True)
 class Scene:
-    """A running run and what it runs on."""
+    """A run, its driver and its cluster."""
 
     site: Site
     run: Run
@@ -29,13 +29,13 @@ class Scene:
     server: Server | None = None
 
     def settle(self) -> None:
-        """Wait until every node that trains has its worker."""
+        """Wait until every trainer node has a worker."""
         self.driver.wait_for(
             lambda: len(self.site.trainer_processes()) == len(self.site.trainers), LONG, "a worker on every node"
         )
 
     def go_on(self) -> float:
-        """Wait for new steps and give the seconds."""
+        """Wait for new steps and return the seconds."""
         return self.driver.wait_for_step(self.driver.step + AHEAD, LONG)
 
     def begin_again(self, before: int) -> float:
@@ -46,7 +46,7 @@ class Scene:
 
     @property
     def starts(self) -> int:
-        """How many times this driver's workers went on from a checkpoint."""
+        """Return how often this driver's workers continued from a checkpoint."""
         return sum(line.startswith("continuing after step ") for line in self.driver.lines)
 
     def restart(self) -> None:
@@ -65,7 +65,7 @@ class Scene:
 
 
 def published(run: Run) -> list[Path]:
-    """Folders of published checkpoints, rising."""
+    """Return the folders of published checkpoints in ascending order."""
     return sorted(manifest.parent for manifest in run.checkpoints.glob("step-*/manifest.json"))
 
 
@@ -81,7 +81,7 @@ def trainer_killed(scene: Scene) -> float:
 
 
 def trainer_hangs(scene: Scene) -> float:
-    """SIGSTOP: the process is there and does nothing."""
+    """Stop a worker with SIGSTOP: the process exists and does nothing."""
     before, stopped = scene.starts, first(scene.site.trainer_processes())
     stopped.suspend()
     try:
@@ -92,7 +92,7 @@ def trainer_hangs(scene: Scene) -> float:
 
 
 def trainer_slow(scene: Scene) -> float:
-    """Stopped for most of the time, until the log names it."""
+    """Slow down a worker by stopping it most of the time, until the log names it."""
     scene.settle()
     slow, said = first(scene.site.trainer_processes()), len(scene.driver.lines)
     started = time.monotonic()
@@ -112,7 +112,7 @@ def data_worker_killed(scene: Scene) -> float:
 
 
 def node_removed(scene: Scene) -> float:
-    """Without warning; another comes when the run has gone on."""
+    """Remove a node without warning; add another when the run has continued."""
     scene.settle()
     before = scene.starts
     scene.site.remove(scene.site.trainers[-1])
@@ -122,7 +122,7 @@ def node_removed(scene: Scene) -> float:
 
 
 def node_drained(scene: Scene) -> float:
-    """With notice, and taken away at its deadline."""
+    """Drain a node with notice, and remove it at its deadline."""
     scene.settle()
     before, starts = published(scene.run), scene.starts
     node = scene.site.trainers[-1]
@@ -142,7 +142,7 @@ def node_drained(scene: Scene) -> float:
 
 
 def node_added(scene: Scene) -> float:
-    """The group grows to it."""
+    """Add a node; the worker group grows to it."""
     scene.settle()
     before = len(scene.site.trainer_processes())
     scene.site.add()
@@ -161,7 +161,7 @@ def driver_killed(scene: Scene) -> float:
 
 
 def head_restarted(scene: Scene) -> float:
-    """All nodes go, head included, and a new cluster comes."""
+    """Stop all nodes, including the head, and start a new cluster."""
     scene.kill_driver()
     trainers = len(scene.site.trainers)
     scene.site.stop()
@@ -171,7 +171,7 @@ def head_restarted(scene: Scene) -> float:
 
 
 def damaged(scene: Scene, damage: Callable[[Path], None]) -> float:
-    """Damage the newest checkpoint between two drivers: the run falls back to the one before."""
+    """Damage the newest checkpoint between two drivers: the run resumes from the one before."""
     scene.kill_driver()
     older, newest = published(scene.run)[-2:]
     damage(newest / "model.safetensors")
@@ -199,7 +199,7 @@ def checkpoint_flipped(scene: Scene) -> float:
 
 
 def storage_refuses(scene: Scene) -> float:
-    """A file stands where the folder of checkpoints was, until a write has failed."""
+    """Put a file in place of the checkpoint folder until a write has failed."""
     place, aside, said = scene.run.checkpoints, scene.run.checkpoints.with_name("aside"), len(scene.driver.lines)
     place.rename(aside)
     place.write_text("")
@@ -215,7 +215,7 @@ def storage_refuses(scene: Scene) -> float:
 
 
 def disk_full(scene: Scene) -> float:
-    """No file of a worker may grow beyond a few bytes, until a write has failed."""
+    """Limit the file size of a worker to a few bytes until a write has failed."""
     workers, said = scene.site.trainer_processes(), len(scene.driver.lines)
     limits = [worker.rlimit(psutil.RLIMIT_FSIZE) for worker in workers]
     for worker, (_, hard) in zip(workers, limits, strict=True):

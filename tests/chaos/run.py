@@ -1,4 +1,4 @@
-"""Faults at random on a simulated cluster: `make chaos MINUTES=20 SEED=0`.
+"""Random faults on a simulated cluster: `make chaos MINUTES=20 SEED=0`.
 
 Every kind comes once before any comes again.
 
@@ -27,7 +27,7 @@ CALM_STEPS = 15
 
 
 def kinds(seed: int, only: list[str]) -> Iterator[str]:
-    """Every kind once, in a drawn order, and then draws without end."""
+    """Yield every kind of fault once in random order, then random kinds without end."""
     draw, names = random.Random(seed), only or list(FAULTS)
     yield from draw.sample(names, len(names))
     while True:
@@ -96,7 +96,7 @@ def chaos(folder: Path, site: Site, server: Server, chosen: argparse.Namespace) 
 
 
 def tally(seconds: dict[str, list[float]], differences: list[Difference]) -> int:
-    """Print what was survived and what it cost; 1 when anything differs."""
+    """Print the faults survived and their cost; return 1 if anything differs."""
     width = max(map(len, seconds), default=0)
     print("\nfault" + " " * (width - 3) + "times  seconds to the next new step")
     for kind, took in sorted(seconds.items()):

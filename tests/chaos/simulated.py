@@ -63,7 +63,7 @@ class Site:
         self.start(trainers)
 
     def start(self, trainers: int) -> None:
-        """Start the head and so many nodes."""
+        """Start the head and this number of nodes."""
         self.temporary = tempfile.mkdtemp(prefix="bs-", dir="/tmp")  # short: Ray puts sockets in it
         # Ray notes the newest head of a machine in this folder, for those who name none: this one is not for them.
         before = os.environ.get("RAY_TMPDIR")
@@ -94,7 +94,7 @@ class Site:
         self.cluster.remove_node(node, allow_graceful=False)
 
     def drain(self, node: Any, seconds: int) -> None:
-        """Tell a node that it will be taken away."""
+        """Announce to a node that it will be removed."""
         reason = (
             "--reason",
             "DRAIN_NODE_REASON_PREEMPTION",
@@ -110,7 +110,7 @@ class Site:
         )
 
     def processes(self, title: str) -> list[psutil.Process]:
-        """Ray processes of this site whose title has these words in it."""
+        """Return this site's Ray processes whose title contains these words."""
         found = []
         for process in psutil.Process().children(recursive=True):
             try:
@@ -124,7 +124,7 @@ class Site:
         return self.processes("RayTrainWorker")
 
     def data_processes(self) -> list[psutil.Process]:
-        """Those that have a task of the stream right now."""
+        """Return the processes that run a task of the stream now."""
         return self.processes(r"ray::(MapBatches|StreamingRepartition)")
 
     def stop(self) -> None:
@@ -136,25 +136,25 @@ class Site:
 
 
 def free_port() -> int:
-    """A port of this machine that nothing listens on."""
+    """Return a free port of this machine."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return free.getsockname()[1]
 
 
 def program(name: str) -> str:
-    """A command of the environment that runs this."""
+    """Return the path of a program of this environment."""
     return str(Path(sys.executable).parent / name)
 
 
 @dataclass(kw_only=True)
 class Driver:
-    """A running `jobs/pretrain.py`, whose lines are read as they come."""
+    """A running `jobs/pretrain.py`, whose output is read line by line."""
 
     process: subprocess.Popen[str]
     lines: list[str] = field(default_factory=list)
     steps: list[tuple[float, int]] = field(default_factory=list)
-    """When a step was first printed, by the monotonic clock."""
+    """Monotonic time at which a step was first printed."""
 
     def read(self) -> None:
         assert self.process.stdout
@@ -200,14 +200,14 @@ class Driver:
         assert self.process.returncode == 0, "\n".join(self.lines[-15:])
 
     def kill(self) -> None:
-        """SIGKILL, as when a machine vanishes."""
+        """Send SIGKILL, as if the machine were lost."""
         self.process.kill()
         self.process.wait()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """A named run of a fixed configuration; `drive` starts a driver for it, again and again."""
+    """A named run of a fixed configuration; each `drive` starts another driver for it."""
 
     name: str
     steps: int
@@ -253,7 +253,7 @@ COMPARED = ("stream/rows_crc32", "train/mlm_loss", "train/nsp_loss", "train/grad
 
 
 def history(run: Run) -> History:
-    """Metric -> step -> value of a finished run. Raises AssertionError where a step is there twice."""
+    """Return metric -> step -> value of a finished run. Raises AssertionError if a step occurs twice."""
     from mlflow.tracking import MlflowClient
 
     client = MlflowClient(tracking_uri=run.tracking)
@@ -271,19 +271,19 @@ class Difference:
     """How a disturbed run differs from an undisturbed one."""
 
     rows: int
-    """Compared."""
+    """Number of steps compared."""
     rows_wrong: int
-    """Of steps whose rows were not those of the undisturbed run."""
+    """Number of steps whose rows differ from the undisturbed run's."""
     missing: list[int]
     """Steps without a point."""
     loss: float
-    """The largest difference of a loss, in nats."""
+    """Largest difference of a loss, in nats."""
 
 
 def compare(
     one: History, other: History, steps: int, rows_per_step: int = SETTINGS["batch.rows-per-step"]
 ) -> Difference:
-    """Step by step."""
+    """Compare two runs step by step."""
     wanted = range(1, steps + 1)
     missing = [step for step in wanted if any(step not in other[name] for name in COMPARED)]
     there = [step for step in wanted if step not in missing]
@@ -298,7 +298,7 @@ def compare(
 
 
 def job(name: str, *flags: str, tracking: Path, ray_folder: Path) -> subprocess.Popen[str]:
-    """A job as a user starts it, with a Ray of its own."""
+    """Start a job as a user would, with its own Ray."""
     environment = os.environ | {
         "RAY_TMPDIR": str(ray_folder),
         "MLFLOW_TRACKING_URI": f"sqlite:///{tracking}/mlflow.db",
@@ -314,7 +314,7 @@ def job(name: str, *flags: str, tracking: Path, ray_folder: Path) -> subprocess.
 
 
 def finished(process: subprocess.Popen[str]) -> str:
-    """What a job said that must end well."""
+    """Return the output of a job, which must exit with 0."""
     text, _ = process.communicate(timeout=240)
     assert process.returncode == 0, text
     return text
@@ -339,7 +339,7 @@ def small_corpus(folder: Path) -> Path:
 
 
 class Server:
-    """An MLflow server on this machine that can be taken away and brought back."""
+    """An MLflow server on this machine that can be stopped and restarted."""
 
     def __init__(self, folder: Path) -> None:
         self.port = free_port()
@@ -384,6 +384,6 @@ class Server:
 
 
 def spread(values: Sequence[float]) -> str:
-    """Median and largest, for people."""
+    """Return median and maximum as text."""
     ordered = sorted(values)
     return f"median {ordered[len(ordered) // 2]:.0f}, most {ordered[-1]:.0f}" if ordered else "none"

@@ -1,4 +1,4 @@
-"""What is chosen for a device by what its driver says of it, and what is compiled. Run by test_gpu_path.py."""
+"""Choices by the capability of a device, and compiled graphs. Run by test_gpu_path.py."""
 
 from dataclasses import replace
 
@@ -56,7 +56,7 @@ asked for.
 
 
 @pytest.mark.parametrize(("name", "capability", "hip", "precision", "kernel", "allowed"), CHOICES)
-def test_what_a_gpu_is_given(
+def test_choices_by_capability(
     name: str,
     capability: tuple[int, int],
     hip: str | None,

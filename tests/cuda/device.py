@@ -18,7 +18,7 @@ CUDA = torch.device("cuda", 0)
 
 @dataclass
 class Properties:
-    """What the driver says of the device, as far as anybody asks."""
+    """Properties of the device that the code reads from the driver."""
 
     name: str = "NVIDIA H100 80GB HBM3"
     major: int = 9
@@ -28,13 +28,13 @@ class Properties:
 
 
 properties = Properties()
-"""Of the device; tests change it."""
+"""Properties of the device; tests change them."""
 pinned: list[torch.Tensor] = []
-"""Tensors in page-locked memory, which the device reads without the host's waiting."""
+"""Tensors in page-locked memory, from which copies to the device do not wait."""
 
 
 def pin_memory(tensor: torch.Tensor) -> torch.Tensor:
-    """A copy in page-locked memory, or what is written down as one."""
+    """Return a copy that is recorded as page-locked."""
     pinned.append(tensor.clone())
     return pinned[-1]
 

@@ -36,7 +36,7 @@ OPTIMIZERS = {"adamw": AdamW(), "lamb": Lamb()}
 
 
 def batch_of(rows: int = 6, length: int = 64) -> Batch:
-    """Random ids of ragged lengths, on the CPU."""
+    """Return random ids of ragged lengths, on the CPU."""
     batch = make_batch(Case(size="tiny", rows=rows, length=length, ragged=True, attention_dropout=False), seed=rows)
     return replace(batch, ids_T=batch.ids_T % WORDS, masked_labels_M=batch.masked_labels_M % WORDS)
 
@@ -46,7 +46,7 @@ def bfloat16() -> torch.autocast:
 
 
 def elsewhere(module: nn.Module, optimizer: torch.optim.Optimizer) -> list[str]:
-    """Parameters, gradients, buffers and states of the optimiser that are not on the device."""
+    """Return names of parameters, gradients, buffers and optimiser states that are not on the device."""
     tensors = dict(module.named_parameters()) | dict(module.named_buffers())
     for name, parameter in module.named_parameters():
         tensors |= {f"{name}.{key}": value for key, value in optimizer.state.get(parameter, {}).items()}
@@ -56,7 +56,7 @@ def elsewhere(module: nn.Module, optimizer: torch.optim.Optimizer) -> list[str]:
 
 
 def pretraining_steps(module: BertPretraining, optimizer: AdamW, batch: Batch, autocast: torch.autocast) -> Watch:
-    """Two steps on the device; the operators of the second."""
+    """Run two steps on the device and return the operators of the second."""
     counts = {"mlm": batch.masked, "nsp": batch.sequences}
     compute = Compute(device=CUDA, autocast=autocast, seed=0)
     with on_device():
@@ -96,7 +96,7 @@ LABELS = 3
 
 
 def labelled(kind: str) -> Batch:
-    """A batch with what a task of this kind asks."""
+    """Return a batch with labels of this kind of task."""
     batch = batch_of()
     wanted = {
         "classification": torch.arange(batch.sequences) % LABELS,
@@ -127,7 +127,7 @@ def finetune(optimizer: AdamW) -> Finetune:
 
 
 def finetuning_step(module: TaskObjective, kind: str, optimizer: AdamW) -> Watch:
-    """A step on the device."""
+    """Run a step on the device."""
     with on_device():
         module.to(CUDA).train()
         chosen = build_optimizer(optimizer, module)
@@ -169,7 +169,7 @@ def test_adapters_without_a_wait(adapter: LowRank | Bottleneck) -> None:
     finetuning_step(module, "classification", Lamb(learning_rate=1e-4))
 
 
-def test_an_epoch_of_finetuning_and_an_evaluation_are_read_once_at_their_end() -> None:
+def test_finetuning_and_evaluation_wait_once_at_their_end() -> None:
     """The first wait comes after the last step and the last batch."""
     row = {"ids": [1, 2, 3, 4], "first_length": 4, "labels": None}
     listed = [row | {"label": float(number % LABELS), "row": number} for number in range(12)]
@@ -196,7 +196,7 @@ def test_an_epoch_of_finetuning_and_an_evaluation_are_read_once_at_their_end() -
         assert watch.counts["_varlen_attn"] == len(SIZES) * MODEL.layers
 
 
-def test_the_watch_sees_what_waits() -> None:
+def test_the_watch_detects_waits() -> None:
     with on_device():
         numbers, one, mask = (torch.ones(size, device=CUDA) for size in ((4,), (), (4,)))
         waits = {

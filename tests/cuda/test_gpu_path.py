@@ -19,7 +19,7 @@ IGNORED = ("PYTEST_ADDOPTS", "PYTEST_XDIST_WORKER")
 
 @pytest.fixture(scope="session")
 def guard(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """guard.cpp as a library for the installed torch: three seconds of g++."""
+    """Compile guard.cpp to a library for the installed torch: three seconds of g++."""
     if torch.version.cuda or torch.version.hip:
         pytest.skip("this build of torch has a device guard of its own")
     if shutil.which("g++") is None:

@@ -22,7 +22,7 @@ class HostWaits(AssertionError):
 
 
 class Watch(TorchDispatchMode):
-    """Raises HostWaits at the operator that waits; counts all operators with a tensor on the device, by name."""
+    """Raise HostWaits at an operator that waits; count all operators with a tensor on the device, by name."""
 
     def __init__(self) -> None:
         super().__init__()

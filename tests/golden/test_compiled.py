@@ -13,7 +13,7 @@ from pipeline.config.jobs import Pretrain
 def gradients(
     training, config: Pretrain, objective: torch.nn.Module, module: torch.nn.Module
 ) -> tuple[list[float], dict[str, torch.Tensor]]:
-    """Losses of three batches of different sizes, and the gradients of their sum."""
+    """Return the losses of three batches of different sizes, and the gradients of their sum."""
     losses = []
     for number, block in enumerate(training.blocks(config)[:3]):
         torch.manual_seed(number)

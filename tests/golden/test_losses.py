@@ -1,4 +1,4 @@
-"""The losses of one small training, recorded: who changes them changes what everybody's runs learn, and says so here.
+"""Recorded losses of one small training: a change here changes what every run learns, and must be deliberate.
 
 To record anew: run this file and copy what the failed comparison shows. Where only the rows' CRC differs, it is the
 data that changed.

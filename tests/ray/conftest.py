@@ -16,7 +16,7 @@ from tests.chaos.simulated import small_corpus as small_documents  # noqa: E402
 
 @pytest.fixture(scope="session")
 def local_ray() -> Iterator[None]:
-    """One small Ray on this machine for all tests of the session; its CPUs are tickets, more than the machine has."""
+    """Start one small Ray for all tests of the session; its logical CPUs may exceed the machine's."""
     cluster.start(num_cpus=6, log_to_driver=False, logging_level="ERROR")
     yield
     ray.shutdown()
@@ -24,12 +24,12 @@ def local_ray() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def small_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """80 documents with something to learn in them."""
+    """Return a folder of 80 documents whose words depend on the words before."""
     return small_documents(tmp_path_factory.mktemp("corpus"))
 
 
 @pytest.fixture
 def ray_folder() -> Iterator[Path]:
-    """Where Ray puts sockets and logs: a short path."""
+    """Return a folder with a short path for Ray's sockets and logs."""
     with tempfile.TemporaryDirectory(prefix="bs-", dir="/tmp") as folder:
         yield Path(folder)

@@ -1,10 +1,10 @@
-"""Where the processes of a Ray listen."""
+"""Addresses on which the processes of a Ray listen."""
 
 import psutil
 
 
 def listening(pid: int) -> dict[str, set[str]]:
-    """Name of a process, of `pid` and all below it, to the addresses on which it listens."""
+    """Return process name -> addresses on which it listens, for `pid` and its descendants."""
     found: dict[str, set[str]] = {}
     top = psutil.Process(pid)
     for process in (top, *top.children(recursive=True)):

@@ -48,7 +48,7 @@ HEAD_ALONE = Counter({"ray.head.default": 1})
 
 
 def node_types(most: int) -> dict[str, object]:
-    """As in cluster/aws.yaml: a head without resources, nodes for data and nodes with a trainer each, from none."""
+    """Node types as in cluster/aws.yaml: a head without resources, data nodes and trainer nodes, both starting at 0."""
     return {
         "ray.head.default": {"resources": {}, "node_config": {}, "max_workers": 0},
         "cpu": {"resources": {"CPU": 2}, "node_config": {}, "min_workers": 0, "max_workers": most},
@@ -115,7 +115,7 @@ class AutoscaledSite:
             )
 
     def nodes(self) -> Counter[str]:
-        """Type of node -> those that are alive."""
+        """Return node type -> number of live nodes."""
         status = get_cluster_status(self.address)
         return Counter(node.ray_node_type_name for node in (*status.active_nodes, *status.idle_nodes))
 
@@ -135,7 +135,7 @@ class AutoscaledSite:
                 found = str(error)
 
     def kill_trainer(self) -> None:
-        """SIGKILL all of a node that trains, as when a spot machine is taken."""
+        """Send SIGKILL to all processes of a trainer node, like a preempted spot machine."""
         raylets = [
             process
             for process in psutil.process_iter(["name", "cmdline"])
@@ -151,7 +151,7 @@ class AutoscaledSite:
                 process.kill()
 
     def stop(self) -> None:
-        """End the head and its nodes, and nothing else of the machine."""
+        """Kill the head and its nodes, and no other process of the machine."""
         for process in psutil.process_iter(["cmdline"]):
             if any(self.temporary in word for word in process.info["cmdline"] or ()):
                 with contextlib.suppress(psutil.NoSuchProcess):  # gone meanwhile
@@ -172,7 +172,7 @@ def site() -> Iterator[AutoscaledSite]:
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_nodes_come_for_a_run_and_go_after_it(site: AutoscaledSite, tmp_path: Path):
+def test_nodes_are_added_for_a_run_and_removed_after_it(site: AutoscaledSite, tmp_path: Path):
     run = Run(
         name="scaled", steps=60, workers="2", corpus=small_corpus(tmp_path / "corpus"), output=tmp_path / "output", tracking=f"sqlite:///{tmp_path}/output/mlflow.db",
         settings={"placement.autoscaled": True},
@@ -233,7 +233,7 @@ def test_nodes_come_for_a_run_and_go_after_it(site: AutoscaledSite, tmp_path: Pa
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_an_elastic_group_takes_the_nodes_that_come_in_place_of_those_that_go(site: AutoscaledSite, tmp_path: Path):
+def test_an_elastic_group_replaces_lost_nodes_with_new_ones(site: AutoscaledSite, tmp_path: Path):
     common = {
         "steps": STEPS,
         "corpus": small_corpus(tmp_path / "corpus"),

@@ -1,4 +1,4 @@
-"""A run on a simulated cluster of several nodes that loses one without warning and gets another: nothing is lost.
+"""A run on a simulated cluster loses a node without warning and gains another: no row is lost or repeated.
 
 `make chaos` has the other faults.
 """
@@ -15,7 +15,7 @@ STEPS = 400
 
 @pytest.mark.long
 @pytest.mark.timeout(420)
-def test_a_node_that_goes_and_one_that_comes_change_nothing(tmp_path: Path):
+def test_losing_and_adding_a_node_changes_no_losses(tmp_path: Path):
     site = Site(2)
     try:
         tracking = f"sqlite:///{tmp_path}/output/mlflow.db"

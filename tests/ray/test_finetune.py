@@ -91,7 +91,7 @@ def write_glue(folder: Path, vocabulary: Vocabulary, rows: int) -> None:
 
 
 def scores(output: Path) -> dict[str, dict[str, object]]:
-    """Trial -> its scores."""
+    """Return trial -> scores."""
     return {
         path.parent.name: json.loads(path.read_text())["scores"]
         for path in sorted((output / "finetune").glob("*/result.json"))
@@ -160,7 +160,7 @@ def test_a_grid_selects_reports_and_continues_after_a_kill(
     assert len(found) == 4 and {run.info.status for run in found} == {"FINISHED"}
 
 
-def test_a_trial_on_two_workers_is_that_on_one(tiny_run: Path, glue: Path, tmp_path: Path) -> None:
+def test_a_trial_on_two_workers_has_the_losses_of_one(tiny_run: Path, glue: Path, tmp_path: Path) -> None:
     small = ("--recipe.rows-per-slot", "8", "--task", "cola", "--trials.cpus", "1", "--trials.workers", "2")
     asked = [word for word in command(tiny_run, glue, tmp_path / "2", *small) if word != "glue"]
     asked.remove("--task")
@@ -181,12 +181,12 @@ def test_a_trial_on_two_workers_is_that_on_one(tiny_run: Path, glue: Path, tmp_p
     assert len(losses[0]) == 8 and losses[1] == pytest.approx(losses[0], rel=1e-5)
 
 
-def test_a_node_says_in_which_precision_a_trial_computes_there() -> None:
+def test_a_node_reports_the_precision_of_its_trials() -> None:
     config = Finetune(checkpoint="c", task=("cola",), placement=TrialPlacement(device="cpu"))
     assert node_precisions(config, 768, {"CPU": 1.0}) == [precision_of(config.placement, 768, torch.device("cpu"))]
 
 
-def test_what_cannot_be_trained_is_one_line(
+def test_errors_before_training_are_one_line(
     tiny_run: Path, glue: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for more, message in (
@@ -231,9 +231,7 @@ def test_what_cannot_be_trained_is_one_line(
     assert not scores(tmp_path / "output")
 
 
-def test_one_s_own_file_with_its_tenth_set_aside(
-    tiny_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_own_file_with_a_tenth_set_aside(tiny_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = ["review,stars"] + [
         f'"{"kar mist" if row % 2 else "lond sur"} {"nest " * (row % 7)}{row}",{"good" if row % 2 else "bad"}'
         for row in range(80)
@@ -307,7 +305,7 @@ def test_one_s_own_file_with_its_tenth_set_aside(
     )
 
 
-def test_folds_are_trials_of_their_own_and_one_row_of_the_table(
+def test_folds_are_separate_trials_and_one_row_of_the_table(
     tiny_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = [f"{'kar mist' if row % 2 else 'lond sur'} {row};{'good' if row % 2 else 'bad'}" for row in range(24)]
@@ -355,7 +353,7 @@ def test_folds_are_trials_of_their_own_and_one_row_of_the_table(
 
 
 @pytest.mark.long
-def test_all_of_glue_gives_the_submission_file_and_mnli_s_encoder_starts_others(
+def test_all_of_glue_makes_a_submission_file_and_starts_tasks_from_mnli(
     tiny_run: Path,
     tiny_vocabulary: Vocabulary,
     tmp_path: Path,

@@ -1,4 +1,4 @@
-"""A run in Google's store, by an emulator of it in a process of its own: prepared, killed, gone on with, exported."""
+"""A run stored in an emulator of Google Cloud Storage: prepared, killed, resumed, exported."""
 
 import re
 import signal
@@ -48,7 +48,7 @@ def google(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_a_run_goes_on_in_googles_store(google: None, small_corpus: Path, tmp_path: Path, ray_folder: Path):
+def test_a_run_resumes_from_google_storage(google: None, small_corpus: Path, tmp_path: Path, ray_folder: Path):
     for file in sorted(small_corpus.iterdir()):
         storage.write_bytes(f"{BUCKET}/raw/{file.name}", file.read_bytes())
     sizes = [

@@ -18,12 +18,12 @@ from tests.ray.listening import listening
 
 HEAD = Path(__file__).parents[2] / "cluster" / "head.sh"
 AGENT = 52365
-"""Where the dashboard agent of a node listens, unless Ray is told otherwise."""
+"""Default port of a node's dashboard agent."""
 
 
 @pytest.fixture
 def agents_port_taken() -> Iterator[None]:
-    """Another Ray of this machine has the agent's port; where one has it already, that will do."""
+    """Occupy the agent's port, as another Ray would, unless one does already."""
     with socket.socket() as other:
         try:
             other.bind(("127.0.0.1", AGENT))

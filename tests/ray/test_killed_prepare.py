@@ -1,4 +1,4 @@
-"""jobs/prepare.py killed in each of its stages, and continued to the corpus that it would have made."""
+"""jobs/prepare.py, killed in each of its stages, resumes to the corpus of an undisturbed run."""
 
 import os
 import signal
@@ -17,7 +17,7 @@ from pipeline.corpus.prepared import load_corpus
 pytestmark = pytest.mark.usefixtures("local_ray")
 
 STAGES = ("parts/????????????????.json", "parts/*-overlap-*.parquet", "parts/*-?????.json")
-"""What a stage has done when its first task is finished: of a batch of files, a range of hashes, a shard."""
+"""Files that the first finished task of each stage leaves: for a batch of files, a range of hashes, a shard."""
 SETTINGS = (
     "--prepare.window-characters",
     "20000",
@@ -30,7 +30,7 @@ SETTINGS = (
 
 @pytest.fixture
 def texts(tmp_path: Path) -> Path:
-    """Text for three batches of files, and one that is there twice."""
+    """Return a folder with texts for three batches of files, one of them twice."""
     folder = tmp_path / "texts"
     folder.mkdir()
     random = np.random.default_rng(3)
@@ -42,12 +42,12 @@ def texts(tmp_path: Path) -> Path:
 
 
 def done(folder: Path) -> dict[Path, int]:
-    """The files that finished tasks have written, and when."""
+    """Return file -> modification time of what finished tasks have written."""
     return {path: path.stat().st_mtime_ns for stage in STAGES for path in folder.glob(stage)}
 
 
 def kill_when(arguments: list[str], folder: Path, stage: str) -> None:
-    """Run the job and send it SIGKILL as soon as a stage has done something."""
+    """Run the job and send it SIGKILL as soon as a task of the stage has finished."""
     environment = os.environ | {"RAY_ADDRESS": ray.get_runtime_context().gcs_address}
     with subprocess.Popen(
         [sys.executable, "jobs/prepare.py", *arguments],
@@ -62,7 +62,7 @@ def kill_when(arguments: list[str], folder: Path, stage: str) -> None:
     assert job.returncode == -signal.SIGKILL and any(folder.glob(stage)), job.stderr
 
 
-def test_killed_in_every_stage_it_continues_from_what_is_done(texts: Path, tmp_path: Path) -> None:
+def test_killed_in_any_stage_it_resumes_from_finished_tasks(texts: Path, tmp_path: Path) -> None:
     wanted = ["--corpus", str(texts), *SETTINGS]
     folder, undisturbed = tmp_path / "killed", tmp_path / "undisturbed"
     assert main([*wanted, "--folder", str(undisturbed)]) == 0

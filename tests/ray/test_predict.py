@@ -45,7 +45,7 @@ def checkpoint(tiny_vocabulary: Vocabulary, tmp_path_factory: pytest.TempPathFac
 
 @pytest.fixture
 def reviews(tmp_path: Path) -> Path:
-    """Two tables, with a text that is empty in every twentieth row."""
+    """Return a folder of two tables in which the text of every twentieth row is empty."""
     folder = tmp_path / "reviews"
     folder.mkdir()
     for file in range(2):
@@ -62,7 +62,7 @@ def reviews(tmp_path: Path) -> Path:
 
 
 def kill_when(arguments: list[str], folder: Path) -> int:
-    """Run the job, send it SIGKILL as soon as two parts are answered, and give how many were."""
+    """Run the job, send it SIGKILL as soon as two parts are answered, and return the number of answered parts."""
     environment = os.environ | {"RAY_ADDRESS": ray.get_runtime_context().gcs_address}
     with subprocess.Popen(
         [sys.executable, "jobs/predict.py", *arguments],
@@ -78,7 +78,7 @@ def kill_when(arguments: list[str], folder: Path) -> int:
     return len(list(folder.glob("*-*.parquet")))
 
 
-def test_killed_and_continued_it_writes_the_bytes_of_an_undisturbed_run(
+def test_killed_and_resumed_it_writes_the_bytes_of_an_undisturbed_run(
     checkpoint: str, reviews: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked = [

@@ -96,13 +96,13 @@ def test_sixty_books_hold_out_four_whatever_the_share(local_ray: None, tmp_path:
 
 @pytest.fixture
 def own(corpus: Corpus, tmp_path: Path) -> Path:
-    """A copy of the prepared corpus, for tests that change it."""
+    """Return a copy of the prepared corpus, for tests that change it."""
     return Path(shutil.copytree(corpus.folder, tmp_path / "own"))
 
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[tuple[Path, str]]:
-    """(folder, URL) of a web server."""
+    """Yield (folder, URL) of a web server."""
     folder = tmp_path / "served"
     folder.mkdir()
     found = ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=folder))
@@ -137,7 +137,7 @@ class Handler(SimpleHTTPRequestHandler):
             Handler.most = max(Handler.most, Handler.open)
 
     def send_range(self, first: str, last: str) -> None:
-        """A range, slowly, so that two are asked for at once."""
+        """Send a range slowly, so that two requests overlap."""
         self.asked.append(f"{first}-{last}")
         data = Path(self.translate_path(self.path)).read_bytes()
         found = data[int(first) : int(last or len(data)) + 1]
@@ -229,7 +229,7 @@ def test_other_text_gives_another_fingerprint(corpus: Corpus, tmp_path: Path):
     assert quiet_prepare([books], tmp_path / "out").fingerprint != corpus.fingerprint
 
 
-def test_an_interrupted_preparation_is_continued_where_it_stopped(corpus: Corpus, books: Path, tmp_path: Path):
+def test_an_interrupted_preparation_resumes_from_finished_tasks(corpus: Corpus, books: Path, tmp_path: Path):
     def stop_after(stage: str):
         def report(line: str) -> None:
             if stage in line:
@@ -369,7 +369,7 @@ def test_near_duplicates_are_dropped_across_sources_and_the_language_is_kept(tmp
     assert {row["parent"]: row["language"] for row in documents(found, "train")}["own.txt"] == "de"
 
 
-def test_foreign_folders_are_left_alone(books: Path, tmp_path: Path):
+def test_other_folders_are_refused_unchanged(books: Path, tmp_path: Path):
     (tmp_path / "thesis.tex").write_text("x")
     with pytest.raises(ConfigError, match="holds thesis.tex, which is not of a prepared corpus"):
         quiet_prepare([books], tmp_path)
@@ -426,7 +426,7 @@ def test_a_corpus_is_prepared_inside_its_source_and_again(tmp_path: Path):
     assert quiet_prepare([data], data / "prepared") == first and first.counts["files"] == BOOKS + 2
 
 
-def test_what_was_deleted_is_made_again(own: Path, corpus: Corpus, books: Path, tmp_path: Path):
+def test_deleted_files_are_made_again(own: Path, corpus: Corpus, books: Path, tmp_path: Path):
     shutil.rmtree(own / "train")
     assert finished([str(books)], SETTINGS, str(own)) is None
     assert documents(quiet_prepare([books], own), "train") == documents(corpus, "train")
@@ -499,7 +499,7 @@ def test_a_web_source_that_fails_for_good(server: tuple[Path, str], tmp_path: Pa
         quiet_prepare([f"{url}/broken.txt"], tmp_path / "out")
 
 
-def test_what_a_task_says_of_a_server_is_reported_here():
+def test_messages_of_tasks_about_a_server_are_reported():
     lines: list[str] = []
     with relay_reports(lines.append) as say:
         assert list(run_tasks(partial(said, say=say), [1, 2])) == [1, 2]

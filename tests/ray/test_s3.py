@@ -31,7 +31,7 @@ Answer = Iterable[bytes]
 
 
 class Flaky:
-    """An S3 server's application, of whose answers every 17th is an error and every 5th comes late."""
+    """An S3 server whose every 17th answer is an error and every 5th is late."""
 
     def __init__(self) -> None:
         self.application = moto_server.DomainDispatcherApplication(moto_server.create_backend_app)
@@ -54,7 +54,7 @@ class Flaky:
 
 
 class Silent(WSGIRequestHandler):
-    """No line for each request."""
+    """Log no requests."""
 
     def log(self, *_: Any) -> None:
         pass
@@ -62,7 +62,7 @@ class Silent(WSGIRequestHandler):
 
 @pytest.fixture(scope="module")
 def s3() -> Iterator[Flaky]:
-    """The server; this process and those that it starts find it by the environment."""
+    """Start the server, and set the environment of this process and its children to it."""
     application = Flaky()
     server = make_server("127.0.0.1", 0, application, threaded=True, request_handler=Silent)
     threading.Thread(target=server.serve_forever, daemon=True).start()

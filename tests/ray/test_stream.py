@@ -1,4 +1,4 @@
-"""Blocks of the stream as Ray Data cuts them, beside the rows made by hand."""
+"""Blocks of the stream from Ray Data, compared with rows made without it."""
 
 import time
 from collections.abc import Iterator
@@ -61,7 +61,7 @@ def test_each_rank_receives_its_slots(
 
 
 @pytest.mark.parametrize(("cpus", "world"), [(1, 1), (2, 2)])
-def test_blocks_come_while_rows_are_made_with_few_cpus(
+def test_blocks_arrive_while_rows_are_made_with_few_cpus(
     cpus: int,
     world: int,
     tiny_corpus: Corpus,
@@ -69,7 +69,7 @@ def test_blocks_come_while_rows_are_made_with_few_cpus(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Ray Data may keep CPUs from the last steps of a stream as long as the first ones have work."""
+    """Ray Data may starve the last operators of a stream of CPUs as long as the first have work."""
     monkeypatch.setattr(order, "LEAST_BLOCK_TOKENS", 0)
     settings = StreamSettings(
         corpus=tiny_corpus,
@@ -96,7 +96,7 @@ def test_blocks_come_while_rows_are_made_with_few_cpus(
     assert made[len(made) // 4] < 40
 
 
-def test_the_dealing_process_does_not_keep_what_it_has_dealt(
+def test_the_dealing_process_frees_dealt_blocks(
     tiny_corpus: Corpus, tiny_vocabulary: Vocabulary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log, blocks = tmp_path / "log", 80

@@ -131,7 +131,7 @@ def test_a_vocabulary_is_trained_once_and_is_that_of_one_process(corpus: Corpus,
     assert trained_vocabulary(settings, corpus, str(tmp_path), again.append) == trained and again == []
 
 
-def test_the_folder_says_what_it_was_made_from_and_is_all_that_stays(corpus: Corpus, tmp_path: Path) -> None:
+def test_the_manifest_names_the_inputs_and_no_temporary_files_stay(corpus: Corpus, tmp_path: Path) -> None:
     trained = trained_vocabulary(VocabularySettings(size=300, training_characters=None), corpus, str(tmp_path), silent)
     (folder,) = (tmp_path / "vocabularies").iterdir()
     assert folder.name.startswith("0123456789ab-wordpiece-300-")
@@ -158,7 +158,7 @@ def test_other_settings_are_another_folder(corpus: Corpus, tmp_path: Path) -> No
     assert len([path for path in (tmp_path / "vocabularies").iterdir() if path.suffix == ""]) == 2
 
 
-def test_all_that_shapes_a_vocabulary_names_its_folder() -> None:
+def test_every_setting_of_a_vocabulary_changes_its_folder() -> None:
     changes = [
         {},
         {"unused": 1},
@@ -173,7 +173,7 @@ def test_all_that_shapes_a_vocabulary_names_its_folder() -> None:
     assert len({json.dumps(settings_of_training(each, splitting_of(each))) for each in settings}) == len(changes)
 
 
-def test_what_an_interrupted_training_left_does_not_count(corpus: Corpus, tmp_path: Path) -> None:
+def test_files_of_an_interrupted_training_are_ignored(corpus: Corpus, tmp_path: Path) -> None:
     settings = VocabularySettings(size=300)
     trained = trained_vocabulary(settings, corpus, str(tmp_path), silent)
     folder = next(path for path in (tmp_path / "vocabularies").iterdir() if path.suffix == "")
@@ -199,13 +199,13 @@ def test_a_damaged_vocabulary_is_refused(corpus: Corpus, tmp_path: Path) -> None
         trained_vocabulary(settings, corpus, str(tmp_path), silent)
 
 
-def test_the_first_windows_are_those_that_reach_the_characters(corpus: Corpus) -> None:
+def test_the_first_windows_reach_the_requested_characters(corpus: Corpus) -> None:
     first, second = (window.characters for window in corpus.train[:2])
     assert first_windows(corpus, first) == corpus.train[:1] and first_windows(corpus, first + 1) == corpus.train[:2]
     assert first_windows(corpus, first + second) == corpus.train[:2] and first_windows(corpus, None) == corpus.train
 
 
-def test_a_given_vocabulary_takes_the_settings_that_it_does_not_say(tmp_path: Path) -> None:
+def test_settings_complete_a_given_vocabulary(tmp_path: Path) -> None:
     assert given_vocabulary(VocabularySettings()) is None
     (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nä\n")
     settings = VocabularySettings(path=str(tmp_path), lowercase=True, strip_accents=False, chinese_characters=False)

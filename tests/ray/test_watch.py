@@ -1,4 +1,4 @@
-"""What a driver hears of its workers, and says when it hears nothing."""
+"""Messages of workers to the driver, and its report when there are none."""
 
 import re
 import sys
@@ -23,7 +23,7 @@ from pipeline.workflows.pretrain import pretrain
 pytestmark = pytest.mark.usefixtures("local_ray")
 
 
-def test_silence_is_told_once_until_there_is_news(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silence_is_reported_once_until_the_next_message(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launch, "SILENT_SECONDS", 0.3)
     monkeypatch.setattr(launch, "POLL_SECONDS", 0.05)
     tracker = ray.remote(Tracker).options(num_cpus=0).remote("a test")
@@ -54,7 +54,7 @@ def test_silence_is_told_once_until_there_is_news(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.long
-def test_a_driver_gives_up_what_the_one_before_it_had_reserved(tmp_path) -> None:
+def test_a_driver_releases_the_reservation_of_the_one_before(tmp_path) -> None:
     from ray.data._internal.cluster_autoscaler.default_autoscaling_coordinator import (
         get_or_create_autoscaling_coordinator,
     )
@@ -77,7 +77,7 @@ def test_a_driver_gives_up_what_the_one_before_it_had_reserved(tmp_path) -> None
 
 
 def run_a_broken_module(settings: dict) -> None:
-    """What a worker runs whose forward fails, as it would by a fault in the model or its compiler."""
+    """Run a worker whose forward fails, as with a bug in the model or its compiler."""
     from pipeline.objectives.pretraining import BertPretraining
     from pipeline.train import worker
 
@@ -88,7 +88,7 @@ def run_a_broken_module(settings: dict) -> None:
     worker.run(settings)
 
 
-def test_an_error_that_no_start_mends_is_told_at_once_and_ends_the_run(
+def test_an_error_that_restarts_do_not_fix_is_reported_at_once_and_ends_the_run(
     small_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(launch, "run", run_a_broken_module)
