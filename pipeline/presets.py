@@ -80,14 +80,14 @@ def split_preset(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
         return None, list(arguments)
     if arguments[0] not in PRESETS:
         text = f"; text is named by --corpus {arguments[0]}" if Path(arguments[0]).exists() else ""
-        raise ConfigError(_unknown_preset(arguments[0]) + text)
+        raise ConfigError(f"preset {_unknown_preset(arguments[0])}{text}")
     return arguments[0], list(arguments[1:])
 
 
 def _unknown_preset(name: Any) -> str:
-    """Return the message for a preset that does not exist."""
+    """Return the message for a preset that does not exist, after the word preset."""
     near = did_you_mean(nearest(str(name), PRESETS))
-    return f"preset ({name}) does not exist{f'{near} Choose' if near else '; choose'} one of {', '.join(PRESETS)}"
+    return f"({name}) does not exist{f'{near} Choose' if near else '; choose'} one of {', '.join(PRESETS)}"
 
 
 def starting_point(preset: str | None, config: str | None) -> tuple[str, Pretrain]:
@@ -100,7 +100,7 @@ def starting_point(preset: str | None, config: str | None) -> tuple[str, Pretrai
     file = read_config(config, Pretrain)
     named = file.values.pop("preset", preset or DEFAULT_PRESET)
     if not isinstance(named, str) or named not in PRESETS:
-        raise file.error("preset", _unknown_preset(named).removeprefix("preset "))
+        raise file.error("preset", _unknown_preset(named))
     if preset not in (None, named):
         problem = f"({named}) is not the preset of the command ({preset}): leave one of them out"
         raise file.error("preset", problem)
