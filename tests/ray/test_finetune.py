@@ -209,11 +209,6 @@ def test_errors_before_training_are_one_line(
             ("--trials.workers", "9"),
             "trials.workers (9) of 3 CPUs each are more than one machine has room for, which is ",
         ),
-        (
-            ("--trials.workers", "2", "--recipe.rows-per-slot", "32"),
-            "recipe.rows_per_slot (32) leaves a worker without rows: with trials.workers (2) and "
-            "recipe.rows_per_step (16) it must be at most 8",
-        ),
         (("--freeze.layers", "7"), "freeze.layers (7) must be at most the checkpoint's layers (2)"),
         (
             ("--start-from", "mnli"),

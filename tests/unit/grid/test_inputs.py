@@ -1,0 +1,49 @@
+"""What does not fit together is refused while a grid is read, before Ray starts and anything is measured."""
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.config.finetune import Cutting, Finetune, Freeze, Recipe, Search, Trials
+from pipeline.errors import ConfigError
+from pipeline.grid.inputs import read_inputs
+from pipeline.train.checkpoint import folder_of
+
+
+def config(tiny_run: Path, glue: Path, output: Path, **settings) -> Finetune:
+    return Finetune(
+        checkpoint=folder_of(str(tiny_run), 3),
+        data=str(glue),
+        task=("cola",),
+        output=str(output),
+        cutting=Cutting(maximum_length=32, stride=8),
+        **settings,
+    )
+
+
+def test_an_encoder_and_tasks_are_read_once_per_cutting(tiny_run: Path, glue: Path, tmp_path: Path) -> None:
+    found = read_inputs(config(tiny_run, glue, tmp_path, trials=Trials(workers=2)), print)
+    assert list(found.problems) == ["cola"] and found.settings == [{}] and found.config.optimizer.learning_rate
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"trials": Trials(workers=2), "recipe": Recipe(rows_per_step=16, rows_per_slot=16)},
+            "recipe.rows_per_slot (16) leaves a worker without rows: with trials.workers (2) and "
+            "recipe.rows_per_step (16) it must be at most 8",
+        ),
+        (
+            {"trials": Trials(workers=9), "search": Search(over=("recipe.rows_per_step=16,8",))},
+            "trials.workers (9) must be at most recipe.rows_per_step (8): each worker needs a row of every step",
+        ),
+        ({"freeze": Freeze(layers=7)}, "freeze.layers (7) must be at most the checkpoint's layers (2)"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused_at_the_start(
+    settings: dict, message: str, tiny_run: Path, glue: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError) as refused:
+        read_inputs(config(tiny_run, glue, tmp_path, **settings), print)
+    assert str(refused.value) == message
