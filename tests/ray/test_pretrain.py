@@ -25,7 +25,7 @@ from mlflow.tracking import MlflowClient
 from safetensors.torch import load_file, save_file
 
 from pipeline.config.data import Preparation, Sampling, VocabularySettings
-from pipeline.config.jobs import Pretrain
+from pipeline.config.jobs import Pretrain, with_words_rate
 from pipeline.config.model import Model
 from pipeline.config.phases import TwoPhases
 from pipeline.config.placement import Placement
@@ -51,6 +51,7 @@ from pipeline.train.pictures import DPI, LEARNING_CURVE, THROUGHPUT, pictures
 from pipeline.train.run import read_run, run_folder
 from pipeline.train.run_data import find_corpus, stream_settings
 from pipeline.train.slots import make_slot
+from pipeline.train.start import read_start, word_embeddings
 from pipeline.workflows.pretrain import pretrain
 from tests.ray.listening import listening
 
@@ -84,7 +85,7 @@ def config(small_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Pret
 
 
 def history(config: Pretrain, summary: dict) -> History:
-    """Metric -> step -> value of a run, from its MLflow database; a step that is there twice fails."""
+    """Return metric -> step -> value of a run from its MLflow database; fail if a step occurs twice."""
     client = MlflowClient(tracking_uri=summary["mlflow_uri"])
     found: History = {}
     for key in client.get_run(summary["mlflow_run_id"]).data.metrics:
@@ -103,7 +104,7 @@ def assert_same_training(one: History, other: History) -> None:
 
 
 def assert_pictures_show(logged: History, summary: dict) -> None:
-    """The pictures among the run's artifacts are those of what MLflow has."""
+    """Assert that the pictures among the run's artifacts are drawn from its metrics in MLflow."""
     run = MlflowClient(tracking_uri=summary["mlflow_uri"]).get_run(summary["mlflow_run_id"])
     folder = Path(run.info.artifact_uri.removeprefix("file://"))
     drawn = pictures(run.info.run_name, logged)
@@ -115,7 +116,7 @@ def assert_pictures_show(logged: History, summary: dict) -> None:
 
 @pytest.fixture(scope="module")
 def refused() -> list[str]:
-    """What a second driver of the undisturbed run was told."""
+    """Errors of a second driver of the undisturbed run."""
     return []
 
 
@@ -135,7 +136,7 @@ def undisturbed(config: Pretrain, refused: list[str]) -> tuple[dict, History]:
     return summary, history(config, summary)
 
 
-def test_it_learns_and_says_what_it_learnt(undisturbed: tuple[dict, History]) -> None:
+def test_it_learns_and_summarises_what_it_learnt(undisturbed: tuple[dict, History]) -> None:
     summary, _ = undisturbed
     after, beside = summary["heldout_after"], summary["baselines"]
     assert (
@@ -150,9 +151,7 @@ def test_it_learns_and_says_what_it_learnt(undisturbed: tuple[dict, History]) ->
     assert all(blank["guesses"][0][0] == blank["answer"] for blank in blanks["surest"])
 
 
-def test_mlflow_has_pictures_of_the_run_and_says_what_it_is(
-    config: Pretrain, undisturbed: tuple[dict, History]
-) -> None:
+def test_mlflow_has_pictures_and_a_description_of_the_run(config: Pretrain, undisturbed: tuple[dict, History]) -> None:
     summary, logged = undisturbed
     assert_pictures_show(logged, summary)
     mlm, nsp = pictures("world-1", logged)[LEARNING_CURVE].axes
@@ -276,18 +275,16 @@ def test_word_embeddings_are_counted_once_and_started_from(config: Pretrain) -> 
         pretrain(replace(counted, name="counted-damaged"), print)
     assert read_run(run_folder(replace(counted, name="counted-damaged"))) is None
 
-    Path(
-        run_folder(counted), "summary.json"
-    ).unlink()  # as if it had been stopped at its last checkpoint, which needs no counts
-    shutil.rmtree(summary["export"])
-    lines.clear()
-    again = load_file(Path(pretrain(counted, lines.append)["export"]) / "model.safetensors")[
-        "bert.embeddings.word_embeddings.weight"
-    ]
-    assert "continuing after step 2" in lines and torch.equal(again, trained)
+    # stopped at its last checkpoint, the run needs no counts
+    Path(run_folder(counted), "summary.json").unlink()
+    start = read_start(with_words_rate(counted), stream, None)
+    assert (start.done, start.continuing) == (2, True)
+    assert word_embeddings(counted, stream, start, print) is None
 
 
-def test_a_published_model_is_gone_on_with(config: Pretrain, undisturbed: tuple[dict, History], tmp_path: Path) -> None:
+def test_pretraining_continues_from_a_published_model(
+    config: Pretrain, undisturbed: tuple[dict, History], tmp_path: Path
+) -> None:
     summary, lines = undisturbed[0], []
     again = replace(
         config,
@@ -366,7 +363,7 @@ def test_a_run_that_has_decayed_grows_from_where_it_began_to(config: Pretrain) -
 
 
 def train_workers() -> list[psutil.Process]:
-    """Processes of Ray Train workers below this one's Ray."""
+    """Return the processes of Ray Train workers that descend from this one."""
     found = []
     for process in psutil.Process().children(recursive=True):
         with suppress(psutil.NoSuchProcess):  # it ended meanwhile
@@ -438,7 +435,7 @@ def rows_by_hand(config: Pretrain) -> dict[int, float]:
 
 
 def test_a_growing_batch_and_two_phases_are_one_run(config: Pretrain) -> None:
-    """On two workers, one of which is killed in the second phase; no other machine can reach any of it."""
+    """Run on two workers, one of which is killed in the second phase; all ports are bound to 127.0.0.1."""
     two = replace(
         config,
         name="two-phases",
@@ -471,7 +468,7 @@ def test_a_growing_batch_and_two_phases_are_one_run(config: Pretrain) -> None:
 
 
 def flags(config: Pretrain) -> list[str]:
-    """The command line of `config`, as a user would give it."""
+    """Return `config` as a command line."""
     return [
         *("--corpus", config.corpus[0], "--output", config.output, "--steps", str(STEPS)),
         *(
