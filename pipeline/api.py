@@ -276,7 +276,7 @@ def _checked(texts: Sequence[Text]) -> list[Text]:
     found = list(texts)
     for index, text in enumerate(found):
         pair = isinstance(text, tuple) and len(text) == 2
-        if not all(isinstance(one, str) for one in (text if pair else (text,))):
+        if not all(isinstance(part, str) for part in (text if pair else (text,))):
             raise DataError(f"texts[{index}] is {shown(text)}: a text is a string, and a pair of texts a tuple of two")
     return found
 

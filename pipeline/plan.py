@@ -320,12 +320,12 @@ def _machine_lines(
             f"{math.ceil(speed / STREAM_TOKENS)}",
             f"{blocks / computed / 3600:,.0f}",
             f"{dollars(needed * machine.on_demand)} / {dollars(needed * machine.spot)}",
-            " to ".join(estimate(3600 * one) for one in hours) + "*" * (len(hours) - 1),
+            " to ".join(estimate(3600 * hour) for hour in hours) + "*" * (len(hours) - 1),
             *(
-                " to ".join(dollars(needed * one * price) for one in hours)
+                " to ".join(dollars(needed * hour * price) for hour in hours)
                 for price in (machine.on_demand, machine.spot)
             ),
-            " to ".join(dollars(needed * one * machine.on_demand / tokens * 1e9) for one in hours),
+            " to ".join(dollars(needed * hour * machine.on_demand / tokens * 1e9) for hour in hours),
         )
         rows.append((f"  {machine.name}", machine.chip, *figures))
     return aligned(("  " + heads[0], *heads[1:]), rows)

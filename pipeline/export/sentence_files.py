@@ -18,8 +18,8 @@ def sentence_files(width: int, maximum_length: int) -> dict[str, str]:
     `maximum_length`: tokens of the longest sequences that the model was trained on; longer texts are cut there.
     """
     modules = [
-        {"idx": place, "name": name, "path": path, "type": f"sentence_transformers.models.{kind}"}
-        for place, (name, path, kind) in enumerate(MODULES)
+        {"idx": index, "name": name, "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for index, (name, path, kind) in enumerate(MODULES)
     ]
     pooling = {f"pooling_mode_{name}": name == "mean_tokens" for name in POOLINGS}
     contents = {

@@ -107,25 +107,25 @@ def _table(name: str, texts: Sequence[Any], labels: Sequence[Any], kind: str) ->
     if len(texts) != len(labels):
         raise DataError(f"{name}: {len(texts):,} texts and {len(labels):,} labels: give one label for each text")
     rows = []
-    for place, (text, label) in enumerate(zip(texts, labels)):
+    for row, (text, label) in enumerate(zip(texts, labels)):
         pair = text if isinstance(text, tuple) and len(text) == 2 else (text, None)
         if not isinstance(pair[0], str) or not isinstance(pair[1], str | None):
-            raise DataError(f"{name}:{place}: {shown(text)} is no text and no pair of texts")
+            raise DataError(f"{name}:{row}: {shown(text)} is no text and no pair of texts")
         if not all(one.strip() for one in pair if one is not None):
-            raise DataError(f"{name}:{place}: the text is empty: leave the row out")
-        rows.append((str(place), *pair, _label_cell(name, place, label, kind)))
+            raise DataError(f"{name}:{row}: the text is empty: leave the row out")
+        rows.append((str(row), *pair, _label_cell(name, row, label, kind)))
     return texts_table(name, rows)
 
 
-def _label_cell(name: str, place: int, label: Any, kind: str) -> str:
+def _label_cell(name: str, row: int, label: Any, kind: str) -> str:
     """Return a label as stored in TEXTS. Raises DataError for invalid labels."""
     if kind == "multilabel":
         if isinstance(label, str) or not isinstance(label, Sequence | np.ndarray | set | frozenset):
             raise DataError(
-                f"{name}:{place}: label {shown(label)} is no list: of kind multilabel each text has a list of labels"
+                f"{name}:{row}: label {shown(label)} is no list: of kind multilabel each text has a list of labels"
             )
-        return labels_text(label_text(name, place, "label", _plain(one)) for one in label)
-    return label_text(name, place, "label", _plain(label))
+        return labels_text(label_text(name, row, "label", _plain(one)) for one in label)
+    return label_text(name, row, "label", _plain(label))
 
 
 def _plain(value: Any) -> Any:

@@ -42,11 +42,12 @@ def over_seeds(a: Sequence[float], b: Sequence[float]) -> Difference:
     """
     if len(a) != len(b) or not a:
         raise ValueError(f"{len(a)} seeds of A and {len(b)} of B: both need equally many, at least one")
-    found = np.asarray(b, np.float64) - np.asarray(a, np.float64)
-    mean = float(found.mean())
-    if len(found) == 1:
+    differences = np.asarray(b, np.float64) - np.asarray(a, np.float64)
+    mean = float(differences.mean())
+    if len(differences) == 1:
         return Difference(mean=mean, low=-math.inf, high=math.inf)
-    half = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(found) - 1) * found.std(ddof=1) / math.sqrt(len(found)))
+    quantile = stats.t.ppf((1 + CONFIDENCE) / 2, len(differences) - 1)
+    half = float(quantile * differences.std(ddof=1) / math.sqrt(len(differences)))
     return Difference(mean=mean, low=mean - half, high=mean + half)
 
 
@@ -62,7 +63,7 @@ def over_rows(
     mean = b(everything) - a(everything)
     if rows == 1:
         return Difference(mean=mean, low=mean, high=mean)
-    found = stats.bootstrap(
+    interval = stats.bootstrap(
         (everything,),
         lambda indices: b(indices) - a(indices),
         n_resamples=draws,
@@ -71,30 +72,30 @@ def over_rows(
         method="percentile",
         confidence_level=CONFIDENCE,
         rng=np.random.Generator(np.random.Philox(seed)),
-    )
-    return Difference(mean=mean, low=float(found.confidence_interval.low), high=float(found.confidence_interval.high))
+    ).confidence_interval
+    return Difference(mean=mean, low=float(interval.low), high=float(interval.high))
 
 
-def format_difference(found: Difference, percent: bool) -> str:
+def format_difference(difference: Difference, percent: bool) -> str:
     """Return mean and interval as text: in percentage points, or in the metric's unit."""
     if percent:
-        return f"{100 * found.mean:+.1f} ({100 * found.low:.1f} to {100 * found.high:.1f})"
-    return f"{found.mean:+.3f} ({found.low:.3f} to {found.high:.3f})"
+        return f"{100 * difference.mean:+.1f} ({100 * difference.low:.1f} to {100 * difference.high:.1f})"
+    return f"{difference.mean:+.3f} ({difference.low:.3f} to {difference.high:.3f})"
 
 
-def verdict(task: str, found: Difference, *, percent: bool = True, lower_is_better: bool = False) -> str:
+def verdict(task: str, difference: Difference, *, percent: bool = True, lower_is_better: bool = False) -> str:
     """Return one sentence on what a difference over seeds shows."""
-    if found.exact and found.mean == 0:
+    if difference.exact and difference.mean == 0:
         return f"no difference can be told on {task}: A and B score the same with every seed"
-    if not math.isfinite(found.low):
+    if not math.isfinite(difference.low):
         return f"no difference can be told on {task}: one seed says nothing of the spread; give --seeds 2 or more"
-    if found.exact:  # happens with collapsed models, and by chance with few rows
+    if difference.exact:  # happens with collapsed models, and by chance with few rows
         return (
             f"no difference can be told on {task}: all seeds differ by the same, "
-            f"{format_difference(found, percent).split()[0]}, which says nothing of the spread; give more seeds or "
-            "development rows"
+            f"{format_difference(difference, percent).split()[0]}, which says nothing of the spread; give more seeds "
+            "or development rows"
         )
-    better = -found.better if lower_is_better else found.better
+    better = -difference.better if lower_is_better else difference.better
     if better:
-        return f"{'B' if better > 0 else 'A'} is better on {task}: {format_difference(found, percent)}"
-    return f"no difference can be told on {task}: {format_difference(found, percent)}; more seeds would narrow it"
+        return f"{'B' if better > 0 else 'A'} is better on {task}: {format_difference(difference, percent)}"
+    return f"no difference can be told on {task}: {format_difference(difference, percent)}; more seeds would narrow it"

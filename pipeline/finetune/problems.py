@@ -194,7 +194,8 @@ def cut(task: Task, cutting: Cutting, items: dict[str, Any], initial: Initial) -
     Raises ConfigError for a length beyond the model's positions.
     """
     cutting = resolved_cutting(cutting, task, initial.model.maximum_positions)
-    prepared = {name: KINDS[task.kind].prepare(task, one, initial.vocabulary, cutting) for name, one in items.items()}
+    prepare = KINDS[task.kind].prepare
+    prepared = {split: prepare(task, rows, initial.vocabulary, cutting) for split, rows in items.items()}
     train = prepared.pop("train")
     return Problem(task=task, cutting=cutting, train=train, splits=prepared, digest=digest([train, *prepared.values()]))
 

@@ -44,7 +44,7 @@ def settings_of(config: Finetune) -> list[dict[str, Any]]:
     values, ranges, hints = dict(GRIDS[config.search.grid]), {}, _hints_of(config)
     entries = [(entry, *entry.partition("=")[::2]) for entry in config.search.over]
     # a choice between kinds comes before the settings of a kind
-    for entry, name, given in sorted(entries, key=lambda one: "." in one[1]):
+    for entry, name, given in sorted(entries, key=lambda entry: "." in entry[1]):
         name = name.replace("-", "_")
         if "=" not in entry or name not in hints:
             raise ConfigError(
@@ -59,11 +59,12 @@ def settings_of(config: Finetune) -> list[dict[str, Any]]:
                 for kind in values[name]:
                     hints |= _hints_of(with_setting(config, {name: kind}))
     fixed = [dict(zip(values, chosen)) for chosen in itertools.product(*values.values())]
-    found = [_without_unused(config, one | drawn) for drawn in _draws(config.search, ranges, hints) for one in fixed]
-    for one in found:
-        with_setting(config, one)
+    draws = _draws(config.search, ranges, hints)
+    expanded = [_without_unused(config, setting | draw) for draw in draws for setting in fixed]
+    for setting in expanded:
+        with_setting(config, setting)
     # draws of whole numbers from a short range repeat
-    return list({json.dumps(one, sort_keys=True): one for one in found}.values())
+    return list({json.dumps(setting, sort_keys=True): setting for setting in expanded}.values())
 
 
 def _hints_of(config: Finetune) -> dict[str, Any]:
@@ -148,11 +149,11 @@ def _draws(search: Search, ranges: dict[str, tuple[float, float]], hints: dict[s
     if not ranges:
         return [{}]
     random = numbered_generator(0, DRAWS)
-    found = [
+    draws = [
         {name: math.exp(random.uniform(math.log(low), math.log(high))) for name, (low, high) in ranges.items()}
         for _ in range(search.samples)
     ]
-    return [{name: _rounded(hints[name], value) for name, value in one.items()} for one in found]
+    return [{name: _rounded(hints[name], value) for name, value in draw.items()} for draw in draws]
 
 
 def _rounded(hint: Any, value: float) -> float | int:
@@ -192,7 +193,7 @@ def in_words(setting: dict[str, Any]) -> str:
 def warnings(config: Finetune, settings: list[dict[str, Any]], model: Model) -> list[str]:
     """Return warnings before the trials start: learning rates too high for this width, no dropout, no warm-up."""
     width = model.width
-    rates = {one.get("optimizer.learning_rate", config.optimizer.learning_rate) for one in settings}
+    rates = {setting.get("optimizer.learning_rate", config.optimizer.learning_rate) for setting in settings}
     high = sorted(rate for rate in rates if rate is not None and rate > HIGH_RATE * usual_rate(width))
     found = [
         f"warning: optimizer.learning_rate {listed(f'{rate:g}' for rate in high)} is far above {usual_rate(width):g}, "
@@ -201,7 +202,7 @@ def warnings(config: Finetune, settings: list[dict[str, Any]], model: Model) -> 
     if (
         config.recipe.dropout is None
         and model.hidden_dropout == model.attention_dropout == 0
-        and not any("recipe.dropout" in one for one in settings)
+        and not any("recipe.dropout" in setting for setting in settings)
     ):
         found.append(
             "warning: dropout is 0, as in the checkpoint: published recipes have 0.1 (--recipe.dropout 0.1), and "

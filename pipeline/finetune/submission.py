@@ -33,10 +33,10 @@ def submit(config: Finetune, problems: Mapping[str, Problem], models: Mapping[st
         report(f"no GLUE submission file: {listed(missing, 5)} missing")
         return
     found = {}
-    for name, one in FILES.items():
-        report(f"GLUE submission file: {name}, {one.rows:,} rows")
-        progress = AnswerProgress(report, one.rows, name=name)
-        found[name] = _predictions(config, models[_model_for(one.task)], one.task, one.split, progress.add)
+    for name, file in FILES.items():
+        report(f"GLUE submission file: {name}, {file.rows:,} rows")
+        progress = AnswerProgress(report, file.rows, name=name)
+        found[name] = _predictions(config, models[_model_for(file.task)], file.task, file.split, progress.add)
     location = storage.join(config.output, ZIP)
     write_submission(location, found)
     report(f"GLUE submission file: {location}")
@@ -65,8 +65,8 @@ def rows_to_answer(data: str, tasks: Collection[str]) -> dict[str, int]:
     """Return the number of test rows per task's model; empty if the submission is incomplete."""
     found: dict[str, int] = {}
     if not _missing_of(data, tasks):
-        for one in FILES.values():
-            found[_model_for(one.task)] = found.get(_model_for(one.task), 0) + one.rows
+        for file in FILES.values():
+            found[_model_for(file.task)] = found.get(_model_for(file.task), 0) + file.rows
     return found
 
 

@@ -270,7 +270,7 @@ def table(rows: Sequence[Reported], model: Model) -> str:
     name, published = PUBLISHED.get((model.layers, model.width), ("", {}))
     middle = (
         ["mean ± deviation", "of folds and seeds", "folds x seeds"]
-        if any(one.folds > 1 for one in rows)
+        if any(row.folds > 1 for row in rows)
         else ["median", "of seeds", "seeds"]
     )
     head = [
@@ -282,11 +282,11 @@ def table(rows: Sequence[Reported], model: Model) -> str:
         f"{name}, GLUE test" if name else "published",
         "setting",
     ]
-    lines = [head, *(_cells(one, published) for one in rows)]
-    kept = [place for place in range(len(head)) if place < 5 or any(line[place] for line in lines[1:])]
-    widths = [max(len(line[place]) for line in lines) for place in kept]
+    lines = [head, *(_cells(row, published) for row in rows)]
+    kept = [column for column in range(len(head)) if column < 5 or any(line[column] for line in lines[1:])]
+    widths = [max(len(line[column]) for line in lines) for column in kept]
     text = [
-        [line[place].ljust(width) if place < 2 else line[place].rjust(width) for place, width in zip(kept, widths)]
+        [line[column].ljust(width) if column < 2 else line[column].rjust(width) for column, width in zip(kept, widths)]
         for line in lines
     ]
     rule = ["-" * width for width in widths]

@@ -92,8 +92,8 @@ def _table(content: bytes) -> Iterator[tuple[bytes, bytes]]:
     """Yield all (key, value) of a table, in order."""
     if int.from_bytes(content[-8:], "little") != MAGIC:
         raise ValueError("it does not end as a table does")
-    _, place = handle(content, len(content) - FOOTER)  # of the metaindex, which is empty
-    index, _ = handle(content, place)
+    _, position = handle(content, len(content) - FOOTER)  # of the metaindex, which is empty
+    index, _ = handle(content, position)
     end = 0
     for _, value in block(content, *index):
         offset, size = handle(value, 0)[0]
@@ -103,11 +103,11 @@ def _table(content: bytes) -> Iterator[tuple[bytes, bytes]]:
         yield from block(content, offset, size)
 
 
-def handle(content: bytes, place: int) -> tuple[tuple[int, int], int]:
+def handle(content: bytes, position: int) -> tuple[tuple[int, int], int]:
     """Return offset and size of a block, and the position after the handle."""
-    offset, place = varint(content, place)
-    size, place = varint(content, place)
-    return (offset, size), place
+    offset, position = varint(content, position)
+    size, position = varint(content, position)
+    return (offset, size), position
 
 
 def block(content: bytes, offset: int, size: int) -> Iterator[tuple[bytes, bytes]]:
@@ -120,43 +120,43 @@ def block(content: bytes, offset: int, size: int) -> Iterator[tuple[bytes, bytes
     end = (
         size - 4 - 4 * int.from_bytes(whole[-4:], "little")
     )  # behind the entries: where keys are whole, and how many such places
-    place, key = 0, b""
-    while place < end:
-        shared, place = varint(whole, place)
-        rest, place = varint(whole, place)
-        length, place = varint(whole, place)
-        key = key[:shared] + whole[place : place + rest]
+    position, key = 0, b""
+    while position < end:
+        shared, position = varint(whole, position)
+        rest, position = varint(whole, position)
+        length, position = varint(whole, position)
+        key = key[:shared] + whole[position : position + rest]
         if len(key) > LONGEST_NAME:
             raise ValueError(f"a name has more than {LONGEST_NAME} characters")
-        yield key, whole[place + rest : place + rest + length]
-        place += rest + length
+        yield key, whole[position + rest : position + rest + length]
+        position += rest + length
 
 
-def varint(content: bytes, place: int) -> tuple[int, int]:
+def varint(content: bytes, position: int) -> tuple[int, int]:
     """Return a variable-length integer (seven bits per byte, lowest first) and the position after it."""
     value = shift = 0
     while True:
-        byte = content[place]
+        byte = content[position]
         if shift > LONGEST_NUMBER:
             raise ValueError("a number has too many bytes")
         value |= (byte & 127) << shift
-        place, shift = place + 1, shift + 7
+        position, shift = position + 1, shift + 7
         if byte < 128:
-            return value, place
+            return value, position
 
 
 def _fields(message: bytes) -> Fields:
     """Return field number -> values of a protocol buffer message."""
     found: Fields = {}
-    place = 0
-    while place < len(message):
-        key, place = varint(message, place)
+    position = 0
+    while position < len(message):
+        key, position = varint(message, position)
         if key & 7 == VARINT:
-            value, place = varint(message, place)
+            value, position = varint(message, position)
         else:
             sizes = {FIXED64: 8, FIXED32: 4}
-            size, place = varint(message, place) if key & 7 == BYTES else (sizes[key & 7], place)
-            value, place = message[place : place + size], place + size
+            size, position = varint(message, position) if key & 7 == BYTES else (sizes[key & 7], position)
+            value, position = message[position : position + size], position + size
         found.setdefault(key >> 3, []).append(value)
     return found
 

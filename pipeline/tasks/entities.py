@@ -64,13 +64,14 @@ def score_entities(true: Sequence[Sequence[str]], predicted: Sequence[Sequence[s
     In percent. An entity is right if both ends and its type are. Raises DataError if there are no words.
     """
     wanted = Counter(kind for tags in true for kind, _, _ in entities(tags))
-    found = Counter(kind for tags in predicted for kind, _, _ in entities(tags))
+    predicted_counts = Counter(kind for tags in predicted for kind, _, _ in entities(tags))
     right = Counter(
         kind for ours, theirs in zip(true, predicted, strict=True) for kind, _, _ in entities(ours) & entities(theirs)
     )
-    scores = {"accuracy": accuracy(true, predicted)} | _entity_scores("", right.total(), found.total(), wanted.total())
-    for kind in sorted(wanted | found):
-        scores |= _entity_scores(f"{kind}_", right[kind], found[kind], wanted[kind])
+    overall = _entity_scores("", right.total(), predicted_counts.total(), wanted.total())
+    scores = {"accuracy": accuracy(true, predicted)} | overall
+    for kind in sorted(wanted | predicted_counts):
+        scores |= _entity_scores(f"{kind}_", right[kind], predicted_counts[kind], wanted[kind])
     return scores
 
 

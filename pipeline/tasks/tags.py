@@ -62,7 +62,7 @@ def _tag_scores(task: Task, true: Sequence[Sequence[str]], predicted: Sequence[S
 
 def score(task: Task, prepared: Prepared, found: Sequence[PredictedTags], tuned: Tuned) -> dict[str, float]:
     """Return `_tag_scores` of the most likely tags."""
-    return _tag_scores(task, [item.tags for item in prepared.items], [one.tags for one in found])
+    return _tag_scores(task, [item.tags for item in prepared.items], [answer.tags for answer in found])
 
 
 def baseline(task: Task, train: Prepared, prepared: Prepared) -> dict[str, float]:
@@ -91,7 +91,7 @@ def tune(task: Task, prepared: Prepared, found: Sequence[PredictedTags]) -> Tune
 
 def collapsed(task: Task, prepared: Prepared, found: Sequence[PredictedTags]) -> bool:
     """Return whether all words have the same tag."""
-    return len({tag for one in found for tag in one.tags}) < 2
+    return len({tag for answer in found for tag in answer.tags}) < 2
 
 
 def details(task: Task, prepared: Prepared, found: Sequence[PredictedTags], tuned: Tuned) -> dict[str, Any]:

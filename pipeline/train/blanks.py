@@ -105,25 +105,25 @@ def _is_word(token: str) -> bool:
 def _blank_batch(sentences: list[tuple[np.ndarray, int]], vocabulary: Vocabulary) -> Batch:
     """Collate sequences [CLS] sentence [SEP], each with the chosen word masked."""
     rows = []
-    for ids, place in sentences:
+    for ids, position in sentences:
         sequence = [vocabulary.cls_id, *ids.tolist(), vocabulary.sep_id]
-        sequence[place + 1] = vocabulary.mask_id
+        sequence[position + 1] = vocabulary.mask_id
         row = {
             "ids": sequence,
             "first_length": len(sequence),
-            "masked_positions": [place + 1],
-            "masked_labels": [int(ids[place])],
+            "masked_positions": [position + 1],
+            "masked_labels": [int(ids[position])],
         }
         rows.append(row | {"not_next": False, "document_a": 0, "document_b": 0})
     return collate(pa.Table.from_pylist(rows, schema=EXAMPLE))
 
 
-def readable(ids: np.ndarray, place: int, vocabulary: Vocabulary) -> str:
+def readable(ids: np.ndarray, position: int, vocabulary: Vocabulary) -> str:
     """Return the sentence as text, with ____ for the hidden word and no spaces between ideographs."""
     words: list[str] = []
     for index, i in enumerate(ids):
         token = vocabulary.tokens[i]
-        if index == place:
+        if index == position:
             words.append("____")
         elif token.startswith("##") and words:
             words[-1] += token[2:]
@@ -142,7 +142,8 @@ def fill_in_the_blanks(
     device: torch.device,
 ) -> Blanks:
     """Return the top five words for a hidden word in each of up to 64 held-out sentences, and those to show."""
-    fitting = (one for one in sentences_with_blanks(corpus, wordpiece, vocabulary) if len(one[0]) + 2 <= maximum_length)
+    sentences = sentences_with_blanks(corpus, wordpiece, vocabulary)
+    fitting = (sentence for sentence in sentences if len(sentence[0]) + 2 <= maximum_length)
     sentences = list(islice(fitting, CANDIDATES))
     if not sentences:
         return Blanks(random=[], surest=[], candidates=0, right=0)
@@ -156,12 +157,12 @@ def fill_in_the_blanks(
     module.train(was_training)
     best = logits_BV.float().softmax(-1)[:, word_ids].topk(min(5, len(word_ids)))
     blanks = []
-    for (ids, place), probabilities, indices in zip(
+    for (ids, position), probabilities, indices in zip(
         sentences, best.values.tolist(), word_ids[best.indices].tolist(), strict=True
     ):
         guesses = [[vocabulary.tokens[i], p] for p, i in zip(probabilities, indices, strict=True)]
         blanks.append(
-            Blank(text=readable(ids, place, vocabulary), answer=vocabulary.tokens[ids[place]], guesses=guesses)
+            Blank(text=readable(ids, position, vocabulary), answer=vocabulary.tokens[ids[position]], guesses=guesses)
         )
     return chosen(blanks)
 

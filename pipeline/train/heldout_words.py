@@ -62,8 +62,8 @@ def heldout_words(
         if len(ids) + 2 > maximum_length:
             continue
         rows.append(masked_row(ids, offsets, masked, wordpiece))
-        sizes = [len(sentence[place].encode()) for place in masked]
-        unknown = [wordpiece.vocabulary.unk_id in ids[offsets[place] : offsets[place + 1]] for place in masked]
+        sizes = [len(sentence[index].encode()) for index in masked]
+        unknown = [wordpiece.vocabulary.unk_id in ids[offsets[index] : offsets[index + 1]] for index in masked]
         words += len(masked)
         all_bytes += sum(sizes)
         unknown_bytes += sum(size for size, is_unknown in zip(sizes, unknown) if is_unknown)
@@ -94,14 +94,14 @@ def sample_words(
 def masked_row(ids: np.ndarray, offsets: np.ndarray, masked: list[int], wordpiece: WordPiece) -> dict[str, object]:
     """Return the row [CLS] sentence [SEP] with all pieces of the masked words as [MASK], without a pair task."""
     vocabulary = wordpiece.vocabulary
-    places = [piece for word in masked for piece in range(offsets[word], offsets[word + 1])]
+    indices = [piece for word in masked for piece in range(offsets[word], offsets[word + 1])]
     hidden = ids.copy()
-    hidden[places] = vocabulary.mask_id
+    hidden[indices] = vocabulary.mask_id
     return {
         "ids": [vocabulary.cls_id, *hidden.tolist(), vocabulary.sep_id],
         "first_length": len(ids) + 2,
-        "masked_positions": [place + 1 for place in places],
-        "masked_labels": ids[places].tolist(),
+        "masked_positions": [index + 1 for index in indices],
+        "masked_labels": ids[indices].tolist(),
         "document_a": 0,
         "document_b": 0,
     }

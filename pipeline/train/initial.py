@@ -260,6 +260,6 @@ def _extend_rows(table: Tensor, rows: dict[int, list[int]], size: int) -> Tensor
     """Return a table extended to `size` rows, each new one the mean of its pieces' rows."""
     longer = table.new_empty(size, *table.shape[1:])
     longer[: len(table)] = table
-    for place, pieces in rows.items():
-        longer[place] = table[pieces].mean(0)
+    for entry, pieces in rows.items():
+        longer[entry] = table[pieces].mean(0)
     return longer

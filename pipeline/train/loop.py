@@ -105,8 +105,8 @@ def _train_phase(
         ExtraCheckpoints(work.leaving, elastic=config.worker_range.elastic),
     )
     for step in range(start, phase.end):
-        places = slots_of_rank(step - phase.first, start - phase.first, phase.batch, work.rank, work.world)
-        slots = _take_slots(work, tables, meter, places, step, phase.batch.rows_per_slot)
+        positions = slots_of_rank(step - phase.first, start - phase.first, phase.batch, work.rank, work.world)
+        slots = _take_slots(work, tables, meter, positions, step, phase.batch.rows_per_slot)
         records = exchange([slot.record for slot in slots], slots_at(step - phase.first, phase.batch), work.world)
         check_order(state, records, step)
         rows = sum(record.rows for record in records)
@@ -150,11 +150,11 @@ def _train_phase(
 
 
 def _take_slots(
-    work: Work, tables: Iterator[pa.Table], meter: Meter, places: Sequence[int], step: int, rows_per_slot: int
+    work: Work, tables: Iterator[pa.Table], meter: Meter, positions: Sequence[int], step: int, rows_per_slot: int
 ) -> list[Slot]:
     """Return this rank's next slots of the step; the time they take to arrive counts as waiting."""
     slots = []
-    for place in places:
+    for position in positions:
         asked = time.perf_counter()
         table = next(tables, None)
         meter.wait += time.perf_counter() - asked
@@ -164,7 +164,7 @@ def _take_slots(
             )
         if table.num_rows != rows_per_slot:
             raise DataError(f"step {step}: a slot came with {table.num_rows} rows instead of {rows_per_slot}")
-        slots.append(make_slot(table, place))
+        slots.append(make_slot(table, position))
     return slots
 
 

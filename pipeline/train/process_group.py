@@ -59,4 +59,4 @@ def join(
 def _loopback_interface() -> str | None:
     """Return the network interface that has 127.0.0.1."""
     addresses = psutil.net_if_addrs().items()
-    return next((name for name, ones in addresses if any(one.address == LOOPBACK for one in ones)), None)
+    return next((name for name, own in addresses if any(address.address == LOOPBACK for address in own)), None)

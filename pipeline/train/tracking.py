@@ -156,8 +156,8 @@ def _end_killed(client: MlflowClient, experiment_id: str) -> None:
     """End the experiment's RUNNING runs whose driver is gone as KILLED, at the time of their last metric."""
     for run in client.search_runs([experiment_id], "attributes.status = 'RUNNING'"):
         if is_gone(run.data.tags.get(DRIVER, "")):
-            one = next(iter(run.data.metrics), None)
-            heard = [point.timestamp for point in client.get_metric_history(run.info.run_id, one)] if one else []
+            metric = next(iter(run.data.metrics), None)
+            heard = [point.timestamp for point in client.get_metric_history(run.info.run_id, metric)] if metric else []
             client.set_terminated(run.info.run_id, "KILLED", max(heard, default=None))
 
 
@@ -179,7 +179,7 @@ def experiments(uri: str) -> dict[str, str]:
     if uri.startswith("sqlite:///") and not storage.exists(uri[len("sqlite:///") :]):
         return {}
     found = MlflowClient(tracking_uri=uri).search_experiments(order_by=["creation_time ASC"])
-    return {one.experiment_id: one.name for one in found if one.name != "Default"}
+    return {experiment.experiment_id: experiment.name for experiment in found if experiment.name != "Default"}
 
 
 def history(run: MlflowRun, name: str) -> list[Metric]:

@@ -287,7 +287,7 @@ def batches(rows: pa.Table, recipe: Recipe, seed: int, epoch: int, skip: int = 0
         order = np.concatenate(
             [part[np.argsort(lengths[part], kind="stable")] for part in np.split(order, range(size, len(order), size))]
         )
-        starts = [starts[place] for place in numbered_generator(seed, epoch).permutation(len(starts))]
+        starts = [starts[index] for index in numbered_generator(seed, epoch).permutation(len(starts))]
     for start in starts[skip:]:
         chosen = order[start : start + recipe.rows_per_step]
         parts = np.split(
@@ -315,7 +315,7 @@ def compute_logits(
             logits = module.logits(batch.to(device)).float().cpu().numpy()
             found += np.split(logits, batch.offsets[1:-1].numpy()) if module.per_token else list(logits)
             after(batch.sequences)
-    return [found[place] for place in np.argsort(order)]
+    return [found[index] for index in np.argsort(order)]
 
 
 def load_encoder(pretrained: nn.Module, module: TaskObjective) -> TaskObjective:
