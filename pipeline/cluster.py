@@ -20,7 +20,7 @@ from typing import Any
 
 import ray
 
-from pipeline import storage
+from pipeline import ray_private, storage
 from pipeline.config.placement import Placement
 from pipeline.config.workers import WorkerRange
 from pipeline.errors import ClusterLost, ConfigError
@@ -92,7 +92,7 @@ def connect(address: str | None) -> None:
         if given in (None, "local"):
             start(log_to_driver=False, logging_level="ERROR")
         else:
-            with _listening_on_loopback() if listens_only_on_loopback(given) else nullcontext():
+            with ray_private.listening_on_loopback() if listens_only_on_loopback(given) else nullcontext():
                 ray.init(address=given, namespace=NAMESPACE, log_to_driver=False, logging_level="ERROR")
     except Exception as error:  # Ray raises plain Exceptions where a start takes too long
         if given in (None, "local"):
@@ -129,13 +129,13 @@ def watch_head() -> None:
 
     Ray itself would end the process a little later, without a message.
     """
-    node = ray._private.worker._global_node  # another after another ray.init; Ray has no public name for a connection
+    node = ray_private.connection()
     address = node.gcs_address
     timeout = os.environ.get("RAY_gcs_rpc_server_reconnect_timeout_s", HEAD_SECONDS)  # noqa: SIM112  (Ray's name)
     patience = HEAD_SHARE * float(timeout)
 
     def end() -> None:
-        if is_unreachable_for(address, patience, lambda: ray._private.worker._global_node is node):
+        if is_unreachable_for(address, patience, lambda: ray_private.connection() is node):
             print(
                 f"error: Ray's head at {address} does not answer for {patience:.0f} s; {AGAIN}",
                 file=sys.stderr,
@@ -174,33 +174,19 @@ def start(**options: Any) -> None:
             folders.close()
 
     atexit.register(end)
-    with _listening_on_loopback():
+    with ray_private.listening_on_loopback():
         places = {"_temp_dir": str(folder), "object_spilling_directory": str(spilled)}
         ray.init(address="local", namespace=NAMESPACE, include_dashboard=False, **places, **options)
 
 
 def keep_logs(folder: str) -> str:
     """Copy the logs of a Ray started by this process to a local folder; return where Ray's logs are, in words."""
-    node = ray._private.worker._global_node
+    node = ray_private.connection()
     if not node.ray_init_cluster or is_url(folder):
         return "in Ray's logs"
     with suppress(shutil.Error):  # files may change during the copy
         shutil.copytree(node.get_logs_dir_path(), folder, symlinks=True, dirs_exist_ok=True)
     return f"below {folder}"
-
-
-@contextmanager
-def _listening_on_loopback() -> Iterator[None]:
-    """Make Ray listen on 127.0.0.1 only, where it is started or joined inside this context."""
-    # Ray's switch for it, read at import; meant for firewalls that ask, and the same on Linux.
-    switch, constants = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", ray._private.ray_constants
-    before = os.environ.get(switch), constants.ENABLE_RAY_CLUSTER
-    os.environ[switch], constants.ENABLE_RAY_CLUSTER = "0", False
-    try:
-        yield
-    finally:
-        os.environ.pop(switch) if before[0] is None else os.environ.update({switch: before[0]})
-        constants.ENABLE_RAY_CLUSTER = before[1]
 
 
 def make_token() -> None:
@@ -217,7 +203,7 @@ def make_token() -> None:
 
 def local_head_address() -> str | None:
     """Return the address of the head that this user or root started here with `ray start`; None without one."""
-    file = Path(ray._private.utils.get_ray_address_file(None))  # in a folder that everybody can write to
+    file = ray_private.address_file()  # in a folder that everybody can write to
     try:
         about = file.lstat()
         address = file.read_text().strip() if stat.S_ISREG(about.st_mode) and about.st_uid in (0, os.getuid()) else ""
@@ -270,10 +256,8 @@ def worker_resources(placement: Placement, workers: WorkerRange) -> WorkerResour
 def node_groups(placement: Placement) -> list[NodeGroup]:
     """Return the node types that the autoscaler may start; empty without placement.autoscaled, without an autoscaler,
     or before it reported.
-
-    Uses Ray's internal state, as Ray Train does: there is no public API.
     """
-    config = ray._private.state.state.get_cluster_config() if placement.autoscaled else None
+    config = ray_private.autoscaler_config() if placement.autoscaled else None
     groups = config.node_group_configs if config else ()
     return [
         NodeGroup(most=math.inf if group.max_count < 0 else group.max_count, resources=dict(group.resources))

@@ -109,7 +109,7 @@ def pace(settings: StreamSettings, sleeper: Sleeper, world: int) -> Pace:
         trainer = TorchTrainer(
             _sleep_instead_of_training,
             train_loop_config={"sleeper": sleeper, "result": f"{folder}/result.json"},
-            datasets={"train": build_stream(settings, None, rows)},
+            datasets={"train": lambda: build_stream(settings, None, rows)},
             dataset_config=Dealing(datasets_to_split=["train"], execution_options=options),
             scaling_config=ScalingConfig(num_workers=world, resources_per_worker={"CPU": 0.1}),
             torch_config=TorchConfig(backend="gloo"),

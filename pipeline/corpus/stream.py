@@ -5,14 +5,13 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import ray
-from ray.data._internal.execution.execution_callback import ExecutionCallback
-from ray.data._internal.execution.operators.map_operator import MapOperator
-from ray.data._internal.execution.streaming_executor import StreamingExecutor
 
+from pipeline import ray_private
 from pipeline.config.data import Sampling
 from pipeline.config.phases import Phase
 from pipeline.config.training import Batch
@@ -37,8 +36,6 @@ ROWS_CPUS, ORDER_CPUS = 0.75, 0.25
 MEASURED_WINDOWS = 2
 REST_SECONDS = 0.01  # a hundred scheduling rounds per second, each of which passes on all that is ready
 RESTS = 10  # maximum consecutive sleeps while blocks wait
-# Key in a stream's context: where it is dealt to ranks, there is no other way to learn a phase's batch and length.
-BATCH_AND_LENGTH = "bertstream"
 CHARACTERS_PER_TOKEN = 5  # English, for estimates only
 
 
@@ -52,6 +49,15 @@ class StreamSettings:
     batch: Batch
     seed: int
     table_chunks: int = TABLE_CHUNKS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stream:
+    """Rows in the global order, with what decides how they are dealt to ranks."""
+
+    dataset: ray.data.Dataset
+    batch: Batch
+    maximum_length: int
 
 
 def settings_for_phase(settings: StreamSettings, phase: Phase) -> StreamSettings:
@@ -139,27 +145,24 @@ def windows_for(settings: StreamSettings, rows: int) -> int:
     return math.ceil(2 * rows / per_window) + len(sample)
 
 
-class StreamLoop(ExecutionCallback):
+class StreamLoop(ray_private.execution_callback()):
     """Sleep and drop statistics in each round of Ray Data's scheduling loop.
 
     - It sleeps, up to ten times as long while blocks wait for the consumer. If the consumer is slower than the stream,
       Ray may not read all that is ready yet, and the loop polls again at once (ray 2.60, process_completed_tasks): that
         took a whole core, next to the training that waits.
-    - It drops the statistics of about 1 KB that each operator keeps for every finished block until the stream ends
-      (ray 2.60; ray issue 66016).
+    - It drops the statistics that Ray Data keeps for every finished block.
     """
 
-    def on_execution_step(self, executor: StreamingExecutor) -> None:
-        for operator in executor._topology:
-            if isinstance(operator, MapOperator):
-                operator._output_blocks_stats.clear()
+    def on_execution_step(self, executor: Any) -> None:
+        ray_private.drop_block_statistics(executor)
         for _ in range(RESTS):
             time.sleep(REST_SECONDS)
-            if executor._consumer_idling():
+            if ray_private.consumer_waits(executor):
                 return
 
 
-def build_stream(settings: StreamSettings, cursor: Cursor | None, rows: int) -> ray.data.Dataset:
+def build_stream(settings: StreamSettings, cursor: Cursor | None, rows: int) -> Stream:
     """Stream at least `rows` rows (schema ROW) after `cursor`, in the global order, for `blocks_for_ranks`.
 
     The order holds only under ExecutionOptions(preserve_order=True).
@@ -179,16 +182,15 @@ def stream_from_items(
     settings: StreamSettings,
     items: Sequence[Mapping[str, int]],
     rows_of_block: Callable[[pa.Table], Iterator[pa.Table]],
-) -> ray.data.Dataset:
+) -> Stream:
     """Stream the rows that tasks make of items, for `blocks_for_ranks`."""
-    stream = ray.data.from_items(items, override_num_blocks=min(len(items), INPUT_BLOCKS)).map_batches(
+    dataset = ray.data.from_items(items, override_num_blocks=min(len(items), INPUT_BLOCKS)).map_batches(
         rows_of_block, batch_size=None, batch_format="pyarrow", num_cpus=ROWS_CPUS
     )
-    stream.context.target_max_block_size = BLOCK_BYTES
-    stream.context.custom_execution_callback_classes = [StreamLoop]
-    stream.context.raise_original_map_exception = True  # so that a DataError stays a DataError
-    stream.context.set_config(BATCH_AND_LENGTH, (settings.batch, settings.sampling.maximum_length))
-    return stream
+    dataset.context.target_max_block_size = BLOCK_BYTES
+    dataset.context.custom_execution_callback_classes = [StreamLoop]
+    dataset.context.raise_original_map_exception = True  # so that a DataError stays a DataError
+    return Stream(dataset=dataset, batch=settings.batch, maximum_length=settings.sampling.maximum_length)
 
 
 def bytes_ahead(one_round: int, maximum_length: int) -> int:
@@ -196,16 +198,16 @@ def bytes_ahead(one_round: int, maximum_length: int) -> int:
     return max(STREAM_BYTES, round(ROUNDS_AHEAD * TOKEN_BYTES * one_round * maximum_length))
 
 
-def blocks_for_ranks(stream: ray.data.Dataset, world: int) -> ray.data.Dataset:
+def blocks_for_ranks(stream: Stream, world: int) -> ray.data.Dataset:
     """Group a stream's rows to equal blocks which, dealt in turn to `world` ranks, give slot k to rank k mod `world`.
 
     The last block may have fewer rows only if no order changes: with one rank, or blocks of one slot.
     """
-    batch, maximum_length = stream.context.get_config(BATCH_AND_LENGTH)
-    one_round = rows_of_round(batch, maximum_length, world)
+    dataset, batch = stream.dataset, stream.batch
+    one_round = rows_of_round(batch, stream.maximum_length, world)
     rows = one_round // world
-    stream.context.target_max_block_size = max(
-        BLOCK_BYTES, round(TOKEN_BYTES * one_round * maximum_length / PARTS_OF_ROUND)
+    dataset.context.target_max_block_size = max(
+        BLOCK_BYTES, round(TOKEN_BYTES * one_round * stream.maximum_length / PARTS_OF_ROUND)
     )
     ordered = rows not in (one_round, batch.rows_per_slot)
 
@@ -216,14 +218,12 @@ def blocks_for_ranks(stream: ray.data.Dataset, world: int) -> ray.data.Dataset:
         whole = table.num_rows == one_round
         return rows_by_rank(table, batch.rows_per_slot, world) if whole else table.slice(0, 0)
 
-    # Ray Data fuses the two operators, with whole rounds as input, if both request the same CPUs; the second can be
-    # told
-    # so only like this.
+    # Ray Data fuses the two operators, with whole rounds as input, if both request the same CPUs.
     at_once = one_round if ordered else rows
-    blocks = stream.map_batches(by_rank, batch_size=at_once, batch_format="pyarrow", num_cpus=ORDER_CPUS).repartition(
+    blocks = dataset.map_batches(by_rank, batch_size=at_once, batch_format="pyarrow", num_cpus=ORDER_CPUS).repartition(
         target_num_rows_per_block=rows, strict=True
     )
-    blocks._logical_plan.dag.ray_remote_args["num_cpus"] = ORDER_CPUS
+    ray_private.set_cpus_of_last_step(blocks, ORDER_CPUS)
     return blocks
 
 

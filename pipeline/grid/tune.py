@@ -8,10 +8,9 @@ from typing import Any
 
 import ray
 from ray import tune
-from ray.tune.execution.class_cache import ENV_VARS_TO_PROPAGATE
 from ray.tune.schedulers import ASHAScheduler, FIFOScheduler, TrialScheduler
 
-from pipeline import cluster, storage
+from pipeline import cluster, ray_private, storage
 from pipeline.config.finetune import Cutting, Finetune
 from pipeline.errors import ConfigError, DataError, PipelineError
 from pipeline.finetune import plan
@@ -136,7 +135,7 @@ def connect(config: Finetune) -> None:
     os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")  # the new one prints a box for each experiment at verbose=0 too
     # Tune would pass these to its trials as a runtime environment, which Ray writes into its logs; nodes have their own
     # credentials, which all other stages use.
-    ENV_VARS_TO_PROPAGATE.difference_update(LOGINS)
+    ray_private.keep_from_trials(LOGINS)
     cluster.connect(config.placement.address)
 
 

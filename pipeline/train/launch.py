@@ -11,9 +11,8 @@ from typing import Any
 import ray
 from ray.actor import ActorHandle
 from ray.data import DataContext, ExecutionOptions, ExecutionResources
-from ray.train import FailureConfig, RunConfig, ScalingConfig
+from ray.train import ControllerError, FailureConfig, RunConfig, ScalingConfig, TrainingFailedError, WorkerGroupError
 from ray.train.torch import TorchConfig, TorchTrainer
-from ray.train.v2.api.exceptions import ControllerError, TrainingFailedError, WorkerGroupError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from pipeline import storage
@@ -21,7 +20,7 @@ from pipeline.cluster import NAMESPACE, WorkerResources, is_loopback, keep_logs,
 from pipeline.config.jobs import Pretrain
 from pipeline.config.phases import Phase
 from pipeline.corpus.order import cursor_for_phase, offset, rows_of_round
-from pipeline.corpus.stream import build_stream, bytes_ahead, settings_for_phase
+from pipeline.corpus.stream import Stream, build_stream, bytes_ahead, settings_for_phase
 from pipeline.errors import ConfigError, PipelineError
 from pipeline.reporting import Report
 from pipeline.train import checkpoint
@@ -181,7 +180,7 @@ def _trainer(job: Job, resources: WorkerResources) -> TorchTrainer:
         resource_limits=ExecutionResources.for_limits(cpu=cpus, object_store_memory=stream_bytes(config)),
     )
 
-    def stream() -> ray.data.Dataset:
+    def stream() -> Stream:
         if failure := ray.get(job.tracker.failure.remote()):
             raise failure
         state = _newest_state(job)

@@ -8,7 +8,8 @@ import psutil
 import ray
 import torch.distributed as dist
 from ray.train.torch import TorchConfig
-from ray.train.torch.config import _set_torch_distributed_env_vars, _TorchBackend
+
+from pipeline import ray_private
 
 LOOPBACK = "127.0.0.1"
 listening: list[socket.socket] = []
@@ -22,15 +23,15 @@ class LoopbackConfig(TorchConfig):
     """
 
     @property
-    def backend_cls(self) -> type[_TorchBackend]:
+    def backend_cls(self) -> type:
         return LoopbackBackend
 
 
-class LoopbackBackend(_TorchBackend):
+class LoopbackBackend(ray_private.torch_backend()):
     """Set up the group in the workers."""
 
     def on_start(self, worker_group, backend_config: TorchConfig) -> None:  # the type differs by Ray Train's version
-        worker_group.execute(_set_torch_distributed_env_vars)
+        worker_group.execute(ray_private.set_rank_variables)
         port, world = worker_group.execute_single(0, listen), len(worker_group)
         timeout = timedelta(seconds=backend_config.timeout_s)
         settings = (world, port, backend_config.backend, timeout)

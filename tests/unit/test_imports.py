@@ -24,7 +24,7 @@ GROUND = {
     *("presets", "reporting", "retries", "stopping", "storage"),
 }
 MODEL_SIDE = GROUND | {"batch", "text.schema", "model"}
-TRAIN_SIDE = MODEL_SIDE | {"shared_output", "text", "corpus", "tasks", "objectives", "cluster", "train"}
+TRAIN_SIDE = MODEL_SIDE | {"ray_private", "shared_output", "text", "corpus", "tasks", "objectives", "cluster", "train"}
 ABOVE = TRAIN_SIDE | {"finetune", "grid", "predict", "export", "plan", "show"}
 MAY_IMPORT = {
     "columns": set(),
@@ -33,15 +33,16 @@ MAY_IMPORT = {
     "environment": set(),
     "config": {"errors", "config", "locations"},
     "presets": {"errors", "config"},
+    "ray_private": set(),
     "local_files": set(),
     "locations": {"errors", "local_files"},
     "stopping": set(),
     "retries": {"errors"},
     "storage": {"errors", "local_files", "locations", "retries"},
     "locks": {"errors", "local_files", "locations", "storage"},
-    "cluster": GROUND,
+    "cluster": GROUND | {"ray_private"},
     "text": GROUND - {"config", "presets"} | {"config.data", "text"},
-    "corpus": GROUND - {"presets"} | {"shared_output", "text", "corpus"},
+    "corpus": GROUND - {"presets"} | {"ray_private", "shared_output", "text", "corpus"},
     "tasks": GROUND | {"text", "tasks"},
     "batch": GROUND | {"text.schema"},
     "model": MODEL_SIDE,
@@ -64,7 +65,7 @@ MAY_IMPORT = {
 """Part of the package -> the parts it may import; a new part needs a place here."""
 
 MAY_RAY = (
-    *("corpus", "cluster", "grid", "predict.distributed", "bench", "workflows.pretrain"),
+    *("corpus", "cluster", "ray_private", "grid", "predict.distributed", "bench", "workflows.pretrain"),
     *(
         "train.worker",
         "train.probe",
@@ -169,6 +170,17 @@ def test_ray_appears_only_where_clusters_are_used() -> None:
     users = importers("ray")
     assert [name for name in users if not within(name, MAY_RAY)] == []
     assert "corpus.order" not in users and "corpus.stream" in users
+
+
+PRIVATE_TO_RAY = re.compile(
+    r"\bray(\.\w+)*\.(_\w+|v2)\b|_global_node|_logical_plan|_topology|_internal\b|class_cache|_Torch"
+)
+
+
+def test_private_names_of_ray_appear_only_in_their_module() -> None:
+    sources = FILES | {f"jobs.{path.stem}": path for path in JOBS}
+    users = [short(module) for module, path in sources.items() if PRIVATE_TO_RAY.search(path.read_text())]
+    assert users == ["ray_private"]
 
 
 def test_mlflow_appears_only_in_tracking() -> None:

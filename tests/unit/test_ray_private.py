@@ -1,0 +1,81 @@
+"""What the package takes for granted of Ray's private names; a failure here names what a new Ray has changed."""
+
+import inspect
+import os
+from types import SimpleNamespace
+
+import pytest
+import ray
+
+from pipeline import ray_private
+
+
+def test_a_connection_has_the_attributes_that_are_read() -> None:
+    assert hasattr(ray._private.worker, "_global_node")
+    node = ray._private.node.Node
+    assert isinstance(node.gcs_address, property)
+    assert callable(node.get_logs_dir_path)
+    assert "self.ray_init_cluster" in inspect.getsource(ray._private.node)
+
+
+def test_the_file_with_the_head_s_address_lies_in_ray_s_temporary_folder() -> None:
+    assert ray_private.address_file().name == "ray_current_cluster"
+
+
+def test_ray_listens_on_loopback_inside_the_context_and_as_before_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", raising=False)
+    read = "ray_constants.ENABLE_RAY_CLUSTER"
+    modules = (ray._private.services, ray._private.node, ray._private.worker)
+    assert any(read in inspect.getsource(module) for module in modules), f"Ray does not read {read} any more"
+    before = ray._private.ray_constants.ENABLE_RAY_CLUSTER
+    with ray_private.listening_on_loopback():
+        assert os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] == "0"
+        assert ray._private.ray_constants.ENABLE_RAY_CLUSTER is False
+        assert ray._private.services.resolve_ip_for_localhost("localhost") == "127.0.0.1"
+    assert "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER" not in os.environ
+    assert before == ray._private.ray_constants.ENABLE_RAY_CLUSTER
+
+
+def test_the_autoscaler_s_report_has_the_fields_that_are_read() -> None:
+    from ray.core.generated.autoscaler_pb2 import ClusterConfig
+
+    group = ClusterConfig(node_group_configs=[{"max_count": 4, "resources": {"GPU": 8}}]).node_group_configs[0]
+    assert (group.max_count, dict(group.resources)) == (4, {"GPU": 8})
+    assert callable(ray._private.state.state.get_cluster_config)
+
+
+def test_the_scheduling_loop_calls_back_with_an_executor_of_these_attributes() -> None:
+    from ray.data._internal.execution.operators.map_operator import MapOperator
+    from ray.data._internal.execution.streaming_executor import StreamingExecutor
+
+    assert list(inspect.signature(ray_private.execution_callback().on_execution_step).parameters) == [
+        "self",
+        "executor",
+    ]
+    assert callable(StreamingExecutor._consumer_idling)
+    assert "self._topology" in inspect.getsource(StreamingExecutor)
+    concrete = type("Concrete", (MapOperator,), {})
+    concrete.__abstractmethods__ = frozenset()
+    operator = concrete.__new__(concrete)
+    operator._output_blocks_stats = [1, 2]
+    ray_private.drop_block_statistics(SimpleNamespace(_topology={operator: None, "another": None}))
+    assert operator._output_blocks_stats == []
+    assert "self._output_blocks_stats" in inspect.getsource(MapOperator)
+
+
+def test_the_base_of_the_process_group_is_ray_train_s_own() -> None:
+    from ray.train.torch import TorchConfig
+
+    assert TorchConfig().backend_cls is ray_private.torch_backend()
+
+
+def test_cloud_logins_are_among_what_tune_hands_to_trials_and_are_kept_from_them() -> None:
+    from ray.tune.execution.class_cache import ENV_VARS_TO_PROPAGATE
+
+    before = set(ENV_VARS_TO_PROPAGATE)
+    try:
+        assert "AWS_SECRET_ACCESS_KEY" in ENV_VARS_TO_PROPAGATE
+        ray_private.keep_from_trials(["AWS_SECRET_ACCESS_KEY", "NEVER_SET"])
+        assert before - ENV_VARS_TO_PROPAGATE == {"AWS_SECRET_ACCESS_KEY"}
+    finally:
+        ENV_VARS_TO_PROPAGATE.update(before)
