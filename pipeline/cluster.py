@@ -12,7 +12,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -107,7 +107,7 @@ def connect(address: str | None) -> None:
 
 
 @contextmanager
-def ray_errors_as_cluster_lost() -> Iterator[None]:
+def ray_errors_as_cluster_lost() -> Generator[None]:
     """Raise ClusterLost when Ray or one of its processes dies; errors of the user's code pass unchanged."""
     try:
         yield

@@ -9,7 +9,7 @@ import secrets
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -77,7 +77,7 @@ def open_lock(path: str) -> IO[str]:
 
 
 @contextmanager
-def scratch_folder(purpose: str, parent: Path | None = None) -> Iterator[Path]:
+def scratch_folder(purpose: str, parent: Path | None = None) -> Generator[Path]:
     """Yield an empty temporary folder in `parent` or the system's temporary folder; it is deleted at the end.
 
     Scratch folders that killed processes of this user left there are deleted first.

@@ -2,7 +2,7 @@
 
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import IO
 
@@ -13,7 +13,7 @@ from pipeline.storage import first_line, make_folder
 
 
 @contextmanager
-def locked(folder: str, *, wait: bool = False) -> Iterator[None]:
+def locked(folder: str, *, wait: bool = False) -> Generator[None]:
     """Lock a local folder against other processes of this machine; the lock ends with the process.
 
     Waits for another holder, or raises ConfigError without `wait`. Folders behind URLs are not locked.
@@ -27,7 +27,7 @@ def locked(folder: str, *, wait: bool = False) -> Iterator[None]:
 
 
 @contextmanager
-def locked_name(location: str, *, wait: bool = False) -> Iterator[None]:
+def locked_name(location: str, *, wait: bool = False) -> Generator[None]:
     """Lock a local path, existing or not, as `locked` locks a folder; the lock file is deleted at the end."""
     if is_url(location):
         yield
@@ -50,7 +50,7 @@ def locked_name(location: str, *, wait: bool = False) -> Iterator[None]:
 
 
 @contextmanager
-def _hold_lock(path: str, location: str, wait: bool) -> Iterator[IO[str]]:
+def _hold_lock(path: str, location: str, wait: bool) -> Generator[IO[str]]:
     """Hold a lock file. Raises ConfigError, naming `location`, where another process holds it and `wait` is False."""
     try:
         stream = open_lock(path)

@@ -4,7 +4,7 @@ Imports inside functions keep this module light: those who start Ray need neithe
 """
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ def address_file() -> Path:
 
 
 @contextmanager
-def listening_on_loopback() -> Iterator[None]:
+def listening_on_loopback() -> Generator[None]:
     """Make Ray listen on 127.0.0.1 only, where it is started or joined inside this context.
 
     Ray has a variable for it, read at import and meant for firewalls that ask, and no option of `ray.init`.
@@ -53,7 +53,7 @@ def autoscaler_config() -> Any:
     return ray._private.state.state.get_cluster_config()
 
 
-def execution_callback() -> type:
+def execution_callback() -> Any:
     """Return the base class of callbacks on Ray Data's scheduling loop.
 
     `DataContext.custom_execution_callback_classes` is public, the class of its elements is not.
@@ -85,7 +85,7 @@ def set_cpus_of_last_step(stream: Any, cpus: float) -> None:
     stream._logical_plan.dag.ray_remote_args["num_cpus"] = cpus
 
 
-def torch_backend() -> type:
+def torch_backend() -> Any:
     """Return the class that sets up Ray Train's process group: the base for one that listens elsewhere."""
     from ray.train.torch.config import _TorchBackend
 

@@ -12,11 +12,11 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import psutil
 
@@ -140,7 +140,7 @@ class Side:
     """One side: a process, with a Ray head where it has one, and its log so far."""
 
     def __init__(
-        self, process: subprocess.Popen, intervals: Callable[[], list[Interval]], head_pid: Path | None = None
+        self, process: subprocess.Popen[Any], intervals: Callable[[], list[Interval]], head_pid: Path | None = None
     ) -> None:
         self.process, self.intervals, self.head_pid = process, intervals, head_pid
 
@@ -149,7 +149,7 @@ class Side:
         while len(self.intervals()) < intervals:
             if self.process.poll() is not None:
                 raise PipelineError(
-                    f"{' '.join(map(str, self.process.args))} ended with exit code {self.process.returncode} before "
+                    f"{self.process.args} ended with exit code {self.process.returncode} before "
                     f"its interval {intervals}"
                 )
             time.sleep(0.5)
@@ -235,7 +235,7 @@ def _points(folder: str, name: str, metric: str) -> list[Metric]:
 
 
 @contextmanager
-def _head(folder: str) -> Iterator[dict[str, str]]:
+def _head(folder: str) -> Generator[dict[str, str]]:
     """Run a Ray head for this bench alone, with files in `folder`; yield the environment that reaches it."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -252,7 +252,7 @@ def _head(folder: str) -> Iterator[dict[str, str]]:
 @contextmanager
 def running(
     command: Sequence[str], output: TextIO | int, environment: dict[str, str] | None = None
-) -> Iterator[subprocess.Popen]:
+) -> Generator[subprocess.Popen]:
     """Run a process and kill it at the end if it still runs."""
     process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=output)
     try:

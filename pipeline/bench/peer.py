@@ -24,7 +24,7 @@ def peer_model(settings: Model, vocabulary_size: int) -> nn.Module:
     return BertForPreTraining(config).train()
 
 
-def padded(batch: Batch) -> dict[str, Tensor]:
+def padded(batch: Batch) -> dict[str, Any]:
     """Return the batch in transformers' format: padded rows, a mask where lengths differ, labels at all positions."""
     N, S = batch.sequences, batch.maximum_length
     rows_T = torch.repeat_interleave(torch.arange(N), batch.offsets.diff())

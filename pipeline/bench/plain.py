@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
+from typing import Any
 
 import pyarrow as pa
 import torch
@@ -106,7 +107,8 @@ def _train_alone(config: Pretrain, settings: StreamSettings, folder: str) -> Non
 
 def main(arguments: Sequence[str]) -> int:
     """Train on one worker as the run in a folder did, with its corpus and vocabulary, for the given steps."""
-    folder, steps, compiled, every, threads = arguments
+    folder, steps, every, threads = (arguments[index] for index in (0, 1, 3, 4))
+    compiled: Any = arguments[2]
     recorded = run.read_run(folder)
     assert recorded, folder
     config = replace(

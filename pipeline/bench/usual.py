@@ -2,8 +2,9 @@
 collator.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from random import Random
+from typing import Any
 
 import pyarrow as pa
 from tokenizers import Tokenizer
@@ -15,7 +16,7 @@ ROWS = 32  # of a batch that is collated
 
 def _usual_examples(
     documents: pa.Table, tokenizer: Tokenizer, cls_id: int, sep_id: int, maximum_length: int, rng: Random
-) -> Iterator[dict[str, list[int]]]:
+) -> Iterator[dict[str, Any]]:
     """Yield next-sentence examples of a window's documents as lists, as google-research/bert's
     create_instances_from_document does.
     """
@@ -85,7 +86,7 @@ def _shorten(a: list[int], b: list[int], maximum: int, rng: Random) -> None:
 def usual_batches(
     documents: pa.Table,
     tokenizer: Tokenizer,
-    collator: object,
+    collator: Callable[..., Any],
     special: tuple[int, int],
     maximum_length: int,
     rng: Random,

@@ -43,11 +43,11 @@ def measure(dump: str, extracted: str | None = None) -> dict[str, float]:
     start = time.process_time()
     items = list(read_dump(stored, dump))
     seconds = time.process_time() - start
-    found: dict[str, float] = Counter(f"{REASON}{item.reason}" for item in items if isinstance(item, Dropped))
+    found: dict[str, float] = {**Counter(f"{REASON}{item.reason}" for item in items if isinstance(item, Dropped))}
     articles = {item.title: "\n".join(item.paragraphs) for item in items if not isinstance(item, Dropped)}
     found |= {"articles": len(articles), "megabytes a second": sum(map(len, stored)) / MILLION / seconds}
     found |= markers(list(articles.values()))
-    return dict(found) | (_compared(articles, extracted) if extracted else {})
+    return found | (_compared(articles, extracted) if extracted else {})
 
 
 def _until_cut_off(location: str) -> Iterator[bytes]:

@@ -25,8 +25,8 @@ def split_corpora(specs: Sequence[str], folder: str, windows: int) -> tuple[Corp
     """
     files = [file for spec in specs for file in list_files(parse(spec))]
     random.Random(0).shuffle(files)
-    halves = [_rows(files[start::2]) for start in range(2)]
-    return tuple(_corpus(f"{folder}/{number}", half, windows) for number, half in enumerate(halves))
+    first, second = (_corpus(f"{folder}/{half}", _rows(files[half::2]), windows) for half in range(2))
+    return first, second
 
 
 def _rows(files: Sequence) -> Iterator[dict]:

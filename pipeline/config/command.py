@@ -41,7 +41,7 @@ class Command(Described):
                 raise ConfigError(f"{option.path if self.positional else option.flag} is missing: {option.text}")
         else:
             default = _without_repeated(default, given)
-        markers = [tyro.conf.PositionalRequiredArgs] if self.positional else []
+        markers: list[Any] = [tyro.conf.PositionalRequiredArgs] if self.positional else []
         markers += [] if self.several else [tyro.conf.UseAppendAction]
         known = {} if default is None else {"default": default}
         ordered = in_order(words, self.settings, default)

@@ -131,5 +131,11 @@ def _wrapped(line: str) -> str:
     indent = " " * (len(line) - len(line.lstrip()))
     further = indent if len(indent) > 2 else f"{indent}    "
     width = min(shutil.get_terminal_size((100, 24)).columns, WIDEST)
-    indents = {"initial_indent": indent, "subsequent_indent": further}
-    return textwrap.fill(line.strip(), width, **indents, break_long_words=False, break_on_hyphens=False)
+    return textwrap.fill(
+        line.strip(),
+        width,
+        initial_indent=indent,
+        subsequent_indent=further,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

@@ -27,7 +27,7 @@ Location = Annotated[str, MadeAbsolute(absolute)]
 """A file or folder, by path or URL."""
 SourceText = Annotated[str, MadeAbsolute(_absolute_source)]
 """A source of a corpus: "builtin" or LOCATION[::KEY=VALUE]…."""
-Settings = TypeVar("Settings")
+Settings = TypeVar("Settings", bound=Any)
 
 
 def with_absolute_locations(settings: Settings) -> Settings:

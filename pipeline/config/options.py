@@ -68,7 +68,7 @@ class Option:
 
 
 def options_of(
-    settings: type, default: Any = None, prefix: str = "", choice: str = "", kind: str = ""
+    settings: Any, default: Any = None, prefix: str = "", choice: str = "", kind: str = ""
 ) -> Iterator[Option]:
     """Yield every option of a settings class and of all kinds; defaults are those of `default` where it has them."""
     hints, texts = get_type_hints(settings), field_texts(settings)
@@ -96,9 +96,10 @@ def choices(settings: type, prefix: str = "") -> dict[str, dict[str, type]]:
     return found
 
 
-def default_kind(settings: type, default: Any, path: str) -> str:
+def default_kind(settings: Any, default: Any, path: str) -> str:
     """Return the default kind of a setting, as written on the command line."""
-    value, owner = default, settings
+    value: Any = default
+    owner: Any = settings
     for name in path.split("."):
         hints = get_type_hints(owner)
         if value is None:
@@ -110,7 +111,7 @@ def default_kind(settings: type, default: Any, path: str) -> str:
     return flag_of(type(value))
 
 
-def kinds_of(hint: Any) -> list[type]:
+def kinds_of(hint: Any) -> list[Any]:
     """Return the settings classes that a value may have; empty for a plain value."""
     return [option for option in (hint, *get_args(hint)) if dataclasses.is_dataclass(option)]
 

@@ -124,7 +124,7 @@ class Score:
 class Compare(Finetune):
     """Fine-tune two encoders on the same tasks with the same seeds, and tell whether one is better."""
 
-    checkpoint: tuple[Location, ...]  # type: ignore[assignment]
+    checkpoint: tuple[Location, ...]  # ty: ignore[incompatible-attribute-override]
     """Folder, URL or hf://OWNER/NAME of a published BERT; given twice, A and then B, or once with random_weights."""
     random_weights: bool = False
     """With one checkpoint: it is B, and A has random weights of its sizes: what did its pretraining give?"""

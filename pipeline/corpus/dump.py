@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 from xml.parsers import expat
 
 from pipeline.text.documents import Dropped, Reason, Record, dropped
@@ -91,7 +91,8 @@ def read_dump(blocks: Iterable[bytes], name: str) -> Iterator[Record | Dropped]:
         found = PAGE_ID.search(content)
         id = f"{name}:{found[1].decode()}" if found else f"{name}:page {number}"
         if kind != "page":
-            yield dropped(id, kind, content[:KEPT_BYTES].decode("utf-8", "replace"))
+            reason: Any = kind  # every other kind is a reason
+            yield dropped(id, reason, content[:KEPT_BYTES].decode("utf-8", "replace"))
             continue
         try:
             page = _parse(content)

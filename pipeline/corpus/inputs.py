@@ -76,8 +76,16 @@ def _stored_file(source: Source, name: str, info: fs.FileInfo) -> InputFile:
 
 def _input_file(source: Source, *, location: str, name: str, bytes: int, stamp: str) -> InputFile:
     """Return an input file with its source's options."""
-    about = {"source": source.location, "format": source.format, "column": source.column, "language": source.language}
-    return InputFile(location=location, name=name, bytes=bytes, stamp=stamp, **about)
+    return InputFile(
+        location=location,
+        name=name,
+        source=source.location,
+        format=source.format,
+        bytes=bytes,
+        stamp=stamp,
+        column=source.column,
+        language=source.language,
+    )
 
 
 def location_of(base: str, path: str) -> str:
@@ -180,8 +188,10 @@ def _builtin_files(source: Source) -> list[InputFile]:
         root, version = str(distribution.locate_file("")).rstrip("/"), distribution.version
         sizes = {str(file): file.size for file in distribution.files or []}
         for name in sorted(name for name in sizes if name.endswith(".py") and not name.startswith("..")):
-            size = -1 if sizes[name] is None else sizes[name]
-            found[name] = _input_file(source, location=f"{root}/{name}", name=name, bytes=size, stamp=version)
+            size = sizes[name]
+            found[name] = _input_file(
+                source, location=f"{root}/{name}", name=name, bytes=-1 if size is None else size, stamp=version
+            )
     return list(found.values())
 
 

@@ -2,7 +2,7 @@
 
 import io
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -52,7 +52,7 @@ class Seekable(LocatedStream):
 
 
 @contextmanager
-def _random_access(file: Opened) -> Iterator[Any]:
+def _random_access(file: Opened) -> Generator[Any]:
     """Open the file itself, or a temporary copy of a web or compressed file."""
     if not file.location.startswith(WEB) and compression_by_name(file.location) is None:
         with Seekable(file.location, _open_random) as stream:

@@ -97,6 +97,7 @@ def without_near_duplicates(
     # For texts with the same sampling rate, compare all hashes; for a short text in a long one, only the common ones.
     share, part = shared / np.maximum(1, table["hashes"].to_numpy()), common / np.maximum(1, table["common"].to_numpy())
     aside = is_heldout(parents, settings.heldout_share)
+    assert settings.near_duplicates is not None
     limit = np.where(aside, HELDOUT_OVERLAP, settings.near_duplicates)
     repeated = (share >= limit) & (shared >= LEAST_SHARED) | (part >= limit) & (common >= LEAST_SHARED)
     whole = aside & (part >= settings.near_duplicates) & (common > 0)

@@ -3,7 +3,7 @@
 import json
 import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -72,7 +72,7 @@ def fetch_and_run_tasks(
 
 
 @contextmanager
-def relay_reports(report: Report) -> Iterator[Callable[[str], None]]:
+def relay_reports(report: Report) -> Generator[Callable[[str], None]]:
     """Return a function with which tasks report lines to the driver, because Ray does not show what they print."""
     queue = Queue(actor_options={"num_cpus": 0})
     over = threading.Event()
@@ -134,7 +134,7 @@ def context_without_time_limit() -> DataContext:
 
 
 @contextmanager
-def quiet_ray_data() -> Iterator[None]:
+def quiet_ray_data() -> Generator[None]:
     """Keep Ray Data's log messages off the console; its log file has them."""
     consoles = [
         handler for handler in logging.getLogger("ray.data").handlers if isinstance(handler, logging.StreamHandler)

@@ -7,7 +7,7 @@ after 1 MB they read 1 MB, this stream all.
 import io
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -50,7 +50,7 @@ PATIENCE: ContextVar[Patience] = ContextVar("patience", default=DEFAULT_PATIENCE
 
 
 @contextmanager
-def patience(seconds: float, report: Report) -> Iterator[None]:
+def patience(seconds: float, report: Report) -> Generator[None]:
     """Read from web servers with this time limit."""
     token = PATIENCE.set(Patience(seconds=seconds, report=report))
     try:

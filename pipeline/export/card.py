@@ -209,6 +209,7 @@ def _limits(trained: Trained, lineage: Lineage, asked: Pretrain, step: int) -> s
         "It repeats what its texts say, errors and prejudice included; neither was examined.",
     ]
     if (loss := _measured(lineage.summary, step).get("heldout/mlm_loss")) is not None:
+        assert lineage.summary is not None  # else nothing was measured
         frequencies = lineage.summary["baselines"]["baseline/unigram_mlm_loss"]
         if loss >= frequencies:
             compared = f"Its held-out loss, {loss:.3f}, is not below {frequencies:.3f} of word frequencies alone"

@@ -70,4 +70,6 @@ def embeddings(trained: Trained, batch: Batch) -> Tensor:
     """Return one vector per sequence, (N, width): the mean of its last hidden states, [CLS] and [SEP] included (Reimers
     & Gurevych 2019, MEAN).
     """
-    return torch.segment_reduce(trained.module.encoder(batch), "mean", lengths=batch.offsets.diff().long())
+    return torch.segment_reduce(  # ty: ignore[missing-attribute]  (torch's stubs lack it)
+        trained.module.encoder(batch), "mean", lengths=batch.offsets.diff().long()
+    )

@@ -10,10 +10,10 @@ import importlib.util
 import io
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -84,7 +84,7 @@ def write_graphs(published: Path, folder: Path) -> None:
         _write_graph(Embedding(AutoModel.from_pretrained(published).eval()), folder / EMBEDDING, "sentence_embedding")
 
 
-def _write_graph(module: nn.Module, file: Path, output: str) -> None:
+def _write_graph(module: Any, file: Path, output: str) -> None:
     """Trace a module with the three inputs and write its graph."""
     config = module.model.config
     sizes = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length", max=config.max_position_embeddings)}
@@ -150,7 +150,7 @@ def check_graphs(folder: Path, trained: Trained) -> str:
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
+def quiet() -> Generator[None]:
     """Suppress the exporters' developer messages."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)

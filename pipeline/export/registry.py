@@ -4,7 +4,7 @@ then register it.
 
 import importlib.metadata
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -196,7 +196,7 @@ def largest_difference(served: mlflow.pyfunc.PyFuncModel, published: Path, train
     return torch.tensor([difference(vectors, embeddings(trained, batch)), difference(theirs, ours)]).max().item()
 
 
-def _shares(guesses: list[list[list[dict[str, str | float]]]]) -> list[float]:
+def _shares(guesses: list[list[list[dict[str, Any]]]]) -> list[float]:
     """Return all probabilities of an answer, in order."""
     return [guess["probability"] for text in guesses for blank in text for guess in blank]
 
@@ -217,7 +217,7 @@ def _has_distribution(name: str) -> bool:
 
 
 @contextmanager
-def at(uri: str) -> Iterator[None]:
+def at(uri: str) -> Generator[None]:
     """Set MLflow's global tracking and registry URIs while the context is open, since logging a model
     uses only those.
     """

@@ -51,9 +51,11 @@ def find_checkpoint(folder: str, step: int | None, report: Report) -> str:
         raise ConfigError(f"{folder} has no checkpoint yet: wait for the first")
     if step is None:
         try:
-            return checkpoint.newest_sound(folder, report)
+            newest = checkpoint.newest_sound(folder, report)
         except OSError as error:
             raise CheckpointError(f"the checkpoints of {folder} cannot be read: {storage.first_line(error)}") from error
+        assert newest is not None  # since there are steps
+        return newest
     if step not in steps:
         raise ConfigError(f"step ({step}) has no checkpoint in {folder}: there are {there}")
     found = checkpoint.folder_of(folder, step)

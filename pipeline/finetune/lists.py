@@ -64,10 +64,13 @@ def fit_lists(
             f"{checkpoint} has bottleneck adapters: fit its encoder without them, from the checkpoint it was tuned from"
         )
     config = Finetune(
-        checkpoint=checkpoint, train=NAME, kind=kind, recipe=Recipe(epochs=epochs, rows_per_step=rows_per_step),
-        # type: ignore[arg-type]
-        optimizer=TaskAdamW(learning_rate=learning_rate), placement=TrialPlacement(device=device.type),
-    ).for_width(model.width)  # fmt: skip
+        checkpoint=checkpoint,
+        train=NAME,
+        kind=kind,
+        recipe=Recipe(epochs=epochs, rows_per_step=rows_per_step),
+        optimizer=TaskAdamW(learning_rate=learning_rate),
+        placement=TrialPlacement(device="cuda" if device.type == "cuda" else "cpu"),
+    ).for_width(model.width)
     train = _table(NAME, given.texts, given.labels, kind)
     task = own_task(NAME, train, kind)
     task = replace(task, paired=train["second"].null_count < train.num_rows)

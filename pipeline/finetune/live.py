@@ -1,7 +1,7 @@
 """Display the progress of trials: on a terminal a live table, elsewhere one line per epoch and per finished trial."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -55,7 +55,7 @@ class Live:
         self.begun = 0.0
 
     @contextmanager
-    def table(self, trials: Sequence[Trial], ready: Mapping[str, Mapping[str, Any]]) -> Iterator[None]:
+    def table(self, trials: Sequence[Trial], ready: Mapping[str, Mapping[str, Any]]) -> Generator[None]:
         """Show the trials while the context is open; `ready` holds results of earlier runs."""
         self.trials, self.begun = trials, time.monotonic()
         self.states = {

@@ -244,8 +244,8 @@ def digest(splits: Sequence[Prepared]) -> str:
     found = hashlib.sha256()
     for split in splits:
         ids = split.rows["ids"].combine_chunks()
-        found.update(np.ascontiguousarray(ids.value_lengths()))
-        found.update(np.ascontiguousarray(ids.flatten()))
+        found.update(np.ascontiguousarray(ids.value_lengths()).data)
+        found.update(np.ascontiguousarray(ids.flatten()).data)
         items = split.items.to_pylist() if isinstance(split.items, pa.Table) else split.items
         for item in items:
             found.update(repr(item).encode("utf-8", "surrogatepass"))

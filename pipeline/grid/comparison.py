@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
+from typing import Any
 
 import numpy as np
 
@@ -53,7 +54,7 @@ def comparison_lines(
 
 def sides(config: Compare) -> list[Finetune]:
     """Return the fine-tunings of A and of B."""
-    shared = {one.name: getattr(config, one.name) for one in fields(Finetune)}
+    shared: dict[str, Any] = {field.name: getattr(config, field.name) for field in fields(Finetune)}
     starts = (
         [(config.checkpoint[0], True), (config.checkpoint[0], False)]
         if config.random_weights

@@ -8,7 +8,7 @@ import re
 import shlex
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -137,7 +137,7 @@ def _search(client: MlflowClient, experiment: str, words: str) -> Iterator[Run]:
 
 
 @contextmanager
-def end_run_with_status(parent: GridRun, live: Any) -> Iterator[None]:
+def end_run_with_status(parent: GridRun, live: Any) -> Generator[None]:
     """End the grid's run as FINISHED, KILLED or FAILED on exit; `live.report` receives what MLflow did not accept."""
     parent.say, status = live.report, "FAILED"
     try:
@@ -158,7 +158,7 @@ def end_run_with_status(parent: GridRun, live: Any) -> Iterator[None]:
 
 
 @contextmanager
-def _report_failure(parent: GridRun, what: str) -> Iterator[None]:
+def _report_failure(parent: GridRun, what: str) -> Generator[None]:
     """Report an MLflow error in one line instead of raising it."""
     try:
         yield

@@ -1,6 +1,6 @@
 """The other workers of a trial: actors on its machine that train their slots of each step."""
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 
@@ -24,7 +24,7 @@ START_WAIT = timedelta(minutes=5)
 
 
 @contextmanager
-def workers(trial: Trial, problem: ray.ObjectRef, initial: Initial, share: dict[str, float]) -> Iterator[None]:
+def workers(trial: Trial, problem: ray.ObjectRef, initial: Initial, share: dict[str, float]) -> Generator[None]:
     """Run the other workers of a trial, each with `share` CPUs and GPUs; inside, this process is rank
     0 of their group.
     """

@@ -69,7 +69,7 @@ class LowRankLinear(nn.Linear):
         pieces = dict(zip(parts, plain.weight.detach().chunk(len(parts)), strict=True))
         self.changes = nn.ModuleDict({part: LowRankChange(adapter, pieces[part], generator) for part in changed})
 
-    def forward(self, states_T: Tensor) -> Tensor:
+    def forward(self, states_T: Tensor) -> Tensor:  # ty: ignore[lost-keyword-for-regular-parameter]
         plain = super().forward(states_T).chunk(len(self.parts), -1)
         thinned = dropout(states_T, self.dropout if self.training else 0.0)
         outputs = [

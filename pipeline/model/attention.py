@@ -118,7 +118,9 @@ def attention(qkv: Tensor, where: Layout, dropout_probability: float) -> Tensor:
         )  # brings torch's compiler along: two seconds of every process, for a GPU alone
 
         q, k, v = qkv.unbind(1)
-        return varlen_attn(q, k, v, where.offsets, where.offsets, where.maximum_length, where.maximum_length)
+        attended = varlen_attn(q, k, v, where.offsets, where.offsets, where.maximum_length, where.maximum_length)
+        assert isinstance(attended, Tensor)  # a pair only where asked for
+        return attended
     return _padded_attention(qkv, where, dropout_probability)
 
 

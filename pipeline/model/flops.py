@@ -1,5 +1,6 @@
 """Model FLOPs utilisation of a training step (Chowdhery et al. 2022, appendix B), counting real tokens only."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pipeline.config.model import Model
@@ -124,7 +125,7 @@ def peak_flops(device_name: str, precision: str) -> float | None:
     return PEAKS[chip].get(precision) if chip else None
 
 
-def _contains(words: list[str], name: list[str]) -> bool:
+def _contains(words: Sequence[str], name: Sequence[str]) -> bool:
     """Return whether consecutive words of a name match: "A10" is in neither "A100" nor "A10G"."""
     return any(words[start : start + len(name)] == name for start in range(len(words)))
 

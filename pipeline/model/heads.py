@@ -57,7 +57,7 @@ class ClassificationHead(nn.Linear):
         super().__init__(settings.width, classes)
         self.dropout = settings.hidden_dropout
 
-    def forward(self, states: Tensor) -> Tensor:
+    def forward(self, states: Tensor) -> Tensor:  # ty: ignore[lost-keyword-for-regular-parameter]
         return super().forward(dropout(states, self.dropout if self.training else 0.0)).float()
 
 
@@ -69,7 +69,7 @@ class AttentionPooling(nn.Linear):
     def __init__(self, settings: Model) -> None:
         super().__init__(settings.width, 1)
 
-    def forward(self, hidden_T: Tensor, lengths_N: Tensor) -> Tensor:
+    def forward(self, hidden_T: Tensor, lengths_N: Tensor) -> Tensor:  # ty: ignore[incompatible-method-override]
         """Return float32 states; `lengths_N` are int64."""
         scores_T = super().forward(hidden_T)[:, 0].float()
         highest_N = by_segment(scores_T.detach(), "max", lengths_N)
@@ -81,7 +81,9 @@ class AttentionPooling(nn.Linear):
 def by_segment(values_T: Tensor, reduction: str, lengths_N: Tensor) -> Tensor:
     """Reduce float32 values (T, ...) over segments of lengths (N,), int64, to (N, ...)."""
     # "Unsafe" leaves out torch's check of the lengths, for which the host would wait twice for the device.
-    return torch.segment_reduce(values_T, reduction, lengths=lengths_N, unsafe=True)
+    return torch.segment_reduce(  # ty: ignore[missing-attribute]  (torch's stubs lack it)
+        values_T, reduction, lengths=lengths_N, unsafe=True
+    )
 
 
 class AnswerHead(nn.Linear):
@@ -90,5 +92,5 @@ class AnswerHead(nn.Linear):
     def __init__(self, settings: Model) -> None:
         super().__init__(settings.width, 2)
 
-    def forward(self, hidden_T: Tensor) -> Tensor:
+    def forward(self, hidden_T: Tensor) -> Tensor:  # ty: ignore[lost-keyword-for-regular-parameter]
         return super().forward(hidden_T).float()

@@ -5,7 +5,7 @@ import json
 import pickle
 import re
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -50,7 +50,7 @@ class Files:
 
 
 @contextmanager
-def published_folder(location: str) -> Iterator[tuple[Path, Files]]:
+def published_folder(location: str) -> Generator[tuple[Path, Files]]:
     """Yield the local folder of a published model, fetched where the location is a URL.
 
     Raises CheckpointError for any other folder, one damaged by its own manifest, or an unreachable one.

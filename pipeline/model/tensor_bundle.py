@@ -8,9 +8,10 @@ Hand-written, as these 180 lines are all that anything here needs of TensorFlow.
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -34,7 +35,7 @@ OPTIMIZER = re.compile(r"(^|/)(adam_[mv]|lamb_[mv]|Adam(_1)?|beta[12]_power|glob
 """Names of training state in a checkpoint."""
 LEAVES = {"kernel": "weight", "gamma": "weight", "beta": "bias", "output_weights": "weight", "output_bias": "bias"}
 
-Fields = dict[int, list[int | bytes]]
+Fields = dict[int, list[Any]]
 
 
 def read_bundle(prefix: Path) -> dict[str, Tensor]:
@@ -74,7 +75,7 @@ def _to_published_name(name: str, array: np.ndarray) -> tuple[str, Tensor]:
     ), torch.from_numpy(copied)
 
 
-def _array_of(name: str, entry: Fields, files: list[np.ndarray]) -> np.ndarray:
+def _array_of(name: str, entry: Fields, files: Sequence[np.ndarray]) -> np.ndarray:
     """Return a tensor's array, mapped from its file."""
     if _number(entry, 1) not in DTYPES or 7 in entry:
         raise ValueError(

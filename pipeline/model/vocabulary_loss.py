@@ -3,6 +3,8 @@
 Shapes: M masked positions, V vocabulary entries, H width.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -80,7 +82,7 @@ def _keep(ctx: torch.autograd.function.FunctionCtx, inputs: tuple, output: tuple
     ctx.save_for_backward(*output[1:])
 
 
-def _backward(ctx: torch.autograd.function.FunctionCtx, by_loss: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
+def _backward(ctx: Any, by_loss: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
     return *(by_loss * saved for saved in ctx.saved_tensors), None, None
 
 

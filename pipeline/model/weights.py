@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import Any
@@ -174,7 +174,7 @@ class Uninitialized(TorchFunctionMode):
 
 
 @contextmanager
-def without_memory() -> Iterator[None]:
+def without_memory() -> Generator[None]:
     """Create modules inside the context on the meta device, without memory for weights."""
     with torch.device("meta"), Uninitialized():
         yield

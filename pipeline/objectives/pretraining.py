@@ -15,7 +15,7 @@ from pipeline.config.model import Model
 from pipeline.model.encoder import Encoder, initialize
 from pipeline.model.heads import MaskedTokenHead, NextSentenceHead
 
-Terms = dict[str, tuple[Tensor, int]]
+Terms = dict[str, tuple[Tensor, int | Tensor]]
 
 
 class BertPretraining(nn.Module):

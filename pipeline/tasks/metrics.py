@@ -141,8 +141,9 @@ def score(
     task: Task, predictions: np.ndarray, labels: np.ndarray, probabilities: np.ndarray | None = None
 ) -> dict[str, float]:
     """Return the task's metrics by name; those in RANKED use the probabilities. NaN predictions have correlation 0."""
+    ranked: Any = probabilities
     return {
-        name: RANKED[name](probabilities, labels) if name in RANKED else METRICS[name](predictions, labels)
+        name: RANKED[name](ranked, labels) if name in RANKED else METRICS[name](predictions, labels)
         for name in task.metrics
     }
 

@@ -16,7 +16,7 @@ GREEK = (
     "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho sigma tau upsilon phi chi "
     "psi omega"
 )
-LETTERS = dict(zip(GREEK.split(), "αβγδεζηθικλμνξοπρστυφχψω", strict=True))
+LETTERS: dict[str, str] = dict(zip(GREEK.split(), "αβγδεζηθικλμνξοπρστυφχψω", strict=True))
 LETTERS |= {name.capitalize(): character.upper() for name, character in LETTERS.items()}
 LETTERS |= {
     "varphi": "φ",

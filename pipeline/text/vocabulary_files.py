@@ -127,8 +127,9 @@ def _vocab_json(file: str, content: str) -> VocabularyFile:
     """Read byte-level BPE as published for RoBERTa: ids in vocab.json, merges in the merges.txt next to it."""
     merges = storage.join(file.rsplit("/", 1)[0], "merges.txt")
     lines = [line for line in _read_setting(merges, merges).splitlines() if line and not line.startswith("#version")]
+    pairs: Any = [tuple(line.split(" ", 1)) for line in lines]  # BPE refuses other lengths
     try:
-        tokenizer = Tokenizer(BPE(json.loads(content), [tuple(line.split(" ", 1)) for line in lines]))
+        tokenizer = Tokenizer(BPE(json.loads(content), pairs))
     except Exception as error:  # tokenizers raises nothing narrower
         raise DataError(
             f"{file} and {merges} are no byte-level BPE that can be read ({storage.first_line(error)}): use a "

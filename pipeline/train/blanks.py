@@ -85,8 +85,7 @@ def _fitting_sentences(
         if sentence[-1] not in SENTENCE_ENDS or not sentence[0].isalpha() or sentence[0].islower():
             continue
         ids = wordpiece.encode([sentence])[0]
-        places = _whole_words(ids, vocabulary) if len(ids) in WORDS else []
-        if len(places):
+        if len(ids) in WORDS and len(places := _whole_words(ids, vocabulary)):
             yield ids, places
 
 

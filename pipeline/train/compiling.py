@@ -1,7 +1,7 @@
 """torch.compile: decide whether it pays for a run, and compile a module that several workers train."""
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 import torch
@@ -69,7 +69,7 @@ def _eager_seconds(config: Pretrain, vocabulary_size: int, device: torch.device,
 
 
 @contextmanager
-def compiled(module: nn.Module, backend: str = "inductor") -> Iterator[None]:
+def compiled(module: nn.Module, backend: str = "inductor") -> Generator[None]:
     """Compile the module's forward as one graph for batches of all sizes, within this context and thread.
 
     Under DistributedDataParallel, Dynamo would split the graph at gradient buckets, which fails here because batch

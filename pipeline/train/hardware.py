@@ -3,7 +3,7 @@
 import os
 import resource
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 
 import torch
@@ -107,7 +107,7 @@ def peak_memory_bytes(device: torch.device) -> int:
 @contextmanager
 def out_of_memory_as_config_error(
     config: Pretrain, phase: Phase, step: int | None, device: torch.device
-) -> Iterator[None]:
+) -> Generator[None]:
     """Raise ConfigError for a failed allocation, with what to lower; `step` counts from 1, None outside of steps."""
     try:
         yield

@@ -189,7 +189,7 @@ def _require_usable(taken: Taken) -> None:
 
 def _is_finite(tensor: Tensor) -> bool:
     """Return whether no value is NaN or infinite; checking the extremes is much faster than `isfinite` on each."""
-    return not tensor.numel() or torch.stack(tensor.aminmax()).isfinite().all().item()
+    return not tensor.numel() or bool(torch.stack(tensor.aminmax()).isfinite().all())
 
 
 def tensors_named(names: list[str]) -> str:

@@ -26,13 +26,13 @@ class Lamb(torch.optim.Optimizer):
         self.found_inf: Tensor | None = None
 
     @torch.no_grad()
-    def step(self, closure: None = None) -> None:
+    def step(self, closure: Any = None) -> None:  # ty: ignore[incompatible-method-override]
         """Take one step from the gradients; parameters without a gradient stay."""
         for group in self.param_groups:
             if parameters := [parameter for parameter in group["params"] if parameter.grad is not None]:
                 self._step_group(parameters, group)
 
-    def _step_group(self, parameters: list[Tensor], group: dict[str, Any]) -> None:
+    def _step_group(self, parameters: list[Any], group: dict[str, Any]) -> None:
         scale = parameters[0].new_ones(()) if self.grad_scale is None else self.grad_scale
         skip = torch.zeros_like(scale, dtype=torch.bool) if self.found_inf is None else self.found_inf > 0
         gradients = [torch.where(skip, 0.0, parameter.grad / scale) for parameter in parameters]

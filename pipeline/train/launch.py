@@ -4,7 +4,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -45,7 +45,7 @@ RESIZE_SECONDS = 5.0  # between checks for new nodes
 
 
 @contextmanager
-def locked_tracker(folder: str) -> Iterator[ActorHandle]:
+def locked_tracker(folder: str) -> Generator[ActorHandle]:
     """Yield the run's tracker actor on this node; its name is the lock, and it ends with this driver.
 
     Raises ConfigError when another driver has the run.
@@ -79,7 +79,7 @@ def tracked(
     mlflow: MlflowRun,
     report: Report,
     show: Callable[[int, dict[str, float]], None],
-) -> Iterator[None]:
+) -> Generator[None]:
     """Track the training inside in an MLflow run that ends as FINISHED, FAILED or KILLED.
 
     `report` gets lines for people, `show` each new (step, metrics); both are called from a thread.

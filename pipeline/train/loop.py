@@ -245,6 +245,8 @@ def _log_interval(
 ) -> State:
     """Log the means since the last logged step, report a straggler, and start the next interval."""
     state = _count_time(work, state, meter)
+    cursor = state.cursor
+    assert cursor is not None  # rows were read
     metrics = training_metrics(meter.total) | {"speed/peak_memory_gigabytes": peak_memory_bytes(work.device) / 1e9}
     if work.peak_flops is not None:
         peak = work.world * work.peak_flops
@@ -260,7 +262,7 @@ def _log_interval(
         | {
             "train/learning_rate": rate,
             "train/gradient_norm": float(norm),
-            "stream/epoch": float(state.cursor.epoch),
+            "stream/epoch": float(cursor.epoch),
             "stream/tokens": float(state.tokens),
             "stream/rows_crc32": float(state.crc32),
         },

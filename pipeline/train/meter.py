@@ -3,6 +3,7 @@
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -119,11 +120,12 @@ def mark(device: torch.device) -> float | torch.cuda.Event:
     return event
 
 
-def durations(marks: Sequence[float | torch.cuda.Event]) -> list[float]:
+def durations(marks: Sequence[Any]) -> list[float]:
     """Return the milliseconds between consecutive marks, all of which the device has passed."""
     pairs = zip(marks[:-1], marks[1:], strict=True)
     return [
-        1000 * (after - before) if isinstance(after, float) else before.elapsed_time(after) for before, after in pairs
+        before.elapsed_time(after) if isinstance(before, torch.cuda.Event) else 1000 * (after - before)
+        for before, after in pairs
     ]
 
 

@@ -146,15 +146,19 @@ def _tokens_axis(axes: Axes, tokens: Mapping[int, float]) -> None:
     """Show the tokens read so far above the steps, where logged."""
     if len(tokens) < 2:
         return
-    steps, counts = np.array(sorted(tokens.items()), dtype=np.float64).T
-    rate = counts[-1] / steps[-1]  # beyond what was logged, where the axis has its margins
-    steps, counts = (
-        [-steps[-1], 0.0, *steps, 2 * steps[-1]],
-        [-counts[-1], 0.0, *counts, counts[-1] + rate * steps[-1]],
-    )
-    above = axes.secondary_xaxis(
-        "top", functions=(lambda step: np.interp(step, steps, counts), lambda count: np.interp(count, counts, steps))
-    )
+    logged_steps, logged_counts = np.array(sorted(tokens.items()), dtype=np.float64).T
+    last, most = logged_steps[-1], logged_counts[-1]
+    # One point on either side of what was logged, at its mean rate, since the axis has margins.
+    steps = np.array([-last, 0.0, *logged_steps, 2 * last])
+    counts = np.array([-most, 0.0, *logged_counts, 2 * most])
+
+    def tokens_at(step: np.ndarray) -> np.ndarray:
+        return np.interp(step, steps, counts)
+
+    def step_at(count: np.ndarray) -> np.ndarray:
+        return np.interp(count, counts, steps)
+
+    above = axes.secondary_xaxis("top", functions=(tokens_at, step_at))
     above.xaxis.set_major_formatter(EngFormatter())
     above.set_xlabel("tokens")
 

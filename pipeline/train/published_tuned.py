@@ -179,7 +179,7 @@ def _kind_of(head: str, config: dict[str, Any], outputs: int) -> Kind:
     Raises CheckpointError for another problem_type.
     """
     if (kinds := [kind for kind, name in ARCHITECTURES.items() if name == head]) in (["tags"], ["spans"]):
-        return kinds[0]  # type: ignore[return-value]
+        return kinds[0]
     problem = config.get("problem_type")
     if problem is None:
         return "regression" if outputs == 1 else "classification"
@@ -188,7 +188,7 @@ def _kind_of(head: str, config: dict[str, Any], outputs: int) -> Kind:
         raise CheckpointError(
             f"{CONFIG}: problem_type is {shown(problem)}, which is none of {listed(list(PROBLEMS.values()))}"
         )
-    return found  # type: ignore[return-value]
+    return found
 
 
 def _labels_of(config: dict[str, Any], outputs: int) -> tuple[str, ...]:

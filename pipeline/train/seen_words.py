@@ -1,6 +1,6 @@
 """Train only the word embeddings that a training set uses, with the result of training all."""
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 import torch
@@ -39,7 +39,7 @@ class SeenWords(nn.Module):
         words.weight[~self.seen] = self.start * self.weight[-1]
 
     @contextmanager
-    def train_in(self, embeddings: Embeddings) -> Iterator[None]:
+    def train_in(self, embeddings: Embeddings) -> Generator[None]:
         """Replace the table by its used rows inside the context; restore the whole trained table after it."""
         words = embeddings.words
         embeddings.words = self

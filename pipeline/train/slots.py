@@ -64,7 +64,8 @@ def make_slot(table: pa.Table, index: int) -> Slot:
     batch = collate(table)
     cursors = [Cursor(**{name: table.column(name)[i].as_py() for name in CURSOR}) for i in (0, table.num_rows - 1)]
     crc32 = zlib.crc32(
-        np.ascontiguousarray(batch.masked_labels_M.numpy()), zlib.crc32(np.ascontiguousarray(batch.ids_T.numpy()))
+        np.ascontiguousarray(batch.masked_labels_M.numpy()).data,
+        zlib.crc32(np.ascontiguousarray(batch.ids_T.numpy()).data),
     )
     record = Record(
         index=index,

@@ -1,6 +1,6 @@
 """Start or continue a run: read what its folder holds, and refuse settings that do not fit that."""
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -100,7 +100,7 @@ def word_embeddings(config: Pretrain, stream: StreamSettings, start: Start, repo
 
 
 @contextmanager
-def os_errors_as_checkpoint_error(config: Pretrain) -> Iterator[None]:
+def os_errors_as_checkpoint_error(config: Pretrain) -> Generator[None]:
     """Raise CheckpointError where the driver cannot read or write a file during a run."""
     try:
         yield

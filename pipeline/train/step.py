@@ -6,6 +6,7 @@ Losses are sums over counts that are known before the first backward (contract 6
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,7 +19,7 @@ CLIP_EPSILON = 1e-6  # of torch.nn.utils.clip_grad_norm_
 
 Slot = tuple[int, Batch]
 """A slot's index in its step, 0..S-1, and its rows, for one forward and backward."""
-Counts = Mapping[str, int | Tensor]
+Counts = Mapping[str, float | Tensor]
 """Count that each loss term of a step is divided by, over all ranks."""
 
 
@@ -91,7 +92,7 @@ def backward(
     return sums
 
 
-def update(optimizer: torch.optim.Optimizer, module: nn.Module, *, rate: float, clip_norm: float) -> torch.Tensor:
+def update(optimizer: Any, module: nn.Module, *, rate: float, clip_norm: float) -> torch.Tensor:
     """Clip the reduced gradients, step the optimiser at learning rate `rate`, clear gradients; return the norm before
     clipping.
 

@@ -216,7 +216,8 @@ class Tracker:
         self.latest: tuple[int, dict[str, float]] | None = None
         self.outcome: dict[str, Any] | None = None
         self.messages: list[str] = []
-        self.client: MlflowClient | None = None
+        self.client: Any = None
+        """The MlflowClient, once a run is set."""
         self.run_id = ""
         self.run_name = ""
         self.pending: list[Metric] = []

@@ -106,7 +106,7 @@ def run_trial(
         if recipe.patience is None or best is None or value > best.value:
             weights = copy.deepcopy(module.state_dict()) if recipe.patience else {}
             state.best = Best(value=value, epoch=epoch, weights=weights, answers=found[first])
-        over = recipe.patience is not None and epoch - state.best.epoch >= recipe.patience
+        over = recipe.patience is not None and state.best is not None and epoch - state.best.epoch >= recipe.patience
         if _agreed(over, compute):
             break
     assert state.best is not None
@@ -185,6 +185,8 @@ def train_epoch(
 
     `objective` is the module of the task, or DistributedDataParallel around it.
     """
+    peak = config.optimizer.learning_rate
+    assert peak is not None  # set by for_width
     recipe, started, before = config.recipe, time.perf_counter(), state.seconds
     per_epoch = math.ceil(rows.num_rows / recipe.rows_per_step)
     steps = recipe.epochs * per_epoch
@@ -193,7 +195,7 @@ def train_epoch(
     points: list[tuple[int, Tensor]] = []
     objective.train()
     for slots in batches(rows, recipe, compute.seed, epoch, skip=state.step - epoch * per_epoch):
-        rate = config.optimizer.learning_rate * rate_share(config.schedule, state.step, steps)
+        rate = peak * rate_share(config.schedule, state.step, steps)
         loss, weight = train_on_slots(
             slots, objective, optimizer, compute, step=state.step, rate=rate, clip_norm=config.optimizer.clip_norm
         )
@@ -235,7 +237,7 @@ def train_on_slots(
     Returns the loss sum over all ranks, float64, and its count. The host does not wait for a GPU.
     """
     there = [(slot, batch.to(compute.device)) for slot, batch in slots]
-    count = sum(_task_of(objective).count(batch) for _, batch in there)
+    count: Any = sum(_task_of(objective).count(batch) for _, batch in there)
     if isinstance(count, Tensor):
         count = count.clamp(min=1e-9)  # a step without labels
     mine = there[compute.rank :: compute.world]

@@ -32,21 +32,21 @@ from pipeline.model.weights import model_settings, published_config, require_siz
 from pipeline.objectives.sequences import SequenceTask
 from pipeline.objectives.tasks import OBJECTIVES, TaskObjective
 from pipeline.tasks.prepared import Tuned
-from pipeline.tasks.task import Task
+from pipeline.tasks.task import Kind, Task
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_loading import load_vocabulary
 from pipeline.text.vocabulary_saving import save_vocabulary
 from pipeline.train.checkpoint import CONFIG, WEIGHTS, read_tensors
 
 TASK, ADAPTERS = "task.json", "adapters.safetensors"
-ARCHITECTURES = {
+ARCHITECTURES: dict[Kind, str] = {
     "classification": "BertForSequenceClassification",
     "multilabel": "BertForSequenceClassification",
     "regression": "BertForSequenceClassification",
     "tags": "BertForTokenClassification",
     "spans": "BertForQuestionAnswering",
 }
-PROBLEMS = {
+PROBLEMS: dict[Kind, str] = {
     "classification": "single_label_classification",
     "multilabel": "multi_label_classification",
     "regression": "regression",
@@ -191,9 +191,10 @@ def about_of(location: str) -> tuple[About, Bottleneck | None]:
     """
     try:
         said = json_object(storage.read_at_most(storage.join(location, TASK), MOST_CONFIG))
-        task = Task(
-            **{name: tuple(value) if isinstance(value, list) else value for name, value in said["task"].items()}
-        )
+        settings: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in said["task"].items()
+        }
+        task = Task(**settings)
         if task.kind not in OBJECTIVES:
             raise ValueError(f"kind is {task.kind!r}")
         about = About(

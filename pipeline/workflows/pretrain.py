@@ -1,6 +1,6 @@
 """Pretrain a model: sources -> corpus -> vocabulary -> training -> export -> summary."""
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -91,7 +91,7 @@ def _export(job: Job, start: Start, summary: dict[str, Any]) -> dict[str, Any]:
 
 
 @contextmanager
-def _driving(config: Pretrain) -> Iterator[ActorHandle]:
+def _driving(config: Pretrain) -> Generator[ActorHandle]:
     """Be the one driver of the run, and yield its tracker."""
     folder = run.run_folder(config)
     with locked_tracker(folder) as tracker, locked(folder), os_errors_as_checkpoint_error(config):
