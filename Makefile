@@ -49,9 +49,10 @@ finetune-glue: $(VENV)/.installed ## the same on GLUE, in GLUE=folder or downloa
 QUICK := tests/unit/text tests/unit/tasks tests/unit/objectives tests/unit/show tests/unit/test_arguments.py tests/unit/test_config.py \
     tests/unit/test_errors.py tests/unit/test_imports.py tests/unit/test_toml.py tests/unit/test_tree.py
 
-check: $(VENV)/.installed-test ## lint, formatting, and the tests that need neither Ray nor minutes
+check: $(VENV)/.installed-test ## lint, formatting, types, and the tests that need neither Ray nor minutes
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
+	$(BIN)/ty check pipeline jobs
 	$(BIN)/python -m pytest --numprocesses 2 $(QUICK)
 
 test: $(VENV)/.installed-test ## run the tests, those that start Ray in one process and the others in another

@@ -28,7 +28,8 @@ TRANSIENT = (
 """Substrings of transient object-store errors; the stores' libraries do not retry once a response has started."""
 WAITS = (0.2, 1.0, 3.0, 9.0)
 """Seconds before each retry."""
-Arguments, Result = ParamSpec("Arguments"), TypeVar("Result")
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
 
 
 def with_retries(call: Callable[[], Result]) -> Result:

@@ -8,7 +8,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +77,7 @@ def _measure(wanted: Settings) -> int:
     recipe = Recipe(epochs=1, rows_per_step=wanted.rows_per_step, training_rows=wanted.rows)
     with tempfile.TemporaryDirectory(prefix="bertstream-bench-") as folder:
         config = Finetune(checkpoint=wanted.checkpoint, data=wanted.data, task=(task,), output=folder, recipe=recipe)
-        config = Finetune(**vars(config) | {"optimizer": type(config.optimizer)(learning_rate=wanted.learning_rate)})
+        config = replace(config, optimizer=replace(config.optimizer, learning_rate=wanted.learning_rate))
         initial = read_encoder(config, config.checkpoint, print)
         (problem,) = read_problems(config, initial, print)
         if problem.task.kind != "classification":

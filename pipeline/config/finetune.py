@@ -164,7 +164,7 @@ class Trials:
 class TaskAdamW(AdamW):
     __doc__ = AdamW.__doc__
 
-    learning_rate: float | None = None  # type: ignore[assignment]
+    learning_rate: float | None = None  # ty: ignore[incompatible-attribute-override]
     """Peak learning rate; default: 3e-4 for widths up to 256, 1e-4 up to 512, 5e-5 above."""
 
     def __post_init__(self) -> None:

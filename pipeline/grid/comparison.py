@@ -55,12 +55,12 @@ def comparison_lines(
 def sides(config: Compare) -> list[Finetune]:
     """Return the fine-tunings of A and of B."""
     shared: dict[str, Any] = {field.name: getattr(config, field.name) for field in fields(Finetune)}
-    starts = (
-        [(config.checkpoint[0], True), (config.checkpoint[0], False)]
+    starts: list[dict[str, Any]] = (
+        [{"checkpoint": config.checkpoint[0], "random_weights": random} for random in (True, False)]
         if config.random_weights
-        else [(checkpoint, False) for checkpoint in config.checkpoint]
+        else [{"checkpoint": checkpoint, "random_weights": False} for checkpoint in config.checkpoint]
     )
-    return [Finetune(**shared | {"checkpoint": checkpoint, "random_weights": random}) for checkpoint, random in starts]
+    return [Finetune(**(shared | start)) for start in starts]
 
 
 def first_of_each(rows: Sequence[Reported]) -> dict[str, Reported]:

@@ -101,7 +101,7 @@ def remaining_tasks(grid: Grid) -> Iterator[str]:
     Trials that report a setting not yet selected, or start from another task's encoder, count as having no result.
     """
     asked, may_stop = selection_trials(grid), grid.config.search.stop_early
-    results = {trial.name: finished_result(trial, may_stop) for trial in asked}
+    results: dict[str, Any] = {trial.name: finished_result(trial, may_stop) for trial in asked}
     yield from (trial.problem for trial in asked if results[trial.name] is None)
     for task, names in by_task(grid.problems).items():
         mine = [trial for trial in asked if trial.problem in names]

@@ -34,8 +34,8 @@ def predict_rows(tuned: TunedModel, rows: Sequence[Any], device: torch.device) -
         table = pa.table(columns)
     except (pa.ArrowException, UnicodeEncodeError) as error:
         raise DataError(f"rows cannot be used: {storage.first_line(error)}") from error
-    # type: ignore[arg-type]
-    model = task_answerer(tuned, ModelPlacement(device=device.type, precision="float32"), device)
+    placement = ModelPlacement(device="cuda" if device.type == "cuda" else "cpu", precision="float32")
+    model = task_answerer(tuned, placement, device)
     second = "second" if "second" in columns and task.kind != "spans" else None
     return answer_table(model, table, None, second)[0].to_pylist()
 

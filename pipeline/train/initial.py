@@ -85,6 +85,7 @@ def read_initial(
             )
             chosen = replace(vocabulary, path=vocabulary.path or location)
             entries = given_vocabulary(chosen)
+            assert entries is not None  # since its path is set
             found = Initial(
                 folder=storage.join(
                     output,

@@ -5,6 +5,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Mapping
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -152,10 +153,10 @@ def _tokens_axis(axes: Axes, tokens: Mapping[int, float]) -> None:
     steps = np.array([-last, 0.0, *logged_steps, 2 * last])
     counts = np.array([-most, 0.0, *logged_counts, 2 * most])
 
-    def tokens_at(step: np.ndarray) -> np.ndarray:
+    def tokens_at(step: Any) -> np.ndarray:
         return np.interp(step, steps, counts)
 
-    def step_at(count: np.ndarray) -> np.ndarray:
+    def step_at(count: Any) -> np.ndarray:
         return np.interp(count, counts, steps)
 
     above = axes.secondary_xaxis("top", functions=(tokens_at, step_at))

@@ -64,7 +64,7 @@ def read_start(config: Pretrain, stream: StreamSettings, initial: Initial | None
         summary=summary if finished else None,
         continuing=newest is not None,
         done=done,
-        mlflow_run_id=recorded and recorded["mlflow_run_id"],
+        mlflow_run_id=recorded["mlflow_run_id"] if recorded else None,
     )
 
 
