@@ -18,7 +18,7 @@ from pipeline.exit_codes import job_main
 
 @job_main(stopped="stopped")
 def main(arguments: Sequence[str]) -> None:
-    """Parse and print; 0, 2 for what the user can fix, or 130 where it was interrupted."""
+    """Parse and print; `job_main` turns errors into exit codes."""
     from pipeline.config.command import read_one_of
     from pipeline.config.show import View
     from pipeline.environment import set_ray_defaults

@@ -27,7 +27,7 @@ class TwoPhases:
     rows_per_step: int = 256
     """Rows of one optimiser update in the second phase."""
     rows_per_slot: int = 8
-    """Rows of one slot in the second phase: a quarter where sequences are four times as long needs the same memory."""
+    """Rows of one slot in the second phase; sequences four times as long need a quarter for the same memory."""
 
     def __post_init__(self) -> None:
         require(0 < self.share < 1, f"phases.share ({self.share}) must lie between 0 and 1")

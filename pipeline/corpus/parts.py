@@ -57,14 +57,15 @@ TABLE_CHARACTERS = 4_000_000
 GROUP_BYTES = 250_000
 """Size of a part's row groups; small, so that a shard reads little more of a part than its share."""
 MUCH_LOST = 0.1
-"""Share of a file's characters lost in paragraphs that are not UTF-8 above which the file counts as broken."""
+"""If paragraphs that are not UTF-8 hold more than this share of a file's characters, the file is reported as not UTF-8
+too; its other paragraphs are kept."""
 BATCH_BYTES = 8_000_000
 BATCH_FILES = 500
 MOST_BATCHES = 2_000
 SAMPLES = 5
 WHOLE_FILE = RangeInput()
 MOST_PARENTS = 40
-"""Parents of which a tenth is enough to be held out."""
+"""Number of smallest parent hashes that are kept: a tenth of them, four parents, is the least that is held out."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +101,10 @@ class Tally:
 
 
 def batches(files: Sequence[InputFile]) -> list[list[InputFile]]:
-    """Deal files to tasks: about 8 MB and at most 500 files each, a larger file alone; a function of the files only."""
+    """Deal files to tasks: about 8 MB and at most 500 files each, more where that makes over 2,000 tasks.
+
+    A larger file is alone. The result is a function of the files only.
+    """
     total = sum(max(file.bytes, 0) for file in files)
     most_bytes, most_files = max(BATCH_BYTES, total // MOST_BATCHES), max(BATCH_FILES, len(files) // MOST_BATCHES)
     dealt: list[list[InputFile]] = []
@@ -240,7 +244,8 @@ def file_records(
 ) -> Iterator[Record | Dropped]:
     """Yield the records of one file, in its given or recognised format; records before damage are kept.
 
-    An unsupported file is dropped. Raises DataError if the user named that very file, its format or its column.
+    An unsupported file is dropped; with a given format nothing is checked. Raises DataError if the user named that very
+    file, and where JSON lines or Parquet have no text column.
     """
     damage: list[Dropped] = []
     stream = _blocks_until_damage(file, expansion_limit, given, damage)
@@ -259,7 +264,9 @@ def file_records(
             location=file.location, name=file.name, blocks=contents, column=file.column, language=file.language
         )
         for record in _read(file, FORMATS[str(format)], opened):
-            if not (damage and isinstance(record, Dropped) and record.reason == "truncated file"):  # as `damage` has it
+            if not (
+                damage and isinstance(record, Dropped) and record.reason == "truncated file"
+            ):  # `damage` already reports it
                 yield record
     yield from damage
 

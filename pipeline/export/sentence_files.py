@@ -13,7 +13,7 @@ POOLINGS = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens", "w
 
 
 def sentence_files(width: int, maximum_length: int) -> dict[str, str]:
-    """Return name -> content of the files that make `encode` of sentence-transformers what `embed` of pipeline.api is.
+    """Return name -> content of the files with which `encode` of sentence-transformers equals `embed` of pipeline.api.
 
     `maximum_length`: tokens of the longest sequences that the model was trained on; longer texts are cut there.
     """

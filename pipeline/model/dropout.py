@@ -23,10 +23,10 @@ def dropout(x: Tensor, probability: float) -> Tensor:
     return x * (keep.to(x.dtype) * (LEVELS / (LEVELS - dropped)))
 
 
-# torch draws one number an element on one thread, and its compiled code likewise: a quarter of a small model's step. An
-# operator of its own is drawn in eager order when compiled, so compiled code drops what eager code drops. It must fill
-# what it is given: of operators that return their draws, the compiler merges those with equal arguments (torch 2.13,
-# fx_graph_cse).
+# torch draws one number an element on one thread, and its compiled code likewise: a quarter of a small model's step. As
+# an operator of our own, the draws happen in the same order in compiled and in eager code, so both drop the same
+# elements. It fills a tensor that it is given: if it returned a new one, the compiler would merge two draws with equal
+# arguments into one (torch 2.13, fx_graph_cse).
 @torch.library.custom_op("pipeline::draw", mutates_args=("keep",))
 def _draw(keep: Tensor, dropped: int) -> None:
     """Fill a bool CPU tensor with values that are False with probability dropped / LEVELS."""

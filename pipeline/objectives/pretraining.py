@@ -77,7 +77,10 @@ class BertPretraining(nn.Module):
         return self.masked_token_head(hidden_T[batch.masked_positions_M], self.words)
 
     def pair_logits(self, hidden_T: Tensor, batch: Batch) -> Tensor:
-        """Return float32 logits (N, 2) from hidden states (T, width): 0 for pairs in order, 1 for NotNext, swapped."""
+        """Return float32 logits (N, 2) from hidden states (T, width).
+
+        Class 0: the pair is in order; 1: it is not (NotNext of "nsp", swapped of "sop").
+        """
         return self.next_sentence_head(self.encoder.pool(hidden_T, batch)).float()
 
     def zero_for_pair_weights(self) -> Tensor:

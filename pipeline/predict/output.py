@@ -1,4 +1,4 @@
-"""Write the answers in the format of the output's name, next to its parts, and publish the file whole."""
+"""Write the answers in the format of the output's ending; a local file is written next to its parts, then renamed."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""All tasks that are known by name: GLUE's, SQuAD's and CoNLL-2003's.
+"""Tasks of published data sets, by name: GLUE's, SQuAD's and CoNLL-2003's.
 
 To add a data set of a known kind, add a row here.
 """
@@ -107,7 +107,8 @@ def read_items(task: Task, folder: str, split: str, *, skip: bool = False) -> tu
 def with_labels(task: Task, train: Any) -> Task:
     """Return the task with its labels.
 
-    For tags they come from the training sentences, and if these are not chunks, only words are scored.
+    For tags, the labels come from the training sentences; if these tags do not mark entities, only the accuracy per
+    word is scored.
     """
     if task.kind != "tags":
         return task

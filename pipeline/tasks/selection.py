@@ -19,7 +19,7 @@ OF_TWO_CLASSES = ("f1",)
 OTHER_NAMES = {"mcc": "matthews", "roc_auc": "auc", "mae": "mean_absolute_error"}
 LOWER_IS_BETTER = ("mean_absolute_error",)
 SKEWED = 0.9
-"""Share of the most frequent class from which accuracy says little."""
+"""If the most frequent class has at least this share of the rows, accuracy says little."""
 
 
 def choices(task: Task) -> tuple[str, ...]:
@@ -59,6 +59,6 @@ def skewed(task: Task, labels: Sequence[str]) -> str | None:
     others = [name for name in ("macro_f1", "matthews", "auc") if name in choices(task)]
     return (
         f"warning: {task.name}: {100 * count / len(labels):.1f}% of the training rows have the label {shown(label)}, "
-        "and answering it always has that accuracy: "
+        "and a model that always answers it has that accuracy: "
         f"select by another metric with --recipe.metric {' | '.join(others)}"
     )

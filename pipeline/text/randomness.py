@@ -8,8 +8,8 @@ import numpy as np
 def generator(seed: int, epoch: int, window: int, purpose: str) -> np.random.Generator:
     """Return NumPy's counter-based Philox generator, keyed by these arguments and nothing else.
 
-    All numbers are from 0 to 2^64 - 1. Each purpose has its own stream, so that one part that draws more or fewer
-    numbers does not affect the others.
+    Seed, epoch and window must lie between 0 and 2^64 - 1. Each purpose has its own stream, so that one part that
+    draws more or fewer numbers does not affect the others.
     """
     number = int.from_bytes(hashlib.sha256(purpose.encode()).digest()[:8], "little")
     key, counter = np.array([seed, number], np.uint64), np.array([0, 0, window, epoch], np.uint64)

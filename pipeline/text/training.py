@@ -59,7 +59,8 @@ def learn(counts: pa.Table, splitting: Splitting, *, size: int, unused: int) -> 
     The same counts give the same entries in the same order, in every process and for any order of the words.
     [PAD] [UNK] [CLS] [SEP] [MASK] come first, then [unused0] and so on, then the alphabet of byte-bpe and WordPiece,
     and then the learnt entries. Above 50 million words, counts are scaled down to that many, and remainders are rounded
-    by a hash of the word: frequent words keep their share, and rarer words are sampled, so that their pieces do too.
+    by a hash of the word: frequent words keep their share. Rare words are sampled, so the pieces that they share keep
+    theirs.
     """
     reserved = [*SPECIALS, *(f"[unused{number}]" for number in range(unused))]
     if splitting.kind == "wordpiece":
@@ -75,7 +76,8 @@ def learn(counts: pa.Table, splitting: Splitting, *, size: int, unused: int) -> 
 def _wordpiece_entries(counts: pa.Table, size: int, reserved: list[str]) -> tuple[str, ...]:
     """Train a WordPiece vocabulary.
 
-    Words with characters outside the alphabet (the most frequent, at most 1,000 and a quarter of `size`) are left out.
+    Words with characters outside the alphabet are left out, and very long ones. The alphabet is the most frequent
+    characters, at most 1,000 and at most a quarter of `size`.
     """
     characters = alphabet(counts, min(ALPHABET, (size - len(reserved) + len(SPECIALS)) // 4))
 
