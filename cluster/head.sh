@@ -157,7 +157,8 @@ submit() {
         ray job stop --address "$address" "$id" >/dev/null 2>&1 || true
         exit 130' INT TERM
     wait "$client" || code=$?
-    if [ $code != 0 ]; then return $code; fi
+    # A head that is being stopped can end the client with an error of the connection, a moment before it is gone itself.
+    if [ $code != 0 ]; then sleep 0.5; if listening; then return $code; fi; fi
     # The log also ends when the job or the head is stopped.
     for _ in $(seq 20); do # Ray notes how a job ended some time after its log has ended
         running && only_ours_listens || unfinished "the Ray head was stopped before the job ended"

@@ -316,8 +316,9 @@ def test_errors_of_what_ray_runs_stay_as_they_are(error: Exception) -> None:
 
 
 STOPPED = """
-import sys, time
+import signal, sys, time
 from pipeline.stopping import exit_code, interrupt_on_sigterm
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell without job control has it ignored
 interrupt_on_sigterm()
 try:
     print("ready", flush=True)
