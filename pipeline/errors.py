@@ -1,4 +1,4 @@
-"""Errors that the user can fix: each message is one line with the setting or file, both values, and what would work."""
+"""Errors shown in one line, without a traceback: the setting or file, both values, and what would work."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""Exit codes of jobs: 0 done, 2 for what the user can fix, 1 where a start again continues, 130 or 143 stopped."""
+"""Exit codes of jobs: 0 done, 2 for what the user can fix, 1 if the same command continues, 130 or 143 stopped."""
 
 import functools
 import sys

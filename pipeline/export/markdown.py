@@ -14,7 +14,7 @@ from pipeline.locations import is_url
 
 CARD = "README.md"
 DEVELOPMENT = "development set"
-"""Suffix of each data set's name in a card's results: none is a test set."""
+"""Added to each data set's name in a card's results, since none is a test set."""
 DATASET = re.compile(r"hf://datasets/([^/@]+/[^/@]+)")
 UNSAID = (
     "Not stated: whoever publishes this model chooses one (`--license` of `jobs/export.py`). What the licenses of its "

@@ -26,7 +26,7 @@ class Difference:
 
     @property
     def better(self) -> int:
-        """1 if B's score is significantly higher, -1 if A's is, else 0, also if the differences have no spread."""
+        """1 if B's score is significantly higher, -1 if A's is, otherwise 0, also without any spread."""
         return 0 if self.exact else int(self.low > 0) - int(self.high < 0)
 
     @property

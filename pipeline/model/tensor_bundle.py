@@ -77,10 +77,10 @@ def _to_published_name(name: str, array: np.ndarray) -> tuple[str, Tensor]:
 
 def _array_of(name: str, entry: Fields, files: Sequence[np.ndarray]) -> np.ndarray:
     """Return a tensor's array, mapped from its file."""
-    if _number(entry, 1) not in DTYPES or 7 in entry:
-        raise ValueError(
-            f"tensor {name} is sliced or of data type {_number(entry, 1)}, not one of {', '.join(map(str, DTYPES))}"
-        )
+    if 7 in entry:
+        raise ValueError(f"tensor {name} is sliced: export the checkpoint with whole tensors")
+    if _number(entry, 1) not in DTYPES:
+        raise ValueError(f"tensor {name} is of data type {_number(entry, 1)}, not one of {', '.join(map(str, DTYPES))}")
     sizes = [_number(_fields(size), 1) for size in _fields(entry[2][-1]).get(2, [])] if 2 in entry else []
     offset, length, dtype = _number(entry, 4), _number(entry, 5), np.dtype(DTYPES[_number(entry, 1)])
     file = files[_number(entry, 3)]
