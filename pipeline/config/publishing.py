@@ -64,7 +64,10 @@ ON_THE_HUB = frozenset(
         "zlib",
     ]
 )
-"""SPDX identifiers that the hub lists (huggingface.co/docs/hub/repositories-licenses); others are its `other`."""
+"""SPDX identifiers that the hub lists (huggingface.co/docs/hub/repositories-licenses).
+
+For any other, the hub's license is `other`.
+"""
 
 
 def spdx_identifier(given: str) -> str:

@@ -118,9 +118,8 @@ def block(content: bytes, offset: int, size: int) -> Iterator[tuple[bytes, bytes
         raise ValueError("its index is compressed")
     if int.from_bytes(trailer[1:], "little") != masked_crc32c(whole + trailer[:1]):
         raise ValueError("a checksum of its index does not match")
-    end = (
-        size - 4 - 4 * int.from_bytes(whole[-4:], "little")
-    )  # behind the entries: where keys are whole, and how many such places
+    # Behind the entries: the offsets of those with whole keys, and the number of these offsets.
+    end = size - 4 - 4 * int.from_bytes(whole[-4:], "little")
     position, key = 0, b""
     while position < end:
         shared, position = varint(whole, position)

@@ -96,7 +96,7 @@ def _value_at(record: Any, key: str, kind: type, where: str) -> Any:
 
 
 def _text_at(record: Any, key: str, where: str) -> str:
-    """Return a key's text; each half surrogate pair, becomes U+FFFD, which keeps offsets."""
+    """Return a key's text; each unpaired surrogate becomes U+FFFD, so offsets stay the same."""
     return SURROGATE.sub("\ufffd", _value_at(record, key, str, where))
 
 

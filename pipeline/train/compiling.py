@@ -72,8 +72,8 @@ def _eager_seconds(config: Pretrain, vocabulary_size: int, device: torch.device,
 def compiled(module: nn.Module, backend: str = "inductor") -> Generator[None]:
     """Compile the module's forward as one graph for batches of all sizes, within this context and thread.
 
-    Under DistributedDataParallel, Dynamo would split the graph at gradient buckets, which fails here because batch
-    sizes are symbolic ints without metadata. As one graph, training works, but gradients are reduced after the backward
+    Under DistributedDataParallel, Dynamo would split the graph at gradient buckets. That fails here: batch sizes are
+    symbolic integers without metadata. As one graph, training works, but gradients are reduced after the backward
     instead of during it.
     """
     import torch._dynamo.config  # the compiler takes seconds to import, and most processes never use it
